@@ -17,13 +17,10 @@ Exit code: 0; 1 if groups overlap; 2 if a row is invalid.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import statistics
 import sys
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -34,59 +31,9 @@ from data.rows import write_table
 from soul.cli.arguments import output_file, positive_share
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadRow
-from soul.one_turn import LetterTask
-from soul.rows.overlap import HeldOut, Overlap
-from soul.rows.task_files import TaskRow, read_rows
-
-
-@dataclass(frozen=True)
-class Report:
-    """The contents of one task's part of one file.
-
-    Attributes:
-        words: words of a prompt: shortest, median, longest.
-        duplicates: rows whose prompt equals that of an earlier row of the file.
-        overlap: the rows that share a group with a row of `--against`; None if there are none.
-        answers: share of each gold letter, if the task has letters.
-    """
-
-    file: str
-    task: str
-    rows: int
-    words: tuple[int, int, int]
-    duplicates: int
-    overlap: Overlap | None
-    answers: dict[str, float]
-
-
-def fingerprint(row: TaskRow) -> str:
-    """Identify a row by what the policy sees."""
-    text = "\n\n".join(f"{m['role']}: {' '.join(m['content'].split())}" for m in row.task.prompt(row.row))
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def reports(file: str, held_out: HeldOut | None = None) -> list[Report]:
-    """A report for each task in a file."""
-    rows = read_rows([file])
-    by_task: dict[str, list[TaskRow]] = {}
-    for row in rows:
-        by_task.setdefault(row.task.name, []).append(row)
-    overlaps = {overlap.task: overlap for overlap in (held_out or HeldOut()).overlaps(rows)}
-    return [_report(file, name, of_task, overlaps.get(name)) for name, of_task in sorted(by_task.items())]
-
-
-def _report(file: str, task: str, rows: Sequence[TaskRow], overlap: Overlap | None) -> Report:
-    words = [sum(len(m["content"].split()) for m in row.task.prompt(row.row)) for row in rows]
-    letters = Counter(row.task.gold(row.row) for row in rows if isinstance(row.task, LetterTask))
-    return Report(
-        file,
-        task,
-        len(rows),
-        (min(words), int(statistics.median(words)), max(words)),
-        len(rows) - len({fingerprint(row) for row in rows}),
-        overlap,
-        {letter: count / len(rows) for letter, count in sorted(letters.items())},
-    )
+from soul.rows.file_report import Report, reports
+from soul.rows.overlap import HeldOut
+from soul.rows.task_files import read_rows
 
 
 def table(reported: Sequence[Report]) -> Table:

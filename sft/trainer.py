@@ -192,7 +192,7 @@ class SupervisedTrainer(SFTTrainer):
         trainer = self.config.trainer
         plain = OmegaConf.to_container(self.config, resolve=True)
         loggers = [trainer.logger] if isinstance(trainer.logger, str) else list(trainer.logger)
-        set_logger_folders(self.run_folder.folder, loggers)
+        set_logger_folders(self.run_folder.folder, loggers, trainer.project_name)
         return Tracking(trainer.project_name, trainer.experiment_name, loggers, plain)
 
     def _batches(self, first: int) -> Iterator[dict[str, Any]]:

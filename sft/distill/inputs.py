@@ -89,7 +89,12 @@ def of_command_line(words: Sequence[str]) -> dict[str, str]:
     gateway = GatewaySettings.from_sections(
         {name: section for name, section in sections_of(settings, ["tasks"]).items() if name not in ("tasks", "policy")}
     )
-    return {"command line": redact_guessing(shlex.join(words)), **dict(_flat("", gateway_identity(gateway)))}
+    return {"command line": redact_guessing(shlex.join(words)), **of_judges(gateway)}
+
+
+def of_judges(gateway: GatewaySettings) -> dict[str, str]:
+    """The settings of judges and partners that determine what they say: roles.judge.model -> "gpt-5-nano"."""
+    return dict(_flat("", gateway_identity(gateway)))
 
 
 def _flat(name: str, value: object) -> Iterator[tuple[str, str]]:

@@ -13,21 +13,15 @@ Exit code of `begin`: 0, the step must run; 3, its result is there and nothing h
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from soul.cli.arguments import output_folder
 from soul.cli.error_border import Parser, reports_errors
-from soul.errors import SoulError
-from soul.files.json_object import read_object
-from soul.files.whole_file import write_whole
+from soul.files.stamps import BadStamp, Inputs, Stamp
 
-Inputs = Mapping[str, str]  # what a result was made of -> its fingerprint (inputs.py)
 DONE = 3
 # Step -> what it writes in DIR. Without the first of them, the step has no result.
 RESULTS = {
@@ -37,45 +31,7 @@ RESULTS = {
     "evaluation": ("eval-models.md",),
 }
 TABLE = "evaluation"
-_SHOWN = 60  # characters shown of a value
-
-
-class BadStamp(SoulError):
-    """The file that says what a result was made of is damaged."""
-
-
-@dataclass(frozen=True)
-class Stamp:
-    """What the result of a step was made of.
-
-    Attributes:
-        finished: False while the step runs, and if it was interrupted.
-    """
-
-    inputs: Inputs
-    finished: bool = False
-
-    @classmethod
-    def read(cls, out: Path, step: str) -> Stamp | None:
-        """The stamp of a step; None if there is none.
-
-        Raises:
-            BadStamp: the file is damaged.
-        """
-        path = _stamp_path(out, step)
-        if not path.is_file():
-            return None
-        remedy = "Remove it: the step then runs again, and its old result is moved aside."
-        content = read_object(path, BadStamp, remedy)
-        if not isinstance(content.get("inputs"), dict):
-            raise BadStamp(f"{path} names no inputs. {remedy}")
-        return cls(content["inputs"], content.get("finished") is True)
-
-    def write(self, out: Path, step: str) -> None:
-        path = _stamp_path(out, step)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        digest = hashlib.sha256(json.dumps(dict(self.inputs), sort_keys=True).encode()).hexdigest()[:16]
-        write_whole(path, json.dumps({**asdict(self), "hash": digest}, indent=1))
+_REMEDY = "Remove it: the step then runs again, and its old result is moved aside."
 
 
 def begin(out: Path, step: str, now: Inputs, *, dry_run: bool = False) -> bool:
@@ -91,20 +47,20 @@ def begin(out: Path, step: str, now: Inputs, *, dry_run: bool = False) -> bool:
     Raises:
         BadStamp: a stamp is damaged.
     """
-    stamp, result = Stamp.read(out, step), out / RESULTS[step][0]
+    stamp, result = Stamp.read(_stamp_path(out, step), _REMEDY), out / RESULTS[step][0]
     if stamp is not None and stamp.inputs == now:
         if stamp.finished and result.exists():
             print(f"{step}: {result} is there, and nothing that it depends on has changed")
             return False
         print(f"{step}: continues on the same inputs")
     elif stamp is not None or result.exists():
-        why = "; ".join(_differences(stamp.inputs, now)) if stamp else "no record says what it was made of"
+        why = "; ".join(stamp.differences(now)) if stamp else "no record says what it was made of"
         print(f"{step}: runs again: {why}")
         if not dry_run:
             for name in dict.fromkeys((step, TABLE)):
                 _set_aside(out, name)
     if not dry_run:
-        Stamp(now).write(out, step)
+        Stamp(now).write(_stamp_path(out, step))
     return True
 
 
@@ -114,10 +70,11 @@ def finish(out: Path, step: str) -> None:
     Raises:
         BadStamp: the step was not begun.
     """
-    stamp = Stamp.read(out, step)
+    path = _stamp_path(out, step)
+    stamp = Stamp.read(path, _REMEDY)
     if stamp is None:
-        raise BadStamp(f"{_stamp_path(out, step)} does not exist: begin the step first.")
-    Stamp(stamp.inputs, finished=True).write(out, step)
+        raise BadStamp(f"{path} does not exist: begin the step first.")
+    Stamp(stamp.inputs, finished=True).write(path)
 
 
 def _stamp_path(out: Path, step: str) -> Path:
@@ -138,22 +95,6 @@ def _set_aside(out: Path, step: str) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         path.rename(target)
     print(f"{step}: the old result is now in {folder}")
-
-
-def _differences(before: Inputs, now: Inputs) -> Iterator[str]:
-    """What has changed, one phrase each."""
-    for name in sorted({*before, *now}):
-        old, new = before.get(name), now.get(name)
-        if old is None:
-            yield f"{name} is new"
-        elif new is None:
-            yield f"{name} is gone"
-        elif old != new:
-            yield f"{name} has changed ({_short(old)} -> {_short(new)})"
-
-
-def _short(value: str) -> str:
-    return value if len(value) <= _SHOWN else f"{value[: _SHOWN - 3]}..."
 
 
 def options() -> Parser:

@@ -28,6 +28,7 @@ from ditto.config_checks.resume import choose_checkpoint
 from ditto.run import checkpoint
 from sft.run.ranks import RESUME_VARIABLE
 from sft.run.reshard import reshard
+from sft.run.sft_card import write_sft_card
 from sft.run.trained_data import TrainedData
 from soul.errors import SoulError
 from soul.files.disk_space import guarded_writes
@@ -109,8 +110,9 @@ class Checkpoints:
             export_adapter(folder, adapter, self.lora, str(self.config.model.path))
         else:
             export_model(folder, str(self.config.model.path))
-        trainer = self.config.trainer
-        checkpoint.publish(self.root, checkpoint.step_of(folder))
+        trainer, step = self.config.trainer, checkpoint.step_of(folder)
+        write_sft_card(folder, self.config, self.data, step)
+        checkpoint.publish(self.root, step)
         most = trainer.max_ckpt_gb
         checkpoint.prune(self.root, trainer.max_ckpt_to_keep, None if most is None else most * 1e9)
 

@@ -7,9 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from data import fantom
-from data.check import fingerprint, main, reports
+from data.check import main
 from data.paratomi import build as build_paratomi
 from data.rows import write_rows
+from soul.rows.file_report import fingerprint, reports
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import parse_row, read_rows
 from tests.data.source_files import needs

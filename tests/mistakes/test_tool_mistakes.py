@@ -155,7 +155,7 @@ TABLE = each(
 FIGURES = each(
     ["--out", "{tmp}/figures"],
     [
-        ([], "name trainings (--runs NAME=DIR) or evaluations (--evals NAME=DIR)"),
+        ([], "name trainings (--runs NAME=DIR), evaluations (--evals NAME=DIR)"),
         (["--runs", "{training}"], "write NAME=FOLDER"),
         (["--runs", "a="], "write NAME=FOLDER"),
         (["--runs", "a={tmp}/nosuch"], "there is no folder {tmp}/nosuch"),

@@ -278,7 +278,7 @@ def test_any_name_reaches_the_config_as_it_is(
     folder = tmp_path / name
     folder.mkdir()
     variables = {"EXPERIMENT_NAME": name, "OUTPUT_DIR": str(folder), "DATA_DIR": str(folder), "PLATFORM": "cpu"}
-    variables |= {"ACTOR_MODEL_PATH": str(folder), "HF_HOME": "x", "WANDB_DIR": str(tmp_path / "wandb")}
+    variables |= {"ACTOR_MODEL_PATH": str(folder), "HF_HOME": "x"}
     for variable, value in variables.items():
         monkeypatch.setenv(variable, value)
     config = load_config(["--task", "hitom,fantom"])
@@ -295,7 +295,6 @@ def test_files_with_blanks_stand_in_quotes(
     places: dict[str, str], quick: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
     monkeypatch.setenv("PLATFORM", "cpu")
     monkeypatch.setenv("TRAIN_FILES", "'my rows.parquet' b=c.parquet")
     assert list(load_config(["--task", "hitom"]).data.train_files) == ["my rows.parquet", "b=c.parquet"]
@@ -310,7 +309,7 @@ def test_a_wrong_variable_of_a_launcher_is_one_paragraph(
     assert_stops: AssertStops,
 ) -> None:
     sft = mistake in SFT_LAUNCHED
-    usual = {"PLATFORM": "cpu", "OUTPUT_DIR": str(tmp_path), "WANDB_DIR": str(tmp_path), "OPENAI_API_KEY": "sk-1234567"}
+    usual = {"PLATFORM": "cpu", "OUTPUT_DIR": str(tmp_path), "OPENAI_API_KEY": "sk-1234567"}
     words = [
         *(["--launcher", "sft"] if sft else ["--task", "hitom"]),
         *mistake.words,

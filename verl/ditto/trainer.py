@@ -53,7 +53,9 @@ from ditto.run.alarms import raise_alarms
 from ditto.run.checkpoint_writer import CheckpointWriter
 from ditto.run.diagnostics import step_diagnostics
 from ditto.run.end_report import write_end_report
+from ditto.run.logger_folders import set_logger_folders
 from ditto.run.run_folder import RunFolder
+from ditto.run.session_tables import log_sessions
 from ditto.run.step_metrics import session_metrics, summary_line
 from ditto.run.watchdog import Watchdog
 from ditto.settings import Settings
@@ -108,6 +110,8 @@ class DittoTrainer(Validation):
     # ---- start and end ------------------------------------------------------------------------------------------
 
     def init(self) -> None:
+        trainer = self.config.trainer
+        set_logger_folders(self.settings.run_dir, trainer.logger, trainer.project_name)
         self.watchdog.start()
         with self.watchdog.phase("start-up"):
             self.judges.start()
@@ -341,6 +345,8 @@ class DittoTrainer(Validation):
     ) -> None:
         metrics |= self._step_numbers(batch, timing_raw, epoch)
         self._record(metrics)
+        traces = [trace for part in self.parts.batches for trace in part.traces]
+        log_sessions(self.logger.logger, self.settings.run, self.global_steps, traces)
         print(summary_line(self.global_steps, self.total_training_steps, metrics), flush=True)
 
     def _step_numbers(self, batch: KVBatchMeta, timing_raw: dict[str, float], epoch: int) -> dict[str, Any]:
@@ -355,10 +361,14 @@ class DittoTrainer(Validation):
         return numbers | {"training/global_step": self.global_steps, "training/epoch": epoch}
 
     def _record(self, metrics: dict[str, Any]) -> None:
-        """Write the step's metrics, then publish its checkpoint: after a kill in between, the step is repeated."""
+        """Write the step's metrics, then publish its checkpoint: after a kill in between, the step is repeated.
+
+        Args:
+            metrics: gets the alarms too.
+        """
         name = self.settings.objective.name
-        alarms = raise_alarms(self.global_steps, name, metrics, self.run_folder.metrics())
-        self.run_folder.log_metrics(self.global_steps, metrics | alarms)
+        metrics |= raise_alarms(self.global_steps, name, metrics, self.run_folder.metrics())
+        self.run_folder.log_metrics(self.global_steps, metrics)
         self.checkpoints.publish()
 
     def _record_trained_step(self) -> None:

@@ -15,6 +15,7 @@ from verl.trainer.ppo.v1 import PPOTrainer
 
 from ditto.judging.watch import JudgeOutage, JudgeWatch
 from ditto.run import stop_request
+from ditto.run.checkpoint_writer import CheckpointWriter
 from ditto.run.run_folder import RunFolder
 from ditto.run.step_metrics import validation_metrics
 from ditto.run.watchdog import Watchdog
@@ -29,6 +30,7 @@ class Validation(PPOTrainer, ABC):
     run_folder: RunFolder
     watchdog: Watchdog
     judges: JudgeWatch
+    checkpoints: CheckpointWriter
 
     @abstractmethod
     def _record_trained_step(self) -> None:
@@ -69,6 +71,7 @@ class Validation(PPOTrainer, ABC):
             return {}
         seconds = {"timing_s/testing": time.perf_counter() - start}
         self.run_folder.log_metrics(self.global_steps, numbers | seconds)
+        self.checkpoints.update_card(self.global_steps)
         return numbers
 
     def _val_metrics_update(

@@ -47,6 +47,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "soul view outputs/",
     ),
     "judge": ("soul.judge.__main__", "show, check and audit the judges", "soul judge check judge.model=gpt-5-mini"),
+    "push": (
+        "soul.push.__main__",
+        "upload a checkpoint and its card to the Hugging Face hub",
+        "soul push outputs/run you/my-simulator --private",
+    ),
     # The training's package, of the same distribution. Like a plug-in, it is imported when it is called, never by soul.
     "convert": ("sft.convert", "write a corpus of any format as parquet shards", "soul convert *.jsonl.gz --out mine"),
     "tasks": ("soul.tasks.__main__", "list the tasks that can be trained", "soul tasks"),

@@ -11,6 +11,8 @@ axes.py            one panel on its axes
 evaluations.py     evaluations by name, seeds as further samples of a row
 results.py         tables of scores and of paired differences
 submetrics.py      table of every metric beside the score
+datasets.py        tables of task files: rows, subsets, lengths
+agreement.py       table of judges against people
 feedback.py        the table of the feedback on one scenario early and late
 table.py           a table as Markdown, LaTeX and CSV
 csv_text.py        lines as CSV

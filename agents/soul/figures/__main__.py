@@ -1,10 +1,12 @@
 """`soul figures --runs NAME=DIR,DIR ... --evals NAME=DIR,DIR ... --out DIR`: figures and tables from your own runs.
 
     soul figures --runs ditto=outputs/ditto-1,outputs/ditto-2 grpo=outputs/grpo-1 --out figures
+    soul figures --data data/sim_eval_data/*.parquet --agreement gpt-5-nano=agree.json --out figures
 
 A run is the folder of a training, finished or running; an evaluation is the folder of `soul evaluate`. Several folders
-of one name are seeds. Figures are written as PDF, SVG and CSV, tables as Markdown, LaTeX and CSV; index.md lists them,
-says what could not be drawn and why, and has the hashes of all runs.
+of one name are seeds. Task files and comparisons of judges with people give tables of their own. Figures are written as
+PDF, SVG and CSV, tables as Markdown, LaTeX and CSV; index.md lists them, says what could not be drawn and why, and has
+the hashes of all runs and files.
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from soul.cli.arguments import output_folder
+from soul.cli.arguments import existing_file, output_folder
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings
 from soul.figures.ablation import ablations
+from soul.figures.agreement import JudgeAgreement, agreement_table, named_file
+from soul.figures.datasets import dataset_tables, read_files
 from soul.figures.drawing import colours, draw, require_matplotlib
 from soul.figures.evaluations import Evaluations
 from soul.figures.feedback import feedback_tables
@@ -24,23 +28,33 @@ from soul.figures.index import Index
 from soul.figures.named_folders import by_name, named_folders
 from soul.figures.results import choose_baseline, comparisons, results_table, significance_table
 from soul.figures.submetrics import metrics_table
+from soul.figures.table import Table
 from soul.figures.training import diagnostics, gap, gaps_by_metric, metric_curves, training_curves
 from soul.figures.training_run import Runs, TrainingRun
+
+
+def options() -> Parser:
+    """The command line."""
+    parser = Parser(prog="soul figures", description=__doc__)
+    add = parser.add_argument
+    add("--runs", type=named_folders, nargs="+", default=[], metavar="NAME=DIR,DIR", help="trainings")
+    add("--evals", type=named_folders, nargs="+", default=[], metavar="NAME=DIR,DIR", help="evaluations")
+    add("--data", type=existing_file, nargs="+", default=[], metavar="FILE", help="task files (parquet)")
+    add("--agreement", type=named_file, nargs="+", default=[], metavar="NAME=FILE", help="of soul judge agree --json")
+    add("--out", type=output_folder, required=True, help="folder for figures and tables")
+    add("--baseline", metavar="NAME", help="of the evaluations to compare with: grpo, or the first")
+    return parser
 
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
-    parser = Parser(prog="soul figures", description=__doc__)
-    parser.add_argument("--runs", type=named_folders, nargs="+", default=[], metavar="NAME=DIR,DIR", help="trainings")
-    parser.add_argument(
-        "--evals", type=named_folders, nargs="+", default=[], metavar="NAME=DIR,DIR", help="evaluations"
-    )
-    parser.add_argument("--out", type=output_folder, required=True, help="folder for figures and tables")
-    parser.add_argument("--baseline", metavar="NAME", help="of the evaluations to compare with: grpo, or the first")
-    given = parser.parse_args(arguments)
-    if not given.runs and not given.evals:
-        raise BadSettings("soul figures: name trainings (--runs NAME=DIR) or evaluations (--evals NAME=DIR).")
+    given = options().parse_args(arguments)
+    if not (given.runs or given.evals or given.data or given.agreement):
+        raise BadSettings(
+            "soul figures: name trainings (--runs NAME=DIR), evaluations (--evals NAME=DIR), task files (--data FILE), "
+            "or comparisons of judges with people (--agreement NAME=FILE)."
+        )
     if given.baseline and not given.evals:
         raise BadSettings("soul figures: --baseline names evaluations; it needs --evals.")
     folders = by_name("--runs", given.runs)
@@ -49,12 +63,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     runs = {name: [TrainingRun.load(name, folder) for folder in of_name] for name, of_name in folders.items()}
     evals = [Evaluations.load(name, of_name) for name, of_name in by_name("--evals", given.evals).items()]
     baseline = choose_baseline(evals, given.baseline) if evals else None
+    judges = [JudgeAgreement.load(named) for named in given.agreement]
+    files = read_files(given.data)
     out: Path = given.out
     out.mkdir(parents=True, exist_ok=True)
     index = Index()
     draw_runs(runs, out, index)
     if baseline:
         write_tables(evals, baseline, out, index)
+    add_tables(dataset_tables(files, index.missing) if files else [], out, index)
+    add_tables([agreement_table(judges)] if judges else [], out, index)
     print(index.write(out))
     for sentence in index.missing:
         print(f"not drawn: {sentence}")
@@ -83,6 +101,13 @@ def write_tables(evals: Sequence[Evaluations], baseline: Evaluations, out: Path,
     for table in filter(None, tables):
         index.add(table.caption, table.write(out))
     index.sources += [source for each in evals for source in each.sources]
+
+
+def add_tables(tables: Sequence[Table], out: Path, index: Index) -> None:
+    """Write tables, and list them and what they were computed from."""
+    for table in tables:
+        index.add(table.caption, table.write(out))
+        index.sources += [source for source in table.sources if source not in index.sources]
 
 
 if __name__ == "__main__":

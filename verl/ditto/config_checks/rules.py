@@ -19,6 +19,9 @@ LOGGERS = (  # verl's Tracking.supported_backend, which takes seconds to import
     *("wandb", "mlflow", "swanlab", "vemlp_wandb", "tensorboard", "console", "clearml", "trackio", "file"),
     "rl_insight",
 )
+# Loggers that are packages of their own -> the name to import.
+_PACKAGES = {name: name for name in ("wandb", "mlflow", "swanlab", "tensorboard", "clearml", "trackio", "rl_insight")}
+_PACKAGES["vemlp_wandb"] = "volcengine_ml_platform"
 DTYPES = ("fp32", "float32", "bf16", "bfloat16", "fp16", "float16")
 
 
@@ -65,6 +68,25 @@ def one_of(key: str, *allowed: Any, because: str = "") -> Rule:
 def some_of(key: str, *allowed: str) -> Rule:
     """A rule: the key must be one of these values or a list of them."""
     return Rule(key, lambda run: set(_texts(run, key)) - set(allowed), f"use one or several of {', '.join(allowed)}.")
+
+
+def loggers(key: str) -> tuple[Rule, Rule]:
+    """Rules for the loggers of a run: verl must know them, and their packages must be installed."""
+
+    def missing(run: Run) -> list[str]:
+        packages = [_PACKAGES[name] for name in _texts(run, key) if name in _PACKAGES]
+        return [package for package in packages if importlib.util.find_spec(package) is None]
+
+    return (
+        some_of(key, *LOGGERS),
+        Rule(
+            key,
+            missing,
+            lambda run: (
+                f"not installed here: {', '.join(missing(run))}. Install it into this environment, or leave it out."
+            ),
+        ),
+    )
 
 
 def saved_parts(key: str) -> Rule:
@@ -138,7 +160,7 @@ def engine_rules(section: str) -> tuple[Rule, ...]:
 
 TRAINER_RULES = (
     one_of("trainer.device", "cuda", "cpu"),
-    some_of("trainer.logger", *LOGGERS),
+    *loggers("trainer.logger"),
     one_of("trainer.resume_mode", "auto", "disable", "resume_path"),
     Rule(
         "trainer.resume_from_path",

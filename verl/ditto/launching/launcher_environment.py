@@ -77,7 +77,7 @@ def sft_words(environment: Mapping[str, str]) -> list[str]:
 
 
 def _common(environment: Mapping[str, str], default_name: str) -> list[str]:
-    """Platform, name and folder of the run. Also points HF_HOME and WANDB_DIR below OUTPUT_DIR if they are unset."""
+    """Platform, name and folder of the run. Also points HF_HOME below OUTPUT_DIR if it is unset."""
     platform = environment.get("PLATFORM") or "gpu"
     if platform not in ("cpu", "gpu"):
         raise BadConfig(f"PLATFORM={platform}: use cpu or gpu, or leave it unset.")
@@ -91,10 +91,7 @@ def _common(environment: Mapping[str, str], default_name: str) -> list[str]:
         quoted("run.dir", f"{output}/{name}", "OUTPUT_DIR"),
     ]
     check_writable(output, "OUTPUT_DIR")
-    folder = Path(output).absolute()
-    os.environ.setdefault("HF_HOME", str(folder / "hf_home"))
-    os.environ.setdefault("WANDB_DIR", str(folder / "wandb"))
-    Path(os.environ["WANDB_DIR"]).mkdir(parents=True, exist_ok=True)  # if it is missing, wandb writes elsewhere
+    os.environ.setdefault("HF_HOME", str(Path(output).absolute() / "hf_home"))
     return words + (["+dry_run=true"] if _yes("DRY_RUN", environment) else [])
 
 

@@ -6,17 +6,16 @@ Objectives of your own come in through the entry-point group `ditto.objectives` 
 from __future__ import annotations
 
 import difflib
+import inspect
+from importlib import import_module
 from importlib.metadata import entry_points
 
 from ditto.objectives import critique_grpo, ditto, erl, grpo, on_policy_distillation, rltf_sd, sdpo
 from ditto.objectives.spec import Objective
 from soul.errors import SoulError
 
-OBJECTIVES: dict[str, Objective] = {
-    each.name: each
-    for module in (grpo, ditto, rltf_sd, erl, critique_grpo, sdpo, on_policy_distillation)
-    for each in module.OBJECTIVES
-}
+_MODULES = (grpo, ditto, rltf_sd, erl, critique_grpo, sdpo, on_policy_distillation)
+OBJECTIVES: dict[str, Objective] = {each.name: each for module in _MODULES for each in module.OBJECTIVES}
 
 # Values of `algorithm.agent_version`, an older key that picks the objective.
 AGENT_VERSIONS: dict[str, str] = {"default": "grpo", "copy": "ditto"}
@@ -43,3 +42,15 @@ def objective(name: str) -> Objective:
     near = difflib.get_close_matches(name, names, n=2)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     raise UnknownObjective(f"algorithm.objective={name!r}: there is no such objective.{hint} Use {', '.join(names)}.")
+
+
+def description(name: str) -> str:
+    """What the module of an objective says at its top: paper, formula, limits. "" if it says nothing.
+
+    Raises:
+        UnknownObjective: with the nearest names.
+    """
+    wanted = objective(name)
+    modules = [module for module in _MODULES if wanted in module.OBJECTIVES]
+    modules += [import_module(point.module) for point in entry_points(group="ditto.objectives") if point.name == name]
+    return inspect.getdoc(modules[0]) or ""

@@ -10,20 +10,43 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-# logger -> the variable that says where it writes, and the value for a run's folder
+# logger -> the variables that say where it writes, and their values for a run's folder
 _VARIABLES = {
-    "tensorboard": ("TENSORBOARD_DIR", "{folder}/tensorboard"),
-    "wandb": ("WANDB_DIR", "{folder}/wandb"),
-    "swanlab": ("SWANLAB_LOG_DIR", "{folder}/swanlab"),
-    "mlflow": ("MLFLOW_TRACKING_URI", "sqlite:///{folder}/mlflow.db"),
-    "trackio": ("TRACKIO_DIR", "{folder}/trackio"),
-    "file": ("VERL_FILE_LOGGER_PATH", "{folder}/logged.jsonl"),
+    "tensorboard": {"TENSORBOARD_DIR": "{folder}/tensorboard"},
+    "wandb": {
+        "WANDB_DIR": "{folder}/wandb",
+        "WANDB_DATA_DIR": "{folder}/wandb/data",  # tables before they are sent
+        "WANDB_CACHE_DIR": "{folder}/wandb/cache",
+    },
+    "swanlab": {"SWANLAB_LOG_DIR": "{folder}/swanlab"},
+    "mlflow": {"MLFLOW_TRACKING_URI": "sqlite:///{folder}/mlflow.db"},
+    "trackio": {"TRACKIO_DIR": "{folder}/trackio"},
+    "file": {"VERL_FILE_LOGGER_PATH": "{folder}/logged.jsonl"},
 }
 
 
-def set_logger_folders(folder: Path, loggers: Sequence[str]) -> None:
-    """Set the variables of these loggers, if they are unset, for this process and its children."""
-    for variable, value in (_VARIABLES[name] for name in loggers if name in _VARIABLES):
+def set_logger_folders(folder: Path, loggers: str | Sequence[str], project: str) -> None:
+    """Set the variables of these loggers, if they are unset, for this process and its children.
+
+    Args:
+        loggers: `trainer.logger`, one name or several.
+        project: `trainer.project_name`.
+    """
+    names = [loggers] if isinstance(loggers, str) else list(loggers)
+    own_mlflow = "mlflow" in names and "MLFLOW_TRACKING_URI" not in os.environ
+    for variable, value in (pair for name in names for pair in _VARIABLES.get(name, {}).items()):
         os.environ.setdefault(variable, value.format(folder=folder.absolute()))
-    if "wandb" in loggers:  # if its folder is missing, it writes to the temporary folder
+    if "wandb" in names:  # if its folder is missing, it writes to the temporary folder
         Path(os.environ["WANDB_DIR"]).mkdir(parents=True, exist_ok=True)
+    if own_mlflow:
+        _place_mlflow_artifacts(folder, project)
+
+
+def _place_mlflow_artifacts(folder: Path, project: str) -> None:
+    """Create the experiment before verl does: no variable says where a local MLflow puts the files of a run."""
+    import mlflow
+
+    folder.mkdir(parents=True, exist_ok=True)
+    mlflow.set_tracking_uri(os.environ["MLFLOW_TRACKING_URI"])
+    if mlflow.get_experiment_by_name(project) is None:
+        mlflow.create_experiment(project, artifact_location=(folder.absolute() / "mlflow_files").as_uri())

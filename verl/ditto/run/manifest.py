@@ -26,6 +26,7 @@ from soul.errors import SoulError
 logger = logging.getLogger(__name__)
 
 FILE = "manifest.json"
+CARD = "README.md"  # people edit the model card (`model_card.py`), so a change to it damages no checkpoint
 SCHEMA = 1
 HASHED_BYTES = 16 * 2**20  # files up to this size are hashed
 _SHARD = re.compile(r"(?P<part>.+)_world_size_(?P<ranks>\d+)_rank_\d+\.pt")
@@ -37,7 +38,7 @@ class DamagedCheckpoint(SoulError):
 
 def write(folder: Path) -> None:
     """Write the manifest of a complete checkpoint, as its last file."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / FILE)
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / FILE and path.name != CARD)
     entries = {path.relative_to(folder).as_posix(): _entry(path) for path in files}
     (folder / FILE).write_text(json.dumps({"schema": SCHEMA, "files": entries}, indent=1), encoding="utf-8")
 

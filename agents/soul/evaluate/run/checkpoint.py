@@ -62,7 +62,7 @@ class Checkpoint:
             if _HUB_ID.fullmatch(path):
                 return cls(path.replace("/", "--"), path, None, path)
             raise BadCheckpoint(f"{path}: there is no such folder, and it is not a hub id (owner/name) either.")
-        folder = _latest(folder)
+        folder = latest_checkpoint(folder)
         parts = folder.resolve().parts[1:]
         name = "-".join(parts[-_least_parts(parts) :])
         if (folder / "adapter_config.json").is_file():
@@ -110,8 +110,12 @@ class Checkpoint:
         return int(_config(self.adapter / "adapter_config.json")["r"]) if self.adapter else None
 
 
-def _latest(folder: Path) -> Path:
-    """The latest checkpoint of a run folder; any other folder as it is."""
+def latest_checkpoint(folder: Path) -> Path:
+    """The latest checkpoint of a run folder; any other folder as it is.
+
+    Raises:
+        BadCheckpoint: it is missing.
+    """
     tracker = folder / TRACKER
     if not tracker.is_file():
         return folder

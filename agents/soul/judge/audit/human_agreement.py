@@ -14,6 +14,7 @@ from itertools import zip_longest
 from statistics import fmean
 from typing import Any
 
+from pydantic import TypeAdapter
 from rich.table import Table
 
 from soul.errors import Cause, JudgeFailure
@@ -68,6 +69,15 @@ class Agreement:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Agreement:
+        """Read back what `to_json` gives, as JSON.
+
+        Raises:
+            ValidationError: it is something else.
+        """
+        return TypeAdapter(cls).validate_json(text)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,79 @@
+"""The tables of task files and of judges against people: numbers that can be counted by hand, and what is missing."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from soul.cli.error_border import USER_ERROR
+from soul.examples.__main__ import write
+from soul.figures.__main__ import main
+from soul.judge.audit.agreement_statistics import Estimate
+from soul.judge.audit.human_agreement import Agreement, MetricAgreement
+from soul.rows.task_files import read_rows
+
+
+def lines(file: Path) -> list[dict[str, str]]:
+    with file.open(newline="") as opened:
+        return list(csv.DictReader(opened))
+
+
+def test_tables_of_files_count_what_is_in_them(tmp_path: Path) -> None:
+    talks, letters, out = tmp_path / "talks.parquet", tmp_path / "letters.parquet", tmp_path / "out"
+    write(["mirrorbench"], 9, talks)
+    write(["hitom"], 4, letters)
+    assert main(["--data", str(talks), str(letters), "--out", str(out)]) == 0
+    rows = read_rows([str(talks)])
+    by_name = {line["task"]: line for line in lines(out / "datasets.csv")}
+    assert by_name["hitom"]["form"] == "one of several options" and by_name["hitom"]["rows"] == "4"
+    assert by_name["mirrorbench"]["sha256"] == hashlib.sha256(talks.read_bytes()).hexdigest()
+    counted = {(line["subset"], line["measure"]): line for line in lines(out / "subsets-mirrorbench.csv")}
+    for subset in {"all", *(row.row.dataset for row in rows)}:
+        own = [row.row for row in rows if subset in ("all", row.row.dataset)]
+        line = counted[subset, "user turns"]
+        turns = [len(row.user_turns) for row in own]
+        assert (int(line["rows"]), float(line["mean"])) == (len(own), pytest.approx(sum(turns) / len(own)))
+        assert (float(line["least"]), float(line["most"])) == (min(turns), max(turns))
+    prompts = [sum(len(message["content"]) for message in row.task.prompt(row.row)) for row in rows]
+    lengths = {(line["task"], line["subset"]): line for line in lines(out / "lengths.csv")}
+    assert float(lengths["mirrorbench", "all"]["most"]) == max(prompts)
+    index = (out / "index.md").read_text()
+    assert "talks.parquet" in index and "subsets-mirrorbench.tex" in index and "Not drawn" not in index
+
+
+def test_without_counts_a_sentence_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(["hitom"], 2, tmp_path / "rows.parquet")
+    assert main(["--data", str(tmp_path / "rows.parquet"), "--out", str(tmp_path / "out")]) == 0
+    assert "not drawn: subsets: no task of these files counts" in capsys.readouterr().out
+    assert not list((tmp_path / "out").glob("subsets*"))
+
+
+def agreement(value: float | None) -> Agreement:
+    estimate = Estimate(value, None if value is None else value - 0.1, None if value is None else value + 0.1, 40)
+    correlations = dict.fromkeys(("pearson", "spearman", "kendall"), estimate)
+    return Agreement(MetricAgreement(40, 2, {}, 0.5, 0.6, correlations, None, None, 0.71, None), None, 1, 0)
+
+
+def test_judges_stand_beside_each_other_with_what_people_agree_on(tmp_path: Path) -> None:
+    files = {"good": agreement(0.62), "odd": agreement(None)}
+    words = []
+    for name, result in files.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(result.to_json()))  # as soul judge agree writes it
+        words.append(f"{name}={tmp_path / name}.json")
+    out = tmp_path / "out"
+    assert main(["--agreement", *words, "--out", str(out)]) == 0
+    table = (out / "agreement.md").read_text()
+    assert "| good | GTEval | 40 | 2 | 0.62 0.52 to 0.72 |" in table and "| 0.71 |" in table
+    assert "| odd | GTEval | 40 | 2 | - | - | - | - | - | 0.71 |" in table and "pairwise" not in table
+    assert hashlib.sha256((tmp_path / "good.json").read_bytes()).hexdigest() in (out / "agreement.tex").read_text()
+
+
+def test_another_file_is_no_agreement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.json").write_text('{"rows": []}')
+    assert main(["--agreement", f"j={tmp_path / 'x.json'}", "--out", str(tmp_path / "out")]) == USER_ERROR
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "--agreement j:" in shown and "is not what `soul judge agree --json FILE` writes" in shown
