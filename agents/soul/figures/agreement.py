@@ -96,4 +96,4 @@ def _cell(estimate: Estimate | None) -> Cell:
     if estimate is None or estimate.value is None:
         return Cell(_NONE)
     interval = "" if estimate.low is None or estimate.high is None else f"{estimate.low:.2f} to {estimate.high:.2f}"
-    return Cell(f"{estimate.value:.2f}", behind=interval)
+    return Cell(f"{estimate.value:.2f}", suffix=interval)
