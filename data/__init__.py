@@ -4,10 +4,12 @@ Run them from the repository root: `python -m data.hitom convert SRC.json --out 
 
     sets, sources           build the files of all evaluation sets whose sources you have
     check                   validate task files: schema, lengths, duplicates, overlap with evaluation files
+    train, training         build the training files of the paper's ten tasks, each with a data card
     built, rows             what all builders share: the command line and the parquet file
     reading, fields         the same for source files and the fields of their records
 
-Every other module is the builder of one task (alignx, coser, ..., userllm) or a part of one: hitom_stories, hitom_world
+Every other module is the builder of one task (alignx, coser, ..., userllm) or a part of one: sotopia_pairs makes the
+training rows of Sotopia; hitom_stories, hitom_world
 and hitom_beliefs generate new Hi-ToM stories; fantom_json reads FANToM's official file; prism and intents serve
 userllm.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -49,6 +49,17 @@ class Rows(NamedTuple):
     task: str | None = None
     draw_groups: int | None = None
     draw_rows: int | None = None
+
+
+class RowStream(NamedTuple):
+    """The rows of a source that is too large for memory, in their order.
+
+    Attributes:
+        left_out: as in `Rows`; complete once the last record has been read.
+    """
+
+    records: Iterator[Record]
+    left_out: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -118,7 +129,8 @@ class Builder:
         name: the module, "data.hitom".
         description: the module's docstring, which --help prints.
         rows: reads the sources of the parsed command line and returns their rows. It raises ValueError (with file,
-            record and field) or OSError if it cannot read a source.
+            record and field) or OSError if it cannot read a source. A `RowStream` is never in memory as a whole, unless
+            the options ask for a split or a limit.
         group: the group (story, conversation) of a record, or the field that names it; a split keeps the records of one
             group together.
         groups: what the groups are called in the counts.
@@ -130,13 +142,18 @@ class Builder:
 
     name: str
     description: str | None
-    rows: Callable[[argparse.Namespace], Rows]
+    rows: Callable[[argparse.Namespace], Rows | RowStream]
     group: str | Callable[[Record], str]
     groups: str = "stories"
     answer_letter: str | Callable[[Record], str] | None = None
     sources: str = ""
     options: Sequence[Option] = ()
     more_commands: Callable[[Commands], None] | None = None
+
+    @property
+    def task(self) -> str:
+        """The task of the rows, unless they name another."""
+        return self.name.removeprefix("data.")
 
     def build(self, arguments: Sequence[str] | None = None) -> Built:
         """Write the files that the command line asks for.
@@ -158,12 +175,12 @@ class Builder:
         args = parser.parse_args(arguments)
         try:
             rows = self.rows(args)
+            return self._write(args, rows)
         except (AttributeError, IndexError, KeyError, TypeError) as error:
             sources: list[Path] = args.sources if self.sources else [args.source] if "source" in args else []
             if not sources:  # no file was read: this is a defect
                 raise
             raise _unexpected_shape(sources, error) from error
-        return self._write(args, rows)
 
     def main(self, arguments: Sequence[str] | None = None) -> int:
         """Run the command line and print a line of counts for each file. Returns the exit code."""
@@ -177,7 +194,7 @@ class Builder:
 
         return run_command(build_and_print)
 
-    def _write(self, args: argparse.Namespace, rows: Rows) -> Built:
+    def _write(self, args: argparse.Namespace, rows: Rows | RowStream) -> Built:
         """Write the files that `args` (see `add_output_arguments`) asks for.
 
         Raises:
@@ -187,6 +204,10 @@ class Builder:
             raise ValueError("give either --out FILE, or both --train-out FILE and --val-out FILE")
         if args.train_out and args.train_out.resolve() == args.val_out.resolve():
             raise ValueError(f"--train-out and --val-out both name {args.train_out}; give two files")
+        if isinstance(rows, RowStream):
+            if args.out and args.limit is None:
+                return self._write_stream(args.out, rows)
+            rows = Rows(list(rows.records), rows.left_out)
         records, left_out = rows.records, Counter(rows.left_out)
         names = [_text_of(self.group, record) for record in records]
         drawn = None
@@ -204,9 +225,24 @@ class Builder:
         else:
             train, val = divide(names, drawn) if drawn else split_groups(names, args.val_fraction, args.seed)
             parts = {args.train_out: train, args.val_out: val}
-        task = rows.task or self.name.removeprefix("data.")
+        task = rows.task or self.task
         files = [self._write_file(path, task, records, names, places) for path, places in parts.items()]
         return Built(tuple(files), +left_out, (*counted("removed", rows.removed), *rows.notes))
+
+    def _write_stream(self, path: Path, rows: RowStream) -> Built:
+        """Write all rows as they are read."""
+        groups: set[str] = set()
+        count = 0
+
+        def counting() -> Iterator[Record]:
+            nonlocal count
+            for record in rows.records:
+                groups.add(_text_of(self.group, record))
+                count += 1
+                yield record
+
+        write_rows(path, self.task, counting())
+        return Built((BuiltFile(path, count, f"{self.groups}={len(groups)}"),), +Counter(rows.left_out))
 
     def _write_file(
         self, path: Path, task: str, records: Sequence[Record], groups: Sequence[str], places: Sequence[int]

@@ -8,6 +8,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import ijson
+
+from soul.errors import one_line
+
 
 def by_name(paths: Iterable[str | Path]) -> list[Path]:
     """The files ordered by name, whatever the order of `paths`."""
@@ -33,6 +37,32 @@ def read_json(path: Path) -> Any:
         ValueError: the file is not JSON; names it.
     """
     return _parsed(str(path), read_text(path), "not a JSON file")
+
+
+def read_json_items(path: Path) -> Iterator[Any] | None:
+    """The items of a JSON list, read one by one; None if the file holds something else.
+
+    Raises:
+        ValueError: while the items are read: the file is not JSON; names it and the item.
+    """
+    with path.open("rb") as file:
+        if next((char for char in iter(lambda: file.read(1), b"") if not char.isspace()), b"") != b"[":
+            return None
+    return _items(path)
+
+
+def _items(path: Path) -> Iterator[Any]:
+    number = 0
+    with path.open("rb") as file:
+        try:
+            for item in ijson.items(file, "item", use_float=True):
+                yield item
+                number += 1
+        except (ijson.JSONError, UnicodeDecodeError) as error:
+            raise ValueError(
+                f"{path}: not a JSON file after item {number} ({one_line(error, 120)}); take the file from its source "
+                "again"
+            ) from error
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

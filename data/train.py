@@ -1,0 +1,112 @@
+"""Build the training files of the paper's ten tasks whose sources you have, and the evaluation files beside them.
+
+    python -m data.train SOURCES --out data              ->  data/sim_rl_data/*.parquet, data/sim_eval_data/*.parquet
+    python -m data.train SOURCES --out data --dry-run    what would be built, what is missing
+
+SOURCES holds a folder for each benchmark with the files as their authors publish them, as for `python -m data.sets`;
+docs/data.md lists them. `bash recipe/ditto/run_rl.sh paper` trains on the result.
+
+The evaluation files come first. Each training file then leaves out every row that shares a story, a conversation, a
+book, a question or a user with an evaluation file in `--out`, of any of the 27 sets. A card, FILE.card.json, says where
+the rows come from.
+
+A table lists the rows, the groups that they belong to, what was left out and why, or which files to put where. If a
+source cannot be read, the other files are still built, and the exit code is 1. It is 2 if a name is unknown.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from data import sets
+from data.built import counted
+from data.training.building import Building, Evaluated, Outcome, file_of, what_to_get
+from data.training.table import TRAINING, TrainingBuild
+from soul.cli.arguments import existing_folder, output_folder, positive_share
+from soul.cli.error_border import Parser, reports_errors
+from soul.suites import soul_v1
+
+
+def plan(chosen: dict[str, TrainingBuild], root: Path) -> Table:
+    """What would be built from which files, and what is missing."""
+    view = Table(title="Plan", title_justify="left")
+    view.add_column("task", no_wrap=True)
+    view.add_column("in the paper", no_wrap=True)
+    view.add_column("plan", overflow="fold")
+    for name, build in chosen.items():
+        match = build.find(root)
+        if match.form is None:
+            what = what_to_get(build, match)
+        else:
+            size = sum(file.stat().st_size for file in match.files)
+            read = f"read {len(match.files):,} files, {size / 2**20:,.1f} MiB" if match.files else "generate the rows"
+            what = f"{read}; no calls to a model" + (f"; {match.form.stands_in}" if match.form.stands_in else "")
+        view.add_row(name, build.size, what)
+    return view
+
+
+def table(outcomes: Sequence[Outcome]) -> Table:
+    """The outcomes as a table."""
+    view = Table(title="Training files", title_justify="left")
+    for name in ("task", "state"):
+        view.add_column(name, no_wrap=True)
+    for name in ("rows", "groups", "evaluated", "calls", "cost"):
+        view.add_column(name, justify="right", no_wrap=True)
+    view.add_column("notes", overflow="fold")
+    for outcome in outcomes:
+        numbers = [f"{count:,}" for count in (outcome.rows, outcome.groups, outcome.contaminated, outcome.calls)]
+        cells = [*numbers, "-" if not outcome.calls else str(outcome.usd)] if outcome.state == "built" else ["-"] * 5
+        notes = (*counted("left out", outcome.left_out), *outcome.remarks)
+        view.add_row(outcome.name, outcome.state, *cells, "\n".join(notes))
+    return view
+
+
+def _evaluation_files(chosen: Sequence[str], root: Path, data: Path) -> Iterator[str]:
+    """Build the evaluation files of these tasks; a line for each that could not be built."""
+    for name in chosen:
+        out = data / "sim_eval_data" / f"{soul_v1.SETS[name].file}.parquet"
+        outcome = sets.build_set(name, root, out)
+        if outcome.state != "built":
+            older = "; an older file is used" if out.exists() else ""
+            yield f"{name}: {'; '.join(outcome.remarks)}{older}"
+
+
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Build the files. Returns the exit code: 0, or 1 if a source exists but its file could not be built."""
+    parser = Parser(prog="python -m data.train", description=__doc__)
+    parser.add_argument("sources", type=existing_folder, metavar="SOURCES", help="holds a folder for each benchmark")
+    parser.add_argument("--out", type=output_folder, default="data", help="DATA_DIR (default data)")
+    parser.add_argument("--tasks", nargs="+", choices=list(TRAINING), default=list(TRAINING), help="default: all ten")
+    parser.add_argument("--seed", type=int, default=0, help="seed of random choices among training rows (default 0)")
+    parser.add_argument("--near", type=positive_share, metavar="SHARE", help="leave out near duplicates too (0.6)")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and write nothing")
+    args = parser.parse_args(arguments)
+    chosen = {name: TRAINING[name] for name in args.tasks}
+    console = Console(width=max(120, Console().width), markup=False, highlight=False)
+    if args.dry_run:
+        console.print(plan(chosen, args.sources))
+        return 0
+    without = list(_evaluation_files(args.tasks, args.sources, args.out))
+    evaluated = Evaluated.in_folder(args.out / "sim_eval_data", args.near)
+    building = Building(args.sources, args.out, evaluated, args.seed)
+    outcomes = [building.run(name, build) for name, build in chosen.items()]
+    console.print(table(outcomes))
+    if without:
+        console.print("Evaluation files that were not built:", *without, sep="\n  ")
+    for outcome in outcomes:
+        if outcome.state != "built" and file_of(outcome.name, args.out).exists():
+            console.print(f"{outcome.name}: training will use an older {file_of(outcome.name, args.out)}")
+    states = [outcome.state for outcome in outcomes]
+    counts = {state: states.count(state) for state in ("built", "no source", "failed")}
+    console.print("{built} training files built, {no source} without a source, {failed} failed".format_map(counts))
+    return 1 if "failed" in states else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
