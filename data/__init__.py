@@ -9,9 +9,8 @@ Run them from the repository root: `python -m data.hitom convert SRC.json --out 
     reading, fields         the same for source files and the fields of their records
 
 Every other module is the builder of one task (alignx, coser, ..., userllm) or a part of one: sotopia_pairs makes the
-training rows of Sotopia; hitom_stories, hitom_world
-and hitom_beliefs generate new Hi-ToM stories; fantom_json reads FANToM's official file; prism and intents serve
-userllm.
+training rows of Sotopia; hitom_stories, hitom_world and hitom_beliefs generate new Hi-ToM stories; fantom_json reads
+FANToM's official file; prism and intents serve userllm.
 
 Git ignores downloads and parquet files in this folder; only the builders are versioned.
 """

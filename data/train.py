@@ -17,7 +17,7 @@ source cannot be read, the other files are still built, and the exit code is 1. 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -66,6 +66,29 @@ def table(outcomes: Sequence[Outcome]) -> Table:
     return view
 
 
+def difficulty_table(outcomes: Sequence[Outcome]) -> Table:
+    """What the files reveal without their tasks, and their shape, beside the evaluation sets' (in parentheses)."""
+    view = Table(title="Difficulty (in parentheses: the evaluation set)", title_justify="left")
+    view.add_column("task", no_wrap=True)
+    shares = ("chance", "options_only", "longest_option", "lexical_overlap")
+    medians = ("prompt_words", "turns", "turn_words")
+    for name in (*shares, *medians):
+        view.add_column(name.replace("_", " "), justify="right")
+    for outcome in outcomes:
+        if outcome.state == "built":
+            ours, theirs = outcome.difficulty["training"], outcome.difficulty["evaluation"]
+            cells = [_beside(ours.get("choices", {}), theirs.get("choices", {}), name, ".0%") for name in shares]
+            cells += [_beside(ours.get(name, {}), theirs.get(name, {}), "median", ",.0f") for name in medians]
+            view.add_row(outcome.name, *cells)
+    return view
+
+
+def _beside(ours: Mapping[str, float], theirs: Mapping[str, float], name: str, form: str) -> str:
+    if name not in ours:
+        return ""
+    return f"{ours[name]:{form}}" + (f" ({theirs[name]:{form}})" if name in theirs else "")
+
+
 def _evaluation_files(chosen: Sequence[str], root: Path, data: Path) -> Iterator[str]:
     """Build the evaluation files of these tasks; a line for each that could not be built."""
     for name in chosen:
@@ -96,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     evaluated = Evaluated.in_folder(args.out / "sim_eval_data", args.near)
     building = Building(args.sources, args.out, evaluated, args.seed)
     outcomes = [building.run(name, build) for name, build in chosen.items()]
-    console.print(table(outcomes))
+    console.print(table(outcomes), difficulty_table(outcomes))
     if without:
         console.print("Evaluation files that were not built:", *without, sep="\n  ")
     for outcome in outcomes:

@@ -3,7 +3,7 @@
 table           which builder makes each file, from which sources
 kept_rows       copies a file without the rows that share a group with evaluated ones
 card            the data card beside each file
-difficulty      what a file reveals without its task: baselines for choices, shapes of dialogues
+difficulty      what a file looks like beside the evaluation set: lengths, turns, and how well shortcuts do
+choice_baselines  the shortcuts: longest option, lexical overlap, a classifier that sees the options only
 building        one training file: builder, comparison, card
-plan            what would be built, what is missing and what it costs
 """

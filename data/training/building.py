@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from data.built import Built
 from data.sources import SourceMatch, describe_files
 from data.training import card
+from data.training.difficulty import Measures, remarks
 from data.training.kept_rows import Kept, copy_kept
-from data.training.table import TrainingBuild
+from data.training.table import TRAINING, TrainingBuild
 from soul import tasks
 from soul.cli.error_border import keep_traceback
 from soul.errors import SoulError, one_line
@@ -23,6 +24,7 @@ from soul.rows.overlap import HeldOut
 from soul.rows.task_files import read_rows
 from soul.suites import soul_v1
 
+Difficulty: TypeAlias = Mapping[str, Mapping[str, Mapping[str, float]]]
 EVALUATED = "in groups that are drawn for evaluation"
 
 
@@ -34,6 +36,7 @@ class Outcome:
         left_out: rows of the source that are not in the file, by reason.
         contaminated: rows left out because they share a group with an evaluated one.
         remarks: what the user should know, or what to do.
+        difficulty: "training" and "evaluation" -> the measures of that file.
         calls, usd: of models; None: the price is unknown.
     """
 
@@ -44,6 +47,7 @@ class Outcome:
     left_out: Mapping[str, int] = field(default_factory=dict)
     contaminated: int = 0
     remarks: tuple[str, ...] = ()
+    difficulty: Difficulty = field(default_factory=dict)
     calls: int = 0
     usd: float | None = 0.0
 
@@ -60,6 +64,7 @@ class Evaluated:
     files: Mapping[str, Path]
     hashes: Mapping[str, str]
     held_out: HeldOut
+    _measures: Mapping[str, Measures]
 
     @classmethod
     def in_folder(cls, folder: Path, near: float | None) -> Evaluated:
@@ -71,7 +76,16 @@ class Evaluated:
         paths = {name: folder / f"{part.file}.parquet" for name, part in soul_v1.SETS.items()}
         files = {name: path for name, path in paths.items() if path.is_file()}
         rows = read_rows([str(path) for path in files.values()])
-        return cls(files, {path.name: card.sha256(path) for path in files.values()}, HeldOut(rows, near))
+        by_file = {str(path): name for name, path in files.items()}
+        measures: dict[str, Measures] = {}
+        for row in rows:
+            if (name := by_file[row.file]) in TRAINING:
+                measures.setdefault(name, Measures()).add(row)
+        return cls(files, {path.name: card.sha256(path) for path in files.values()}, HeldOut(rows, near), measures)
+
+    def measures(self, name: str) -> Mapping[str, Mapping[str, float]]:
+        """The measures of a set's file; empty if there is none."""
+        return self._measures[name].to_json() if name in self._measures else {}
 
 
 def file_of(name: str, data: Path) -> Path:
@@ -125,12 +139,14 @@ class Building:
     def _build(self, name: str, build: TrainingBuild, match: SourceMatch, words: Sequence[str], raw: Path) -> Outcome:
         built: Built = importlib.import_module(f"data.{build.builder}").build(words)
         out = file_of(name, self.data)
-        kept = copy_kept(raw, out, self.evaluated.held_out)
-        self._write_card(name, build, match, built, kept, words)
+        measures = Measures()
+        kept = copy_kept(raw, out, self.evaluated.held_out, measures.add)
+        difficulty = {"training": measures.to_json(), "evaluation": self.evaluated.measures(name)}
+        self._write_card(name, build, match, built, kept, words, difficulty)
         # The evaluation side of a split is no file of this command, so its rows count as left out.
         left_out = {**built.left_out, **({EVALUATED: built.files[1].rows} if build.split else {})}
-        notes = (*self._remarks(name, match), *built.notes)
-        return Outcome(name, "built", kept.rows, kept.groups, left_out, kept.left_out_rows, notes)
+        notes = (*self._remarks(name, match), *remarks(difficulty["training"], difficulty["evaluation"]), *built.notes)
+        return Outcome(name, "built", kept.rows, kept.groups, left_out, kept.left_out_rows, notes, difficulty)
 
     def _remarks(self, name: str, match: SourceMatch) -> Iterator[str]:
         assert match.form is not None, match
@@ -140,7 +156,14 @@ class Building:
             yield f"NOT compared with the evaluation set {name}: {soul_v1.SETS[name].file}.parquet does not exist"
 
     def _write_card(
-        self, name: str, build: TrainingBuild, match: SourceMatch, built: Built, kept: Kept, words: Sequence[str]
+        self,
+        name: str,
+        build: TrainingBuild,
+        match: SourceMatch,
+        built: Built,
+        kept: Kept,
+        words: Sequence[str],
+        difficulty: Difficulty,
     ) -> None:
         assert match.form is not None, match
         out = file_of(name, self.data)
@@ -167,6 +190,7 @@ class Building:
                 left_out=dict(built.left_out),
                 notes=list(built.notes),
                 contamination=compared,
+                difficulty=difficulty,
                 date=datetime.now(UTC).isoformat(timespec="seconds"),
             ),
         )

@@ -6,8 +6,8 @@ A run reads the cards of its files, so that what a model was trained on can be t
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -65,7 +65,7 @@ class DataCard(_Part):
         builder: the builder's command line, with file names only.
         left_out: rows of the source that are not in the file, by reason.
         notes: other things that the builder reported.
-        difficulty: `data.training.difficulty`, by measure.
+        difficulty: "training" and "evaluation" -> the measures of that file (`data.training.difficulty`).
         models: empty if no model wrote or checked a row.
         date: UTC, to the second.
     """
@@ -84,7 +84,7 @@ class DataCard(_Part):
     left_out: dict[str, int]
     notes: list[str]
     contamination: Contamination
-    difficulty: dict[str, Any] = {}
+    difficulty: Mapping[str, Mapping[str, Mapping[str, float]]] = {}
     models: list[ModelCalls] = []
     date: str
 
