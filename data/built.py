@@ -30,6 +30,16 @@ class BadSource(SoulError):
     """A source cannot be read, or the options ask for something that it does not hold."""
 
 
+class ModelUse(NamedTuple):
+    """What a model was asked for, over all runs of a builder; `usd` is None if the price of a call is unknown."""
+
+    role: str
+    model: str
+    prompt: str
+    calls: int
+    usd: float | None
+
+
 class Rows(NamedTuple):
     """The rows that a command line asks for.
 
@@ -38,6 +48,7 @@ class Rows(NamedTuple):
         removed: what was removed from the rows that stayed, by reason.
         notes: see `Built`.
         task: names the task in every row; None: the builder's own name.
+        models: the models that wrote or checked rows.
         draw_groups, draw_rows: draw so many groups, or as many as fit into so many rows, for --out; in a split, for the
             validation side (instead of --val-fraction).
     """
@@ -47,6 +58,7 @@ class Rows(NamedTuple):
     removed: Mapping[str, int] = MappingProxyType({})
     notes: Sequence[str] = ()
     task: str | None = None
+    models: Sequence[ModelUse] = ()
     draw_groups: int | None = None
     draw_rows: int | None = None
 
@@ -83,11 +95,13 @@ class Built:
         files: the files that were written; two if the rows were split.
         left_out: rows of the source that are in no file, by reason.
         notes: other things that the user must know: lines removed inside rows, files that were absent.
+        models: the models that wrote or checked rows.
     """
 
     files: tuple[BuiltFile, ...]
     left_out: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    models: tuple[ModelUse, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -137,6 +151,7 @@ class Builder:
         answer_letter: the letter of a record's right answer, or the field that holds it; None if it has no letters.
         sources: how --help names the source files, which become `args.sources`; "" if `options` adds the arguments.
         options: arguments of `convert`, each made by `argument` or a function that adds to the parser.
+        plan: the calls to models that a command line would make, with their price, for a builder that makes some.
         more_commands: adds commands beside `convert`; `add_output_arguments` gives them their output options.
     """
 
@@ -148,6 +163,7 @@ class Builder:
     answer_letter: str | Callable[[Record], str] | None = None
     sources: str = ""
     options: Sequence[Option] = ()
+    plan: Callable[[argparse.Namespace], Sequence[str]] | None = None
     more_commands: Callable[[Commands], None] | None = None
 
     @property
@@ -162,6 +178,25 @@ class Builder:
             ValueError: a source cannot be read; names file, record and field.
             OSError: a source does not exist.
         """
+        args = self._parsed(arguments)
+        try:
+            rows = self.rows(args)
+            return self._write(args, rows)
+        except (AttributeError, IndexError, KeyError, TypeError) as error:
+            sources: list[Path] = args.sources if self.sources else [args.source] if "source" in args else []
+            if not sources:  # no file was read: this is a defect
+                raise
+            raise _unexpected_shape(sources, error) from error
+
+    def planned(self, arguments: Sequence[str]) -> Sequence[str]:
+        """The calls to models that a command line would make, a line for each stage; nothing is asked or written.
+
+        Raises:
+            ValueError, OSError: as `build`.
+        """
+        return self.plan(self._parsed(arguments)) if self.plan else ()
+
+    def _parsed(self, arguments: Sequence[str] | None) -> argparse.Namespace:
         parser = Parser(prog=f"python -m {self.name}", description=self.description)
         commands = parser.add_subparsers(dest="command", required=True)
         converting = commands.add_parser("convert", help="source files -> parquet")
@@ -172,15 +207,7 @@ class Builder:
         add_output_arguments(converting)
         if self.more_commands:
             self.more_commands(commands)
-        args = parser.parse_args(arguments)
-        try:
-            rows = self.rows(args)
-            return self._write(args, rows)
-        except (AttributeError, IndexError, KeyError, TypeError) as error:
-            sources: list[Path] = args.sources if self.sources else [args.source] if "source" in args else []
-            if not sources:  # no file was read: this is a defect
-                raise
-            raise _unexpected_shape(sources, error) from error
+        return parser.parse_args(arguments)
 
     def main(self, arguments: Sequence[str] | None = None) -> int:
         """Run the command line and print a line of counts for each file. Returns the exit code."""
@@ -227,7 +254,8 @@ class Builder:
             parts = {args.train_out: train, args.val_out: val}
         task = rows.task or self.task
         files = [self._write_file(path, task, records, names, places) for path, places in parts.items()]
-        return Built(tuple(files), +left_out, (*counted("removed", rows.removed), *rows.notes))
+        notes = (*counted("removed", rows.removed), *rows.notes)
+        return Built(tuple(files), +left_out, notes, tuple(rows.models))
 
     def _write_stream(self, path: Path, rows: RowStream) -> Built:
         """Write all rows as they are read."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -66,22 +67,29 @@ def _items(path: Path) -> Iterator[Any]:
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (place, record) for each line that is not blank; the place reads "FILE: line 3".
+    """Yield (place, record) for each line that is not blank, one by one; the place reads "FILE: line 3". Reads .gz too.
 
     Raises:
         ValueError: a line is not a JSON object; names file and line.
     """
-    # Not str.splitlines, which also splits at U+2028 and similar characters inside JSON strings.
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        if line.strip():
-            where = f"{path}: line {number}"
-            record = _parsed(where, line, "not JSON")
-            if not isinstance(record, dict):
-                raise ValueError(f"{where}: expected a JSON object, got {line[:60]!r}")
-            yield where, record
+    # newline="\n": not at U+2028 and similar characters inside JSON strings.
+    opened = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opened(path, "rt", encoding="utf-8", newline="\n") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    where = f"{path}: line {number}"
+                    record = _parsed(where, line, "not JSON")
+                    if not isinstance(record, dict):
+                        raise ValueError(f"{where}: expected a JSON object, got {line[:60]!r}")
+                    yield where, record
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path, error) from error
+    except gzip.BadGzipFile as error:
+        raise ValueError(f"{path}: not a gzip file ({error}); take the file from its source again") from error
 
 
-def read_csv(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+def read_csv(path: Path, delimiter: str = ",") -> Iterator[tuple[str, dict[str, str]]]:
     """Yield (place, row) for each row below the header; the place reads "FILE: row 1".
 
     Raises:
@@ -89,7 +97,7 @@ def read_csv(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """
     try:
         with path.open(newline="", encoding="utf-8") as lines:
-            for number, row in enumerate(csv.DictReader(lines), start=1):
+            for number, row in enumerate(csv.DictReader(lines, delimiter=delimiter), start=1):
                 yield f"{path}: row {number}", row
     except UnicodeDecodeError as error:
         raise _not_utf8(path, error) from error

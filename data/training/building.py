@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from data.built import Built
+from data.built import Built, ModelUse
 from data.sources import SourceMatch, describe_files
 from data.training import card
 from data.training.difficulty import Measures, remarks
 from data.training.kept_rows import Kept, copy_kept
-from data.training.table import TRAINING, TrainingBuild
+from data.training.table import TRAINING, RunOptions, TrainingBuild
 from soul import tasks
 from soul.cli.error_border import keep_traceback
 from soul.errors import SoulError, one_line
@@ -37,7 +37,7 @@ class Outcome:
         contaminated: rows left out because they share a group with an evaluated one.
         remarks: what the user should know, or what to do.
         difficulty: "training" and "evaluation" -> the measures of that file.
-        calls, usd: of models; None: the price is unknown.
+        models: the models that were asked.
     """
 
     name: str
@@ -48,8 +48,7 @@ class Outcome:
     contaminated: int = 0
     remarks: tuple[str, ...] = ()
     difficulty: Difficulty = field(default_factory=dict)
-    calls: int = 0
-    usd: float | None = 0.0
+    models: tuple[ModelUse, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,13 +106,13 @@ class Building:
     Attributes:
         sources: the folder with a folder for each benchmark.
         data: DATA_DIR.
-        seed: of random choices among training rows.
+        options: what is passed to the builders.
     """
 
     sources: Path
     data: Path
     evaluated: Evaluated
-    seed: int
+    options: RunOptions
 
     def run(self, name: str, build: TrainingBuild) -> Outcome:
         """Write a task's training file and its card, if its source is there. A bad source is an outcome, no error."""
@@ -125,11 +124,10 @@ class Building:
         out = file_of(name, self.data)
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".building-", dir=out.parent) as scratch:
-            words = build.training_arguments(
-                match, Path(scratch) / out.name, Path(scratch) / "other.parquet", self.seed
-            )
+            raw = Path(scratch) / out.name
+            words = build.training_arguments(match, raw, Path(scratch) / "other.parquet", self.options)
             try:
-                return self._build(name, build, match, words, Path(scratch) / out.name)
+                return self._build(name, build, match, words, raw)
             except (OSError, ValueError, SoulError) as error:
                 return Outcome(name, "failed", remarks=(one_line(error).replace(f"{scratch}/", ""),))
             except Exception as error:  # noqa: BLE001 - a defect of one builder must not stop the others
@@ -146,7 +144,9 @@ class Building:
         # The evaluation side of a split is no file of this command, so its rows count as left out.
         left_out = {**built.left_out, **({EVALUATED: built.files[1].rows} if build.split else {})}
         notes = (*self._remarks(name, match), *remarks(difficulty["training"], difficulty["evaluation"]), *built.notes)
-        return Outcome(name, "built", kept.rows, kept.groups, left_out, kept.left_out_rows, notes, difficulty)
+        return Outcome(
+            name, "built", kept.rows, kept.groups, left_out, kept.left_out_rows, notes, difficulty, built.models
+        )
 
     def _remarks(self, name: str, match: SourceMatch) -> Iterator[str]:
         assert match.form is not None, match
@@ -186,7 +186,8 @@ class Building:
                 where=build.where,
                 stands_in=match.form.stands_in,
                 builder=" ".join(command),
-                seed=self.seed,
+                seed=self.options.seed,
+                models=[card.ModelCalls(**use._asdict()) for use in built.models],
                 left_out=dict(built.left_out),
                 notes=list(built.notes),
                 contamination=compared,

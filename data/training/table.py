@@ -17,6 +17,23 @@ _WITH_EVERY_DOWNLOAD = tuple(pattern for pattern, why in UNUSED.items() if not w
 
 
 @dataclass(frozen=True)
+class RunOptions:
+    """What one run of `python -m data.train` passes to its builders.
+
+    Attributes:
+        seed: of random choices among training rows.
+        models: settings of models, ROLE.KEY=VALUE.
+        stages: the folder of the journals.
+        evaluated: evaluation files whose groups are left out before a model is asked.
+    """
+
+    seed: int
+    models: tuple[str, ...]
+    stages: Path
+    evaluated: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
 class TrainingBuild(Build):
     """How a training file is built: `python -m data.BUILDER COMMAND FILES... OPTIONS --out FILE`.
 
@@ -24,27 +41,31 @@ class TrainingBuild(Build):
         command: the builder's command.
         split: the source also holds the evaluation rows. The builder then gets --train-out and --val-out, with the seed
             of `data.sets`, so that both draw the same rows for evaluation.
+        asks_models: the builder has `data.model_stages.stage.model_options` and --against.
         size: what the paper says about the number of rows, for people.
     """
 
     command: str = "convert"
     split: bool = False
+    asks_models: bool = False
     size: str = ""
 
-    def training_arguments(self, match: SourceMatch, out: Path, beside: Path, seed: int) -> list[str]:
+    def training_arguments(self, match: SourceMatch, out: Path, beside: Path, run: RunOptions) -> list[str]:
         """The builder's command line; `match` must be complete.
 
         Args:
             out: the training file.
             beside: the file for the evaluation side of a split, which nobody reads.
-            seed: of random choices among training rows.
         """
         assert match.form is not None, match
         sources = [match.folder] if self.whole_folder else match.files
         words = [self.command, *self.first, *map(str, sources), *self.options, *match.form.options]
         if self.split:
             return [*words, "--train-out", str(out), "--val-out", str(beside)]
-        return [*words, "--seed", str(seed), "--out", str(out)]
+        if self.asks_models:
+            words += ["--stages", str(run.stages / self.builder), *(["--models", *run.models] if run.models else [])]
+            words += ["--against", *map(str, run.evaluated)] if run.evaluated else []
+        return [*words, "--seed", str(run.seed), "--out", str(out)]
 
     def why_unused(self, path: Path) -> str | None:
         """As `Build.why_unused`; files for training are not set aside."""
@@ -113,6 +134,19 @@ TRAINING: dict[str, TrainingBuild] = {
         other_folders=BUILDS["mistakes"].folders,
         split=True,
         size="all pairs but 600",
+    ),
+    "mirrorbench": TrainingBuild(
+        "mirrorbench_train",
+        "huggingface.co/datasets/OpenAssistant/oasst1, *.trees.jsonl.gz (Apache-2.0); "
+        "huggingface.co/datasets/lmsys/chatbot_arena_conversations (prompts CC BY 4.0, answers CC BY-NC 4.0); "
+        "github.com/aliannejadi/ClariQ, data/ (no licence); github.com/aliannejadi/qulac, data/qulac/ (MIT)",
+        tuple(
+            Form(("**/*.trees.jsonl*", arena, "**/multi_turn_human_generated_data.tsv", "**/qulac.json"))
+            for arena in ("**/*.parquet", "**/chatbot_arena_conversations.jsonl")
+        ),
+        other_folders=("mirrorbench_corpora",),
+        asks_models=True,
+        size="about 3,400 dialogues",
     ),
     "userllm": TrainingBuild(
         "userllm",

@@ -51,7 +51,7 @@ def file_of(sources: Path, name: str) -> Path:
 
 @needs_records
 def test_each_source_that_is_there_gives_a_file_with_a_card(sources, capsys):
-    code, table, printed = build(sources, capsys, "--tasks", *("hitom", "paratomi", "sotopia", "lifechoices", "coser"))
+    code, table, printed = build(sources, capsys, "--tasks", "hitom,paratomi,sotopia,lifechoices,coser")
     assert code == 0 and {cells[0] for cells in table.values()} == {"built"}
     for name in table:
         file = file_of(sources, name)
@@ -77,7 +77,7 @@ def test_each_source_that_is_there_gives_a_file_with_a_card(sources, capsys):
 def test_a_bad_source_costs_its_own_file_only(sources, capsys):
     (sources / "paratomi" / "train.txt").unlink()
     (sources / "paratomi" / "train.txt").write_text("1 Mia entered the hall.\n3 A line is missing.\n")
-    code, table, _ = build(sources, capsys, "--tasks", "paratomi", "lifechoices", "userllm", "mistakes")
+    code, table, _ = build(sources, capsys, "--tasks", "paratomi,lifechoices,userllm,mistakes")
     assert code == 1 and [table[name][0] for name in table] == ["failed", "built", "no source", "failed"]
     assert "train.txt: line 2: expected a sentence numbered 2" in table["paratomi"][-1]
     assert "put train_rand_split.jsonl" in table["userllm"][-1]
