@@ -148,6 +148,25 @@ TRAINING: dict[str, TrainingBuild] = {
         asks_models=True,
         size="about 3,400 dialogues",
     ),
+    "twinvoice": TrainingBuild(
+        "twinvoice_train",
+        "posts of Bluesky (a public dump, such as huggingface.co/datasets/alpindale/two-million-bluesky-posts) and of "
+        "Telegram (zenodo.org/records/3607497, Pushshift), novels of gutenberg.org (public domain in the USA)",
+        (
+            Form(("**/*bluesky*.jsonl*", "**/*messages*.ndjson*", "**/*.txt")),
+            *(
+                Form((pattern,), f"ONLY {name}; the paper has Bluesky, Telegram and Gutenberg")
+                for name, pattern in {
+                    "Bluesky": "**/*bluesky*.jsonl*",
+                    "Telegram": "**/*messages*.ndjson*",
+                    "Gutenberg": "**/*.txt",
+                }.items()
+            ),
+        ),
+        other_folders=("twinvoice_sources",),
+        asks_models=True,
+        size="1,335 rows: 471 + 384 + 480",
+    ),
     "userllm": TrainingBuild(
         "userllm",
         "CommonsenseQA's train_rand_split.jsonl (MIT), github.com/google-research-datasets/natural-questions, nq_open/ "
