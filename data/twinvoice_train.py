@@ -71,7 +71,7 @@ def draft_fault(item: Item, answer: Drafts) -> str:
         return "two replies are the same"
     for option in options:
         if not LENGTH[0] * len(real) <= len(option) <= LENGTH[1] * len(real):
-            return f"a reply of {len(option)} words, where the real one has {len(real)}"
+            return f"a reply is too short or too long: {len(option)} words, where the real one has {len(real)}"
         if not set(runs(option, RUN)).isdisjoint(runs(real, RUN)):
             return f"a reply shares {RUN} words in a row with the real one"
     return ""

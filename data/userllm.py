@@ -33,7 +33,7 @@ import json
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,7 @@ NO_INTENT = (
 )
 NO_GOOD_INTENT = "PRISM: no sentence of the model passed the checks on intents"
 SHORT_INTENT = "PRISM: the intent has fewer than two content words"
+EVALUATED = "the question or the user is evaluated"
 TWICE = "the same row twice"
 NOT_DRAWN = "beyond the {count:,} rows that are kept of each source"
 UNSURE = (
@@ -80,12 +81,18 @@ PROPOSALS = (
 
 
 def convert(
-    paths: Sequence[str | Path], per_source: int | None = None, seed: int = 0, *, equal_parts: bool = False
+    paths: Sequence[str | Path],
+    per_source: int | None = None,
+    seed: int = 0,
+    *,
+    equal_parts: bool = False,
+    evaluated: Callable[[Record], bool] = lambda row: False,
 ) -> Rows:
     """The rows of the files as `extra_info` dicts, ordered by file name whatever the order of `paths`.
 
     Args:
         per_source: keep this many rows of each source, drawn by `seed`; of PRISM, half first and half later turns.
+        evaluated: whether a row must be left out because it is evaluated.
         equal_parts: keep as many of each source as the smallest one has.
         seed: also selects the assistant's wording, together with the record's own text.
     """
@@ -97,13 +104,15 @@ def convert(
         key = json.dumps(row, sort_keys=True)
         left_out[TWICE] += key in rows
         rows[key] = row
-    kept = list(rows.values())
+    kept = [row for row in rows.values() if not evaluated(row)]
+    left_out[EVALUATED] += len(rows) - len(kept)
     if equal_parts:
         smallest = min(Counter(row["source"] for row in kept).values(), default=0)
         per_source = min(smallest, per_source or smallest)
     if per_source is not None:
+        available = len(kept)
         kept = _drawn(kept, per_source, seed)
-        left_out[NOT_DRAWN.format(count=per_source)] = len(rows) - len(kept)
+        left_out[NOT_DRAWN.format(count=per_source)] = available - len(kept)
     return Rows(numbered(kept), +left_out)
 
 

@@ -55,9 +55,11 @@ class Stage(Generic[AnswerT]):
 
     Attributes:
         name: of the journal: NAME.jsonl.
-        fault: what is wrong with an answer, by rule; "" if nothing. A wrong answer is asked for once more, with
-            `rejected` and `reason` in the data.
+        fault: what is wrong with an answer, by rule, as "kind" or "kind: detail"; "" if nothing. A wrong answer is asked
+            for once more, with `rejected` and `reason` in the data.
         answer_tokens: of a usual answer, for the plan.
+        blemishes: what could be better. An answer with blemishes is asked for once more, too, but the one with fewer of
+            them is kept.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Stage(Generic[AnswerT]):
     answer: type[AnswerT]
     fault: Callable[[Item, AnswerT], str]
     answer_tokens: int
+    blemishes: Callable[[Item, AnswerT], Sequence[str]] = lambda item, answer: ()
 
 
 @dataclass
@@ -128,7 +131,8 @@ class Stages:
                 f"were not answered ({causes}; for instance: {failed[0].detail}). {journal.path} keeps the others; run "
                 "the same command to go on."
             )
-        self.dropped.update(f"{stage.name}: {entry.reason}" for entry in entries if entry.reason)
+        # "it quotes the user: 'we went to the'" is one reason, whatever was quoted.
+        self.dropped.update(f"{stage.name}: {entry.reason.partition(':')[0]}" for entry in entries if entry.reason)
         return {entry.key: stage.answer.model_validate(entry.answer) for entry in entries if not entry.reason}
 
     def _journal(self, stage: Stage[Any]) -> Journal:
@@ -170,8 +174,8 @@ def model_options(name: str) -> list[Option]:
 
 
 async def _decide(stage: Stage[Any], item: Item, judge: Judge, model: str) -> Entry:
-    """Ask, and ask once more if the answer has a fault."""
-    data, answer, fault = dict(item.data), None, NO_ANSWER
+    """Ask, and ask once more if the answer has a fault or a blemish."""
+    data, tried = dict(item.data), []
     for _ in range(2):
         try:
             answer = await judge.ask(stage.answer, stage.prompt, data)
@@ -179,10 +183,14 @@ async def _decide(stage: Stage[Any], item: Item, judge: Judge, model: str) -> En
             if failure.cause not in CONTENT:
                 raise
             break  # the gateway has asked again already
-        fault = stage.fault(item, answer)
-        if not fault:
+        fault, blemishes = stage.fault(item, answer), stage.blemishes(item, answer)
+        tried.append((bool(fault), len(blemishes), fault, answer))
+        if not fault and not blemishes:
             break
-        data = {**item.data, "rejected": answer.model_dump(mode="json"), "reason": fault}
+        reason = "; ".join([*([fault] if fault else []), *blemishes])
+        data = {**item.data, "rejected": answer.model_dump(mode="json"), "reason": reason}
+    # Of two answers with a fault, the second one is kept in the journal.
+    _, _, fault, answer = min(reversed(tried), key=lambda one: one[:2], default=(True, 0, NO_ANSWER, None))
     usage = judge.usage
     return Entry(
         key=item.key,

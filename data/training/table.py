@@ -168,15 +168,16 @@ TRAINING: dict[str, TrainingBuild] = {
         size="1,335 rows: 471 + 384 + 480",
     ),
     "userllm": TrainingBuild(
-        "userllm",
-        "CommonsenseQA's train_rand_split.jsonl (MIT), github.com/google-research-datasets/natural-questions, nq_open/ "
-        "(CC BY-SA 3.0), github.com/HannahKirk/prism-alignment, conversations.jsonl (people's texts CC BY 4.0); a "
-        "model writes intents.jsonl: python -m data.userllm intents conversations.jsonl --out intents.jsonl",
+        "userllm_train",
+        "CommonsenseQA's train_rand_split.jsonl (MIT); nq_open/ of github.com/google-research-datasets/natural-questions"
+        " (CC BY-SA 3.0); conversations.jsonl of huggingface.co/datasets/HannahRoseKirk/prism-alignment (people's texts "
+        "CC BY 4.0)",
         (
-            Form((*_QUESTIONS, "**/conversations.jsonl", "**/intents.jsonl")),
-            Form(_QUESTIONS, "WITHOUT PRISM's third: put conversations.jsonl and intents.jsonl there too"),
+            Form((*_QUESTIONS, "**/conversations.jsonl")),
+            Form(_QUESTIONS, "WITHOUT PRISM's third: put conversations.jsonl there too"),
         ),
-        options=("--equal-parts",),
+        other_folders=("userllm",),
+        asks_models=True,
         size="a third of each source",
     ),
 }
