@@ -40,6 +40,15 @@ class ModelUse(NamedTuple):
     usd: float | None
 
 
+class Decision(NamedTuple):
+    """What a builder made of one item of its source, for the report. `reason`: why it was dropped; "" if it was kept."""
+
+    key: str
+    source: Mapping[str, Any]
+    result: Mapping[str, Any]
+    reason: str
+
+
 class Rows(NamedTuple):
     """The rows that a command line asks for.
 
@@ -49,6 +58,7 @@ class Rows(NamedTuple):
         notes: see `Built`.
         task: names the task in every row; None: the builder's own name.
         models: the models that wrote or checked rows.
+        decisions: what was made of each item that a model was asked about.
         draw_groups, draw_rows: draw so many groups, or as many as fit into so many rows, for --out; in a split, for the
             validation side (instead of --val-fraction).
     """
@@ -59,6 +69,7 @@ class Rows(NamedTuple):
     notes: Sequence[str] = ()
     task: str | None = None
     models: Sequence[ModelUse] = ()
+    decisions: Sequence[Decision] = ()
     draw_groups: int | None = None
     draw_rows: int | None = None
 
@@ -95,13 +106,14 @@ class Built:
         files: the files that were written; two if the rows were split.
         left_out: rows of the source that are in no file, by reason.
         notes: other things that the user must know: lines removed inside rows, files that were absent.
-        models: the models that wrote or checked rows.
+        models, decisions: see `Rows`.
     """
 
     files: tuple[BuiltFile, ...]
     left_out: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     models: tuple[ModelUse, ...] = ()
+    decisions: tuple[Decision, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -255,7 +267,7 @@ class Builder:
         task = rows.task or self.task
         files = [self._write_file(path, task, records, names, places) for path, places in parts.items()]
         notes = (*counted("removed", rows.removed), *rows.notes)
-        return Built(tuple(files), +left_out, notes, tuple(rows.models))
+        return Built(tuple(files), +left_out, notes, tuple(rows.models), tuple(rows.decisions))
 
     def _write_stream(self, path: Path, rows: RowStream) -> Built:
         """Write all rows as they are read."""

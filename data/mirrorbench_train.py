@@ -132,11 +132,20 @@ def _rows(args: argparse.Namespace) -> Rows:
     found = _found(args, left_out)
     stages = Stages(args.stages, args.models)
     goals = stages.run(GOALS, items(found))
-    keys = [item.key for item in items(found)]
-    records = [_record(one, goals[key].goal.strip()) for one, key in zip(found, keys, strict=True) if key in goals]
+    records = []
+    for one, item in zip(found, items(found), strict=True):
+        if item.key in goals:
+            records.append(_record(one, goals[item.key].goal.strip()))
+            stages.keep(item.key, item.data, {"goal": goals[item.key].goal})
     if not records:
         raise ValueError(f"no dialogue is left: {', '.join(f'{n:,} ({why})' for why, n in left_out.items())}")
-    return Rows(numbered(records), +(left_out + stages.dropped), task="mirrorbench", models=stages.uses)
+    return Rows(
+        numbered(records),
+        +(left_out + stages.dropped),
+        task="mirrorbench",
+        models=stages.uses,
+        decisions=stages.decisions,
+    )
 
 
 def _plan(args: argparse.Namespace) -> list[str]:

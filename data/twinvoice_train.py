@@ -189,15 +189,23 @@ def _rows(args: argparse.Namespace) -> Rows:
     blind = stages.run(BLIND, filter_items(drafted, history=False))
     kept = []
     for record in drafted:
-        reason = verdict(record, seen.get(record["key"]), blind.get(record["key"]))
+        key, picks = record["key"], (seen.get(record["key"]), blind.get(record["key"]))
+        reason = verdict(record, *picks)
+        shown = {"history": json.loads(record["conversation_history"]), "occasion": record["anchor_post"]}
+        names = ("with history", "without history")
+        result = {"options": record["answer_choices"], "right": LETTERS[record["answer_idx"]]}
+        result |= {name: pick.model_dump() for name, pick in zip(names, picks, strict=True) if pick}
         if reason:
-            left_out[reason] += 1
+            stages.drop(key, shown, result, reason)
         else:
+            stages.keep(key, shown, result)
             kept.append({name: value for name, value in record.items() if name != "key"})
     if not kept:
         raise ValueError(f"no question is left: {', '.join(f'{n:,} ({why})' for why, n in left_out.items())}")
-    dropped = Counter({why: n for why, n in stages.dropped.items() if why.startswith(DRAFTS.name)})
-    return Rows(numbered(kept), +(left_out + dropped), removed, task="twinvoice", models=stages.uses)
+    # A question without an answer of the filter is counted once, by its verdict.
+    dropped = Counter({why: n for why, n in stages.dropped.items() if not why.startswith((ANSWERS.name, BLIND.name))})
+    counts = +(left_out + dropped)
+    return Rows(numbered(kept), counts, removed, task="twinvoice", models=stages.uses, decisions=stages.decisions)
 
 
 def _plan(args: argparse.Namespace) -> list[str]:

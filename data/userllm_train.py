@@ -88,13 +88,16 @@ def _rows(args: argparse.Namespace) -> Rows:
     # As files, because that is what `data.userllm` reads: PRISM's conversations that have an intent, and the intents.
     args.stages.mkdir(parents=True, exist_ok=True)
     kept = [one for one in drawn if one.key in written]
+    for one in kept:
+        stages.keep(one.key, {"messages": one.tested}, {"intent": written[one.key].intent})
     prism = args.stages / "kept_conversations.jsonl"
     write_whole(prism, (json.dumps(_record(one, written[one.key].intent.strip())) + "\n" for one in kept))
     files = [*questions, *([prism] if kept else [])]
     rows = userllm.convert(files, seed=args.seed, equal_parts=True, evaluated=lambda row: _is_evaluated(row, held_out))
     if not rows.records:
         raise ValueError(f"no row is left: {', '.join(f'{n:,} ({why})' for why, n in rows.left_out.items())}")
-    return Rows(rows.records, +(left_out + stages.dropped + Counter(rows.left_out)), task="userllm", models=stages.uses)
+    counts = +(left_out + stages.dropped + Counter(rows.left_out))
+    return Rows(rows.records, counts, task="userllm", models=stages.uses, decisions=stages.decisions)
 
 
 def _record(one: Conversation, intent: str) -> dict[str, object]:

@@ -20,7 +20,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
-from data.built import ModelUse, Option, argument
+from data.built import Decision, ModelUse, Option, argument
 from data.model_stages.journal import Entry, Journal
 from data.model_stages.roles import Role, endpoint_of, settings_of
 from soul.cli.arguments import output_folder
@@ -55,8 +55,8 @@ class Stage(Generic[AnswerT]):
 
     Attributes:
         name: of the journal: NAME.jsonl.
-        fault: what is wrong with an answer, by rule, as "kind" or "kind: detail"; "" if nothing. A wrong answer is asked
-            for once more, with `rejected` and `reason` in the data.
+        fault: what is wrong with an answer, by rule, as "kind" or "kind: detail"; "" if nothing. The question is then
+            asked once more, with `rejected` and `reason` in the data.
         answer_tokens: of a usual answer, for the plan.
         blemishes: what could be better. An answer with blemishes is asked for once more, too, but the one with fewer of
             them is kept.
@@ -80,12 +80,14 @@ class Stages:
         words: settings of the models, ROLE.KEY=VALUE.
         dropped: items that were dropped, by stage and reason.
         uses: the models that were asked, over all runs.
+        decisions: what was made of each item, for the report; of a kept one, once the builder says so (`keep`).
     """
 
     folder: Path
     words: Sequence[str]
     dropped: Counter[str] = field(default_factory=Counter)
     uses: list[ModelUse] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
 
     def plan(self, stage: Stage[Any], items: Sequence[Item]) -> str:
         """How many calls will be made, and what they cost at most."""
@@ -133,7 +135,21 @@ class Stages:
             )
         # "it quotes the user: 'we went to the'" is one reason, whatever was quoted.
         self.dropped.update(f"{stage.name}: {entry.reason.partition(':')[0]}" for entry in entries if entry.reason)
+        self.decisions += [
+            Decision(entry.key, entry.data, entry.answer or {}, f"{stage.name}: {entry.reason}")
+            for entry in entries
+            if entry.reason
+        ]
         return {entry.key: stage.answer.model_validate(entry.answer) for entry in entries if not entry.reason}
+
+    def keep(self, key: str, source: Mapping[str, Any], result: Mapping[str, Any]) -> None:
+        """Note an item that is in the file."""
+        self.decisions.append(Decision(key, source, result, ""))
+
+    def drop(self, key: str, source: Mapping[str, Any], result: Mapping[str, Any], reason: str) -> None:
+        """Note an item that the builder drops after the stages."""
+        self.decisions.append(Decision(key, source, result, reason))
+        self.dropped[reason] += 1
 
     def _journal(self, stage: Stage[Any]) -> Journal:
         model = endpoint_of(stage.role, settings_of(self.words)).model

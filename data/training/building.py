@@ -13,15 +13,16 @@ from typing import Literal, TypeAlias
 
 from data.built import Built, ModelUse
 from data.sources import SourceMatch, describe_files
-from data.training import card
+from data.training import card, report
 from data.training.difficulty import Measures, remarks
 from data.training.kept_rows import Kept, copy_kept
+from data.training.report import Samples
 from data.training.table import TRAINING, RunOptions, TrainingBuild
 from soul import tasks
 from soul.cli.error_border import keep_traceback
 from soul.errors import SoulError, one_line
 from soul.rows.overlap import HeldOut
-from soul.rows.task_files import read_rows
+from soul.rows.task_files import TaskRow, read_rows
 from soul.suites import soul_v1
 
 Difficulty: TypeAlias = Mapping[str, Mapping[str, Mapping[str, float]]]
@@ -137,10 +138,19 @@ class Building:
     def _build(self, name: str, build: TrainingBuild, match: SourceMatch, words: Sequence[str], raw: Path) -> Outcome:
         built: Built = importlib.import_module(f"data.{build.builder}").build(words)
         out = file_of(name, self.data)
-        measures = Measures()
-        kept = copy_kept(raw, out, self.evaluated.held_out, measures.add)
+        measures, samples = Measures(), Samples(self.options.seed)
+
+        def keep(row: TaskRow) -> None:
+            measures.add(row)
+            samples.keep(row)
+
+        kept = copy_kept(raw, out, self.evaluated.held_out, keep, samples.drop)
+        if built.decisions:
+            samples.replace_with(built.decisions)
         difficulty = {"training": measures.to_json(), "evaluation": self.evaluated.measures(name)}
-        self._write_card(name, build, match, built, kept, words, difficulty)
+        about = self._card(name, build, match, built, kept, words, difficulty)
+        card.write(out, about)
+        report.write(out, about, samples)
         # The evaluation side of a split is no file of this command, so its rows count as left out.
         left_out = {**built.left_out, **({EVALUATED: built.files[1].rows} if build.split else {})}
         notes = (*self._remarks(name, match), *remarks(difficulty["training"], difficulty["evaluation"]), *built.notes)
@@ -155,7 +165,7 @@ class Building:
         if name not in self.evaluated.files:
             yield f"NOT compared with the evaluation set {name}: {soul_v1.SETS[name].file}.parquet does not exist"
 
-    def _write_card(
+    def _card(
         self,
         name: str,
         build: TrainingBuild,
@@ -164,7 +174,7 @@ class Building:
         kept: Kept,
         words: Sequence[str],
         difficulty: Difficulty,
-    ) -> None:
+    ) -> card.DataCard:
         assert match.form is not None, match
         out = file_of(name, self.data)
         compared = card.Contamination(
@@ -174,24 +184,21 @@ class Building:
             examples=list(kept.examples),
         )
         command = ["python -m", f"data.{build.builder}", *(Path(word).name if "/" in word else word for word in words)]
-        card.write(
-            out,
-            card.DataCard(
-                task=tasks.TASK_FILES[name].task,
-                file=out.name,
-                sha256=card.sha256(out),
-                rows=kept.rows,
-                groups=kept.groups,
-                sources=card.source_files([*match.files, *match.beside], self.sources),
-                where=build.where,
-                stands_in=match.form.stands_in,
-                builder=" ".join(command),
-                seed=self.options.seed,
-                models=[card.ModelCalls(**use._asdict()) for use in built.models],
-                left_out=dict(built.left_out),
-                notes=list(built.notes),
-                contamination=compared,
-                difficulty=difficulty,
-                date=datetime.now(UTC).isoformat(timespec="seconds"),
-            ),
+        return card.DataCard(
+            task=tasks.TASK_FILES[name].task,
+            file=out.name,
+            sha256=card.sha256(out),
+            rows=kept.rows,
+            groups=kept.groups,
+            sources=card.source_files([*match.files, *match.beside], self.sources),
+            where=build.where,
+            stands_in=match.form.stands_in,
+            builder=" ".join(command),
+            seed=self.options.seed,
+            models=[card.ModelCalls(**use._asdict()) for use in built.models],
+            left_out=dict(built.left_out),
+            notes=list(built.notes),
+            contamination=compared,
+            difficulty=difficulty,
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
         )

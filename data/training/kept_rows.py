@@ -61,12 +61,19 @@ class GroupCount:
         return sum(key == parent for key, parent in self._parent.items())
 
 
-def copy_kept(source: Path, out: Path, held_out: HeldOut, on_row: Callable[[TaskRow], None] = lambda row: None) -> Kept:
+def copy_kept(
+    source: Path,
+    out: Path,
+    held_out: HeldOut,
+    on_row: Callable[[TaskRow], None] = lambda row: None,
+    on_left_out: Callable[[TaskRow, ScopedKey], None] = lambda row, shared: None,
+) -> Kept:
     """Copy the task file `source` to `out`, completely or not at all.
 
     Args:
         held_out: the groups of the evaluation rows.
         on_row: called with each row of the copy, in order.
+        on_left_out: called with each other row, and a key that it shares.
 
     Raises:
         BadRow: a row does not satisfy its task's schema.
@@ -86,6 +93,7 @@ def copy_kept(source: Path, out: Path, held_out: HeldOut, on_row: Callable[[Task
                 keys = group_keys(row)
                 if shared := held_out.shared_keys(keys):
                     left_out.add(shared)
+                    on_left_out(row, shared[0])
                     examples |= {str(shared[0][1]): None} if len(examples) < _EXAMPLES else {}
                 else:
                     kept.add(keys)

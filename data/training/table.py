@@ -169,9 +169,8 @@ TRAINING: dict[str, TrainingBuild] = {
     ),
     "userllm": TrainingBuild(
         "userllm_train",
-        "CommonsenseQA's train_rand_split.jsonl (MIT); nq_open/ of github.com/google-research-datasets/natural-questions"
-        " (CC BY-SA 3.0); conversations.jsonl of huggingface.co/datasets/HannahRoseKirk/prism-alignment (people's texts "
-        "CC BY 4.0)",
+        "train_rand_split.jsonl of CommonsenseQA (MIT); github.com/google-research-datasets/natural-questions, nq_open/"
+        " (CC BY-SA 3.0); huggingface.co/datasets/HannahRoseKirk/prism-alignment (people's texts CC BY 4.0)",
         (
             Form((*_QUESTIONS, "**/conversations.jsonl")),
             Form(_QUESTIONS, "WITHOUT PRISM's third: put conversations.jsonl there too"),

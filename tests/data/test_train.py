@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from data import check, coser, rows, train
-from data.training import building, card, kept_rows
+from data.training import building, card, kept_rows, report
 from data.training.table import TRAINING
 from soul import examples
 from soul.rows.overlap import HeldOut
@@ -148,3 +148,17 @@ def test_a_card_beside_another_file_is_an_error(tmp_path, capsys):
 def build_hitom(tmp_path, capsys):
     (tmp_path / "sources").mkdir()
     return build(tmp_path / "sources", capsys, "--tasks", "hitom")
+
+
+def test_the_report_shows_kept_and_dropped_rows_and_escapes_them(tmp_path, capsys):
+    hostile = "<script>alert(1)</script>"
+    test = [scene("Emma", 1, tag="ood"), scene("Walden", 1, tag="id")]
+    write_json(tmp_path / "sources" / "coser" / "test" / "test_set.json", test)
+    training = [scene("Emma", n) for n in range(2, 80)]
+    training += [scene("Walden", n, scenario=f"{hostile} {n}") for n in range(2, 80)]
+    write_json(tmp_path / "sources" / "coser" / "full" / "books.json", training)
+    assert build(tmp_path / "sources", capsys, "--tasks", "coser")[0] == 0
+    page = report.path_of(file_of(tmp_path / "sources", "coser")).read_text()
+    assert page.count("<article>") == 100 and page.count("evaluated: book") == 50
+    assert page.count("50 of 78, drawn by seed") == 2
+    assert "&lt;script&gt;alert(1)" in page and "<script" not in page

@@ -14,7 +14,7 @@ import pytest
 from data import train, twinvoice_train
 from data.built import Built
 from data.model_stages.stage import Item
-from data.training import card
+from data.training import card, report
 from data.twinvoice_people import read
 from data.twinvoice_train import Drafts, Pick, draft_fault, verdict
 from soul.rows.task_files import read_rows
@@ -91,6 +91,9 @@ def test_both_stages_keep_what_needs_the_history_and_count_the_rest(folder, caps
     (row,) = read_rows([str(out)])
     assert row.task.options(row.row)[row.task.gold(row.row)].endswith("there, dear")
     assert len(row.row.conversation_history) == 13 and row.row.group.startswith("user-") and "ann" not in row.row.group
+    page = report.path_of(out).read_text()
+    assert page.count("<article>") == 5 and "filter: answered from the occasion alone" in page
+    assert "two replies are the same" in page and "without history" in page
     assert {use.role for use in about.models} == {"drafter", "filter"}
     assert {use.model for use in about.models} == {"gpt-5.4-mini", "gpt-5.4"}  # the paper's, as none was named
 
