@@ -41,7 +41,7 @@ class ModelUse(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What a builder made of one item of its source, for the report. `reason`: why it was dropped; "" if it was kept."""
+    """What a builder made of one item of its source, for the report; `reason` says why it was dropped, if it was."""
 
     key: str
     source: Mapping[str, Any]

@@ -162,3 +162,13 @@ def test_the_report_shows_kept_and_dropped_rows_and_escapes_them(tmp_path, capsy
     assert page.count("<article>") == 100 and page.count("evaluated: book") == 50
     assert page.count("50 of 78, drawn by seed") == 2
     assert "&lt;script&gt;alert(1)" in page and "<script" not in page
+
+
+def test_the_page_about_data_names_every_task_folder_and_file():
+    page = (Path(__file__).resolve().parents[2] / "docs" / "data.md").read_text()
+    table = page.partition("## Training files")[2].partition("**What")[0]
+    rows = {line.split("|")[1].strip(): line for line in table.splitlines() if line.startswith("| ")}
+    for name, build in TRAINING.items():
+        files = [pattern.rpartition("/")[2] for pattern in build.forms[0].files]
+        assert not files or f"`{build.folders[0]}/`" in rows[name]
+        assert [file for file in files if file.rstrip("*") not in rows[name]] == []
