@@ -255,12 +255,31 @@ BUILDS: dict[str, Build] = {
         options=("--hard",),
         whole_folder=True,
     ),
+    "behaviorchain": Build(
+        "behavior_chain",
+        "github.com/O-L1RU1/BehaviorChain (Apache-2.0) has the pipeline that writes these files; the benchmark's own "
+        "are withheld until the books' copyright is cleared",
+        (Form(("**/finally_examples_*.json",)),),
+        other_folders=("behaviorchain", "behavior_chain"),
+    ),
+    "socsci210": Build(
+        "socsci210",
+        "huggingface.co/datasets/socratesft/SocSci210, data/ and metadata/participant_mapping.json (no licence)",
+        tuple(Form((pattern, "**/participant_mapping.json")) for pattern in ("**/*.parquet", "**/*.jsonl")),
+        options=("--part", "unseen", "--rows", "500"),
+    ),
+    "humanllm": Build(
+        "humanllm",
+        "no public file is known to us; python -m data.humanllm --help describes the form",
+        tuple(Form((pattern,)) for pattern in ("**/item_selection*.jsonl", "**/item_selection*.parquet")),
+    ),
     "coser": Build(
         "coser",
         "github.com/Neph0s/CoSER, data/test/, or huggingface.co/datasets/Neph0s/CoSER (MIT; the texts are novels')",
         (Form(("**/test_set.json",)),),
         unused={
             "held_out_plots.json": "plots without conversations",
+            "full/*.json": "for training: python -m data.train",
             "final/*.json": "for training: python -m data.coser convert final/*.json",
         },
     ),
