@@ -115,10 +115,14 @@ def _beside(ours: Mapping[str, float], theirs: Mapping[str, float], name: str, f
     return f"{ours[name]:{form}}" + (f" ({theirs[name]:{form}})" if name in theirs else "")
 
 
+def _evaluation_file(data: Path, name: str) -> Path:
+    return data / "sim_eval_data" / f"{soul_v1.SETS[name].file}.parquet"
+
+
 def _evaluation_files(chosen: Sequence[str], root: Path, data: Path) -> Iterator[str]:
     """Build the evaluation files of these tasks; a line for each that could not be built."""
     for name in chosen:
-        out = data / "sim_eval_data" / f"{soul_v1.SETS[name].file}.parquet"
+        out = _evaluation_file(data, name)
         outcome = sets.build_set(name, root, out)
         if outcome.state != "built":
             older = "; an older file is used" if out.exists() else ""
@@ -133,10 +137,8 @@ def _tasks(text: str) -> list[str]:
 
 
 def _options(args: argparse.Namespace, chosen: Iterable[str]) -> RunOptions:
-    files = (args.out / "sim_eval_data" / f"{soul_v1.SETS[name].file}.parquet" for name in chosen)
-    return RunOptions(
-        args.seed, tuple(args.models), args.out / "stages", tuple(file for file in files if file.exists())
-    )
+    evaluated = tuple(file for name in chosen if (file := _evaluation_file(args.out, name)).exists())
+    return RunOptions(args.seed, tuple(args.models), args.out / "stages", evaluated)
 
 
 @reports_errors
@@ -156,6 +158,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(width=max(120, Console().width), markup=False, highlight=False)
     if args.dry_run:
         console.print(plan(chosen, args.sources, _options(args, chosen)))
+        if absent := [name for name in chosen if not _evaluation_file(args.out, name).exists()]:
+            console.print(
+                f"The plan includes what will be left out as evaluated, as there is no file of {', '.join(absent)}."
+            )
         return 0
     without = list(_evaluation_files(args.tasks, args.sources, args.out))
     evaluated = Evaluated.in_folder(args.out / "sim_eval_data", args.near)

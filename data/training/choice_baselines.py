@@ -105,12 +105,15 @@ def warnings(found: dict[str, float], count: int) -> list[str]:
 
 
 def _options_only(questions: Sequence[Question]) -> float:
+    seen = [(one, _features(one)) for one in questions]
     hits = []
     for fold in range(FOLDS):
-        train = [one for one in questions if one.group % FOLDS != fold]
-        test = [one for one in questions if one.group % FOLDS == fold]
-        weights = _weights(train)
-        hits += [_accuracy(one, [sum(weights.get(f, 0.0) for f in part) for part in _features(one)]) for one in test]
+        weights = _weights([pair for pair in seen if pair[0].group % FOLDS != fold])
+        hits += [
+            _accuracy(one, [sum(weights.get(feature, 0.0) for feature in option) for option in features])
+            for one, features in seen
+            if one.group % FOLDS == fold
+        ]
     return _mean(hits)
 
 
@@ -123,13 +126,13 @@ def _features(question: Question) -> list[set[str]]:
     ]
 
 
-def _weights(questions: Sequence[Question]) -> dict[str, float]:
+def _weights(seen: Sequence[tuple[Question, list[set[str]]]]) -> dict[str, float]:
     """Feature -> how much more often right options have it than wrong ones (log-odds, add-one smoothing)."""
     right: Counter[str] = Counter()
     wrong: Counter[str] = Counter()
     totals = [1, 1]
-    for question in questions:
-        for place, features in enumerate(_features(question)):
+    for question, options in seen:
+        for place, features in enumerate(options):
             is_right = place in question.right
             (right if is_right else wrong).update(features)
             totals[is_right] += 1
