@@ -14,6 +14,7 @@ from data.training.table import TRAINING
 from soul import examples
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import read_rows
+from tests.data.fantom_official import entry
 from tests.data.source_files import write_json
 from tests.published import publish
 from tests.soul.samples import DATA
@@ -112,6 +113,34 @@ def test_coser_trains_on_no_book_of_the_ood_test_and_no_plot_of_the_id_test(tmp_
     code, table, _ = build(tmp_path / "sources", capsys, "--tasks", "coser")
     kept = [row.row.scenario for row in read_rows([str(file_of(tmp_path / "sources", "coser"))])]
     assert code == 0 and kept == ["Scene 2 of EMMA.", "Scene 1 of Walden"] and table["coser"][3] == "2"
+
+
+def test_a_book_that_lifechoices_evaluates_is_not_in_cosers_training_file(tmp_path, capsys):
+    write_json(tmp_path / "sources" / "coser" / "full" / "books.json", [scene("Emma", 1), scene("Walden", 1)])
+    choice = {"Question": "What does Henry do?", "Options": ["A. Stays", "B. Leaves"], "Correct Answer": "A"}
+    decision = {"character_name": "Henry", "book": "WALDEN", "input_text": "He built a hut."}
+    decisions = [[{**decision, "Multiple Choice Question": choice}]]
+    write_json(tmp_path / "sources" / "lifechoices" / "data.json", decisions)
+    _, table, _ = build(tmp_path / "sources", capsys, "--tasks", "coser,lifechoices")
+    rows = read_rows([str(file_of(tmp_path / "sources", "coser"))])
+    assert [row.row.book for row in rows] == ["Emma"] and table["coser"][3] == "1"
+    assert "NOT compared with the evaluation set coser" in table["coser"][-1]
+    assert "drawn for --val-out" in table["lifechoices"][-1]  # one book is for evaluation, and none is left
+
+
+def test_fantom_trains_on_all_conversations_but_eighteen(tmp_path, capsys):
+    entries = [entry(number, part) for number in range(21) for part in range(2)]
+    write_json(tmp_path / "sources" / "fantom" / "fantom_v1.json", entries)
+    code, table, _ = build(tmp_path / "sources", capsys, "--tasks", "fantom")
+    trained, evaluated = (
+        {row.row.set_id.partition("-")[0] for row in read_rows([str(path)])}
+        for path in (
+            file_of(tmp_path / "sources", "fantom"),
+            tmp_path / "out" / "sim_eval_data" / "fantom_val.parquet",
+        )
+    )
+    assert code == 0 and len(trained) == 3 and len(evaluated) == 18 and not trained & evaluated
+    assert table["fantom"][3] == "0"  # the split and the evaluation file are drawn alike
 
 
 def test_the_memory_for_coser_does_not_grow_with_the_file(tmp_path, monkeypatch):
