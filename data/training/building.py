@@ -59,11 +59,13 @@ class Evaluated:
     Attributes:
         files: set -> its file.
         hashes: name of a file -> its SHA-256.
+        near: see `HeldOut`.
     """
 
     files: Mapping[str, Path]
     hashes: Mapping[str, str]
     held_out: HeldOut
+    near: float | None
     _measures: Mapping[str, Measures]
 
     @classmethod
@@ -81,7 +83,9 @@ class Evaluated:
         for row in rows:
             if (name := by_file[row.file]) in TRAINING:
                 measures.setdefault(name, Measures()).add(row)
-        return cls(files, {path.name: card.sha256(path) for path in files.values()}, HeldOut(rows, near), measures)
+        return cls(
+            files, {path.name: card.sha256(path) for path in files.values()}, HeldOut(rows, near), near, measures
+        )
 
     def measures(self, name: str) -> Mapping[str, Mapping[str, float]]:
         """The measures of a set's file; empty if there is none."""
@@ -98,6 +102,11 @@ def what_to_get(build: TrainingBuild, match: SourceMatch) -> str:
     assert match.form is None
     wanted = describe_files(match.missing if match.files else build.forms[0].files)
     return f"put {wanted} into {match.folder}. Source: {build.where}"
+
+
+def _shown(word: str) -> str:
+    """A word of a builder's command line for the card: files by their names, settings as they are."""
+    return word if "=" in word else Path(word).name
 
 
 @dataclass(frozen=True)
@@ -182,8 +191,9 @@ class Building:
             rows=kept.left_out_rows,
             groups=kept.left_out_groups,
             examples=list(kept.examples),
+            near=self.evaluated.near,
         )
-        command = ["python -m", f"data.{build.builder}", *(Path(word).name if "/" in word else word for word in words)]
+        command = ["python -m", f"data.{build.builder}", *(_shown(word) for word in words)]
         return card.DataCard(
             task=tasks.TASK_FILES[name].task,
             file=out.name,

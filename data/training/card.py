@@ -36,12 +36,14 @@ class Contamination(_Part):
     Attributes:
         against: name of each evaluation file -> its SHA-256; empty: there was none to compare with.
         rows, groups: left out because they share a group with an evaluated row.
+        near: texts that share this much of their words were left out, too; None: only equal ones.
     """
 
     against: dict[str, str]
     rows: int
     groups: int
     examples: list[str] = []
+    near: float | None = None
 
 
 class ModelCalls(_Part):
