@@ -8,8 +8,8 @@
     paraphraser     tells a story in other words (ParaToMi)
 
 The settings are those of a judge (docs/judge.md), on the command line as ROLE.KEY=VALUE: `drafter.model=gpt-5.4-mini`.
-A role inherits from `judge` as a task's own judge does, and shares its limits, its cache and `judge.budget_usd`. If you
-name no model for a role, it has the judge's. If you name no model at all, drafter and filter are the paper's.
+A role inherits from `judge` as a task's own judge does, and shares its limits and `judge.budget_usd`. If you name no
+model for a role, it has the judge's. If you name no model at all, drafter and filter are the paper's.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     goals = stages.run(GOALS, items)        # key -> answer, of the items that were kept
     stages.dropped                          # reason -> count
 
-The calls go through the judge gateway, with its limits, retries, cache and budget. Everything that was decided is in
-the stage's journal.
+The calls go through the judge gateway, with its limits, retries and budget. Everything that was decided is in the
+stage's journal.
 """
 
 from __future__ import annotations
@@ -159,7 +159,8 @@ class Stages:
         settings = settings_of(self.words)
         spent = sum(use.usd or 0.0 for use in self.uses) + sum(entry.usd for entry in journal.entries.values())
         limits = in_process(run_limits(settings, spent))
-        gateway = Gateway.connect(settings, limits, cache_dir=self.folder / "cache")
+        # Without a cache of answers: the journal has them, and the claims of a killed process would hold for minutes.
+        gateway = Gateway.connect(settings, limits)
         failed: list[JudgeFailure] = []
         width = asyncio.Semaphore(2 * endpoint_of(stage.role, settings).concurrency)
 

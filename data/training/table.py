@@ -63,7 +63,9 @@ class TrainingBuild(Build):
         if self.split:
             return [*words, "--train-out", str(out), "--val-out", str(beside)]
         if self.asks_models:
-            words += ["--stages", str(run.stages / self.builder), *(["--models", *run.models] if run.models else [])]
+            # The folder that the builder uses by itself, so that either command goes on with the other's journals.
+            folder = run.stages / self.builder.removesuffix("_train")
+            words += ["--stages", str(folder), *(["--models", *run.models] if run.models else [])]
             words += ["--against", *map(str, run.evaluated)] if run.evaluated else []
         return [*words, "--seed", str(run.seed), "--out", str(out)]
 

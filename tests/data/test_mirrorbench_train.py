@@ -204,6 +204,19 @@ def test_a_failed_call_fails_the_file_and_is_asked_for_again(corpora, capsys, mo
     assert len(read_rows([str(out)])) == 11
 
 
+def test_the_budget_counts_what_earlier_runs_have_spent(corpora, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "2000")
+    evaluation(corpora)
+    words = ["judge.price_in=1000", "judge.price_out=1000"]
+    with FakeOpenAI(lambda request: ServerError() if "cloud 3" in request.text else Json({"goal": GOAL})) as fake:
+        assert run(fake, corpora.parent, *words) == 1
+    with FakeOpenAI(Json({"goal": GOAL})) as fake:
+        capsys.readouterr()
+        assert run(fake, corpora.parent, *words, "judge.budget_usd=1") == 1 and fake.requests == []
+        assert "of judge.budget_usd=$1.00 are spent" in capsys.readouterr().out
+        assert run(fake, corpora.parent, *words, "judge.budget_usd=50") == 0 and len(fake.requests) == 1
+
+
 def test_after_kill_9_nothing_is_asked_twice(corpora, tmp_path):
     released, stages = threading.Event(), tmp_path / "stages"
 
@@ -211,7 +224,7 @@ def test_after_kill_9_nothing_is_asked_twice(corpora, tmp_path):
         return Hang(60) if request.number >= 5 and not released.is_set() else Json({"goal": GOAL})
 
     with FakeOpenAI(script) as fake:
-        models = [f"judge.base_url={fake.url}", "judge.api_key_env=none", "judge.concurrency=6", "judge.cache=false"]
+        models = [f"judge.base_url={fake.url}", "judge.api_key_env=none", "judge.concurrency=6"]
         files = [str(path) for path in sorted(corpora.iterdir())]
         words = ["convert", *files, "--out", str(tmp_path / "o.parquet"), "--stages", str(stages), "--models", *models]
         environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'agents'}"}
