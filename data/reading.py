@@ -13,6 +13,8 @@ import ijson
 
 from soul.errors import one_line
 
+_DEEPEST = 200  # levels of a JSON list that is read item by item; no source has more than ten
+
 
 def by_name(paths: Iterable[str | Path]) -> list[Path]:
     """The files ordered by name, whatever the order of `paths`."""
@@ -53,13 +55,22 @@ def read_json_items(path: Path) -> Iterator[Any] | None:
 
 
 def _items(path: Path) -> Iterator[Any]:
-    number = 0
+    # Not ijson.items, whose memory grows with the square of the nesting: a hostile file could fill the machine.
+    number = depth = 0
+    builder: ijson.ObjectBuilder | None = None
     with path.open("rb") as file:
         try:
-            for item in ijson.items(file, "item", use_float=True):
-                yield item
-                number += 1
-        except (ijson.JSONError, UnicodeDecodeError) as error:
+            for event, value in ijson.basic_parse(file, use_float=True):
+                if depth and not (depth == 1 and event == "end_array"):
+                    builder = builder or ijson.ObjectBuilder()
+                    builder.event(event, value)
+                depth += event.startswith("start_") - event.startswith("end_")
+                if depth > _DEEPEST:
+                    raise ValueError(f"nested more than {_DEEPEST} levels deep")
+                if builder is not None and depth == 1:
+                    yield builder.value
+                    builder, number = None, number + 1
+        except (ijson.JSONError, ValueError) as error:
             raise ValueError(
                 f"{path}: not a JSON file after item {number} ({one_line(error, 120)}); take the file from its source "
                 "again"
