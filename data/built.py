@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -30,6 +30,25 @@ class BadSource(SoulError):
     """A source cannot be read, or the options ask for something that it does not hold."""
 
 
+class ModelUse(NamedTuple):
+    """What a model was asked for, over all runs of a builder; `usd` is None if the price of a call is unknown."""
+
+    role: str
+    model: str
+    prompt: str
+    calls: int
+    usd: float | None
+
+
+class Decision(NamedTuple):
+    """What a builder made of one item of its source, for the report; `reason` says why it was dropped, if it was."""
+
+    key: str
+    source: Mapping[str, Any]
+    result: Mapping[str, Any]
+    reason: str
+
+
 class Rows(NamedTuple):
     """The rows that a command line asks for.
 
@@ -38,6 +57,8 @@ class Rows(NamedTuple):
         removed: what was removed from the rows that stayed, by reason.
         notes: see `Built`.
         task: names the task in every row; None: the builder's own name.
+        models: the models that wrote or checked rows.
+        decisions: what was made of each item that a model was asked about.
         draw_groups, draw_rows: draw so many groups, or as many as fit into so many rows, for --out; in a split, for the
             validation side (instead of --val-fraction).
     """
@@ -47,8 +68,21 @@ class Rows(NamedTuple):
     removed: Mapping[str, int] = MappingProxyType({})
     notes: Sequence[str] = ()
     task: str | None = None
+    models: Sequence[ModelUse] = ()
+    decisions: Sequence[Decision] = ()
     draw_groups: int | None = None
     draw_rows: int | None = None
+
+
+class RowStream(NamedTuple):
+    """The rows of a source that is too large for memory, in their order.
+
+    Attributes:
+        left_out: as in `Rows`; complete once the last record has been read.
+    """
+
+    records: Iterator[Record]
+    left_out: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -72,11 +106,14 @@ class Built:
         files: the files that were written; two if the rows were split.
         left_out: rows of the source that are in no file, by reason.
         notes: other things that the user must know: lines removed inside rows, files that were absent.
+        models, decisions: see `Rows`.
     """
 
     files: tuple[BuiltFile, ...]
     left_out: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    models: tuple[ModelUse, ...] = ()
+    decisions: tuple[Decision, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -118,25 +155,33 @@ class Builder:
         name: the module, "data.hitom".
         description: the module's docstring, which --help prints.
         rows: reads the sources of the parsed command line and returns their rows. It raises ValueError (with file,
-            record and field) or OSError if it cannot read a source.
+            record and field) or OSError if it cannot read a source. A `RowStream` is never in memory as a whole, unless
+            the options ask for a split or a limit.
         group: the group (story, conversation) of a record, or the field that names it; a split keeps the records of one
             group together.
         groups: what the groups are called in the counts.
         answer_letter: the letter of a record's right answer, or the field that holds it; None if it has no letters.
         sources: how --help names the source files, which become `args.sources`; "" if `options` adds the arguments.
         options: arguments of `convert`, each made by `argument` or a function that adds to the parser.
+        plan: the calls to models that a command line would make, with their price, for a builder that makes some.
         more_commands: adds commands beside `convert`; `add_output_arguments` gives them their output options.
     """
 
     name: str
     description: str | None
-    rows: Callable[[argparse.Namespace], Rows]
+    rows: Callable[[argparse.Namespace], Rows | RowStream]
     group: str | Callable[[Record], str]
     groups: str = "stories"
     answer_letter: str | Callable[[Record], str] | None = None
     sources: str = ""
     options: Sequence[Option] = ()
+    plan: Callable[[argparse.Namespace], Sequence[str]] | None = None
     more_commands: Callable[[Commands], None] | None = None
+
+    @property
+    def task(self) -> str:
+        """The task of the rows, unless they name another."""
+        return self.name.removeprefix("data.")
 
     def build(self, arguments: Sequence[str] | None = None) -> Built:
         """Write the files that the command line asks for.
@@ -145,6 +190,25 @@ class Builder:
             ValueError: a source cannot be read; names file, record and field.
             OSError: a source does not exist.
         """
+        args = self._parsed(arguments)
+        try:
+            rows = self.rows(args)
+            return self._write(args, rows)
+        except (AttributeError, IndexError, KeyError, TypeError) as error:
+            sources: list[Path] = args.sources if self.sources else [args.source] if "source" in args else []
+            if not sources:  # no file was read: this is a defect
+                raise
+            raise _unexpected_shape(sources, error) from error
+
+    def planned(self, arguments: Sequence[str]) -> Sequence[str]:
+        """The calls to models that a command line would make, a line for each stage; nothing is asked or written.
+
+        Raises:
+            ValueError, OSError: as `build`.
+        """
+        return self.plan(self._parsed(arguments)) if self.plan else ()
+
+    def _parsed(self, arguments: Sequence[str] | None) -> argparse.Namespace:
         parser = Parser(prog=f"python -m {self.name}", description=self.description)
         commands = parser.add_subparsers(dest="command", required=True)
         converting = commands.add_parser("convert", help="source files -> parquet")
@@ -155,15 +219,7 @@ class Builder:
         add_output_arguments(converting)
         if self.more_commands:
             self.more_commands(commands)
-        args = parser.parse_args(arguments)
-        try:
-            rows = self.rows(args)
-        except (AttributeError, IndexError, KeyError, TypeError) as error:
-            sources: list[Path] = args.sources if self.sources else [args.source] if "source" in args else []
-            if not sources:  # no file was read: this is a defect
-                raise
-            raise _unexpected_shape(sources, error) from error
-        return self._write(args, rows)
+        return parser.parse_args(arguments)
 
     def main(self, arguments: Sequence[str] | None = None) -> int:
         """Run the command line and print a line of counts for each file. Returns the exit code."""
@@ -177,7 +233,7 @@ class Builder:
 
         return run_command(build_and_print)
 
-    def _write(self, args: argparse.Namespace, rows: Rows) -> Built:
+    def _write(self, args: argparse.Namespace, rows: Rows | RowStream) -> Built:
         """Write the files that `args` (see `add_output_arguments`) asks for.
 
         Raises:
@@ -187,6 +243,10 @@ class Builder:
             raise ValueError("give either --out FILE, or both --train-out FILE and --val-out FILE")
         if args.train_out and args.train_out.resolve() == args.val_out.resolve():
             raise ValueError(f"--train-out and --val-out both name {args.train_out}; give two files")
+        if isinstance(rows, RowStream):
+            if args.out and args.limit is None:
+                return self._write_stream(args.out, rows)
+            rows = Rows(list(rows.records), rows.left_out)
         records, left_out = rows.records, Counter(rows.left_out)
         names = [_text_of(self.group, record) for record in records]
         drawn = None
@@ -204,9 +264,25 @@ class Builder:
         else:
             train, val = divide(names, drawn) if drawn else split_groups(names, args.val_fraction, args.seed)
             parts = {args.train_out: train, args.val_out: val}
-        task = rows.task or self.name.removeprefix("data.")
+        task = rows.task or self.task
         files = [self._write_file(path, task, records, names, places) for path, places in parts.items()]
-        return Built(tuple(files), +left_out, (*counted("removed", rows.removed), *rows.notes))
+        notes = (*counted("removed", rows.removed), *rows.notes)
+        return Built(tuple(files), +left_out, notes, tuple(rows.models), tuple(rows.decisions))
+
+    def _write_stream(self, path: Path, rows: RowStream) -> Built:
+        """Write all rows as they are read."""
+        groups: set[str] = set()
+        count = 0
+
+        def counting() -> Iterator[Record]:
+            nonlocal count
+            for record in rows.records:
+                groups.add(_text_of(self.group, record))
+                count += 1
+                yield record
+
+        write_rows(path, self.task, counting())
+        return Built((BuiltFile(path, count, f"{self.groups}={len(groups)}"),), +Counter(rows.left_out))
 
     def _write_file(
         self, path: Path, task: str, records: Sequence[Record], groups: Sequence[str], places: Sequence[int]

@@ -12,6 +12,9 @@ each task defines its own (`Task.group_keys`). Groups are compared within a task
 LifeChoices. With --near 0.6, a text that shares that much of its word pairs with an evaluated one overlaps too: other
 punctuation, a few changed words. Stories that come from one generator may be near without being the same.
 
+A file that `python -m data.train` built has a card beside it. The card is read too, and one that
+describes another file is an error.
+
 Exit code: 0; 1 if groups overlap; 2 if a row is invalid.
 """
 
@@ -28,6 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 from data.rows import write_table
+from data.training import card
 from soul.cli.arguments import output_file, positive_share
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadRow
@@ -90,6 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.without_overlap:
         print(write_without_overlap(reported, args.without_overlap))
     Console(width=max(110, Console().width)).print(table(reported))
+    for file in args.files:
+        if (about := card.read(Path(file))) is not None:
+            print(f"{card.path_of(Path(file)).name}: {about.summary}")
     for report in reported:
         if report.overlap:
             print(report.overlap)

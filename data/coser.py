@@ -15,13 +15,14 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from data.built import Builder, Rows
-from data.reading import read_json
+from data.built import Builder, Rows, RowStream
+from data.reading import read_json, read_json_items
 from data.rows import Record
 from soul.tasks.coser import CoSER
 from soul.tasks.coser_row import CoSERRow
@@ -31,33 +32,42 @@ TRAIN_SHARE = 0.9  # of a book's plots, if the book has no split_plot_index
 
 
 def convert(paths: Sequence[str | Path]) -> Rows:
-    """The scenes of the files as `extra_info` dicts, in order.
+    """The scenes of the files as `extra_info` dicts, in order. `stream` reads them one by one."""
+    records, left_out = stream(paths)
+    return Rows(list(records), left_out)
+
+
+def stream(paths: Sequence[str | Path]) -> RowStream:
+    """As `convert`, with one scene of a list, or one book, in memory at a time: the full source has 26,500 scenes.
 
     Raises ValueError naming file, scene and field. Two kinds of conversations in a book are left out: those that
     the authors' extraction left unusable (a line without a speaker or text, no speaker at all), and those of plots from
     which the test scenes were drawn.
     """
-    records: list[Record] = []
     left_out: Counter[str] = Counter()
-    for path in map(Path, paths):
-        source = read_json(path)
-        if isinstance(source, list):
-            for number, scene in enumerate(source):
-                records.append(_record(len(records), f"{path}: scene {number}", scene))
-        elif isinstance(source, dict) and isinstance(source.get("plots"), list):
-            for where, scene in _scenes(path, source):
-                try:
-                    records.append(_record(len(records), where, scene))
-                except ValueError as error:
-                    left_out["conversations that the book's extraction left unusable"] += 1
-                    print(f"left out: {error}", file=sys.stderr)
-            held_out = source["plots"][_training_plots(source) :]
-            left_out["conversations of plots held out for the test set"] += sum(
-                len(plot.get("conversation") or []) for plot in held_out
-            )
-        else:
-            raise ValueError(f"{path}: expected a list of scenes, or a book with 'plots'; give the files of the source")
-    return Rows(records, left_out)
+    scenes = chain.from_iterable(_file_records(Path(path), left_out) for path in paths)
+    return RowStream(({"index": index, **record} for index, record in enumerate(scenes)), left_out)
+
+
+def _file_records(path: Path, left_out: Counter[str]) -> Iterator[Record]:
+    if (scenes := read_json_items(path)) is not None:
+        for number, scene in enumerate(scenes):
+            yield _record(f"{path}: scene {number}", scene)
+        return
+    book = read_json(path)
+    if not (isinstance(book, dict) and isinstance(book.get("plots"), list)):
+        raise ValueError(f"{path}: expected a list of scenes, or a book with 'plots'; give the files of the source")
+    for where, scene in _scenes(path, book):
+        try:
+            record = _record(where, scene)
+        except ValueError as error:
+            left_out["conversations that the book's extraction left unusable"] += 1
+            print(f"left out: {error}", file=sys.stderr)
+            continue
+        yield record
+    left_out["conversations of plots held out for the test set"] += sum(
+        len(plot.get("conversation") or []) for plot in book["plots"][_training_plots(book) :]
+    )
 
 
 def _training_plots(book: Mapping[str, Any]) -> int:
@@ -82,11 +92,11 @@ def _scenes(path: Path, book: Mapping[str, Any]) -> Iterator[tuple[str, dict[str
             yield f"{path}: plot {i_p}, conversation {i_c}", scene
 
 
-def _record(index: int, where: str, scene: Any) -> Record:
+def _record(where: str, scene: Any) -> Record:
     if not isinstance(scene, dict):
         raise ValueError(f"{where}: expected an object, got {type(scene).__name__}")
     try:
-        row = CoSERRow.model_validate({**scene, "index": index})
+        row = CoSERRow.model_validate({**scene, "index": 0})
         CoSER().check(row)
     except ValidationError as error:
         problem = first_problem(error)
@@ -97,7 +107,6 @@ def _record(index: int, where: str, scene: Any) -> Record:
     places = [scene.get("i_p"), scene.get("plot_index"), plot.get("i_p") if isinstance(plot, dict) else None]
     number = next((place for place in places if place is not None), row.plot_summary)
     return {
-        "index": index,
         "question": str(scene.get("topic") or row.scenario),
         "book": row.book,
         "plot_id": f"{row.book}/{number}",
@@ -128,7 +137,7 @@ def _circumstance(row: CoSERRow) -> dict[str, Any]:
 BUILDER = Builder(
     "data.coser",
     __doc__,
-    lambda args: convert(args.sources),
+    lambda args: stream(args.sources),
     group="plot_id",
     groups="plots",
     sources="SRC.json",

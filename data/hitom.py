@@ -2,6 +2,7 @@
 
     python -m data.hitom convert Hi-ToM_data.json --out data/sim_eval_data/hitom_val.parquet
     python -m data.hitom generate --stories 200 --train-out train.parquet --val-out val.parquet
+    python -m data.hitom generate --stories 200 --orders 5 6 --out beyond_the_benchmark.parquet
 
 Source of the records: github.com/ying-hui-he/Hi-ToM_dataset (Apache-2.0), file Hi-ToM_data.json. The
 benchmark is for evaluation; training rows come from `generate` (see `data.hitom_stories`).
@@ -110,7 +111,10 @@ def _generate_command(commands: Commands) -> None:
 
 def _add_orders(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--orders", type=non_negative_int, nargs="+", help="question orders to keep, 0 to 4 (default all)"
+        "--orders",
+        type=non_negative_int,
+        nargs="+",
+        help="question orders, 0 to 4 (default all); generate: also 5 and 6",
     )
 
 

@@ -158,19 +158,31 @@ def _variant(rng: random.Random, setting: _Setting, config: StoryConfig, length:
         agents = rng.sample(setting.cast, size)
         writer.chapter(agents, setting.places[visited[-1]], deception and chapter in _TALKING_CHAPTERS[length])
     chain = rng.sample(setting.cast, config.agents)
+    chains = {order: chain[len(chain) - order :] for order in config.orders if order <= len(chain) and order < 5}
+    # Drawn last, so that asking for higher orders changes nothing else.
+    chains |= {order: _long_chain(rng, setting.cast, order) for order in config.orders if order >= 5}
     thing = setting.places[0][1]
     return [
         {
             "story": "\n".join(f"{number} {line}" for number, line in enumerate(writer.lines, start=1)),
-            "question": _question(chain[len(chain) - order :], thing),
+            "question": _question(chains[order], thing),
             "choices": ", ".join(f"{chr(ord('A') + i)}. {option}" for i, option in enumerate(setting.options)),
-            "correct_answer": writer.log.belief(chain[len(chain) - order :], thing),
+            "correct_answer": writer.log.belief(chains[order], thing),
             "deception": deception,
             "story_length": length,
             "question_order": order,
         }
         for order in config.orders
     ]
+
+
+def _long_chain(rng: random.Random, cast: Sequence[str], order: int) -> list[str]:
+    """Three or four agents in a chain of `order` places, each of them at least once, and never twice in a row."""
+    people = rng.sample(cast, min(rng.choice((3, 4)), len(cast)))
+    chain = list(people)
+    while len(chain) < order:
+        chain.append(rng.choice([name for name in people if name != chain[-1]]))
+    return chain
 
 
 def _question(chain: Sequence[str], thing: str) -> str:

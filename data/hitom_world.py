@@ -15,6 +15,7 @@ THINGS = (
 ).split()
 CONTAINERS = [f"{colour}_{kind}" for colour in ("red", "green", "blue") for kind in KINDS]
 MAX_AGENTS = 5
+HIGHEST_ORDER = 6
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class StoryConfig:
         letter; sets n_options.
     distractor_probability: chance of an irrelevant sentence before each sentence, in [0, 1].
     revisit_probability: chance that a later chapter returns to an earlier room and its object, in [0, 1].
-    orders: question orders (0-4, at most `agents`).
+    orders: question orders: 0 to 4 (at most `agents`) as in the benchmark, and 5 and 6, which go beyond it. A chain of
+        5 or 6 is about three or four agents, so that some of them occur twice ("Ava thinks Ben thinks Ava thinks ...").
     lengths: chapters (1-3).
     deceptions: whether agents talk (and may lie) after a chapter; both by default.
     """
@@ -55,7 +57,9 @@ class StoryConfig:
             "names of containers and options must be unique": len(set(options)) < len(options)
             or len(set(containers)) < len(containers),
             "every container must be among options_fixed": bool(options) and not set(containers) <= set(options),
-            "orders must be distinct, 0 to min(4, agents)": not _within(self.orders, 0, min(4, self.agents)),
+            "orders must be distinct, 0 to 6": not _within(self.orders, 0, HIGHEST_ORDER),
+            "orders up to 4 need as many agents": any(self.agents < order <= 4 for order in self.orders),
+            "orders 5 and 6 need 3 agents": self.agents < 3 and max(self.orders, default=0) > 4,
             "lengths must be distinct, 1 to 3": not _within(self.lengths, 1, 3),
             "deceptions must be distinct and not empty": not _within(self.deceptions, 0, 1),
             "probabilities must lie in [0, 1]": not 0 <= self.distractor_probability <= 1

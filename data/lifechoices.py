@@ -1,12 +1,16 @@
 """LifeChoices task files: decisions of characters of novels, with the story of each character.
 
-    python -m data.lifechoices convert motivation_dataset.json truth_persona_summary.json --out lifechoices_val.parquet
-    python -m data.lifechoices convert data.json --out data/sim_eval_data/lifechoices_val.parquet
+    python -m data.lifechoices convert data.json --rows 600 --out data/sim_eval_data/lifechoices_val.parquet
+    python -m data.lifechoices convert data.json --rows 600 \\
+        --train-out data/sim_rl_data/lifechoices_hard_rl.parquet --val-out data/sim_eval_data/lifechoices_val.parquet
+    python -m data.lifechoices convert motivation_dataset.json truth_persona_summary.json --out all.parquet
 
-Sources: the second line takes the benchmark's own file (github.com/airaer1998/LifeChoice, data/data.json, Apache-2.0:
-lists of characters, one list a book). The first line takes a stand-in (github.com/Joanna0123/character_profiling, MIT):
-book -> character -> questions in one file, a summary of each character's story in the other. Its questions ask for
-motives, and its summaries are short.
+The paper evaluates 600 rows; --rows draws whole books, so that no book is on both sides.
+
+Sources: data.json is the benchmark's own file (github.com/airaer1998/LifeChoice, data/, Apache-2.0: lists of
+characters, one list a book). The other two files are a stand-in (github.com/Joanna0123/character_profiling, MIT):
+book -> character -> questions in one, a summary of each character's story in the other. Its questions ask for motives,
+and its summaries are short.
 
 In the stand-in, a space follows the letter of the right option ("A. x") and often no other letter ("B.x"), so letters
 and spaces are removed. A few characters' names are damaged in its JSON ("Wilhelmina \\\\") and have no summary: their
@@ -19,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from data.built import Builder, Rows
+from data.built import Builder, Rows, draw_argument
 from data.fields import options_and_gold
 from data.reading import read_json
 from data.rows import Record, numbered
@@ -121,11 +125,12 @@ def _record(question: _Question) -> Record:
 BUILDER = Builder(
     "data.lifechoices",
     __doc__,
-    lambda args: convert(args.sources),
+    lambda args: convert(args.sources)._replace(draw_rows=args.rows),
     group=lambda record: str(record["book"] or record["character_name"]),
     groups="books",
     answer_letter="correct_answer",
     sources="SRC.json",
+    options=[draw_argument("--rows", "whole books of up to N rows")],
 )
 build, main = BUILDER.build, BUILDER.main
 

@@ -33,7 +33,7 @@ def convert(paths: Sequence[str | Path]) -> list[Record]:
     seen: dict[tuple[str, str], str] = {}
     for path in by_name(paths):
         for where, raw in read_json_lines(path):
-            fields = _fields(where, raw)
+            fields = fields_of(where, raw)
             key = (fields["dataset"], fields["conversation_id"])
             if key in seen:
                 raise ValueError(
@@ -44,7 +44,12 @@ def convert(paths: Sequence[str | Path]) -> list[Record]:
     return records
 
 
-def _fields(where: str, raw: Mapping[str, Any]) -> Record:
+def fields_of(where: str, raw: Mapping[str, Any]) -> Record:
+    """The fields of a row, from a record in the form of the mirror files.
+
+    Raises:
+        ValueError: a field is missing or malformed; names place and field.
+    """
     texts = {name: required_text(where, raw, name) for name in ("task_description", "dataset", "conversation_id")}
     turns = _turns(where, raw.get("turns"))
     return {

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+
+import ijson
+
+from soul.errors import one_line
+
+_DEEPEST = 200  # levels of a JSON list that is read item by item; no source has more than ten
 
 
 def by_name(paths: Iterable[str | Path]) -> list[Path]:
@@ -35,23 +42,65 @@ def read_json(path: Path) -> Any:
     return _parsed(str(path), read_text(path), "not a JSON file")
 
 
+def read_json_items(path: Path) -> Iterator[Any] | None:
+    """The items of a JSON list, read one by one; None if the file holds something else.
+
+    Raises:
+        ValueError: while the items are read: the file is not JSON; names it and the item.
+    """
+    with path.open("rb") as file:
+        if next((char for char in iter(lambda: file.read(1), b"") if not char.isspace()), b"") != b"[":
+            return None
+    return _items(path)
+
+
+def _items(path: Path) -> Iterator[Any]:
+    # Not ijson.items, whose memory grows with the square of the nesting: a hostile file could fill the machine.
+    number = depth = 0
+    builder: ijson.ObjectBuilder | None = None
+    with path.open("rb") as file:
+        try:
+            for event, value in ijson.basic_parse(file, use_float=True):
+                if depth and not (depth == 1 and event == "end_array"):
+                    builder = builder or ijson.ObjectBuilder()
+                    builder.event(event, value)
+                depth += event.startswith("start_") - event.startswith("end_")
+                if depth > _DEEPEST:
+                    raise ValueError(f"nested more than {_DEEPEST} levels deep")
+                if builder is not None and depth == 1:
+                    yield builder.value
+                    builder, number = None, number + 1
+        except (ijson.JSONError, ValueError) as error:
+            raise ValueError(
+                f"{path}: not a JSON file after item {number} ({one_line(error, 120)}); take the file from its source "
+                "again"
+            ) from error
+
+
 def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (place, record) for each line that is not blank; the place reads "FILE: line 3".
+    """Yield (place, record) for each line that is not blank, one by one; the place reads "FILE: line 3". Reads .gz too.
 
     Raises:
         ValueError: a line is not a JSON object; names file and line.
     """
-    # Not str.splitlines, which also splits at U+2028 and similar characters inside JSON strings.
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        if line.strip():
-            where = f"{path}: line {number}"
-            record = _parsed(where, line, "not JSON")
-            if not isinstance(record, dict):
-                raise ValueError(f"{where}: expected a JSON object, got {line[:60]!r}")
-            yield where, record
+    # newline="\n": not at U+2028 and similar characters inside JSON strings.
+    opened = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opened(path, "rt", encoding="utf-8", newline="\n") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    where = f"{path}: line {number}"
+                    record = _parsed(where, line, "not JSON")
+                    if not isinstance(record, dict):
+                        raise ValueError(f"{where}: expected a JSON object, got {line[:60]!r}")
+                    yield where, record
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path, error) from error
+    except gzip.BadGzipFile as error:
+        raise ValueError(f"{path}: not a gzip file ({error}); take the file from its source again") from error
 
 
-def read_csv(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+def read_csv(path: Path, delimiter: str = ",") -> Iterator[tuple[str, dict[str, str]]]:
     """Yield (place, row) for each row below the header; the place reads "FILE: row 1".
 
     Raises:
@@ -59,7 +108,7 @@ def read_csv(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """
     try:
         with path.open(newline="", encoding="utf-8") as lines:
-            for number, row in enumerate(csv.DictReader(lines), start=1):
+            for number, row in enumerate(csv.DictReader(lines, delimiter=delimiter), start=1):
                 yield f"{path}: row {number}", row
     except UnicodeDecodeError as error:
         raise _not_utf8(path, error) from error

@@ -10,6 +10,7 @@ training run.
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -27,25 +28,88 @@ _ARROW_TYPES: dict[str, pa.DataType] = {
     "str": pa.string(),
     "list[str]": pa.list_(pa.string()),
 }
+_ROW_GROUP = 500  # rows that are in memory at once
 _PROMPT_TYPE = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 
 
-def write_rows(path: str | Path, data_source: str, records: Sequence[Record]) -> None:
+def write_rows(path: str | Path, data_source: str, records: Iterable[Record]) -> None:
     """Write `records` (one `extra_info` dict per row) to the parquet file `path`, completely or not at all.
 
     Each record needs `index` (int, unique in the file) and `question` (str); all records have the same
-    fields, each a str, int, float, bool or list[str]. Raises ValueError naming file, row and field if
-    one does not fit.
+    fields, each a str, int, float, bool or list[str]. No more than a few hundred records of an iterator are in memory.
+    Raises ValueError naming file, row and field if one does not fit.
     """
     path = Path(path)
-    kinds = _check(path, records)
-    info_type = pa.struct([(name, _ARROW_TYPES[kind]) for name, kind in kinds.items()])
-    columns = {
-        "data_source": pa.array([data_source] * len(records), pa.string()),
-        "prompt": pa.array([[{"role": "user", "content": r["question"]}] for r in records], _PROMPT_TYPE),
-        "extra_info": pa.array(list(records), info_type),
-    }
-    write_table(pa.table(columns), path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path, shared=True) as partial, closing(_Writer(path, partial, data_source)) as writer:
+        for record in records:
+            writer.add(record)
+        if not writer.rows:
+            raise ValueError(f"{path}: no rows to write; check the source file and the filters (--limit, --orders)")
+
+
+class _Writer:
+    """Appends rows to a parquet file, and checks that they agree on fields and kinds."""
+
+    def __init__(self, path: Path, partial: Path, data_source: str) -> None:
+        """`path` names the file in errors; `partial` is where it is written."""
+        self.path, self.partial, self.data_source = path, partial, data_source
+        self.rows = 0
+        self._kinds: dict[str, str] = {}
+        self._first_row: dict[int, int] = {}  # index -> the row that has it
+        self._waiting: list[Record] = []
+        self._file: pq.ParquetWriter | None = None
+
+    def add(self, record: Record) -> None:
+        """Append a row."""
+        self._check(record)
+        self.rows += 1
+        self._waiting.append(record)
+        if len(self._waiting) == _ROW_GROUP:
+            self._flush()
+
+    def close(self) -> None:
+        """Write what is left."""
+        try:
+            self._flush()
+        finally:
+            if self._file is not None:
+                self._file.close()
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        rows, self._waiting = self._waiting, []
+        info_type = pa.struct([(name, _ARROW_TYPES[kind]) for name, kind in self._kinds.items()])
+        columns = {
+            "data_source": pa.array([self.data_source] * len(rows), pa.string()),
+            "prompt": pa.array([[{"role": "user", "content": r["question"]}] for r in rows], _PROMPT_TYPE),
+            "extra_info": pa.array(rows, info_type),
+        }
+        table = pa.table(columns)
+        self._file = self._file or pq.ParquetWriter(self.partial, table.schema)
+        self._file.write_table(table)
+
+    def _check(self, record: Record) -> None:
+        path, row = self.path, self.rows
+        if not self._kinds:
+            self._kinds = {name: _kind(path, row, name, value) for name, value in record.items()}
+            for name, kind in (("index", "int"), ("question", "str")):
+                if self._kinds.get(name) != kind:
+                    found = self._kinds.get(name, "nothing")
+                    raise ValueError(f"{path}: row {row}: field '{name}' must be {kind}, got {found}")
+        different = sorted(set(record) ^ set(self._kinds))
+        if different:
+            raise ValueError(f"{path}: row {row}: field '{different[0]}' is in some rows only; add it to every row")
+        for name, value in record.items():
+            kind = _kind(path, row, name, value)
+            if kind != self._kinds[name]:
+                raise ValueError(f"{path}: row {row}: field '{name}' is {kind}, but {self._kinds[name]} in row 0")
+        first = self._first_row.setdefault(record["index"], row)
+        if first != row:
+            raise ValueError(
+                f"{path}: row {row}: field 'index' repeats {record['index']} of row {first}; number the rows again"
+            )
 
 
 def write_table(table: pa.Table, path: Path) -> None:
@@ -53,31 +117,6 @@ def write_table(table: pa.Table, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path, shared=True) as partial:
         pq.write_table(table, partial)
-
-
-def _check(path: Path, records: Sequence[Record]) -> dict[str, str]:
-    """Check that all records agree on fields and kinds. Returns the kind of every field."""
-    if not records:
-        raise ValueError(f"{path}: no rows to write; check the source file and the filters (--limit, --orders)")
-    kinds = {name: _kind(path, 0, name, value) for name, value in records[0].items()}
-    for name, kind in (("index", "int"), ("question", "str")):
-        if kinds.get(name) != kind:
-            raise ValueError(f"{path}: row 0: field '{name}' must be {kind}, got {kinds.get(name, 'nothing')}")
-    seen: dict[int, int] = {}
-    for row, record in enumerate(records):
-        different = sorted(set(record) ^ set(kinds))
-        if different:
-            raise ValueError(f"{path}: row {row}: field '{different[0]}' is in some rows only; add it to every row")
-        for name, value in record.items():
-            kind = _kind(path, row, name, value)
-            if kind != kinds[name]:
-                raise ValueError(f"{path}: row {row}: field '{name}' is {kind}, but {kinds[name]} in row 0")
-        first = seen.setdefault(record["index"], row)
-        if first != row:
-            raise ValueError(
-                f"{path}: row {row}: field 'index' repeats {record['index']} of row {first}; number the rows again"
-            )
-    return kinds
 
 
 def _kind(path: Path, row: int, name: str, value: Any) -> str:

@@ -68,25 +68,49 @@ def _encounter(
     if not (isinstance(ids, list) and len(ids) == 2 and ids[0] != ids[1]):
         raise ValueError(f"{where}: field 'agent_ids' must name two agents, got {ids!r:.100}")
     pair = [_known(where, "agent_ids", agent_id, agents) for agent_id in ids]
-    code = str(environment.get("relationship"))
-    if not (code.isdecimal() and int(code) < len(RELATIONSHIPS)):
-        raise ValueError(
-            f"{where}: field 'relationship' of environment {combo['env_id']} must be a code from 0 to "
-            f"{len(RELATIONSHIPS) - 1}, got {code!r}"
-        )
+    code = relationship_code(where, environment)
     if code not in relationships.get(frozenset(ids), set()):
         raise ValueError(
             f"{where}: field 'agent_ids' names two agents who are not {RELATIONSHIPS[int(code)]!r}, which "
             f"environment {combo['env_id']} requires; take combinations and relationships from the same release"
         )
+    record: Record = {"env_id": combo["env_id"], "combo_id": str(combo.get("combo_id", ""))}
+    return record | encounter(where, environment, pair)
+
+
+def relationship_code(where: str, environment: Mapping[str, Any]) -> str:
+    """The relationship that an environment requires.
+
+    Raises:
+        ValueError: it is none of Sotopia's codes.
+    """
+    code = str(environment.get("relationship")).removesuffix(".0")  # pandas writes 3 as 3.0 where a column has gaps
+    if not (code.isdecimal() and int(code) < len(RELATIONSHIPS)):
+        raise ValueError(
+            f"{where}: field 'relationship' of environment {_id(environment)} must be a code from 0 to "
+            f"{len(RELATIONSHIPS) - 1}, got {code!r}"
+        )
+    return code
+
+
+def _id(environment: Mapping[str, Any]) -> str:
+    return str(environment.get("env_id") or environment.get("pk") or environment.get("codename"))
+
+
+def encounter(where: str, environment: Mapping[str, Any], pair: Sequence[Mapping[str, Any]]) -> Record:
+    """What a row says about an environment and the two people who meet in it.
+
+    Raises:
+        ValueError: a field is missing or malformed; names place and field.
+    """
     goals = environment.get("agent_goals")
     if not (isinstance(goals, list) and len(goals) == 2 and all(isinstance(g, str) and g.strip() for g in goals)):
-        raise ValueError(f"{where}: field 'agent_goals' of environment {combo['env_id']} must hold two texts")
+        raise ValueError(f"{where}: field 'agent_goals' of environment {_id(environment)} must hold two texts")
     if not str(environment.get("scenario") or "").strip():
-        raise ValueError(f"{where}: field 'scenario' of environment {combo['env_id']} is missing or empty")
-    record: Record = {"env_id": combo["env_id"], "combo_id": str(combo.get("combo_id", ""))}
-    record |= {"codename": str(environment.get("codename", "")), "source": str(environment.get("source", ""))}
-    record |= {"scenario": _unescaped(str(environment["scenario"])), "relationship": RELATIONSHIPS[int(code)]}
+        raise ValueError(f"{where}: field 'scenario' of environment {_id(environment)} is missing or empty")
+    relationship = RELATIONSHIPS[int(relationship_code(where, environment))]
+    record: Record = {"codename": str(environment.get("codename", "")), "source": str(environment.get("source", ""))}
+    record |= {"scenario": _unescaped(str(environment["scenario"])), "relationship": relationship}
     for position, agent, goal in zip(POSITIONS, pair, goals, strict=True):
         record |= {f"{position}_{field}": value for field, value in _person(where, agent).items()}
         record[f"{position}_goal"] = _unescaped(goal)

@@ -20,10 +20,12 @@ class Form:
     Attributes:
         files: patterns below the folder; each must match at least one file.
         stands_in: a remark for the user if these are not the rows that the paper evaluates; else "".
+        options: command-line options of the builder for this form.
     """
 
     files: tuple[str, ...]
     stands_in: str = ""
+    options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ class Build:
         """The builder's command line; `match` must be complete."""
         assert match.form is not None, match
         sources = [match.folder] if self.whole_folder else match.files
-        return ["convert", *self.first, *map(str, sources), *self.options, "--out", str(out)]
+        return ["convert", *self.first, *map(str, sources), *self.options, *match.form.options, "--out", str(out)]
 
     def why_unused(self, path: Path) -> str | None:
         """Why a file, named by its path below the folder, does not belong to this set; None if it may belong to it."""
@@ -198,10 +200,12 @@ BUILDS: dict[str, Build] = {
         "lifechoices",
         "github.com/airaer1998/LifeChoice, data/ (Apache-2.0)",
         (
-            Form(("**/data.json",)),
+            # Whole books up to the paper's 600 rows; the other books are for training.
+            Form(("**/data.json",), options=("--rows", "600")),
             Form(
                 ("**/motivation_dataset.json", "**/truth_persona_*.json"),
                 "github.com/Joanna0123/character_profiling (MIT) stands in for LifeChoice",
+                options=("--rows", "180"),  # the same share of its 445 rows
             ),
         ),
     ),
@@ -251,12 +255,31 @@ BUILDS: dict[str, Build] = {
         options=("--hard",),
         whole_folder=True,
     ),
+    "behaviorchain": Build(
+        "behavior_chain",
+        "github.com/O-L1RU1/BehaviorChain (Apache-2.0) has the pipeline that writes these files; the benchmark's own "
+        "are withheld until the books' copyright is cleared",
+        (Form(("**/finally_examples_*.json",)),),
+        other_folders=("behaviorchain", "behavior_chain"),
+    ),
+    "socsci210": Build(
+        "socsci210",
+        "huggingface.co/datasets/socratesft/SocSci210, data/ and metadata/participant_mapping.json (no licence)",
+        tuple(Form((pattern, "**/participant_mapping.json")) for pattern in ("**/*.parquet", "**/*.jsonl")),
+        options=("--part", "unseen", "--rows", "500"),
+    ),
+    "humanllm": Build(
+        "humanllm",
+        "no public file is known to us; python -m data.humanllm --help describes the form",
+        tuple(Form((pattern,)) for pattern in ("**/item_selection*.jsonl", "**/item_selection*.parquet")),
+    ),
     "coser": Build(
         "coser",
         "github.com/Neph0s/CoSER, data/test/, or huggingface.co/datasets/Neph0s/CoSER (MIT; the texts are novels')",
         (Form(("**/test_set.json",)),),
         unused={
             "held_out_plots.json": "plots without conversations",
+            "full/*.json": "for training: python -m data.train",
             "final/*.json": "for training: python -m data.coser convert final/*.json",
         },
     ),

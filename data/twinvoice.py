@@ -60,7 +60,7 @@ def convert(paths: Sequence[str | Path]) -> Rows:
     removed: Counter[str] = Counter()
     for where, raw in questions:
         record = _narrative(where, raw, people) if "mcq" in raw else _social(where, raw)
-        cleaned = _without_answer(record, removed)
+        cleaned = without_answer(record, removed)
         if cleaned is None:
             left_out["the occasion is the right reply itself"] += 1
         else:
@@ -140,7 +140,7 @@ def _occasion(where: str, raw: dict[str, Any], field: str) -> Record:
     return {"question": occasion, "anchor_post": occasion}
 
 
-def _without_answer(record: Record, removed: Counter[str]) -> Record | None:
+def without_answer(record: Record, removed: Counter[str]) -> Record | None:
     """The record with the right reply removed from history and occasion; None if too little of the occasion is left."""
     gold = record["answer_choices"][record["answer_idx"]]
     history = json.loads(record["conversation_history"])
@@ -184,7 +184,7 @@ def _words(text: str) -> list[str]:
     return [word.lower().replace("’", "'") for word in _WORD.findall(text)]
 
 
-def _side(record: Record) -> str:
+def side(record: Record) -> str:
     """The group that stays on one side of a split: a user, or a novel with all its characters."""
     return str(record["group"]).rpartition(":")[0] if record["dimension"] == "3" else str(record["group"])
 
@@ -193,7 +193,7 @@ BUILDER = Builder(
     "data.twinvoice",
     __doc__,
     lambda args: convert(args.sources),
-    group=_side,
+    group=side,
     groups="users and novels",
     answer_letter=lambda record: ascii_uppercase[record["answer_idx"]],
     sources="SRC.jsonl",

@@ -33,7 +33,7 @@ import json
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -53,8 +53,9 @@ NO_INTENT = (
 )
 NO_GOOD_INTENT = "PRISM: no sentence of the model passed the checks on intents"
 SHORT_INTENT = "PRISM: the intent has fewer than two content words"
+EVALUATED = "the question or the user is evaluated"
 TWICE = "the same row twice"
-NOT_DRAWN = "beyond the {count:,} rows that --per-source keeps of each source"
+NOT_DRAWN = "beyond the {count:,} rows that are kept of each source"
 UNSURE = (
     "Hmm, I could not say for certain which of these fits best. What would you pick yourself?",
     "Several of them seem possible to me. Can you tell me more, or which one you have in mind?",
@@ -79,11 +80,20 @@ PROPOSALS = (
 )
 
 
-def convert(paths: Sequence[str | Path], per_source: int | None = None, seed: int = 0) -> Rows:
+def convert(
+    paths: Sequence[str | Path],
+    per_source: int | None = None,
+    seed: int = 0,
+    *,
+    equal_parts: bool = False,
+    evaluated: Callable[[Record], bool] = lambda row: False,
+) -> Rows:
     """The rows of the files as `extra_info` dicts, ordered by file name whatever the order of `paths`.
 
     Args:
         per_source: keep this many rows of each source, drawn by `seed`; of PRISM, half first and half later turns.
+        evaluated: whether a row must be left out because it is evaluated.
+        equal_parts: keep as many of each source as the smallest one has.
         seed: also selects the assistant's wording, together with the record's own text.
     """
     files = [path for path in by_name(paths) if path.name not in ADDS_NOTHING]
@@ -94,10 +104,15 @@ def convert(paths: Sequence[str | Path], per_source: int | None = None, seed: in
         key = json.dumps(row, sort_keys=True)
         left_out[TWICE] += key in rows
         rows[key] = row
-    kept = list(rows.values())
+    kept = [row for row in rows.values() if not evaluated(row)]
+    left_out[EVALUATED] += len(rows) - len(kept)
+    if equal_parts:
+        smallest = min(Counter(row["source"] for row in kept).values(), default=0)
+        per_source = min(smallest, per_source or smallest)
     if per_source is not None:
+        available = len(kept)
         kept = _drawn(kept, per_source, seed)
-        left_out[NOT_DRAWN.format(count=per_source)] = len(rows) - len(kept)
+        left_out[NOT_DRAWN.format(count=per_source)] = available - len(kept)
     return Rows(numbered(kept), +left_out)
 
 
@@ -227,7 +242,7 @@ def _intents_command(commands: Commands) -> None:
 
 
 def _rows(args: argparse.Namespace) -> Rows:
-    rows = convert(args.sources, args.per_source, args.seed)
+    rows = convert(args.sources, args.per_source, args.seed, equal_parts=args.equal_parts)
     if not rows.records:
         raise ValueError(f"no row is left: {', '.join(f'{n:,} ({why})' for why, n in rows.left_out.items())}")
     return rows
@@ -240,7 +255,10 @@ BUILDER = Builder(
     group=lambda record: str(record["user_id"] or record["group"]),  # PRISM by user, the other sources by question
     groups="questions and users",
     sources="SRC",
-    options=[argument("--per-source", type=positive_int, metavar="N", help="keep N rows of each source (paper: 600)")],
+    options=[
+        argument("--per-source", type=positive_int, metavar="N", help="keep N rows of each source (paper: 600)"),
+        argument("--equal-parts", action="store_true", help="keep as many rows of each source as the smallest has"),
+    ],
     more_commands=_intents_command,
 )
 build = BUILDER.build

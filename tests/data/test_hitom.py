@@ -162,6 +162,24 @@ def test_small_casts_agree_with_the_tracker(agents):
         assert record["correct_answer"] == Tracker(record["story"]).answer(record["question"]), record
 
 
+def test_orders_beyond_the_benchmark_repeat_agents_and_agree_with_the_tracker():
+    config = StoryConfig(orders=(1, 4, 5, 6))
+    higher = [record for record in generate_examples(20, 3, config) if record["question_order"] > 4]
+    for record in higher:
+        thing = re.search(r"the (\w+) is\?$", record["question"])[1]
+        chain = re.findall(r"(\w+) thinks?\b", record["question"])
+        assert len(chain) == record["question_order"] and 3 <= len(set(chain)) <= 4
+        assert all(one != other for one, other in itertools.pairwise(chain))
+        # What people who share a view think of each other's thoughts is what they all saw together.
+        known = Tracker(record["story"]).table[tuple(dict.fromkeys(chain)), thing]
+        assert record["correct_answer"] == known, record
+    assert len(higher) == 2 * 20 * 6 and len({record["correct_answer"] for record in higher}) > 20
+    # The lower orders stay as they are without the higher ones.
+    lower = [record for record in generate_examples(20, 3, config) if record["question_order"] < 5]
+    for record, alone in zip(lower, generate_examples(20, 3, StoryConfig(orders=(1, 4))), strict=True):
+        assert {**record, "index": 0} == {**alone, "index": 0}
+
+
 def test_200_stories_are_the_papers_6000_examples():
     records = generate_examples(200, 0)
     assert len(records) == 6000
@@ -226,6 +244,8 @@ def test_fixed_containers_limit_where_things_are():
         {"agents": 6},
         {"agents": 3},  # order 4 needs four agents
         {"orders": [0, 0]},
+        {"orders": [7]},
+        {"orders": [5], "agents": 2},
         {"lengths": [4]},
         {"deceptions": []},
         {"distractor_probability": 1.5},

@@ -38,7 +38,9 @@ def check(config: DictConfig) -> str:
         SoulError: a subclass that names the mistake; the message says what to do.
     """
     settings = check_settings(config)
-    train = settings.mixture.training_rows(read_rows(_files(config, "train_files")))
+    available = read_rows(_files(config, "train_files"))
+    train = settings.mixture.training_rows(available)
+    drawn = settings.mixture.summary(available, train)
     val = settings.mixture.validation_rows(read_rows(_files(config, "val_files")))
     if not train:
         raise BadConfig("data.mixture selects no training row. Raise data.mixture.weights.")
@@ -53,6 +55,7 @@ def check(config: DictConfig) -> str:
     teachers = check_teachers(config, settings, {row.task.name for row in train}, tokenizer)
     check_model_length(config, teachers.values())
     lines = _plan(config, settings, train, val, lengths, teachers)
+    lines += [("mixture", drawn)] if drawn else []
     lines += [("OVERLAP", f"{overlap} (data.allow_overlap=true)") for overlap in overlaps]
     return "\nPlan\n" + "\n".join(f"  {name:<14}{value}" for name, value in lines) + "\n"
 

@@ -128,3 +128,12 @@ def test_the_dataset_trains_on_the_mixture_and_validates_on_its_own(tmp_path):
     assert counted(val.rows) == {"lifechoices": 5, "humanual": 5}
     assert train.rows == settings.training_rows(read_rows(list(files.values())))
     assert len(SoulDataset(config.val_files, OneToken(), config, max_samples=3)) == 3
+
+
+def test_the_plan_says_what_was_drawn_of_each_task():
+    settings = MixtureSettings(rows_per_task=10, seed=3)
+    drawn = settings.training_rows(ROWS)
+    assert settings.summary(ROWS, drawn) == (
+        "lifechoices 10 of 40, humanual 7 of 7, humanual-book 10 of 20, drawn by seed 3"
+    )
+    assert MixtureSettings().summary(ROWS, ROWS) == ""

@@ -7,6 +7,7 @@ the rows of the others. The dataloader shuffles the result. Needs no torch.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -41,6 +42,13 @@ class MixtureSettings(BaseModel):
     def training_rows(self, rows: Sequence[TaskRow]) -> list[TaskRow]:
         """The rows to train on."""
         return draw(rows, self.rows_per_task, self.weights, self.seed)
+
+    def summary(self, available: Sequence[TaskRow], drawn: Sequence[TaskRow]) -> str:
+        """What was drawn of each task, for people: "hitom 1,024 of 6,000, ..., drawn by seed 1"; "" if it is all."""
+        of, counts = (Counter(row.task.name for row in rows) for rows in (available, drawn))
+        if of == counts:
+            return ""
+        return f"{', '.join(f'{name} {counts[name]:,} of {of[name]:,}' for name in of)}, drawn by seed {self.seed}"
 
     def validation_rows(self, rows: Sequence[TaskRow]) -> list[TaskRow]:
         """The rows to validate on: the same number per task, regardless of its weight in training."""

@@ -1,0 +1,76 @@
+"""HumanLLM task files, item selection: which of these items does a user pick next?
+
+    python -m data.humanllm convert item_selection.jsonl --out data/sim_eval_data/humanllm_val.parquet
+
+We know of no public file with these records. This reader takes the form that the authors of DITTO use: JSON lines or
+parquet with the user's history (`prompt_text`, `conversations` or `prompt`), `candidates`, and the item that the user
+picked as `answer_text`, `answer_index` (from 0) or `answer_letter`.
+"""
+
+import hashlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from pydantic import ValidationError
+
+from data.built import Builder, Rows
+from data.reading import by_name, read_json_lines
+from data.rows import Record, numbered
+from soul.tasks.humanllm import HumanLLM, HumanLLMRow
+from soul.validation_errors import first_problem
+
+
+def convert(paths: Sequence[str | Path]) -> list[Record]:
+    """The choices in these files as `extra_info` dicts, ordered by file name.
+
+    Raises ValueError naming file, record and field.
+    """
+    return numbered(_record(where, raw) for path in by_name(paths) for where, raw in _records(path))
+
+
+def _records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if path.suffix != ".parquet":
+        yield from read_json_lines(path)
+        return
+    rows = (row for batch in pq.ParquetFile(path).iter_batches(500) for row in batch.to_pylist())
+    for number, row in enumerate(rows):
+        yield f"{path}: row {number}", row
+
+
+def _record(where: str, raw: Mapping[str, Any]) -> Record:
+    try:
+        row = HumanLLMRow.model_validate({**raw, "index": 0})
+        gold = HumanLLM().gold(row)
+    except ValidationError as error:
+        problem = first_problem(error)
+        raise ValueError(f"{where}: field '{problem.field or 'record'}': {problem.message}") from error
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+    place = ord(gold) - ord("A")
+    return {
+        "question": row.history,
+        "history": row.history,
+        "candidates": list(row.candidates),
+        "answer_index": place,
+        "answer_letter": gold,
+        "answer_text": list(row.candidates)[place],
+        "group": hashlib.sha256(row.history.encode()).hexdigest()[:16],  # one user may have several choices
+    }
+
+
+BUILDER = Builder(
+    "data.humanllm",
+    __doc__,
+    lambda args: Rows(convert(args.sources)),
+    group="group",
+    groups="users",
+    answer_letter="answer_letter",
+    sources="SRC",
+)
+build, main = BUILDER.build, BUILDER.main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""What a stage has been answered: one JSON line for each item, written as soon as the item is decided.
+
+A line is flushed before the next item counts as done, and a half line that a killed process left behind is cut off, so
+the same command goes on where it stopped and asks nothing twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self, TextIO
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from data.reading import read_json_lines
+from soul.errors import SoulError
+from soul.validation_errors import first_problem
+
+
+class BadJournal(SoulError):
+    """A journal cannot be read, or was written by another model or with another prompt."""
+
+
+class Entry(BaseModel):
+    """The decision about one item.
+
+    Attributes:
+        data: what the model was shown.
+        answer: the model's answer, also of an item that was dropped; None if it gave none.
+        reason: why the item was dropped; "" if it was kept.
+        calls, usd: spent on this item; `unpriced`: calls whose price is unknown.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    key: str
+    data: Mapping[str, Any]
+    answer: Mapping[str, Any] | None
+    reason: str = ""
+    calls: int
+    usd: float
+    unpriced: int
+    model: str
+    prompt: str
+
+
+class Journal:
+    """The entries of one stage, in a file. Use it as a context to append."""
+
+    def __init__(self, path: Path, model: str, prompt: str) -> None:
+        """Read what is there.
+
+        Raises:
+            BadJournal: a line is no entry, or comes from another model or prompt.
+        """
+        self.path, self.model, self.prompt = path, model, prompt
+        self.entries: dict[str, Entry] = {}
+        self._file: TextIO | None = None
+        if not path.exists():
+            return
+        self._cut_torn_line()
+        for where, record in read_json_lines(path):
+            try:
+                entry = Entry.model_validate(record)
+            except ValidationError as error:
+                problem = first_problem(error)
+                raise BadJournal(f"{where}: field {problem.field}: {problem.message}. Move the file away.") from error
+            if (entry.model, entry.prompt) != (model, prompt):
+                raise BadJournal(
+                    f"{path} holds answers of {entry.model} to {entry.prompt}, but this run asks {model} with {prompt}."
+                    " Use the same model, or move the file away to ask again."
+                )
+            self.entries[entry.key] = entry
+
+    def _cut_torn_line(self) -> None:
+        text = self.path.read_bytes()
+        whole = text.rfind(b"\n") + 1
+        if whole < len(text):
+            with self.path.open("r+b") as file:
+                file.truncate(whole)
+
+    def __enter__(self) -> Self:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self.path.open("a", encoding="utf-8")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._file is not None
+        self._file.close()
+
+    def add(self, entry: Entry) -> None:
+        """Append an entry and flush it."""
+        assert self._file is not None
+        self._file.write(json.dumps(entry.model_dump(mode="json"), ensure_ascii=False) + "\n")
+        self._file.flush()
+        self.entries[entry.key] = entry

@@ -1,0 +1,165 @@
+"""SocSci210 task files: how a participant of a social science experiment answered a question.
+
+    python -m data.socsci210 convert data/*.parquet participant_mapping.json --part unseen --rows 500 --out FILE
+    python -m data.socsci210 convert data/*.parquet participant_mapping.json --part seen --rows 2000 --out FILE
+
+Source: huggingface.co/datasets/socratesft/SocSci210 (no licence is stated): 2.9 million answers with the columns
+study_id, condition_num, task_num, prompt and response, and metadata/participant_mapping.json, whose list "unseen" names
+the studies that the authors evaluate. JSON lines with these fields are read as well.
+
+The records do not say what a question's scale is. It is taken from the points that the prompt names ("1 = not at all")
+and from all answers to the question. A scale with two points is binary, any other ordinal: categorical questions cannot
+be told apart from ordinal ones unless a record has the field `response_type`. The files are read twice, row by row.
+"""
+
+import argparse
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow.parquet as pq
+
+from data.built import Builder, Rows, argument
+from data.reading import read_json, read_json_lines
+from data.rows import Record, numbered
+from soul.cli.arguments import positive_int
+from soul.tasks.socsci210 import labels_in
+
+Part = Literal["seen", "unseen", "all"]
+Scale = tuple[float, float]
+_FIELDS = ("study_id", "task_num", "prompt", "response")
+NO_NUMBER = "answers that are no number"
+ONE_ANSWER = "answers to questions that everybody answered alike"
+
+
+def convert(paths: Sequence[str | Path], part: Part = "all", rows: int | None = None, seed: int = 0) -> Rows:
+    """Answers as `extra_info` dicts, `rows` of them drawn by seed, in the files' order.
+
+    Args:
+        part: the studies that the authors evaluate (unseen), the others, or all.
+
+    Raises ValueError naming file, record and field.
+    """
+    files = [Path(path) for path in paths if not Path(path).name.startswith("participant_mapping")]
+    unseen = _unseen([Path(path) for path in paths if Path(path).name.startswith("participant_mapping")], part)
+    scales: dict[tuple[str, str], Scale] = {}
+    for where, raw in _records(files):
+        _widen(scales, where, raw)
+    left_out: Counter[str] = Counter()
+    rng = random.Random(f"socsci210:{seed}")
+    drawn: list[tuple[int, Record]] = []
+    seen = 0
+    for number, (where, raw) in enumerate(_records(files)):
+        if part != "all" and (str(raw["study_id"]) in unseen) != (part == "unseen"):
+            left_out[f"answers of studies that are {'not ' if part == 'unseen' else ''}evaluated"] += 1
+            continue
+        if (record := _record(where, raw, scales, left_out)) is None:
+            continue
+        # Reservoir sampling: every answer has the same chance, and only `rows` of them are in memory.
+        place = len(drawn) if rows is None or len(drawn) < rows else rng.randrange(seen + 1)
+        seen += 1
+        if place == len(drawn):
+            drawn.append((number, record))
+        elif place < len(drawn):
+            drawn[place] = (number, record)
+    left_out["answers that are not drawn (--rows)"] = seen - len(drawn)
+    return Rows(numbered(record for _, record in sorted(drawn, key=lambda one: one[0])), +left_out)
+
+
+def _unseen(mappings: Sequence[Path], part: Part) -> set[str]:
+    names = {str(name) for path in mappings for name in _mapping(path)}
+    if part != "all" and not names:
+        raise ValueError("--part needs participant_mapping.json, which names the studies that the authors evaluate")
+    return names
+
+
+def _mapping(path: Path) -> list[Any]:
+    content = read_json(path)
+    names = content.get("unseen") if isinstance(content, dict) else None
+    if not isinstance(names, list):
+        raise ValueError(f"{path}: field 'unseen' must be a list of studies")
+    return names
+
+
+def _records(files: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for path in files:
+        if path.suffix == ".parquet":
+            batches = pq.ParquetFile(path).iter_batches(5000)
+            rows = (row for batch in batches for row in batch.to_pylist())
+            found: Iterator[tuple[str, Mapping[str, Any]]] = (
+                (f"{path}: row {number}", row) for number, row in enumerate(rows)
+            )
+        else:
+            found = read_json_lines(path)
+        for where, raw in found:
+            if missing := [field for field in _FIELDS if raw.get(field) is None]:
+                raise ValueError(f"{where}: field '{missing[0]}' is missing; is this SocSci210?")
+            yield where, raw
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _widen(scales: dict[tuple[str, str], Scale], where: str, raw: Mapping[str, Any]) -> None:
+    value = _number(raw["response"])
+    if value is not None:
+        key = (str(raw["study_id"]), str(raw["task_num"]))
+        low, high = scales.get(key) or _named(str(raw["prompt"])) or (value, value)
+        scales[key] = (min(low, value), max(high, value))
+
+
+def _named(prompt: str) -> Scale | None:
+    """The lowest and the highest point that a prompt names."""
+    points = labels_in(prompt)
+    return (float(min(points)), float(max(points))) if len(points) > 1 else None
+
+
+def _record(
+    where: str, raw: Mapping[str, Any], scales: Mapping[tuple[str, str], Scale], left_out: Counter[str]
+) -> Record | None:
+    value = _number(raw["response"])
+    if value is None:
+        left_out[NO_NUMBER] += 1
+        return None
+    low, high = scales[str(raw["study_id"]), str(raw["task_num"])]
+    if low == high:
+        left_out[ONE_ANSWER] += 1
+        return None
+    return {
+        "question": str(raw["prompt"]),
+        "prompt_text": str(raw["prompt"]),
+        "response": value,
+        "response_type": str(raw.get("response_type") or ("binary" if high - low == 1 else "ordinal")),
+        "r_min": low,
+        "r_max": high,
+        "study_id": str(raw["study_id"]),
+    }
+
+
+def _rows(args: argparse.Namespace) -> Rows:
+    return convert(args.sources, args.part, args.rows, args.seed)
+
+
+BUILDER = Builder(
+    "data.socsci210",
+    __doc__,
+    _rows,
+    group="study_id",
+    groups="studies",
+    sources="SRC",
+    options=[
+        argument("--part", choices=("seen", "unseen", "all"), default="all", help="which studies (default all)"),
+        argument("--rows", type=positive_int, metavar="N", help="draw N answers by seed (default all)"),
+    ],
+)
+build, main = BUILDER.build, BUILDER.main
+
+if __name__ == "__main__":
+    sys.exit(main())

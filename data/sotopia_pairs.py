@@ -1,0 +1,176 @@
+"""Sotopia training files: environments (those of Sotopia-pi), each played by five pairs of characters drawn by seed.
+
+    python -m data.sotopia_pairs convert redis_json_data.json --out data/sim_rl_data/sotopia_clean_rl.parquet
+    python -m data.sotopia_pairs convert environments.csv agent_profiles.jsonl relationship_profiles.jsonl --out F
+
+Source: huggingface.co/datasets/cmu-lti/sotopia-pi (CC BY-SA 4.0), whose database dump the authors' script
+data_generate/utils/convert_db_into_json.py (github.com/sotopia-lab/sotopia-pi) turns into redis_json_data.json. It
+holds environments, agents and relationships. The same records are also read from JSON lines and from CSV files; each is
+recognised by its fields, and all other records are ignored.
+
+A pair must have the relationship that the environment requires, and meet its constraints on age and occupation, the
+first person those of the first goal. The policy plays one of the two, drawn by seed; the paper does
+not say which one.
+Environments that the evaluation uses are left out by `python -m data.train`, by id, code name and scenario.
+"""
+
+import ast
+import random
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from data.built import Builder, Rows, argument
+from data.reading import read_csv, read_json, read_json_lines
+from data.rows import Record, numbered
+from data.sotopia import encounter, relationship_code
+from soul.cli.arguments import positive_int
+from soul.tasks.sotopia_row import POSITIONS, SotopiaRow
+
+PAIRS = 5  # of each environment, as in the paper
+NO_PAIR = "environments for which no pair of characters meets the constraints"
+_NONE = ("", "nan", "none", "null", "[]")  # how the dumps write that there is no constraint
+_Person = Mapping[str, Any]
+
+
+class _Sources(NamedTuple):
+    environments: dict[str, tuple[str, dict[str, Any]]]  # id -> place, record
+    agents: dict[str, dict[str, Any]]
+    pairs: dict[str, list[tuple[str, str]]]  # code of a relationship -> pairs of agents
+
+
+def convert(paths: Sequence[str | Path], pairs: int = PAIRS, seed: int = 0) -> Rows:
+    """`pairs` encounters of each environment as `extra_info` dicts, in the environments' order.
+
+    The pairs of an environment depend on (seed, its id) and the characters, not on the other environments.
+    Raises ValueError naming file, record and field.
+    """
+    sources = _read(paths)
+    records: list[Record] = []
+    left_out: Counter[str] = Counter()
+    fewer = 0
+    for env_id, (where, environment) in sources.environments.items():
+        goals = environment.get("agent_goals")
+        if isinstance(goals, list) and len(goals) != 2:
+            left_out["environments without two goals"] += 1
+            continue
+        rng = random.Random(f"sotopia:{seed}:{env_id}")
+        fitting = list(_fitting(where, environment, sources))
+        drawn = rng.sample(fitting, min(pairs, len(fitting)))
+        left_out[NO_PAIR] += not drawn
+        fewer += 0 < len(drawn) < pairs
+        for number, pair in enumerate(drawn):
+            record = {"env_id": env_id, "combo_id": f"{env_id}-{number}", **encounter(where, environment, pair)}
+            position = rng.choice(POSITIONS)
+            row = SotopiaRow.model_validate({"index": 0, **record, "eval_position": position})
+            shown = row.shown(row.scenario, position)
+            records.append({**record, "eval_position": position, "question": shown})
+    notes = [f"environments with fewer than {pairs} pairs: {fewer}"] if fewer else []
+    return Rows(numbered(records), +left_out, notes=notes, task="sotopia")
+
+
+def _read(paths: Sequence[str | Path]) -> _Sources:
+    sources = _Sources({}, {}, {})
+    for where, raw in (found for path in paths for found in _file(Path(path))):
+        record = {name: _value(value) for name, value in raw.items()}
+        if {"agent_goals", "scenario"} <= set(record):
+            env_id = str(record.get("env_id") or record.get("pk") or f"{record.get('codename')}: {record['scenario']}")
+            sources.environments[env_id] = (where, record)
+        elif "first_name" in record:
+            agent_id = str(record.get("agent_id") or record.get("pk") or "")
+            sources.agents[agent_id] = {**record, "agent_id": agent_id}
+        elif {"agent1_id", "agent2_id", "relationship"} <= set(record):
+            pair = (str(record["agent1_id"]), str(record["agent2_id"]))
+            sources.pairs.setdefault(str(record["relationship"]).removesuffix(".0"), []).append(pair)
+    for kind, found in zip(("environment", "agent", "relationship"), sources, strict=True):
+        if not found:
+            names = ", ".join(str(path) for path in paths)
+            raise ValueError(f"{names}: there is no {kind}; give environments, agents and relationships together")
+    return sources
+
+
+def _file(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    if path.suffix == ".csv":
+        yield from read_csv(path)
+    elif path.suffix == ".jsonl":
+        yield from read_json_lines(path)
+    else:
+        content = read_json(path)
+        items = content.items() if isinstance(content, dict) else enumerate(content)
+        # The key of a database dump is ":sotopia.database.persistent_profile.AgentProfile:01H5TNE5..."
+        for key, record in items:
+            if isinstance(record, dict):
+                yield f"{path}: record {key}", record
+
+
+def _value(value: Any) -> Any:
+    """A list that a CSV file writes as a Python literal, which is never run as code; anything else as it is."""
+    if isinstance(value, str) and value.startswith("["):
+        try:
+            return ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            return value
+    return value
+
+
+def _fitting(where: str, environment: Mapping[str, Any], sources: _Sources) -> Iterator[tuple[_Person, _Person]]:
+    """The pairs that may meet in an environment, in either order, each once."""
+    ages, occupations = _ages(where, environment), _occupations(where, environment)
+    known = sources.pairs.get(relationship_code(where, environment), [])
+    either_way = dict.fromkeys(pair for one, other in known for pair in ((one, other), (other, one)))
+    chosen: set[frozenset[str]] = set()
+    for ids in either_way:
+        people = [sources.agents[agent_id] for agent_id in ids if agent_id in sources.agents]
+        if len(people) < 2 or frozenset(ids) in chosen:
+            continue
+        of_age = all(low <= _age(person) <= high for person, (low, high) in zip(people, ages, strict=True))
+        jobs = zip(people, occupations, strict=True)
+        if of_age and all(not wanted or str(one.get("occupation")).casefold() in wanted for one, wanted in jobs):
+            chosen.add(frozenset(ids))
+            yield people[0], people[1]
+
+
+def _age(person: _Person) -> float:
+    return float(person.get("age") or 0)
+
+
+def _ages(where: str, environment: Mapping[str, Any]) -> list[tuple[float, float]]:
+    """The span of ages of each person: "[(18, 70), (18, 70)]"."""
+    value = environment.get("age_constraint")
+    if value is None or str(value).strip().casefold() in _NONE:
+        return [(0, 200)] * 2
+    numbers = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", str(value))]
+    if len(numbers) != 4:
+        raise ValueError(f"{where}: field 'age_constraint' must hold two spans of ages, got {value!r}")
+    return [(numbers[0], numbers[1]), (numbers[2], numbers[3])]
+
+
+def _occupations(where: str, environment: Mapping[str, Any]) -> list[set[str]]:
+    """The occupations that each person may have, in lower case; empty: any. "[actor, actor]", "[['nurse'], []]"."""
+    value = environment.get("occupation_constraint")
+    if value is None or str(value).strip().casefold() in _NONE:
+        return [set(), set()]
+    parts = value if isinstance(value, list) else str(value).strip("[] ").split(",")
+    if len(parts) != 2:
+        raise ValueError(f"{where}: field 'occupation_constraint' must hold a part for each person, got {value!r}")
+    wanted = [part if isinstance(part, list | tuple) else [part] for part in parts]
+    names = [{str(name).strip(" '\"").casefold() for name in part} for part in wanted]
+    return [part - set(_NONE) for part in names]
+
+
+BUILDER = Builder(
+    "data.sotopia_pairs",
+    __doc__,
+    lambda args: convert(args.sources, args.pairs, args.seed),
+    group="codename",
+    groups="situations",
+    sources="SRC",
+    options=[argument("--pairs", type=positive_int, default=PAIRS, help=f"of each environment (default {PAIRS})")],
+)
+build, main = BUILDER.build, BUILDER.main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,183 @@
+"""Build the training files of the paper's ten tasks whose sources you have, and the evaluation files beside them.
+
+    python -m data.train SOURCES --out data              ->  data/sim_rl_data/*.parquet, data/sim_eval_data/*.parquet
+    python -m data.train SOURCES --out data --dry-run    what would be built, what is missing, the price of calls
+    python -m data.train SOURCES --out data goal_writer.model=gpt-5.4 judge.budget_usd=20
+
+SOURCES holds a folder for each benchmark with the files as their authors publish them, as for `python -m data.sets`;
+docs/data.md lists them. `bash recipe/ditto/run_rl.sh paper` trains on the result.
+
+The evaluation files come first. Each training file then leaves out every row that shares a story, a conversation, a
+book, a question or a user with an evaluation file in `--out`, of any of the 27 sets. A card, FILE.card.json, says where
+the rows come from.
+
+Models write or check the rows of some tasks (`data.model_stages.roles`). Their answers are kept in --out/stages, so the
+same command goes on after an interruption and asks nothing twice.
+
+A table lists the rows, the groups that they belong to, what was left out and why, or which files to put where. If a
+source cannot be read, the other files are still built, and the exit code is 1. It is 2 if a name is unknown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from data import sets
+from data.built import Builder, counted
+from data.model_stages.roles import settings_of
+from data.training.building import Building, Evaluated, Outcome, file_of, what_to_get
+from data.training.table import TRAINING, RunOptions, TrainingBuild
+from soul.cli.arguments import existing_folder, output_folder, positive_share
+from soul.cli.error_border import Parser, reports_errors
+from soul.errors import one_line
+from soul.suites import soul_v1
+
+
+def plan(chosen: dict[str, TrainingBuild], root: Path, options: RunOptions) -> Table:
+    """What would be built from which files, what is missing, and which models would be asked at what price."""
+    view = Table(title="Plan", title_justify="left")
+    view.add_column("task", no_wrap=True)
+    view.add_column("in the paper", no_wrap=True)
+    view.add_column("plan", overflow="fold")
+    for name, build in chosen.items():
+        match = build.find(root)
+        if match.form is None:
+            what = what_to_get(build, match)
+        else:
+            size = sum(file.stat().st_size for file in match.files)
+            read = f"read {len(match.files):,} files, {size / 2**20:,.1f} MiB" if match.files else "generate the rows"
+            calls = _calls(build, build.training_arguments(match, Path("planned"), Path("other"), options)) or [
+                "no calls to a model"
+            ]
+            what = "; ".join([read, *calls, *([match.form.stands_in] if match.form.stands_in else [])])
+        view.add_row(name, build.size, what)
+    return view
+
+
+def _calls(build: TrainingBuild, words: Sequence[str]) -> Sequence[str]:
+    """A line for each stage that asks a model."""
+    builder: Builder = importlib.import_module(f"data.{build.builder}").BUILDER
+    try:
+        return builder.planned(words)
+    except (OSError, ValueError) as error:
+        return [f"cannot be read: {one_line(error)}"]
+
+
+def table(outcomes: Sequence[Outcome]) -> Table:
+    """The outcomes as a table."""
+    view = Table(title="Training files", title_justify="left")
+    for name in ("task", "state"):
+        view.add_column(name, no_wrap=True)
+    for name in ("rows", "groups", "evaluated", "calls", "cost"):
+        view.add_column(name, justify="right", no_wrap=True)
+    view.add_column("notes", overflow="fold")
+    for outcome in outcomes:
+        calls = sum(use.calls for use in outcome.models)
+        numbers = [f"{count:,}" for count in (outcome.rows, outcome.groups, outcome.contaminated, calls)]
+        cells = [*numbers, _cost(outcome)] if outcome.state == "built" else ["-"] * 5
+        notes = (*counted("left out", outcome.left_out), *outcome.remarks)
+        view.add_row(outcome.name, outcome.state, *cells, "\n".join(notes))
+    return view
+
+
+def _cost(outcome: Outcome) -> str:
+    prices = [use.usd for use in outcome.models]
+    return "unknown" if None in prices else f"${sum(usd or 0.0 for usd in prices):,.2f}"
+
+
+def difficulty_table(outcomes: Sequence[Outcome]) -> Table:
+    """What the files reveal without their tasks, and their shape, beside the evaluation sets' (in parentheses)."""
+    view = Table(title="Difficulty (in parentheses: the evaluation set)", title_justify="left")
+    view.add_column("task", no_wrap=True)
+    shares = ("chance", "options_only", "longest_option", "lexical_overlap")
+    medians = ("prompt_words", "turns", "turn_words")
+    for name in (*shares, *medians):
+        view.add_column(name.replace("_", " "), justify="right")
+    for outcome in outcomes:
+        if outcome.state == "built":
+            ours, theirs = outcome.difficulty["training"], outcome.difficulty["evaluation"]
+            cells = [_beside(ours.get("choices", {}), theirs.get("choices", {}), name, ".0%") for name in shares]
+            cells += [_beside(ours.get(name, {}), theirs.get(name, {}), "median", ",.0f") for name in medians]
+            view.add_row(outcome.name, *cells)
+    return view
+
+
+def _beside(ours: Mapping[str, float], theirs: Mapping[str, float], name: str, form: str) -> str:
+    if name not in ours:
+        return ""
+    return f"{ours[name]:{form}}" + (f" ({theirs[name]:{form}})" if name in theirs else "")
+
+
+def _evaluation_file(data: Path, name: str) -> Path:
+    return data / "sim_eval_data" / f"{soul_v1.SETS[name].file}.parquet"
+
+
+def _evaluation_files(chosen: Sequence[str], root: Path, data: Path) -> Iterator[str]:
+    """Build the evaluation files of these tasks; a line for each that could not be built."""
+    for name in chosen:
+        out = _evaluation_file(data, name)
+        outcome = sets.build_set(name, root, out)
+        if outcome.state != "built":
+            older = "; an older file is used" if out.exists() else ""
+            yield f"{name}: {'; '.join(outcome.remarks)}{older}"
+
+
+def _tasks(text: str) -> list[str]:
+    names = text.split(",")
+    if unknown := [name for name in names if name not in TRAINING]:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(TRAINING)}")
+    return list(dict.fromkeys(names))
+
+
+def _options(args: argparse.Namespace, chosen: Iterable[str]) -> RunOptions:
+    evaluated = tuple(file for name in chosen if (file := _evaluation_file(args.out, name)).exists())
+    return RunOptions(args.seed, tuple(args.models), args.out / "stages", evaluated)
+
+
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Build the files. Returns the exit code: 0, or 1 if a source exists but its file could not be built."""
+    parser = Parser(prog="python -m data.train", description=__doc__)
+    parser.add_argument("sources", type=existing_folder, metavar="SOURCES", help="holds a folder for each benchmark")
+    parser.add_argument("models", nargs="*", metavar="ROLE.KEY=VALUE", help="settings of the models that write rows")
+    parser.add_argument("--out", type=output_folder, default="data", help="DATA_DIR (default data)")
+    parser.add_argument("--tasks", type=_tasks, default=list(TRAINING), help="hitom,coser,... (default: all ten)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of random choices among training rows (default 0)")
+    parser.add_argument("--near", type=positive_share, metavar="SHARE", help="leave out near duplicates too (0.6)")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and write nothing")
+    args = parser.parse_intermixed_args(arguments)
+    settings_of(args.models)  # a wrong setting is an error before anything is built
+    chosen = {name: TRAINING[name] for name in args.tasks}
+    console = Console(width=max(120, Console().width), markup=False, highlight=False)
+    if args.dry_run:
+        console.print(plan(chosen, args.sources, _options(args, chosen)))
+        if absent := [name for name in chosen if not _evaluation_file(args.out, name).exists()]:
+            console.print(
+                f"The plan includes what will be left out as evaluated, as there is no file of {', '.join(absent)}."
+            )
+        return 0
+    without = list(_evaluation_files(args.tasks, args.sources, args.out))
+    evaluated = Evaluated.in_folder(args.out / "sim_eval_data", args.near)
+    building = Building(args.sources, args.out, evaluated, _options(args, chosen))
+    outcomes = [building.run(name, build) for name, build in chosen.items()]
+    console.print(table(outcomes), difficulty_table(outcomes))
+    if without:
+        console.print("Evaluation files that were not built:", *without, sep="\n  ")
+    for outcome in outcomes:
+        if outcome.state != "built" and file_of(outcome.name, args.out).exists():
+            console.print(f"{outcome.name}: training will use an older {file_of(outcome.name, args.out)}")
+    states = [outcome.state for outcome in outcomes]
+    counts = {state: states.count(state) for state in ("built", "no source", "failed")}
+    console.print("{built} training files built, {no source} without a source, {failed} failed".format_map(counts))
+    return 1 if "failed" in states else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""The data card beside a task file, `FILE.card.json`: where its rows come from and what was left out.
+
+A run reads the cards of its files, so that what a model was trained on can be told afterwards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from soul.errors import BadRow
+from soul.files.whole_file import write_whole
+from soul.validation_errors import first_problem
+
+SCHEMA = 1
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SourceFile(_Part):
+    """A file that the builder read; `name` is its path below SOURCES."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+class Contamination(_Part):
+    """The comparison with evaluation sets.
+
+    Attributes:
+        against: name of each evaluation file -> its SHA-256; empty: there was none to compare with.
+        rows, groups: left out because they share a group with an evaluated row.
+        near: texts that share this much of their words were left out, too; None: only equal ones.
+    """
+
+    against: dict[str, str]
+    rows: int
+    groups: int
+    examples: list[str] = []
+    near: float | None = None
+
+
+class ModelCalls(_Part):
+    """The calls of one role, over all runs of the builder; `prompt` has its version in its name."""
+
+    role: str
+    model: str
+    prompt: str
+    calls: int
+    usd: float | None
+
+
+class DataCard(_Part):
+    """What `FILE.card.json` says.
+
+    Attributes:
+        sha256: of the task file, so that a card beside another file is noticed.
+        sources: empty if the rows are generated.
+        where: where the sources are published, with their licences.
+        stands_in: not "": the rows are not the paper's, and why.
+        builder: the builder's command line, with file names only.
+        left_out: rows of the source that are not in the file, by reason.
+        notes: other things that the builder reported.
+        difficulty: "training" and "evaluation" -> the measures of that file (`data.training.difficulty`).
+        models: empty if no model wrote or checked a row.
+        date: UTC, to the second.
+    """
+
+    schema_version: int = SCHEMA
+    task: str
+    file: str
+    sha256: str
+    rows: int
+    groups: int
+    sources: list[SourceFile]
+    where: str
+    stands_in: str = ""
+    builder: str
+    seed: int
+    left_out: dict[str, int]
+    notes: list[str]
+    contamination: Contamination
+    difficulty: Mapping[str, Mapping[str, Mapping[str, float]]] = {}
+    models: list[ModelCalls] = []
+    date: str
+
+    @property
+    def summary(self) -> str:
+        """One line for people."""
+        read = ", ".join(source.name for source in self.sources) or "generated"
+        compared = ", ".join(self.contamination.against) or "no evaluation file"
+        return f"{self.rows:,} rows in {self.groups:,} groups, built {self.date} from {read}; compared with {compared}"
+
+
+def path_of(file: Path) -> Path:
+    """The card of a task file."""
+    return file.with_name(f"{file.name}.card.json")
+
+
+def write(file: Path, card: DataCard) -> None:
+    """Write the card of a task file."""
+    write_whole(path_of(file), card.model_dump_json(indent=1) + "\n")
+
+
+def read(file: Path) -> DataCard | None:
+    """The card of a task file; None if it has none.
+
+    Raises:
+        BadRow: the card cannot be read, or describes another file.
+    """
+    path = path_of(file)
+    if not path.is_file():
+        return None
+    try:
+        card = DataCard.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        problem = first_problem(error)
+        raise BadRow(f"{path}: field {problem.field or 'card'}: {problem.message}. Build the file again.") from error
+    if card.sha256 != sha256(file):
+        raise BadRow(
+            f"{path} describes another file than {file.name} beside it. Build the file again, or remove the card."
+        )
+    return card
+
+
+def sha256(file: Path) -> str:
+    """The hash of a file's content."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def source_files(files: list[Path], root: Path) -> list[SourceFile]:
+    """Names below `root`, sizes and hashes of source files."""
+    return [
+        SourceFile(name=str(file.relative_to(root)), bytes=file.stat().st_size, sha256=sha256(file)) for file in files
+    ]

@@ -1,0 +1,184 @@
+"""Which builder makes the training file of each of the paper's ten tasks, and from which public sources.
+
+`TRAINING` is to training files what `data.sources.BUILDS` is to evaluation files: the folders below SOURCES are the
+same, and a form without files means that the builder needs none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+from data.sources import BUILDS, UNUSED, Build, Form, SourceMatch
+
+# Files that come with every download. Unlike for evaluation sets, "train*" is what is wanted here.
+_WITH_EVERY_DOWNLOAD = tuple(pattern for pattern, why in UNUSED.items() if not why)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What one run of `python -m data.train` passes to its builders.
+
+    Attributes:
+        seed: of random choices among training rows.
+        models: settings of models, ROLE.KEY=VALUE.
+        stages: the folder of the journals.
+        evaluated: evaluation files whose groups are left out before a model is asked.
+    """
+
+    seed: int
+    models: tuple[str, ...]
+    stages: Path
+    evaluated: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class TrainingBuild(Build):
+    """How a training file is built: `python -m data.BUILDER COMMAND FILES... OPTIONS --out FILE`.
+
+    Attributes:
+        command: the builder's command.
+        split: the source also holds the evaluation rows. The builder then gets --train-out and --val-out, with the seed
+            of `data.sets`, so that both draw the same rows for evaluation.
+        asks_models: the builder has `data.model_stages.stage.model_options` and --against.
+        size: what the paper says about the number of rows, for people.
+    """
+
+    command: str = "convert"
+    split: bool = False
+    asks_models: bool = False
+    size: str = ""
+
+    def training_arguments(self, match: SourceMatch, out: Path, beside: Path, run: RunOptions) -> list[str]:
+        """The builder's command line; `match` must be complete.
+
+        Args:
+            out: the training file.
+            beside: the file for the evaluation side of a split, which nobody reads.
+        """
+        assert match.form is not None, match
+        sources = [match.folder] if self.whole_folder else match.files
+        words = [self.command, *self.first, *map(str, sources), *self.options, *match.form.options]
+        if self.split:
+            return [*words, "--train-out", str(out), "--val-out", str(beside)]
+        if self.asks_models:
+            # The folder that the builder uses by itself, so that either command goes on with the other's journals.
+            folder = run.stages / self.builder.removesuffix("_train")
+            words += ["--stages", str(folder), *(["--models", *run.models] if run.models else [])]
+            words += ["--against", *map(str, run.evaluated)] if run.evaluated else []
+        return [*words, "--seed", str(run.seed), "--out", str(out)]
+
+    def why_unused(self, path: Path) -> str | None:
+        """As `Build.why_unused`; files for training are not set aside."""
+        known = {**self.unused, **dict.fromkeys(_WITH_EVERY_DOWNLOAD, "")}.items()
+        return next((why for pattern, why in known if fnmatch(path.name, pattern) or path.match(pattern)), None)
+
+
+_QUESTIONS = ("**/train_rand_split.jsonl", "**/NQ-open.train.jsonl")
+_NOTHING = Form(())  # the builder generates its rows
+
+# Task -> how its training file is built; the keys are `soul_v1.PAPER`.
+TRAINING: dict[str, TrainingBuild] = {
+    "hitom": TrainingBuild(
+        "hitom",
+        "nothing: the stories are generated",
+        (_NOTHING,),
+        command="generate",
+        options=("--stories", "200"),
+        size="6,000 rows from 200 stories",
+    ),
+    "paratomi": TrainingBuild(
+        "paratomi",
+        "github.com/skywalker023/thought-tracing, data/paraphrased_tomi/train.txt and train.trace (MIT; the stories "
+        "derive from ToMi, CC BY-NC 4.0)",
+        (Form(("**/train.txt",)),),
+        beside=("**/train.trace",),
+        size="6,004 rows",
+    ),
+    "fantom": TrainingBuild(
+        "fantom",
+        "github.com/skywalker023/fantom, whose loader fetches the file (MIT; for evaluation only)",
+        BUILDS["fantom"].forms,
+        options=("--test-conversations", "18"),
+        split=True,
+        size="all but 18 conversations",
+    ),
+    "coser": TrainingBuild(
+        "coser",
+        "huggingface.co/datasets/Neph0s/CoSER, full/ (MIT; the texts are novels')",
+        (Form(("**/full/*.json",)), Form(("**/final/*.json",), "the samples on GitHub stand in for the 771 books")),
+        size="26,500 dialogues less the test's",
+    ),
+    "lifechoices": TrainingBuild(
+        "lifechoices", BUILDS["lifechoices"].where, BUILDS["lifechoices"].forms, split=True, size="862 of 1,462 rows"
+    ),
+    "sotopia": TrainingBuild(
+        "sotopia_pairs",
+        "huggingface.co/datasets/cmu-lti/sotopia-pi, dump.rdb, which data_generate/utils/convert_db_into_json.py of "
+        "github.com/sotopia-lab/sotopia-pi turns into redis_json_data.json (CC BY-SA 4.0)",
+        (
+            Form(("**/redis_json_data.json",)),
+            Form(
+                ("environment_profiles.jsonl", "agent_profiles.jsonl", "relationship_profiles.jsonl", "env_ids.json"),
+                "the environments of Sotopia that are not hard stand in for Sotopia-pi's",
+            ),
+            Form(("**/environment_profiles.*", "**/agent_profiles.*", "**/relationship_profiles.*")),
+        ),
+        other_folders=("sotopia_pi", "sotopia"),
+        size="2,310 rows: 462 x 5",
+    ),
+    "mistakes": TrainingBuild(
+        "mistakes",
+        BUILDS["mistakes"].where,
+        BUILDS["mistakes"].forms,
+        options=("--rows", "600"),
+        other_folders=BUILDS["mistakes"].folders,
+        split=True,
+        size="all pairs but 600",
+    ),
+    "mirrorbench": TrainingBuild(
+        "mirrorbench_train",
+        "huggingface.co/datasets/OpenAssistant/oasst1, *.trees.jsonl.gz (Apache-2.0); "
+        "huggingface.co/datasets/lmsys/chatbot_arena_conversations (prompts CC BY 4.0, answers CC BY-NC 4.0); "
+        "github.com/aliannejadi/ClariQ, data/ (no licence); github.com/aliannejadi/qulac, data/qulac/ (MIT)",
+        tuple(
+            Form(("**/*.trees.jsonl*", arena, "**/multi_turn_human_generated_data.tsv", "**/qulac.json"))
+            for arena in ("**/*.parquet", "**/chatbot_arena_conversations.jsonl")
+        ),
+        other_folders=("mirrorbench_corpora",),
+        asks_models=True,
+        size="about 3,400 dialogues",
+    ),
+    "twinvoice": TrainingBuild(
+        "twinvoice_train",
+        "posts of Bluesky (a public dump, such as huggingface.co/datasets/alpindale/two-million-bluesky-posts) and of "
+        "Telegram (zenodo.org/records/3607497, Pushshift), novels of gutenberg.org (public domain in the USA)",
+        (
+            Form(("**/*bluesky*.jsonl*", "**/*messages*.ndjson*", "**/*.txt")),
+            *(
+                Form((pattern,), f"ONLY {name}; the paper has Bluesky, Telegram and Gutenberg")
+                for name, pattern in {
+                    "Bluesky": "**/*bluesky*.jsonl*",
+                    "Telegram": "**/*messages*.ndjson*",
+                    "Gutenberg": "**/*.txt",
+                }.items()
+            ),
+        ),
+        other_folders=("twinvoice_sources",),
+        asks_models=True,
+        size="1,335 rows: 471 + 384 + 480",
+    ),
+    "userllm": TrainingBuild(
+        "userllm_train",
+        "train_rand_split.jsonl of CommonsenseQA (MIT); github.com/google-research-datasets/natural-questions, nq_open/"
+        " (CC BY-SA 3.0); huggingface.co/datasets/HannahRoseKirk/prism-alignment (people's texts CC BY 4.0)",
+        (
+            Form((*_QUESTIONS, "**/conversations.jsonl")),
+            Form(_QUESTIONS, "WITHOUT PRISM's third: put conversations.jsonl there too"),
+        ),
+        other_folders=("userllm",),
+        asks_models=True,
+        size="a third of each source",
+    ),
+}

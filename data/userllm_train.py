@@ -1,0 +1,138 @@
+"""UserLLM training files: a third each of CommonsenseQA, Natural Questions and PRISM, with intents written by a model.
+
+    python -m data.userllm_train convert train_rand_split.jsonl NQ-open.train.jsonl conversations.jsonl \\
+        --against userllm_val.parquet --out FILE --stages FOLDER --models intent_writer.model=gpt-5-nano
+
+`data.userllm` says how the sources are read. PRISM is split by user: conversations of users that the evaluation file
+holds are left out before a model is asked. Of the others, --conversations are drawn by seed, and the intent writer
+describes each in one high-level sentence, with the checks of `data.intents`: a sentence that copies five words in a row
+is dropped, and one that shares content words with the messages is asked for once more.
+"""
+
+import argparse
+import json
+import random
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from data import intents, userllm
+from data.built import Builder, Rows, argument
+from data.model_stages.stage import Item, Stage, Stages, model_options
+from data.prism import Conversation
+from data.rows import Record
+from soul.cli.arguments import positive_int
+from soul.files.whole_file import write_whole
+from soul.rows.overlap import HeldOut, group_keys
+from soul.rows.task_files import parse_row, read_rows
+
+CONVERSATIONS = 2000  # of PRISM; most give two rows
+EVALUATED = "PRISM: conversations of a user that is evaluated"
+
+
+def _faults(item: Item, answer: intents.HighLevelIntent) -> intents.Faults:
+    return intents.faults(answer.intent.strip(), item.data["messages"])
+
+
+INTENTS = Stage(
+    "intents",
+    "intent_writer",
+    intents.PROMPT,
+    intents.HighLevelIntent,
+    fault=lambda item, answer: "; ".join(_faults(item, answer).hard),
+    answer_tokens=40,
+    blemishes=lambda item, answer: [
+        f"it uses the word {word!r} of the messages" for word in _faults(item, answer).shared
+    ],
+)
+
+
+def _is_evaluated(row: Record, held_out: HeldOut) -> bool:
+    return bool(held_out.shared_keys(group_keys(parse_row("userllm", {"index": 0, **row}))))
+
+
+def conversations(paths: Sequence[Path], held_out: HeldOut, left_out: Counter[str]) -> list[Conversation]:
+    """PRISM's conversations of users that are not evaluated."""
+    kept = []
+    for one in intents.conversations(paths):
+        row = {"source": "prism", "intent": "None.", "group": f"prism-{one.key}", "user_id": one.user_id, "turn": 0}
+        if _is_evaluated(row, held_out):
+            left_out[EVALUATED] += 1
+        else:
+            kept.append(one)
+    return kept
+
+
+def _drawn(
+    args: argparse.Namespace, held_out: HeldOut, left_out: Counter[str]
+) -> tuple[list[Path], list[Conversation]]:
+    """The files of questions, and the conversations to write intents for."""
+    prism = [path for path in args.sources if path.name == "conversations.jsonl"]
+    found = sorted(conversations(prism, held_out, left_out), key=lambda one: one.key)
+    drawn = random.Random(f"userllm:{args.seed}").sample(found, min(args.conversations, len(found)))
+    left_out[f"PRISM: conversations beyond the {args.conversations:,} that are drawn"] += len(found) - len(drawn)
+    return [path for path in args.sources if path not in prism], drawn
+
+
+def _items(drawn: Sequence[Conversation]) -> list[Item]:
+    return [Item(one.key, {"messages": [text[: intents.SEEN_CHARS] for text in one.tested]}) for one in drawn]
+
+
+def _rows(args: argparse.Namespace) -> Rows:
+    left_out: Counter[str] = Counter()
+    held_out = HeldOut(read_rows([str(path) for path in args.against or []]))
+    questions, drawn = _drawn(args, held_out, left_out)
+    stages = Stages(args.stages, args.models)
+    written = stages.run(INTENTS, _items(drawn)) if drawn else {}
+    # As files, because that is what `data.userllm` reads: PRISM's conversations that have an intent, and the intents.
+    args.stages.mkdir(parents=True, exist_ok=True)
+    kept = [one for one in drawn if one.key in written]
+    for one in kept:
+        stages.keep(one.key, {"messages": one.tested}, {"intent": written[one.key].intent})
+    prism = args.stages / "kept_conversations.jsonl"
+    write_whole(prism, (json.dumps(_record(one, written[one.key].intent.strip())) + "\n" for one in kept))
+    files = [*questions, *([prism] if kept else [])]
+    rows = userllm.convert(files, seed=args.seed, equal_parts=True, evaluated=lambda row: _is_evaluated(row, held_out))
+    if not rows.records:
+        raise ValueError(f"no row is left: {', '.join(f'{n:,} ({why})' for why, n in rows.left_out.items())}")
+    counts = +(left_out + stages.dropped + Counter(rows.left_out))
+    return Rows(rows.records, counts, task="userllm", models=stages.uses, decisions=stages.decisions)
+
+
+def _record(one: Conversation, intent: str) -> dict[str, object]:
+    """A conversation in PRISM's form, with its intent."""
+    turns: list[dict[str, object]] = []
+    for number, text in enumerate(one.user_turns):
+        turns.append({"turn": number, "role": "user", "content": text})
+        if number == 0 and one.reply:
+            turns.append({"turn": 0, "role": "model", "content": one.reply, "if_chosen": True})
+    return {"conversation_id": one.key, "user_id": one.user_id, "conversation_history": turns, "intent": intent}
+
+
+def _plan(args: argparse.Namespace) -> list[str]:
+    """The calls that `convert` would make, and their price."""
+    _, drawn = _drawn(args, HeldOut(read_rows([str(path) for path in args.against or []])), Counter())
+    return [Stages(args.stages, args.models).plan(INTENTS, _items(drawn))] if drawn else []
+
+
+BUILDER = Builder(
+    "data.userllm_train",
+    __doc__,
+    _rows,
+    group=lambda record: str(record["user_id"] or record["group"]),
+    groups="questions and users",
+    sources="SRC",
+    plan=_plan,
+    options=[
+        argument("--against", type=Path, nargs="+", metavar="FILE", help="evaluation files to leave out"),
+        argument(
+            "--conversations", type=positive_int, default=CONVERSATIONS, help=f"of PRISM (default {CONVERSATIONS:,})"
+        ),
+        *model_options("userllm"),
+    ],
+)
+build, main = BUILDER.build, BUILDER.main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+"""Sotopia's training pairs: every pair meets its environment's constraints, from each form of the source."""
+
+import ast
+import csv
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from data import sotopia_pairs
+from data.reading import read_json_lines
+from soul.tasks.sotopia_row import RELATIONSHIPS, SotopiaRow
+from tests.data.source_files import needs, refusal, write_json, write_lines
+from tests.soul.samples import DATA
+
+FOLDER = DATA / "sotopia"
+FILES = [FOLDER / f"{name}_profiles.jsonl" for name in ("environment", "agent", "relationship")]
+
+
+def person(name: str, age: int, occupation: str) -> dict[str, object]:
+    about = {"first_name": name, "last_name": "Hill", "gender": "Woman", "gender_pronoun": "She/her", "secret": "None"}
+    return {"agent_id": name, **about, "age": age, "occupation": occupation, "public_info": "", "big_five": ""}
+
+
+PEOPLE = [person("Ida", 20, "Actor"), person("Ann", 40, "Nurse"), person("Eva", 60, "Actor"), person("Una", 30, "Cook")]
+PAIRS = [
+    {"agent1_id": one, "agent2_id": other, "relationship": "3", "background_story": ""}
+    for one, other in (("Ida", "Ann"), ("Ann", "Eva"), ("Eva", "Una"), ("Una", "Ida"))
+] + [{"agent1_id": "Ida", "agent2_id": "Eva", "relationship": "0", "background_story": ""}]
+
+
+def environment(**fields: object) -> dict[str, object]:
+    record = {"env_id": "e1", "codename": "tea", "scenario": "Two friends drink tea.", "relationship": "3"}
+    return {
+        **record,
+        "agent_goals": ["Talk.", "Leave."],
+        "age_constraint": "nan",
+        "occupation_constraint": "nan",
+        **fields,
+    }
+
+
+def met(tmp_path: Path, **fields: object) -> set[frozenset[str]]:
+    records = [environment(**fields), *PEOPLE, *PAIRS]
+    rows = sotopia_pairs.convert([write_lines(tmp_path / "all.jsonl", *records)]).records
+    return {frozenset((r["agent1_name"].split()[0], r["agent2_name"].split()[0])) for r in rows}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, ["Ida Ann", "Ann Eva", "Eva Una", "Una Ida"]),
+        ({"relationship": 0}, ["Ida Eva"]),
+        ({"age_constraint": "[(50, 70), (18, 70)]"}, ["Ann Eva", "Eva Una"]),
+        ({"age_constraint": [[50, 70], [18, 35]]}, ["Eva Una"]),
+        ({"occupation_constraint": "[actor, nurse]"}, ["Ida Ann", "Ann Eva"]),
+        ({"occupation_constraint": "[['Actor'], []]"}, ["Ida Ann", "Ann Eva", "Eva Una", "Una Ida"]),
+        ({"occupation_constraint": "[actor, actor]"}, []),
+        ({"age_constraint": "[(50, 70), (18, 70)]", "occupation_constraint": "[actor, cook]"}, ["Eva Una"]),
+    ],
+)
+def test_pairs_meet_relationship_ages_and_occupations(fields, expected, tmp_path):
+    assert met(tmp_path, **fields) == {frozenset(pair.split()) for pair in expected}
+
+
+def test_csv_files_and_a_database_dump_give_the_same_rows(tmp_path):
+    plain = [write_lines(tmp_path / "all.jsonl", environment(), *PEOPLE, *PAIRS)]
+    tables = []
+    for number, records in enumerate(([environment(relationship=3.0)], PEOPLE, PAIRS)):
+        path = tmp_path / f"{number}.csv"
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(records[0]))
+            writer.writeheader()
+            writer.writerows(records)
+        tables.append(path)
+    kinds = (
+        (environment(), "Environment"),
+        *((one, "Agent") for one in PEOPLE),
+        *((one, "Relationship") for one in PAIRS),
+    )
+    dump = {}
+    for number, (record, kind) in enumerate(kinds):
+        key = str(record.get("env_id") or record.get("agent_id") or number)
+        without = {name: value for name, value in record.items() if name not in ("env_id", "agent_id")}
+        dump[f":sotopia.database.persistent_profile.{kind}Profile:{key}"] = {"pk": key, **without}
+    forms = [plain, tables, [write_json(tmp_path / "redis_json_data.json", dump)]]
+    first, *others = [sotopia_pairs.convert(form, seed=3).records for form in forms]
+    assert len(first) == 4 and all(other == first for other in others)
+    assert sotopia_pairs.convert(plain, seed=4).records != first
+
+
+@needs(FOLDER)
+def test_the_published_environments_get_five_pairs_each():
+    rows = sotopia_pairs.convert(FILES)
+    environments = {record["env_id"]: record for _, record in read_json_lines(FILES[0])}
+    people = {f"{r['first_name']} {r['last_name']}".strip(): r for _, r in read_json_lines(FILES[1])}
+    counts = Counter(record["env_id"] for record in rows.records)
+    assert set(counts.values()) == {5} and len(counts) == len(environments) - 1
+    assert rows.left_out == {sotopia_pairs.NO_PAIR: 1}  # it asks for two actors who are friends
+    assert {record["eval_position"] for record in rows.records} == {"agent1", "agent2"}
+    for record in rows.records:
+        SotopiaRow.model_validate(record)
+        required = environments[record["env_id"]]
+        assert record["relationship"] == RELATIONSHIPS[int(required["relationship"])]
+        for position, (low, high) in zip(
+            ("agent1", "agent2"), ast.literal_eval(required["age_constraint"]), strict=True
+        ):
+            assert low <= people[record[f"{position}_name"]]["age"] <= high
+    pairs = {(r["env_id"], frozenset((r["agent1_name"], r["agent2_name"]))) for r in rows.records}
+    assert len(pairs) == len(rows.records)
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        ([environment()], "there is no agent"),
+        ([environment(age_constraint="[(18, 70)]"), *PEOPLE, *PAIRS], "field 'age_constraint' must hold two spans"),
+        ([environment(relationship="9"), *PEOPLE, *PAIRS], "field 'relationship' of environment e1 must be a code"),
+        ([environment(scenario=""), *PEOPLE, *PAIRS], "field 'scenario' of environment e1 is missing"),
+    ],
+)
+def test_what_is_wrong_is_named(records, message, tmp_path, capsys):
+    path = write_lines(tmp_path / "all.jsonl", *records)
+    assert message in refusal(sotopia_pairs, capsys, path, "--out", tmp_path / "out.parquet")
+
+
+def test_environments_without_two_goals_are_counted(tmp_path):
+    path = write_lines(
+        tmp_path / "all.jsonl", environment(), environment(env_id="e2", agent_goals=["One."]), *PEOPLE, *PAIRS
+    )
+    rows = sotopia_pairs.convert([path])
+    assert rows.left_out == {"environments without two goals": 1} and len(rows.records) == 4
+    assert rows.notes == ["environments with fewer than 5 pairs: 1"]
+    assert json.dumps(rows.records)

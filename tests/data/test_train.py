@@ -1,0 +1,201 @@
+"""`python -m data.train`: which training files are built, what they leave out, and the card that says so."""
+
+import json
+import tracemalloc
+from dataclasses import replace
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+
+from data import check, coser, rows, train
+from data.training import building, card, kept_rows, report
+from data.training.table import TRAINING
+from soul import examples
+from soul.rows.overlap import HeldOut
+from soul.rows.task_files import read_rows
+from tests.data.fantom_official import entry
+from tests.data.source_files import write_json
+from tests.published import publish
+from tests.soul.samples import DATA
+
+needs_records = pytest.mark.skipif(not DATA.is_dir(), reason=f"no benchmark records in {DATA} (SOUL_DATA_SOURCES)")
+
+
+@pytest.fixture(autouse=True)
+def _no_line_is_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "2000")
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    publish(tmp_path / "sources", DATA)
+    return tmp_path / "sources"
+
+
+def build(sources: Path, capsys, *words: str) -> tuple[int, dict[str, list[str]], str]:
+    """Exit code, the table (task -> cells) and all that was printed."""
+    code = train.main([str(sources), "--out", str(sources.parent / "out"), *words])
+    printed = capsys.readouterr().out
+    table: dict[str, list[str]] = {}
+    lines = printed.partition("Difficulty")[0].splitlines()
+    for cells in ([c.strip() for c in line.strip("│").split("│")] for line in lines if "│" in line):
+        if cells[0]:
+            table[cells[0]] = cells[1:]
+        else:
+            table[list(table)[-1]][-1] += f" {cells[-1]}"
+    return code, table, printed
+
+
+def file_of(sources: Path, name: str) -> Path:
+    return building.file_of(name, sources.parent / "out")
+
+
+@needs_records
+def test_each_source_that_is_there_gives_a_file_with_a_card(sources, capsys):
+    code, table, printed = build(sources, capsys, "--tasks", "paratomi,sotopia,lifechoices,coser")
+    assert code == 0 and {cells[0] for cells in table.values()} == {"built"}
+    for name in table:
+        file = file_of(sources, name)
+        built = read_rows([str(file)])
+        about = card.read(file)
+        assert about is not None and about.rows == len(built) == int(table[name][1].replace(",", ""))
+        assert about.groups == int(table[name][2].replace(",", "")) and about.contamination.against
+        evaluated = building.Evaluated.in_folder(sources.parent / "out" / "sim_eval_data", None)
+        assert not evaluated.held_out.overlaps(built)
+    hard = set(json.loads((DATA / "sotopia" / "env_ids.json").read_text())["sotopia_hard_env_id"])
+    about = card.read(file_of(sources, "sotopia"))
+    assert about is not None and about.contamination.rows == 5 * len(hard) and about.stands_in
+    assert [source.name for source in about.sources][0] == "sotopia/environment_profiles.jsonl"
+    # No book is on both sides, and the evaluation side is counted.
+    assert "left out: 180 (in groups that are drawn for evaluation)" in table["lifechoices"][-1]
+    assert "4 training files built" in printed
+    # Half of the stand-in's questions fall to an option that repeats the story's words, and the table warns of it.
+    assert about.difficulty["training"]["prompt_words"]["median"] > 100
+    assert "WARNING: lexical_overlap answers" in table["lifechoices"][-1]
+
+
+@needs_records
+def test_a_bad_source_costs_its_own_file_only(sources, capsys):
+    (sources / "paratomi" / "train.txt").unlink()
+    (sources / "paratomi" / "train.txt").write_text("1 Mia entered the hall.\n3 A line is missing.\n")
+    code, table, _ = build(sources, capsys, "--tasks", "paratomi,lifechoices,userllm,mistakes")
+    assert code == 1 and [table[name][0] for name in table] == ["failed", "built", "no source", "failed"]
+    assert "train.txt: line 2: expected a sentence numbered 2" in table["paratomi"][-1]
+    assert "put train_rand_split.jsonl" in table["userllm"][-1]
+    assert "drawn for --val-out" in table["mistakes"][-1]  # the sample is smaller than the test set
+    assert not file_of(sources, "paratomi").exists()
+
+
+def test_a_dry_run_says_what_to_get_and_writes_nothing(tmp_path, capsys):
+    (tmp_path / "sources").mkdir()
+    code, table, _ = build(tmp_path / "sources", capsys, "--dry-run")
+    assert code == 0 and set(table) == set(TRAINING) and not (tmp_path / "out").exists()
+    assert "generate" in table["hitom"][-1] and "put redis_json_data.json into" in table["sotopia"][-1]
+
+
+SCENES = examples.load("coser")
+
+
+def scene(book: str, plot: int, **fields: object) -> dict[str, object]:
+    record = SCENES.record(0)
+    content = json.loads(record["circumstance"]) if "circumstance" in record else dict(record)
+    content |= {"book": book, "scenario": f"Scene {plot} of {book}", "i_p": plot}
+    content["plot"] = {**content["plot"], "summary": f"Plot {plot} of {book}"}
+    return {**content, **fields}
+
+
+def test_coser_trains_on_no_book_of_the_ood_test_and_no_plot_of_the_id_test(tmp_path, capsys):
+    test = [scene("Emma", 1, tag="id"), scene("Ulysses", 1, tag="ood")]
+    write_json(tmp_path / "sources" / "coser" / "test" / "test_set.json", test)
+    training = [scene("Emma", 1), scene("EMMA.", 2), scene("Ulysses", 7), scene("Walden", 1)]
+    write_json(tmp_path / "sources" / "coser" / "full" / "books.json", training)
+    code, table, _ = build(tmp_path / "sources", capsys, "--tasks", "coser")
+    kept = [row.row.scenario for row in read_rows([str(file_of(tmp_path / "sources", "coser"))])]
+    assert code == 0 and kept == ["Scene 2 of EMMA.", "Scene 1 of Walden"] and table["coser"][3] == "2"
+
+
+def test_a_book_that_lifechoices_evaluates_is_not_in_cosers_training_file(tmp_path, capsys):
+    write_json(tmp_path / "sources" / "coser" / "full" / "books.json", [scene("Emma", 1), scene("Walden", 1)])
+    choice = {"Question": "What does Henry do?", "Options": ["A. Stays", "B. Leaves"], "Correct Answer": "A"}
+    decision = {"character_name": "Henry", "book": "WALDEN", "input_text": "He built a hut."}
+    decisions = [[{**decision, "Multiple Choice Question": choice}]]
+    write_json(tmp_path / "sources" / "lifechoices" / "data.json", decisions)
+    _, table, _ = build(tmp_path / "sources", capsys, "--tasks", "coser,lifechoices")
+    rows = read_rows([str(file_of(tmp_path / "sources", "coser"))])
+    assert [row.row.book for row in rows] == ["Emma"] and table["coser"][3] == "1"
+    assert "NOT compared with the evaluation set coser" in table["coser"][-1]
+    assert "drawn for --val-out" in table["lifechoices"][-1]  # one book is for evaluation, and none is left
+
+
+def test_fantom_trains_on_all_conversations_but_eighteen(tmp_path, capsys):
+    entries = [entry(number, part) for number in range(21) for part in range(2)]
+    write_json(tmp_path / "sources" / "fantom" / "fantom_v1.json", entries)
+    code, table, _ = build(tmp_path / "sources", capsys, "--tasks", "fantom")
+    trained, evaluated = (
+        {row.row.set_id.partition("-")[0] for row in read_rows([str(path)])}
+        for path in (
+            file_of(tmp_path / "sources", "fantom"),
+            tmp_path / "out" / "sim_eval_data" / "fantom_val.parquet",
+        )
+    )
+    assert code == 0 and len(trained) == 3 and len(evaluated) == 18 and not trained & evaluated
+    assert table["fantom"][3] == "0"  # the split and the evaluation file are drawn alike
+
+
+def test_the_memory_for_coser_does_not_grow_with_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(rows, "_ROW_GROUP", 40)
+    monkeypatch.setattr(kept_rows, "_BATCH", 40)
+
+    def peak(count: int) -> int:
+        path = tmp_path / f"{count}.json"
+        kinds = [json.dumps(scene("Emma", number)) for number in range(4)]
+        with path.open("w") as file:
+            file.write("[" + ",".join(text for text, _ in zip(cycle(kinds), range(count), strict=False)) + "]")
+        tracemalloc.start()
+        try:
+            coser.build(["convert", str(path), "--out", str(path.with_suffix(".parquet"))])
+            kept = kept_rows.copy_kept(path.with_suffix(".parquet"), tmp_path / "kept.parquet", HeldOut())
+            assert kept.rows == count and kept.groups == 1
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    small, large = peak(160), peak(640)
+    assert large < 1.3 * small
+
+
+def test_a_card_beside_another_file_is_an_error(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(TRAINING, "hitom", replace(TRAINING["hitom"], options=("--stories", "10")))
+    (tmp_path / "sources").mkdir()
+    code, _, _ = build(tmp_path / "sources", capsys, "--tasks", "hitom")
+    file = building.file_of("hitom", tmp_path / "out")
+    assert code == 0 and check.main([str(file)]) == 0
+    assert "hitom_rl_train.parquet.card.json: 300 rows in 60 groups, built" in capsys.readouterr().out
+    file.write_bytes(file.read_bytes() + b" ")
+    with pytest.raises(Exception, match="describes another file"):
+        card.read(file)
+
+
+def test_the_report_shows_kept_and_dropped_rows_and_escapes_them(tmp_path, capsys):
+    hostile = "<script>alert(1)</script>"
+    test = [scene("Emma", 1, tag="ood"), scene("Walden", 1, tag="id")]
+    write_json(tmp_path / "sources" / "coser" / "test" / "test_set.json", test)
+    training = [scene("Emma", n) for n in range(2, 80)]
+    training += [scene("Walden", n, scenario=f"{hostile} {n}") for n in range(2, 80)]
+    write_json(tmp_path / "sources" / "coser" / "full" / "books.json", training)
+    assert build(tmp_path / "sources", capsys, "--tasks", "coser")[0] == 0
+    page = report.path_of(file_of(tmp_path / "sources", "coser")).read_text()
+    assert page.count("<article>") == 100 and page.count("evaluated: book") == 50
+    assert page.count("50 of 78, drawn by seed") == 2
+    assert "&lt;script&gt;alert(1)" in page and "<script" not in page
+
+
+def test_the_page_about_data_names_every_task_folder_and_file():
+    page = (Path(__file__).resolve().parents[2] / "docs" / "data.md").read_text()
+    table = page.partition("## Training files")[2].partition("**What")[0]
+    rows = {line.split("|")[1].strip(): line for line in table.splitlines() if line.startswith("| ")}
+    for name, build in TRAINING.items():
+        files = [pattern.rpartition("/")[2] for pattern in build.forms[0].files]
+        assert not files or f"`{build.folders[0]}/`" in rows[name]
+        assert [file for file in files if file.rstrip("*") not in rows[name]] == []
