@@ -6,8 +6,8 @@
 
 Every run of a table has the same number of drafts and optimizer updates; runs of several lengths (`--steps`) are
 compared at equal CPU time. A run that has its result is not repeated, so `run` can be stopped and started again at any
-time; the folder holds a few kilobytes a run. A seed has a warm start of its own, from which all its arms begin; it also
-changes the order of the stories and all samples.
+time. The runs of docs/learning.md are in benchmarks/measurements/learning: name that folder to add to them. A seed has a
+warm start of its own, from which all its arms begin; it also changes the order of the stories and all samples.
 
 An arm is an objective, or a setting whose effect on stability is measured (ARMS). A world is a task under conditions
 (`learning_worlds.py`). A run trains in one process (`one_process.py`), or as a cluster does, with Ray, FSDP2 and vLLM.
@@ -26,6 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -195,9 +196,18 @@ def train(result: Result, world: Path, folder: Path, children: list[subprocess.P
         result.heldback.append((result.steps, accuracy["sampled"], accuracy["greedy"]))
     _, result.sampled, result.greedy = result.heldback[-1]
     (folder / "results").mkdir(exist_ok=True)
-    write_whole(folder / "results" / result.file_name, json.dumps(asdict(result), indent=1))
+    write_whole(folder / "results" / result.file_name, json.dumps(_rounded(asdict(result))) + "\n")
     shutil.rmtree(home)
     return result
+
+
+def _rounded(value: Any) -> Any:
+    """The value with four significant digits: a result is kept in the repository, and its noise is far larger."""
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def results(folder: Path) -> Iterator[Result]:

@@ -40,6 +40,7 @@ class Run(Protocol):
     arm: str
     seed: int
     steps: int
+    start: str
     drafts: list[float]
     refined: list[float | None]
     gap: list[float | None]
@@ -119,7 +120,7 @@ def _header(columns: Sequence[str]) -> str:
 def _steps_table(world: str, runs: Sequence[Run]) -> Iterator[str]:
     budget = min(run.tokens[-1] for run in runs)
     minor = WORLDS[runs[0].task, runs[0].regime].secondary
-    yield f"**{world}**; the column of equal tokens stops at {budget:,.0f} sampled.\n"
+    yield f"**{world}**; the column of equal tokens stops at {budget:,.0f} sampled.{_several_starts(runs)}\n"
     yield _header(
         [
             *("arm", "seeds", "held back (95 %)", "p", "worst seed", "drafts, all steps", "p"),
@@ -146,6 +147,13 @@ def _steps_table(world: str, runs: Sequence[Run]) -> Iterator[str]:
             _mean((at_end(run.secondary.get(CPU, [])) for run in of_arm), digits=1),
         ]
         yield f"| {' | '.join(cells)} |"
+
+
+def _several_starts(runs: Sequence[Run]) -> str:
+    """A sentence if the arms of a seed did not start from the same weights, as after runs on several machines."""
+    starts = _grouped(runs, lambda run: run.seed)
+    seeds = [str(seed) for seed, of_seed in sorted(starts.items()) if len({run.start for run in of_seed}) > 1]
+    return f" Not all arms of seed {', '.join(seeds)} have the same warm start." if seeds else ""
 
 
 def _time_table(runs: Sequence[Run]) -> Iterator[str]:

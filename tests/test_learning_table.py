@@ -53,6 +53,13 @@ def test_the_table_compares_arms_and_the_figures_draw_them(tmp_path: Path) -> No
     assert file.name == "learning-usual-sotopia-2-steps-one_process.svg" and "secret" in file.read_text()
 
 
+def test_the_table_says_which_seeds_have_several_warm_starts() -> None:
+    runs = [run(arm, seed, [0.1, 0.2]) for arm in ("grpo", "ditto") for seed in (1, 2)]
+    assert "warm start" not in write_table(runs)
+    runs[1].start = "0f1e2d3c"
+    assert "Not all arms of seed 2 have the same warm start." in write_table(runs)
+
+
 def test_runs_of_several_lengths_are_compared_at_equal_time() -> None:
     """A step of grpo takes 1 s, one of ditto 4 s; grpo's longer runs are taken."""
     runs = [run("grpo", 1, [0.1, 0.2]), run("grpo", 1, [0.1] * 10), run("ditto", 1, [0.2, 0.3])]
