@@ -6,8 +6,8 @@
 
 Every run of a table has the same number of drafts and optimizer updates; runs of several lengths (`--steps`) are
 compared at equal CPU time. A run that has its result is not repeated, so `run` can be stopped and started again at any
-time. The runs of docs/learning.md are in benchmarks/measurements/learning: name that folder to add to them. A seed has a
-warm start of its own, from which all its arms begin; it also changes the order of the stories and all samples.
+time. The runs of docs/learning.md are in benchmarks/measurements/learning: name that folder to add to them. A seed has
+a warm start of its own, from which all its arms begin; it also changes the order of the stories and all samples.
 
 An arm is an objective, or a setting whose effect on stability is measured (ARMS). A world is a task under conditions
 (`learning_worlds.py`). A run trains in one process (`one_process.py`), or as a cluster does, with Ray, FSDP2 and vLLM.
