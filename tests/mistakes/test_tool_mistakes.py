@@ -160,7 +160,7 @@ FIGURES = each(
         (["--runs", "a="], "write NAME=FOLDER"),
         (["--runs", "a={tmp}/nosuch"], "there is no folder {tmp}/nosuch"),
         (["--runs", "a={empty_folder}"], "has no metrics.jsonl with a step of training"),
-        (["--runs", "a={run}"], "evaluations belong behind --evals"),
+        (["--runs", "a={run}"], "name evaluations with --evals"),
         (["--runs", "a={torn_training}"], "metrics.jsonl, line 2: this is no line of metrics"),
         (["--runs", "a={training}", "a={run}"], "'a' is given twice"),
         (["--runs", "a b={training}", "a_b={run}"], "the files of 'a b' and 'a_b' would have the same names"),

@@ -149,6 +149,7 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     (f"{ROLLOUT}.load_format", "dummy", SEPARATE, "must load the base model"),
     ("trainer.device", "npu", {}, "cuda, cpu"),
     ("trainer.logger", ["console", "paper"], {}, "tensorboard"),
+    ("trainer.logger", ["console", "clearml"], {}, "not installed here: clearml"),
     ("trainer.resume_mode", "always", {}, "auto, disable, resume_path"),
     ("trainer.resume_from_path", "outputs/run/global_step_2", {}, "trainer.resume_mode=resume_path"),
     ("data.train_batch_size", 60, {}, "must be a multiple of actor_rollout_ref.actor.ppo_mini_batch_size=16"),

@@ -77,6 +77,8 @@ SCHEMA = pa.schema(
         ("judges_cost_usd", pa.float64()),
         ("seconds_play", pa.float64()),
         ("seconds_judge", pa.float64()),
+        ("started_play", pa.float64()),  # unix time
+        ("started_judge", pa.float64()),
         ("prompts", pa.list_(pa.string())),
         ("stamp", pa.string()),
         ("record", pa.string()),  # JSON
@@ -132,6 +134,8 @@ def _row(model: str, sample: SessionRecord, answers: Answers, original: str | No
         **_totals("judges", judges),
         "seconds_play": draft.seconds.get("play"),
         "seconds_judge": draft.seconds.get("judge"),
+        "started_play": draft.started.get("play"),
+        "started_judge": draft.started.get("judge"),
         "record": json.dumps(sample.record, ensure_ascii=False),
         "original": original,
     }
@@ -139,10 +143,10 @@ def _row(model: str, sample: SessionRecord, answers: Answers, original: str | No
 
 def _storable(sample: SessionRecord) -> tuple[SessionRecord, str | None]:
     """The sample with valid text only, and its line as ASCII JSON if that changed it."""
-    line = sample.to_line()
-    if line.isascii() or _LONE_SURROGATE.search(line) is None:
+    text = json.dumps(sample.model_dump(), ensure_ascii=False)  # not `to_line`, which escapes lone surrogates
+    if text.isascii() or _LONE_SURROGATE.search(text) is None:
         return sample, None
-    return SessionRecord.from_line(_valid(line), FILE), sample.to_line(ascii_only=True)
+    return SessionRecord.from_line(_valid(text), FILE), sample.to_line(ascii_only=True)
 
 
 def _valid(text: str) -> str:

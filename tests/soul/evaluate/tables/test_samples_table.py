@@ -31,7 +31,10 @@ def journal_line(row):
     for message in row["messages"] or []:
         seats.setdefault(message["seat"], []).append({"role": message["role"], "content": message["content"]})
     failure = {"stage": row["failure_stage"], "cause": row["cause"], "detail": row["failure_detail"]}
-    seconds = {"play": row["seconds_play"], "judge": row["seconds_judge"]}
+    seconds, started = (
+        {stage: row[f"{name}_{stage}"] for stage in ("play", "judge") if row[f"{name}_{stage}"] is not None}
+        for name in ("seconds", "started")
+    )
     draft = {
         "base": {},
         "episode": json.loads(row["episode"]),
@@ -40,7 +43,8 @@ def journal_line(row):
         "jury": json.loads(row["jury"]),
         "failure": failure if row["cause"] else None,
         "canary": None,  # an evaluation has none
-        "seconds": {stage: spent for stage, spent in seconds.items() if spent is not None},
+        "seconds": seconds,
+        "started": started,
     }
     names = ("set", "task", "number", "row", "sample", "stamp", "groups", "prompts", "shortened")
     roles = {use["role"]: {key: value for key, value in use.items() if key != "role"} for use in row["usage"]}
