@@ -26,7 +26,7 @@ CONFIG = ROOT / "recipe" / "demo" / "demo.yaml"
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prepare the world once, then train and draw as the recipe does."""
-    overrides = demo_parser("recipe/ditto/ablations.sh demo", __doc__).parse_args(arguments).overrides
+    overrides = demo_parser("python -m recipe.demo.ablations", __doc__).parse_args(arguments).overrides
     os.environ.setdefault("EXPERIMENT_NAME", "ablations-demo")
     folder = Path(os.environ.get("OUTPUT_DIR") or "outputs").absolute() / os.environ["EXPERIMENT_NAME"]
     world = folder / "world"

@@ -309,7 +309,7 @@ def run_plan(plan: Plan, launch: Launch = launch_training, dry_run: bool = False
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command."""
-    parser = Parser(prog="recipe/ditto/ablations.sh", description=__doc__)
+    parser = Parser(prog="python -m recipe.ditto.ablations", description=__doc__)
     parser.add_argument("task", metavar="TASK", help="a task, several with commas, or paper")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="Hydra overrides of every run")
     given = parser.parse_args(arguments)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 LOCKS = "units.lock"
-_JOINING = 1 << 30  # the byte of the claim on putting a shard together: after those of all units
+_TO_THE_END = 0  # as the length of a lock: all bytes from its start on
 
 
 class ClaimFile:
@@ -26,8 +26,15 @@ class ClaimFile:
 
     def take(self, number: int) -> bool:
         """Claim a unit; False if another process has it."""
+        return self._lock(1, number)
+
+    def take_all(self) -> bool:
+        """Claim every unit; False if another process has one."""
+        return self._lock(_TO_THE_END, 0)
+
+    def _lock(self, length: int, start: int) -> bool:
         try:
-            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, number)
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
         except (BlockingIOError, PermissionError):  # EAGAIN or EACCES: the systems differ
             return False
         return True
@@ -91,9 +98,8 @@ class UnitShares(Generic[Shard]):
         """A unit of this process is finished."""
         self._known[shard.folder].discard(number)
         self._mine[shard.folder].discard(number)
-        if shard.folder in self._left:  # else it was put together between the end of the unit and this call
-            self._claims(shard).release(number)
-            self._settle(shard)
+        self._claims(shard).release(number)
+        self._settle(shard)
 
     def close(self) -> None:
         """Release every claim."""
@@ -121,13 +127,15 @@ class UnitShares(Generic[Shard]):
     def _settle(self, shard: Shard) -> None:
         """Count what others have done, and put the shard together if nothing is missing."""
         missing = set(shard.missing())
-        others = self._known[shard.folder] - missing - self._mine[shard.folder]
-        self._known[shard.folder] &= missing | self._mine[shard.folder]
+        others = self._known[shard.folder] - missing - self._mine.get(shard.folder, set())
+        self._known[shard.folder] &= missing | self._mine.get(shard.folder, set())
         if others:
             self._others_finished(shard, sorted(others))
-        if missing:
+        # A unit can be finished while somebody still does it: by a worker that outlived its killed process for a moment.
+        # Putting the shard together removes the folder in which the other one writes, so every claim must be free.
+        if missing or self._mine.get(shard.folder):
             return
-        if self._claims(shard).take(_JOINING):
+        if self._claims(shard).take_all():
             shard.finish()
             self._left.pop(shard.folder, None)
             self._files.pop(shard.folder).close()
