@@ -131,7 +131,7 @@ class UnitShares(Generic[Shard]):
         self._known[shard.folder] &= missing | self._mine.get(shard.folder, set())
         if others:
             self._others_finished(shard, sorted(others))
-        # A unit can be finished while somebody still does it: by a worker that outlived its killed process for a moment.
+        # A unit can be finished while somebody still does it: by a worker that outlived its killed process a moment.
         # Putting the shard together removes the folder in which the other one writes, so every claim must be free.
         if missing or self._mine.get(shard.folder):
             return
