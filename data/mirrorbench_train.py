@@ -80,17 +80,17 @@ def dialogues(
             seen.add(key)
             by_corpus.setdefault(dialogue.dataset, []).append(dialogue)
     drawn = []
-    for name, found in sorted(by_corpus.items()):
-        chosen = _spread(found, per_corpus, random.Random(f"mirrorbench:{seed}:{name}"))
-        left_out[f"{name}: beyond the {per_corpus:,} that are drawn"] += len(found) - len(chosen)
+    for name, candidates in sorted(by_corpus.items()):
+        chosen = _spread(candidates, per_corpus, random.Random(f"mirrorbench:{seed}:{name}"))
+        left_out[f"{name}: beyond the {per_corpus:,} that are drawn"] += len(candidates) - len(chosen)
         drawn += chosen
     return drawn
 
 
-def _spread(found: Sequence[Dialogue], count: int, rng: random.Random) -> list[Dialogue]:
+def _spread(candidates: Sequence[Dialogue], count: int, rng: random.Random) -> list[Dialogue]:
     """Draw dialogues in turn from each number of user turns (1, 2, 3, more), and there from each topic."""
     pools: dict[int, list[Dialogue]] = {}
-    for dialogue in rng.sample(found, len(found)):
+    for dialogue in rng.sample(candidates, len(candidates)):
         pools.setdefault(min(len(dialogue.user_turns), 4), []).append(dialogue)
     for pool in pools.values():
         used: Counter[str] = Counter()
@@ -111,29 +111,29 @@ def _record(dialogue: Dialogue, goal: str) -> Record:
     return fields_of(dialogue.where, {**raw, "turns": list(dialogue.turns), "metadata": topic})
 
 
-def items(found: Sequence[Dialogue]) -> list[Item]:
+def items(drawn: Sequence[Dialogue]) -> list[Item]:
     """What the goal writer is asked."""
     return [
         Item(
             f"{one.dataset}/{one.id}",
             {"turns": [{**turn, "content": turn["content"][:SEEN_CHARS]} for turn in one.turns]},
         )
-        for one in found
+        for one in drawn
     ]
 
 
-def _found(args: argparse.Namespace, left_out: Counter[str]) -> list[Dialogue]:
+def _drawn(args: argparse.Namespace, left_out: Counter[str]) -> list[Dialogue]:
     held_out = HeldOut(read_rows([str(path) for path in args.against or []]))
     return dialogues(args.sources, held_out, args.per_corpus, args.seed, left_out)
 
 
 def _rows(args: argparse.Namespace) -> Rows:
     left_out: Counter[str] = Counter()
-    found = _found(args, left_out)
+    drawn = _drawn(args, left_out)
     stages = Stages(args.stages, args.models)
-    goals = stages.run(GOALS, items(found))
+    goals = stages.run(GOALS, items(drawn))
     records = []
-    for one, item in zip(found, items(found), strict=True):
+    for one, item in zip(drawn, items(drawn), strict=True):
         if item.key in goals:
             records.append(_record(one, goals[item.key].goal.strip()))
             stages.keep(item.key, item.data, {"goal": goals[item.key].goal})
@@ -150,7 +150,7 @@ def _rows(args: argparse.Namespace) -> Rows:
 
 def _plan(args: argparse.Namespace) -> list[str]:
     """The calls that `convert` would make, and their price."""
-    return [Stages(args.stages, args.models).plan(GOALS, items(_found(args, Counter())))]
+    return [Stages(args.stages, args.models).plan(GOALS, items(_drawn(args, Counter())))]
 
 
 BUILDER = Builder(

@@ -52,8 +52,8 @@ def named(sentence: str, things: Sequence[str]) -> list[str]:
     """The people, places and things in a sentence, as it writes them."""
     # An object may begin a sentence: "Gloves lie in the crate".
     people = [name for name in _NAME.findall(sentence) if name not in _COMMON and name.lower() not in things]
-    found = [thing for thing in things if re.search(rf"\b{re.escape(thing)}\b", sentence.casefold())]
-    return sorted({*people, *places([sentence]), *found})
+    mentioned = [thing for thing in things if re.search(rf"\b{re.escape(thing)}\b", sentence.casefold())]
+    return sorted({*people, *places([sentence]), *mentioned})
 
 
 def fault(item: Item, answer: Telling) -> str:
@@ -78,12 +78,12 @@ COMPARISONS = Stage(
 
 def items(stories: Sequence[Sequence[str]], things: Sequence[str]) -> list[Item]:
     """What the paraphraser is asked; a story's key is its text."""
-    found = []
+    rows = []
     for story in stories:
         own = [thing for thing in things if any(named(sentence, [thing]) for sentence in story)]
         data = {"sentences": list(story), "keep": [named(sentence, own) for sentence in story], "things": own}
-        found.append(Item("\n".join(story), data))
-    return found
+        rows.append(Item("\n".join(story), data))
+    return rows
 
 
 def _things(records: Sequence[Record]) -> list[str]:

@@ -26,8 +26,8 @@ class Catalogue:
 
     def folders(self) -> dict[str, Any]:
         """{"root", "folders"}: the facts about each folder, newest first."""
-        found = self._look()
-        known = sorted(map(facts, found.values()), key=lambda one: one["modified"], reverse=True)
+        entries = self._look()
+        known = sorted(map(facts, entries.values()), key=lambda one: one["modified"], reverse=True)
         return {"root": str(self.root), "folders": known}
 
     def training(self, number: str) -> Training | None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from soul.judge.call.usage import Usage, total
 from soul.record import AttemptRecord, SessionRecord
 
-DIGITS = 6  # behind the point: more would double what a page loads, and the sessions themselves have them all
+DIGITS = 6  # after the decimal point: more would double what a page loads, and the sessions keep them all
 _SAME = 1e-9  # rewards that differ by less are equal
 
 

@@ -53,12 +53,12 @@ def read_line(traces: Path, place: Place) -> bytes:
     """
     try:
         with (traces / place.file).open("rb") as file:
-            if os.fstat(file.fileno()).st_ino == place.inode:
-                line = os.pread(file.fileno(), place.length, place.offset)
-                if len(line) == place.length and line.startswith(b"{") and line.endswith(b"}\n"):
-                    return line
+            same = os.fstat(file.fileno()).st_ino == place.inode
+            line = os.pread(file.fileno(), place.length, place.offset)
     except FileNotFoundError:
-        pass
+        raise NoSession(f"{place.file} was there when it was indexed, and is gone") from None
+    if same and len(line) == place.length and line.startswith(b"{") and line.endswith(b"}\n"):
+        return line
     raise NoSession(f"{place.file} has been written again since it was indexed")
 
 
