@@ -28,7 +28,7 @@ from pydantic import BaseModel, Field
 
 from data.built import BadSource
 from data.prism import ADDS_NOTHING, Conversation, is_conversation, read_conversation, read_openings
-from data.reading import read_json_lines
+from data.reading import cut_torn_line, read_json_lines
 from soul.cli.arguments import output_file, positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import PERMANENT, SYSTEMIC, BadSettings, JudgeFailure
@@ -147,20 +147,12 @@ class Output:
         self.path, self.model = path, model
         self.done: dict[str, str] = {}
         if path.exists():
-            self._cut_torn_line()
+            cut_torn_line(path)
             records = [record for _, record in read_json_lines(path)]
             others = {f"{r.get('model')} by {r.get('prompt')}" for r in records} - {f"{model} by {PROMPT.id}"}
             if others:
                 raise ValueError(f"{path} holds intents of {', '.join(sorted(others))}: name another file for {model}")
             self.done = read((str(path), record) for record in records)
-
-    def _cut_torn_line(self) -> None:
-        """Cut off the half line that a killed process may have left at the end."""
-        text = self.path.read_bytes()
-        whole = text.rfind(b"\n") + 1
-        if whole < len(text):
-            with self.path.open("r+b") as file:
-                file.truncate(whole)
 
     def add(self, file: TextIO, key: str, written: Written) -> None:
         """Append a line and flush it."""

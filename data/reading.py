@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,14 @@ def _items(path: Path) -> Iterator[Any]:
                 f"{path}: not a JSON file after item {number} ({one_line(error, 120)}); take the file from its source "
                 "again"
             ) from error
+
+
+def cut_torn_line(path: Path) -> None:
+    """Cut off the half line that a killed process may have left at the end of a file of lines."""
+    text = path.read_bytes()
+    whole = text.rfind(b"\n") + 1
+    if whole < len(text):
+        os.truncate(path, whole)
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -13,7 +13,7 @@ from typing import Any, Self, TextIO
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from data.reading import read_json_lines
+from data.reading import cut_torn_line, read_json_lines
 from soul.errors import SoulError
 from soul.validation_errors import first_problem
 
@@ -59,7 +59,7 @@ class Journal:
         self._file: TextIO | None = None
         if not path.exists():
             return
-        self._cut_torn_line()
+        cut_torn_line(path)
         for where, record in read_json_lines(path):
             try:
                 entry = Entry.model_validate(record)
@@ -72,13 +72,6 @@ class Journal:
                     " Use the same model, or move the file away to ask again."
                 )
             self.entries[entry.key] = entry
-
-    def _cut_torn_line(self) -> None:
-        text = self.path.read_bytes()
-        whole = text.rfind(b"\n") + 1
-        if whole < len(text):
-            with self.path.open("r+b") as file:
-                file.truncate(whole)
 
     def __enter__(self) -> Self:
         self.path.parent.mkdir(parents=True, exist_ok=True)
