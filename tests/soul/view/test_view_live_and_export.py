@@ -210,6 +210,10 @@ def test_an_exported_file_shows_the_same_page(browser, opened, viewed, tmp_path)
     ]
     with opener(browser, file) as open_:
         exported, live = open_("#run/learning"), opened()
+        exported.wait_for_function(
+            "expected => document.getElementById('live').textContent === expected",
+            arg=f"{len(lines)} sessions of the run",
+        )
         for view in views:
             texts = []
             for page, address in (

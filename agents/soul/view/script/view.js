@@ -121,6 +121,7 @@ class Viewer {
       return this.#say(`The sessions cannot be loaded: ${error.message}`);
     }
     if (this.now?.run !== run) return;
+    this.#progress(run);
     this.#links(run);
     if (this.now.view === "learning") this.views.learning.refresh(run);
   }
