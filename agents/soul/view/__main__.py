@@ -40,6 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if given.out or given.run:
             raise BadSettings("soul view: --out and --run belong to --export; name the steps, as in --export 1,5.")
         serve(given)
+    elif given.port or given.no_browser:
+        raise BadSettings("soul view: --port and --no-browser belong to the server; leave them out with --export.")
     elif given.out is None:
         raise BadSettings("soul view --export: name the file to write, as in --out steps.html.")
     else:

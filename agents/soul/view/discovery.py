@@ -151,7 +151,7 @@ def _trained_tasks(folder: Path, run: Mapping[str, Any]) -> list[str]:
         return task.split(",")
     try:
         stat = (folder / METRICS).stat()
-    except FileNotFoundError:
+    except OSError:
         return []
     return _tasks_of_metrics(folder / METRICS, stat.st_mtime_ns, stat.st_ino)
 
@@ -161,7 +161,7 @@ def _tasks_of_metrics(path: Path, _mtime_ns: int, _inode: int) -> list[str]:
     """The tasks that the metrics name. They are read again only where the file has changed."""
     try:
         return TrainingRun(path.parent.name, path.parent, read_metrics(path), "").tasks
-    except SoulError:  # the overview of the run says so
+    except (SoulError, OSError):  # the overview of the run says so
         return []
 
 

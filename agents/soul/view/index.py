@@ -180,7 +180,9 @@ def _records(
     for number, line in enumerate(lines, before + 1):
         try:
             record = SessionRecord.from_line(line, f"{name}: line {number}")
-            yield (offset, len(line)), SessionRow.from_record(record), record
+            row = SessionRow.from_record(record)
+            row.check_storable(f"{name}: line {number}")
+            yield (offset, len(line)), row, record
         except BadRecord as error:
             connection.execute("UPDATE files SET problem = ?, bad = bad + 1 WHERE id = ?", (one_line(error), file_id))
         offset += len(line)

@@ -52,14 +52,14 @@ def last_step(traces: Path) -> int:
 def _named(traces: Path, prefix: str, pattern: re.Pattern[str]) -> Iterator[TraceFile]:
     try:
         entries = list(os.scandir(traces / prefix))
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:  # not there, no folder, or not ours to read: a run without traces
         return
     for entry in entries:
         if not (match := pattern.fullmatch(entry.name)):
             continue
         try:
             stat = entry.stat()
-        except FileNotFoundError:  # the step ended: its live file is gone
+        except OSError:  # the step ended: its live file is gone
             continue
         yield TraceFile(Path(entry.path), prefix + entry.name, match.group(1), int(match.group(2)), bool(prefix), stat)
 

@@ -14,7 +14,7 @@ from soul.errors import RunFailed
 from soul.files.metrics_file import NAME as METRICS
 from soul.view import overview, search
 from soul.view.columns import columns_after
-from soul.view.events import checkpoints
+from soul.view.events import FAILURE, checkpoints
 from soul.view.index import SessionIndex
 from soul.view.index_file import DamagedIndex
 from soul.view.sessions import NoSession, place_of, places_after, read_line, session_object
@@ -94,7 +94,7 @@ class Training:
         """All numbers of the run; only "revision", "unchanged" and "indexing" if the page knows this revision."""
         self.keep_up()
         with self._lock:
-            files = _stamp(self.folder / METRICS), _stamp(self.folder / overview.RUN_FILE)
+            files = [_stamp(self.folder / name) for name in (METRICS, overview.RUN_FILE, FAILURE)]
             state = self._read(_index_revision, 0), files, tuple(checkpoints(self.folder))
             if state != self._state:
                 nothing: dict[str, Any] = {"curves": {}, "calls": [], "problems": []}

@@ -36,6 +36,7 @@ def test_it_prints_an_address_that_works_and_ends_with_ctrl_c(tmp_path):
         (["{}", "--run", "run"], "name the steps"),
         (["{}", "--export", "1", "--run", "other", "--out", "{}/x.html"], "There are: run."),
         (["{}", "--port", "70000"], "expected a port"),
+        (["{}", "--export", "1", "--out", "{}/x.html", "--no-browser"], "leave them out with --export"),
     ],
 )
 def test_wrong_input_ends_with_code_2_and_says_what_to_do(tmp_path, capsys, arguments, words):

@@ -190,6 +190,16 @@ def test_a_line_that_is_no_record_is_left_out_and_named(run):
     assert not SessionIndex(run / "traces").file.note and rows(SessionIndex(run / "traces")) == rows(index)
 
 
+def test_a_record_that_sqlite_cannot_store_is_left_out_and_named(run):
+    large, half, fine = (session("sotopia", 4, number, 0, (0.5, None)) for number in (1, 2, 3))
+    large.row, half.file = 2**70, "half \ud83d of a pair"
+    write_lines(run / "traces" / "step_000004.jsonl", [each.to_line() for each in (large, half, fine)])
+    index = opened(run)
+    assert rows(index)[48:] == [(4, 0, fine.session, 0.5)]
+    problems = index.file.read(lambda connection: list(connection.execute("SELECT problem, bad FROM files WHERE bad")))
+    assert len(problems) == 1 and problems[0][1] == 2 and "field file holds half" in problems[0][0]
+
+
 def test_what_a_row_says(tmp_path):
     """A missing refined episode, failures, a jury that differs, sequences, and times."""
     failed = {"stage": "judge", "cause": "timeout", "detail": "late"}

@@ -40,12 +40,18 @@ class Gantt {
     const step = Number(this.choice.value);
     const all = store.where((i) => store.number("step", i) === step && store.text("split", i) === "step");
     const longest = all.sort((a, b) => (store.number("seconds", b) ?? 0) - (store.number("seconds", a) ?? 0)).slice(0, GANTT_ROWS);
-    const state = longest.map((i) => store.name(i)).join("\n");
+    const state = longest.map((i) => store.number("id", i)).join(" ");
     if (state === this.state) return;
     this.state = state;
     this.note.textContent = "Loading the records ...";
     const links = longest.map((i) => store.link(i));
-    const lines = await Promise.all(longest.map((i) => store.line(i)));
+    let lines;
+    try {
+      lines = await Promise.all(longest.map((i) => store.line(i)));
+    } catch (error) {
+      if (this.state === state) this.state = this.note.textContent = `The records cannot be loaded: ${error.message}`; // the next look tries again
+      return;
+    }
     if (this.state !== state) return; // another step was chosen meanwhile
     this.#draw(
       lines.map((line, k) => ({ line, link: links[k], bars: barsOf(line) })),

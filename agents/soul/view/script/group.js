@@ -15,7 +15,7 @@ class GroupView {
     this.name = name;
     const step = store.number("step", first);
     this.members = store.groupOf(first);
-    this.size = store.size;
+    this.state = `${store.revision} ${store.size}`;
     const title = `${store.set(first)}, row ${store.number("number", first)}, step ${step}`;
     this.table = h("div", {});
     this.section.replaceChildren(
@@ -33,7 +33,7 @@ class GroupView {
   }
 
   refresh(run) {
-    if (run.store.size !== this.size) return this.show(run, [this.name]);
+    if (`${run.store.revision} ${run.store.size}` !== this.state) return this.show(run, [this.name]);
   }
 
   #strip(store) {

@@ -15,7 +15,7 @@ class RowView {
     if (first === undefined) throw new Error(`there is no session ${name} in this run`);
     this.name = name;
     this.query = query;
-    this.size = store.size;
+    this.state = `${store.revision} ${store.size}`;
     this.steps = stepsOfRow(store, first);
     this.order = Math.max(0, (Number.parseInt(query.get("of"), 10) || 1) - 1);
     this.all = query.get("all") === "1" || this.steps.length <= STEPS_FIRST;
@@ -32,7 +32,7 @@ class RowView {
   }
 
   refresh(run) {
-    if (run.store.size !== this.size) return this.show(run, [this.name], this.query);
+    if (`${run.store.revision} ${run.store.size}` !== this.state) return this.show(run, [this.name], this.query);
   }
 
   #chart(run) {
