@@ -6,6 +6,7 @@ import csv
 import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -105,8 +106,8 @@ def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                     yield where, record
     except UnicodeDecodeError as error:
         raise _not_utf8(path, error) from error
-    except gzip.BadGzipFile as error:
-        raise ValueError(f"{path}: not a gzip file ({error}); take the file from its source again") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{path}: not a whole gzip file ({error}); take the file from its source again") from error
 
 
 def read_csv(path: Path, delimiter: str = ",") -> Iterator[tuple[str, dict[str, str]]]:

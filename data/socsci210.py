@@ -13,6 +13,7 @@ be told apart from ordinal ones unless a record has the field `response_type`. T
 """
 
 import argparse
+import math
 import random
 import sys
 from collections import Counter
@@ -59,11 +60,10 @@ def convert(paths: Sequence[str | Path], part: Part = "all", rows: int | None = 
         if (record := _record(where, raw, scales, left_out)) is None:
             continue
         # Reservoir sampling: every answer has the same chance, and only `rows` of them are in memory.
-        place = len(drawn) if rows is None or len(drawn) < rows else rng.randrange(seen + 1)
         seen += 1
-        if place == len(drawn):
+        if rows is None or len(drawn) < rows:
             drawn.append((number, record))
-        elif place < len(drawn):
+        elif (place := rng.randrange(seen)) < rows:
             drawn[place] = (number, record)
     left_out["answers that are not drawn (--rows)"] = seen - len(drawn)
     return Rows(numbered(record for _, record in sorted(drawn, key=lambda one: one[0])), +left_out)
@@ -102,9 +102,10 @@ def _records(files: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def _number(value: Any) -> float | None:
     try:
-        return float(value)
+        number = float(value)
     except (TypeError, ValueError):
         return None
+    return number if math.isfinite(number) else None
 
 
 def _widen(scales: dict[tuple[str, str], Scale], where: str, raw: Mapping[str, Any]) -> None:

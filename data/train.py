@@ -32,11 +32,11 @@ from rich.table import Table
 from data import sets
 from data.built import Builder, counted
 from data.model_stages.roles import settings_of
-from data.training.building import Building, Evaluated, Outcome, file_of, what_to_get
+from data.training.building import SHARE_BOOKS, Building, Evaluated, Outcome, file_of, what_to_get
 from data.training.table import TRAINING, RunOptions, TrainingBuild
 from soul.cli.arguments import existing_folder, output_folder, positive_share
 from soul.cli.error_border import Parser, reports_errors
-from soul.errors import one_line
+from soul.errors import SoulError, one_line
 from soul.suites import soul_v1
 
 
@@ -66,7 +66,7 @@ def _calls(build: TrainingBuild, words: Sequence[str]) -> Sequence[str]:
     builder: Builder = importlib.import_module(f"data.{build.builder}").BUILDER
     try:
         return builder.planned(words)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SoulError) as error:
         return [f"cannot be read: {one_line(error)}"]
 
 
@@ -163,7 +163,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"The plan includes what will be left out as evaluated, as there is no file of {', '.join(absent)}."
             )
         return 0
-    without = list(_evaluation_files(args.tasks, args.sources, args.out))
+    # Books are compared between the two tasks that take them from novels, so both evaluation files are needed.
+    compared = dict.fromkeys([*args.tasks, *(SHARE_BOOKS if SHARE_BOOKS & set(args.tasks) else ())])
+    without = list(_evaluation_files(list(compared), args.sources, args.out))
     evaluated = Evaluated.in_folder(args.out / "sim_eval_data", args.near)
     building = Building(args.sources, args.out, evaluated, _options(args, chosen))
     outcomes = [building.run(name, build) for name, build in chosen.items()]

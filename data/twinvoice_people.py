@@ -10,9 +10,9 @@ A post or message counts as a reply if what it replies to is in the same file. I
 character if its paragraph says so ('"...," said Emma', 'Emma replied, "..."'), and it replies to the two paragraphs
 before it.
 
-Left out, and counted: texts that are not English, that have a link, an e-mail address or a telephone number, or that
-are shorter than four words or longer than eighty; and people who repeat themselves as bots do. Handles become "@user",
-and users are named by a hash.
+Left out, and counted: people whose texts are not English (a single reply is tested again before it becomes a right
+answer); texts that have a link, an e-mail address or a telephone number, or that are shorter than four words or longer
+than eighty; and people who repeat themselves as bots do. Handles become "@user", and users are named by a hash.
 """
 
 from __future__ import annotations
@@ -87,10 +87,17 @@ def _no_person(name: str, said: Sequence[Said]) -> str:
     texts = [" ".join(words(one.text)) for one in said]
     if "bot" in re.split(r"[\W_]+", name.casefold()) or len(set(texts)) < (1 - REPEATED) * len(texts):
         return "a bot, or somebody who repeats texts"
-    found = [word for text in texts for word in text.split()]
-    if sum(word in FUNCTION_WORDS for word in found) < ENGLISH * len(found):
-        return "not English"
-    return ""
+    return "" if _share_of_function_words(texts) >= ENGLISH else "not English"
+
+
+def is_english(text: str) -> bool:
+    """Whether a single text may be English: a short one has fewer function words than a person's texts together."""
+    return _share_of_function_words([" ".join(words(text))]) >= ENGLISH / 2
+
+
+def _share_of_function_words(texts: Sequence[str]) -> float:
+    spoken = [word for text in texts for word in text.split()]
+    return sum(word in FUNCTION_WORDS for word in spoken) / max(len(spoken), 1)
 
 
 def _clean(text: str, left_out: Counter[str]) -> str:

@@ -31,11 +31,12 @@ from data.built import Builder, Rows, argument
 from data.model_stages.stage import Item, Stage, Stages, model_options
 from data.rows import Record, numbered
 from data.twinvoice import side, tells, without_answer
-from data.twinvoice_people import Person, read
+from data.twinvoice_people import Person, is_english, read
 from soul.cli.arguments import positive_int
 from soul.leaks.quotations import runs
 from soul.metrics.lexical import words
 from soul.prompts import load_prompt
+from soul.record import digest
 from soul.rows.overlap import HeldOut, ScopedKey, group_keys
 from soul.rows.task_files import parse_row, read_rows
 
@@ -102,13 +103,17 @@ def questions(
         left_out[f"people: no reply after {BEFORE} earlier texts"] += not places
         rng = random.Random(f"twinvoice:{seed}:{person.group}")
         for place in sorted(rng.sample(places, min(per_person, len(places)))):
+            if not (is_english(person.said[place].text) and is_english(person.said[place].occasion)):
+                left_out["questions: the reply or the occasion is not English"] += 1
+                continue
             record = without_answer(_question(person, place), removed)
             if record is None or len(json.loads(record["conversation_history"])) < BEFORE:
                 left_out["questions: the history or the occasion gives the reply away"] += 1
             elif held_out.shared_keys(_keys(record)):
                 left_out[EVALUATED] += 1
             else:
-                yield {"key": f"{person.group}/{place}", **record}
+                # The hash tells people of one name in two files apart, and texts that were added to a file.
+                yield {"key": f"{person.group}/{place}/{digest(record)[:12]}", **record}
 
 
 def _keys(record: Record) -> list[ScopedKey]:

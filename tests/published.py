@@ -5,6 +5,7 @@ files that are published with them and that no evaluation set reads.
 """
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -44,10 +45,10 @@ def publish(root: Path, data: Path) -> None:
         FileNotFoundError: a record is absent.
     """
     for name, source in NAMES.items():
-        _link(root / name, data / source)
+        _copy(root / name, data / source)
     for folder in AS_THEY_ARE:
         for path in (data / folder).iterdir():
-            _link(root / folder / path.name, path)
+            _copy(root / folder / path.name, path)
     (root / "hitom" / "SOURCE.txt").write_text("Notes.")
     (root / "coser" / "data" / "test" / "held_out_plots.json").write_text(
         json.dumps({"King Lear": [{"summary": "A storm."}]})
@@ -56,11 +57,10 @@ def publish(root: Path, data: Path) -> None:
     _humanual(root / "humanual_opinion" / "data" / "test-00000-of-00001.parquet", data)
 
 
-def _link(path: Path, source: Path) -> None:
-    if not source.is_file():
-        raise FileNotFoundError(source)
+def _copy(path: Path, source: Path) -> None:
+    """A copy, not a link: what writes to the published file must not change the real records."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.symlink_to(source)
+    shutil.copyfile(source, path)
 
 
 def _intents(folder: Path, openings: Path) -> None:

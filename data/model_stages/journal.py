@@ -7,15 +7,17 @@ the same command goes on where it stopped and asks nothing twice.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self, TextIO
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from data.reading import cut_torn_line, read_json_lines
-from soul.errors import SoulError
+from soul.errors import SoulError, one_line
 from soul.validation_errors import first_problem
+
+_REPAIR = "Delete this line to ask about its item again; the other answers are kept."
 
 
 class BadJournal(SoulError):
@@ -60,18 +62,29 @@ class Journal:
         if not path.exists():
             return
         cut_torn_line(path)
-        for where, record in read_json_lines(path):
+        for where, record in self._lines():
             try:
                 entry = Entry.model_validate(record)
             except ValidationError as error:
                 problem = first_problem(error)
-                raise BadJournal(f"{where}: field {problem.field}: {problem.message}. Move the file away.") from error
+                raise BadJournal(f"{where}: field {problem.field}: {problem.message}. {_REPAIR}") from error
             if (entry.model, entry.prompt) != (model, prompt):
                 raise BadJournal(
                     f"{path} holds answers of {entry.model} to {entry.prompt}, but this run asks {model} with {prompt}."
                     " Use the same model, or move the file away to ask again."
                 )
             self.entries[entry.key] = entry
+
+    def _lines(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        try:
+            yield from read_json_lines(self.path)
+        except ValueError as error:
+            raise BadJournal(f"{one_line(error)}. {_REPAIR}") from error
+
+    def decided(self, key: str, data: Mapping[str, Any]) -> Entry | None:
+        """The entry about this item; None without one, or if it was about other data under the same key."""
+        entry = self.entries.get(key)
+        return entry if entry is not None and entry.data == json.loads(json.dumps(data)) else None
 
     def __enter__(self) -> Self:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,6 +98,7 @@ class Journal:
     def add(self, entry: Entry) -> None:
         """Append an entry and flush it."""
         assert self._file is not None
-        self._file.write(json.dumps(entry.model_dump(mode="json"), ensure_ascii=False) + "\n")
+        line = json.dumps(entry.model_dump(mode="json"), ensure_ascii=False)
+        self._file.write(f"{line}\n")
         self._file.flush()
-        self.entries[entry.key] = entry
+        self.entries[entry.key] = Entry.model_validate(json.loads(line))  # as a later run will read it

@@ -92,8 +92,8 @@ class Stages:
     def plan(self, stage: Stage[Any], items: Sequence[Item]) -> str:
         """How many calls will be made, and what they cost at most."""
         endpoint = endpoint_of(stage.role, settings_of(self.words))
-        done = self._journal(stage).entries
-        wanted = [item for item in items if item.key not in done]
+        journal = self._journal(stage)
+        wanted = [item for item in items if journal.decided(item.key, item.data) is None]
         sent = sum(len(stage.prompt) + len(str(item.data)) for item in wanted) // _CHARS_PER_TOKEN
         answered = stage.answer_tokens * len(wanted)
         price = f"price unknown: set {stage.role}.price_in and {stage.role}.price_out"
@@ -108,14 +108,20 @@ class Stages:
         """Ask about the items that are not decided yet. Returns the answers of all kept items, by key.
 
         Raises:
+            ValueError: two items have the same key.
             Incomplete: some calls failed; the same command asks for those again.
             BadJournal, BadSettings: see `Journal` and `settings_of`.
         """
         print(self.plan(stage, items), file=sys.stderr, flush=True)
         journal = self._journal(stage)
-        wanted = [item for item in items if item.key not in journal.entries]
+        if repeated := [key for key, count in Counter(item.key for item in items).items() if count > 1]:
+            raise ValueError(
+                f"{stage.name}: two items have the key {repeated[0]!r}, so their answers would be mixed up"
+            )
+        wanted = [item for item in items if journal.decided(item.key, item.data) is None]
         failed = asyncio.run(self._ask_all(stage, wanted, journal)) if wanted else []
-        entries = [journal.entries[item.key] for item in items if item.key in journal.entries]
+        decided = (journal.decided(item.key, item.data) for item in items)
+        entries = [entry for entry in decided if entry is not None]
         unpriced = any(entry.unpriced for entry in entries)
         self.uses.append(
             ModelUse(

@@ -109,6 +109,9 @@ def _shown(word: str) -> str:
     return word if "=" in word else Path(word).name
 
 
+SHARE_BOOKS = frozenset({"coser", "lifechoices"})  # tasks whose rows are from novels; a book may be in both
+
+
 @dataclass(frozen=True)
 class Building:
     """How training files are built in one run of the command.
@@ -157,11 +160,11 @@ class Building:
         if built.decisions:
             samples.replace_with(built.decisions)
         difficulty = {"training": measures.to_json(), "evaluation": self.evaluated.measures(name)}
-        about = self._card(name, build, match, built, kept, words, difficulty)
-        card.write(out, about)
-        report.write(out, about, samples)
         # The evaluation side of a split is no file of this command, so its rows count as left out.
         left_out = {**built.left_out, **({EVALUATED: built.files[1].rows} if build.split else {})}
+        about = self._card(name, build, match, built, kept, words, left_out, difficulty)
+        card.write(out, about)
+        report.write(out, about, samples)
         notes = (*self._remarks(name, match), *remarks(difficulty["training"], difficulty["evaluation"]), *built.notes)
         return Outcome(
             name, "built", kept.rows, kept.groups, left_out, kept.left_out_rows, notes, difficulty, built.models
@@ -171,8 +174,10 @@ class Building:
         assert match.form is not None, match
         if match.form.stands_in:
             yield match.form.stands_in
-        if name not in self.evaluated.files:
-            yield f"NOT compared with the evaluation set {name}: {soul_v1.SETS[name].file}.parquet does not exist"
+        for evaluated in sorted(SHARE_BOOKS) if name in SHARE_BOOKS else [name]:
+            if evaluated not in self.evaluated.files:
+                file = f"{soul_v1.SETS[evaluated].file}.parquet"
+                yield f"NOT compared with the evaluation set {evaluated}: {file} does not exist"
 
     def _card(
         self,
@@ -182,6 +187,7 @@ class Building:
         built: Built,
         kept: Kept,
         words: Sequence[str],
+        left_out: Mapping[str, int],
         difficulty: Difficulty,
     ) -> card.DataCard:
         assert match.form is not None, match
@@ -206,7 +212,7 @@ class Building:
             builder=" ".join(command),
             seed=self.options.seed,
             models=[card.ModelCalls(**use._asdict()) for use in built.models],
-            left_out=dict(built.left_out),
+            left_out=dict(left_out),
             notes=list(built.notes),
             contamination=compared,
             difficulty=difficulty,

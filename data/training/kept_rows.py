@@ -100,7 +100,8 @@ def copy_kept(
                     on_row(row)
                     chosen.append(place)
             rows += len(chosen)
-            writer.write_table(pa.Table.from_batches([batch]).take(chosen))
+            if chosen:  # an empty list has no type by which rows could be taken
+                writer.write_table(pa.Table.from_batches([batch]).take(chosen))
         if not rows:
             raise ValueError(f"every one of its {number:,} rows shares a group with an evaluation set; use other rows")
     return Kept(rows, len(kept), number - rows, len(left_out), tuple(examples))
