@@ -13,7 +13,7 @@ from typing import Any, Self, TextIO
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from data.reading import cut_torn_line, read_json_lines
+from data.reading import cut_torn_line
 from soul.errors import SoulError, one_line
 from soul.validation_errors import first_problem
 
@@ -61,7 +61,6 @@ class Journal:
         self._file: TextIO | None = None
         if not path.exists():
             return
-        cut_torn_line(path)
         for where, record in self._lines():
             try:
                 entry = Entry.model_validate(record)
@@ -75,11 +74,17 @@ class Journal:
                 )
             self.entries[entry.key] = entry
 
-    def _lines(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        try:
-            yield from read_json_lines(self.path)
-        except ValueError as error:
-            raise BadJournal(f"{one_line(error)}. {_REPAIR}") from error
+    def _lines(self) -> Iterator[tuple[str, Any]]:
+        """The whole lines. A half line, which a process is writing or has left when it was killed, is no entry."""
+        with self.path.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                if not line.endswith(b"\n"):
+                    return
+                where = f"{self.path}: line {number}"
+                try:
+                    yield where, json.loads(line)
+                except ValueError as error:
+                    raise BadJournal(f"{where}: not JSON ({one_line(error)}). {_REPAIR}") from error
 
     def decided(self, key: str, data: Mapping[str, Any]) -> Entry | None:
         """The entry about this item; None without one, or if it was about other data under the same key."""
@@ -88,6 +93,8 @@ class Journal:
 
     def __enter__(self) -> Self:
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self.path.exists():
+            cut_torn_line(self.path)
         self._file = self.path.open("a", encoding="utf-8")
         return self
 

@@ -84,6 +84,19 @@ def test_a_draw_is_seeded_and_fair(tmp_path):
     assert len(Counter(draws[0])) == 9
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_draw_has_as_many_rows_as_were_asked_for(tmp_path, seed):
+    path = write_lines(tmp_path / "answers.jsonl", *answers("s1", "1", [n % 9 for n in range(2000)]))
+    assert len(socsci210.convert([path], rows=20, seed=seed).records) == 20
+
+
+def test_an_answer_that_is_no_finite_number_is_left_out_and_spoils_no_scale(tmp_path):
+    path = write_lines(tmp_path / "answers.jsonl", *answers("s1", "1", [float("nan"), 1, 5]))
+    built = socsci210.convert([path])
+    assert [record["response"] for record in built.records] == [1.0, 5.0]
+    assert sum(built.left_out.values()) == 1
+
+
 def test_item_selection_keeps_the_items_and_the_one_that_was_picked(tmp_path):
     example = examples.load("humanllm")
     path, out = write_lines(tmp_path / "item_selection.jsonl", *(example.record(n) for n in range(4))), tmp_path / "o"

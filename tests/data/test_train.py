@@ -86,6 +86,21 @@ def test_a_bad_source_costs_its_own_file_only(sources, capsys):
     assert not file_of(sources, "paratomi").exists()
 
 
+@pytest.mark.parametrize("extra", [0, 1])
+def test_a_batch_of_evaluated_rows_alone_is_left_out(tmp_path, extra, monkeypatch):
+    monkeypatch.setattr(kept_rows, "_BATCH", 2)
+    records = [{"index": number, **examples.load("paratomi").record(number)} for number in range(4 + extra)]
+    rows.write_rows(tmp_path / "all.parquet", "paratomi", records)
+    rows.write_rows(tmp_path / "test.parquet", "paratomi", records[:4])
+    held_out = HeldOut(read_rows([str(tmp_path / "test.parquet")]))
+    out = tmp_path / "kept.parquet"
+    if extra:
+        assert kept_rows.copy_kept(tmp_path / "all.parquet", out, held_out).rows == 1 == len(read_rows([str(out)]))
+    else:
+        with pytest.raises(ValueError, match="every one of its 4 rows"):
+            kept_rows.copy_kept(tmp_path / "all.parquet", out, held_out)
+
+
 def test_a_dry_run_says_what_to_get_and_writes_nothing(tmp_path, capsys):
     (tmp_path / "sources").mkdir()
     code, table, _ = build(tmp_path / "sources", capsys, "--dry-run")

@@ -98,6 +98,45 @@ def test_both_stages_keep_what_needs_the_history_and_count_the_rest(folder, caps
     assert {use.model for use in about.models} == {"gpt-5.4-mini", "gpt-5.4"}  # the paper's, as none was named
 
 
+def test_an_answer_is_only_reused_for_the_question_that_it_was_about(folder, capsys):
+    """Another seed puts the options into another order, so the filter's old letters say nothing."""
+    write_lines(folder / "bluesky.jsonl", *(one for n in range(12) for one in person(f"ann{n}", "dear")))
+    out = folder.parents[1] / "out" / "sim_rl_data" / "twinvoice_rl_train.parquet"
+    with FakeOpenAI(script) as fake:
+        for seed in ("0", "1"):
+            assert run(fake, folder, "--seed", seed) == 0
+            about = card.read(out)
+            assert about is not None and about.rows == 12 and not any("filter" in why for why in about.left_out)
+
+
+def test_people_of_one_name_in_two_files_keep_their_own_drafts(folder):
+    write_lines(folder / "bluesky_1.jsonl", *person("ann", "dear"))
+    write_lines(folder / "bluesky_2.jsonl", *person("ann", "darling"))
+    with FakeOpenAI(script) as fake:
+        assert run(fake, folder) == 0
+    rows = read_rows([str(folder.parents[1] / "out" / "sim_rl_data" / "twinvoice_rl_train.parquet")])
+    assert len(rows) == 2
+    for row in rows:
+        options = row.task.options(row.row)
+        real = options[row.task.gold(row.row)]
+        assert all(text.endswith(real.split()[-1]) for text in options.values())
+
+
+def test_a_damaged_journal_says_which_line_to_delete(folder, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "3000")
+    write_lines(folder / "bluesky.jsonl", *person("ann", "dear"))
+    with FakeOpenAI(script) as fake:
+        assert run(fake, folder) == 0
+        journal = next((folder.parents[1] / "out" / "stages").rglob("drafts.jsonl"))
+        for line in ('{"key": 1}', "no JSON"):
+            journal.write_text(f"{line}\n")
+            capsys.readouterr()
+            for words, code in (((), 1), (("--dry-run",), 0)):
+                assert run(fake, folder, *words) == code
+                printed = capsys.readouterr().out
+                assert "line 1" in printed and "Delete this line" in printed and "source again" not in printed
+
+
 def test_an_answer_in_the_history_is_removed_from_it(folder, tmp_path):
     posts = person("ann", "dear", 14)
     posts[3]["text"] = posts[-1]["text"]
