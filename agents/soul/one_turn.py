@@ -187,9 +187,10 @@ class LetterTask(AnswerTask[RowT], Generic[RowT]):
 def with_feedback(prompt: str, feedback: str | None) -> str:
     """The prompt, with the feedback as its last paragraph if there is any.
 
-    Feedback stands last so that the prompts of a draft and of its refined answer begin alike: the sampler's prefix cache
-    and the trainer's prefix tree compute the common part once.
+    Feedback stands last so that the prompts of a draft and of its refined answer begin alike: the sampler's prefix
+    cache and the trainer's prefix tree compute the common part once.
     """
     if feedback is None:
         return prompt
-    return f"{prompt}\n\nA coach read your earlier attempt at this exercise and said:\n{feedback}\nTry again with this in mind."
+    coach = f"A coach read your earlier attempt at this exercise and said:\n{feedback}\nTry again with this in mind."
+    return f"{prompt}\n\n{coach}"

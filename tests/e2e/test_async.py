@@ -90,7 +90,7 @@ def test_an_adapter_reaches_servers_of_their_own_and_a_dead_server_ends_the_run(
         numbers = check_step(run, step, parts=2)
         # The servers' log-probs are the actor's, also after the adapter has moved: without a sync they would differ by
         # what the step before moved. Rounding grows with so high a rate, so the bound does too.
-        assert numbers["training/rollout_logprob_diff_mean"] < max(5e-3, 0.1 * max(moved, default=0.0))
+        assert numbers["training/rollout_logprob_diff_mean"] < max(1e-2, 0.1 * max(moved, default=0.0))
         assert numbers["training/off_policy/trajectory_staleness/max"] == 0
         # The second part's pi_old is of the step's beginning: the first part's update shows in its ratios.
         moved.append(max(abs(numbers[f"actor/part/{part}/ppo_kl"]) for part in ("joint", "feedback")))
