@@ -67,7 +67,7 @@ def test_json_schema_output_is_enforced_found_out_and_read(server: str, caplog: 
     assert judge.endpoint_client.mode == "json_schema" and judge.endpoint_client.settled
     assert all(isinstance(opinion, Opinion) for opinion in opinions)
     assert judge.usage.completion_tokens > 8 and not judge.usage.failures
-    # A random model may write white space, which JSON allows, up to its token limit. No other answer is asked for again.
+    # A random model may write white space, which JSON allows, up to its token limit. No other answer is asked again.
     assert judge.usage.requests == 8 + judge.usage.reasks
     assert caplog.text.count("hit the token limit") == judge.usage.reasks
 

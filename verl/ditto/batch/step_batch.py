@@ -142,9 +142,12 @@ class StepBatch:
         numbers = {"ditto/sequences": float(len(valid))}
         numbers["ditto/sequences_trained"] = float(sum(record.valid for record in self.records))
         for name, refined in {"draft": False, "refined": True}.items():
-            lengths = [record.tokens for record in valid if record.refined is refined]
-            if lengths:
-                numbers[f"ditto/response_tokens_{name}"] = statistics.fmean(lengths)
+            sampled = [record for record in valid if record.refined is refined]
+            if sampled:
+                numbers[f"ditto/response_tokens_{name}"] = statistics.fmean(record.tokens for record in sampled)
+            cached = [record.cached_tokens for record in sampled if record.cached_tokens is not None]
+            if sampled and len(cached) == len(sampled):
+                numbers[f"ditto/prefix_cache_hits_{name}"] = sum(cached) / sum(r.read_tokens for r in sampled)
         drafts = [record for record in valid if record.kind == "draft"]
         if teaches_feedback and drafts:
             numbers["ditto/share_taught"] = statistics.fmean(bool(record.teacher_prompt) for record in drafts)
