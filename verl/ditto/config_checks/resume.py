@@ -21,6 +21,7 @@ from ditto.run import checkpoint, manifest
 from ditto.run.checkpoint import ResumeChoice
 from ditto.run.run_folder import RunFolder
 from ditto.settings import BadConfig
+from soul.files.trace_files import FOLDER, trace_files
 
 logger = logging.getLogger(__name__)
 _SHARD = re.compile(r"(model|optim|extra_state)_world_size_(\d+)_rank_(\d+)\.pt$")
@@ -155,7 +156,8 @@ def _root(config: DictConfig) -> Path:
 
 def _refuse_used(root: Path, run_dir: Path) -> None:
     """Raise BadConfig if the folder of a new run already holds another run."""
-    leftovers = [root / checkpoint.TRACKER, run_dir / "metrics.jsonl", *(run_dir / "traces").glob("*.jsonl")]
+    traces = [file.path for file in trace_files(run_dir / FOLDER) if not file.live]
+    leftovers = [root / checkpoint.TRACKER, run_dir / "metrics.jsonl", *traces]
     leftovers += [*root.glob("global_step_*"), *root.glob(checkpoint.PARTIAL)]
     leftover = next((path for path in leftovers if path.exists()), None)
     if leftover is not None:
