@@ -54,7 +54,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     ),
     "push": (
         "soul.push.__main__",
-        "upload a checkpoint and its card to the Hugging Face hub",
+        "upload a checkpoint or training files, with their card, to the Hugging Face hub",
         "soul push outputs/run you/my-simulator --private",
     ),
     # The training's package, of the same distribution. Like a plug-in, it is imported when it is called, never by soul.

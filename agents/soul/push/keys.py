@@ -1,10 +1,16 @@
-"""Find files that look like keys, before they are published."""
+"""Find files that look like keys or hold one, before they are published.
+
+Text files are read, and the rows of parquet files. An address with a password in it counts as a key.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
 
 from soul.cli.redaction import LIKE_A_KEY, redact
 
@@ -23,18 +29,48 @@ _VOCABULARIES = {"tokenizer.json", "vocab.json", "merges.txt"}  # any text may b
 _READ_BYTES = 8 * 2**20  # larger files are no settings
 
 
+_ROWS = 500  # rows of a parquet file in memory at once
+
+
 def like_keys(folder: Path, files: Iterable[str]) -> Iterator[str]:
-    """The files, by their paths in the folder, whose name or text looks like that of a key."""
+    """The files, by their paths in the folder, that look like a key or hold one; of a parquet file, the row."""
     for name in files:
         path = folder / name
         if _NAME.fullmatch(path.name) or (_is_text(path) and _holds_key(path.read_text("utf-8", errors="replace"))):
             yield name
+        elif path.suffix == ".parquet" and (row := _row_with_key(path)) is not None:
+            yield f"{name}, row {row}"
 
 
 def _is_text(path: Path) -> bool:
     return path.suffix in _TEXT and path.name not in _VOCABULARIES and path.stat().st_size <= _READ_BYTES
 
 
+def _row_with_key(path: Path) -> int | None:
+    """The first row of a parquet file that holds a key, counted from 0."""
+    number = 0
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(_ROWS):
+            for row in batch.to_pylist():
+                if _holds_key("\n".join(_texts(row))):
+                    return number
+                number += 1
+    return None
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in a row, with the names of its fields."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, part in value.items():
+            yield name
+            yield from _texts(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _texts(part)
+
+
 def _holds_key(text: str) -> bool:
-    """Whether a text holds something in the format of a key, or the value of a key in the environment."""
+    """Whether a text holds something in the format of a key, the value of a key in the environment, or a password."""
     return bool(LIKE_A_KEY.search(text) or _CONTENT.search(text)) or redact(text) != text
