@@ -2,11 +2,12 @@
 
     python -m benchmarks.step update                 # one process: verl's GRPO update against ours, on the same tokens
     python -m benchmarks.step phases [--steps 6]     # two real runs (grpo, ditto): seconds per phase
+    python -m benchmarks.step old_logp [--steps 6]   # three real runs (ditto, one update a step), by algorithm.old_logp
 
 `update` builds verl's own TrainingWorker (FSDP2, gloo) once and gives it the same sequences in turns: as verl's trainer
 does (`plain`), and as ours does (`ditto`: with a weight per token). Goal: ditto tokens/s over plain tokens/s, measured
-in one run, at least 0.97. `phases` trains the demo's tiny model
-and reads the medians from the runs' metrics.jsonl.
+in one run, at least 0.97. `phases` and `old_logp` train
+the demo's tiny model and read the medians from the runs' metrics.jsonl.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ from soul.cli.error_border import Parser, reports_errors
 
 ROOT = Path(__file__).resolve().parents[1]
 PHASES = ("gen", "old_log_prob", "adv", "update_actor", "update_weights")
+OBJECTIVES = {name: [f"algorithm.objective={name}"] for name in ("grpo", "ditto")}
+ONE_UPDATE = ("algorithm.objective=ditto", "actor_rollout_ref.actor.ppo_mini_batch_size=12")
+OLD_LOGP = {name: [*ONE_UPDATE, f"algorithm.old_logp={name}"] for name in ("recompute", "auto", "rollout")}
 console = Console()
 
 
@@ -190,7 +194,7 @@ def run_update(arguments: argparse.Namespace) -> None:
 
 
 def run_phases(arguments: argparse.Namespace) -> None:
-    """Train grpo and ditto for a few steps each and print the medians of their phases."""
+    """Train for a few steps under each name and print the medians of the phases."""
     from recipe.demo.run import judge
 
     folder = Path(tempfile.mkdtemp(prefix="step-benchmark-"))
@@ -198,20 +202,20 @@ def run_phases(arguments: argparse.Namespace) -> None:
         [sys.executable, "-m", "recipe.demo.warm_start", "--out", str(folder), "--steps", "60"], cwd=ROOT, check=True
     )
     medians: dict[str, dict[str, float]] = {}
-    for objective in ("grpo", "ditto"):
+    for name, overrides in arguments.runs.items():
         with judge(folder) as endpoint:
             command = [
                 *(sys.executable, "train_ppo.py", "--config-dir", "recipe/demo", "--config-name", "demo"),
                 *("platform=cpu", f"data.train_files=[{folder}/train.parquet]"),
                 *(f"data.val_files=[{folder}/heldback.parquet]", f"actor_rollout_ref.model.path={folder}/warm"),
-                *(f"run.dir={folder}/{objective}", f"algorithm.objective={objective}", "trainer.save_freq=-1"),
+                *(f"run.dir={folder}/{name}", "trainer.save_freq=-1", *overrides),
                 *("trainer.resume_mode=disable", f"trainer.total_training_steps={arguments.steps}"),
             ]
             environment = {**os.environ, **endpoint, "VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1"}
-            console.print(f"training {arguments.steps} steps of {objective} ...")
-            with (folder / f"{objective}.log").open("w") as log:
+            console.print(f"training {arguments.steps} steps of {name} ...")
+            with (folder / f"{name}.log").open("w") as log:
                 subprocess.run(command, cwd=ROOT, env=environment, stdout=log, stderr=log, check=True, timeout=1200)
-        medians[objective] = read_medians(folder / objective / "metrics.jsonl")
+        medians[name] = read_medians(folder / name / "metrics.jsonl")
     print_phases(medians, arguments.steps)
 
 
@@ -226,8 +230,8 @@ def print_phases(medians: dict[str, dict[str, float]], steps: int) -> None:
     """A table of seconds per phase."""
     table = Table(title=f"Seconds per phase of a step, median of steps 2 to {steps}")
     table.add_column("phase")
-    for objective in medians:
-        table.add_column(objective, justify="right")
+    for name in medians:
+        table.add_column(name, justify="right")
     rows = {
         "rollout and judge (gen)": "timing_s/gen",
         "of which critiques, mean per session": "session_s/draft_feedback_mean",
@@ -259,9 +263,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     update.add_argument("--budget", type=positive_int, default=8192, help="tokens of a micro-batch")
     update.add_argument("--rounds", type=positive_int, default=40)
     update.set_defaults(run=run_update)
-    phases = what.add_parser("phases", help="seconds per phase of real grpo and ditto steps")
-    phases.add_argument("--steps", type=positive_int, default=6)
-    phases.set_defaults(run=run_phases)
+    for name, runs, text in (
+        ("phases", OBJECTIVES, "seconds per phase of real grpo and ditto steps"),
+        ("old_logp", OLD_LOGP, "the same of ditto with one update a step, by where pi_old comes from"),
+    ):
+        phases = what.add_parser(name, help=text)
+        phases.add_argument("--steps", type=positive_int, default=6)
+        phases.set_defaults(run=run_phases, runs=runs)
     args = parser.parse_args(arguments)
     args.run(args)
 
