@@ -167,8 +167,11 @@ def test_a_finished_run_is_not_repeated_and_a_failed_one_is(
     counter.write_text("")
     script.write_text(FAKE_TRAINER.replace("COUNTER", str(counter)))
     monkeypatch.setitem(learning.HOW, "one_process", [sys.executable, str(script)])
-    (tmp_path / "worlds" / "usual").mkdir(parents=True)
-    (tmp_path / "worlds" / "usual" / "done").touch()
+    for seed in ("1", "2"):  # prepared worlds: a warm start takes a minute
+        world = tmp_path / "worlds" / "usual" / seed
+        (world / "warm").mkdir(parents=True)
+        (world / "warm" / "model.safetensors").write_bytes(seed.encode())
+        (world / "done").touch()
     arguments = ["run", "--folder", str(tmp_path), "--arms", "grpo", "--seeds", "2", "--at-a-time", "1"]
 
     assert learning.main(arguments) == 1
