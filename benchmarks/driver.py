@@ -34,6 +34,7 @@ from verl.trainer.ppo.metric_utils import RolloutMoELoadBalanceMetricsAccumulato
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from benchmarks.judge import console, new_table, print_load
+from ditto.batch.pi_old import PiOld
 from ditto.batch.queue import KVBatchMeta, tq
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_parts import StepParts
@@ -255,6 +256,7 @@ class Trainer(DittoTrainerSync):
         self._asked_prompts = config.data.train_batch_size
         self.parameter_sync_step = 1  # a step of a synchronous run is one part
         self.parts = StepParts()
+        self.pi_old = PiOld.chosen(config, self.settings, [])
         self.checkpoints = CheckpointWriter(config, lambda _name: nullcontext())
         self.replay_buffer = self._build_replay_buffer()
 

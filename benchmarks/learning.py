@@ -58,6 +58,7 @@ SECONDARY = (
     "ditto/response_tokens_",
     "alarm/",
     "timing_s/cpu",
+    "training/off_policy/trajectory_staleness_worst/",
 )
 console = Console()
 
@@ -76,6 +77,7 @@ SETTINGS: dict[str, str] = {
 LEARNING = [name for name, objective in OBJECTIVES.items() if objective.teacher != "experts"]
 ARMS: dict[str, list[str]] = {name: [f"algorithm.objective={name}"] for name in LEARNING}
 ARMS |= {f"{name}, {word}": [*ARMS[name], setting] for name in ("ditto", "grpo") for word, setting in SETTINGS.items()}
+ARMS["ditto, colocate async"] = [*ARMS["ditto"], "trainer.v1.trainer_mode=ditto_colocate_async"]  # --how cluster
 
 
 @dataclass
@@ -259,7 +261,7 @@ def _arms(words: str) -> list[str]:
     Raises:
         BadSettings: one does not exist.
     """
-    arms = [arm.strip() for arm in words.split(";" if ";" in words else ",")]
+    arms = [arm.strip() for arm in words.split(";" if ";" in words else ",") if arm.strip()]
     for arm in arms:
         if arm not in ARMS:
             raise BadSettings(f"--arms: there is no arm {arm!r}. Use {'; '.join(ARMS)}.")
@@ -276,7 +278,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     runner.add_argument("--task", choices=dict.fromkeys(task for task, _ in WORLDS), default="hitom")
     runner.add_argument("--regime", choices=dict.fromkeys(regime for _, regime in WORLDS), default="usual")
     runner.add_argument("--how", choices=HOW, default="one_process")
-    runner.add_argument("--arms", default=",".join(LEARNING), help="separated by semicolons or, without any, commas")
+    runner.add_argument(
+        "--arms", default=",".join(LEARNING), help="separated by commas, or by semicolons: 'ditto, no std;'"
+    )
     runner.add_argument("--seeds", type=positive_int, default=5)
     runner.add_argument("--steps", type=positive_int, default=15)
     runner.add_argument("--at-a-time", type=positive_int, default=2)

@@ -65,6 +65,14 @@ def _noisy(request: ChatRequest) -> Reply:
     return _useless(request) if zlib.crc32(content.encode()) % 2 else judge_server.reply(request)
 
 
+def _slow(request: ChatRequest) -> Reply:
+    """A critique takes 1 to 7 seconds, mostly few, as with a model that thinks for as long as it likes."""
+    reply = judge_server.reply(request)
+    content = json.dumps(request.body.get("messages", []), sort_keys=True)
+    patience = zlib.crc32(content.encode()) / 2**32
+    return replace(reply, delay=1.0 + 6.0 * patience**2) if isinstance(reply, Json) else reply
+
+
 def _telling(request: ChatRequest) -> Reply:
     """Every critique names the right answer."""
     reply = judge_server.reply(request)
@@ -89,7 +97,7 @@ _PEOPLE = {
     "often": Population(careful=0.8, coached=0.95),
     "given away": Population(told=True),
 }
-_JUDGES: dict[str, Callable[[ChatRequest], Reply]] = {"noisy": _noisy, "useless": _useless}
+_JUDGES: dict[str, Callable[[ChatRequest], Reply]] = {"noisy": _noisy, "useless": _useless, "slow judge": _slow}
 
 
 def _exact(task: str, form: Form) -> dict[tuple[str, str], World]:

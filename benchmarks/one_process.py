@@ -87,6 +87,10 @@ class OneProcess:
             raise BadConfig("The sampler of one process knows temperature 1 only, without top_p and top_k.")
         if config.algorithm.filter_groups.enable:
             raise BadConfig("One process plays the prompts of a step once: algorithm.filter_groups.enable needs Ray.")
+        if config.trainer.v1.trainer_mode != "ditto_sync":
+            raise BadConfig(
+                "One process samples and trains in turns: an asynchronous trainer.v1.trainer_mode needs Ray."
+            )
         model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
         self.sampler = LocalSampler(model, _ends(model, self.tokenizer), data.seed)
         self.update = Update(config, self.settings, self.tokenizer.eos_token_id)

@@ -1,8 +1,8 @@
 """The trainer's step without verl's queue and without Ray: verl's worker as an object, columns as tensors.
 
 What `ditto.trainer.DittoTrainer` does between the rollout and the weight sync, for one rank: lay the sequences out in
-mini-batches, compute pi_old in the context that is trained, then advantages, weights and the update. All of it is
-computed by the trainer's own parts; this file only puts them together.
+mini-batches, compute pi_old in the context that is trained (where `algorithm.old_logp` needs it), then advantages,
+weights and the update. All of it is computed by the trainer's own parts; this file only puts them together.
 """
 
 from __future__ import annotations
@@ -22,23 +22,25 @@ from verl.utils import tensordict_utils as tu
 from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.metric import reduce_metrics
 from verl.utils.py_functional import rename_dict
-from verl.workers.engine_workers import ActorRolloutRefWorker
 
 from ditto.batch.jagged import jagged, response_tokens
 from ditto.batch.minibatch_layout import assign_mini_batches, balanced, lay_out, padded_rows
+from ditto.batch.pi_old import PiOld
 from ditto.batch.rollout_correction import correction_weights
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_batch import Columns, StepBatch
-from ditto.objectives.losses import objective_loss
+from ditto.objectives.losses import PLACES, objective_loss
 from ditto.rollout import sync_alarm
 from ditto.settings import BadConfig, Settings
+from ditto.verl_hooks.actor_worker import ActorWorker
+from ditto.verl_hooks.update_outputs import places
 from soul.record import SessionRecord
 
 MODEL_COLUMNS = ("input_ids", "position_ids", "prompts", "responses", "response_mask", "loss_mask")
 
 
 def actor_worker(config: DictConfig, settings: Settings) -> Any:
-    """verl's actor worker as the only rank, with our loss.
+    """The actor worker as the only rank, with our loss.
 
     Raises:
         BadConfig: the run needs a worker or a weight sync that one process does not have.
@@ -51,7 +53,7 @@ def actor_worker(config: DictConfig, settings: Settings) -> Any:
     os.environ |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
     if not torch.distributed.is_initialized():
         torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
-    worker: Any = ActorRolloutRefWorker(config.actor_rollout_ref, role="actor")
+    worker: Any = ActorWorker(config.actor_rollout_ref, role="actor")
     worker.init_model()
     worker.actor.engine.load_teachers(settings.expert_teachers)
     worker.set_loss_fn(
@@ -78,6 +80,7 @@ class Update:
         self.settings = settings
         self.filler = filler
         self.worker = actor_worker(config, settings)
+        self.pi_old = PiOld.chosen(config, settings, self.worker.active_dropout())
         self.batch: StepBatch | None = None
 
     def __call__(
@@ -88,7 +91,8 @@ class Update:
         batch = self.batch = StepBatch(records, list(traces), list(records))
         batch.sort(f"{self.actor.data_loader_seed}:{step}")
         samples = [_sample(outputs[i]) for i in batch.order]
-        numbers = self._old_log_probs(batch, samples)
+        needs_pass = self.pi_old.source != "update" or not any(record.valid for record in records)
+        numbers = self._old_log_probs(batch, samples) if needs_pass else {}
         data = self._arranged(batch, samples)
         numbers |= batch.sequence_metrics(teaches_feedback=self.settings.objective.teacher == "feedback")
         assert batch.columns is not None and batch.layout is not None
@@ -98,7 +102,14 @@ class Update:
         if not numbers["ditto/sequences_trained"]:
             return numbers | {"actor/updates": 0, "actor/grad_norm": 0.0}
         data.update(batch.loss_columns(correction[0] if correction else None))
-        return numbers | self._update(data, batch.layout.rows)
+        if needs_pass:
+            return numbers | self._update(data, batch.layout.rows)
+        data[PLACES] = places(len(data))
+        numbers |= self._update(data, batch.layout.rows)
+        batch.measured = [False] * len(data)
+        output, mask = self.worker.update_outputs(data), batch.columns.mask
+        batch.measure(range(len(data)), response_tokens(output["log_probs"], mask))
+        return numbers | _of_the_actor(batch, output["entropy"])
 
     def copy_weights(self, model: nn.Module) -> None:
         """Copy the trained weights into a model of the same architecture."""
@@ -112,28 +123,17 @@ class Update:
     def _old_log_probs(self, batch: StepBatch, samples: list[dict[str, Tensor]]) -> dict[str, float]:
         """Add pi_old of every sequence in the context in which it is trained (`DittoTrainer._compute_old_log_prob`).
 
-        Here this comes first, so that entropy and distances are means over all sequences, the skipped ones too.
+        Here this comes first, so that entropy and distances are means over all sequences, the skipped ones too, and
+        with `old_logp=rollout` as well.
         """
-        numbers: dict[str, float] = {}
         inputs = _jagged(samples, MODEL_COLUMNS)
         tu.assign_non_tensor(inputs, calculate_entropy=True, compute_loss=False, temperature=1.0)
         output = self.worker.compute_log_prob(inputs)
-        mask = inputs["response_mask"]
-        entropy = response_tokens(output["entropy"], mask).values()[mask.values().bool()]
-        if len(entropy):
-            numbers["actor/entropy"] = entropy.mean().item()
-        rollout = jagged([sample["rollout_log_probs"] for sample in samples])
-        batch.columns = columns = Columns(mask, response_tokens(output["log_probs"], mask), rollout)
-        numbers |= batch.context_gap()
-        same_context = batch.is_kind("draft", "refined_feedback")
-        difference, distances = sync_alarm.distance(columns.old_log_probs, rollout, mask, same_context)
-        if difference is not None:
-            numbers |= distances | {"training/rollout_logprob_diff_mean": difference}
-        as_sampled = self.settings.options.refined_old_logp == "rollout"
-        for record, sample, old in zip(batch.records, samples, columns.old_log_probs.unbind(), strict=True):
-            sampled = as_sampled and record.kind == "refined_base"
-            sample["old_log_probs"] = sample["rollout_log_probs"] if sampled else old
-        return numbers
+        mask, rollout = inputs["response_mask"], jagged([sample["rollout_log_probs"] for sample in samples])
+        batch.columns = Columns(mask, response_tokens(output["log_probs"], mask), rollout)
+        for record, sample, old in zip(batch.records, samples, batch.columns.old_log_probs.unbind(), strict=True):
+            sample["old_log_probs"] = sample["rollout_log_probs"] if record.kind in self.pi_old.sampled else old
+        return _of_the_actor(batch, output["entropy"])
 
     def _arranged(self, batch: StepBatch, samples: list[dict[str, Tensor]]) -> TensorDict:
         """Plan the losses and lay the rows out (`DittoTrainer._balance_batch`). Returns the columns."""
@@ -145,20 +145,21 @@ class Update:
         rows, updates = padded_rows(mini_batch, 1)
         padding, _ = construct_minimal_padding_template(samples[0], {}, self.filler)
         padding["old_log_probs"] = padding["rollout_log_probs"]
+        old = ["old_log_probs"] if "old_log_probs" in samples[0] else []  # without: the update is its own pi_old
         samples = [*samples, *[padding] * (rows * updates - len(samples))]
         layout = lay_out(mini_batch, [len(s["input_ids"]) for s in samples], 1, rows, balanced)
         batch.arrange(layout)
         samples = [samples[i] for i in layout.order]
-        data = _jagged(samples, (*MODEL_COLUMNS, "old_log_probs"))
+        data = _jagged(samples, (*MODEL_COLUMNS, *old))
         rollout = jagged([sample["rollout_log_probs"] for sample in samples])
-        batch.columns = Columns(data["response_mask"], data["old_log_probs"], rollout)
+        batch.columns = Columns(data["response_mask"], data.get("old_log_probs", rollout), rollout)
         return data
 
     def _update(self, data: TensorDict, mini_batch_size: int) -> dict[str, float]:
         """The optimizer updates (`DittoTrainer._update_actor`)."""
         tu.assign_non_tensor(
             data,
-            calculate_entropy=self.actor.calculate_entropy or self.actor.entropy_coeff != 0.0,
+            calculate_entropy=self.actor.calculate_entropy or self.actor.entropy_coeff != 0.0 or PLACES in data,
             distillation_use_topk=False,
             distillation_only=False,
             global_batch_size=mini_batch_size,
@@ -172,6 +173,20 @@ class Update:
         metrics = tu.get(self.worker.update_actor(data), "metrics")
         numbers: dict[str, float] = reduce_metrics(rename_dict(metrics, "actor/"))
         return numbers | {"actor/updates": len(data) // mini_batch_size * self.actor.ppo_epochs}
+
+
+def _of_the_actor(batch: StepBatch, entropy: Tensor) -> dict[str, float]:
+    """What the actor's log-probs and entropies (jagged, of all tokens) tell before the first update."""
+    assert batch.columns is not None
+    columns, mask, numbers = batch.columns, batch.columns.mask, batch.context_gap()
+    sampled = response_tokens(entropy, mask).values()[mask.values().bool()]
+    if len(sampled):
+        numbers["actor/entropy"] = sampled.mean().item()
+    same_context = batch.is_kind("draft", "refined_feedback")
+    difference, distances = sync_alarm.distance(columns.old_log_probs, columns.rollout_log_probs, mask, same_context)
+    if difference is not None:
+        numbers |= distances | {"training/rollout_logprob_diff_mean": difference}
+    return numbers
 
 
 def _jagged(samples: Sequence[dict[str, Tensor]], names: Sequence[str]) -> TensorDict:

@@ -1,12 +1,14 @@
 """Measure the phases of a training step, and compare our update with plain verl's.
 
     python -m benchmarks.step update                 # one process: verl's GRPO update against ours, on the same tokens
+    python -m benchmarks.step old_logp               # the same process: a step's passes, by algorithm.old_logp
     python -m benchmarks.step phases [--steps 6]     # two real runs (grpo, ditto): seconds per phase
 
 `update` builds verl's own TrainingWorker (FSDP2, gloo) once and gives it the same sequences in turns: as verl's trainer
 does (`plain`), and as ours does (`ditto`: with a weight per token). Goal: ditto tokens/s over plain tokens/s, measured
-in one run, at least 0.97. `phases` trains the demo's tiny model
-and reads the medians from the runs' metrics.jsonl.
+in one run, at least 0.97. `old_logp` takes steps of one
+update, with the pass for old log-probs before it, without it, and with a pass of the refined answers alone (a third of
+the sequences). `phases` trains the demo's tiny model and reads the medians from the runs' metrics.jsonl.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ PHASES = ("gen", "old_log_prob", "adv", "update_actor", "update_weights")
 console = Console()
 
 
-def build_worker(model: Path, budget: int) -> tuple[Any, dict[str, Any]]:
-    """verl's TrainingWorker on one CPU process."""
+def build_worker(model: Path, budget: int, *, chunked: bool = False) -> tuple[Any, dict[str, Any]]:
+    """verl's TrainingWorker on one CPU process; `chunked`: with our head, as our trainer has it."""
     from verl.trainer.config import CheckpointConfig
     from verl.workers.config import (
         FSDPActorConfig,
@@ -59,7 +61,9 @@ def build_worker(model: Path, budget: int) -> tuple[Any, dict[str, Any]]:
                 path=str(model),
                 use_remove_padding=True,
                 enable_gradient_checkpointing=False,
-                external_lib="ditto.model.attention",
+                external_lib="ditto.model.install" if chunked else "ditto.model.attention",
+                use_fused_kernels=chunked,
+                fused_kernel_options={"impl_backend": "chunked"},
                 override_config={"attn_implementation": "packed"},
             ),
             engine_config=FSDPEngineConfig(
@@ -69,6 +73,7 @@ def build_worker(model: Path, budget: int) -> tuple[Any, dict[str, Any]]:
                 use_torch_compile=False,
                 use_dynamic_bsz=True,
                 max_token_len_per_gpu=budget,
+                infer_max_token_len_per_gpu=budget,
             ),
             optimizer_config=FSDPOptimizerConfig(lr=1e-6, total_training_steps=1000),
             checkpoint_config=CheckpointConfig(),
@@ -123,39 +128,93 @@ def columns(sequences: int, prompt: int, response: int, vocabulary: int) -> dict
     return rows
 
 
-def one_update(worker: Any, rows: dict[str, list[Any]], updates: int) -> float:
-    """CPU seconds of one step's update (one process, one thread: comparable even on a busy machine)."""
+def batch_of(rows: dict[str, list[Any]], **settings: Any) -> Any:
+    """What a worker gets."""
     import torch
     from verl.utils import tensordict_utils as tu
 
+    jagged = {key: torch.nested.as_nested_tensor(value, layout=torch.jagged) for key, value in rows.items()}
+    return tu.get_tensordict(jagged, settings)
+
+
+def one_pass(worker: Any, rows: dict[str, list[Any]]) -> float:
+    """CPU seconds of the log-probs of these rows."""
+    names = ("input_ids", "position_ids", "prompts", "responses", "response_mask", "loss_mask")
+    data = batch_of({name: rows[name] for name in names}, calculate_entropy=True, compute_loss=False, temperature=1.0)
+    start = time.process_time()
+    worker.infer_batch(data)
+    return time.process_time() - start
+
+
+def one_update(worker: Any, rows: dict[str, list[Any]], updates: int, *, entropy: bool = False) -> float:
+    """CPU seconds of one step's update (one process, one thread: comparable even on a busy machine)."""
     size = len(rows["input_ids"]) // updates
-    data = tu.get_tensordict(
-        {key: torch.nested.as_nested_tensor(value, layout=torch.jagged) for key, value in rows.items()},
-        dict(
-            calculate_entropy=False,
-            distillation_use_topk=False,
-            distillation_only=False,
-            global_batch_size=size,
-            mini_batch_size=size,
-            epochs=1,
-            seed=42,
-            dataloader_kwargs={"shuffle": False},
-            temperature=1.0,
-        ),
+    data = batch_of(
+        rows,
+        calculate_entropy=entropy,
+        distillation_use_topk=False,
+        distillation_only=False,
+        global_batch_size=size,
+        mini_batch_size=size,
+        epochs=1,
+        seed=42,
+        dataloader_kwargs={"shuffle": False},
+        temperature=1.0,
     )
     start = time.process_time()
     worker.train_mini_batch(data)
     return time.process_time() - start
 
 
-def run_update(arguments: argparse.Namespace) -> None:
-    """Print tokens/s of plain verl and of ours, and their ratio."""
-    os.environ |= {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+def be_the_only_rank() -> None:
+    """Set torch's variables for one process, with a free port."""
     import socket
 
+    os.environ |= {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         os.environ["MASTER_PORT"] = str(probe.getsockname()[1])
+
+
+def run_old_logp(arguments: argparse.Namespace) -> None:
+    """Print the CPU seconds of a step's passes and update by `algorithm.old_logp`."""
+    be_the_only_rank()
+    from ditto.objectives.losses import PLACES
+    from ditto.verl_hooks.update_outputs import UpdateOutputs, places
+    from recipe.demo import tiny_model
+
+    with tempfile.TemporaryDirectory() as folder:
+        tiny_model.build(Path(folder), ["a corpus of a few words"] * 10, seed=0)
+        worker, losses = build_worker(Path(folder), arguments.budget, chunked=True)
+    rows = columns(arguments.sequences, arguments.prompt, arguments.response, vocabulary=300)
+    refined = {key: values[::3] for key, values in rows.items()}
+    observed = rows | {PLACES: list(places(arguments.sequences).unbind())}
+    itself = {key: values for key, values in observed.items() if key != "old_log_probs"}
+    steps = {"recompute": (rows, rows), "auto": (None, itself), "rollout": (refined, observed)}
+    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in steps}
+    for round_number in range(arguments.rounds + 1):
+        for name, (passed, updated) in list(steps.items())[:: 1 if round_number % 2 else -1]:
+            before = one_pass(worker, passed) if passed is not None else 0.0
+            loss = UpdateOutputs(losses["ditto"]) if PLACES in updated else losses["ditto"]
+            worker.set_loss_fn(loss)
+            update = one_update(worker, updated, updates=1, entropy=PLACES in updated)
+            if round_number:  # the first round warms up
+                seconds[name].append((before, update))
+    tokens = sum(len(ids) for ids in rows["input_ids"])
+    table = Table(title=f"A step of one update, {arguments.sequences} sequences, {tokens:,} tokens: CPU s (median)")
+    for column in ("algorithm.old_logp", "pass", "update", "both", "of recompute"):
+        table.add_column(column, justify="right")
+    totals = {name: statistics.median(a + b for a, b in pairs) for name, pairs in seconds.items()}
+    for name, pairs in seconds.items():
+        parts = (statistics.median(pair[part] for pair in pairs) for part in (0, 1))
+        share = totals[name] / totals["recompute"]
+        table.add_row(name, *(f"{part:.3f}" for part in parts), f"{totals[name]:.3f}", f"{share:.2f}")
+    console.print(table)
+
+
+def run_update(arguments: argparse.Namespace) -> None:
+    """Print tokens/s of plain verl and of ours, and their ratio."""
+    be_the_only_rank()
     from ditto.objectives.losses import LOSS_WEIGHTS, ROWS
     from recipe.demo import tiny_model
 
@@ -252,13 +311,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = Parser(prog="python -m benchmarks.step", description=__doc__)
     what = parser.add_subparsers(required=True)
     update = what.add_parser("update", help="our update against plain verl's, in one process")
-    update.add_argument("--sequences", type=positive_int, default=48)
     update.add_argument("--updates", type=positive_int, default=2)
-    update.add_argument("--prompt", type=positive_int, default=110, help="mean tokens")
-    update.add_argument("--response", type=positive_int, default=24, help="mean tokens")
-    update.add_argument("--budget", type=positive_int, default=8192, help="tokens of a micro-batch")
-    update.add_argument("--rounds", type=positive_int, default=40)
     update.set_defaults(run=run_update)
+    old_logp = what.add_parser("old_logp", help="passes and update of a step by algorithm.old_logp, in one process")
+    old_logp.set_defaults(run=run_old_logp)
+    for command, rounds in ((update, 40), (old_logp, 10)):
+        command.add_argument("--sequences", type=positive_int, default=48)
+        command.add_argument("--prompt", type=positive_int, default=110, help="mean tokens")
+        command.add_argument("--response", type=positive_int, default=24, help="mean tokens")
+        command.add_argument("--budget", type=positive_int, default=8192, help="tokens of a micro-batch")
+        command.add_argument("--rounds", type=positive_int, default=rounds)
     phases = what.add_parser("phases", help="seconds per phase of real grpo and ditto steps")
     phases.add_argument("--steps", type=positive_int, default=6)
     phases.set_defaults(run=run_phases)

@@ -34,7 +34,7 @@ from benchmarks.judge import console, new_table, print_load
 from ditto.batch.jagged import with_values
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_batch import Columns, StepBatch
-from ditto.batch.trace_details import note_columns, note_plan
+from ditto.batch.trace_details import note_log_probs, note_plan
 from ditto.objectives import OBJECTIVES
 from ditto.rollout.session_sequences import SessionSequence
 from ditto.rollout.token_seat import TokenSequence
@@ -140,7 +140,7 @@ def measured(sessions: int, tokens: int, folder: Path) -> tuple[dict[str, Cost],
     step = step_of(traces, tokens)
     with costs["details"].running():
         note_plan(step, SETTINGS.objective, regularised=False)
-        note_columns(step, None)
+        note_log_probs(step)
     with costs["final"].running():
         runs.write_traces("step", 1, traces)
     return costs, (folder / "traces" / "step_000001.jsonl").stat().st_size

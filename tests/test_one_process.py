@@ -22,6 +22,7 @@ from ditto.batch.jagged import per_token  # noqa: E402
 from ditto.settings import BadConfig  # noqa: E402
 from recipe.demo import tiny_model  # noqa: E402
 from soul import tasks  # noqa: E402
+from soul.errors import BadSettings  # noqa: E402
 from soul.judge import Judge  # noqa: E402
 from soul.task_types import Episode, Metric, Verdict  # noqa: E402
 from tests.e2e import three_turns  # noqa: E402
@@ -109,15 +110,37 @@ def test_sampled_log_probs_are_those_of_the_worker_and_a_run_repeats(world: Path
         assert ours and ours == pytest.approx(theirs)
 
 
-def test_an_option_that_one_process_would_ignore_is_refused(world: Path, tmp_path: Path) -> None:
-    with pytest.raises(BadConfig, match="filter_groups"):
-        _trained(world, tmp_path, "algorithm.filter_groups.enable=true")
+def test_the_one_update_of_a_step_tells_what_a_pass_before_it_tells(world: Path, tmp_path: Path) -> None:
+    words = ("algorithm.objective=ditto", "actor_rollout_ref.actor.ppo_mini_batch_size=4")
+    (auto, *_), batch = _trained(world, tmp_path / "auto", *words)
+    (passed, *_), other = _trained(world, tmp_path / "passed", *words, "algorithm.old_logp=recompute")
+    assert batch.measured is not None and other.measured is None
+    names = _of_the_run([passed])[0].keys() | {"training/rollout_logprob_diff_mean", "ditto/context_logprob_gap"}
+    assert {name: auto[name] for name in names} == pytest.approx(
+        {name: passed[name] for name in names}, rel=1e-4, abs=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "names"),
+    [("algorithm.filter_groups.enable=true", "filter_groups"), ("trainer.v1.trainer_mode=ditto_colocate_async", "Ray")],
+)
+def test_an_option_that_one_process_would_ignore_is_refused(world: Path, tmp_path: Path, word: str, names: str) -> None:
+    with pytest.raises(BadConfig, match=names):
+        _trained(world, tmp_path, word)
 
 
 def test_a_teacher_is_asked(world: Path, tmp_path: Path) -> None:
     metrics, _ = _trained(world, tmp_path, "algorithm.objective=sdpo_logits")
     assert [step["ditto/share_taught"] for step in metrics[:2]] == [1.0, 1.0]
     assert all(step["actor/grad_norm"] > 0 for step in metrics[:2])
+
+
+def test_arms_with_commas_are_separated_by_semicolons() -> None:
+    assert learning._arms("grpo,ditto") == learning._arms("grpo; ditto") == ["grpo", "ditto"]
+    assert learning._arms("ditto, colocate async;") == ["ditto, colocate async"]
+    with pytest.raises(BadSettings, match="colocate async'"):
+        learning._arms("ditto, colocate async")
 
 
 FAKE_TRAINER = """
@@ -144,8 +167,11 @@ def test_a_finished_run_is_not_repeated_and_a_failed_one_is(
     counter.write_text("")
     script.write_text(FAKE_TRAINER.replace("COUNTER", str(counter)))
     monkeypatch.setitem(learning.HOW, "one_process", [sys.executable, str(script)])
-    (tmp_path / "worlds" / "usual").mkdir(parents=True)
-    (tmp_path / "worlds" / "usual" / "done").touch()
+    for seed in ("1", "2"):  # prepared worlds: a warm start takes a minute
+        world = tmp_path / "worlds" / "usual" / seed
+        (world / "warm").mkdir(parents=True)
+        (world / "warm" / "model.safetensors").write_bytes(seed.encode())
+        (world / "done").touch()
     arguments = ["run", "--folder", str(tmp_path), "--arms", "grpo", "--seeds", "2", "--at-a-time", "1"]
 
     assert learning.main(arguments) == 1

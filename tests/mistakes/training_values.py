@@ -98,6 +98,7 @@ RL_CHOICES: dict[str, list[str]] = {
     f"{MODEL}.target_modules": ["5"],
     f"{MODEL}.external_lib": ["5"],
     "algorithm.objective": ["dito", "5"],
+    "algorithm.old_logp": ["guess"],
     "algorithm.refined_old_logp": ["guess"],
     "refine.when": ["sometimes", "below:high"],
     "trainer.logger": ["nosuchlogger", "[nosuchlogger]", "[clearml]", "5"],

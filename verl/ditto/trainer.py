@@ -40,7 +40,7 @@ from ditto.batch.queue import KVBatchMeta, drop_trained_rows, put_columns, tq
 from ditto.batch.rollout_correction import correction_weights
 from ditto.batch.step_batch import StepBatch
 from ditto.batch.step_parts import StepParts
-from ditto.batch.trace_details import note_columns, note_plan
+from ditto.batch.trace_details import note_correction, note_log_probs, note_plan
 from ditto.judging.watch import BudgetSpent, JudgeOutage, JudgeWatch
 from ditto.objectives.losses import objective_loss
 from ditto.old_log_probs import OldLogProbs
@@ -117,6 +117,7 @@ class DittoTrainer(Validation):
             self.judges.start()
             super().init()
             self.actor_rollout_wg.load_teachers(self.settings.expert_teachers)
+            self._choose_pi_old()
         self.style = style_signal.StyleSignal(self.tokenizer)
         actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
         loss = partial(objective_loss, config=actor, objective=self.settings.objective, options=self.settings.options)
@@ -237,7 +238,7 @@ class DittoTrainer(Validation):
         return batch
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        """Compute what the loss needs of every sequence, and write the traces of every session."""
+        """Compute what the loss needs of every sequence."""
         step = self.parts.current
         assert step.columns is not None and step.planned is not None
         refined = step.is_kind("refined_base")
@@ -246,23 +247,34 @@ class DittoTrainer(Validation):
             metrics.update(correction[1])
         factors = correction[0] if correction else None
         put_columns(batch, **step.loss_columns(factors))
-        note_columns(step, factors)
+        if factors is not None:
+            note_correction(step, factors)
         for trace in step.traces:
             trace.advantages = step.planned.advantage_of.get(trace.session, {})
         if self._group_filter is not None:
             self._group_filter.report(step, self.global_steps)
-        self.run_folder.write_traces("step", self.global_steps, step.traces, part=self.local_trigger_step)
         return batch
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        """Train: one epoch is `prompts / ppo_mini_batch_size` optimizer updates, however many drafts were refined."""
+        """Train, and write the traces of every session, which hold what the update knows of them."""
         step = self.parts.current
+        if any(record.valid for record in step.records):
+            self._train(batch, step)
+            self._measure_by_update(batch, step)
+        note_log_probs(step)
+        self.run_folder.write_traces("step", self.global_steps, step.traces, part=self.local_trigger_step)
+        return batch
+
+    def _train(self, batch: KVBatchMeta, step: StepBatch) -> None:
+        """One epoch is `prompts / ppo_mini_batch_size` optimizer updates, however many drafts were refined."""
         assert step.layout is not None
-        if not any(record.valid for record in step.records):
-            return batch
         actor = self.config.actor_rollout_ref.actor
         batch.extra_info.update(
-            calculate_entropy=actor.calculate_entropy or actor.entropy_coeff != 0.0,
+            calculate_entropy=(
+                actor.calculate_entropy
+                or actor.entropy_coeff != 0.0
+                or (step.measured is not None and self.pi_old.entropy_in_update)
+            ),
             distillation_use_topk=False,
             distillation_only=False,
             global_batch_size=step.layout.rows,
@@ -276,7 +288,6 @@ class DittoTrainer(Validation):
         output = rename_dict(self.actor_rollout_wg.update_actor(batch)["metrics"], "actor/")
         output["perf/mfu/actor"] = output.pop("actor/mfu")
         self.parts.add_update(step.layout.updates * actor.ppo_epochs, output)
-        return batch
 
     def _step_metrics(self, batch: KVBatchMeta) -> dict[str, Any]:
         """The metrics of the step's sessions, sequences and updates, over all its parts."""

@@ -17,7 +17,7 @@ from ditto.batch.jagged import jagged
 from ditto.batch.minibatch_layout import assign_mini_batches, balanced, lay_out, padded_rows
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_batch import Columns, StepBatch
-from ditto.batch.trace_details import note_columns, note_plan
+from ditto.batch.trace_details import note_correction, note_log_probs, note_plan
 from ditto.objectives.losses import ADVANTAGES, LOSS_WEIGHTS
 from soul.record import AttemptRecord, SequenceSummary, SessionRecord
 from tests.ditto.our_step import settings_of
@@ -80,7 +80,9 @@ def test_the_traces_hold_what_the_loss_gets(corrected: bool) -> None:
     step.columns = Columns(mask, jagged(list(old.split([len(each) for each in masks]))), mask)
     factors = torch.tensor([chance.random() for _ in mask.values()]) if corrected else None
     columns = step.loss_columns(factors)
-    note_columns(step, factors)
+    if factors is not None:
+        note_correction(step, factors)
+    note_log_probs(step)
 
     traces = {trace.session: trace for trace in step.traces}
     advantages, weights = (columns[name].unbind() for name in (ADVANTAGES, LOSS_WEIGHTS))

@@ -215,6 +215,8 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
         "teachers.default=CHECKPOINT",
     ),
     ("algorithm.std_floor", 0.2, {"algorithm.norm_adv_by_std_in_grpo": False}, "norm_adv_by_std_in_grpo is true"),
+    ("algorithm.old_logp", "rollout", {"algorithm.rollout_correction.rollout_is": "token"}, "Use one of the two"),
+    ("algorithm.old_logp", "rollout", {f"{ROLLOUT}.top_p": 0.9, "run.max_logprob_diff": 0.3}, "normalized"),
     ("refine.include_draft", True, {"algorithm.objective": "sdpo_token"}, "would only copy"),
     (f"{ACTOR}.policy_loss.loss_mode", "gspo", {"algorithm.objective": "sdpo_token"}, "has no clipped part"),
     (f"{MODEL}.use_fused_kernels", False, {"algorithm.objective": "sdpo_logits"}, "token form"),

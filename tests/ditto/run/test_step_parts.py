@@ -18,6 +18,7 @@ import ditto.old_log_probs
 from ditto.batch.group_counts import GroupCounts
 from ditto.batch.jagged import jagged
 from ditto.batch.loss_plan import LossPlan, RowTerms
+from ditto.batch.pi_old import PiOld
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_batch import PADDING, Columns, StepBatch
 from ditto.batch.step_parts import StepParts
@@ -191,7 +192,7 @@ def test_all_parts_of_a_step_take_pi_old_from_the_weights_at_its_beginning(monke
     monkeypatch.setattr(ditto.old_log_probs, "put_columns", lambda _batch, **columns: calls.extend(columns))
     trainer = object.__new__(DittoTrainerSeparateAsync)
     trainer.config = OmegaConf.create({"algorithm": {}, "actor_rollout_ref": {"rollout": {"temperature": 1.0}}})
-    trainer.settings = SimpleNamespace(options=SimpleNamespace(refined_old_logp="recompute"))
+    trainer.pi_old = PiOld("pass", "a test", frozenset(), entropy_in_update=True)
     trainer.actor_rollout_wg = Workers()
     trainer.parts = StepParts()
     trainer.style = SimpleNamespace(mark=lambda *_: None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from verl.trainer.ppo.core_algos import kl_penalty
@@ -34,7 +34,8 @@ class Columns:
 
     Attributes:
         mask: int64, 1 where the policy sampled the token.
-        old_log_probs: float32, from the actor before the step's first update, in the context that is trained.
+        old_log_probs: float32, from the actor before the step's first update, in the context that is trained; as
+            sampled in the rows that `StepBatch.measured` leaves out.
         rollout_log_probs: float32, from the rollout engine, in the context in which the tokens were sampled.
     """
 
@@ -55,9 +56,10 @@ class StepBatch:
     planned: LossPlan | None = None
     groups: GroupCounts = GroupCounts()  # known once the step is planned
     columns: Columns | None = None  # set once the actor's log-probs are computed
+    measured: list[bool] | None = None  # whether the actor's log-probs of a row are known; None: of all (`pi_old.py`)
     style: torch.Tensor | None = None  # jagged, 1 at a style token of a row with a signal (style_signal.py)
     reference: torch.Tensor | None = None  # jagged, log-probs of the response tokens under the reference policy
-    entropy: torch.Tensor | None = None  # of the actor at each sampled token, shape (tokens,)
+    entropy: torch.Tensor | None = None  # of the actor at each sampled token of the measured rows, shape (tokens,)
     advantages: torch.Tensor | None = None  # jagged, one value a response token; 0 where the policy did not sample it
 
     @classmethod
@@ -131,6 +133,30 @@ class StepBatch:
         self.planned = self.planned.select(rows)
         self.layout = layout
 
+    def measure(self, rows: Sequence[int], log_probs: torch.Tensor) -> None:
+        """Add the actor's log-probs of some rows.
+
+        Args:
+            rows: ascending.
+            log_probs: jagged, of their response tokens.
+        """
+        assert self.columns is not None and self.measured is not None
+        chosen = [row in set(rows) for row in range(len(self.records))]
+        values = self.columns.old_log_probs.values().clone()
+        values[per_token(chosen, self.columns.mask)] = log_probs.values()
+        self.columns = replace(self.columns, old_log_probs=with_values(values, self.columns.mask))
+        self.measured = [old or new for old, new in zip(self.measured, chosen, strict=True)]
+
+    def is_measured(self, *kinds: str) -> list[bool]:
+        """Whether each row is of one of these kinds, and the actor's log-probs of it are known."""
+        measured = self.measured or [True] * len(self.records)
+        return [of_kind and known for of_kind, known in zip(self.is_kind(*kinds), measured, strict=True)]
+
+    def first_mini_batch(self) -> list[int]:
+        """The rows of the step's first update."""
+        assert self.layout is not None
+        return [row for row, place in enumerate(self.layout.order) if self.layout.mini_batch[place] == 0]
+
     def sequence_metrics(self, *, teaches_feedback: bool) -> dict[str, float]:
         """Numbers and lengths of the sequences.
 
@@ -155,7 +181,7 @@ class StepBatch:
 
     def context_gap(self) -> dict[str, float]:
         """Mean of log pi(y' | x, f) - log pi(y' | x) over refined sequences in the base context, summed over tokens."""
-        refined, columns = self.is_kind("refined_base"), self.columns
+        refined, columns = self.is_measured("refined_base"), self.columns
         if columns is None or not any(refined):
             return {}
         gaps = columns.rollout_log_probs.values() - columns.old_log_probs.values()
@@ -167,7 +193,7 @@ class StepBatch:
         if self.columns is None or self.reference is None:
             return {}
         mask = self.columns.mask
-        drafts = per_token(self.is_kind("draft"), mask) & mask.values().bool()
+        drafts = per_token(self.is_measured("draft"), mask) & mask.values().bool()
         if not drafts.any():
             return {}
         old, start = self.columns.old_log_probs.values()[drafts], self.reference.values()[drafts]

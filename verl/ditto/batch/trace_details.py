@@ -1,8 +1,8 @@
 """Write into a step's traces what the trainer knows of their sequences: advantage, weight, log-probs, why masked.
 
 The agent loop lists the sequences of a session in its trace (`rollout/session_sequences.py`); `SequenceRecord.place`
-says which of them a row is. `note_plan` comes before the rows without a signal are dropped, `note_columns` after the
-actor's log-probs are computed.
+says which of them a row is. `note_plan` comes before the rows without a signal are dropped, `note_log_probs` once the
+actor's log-probs are known.
 """
 
 from __future__ import annotations
@@ -45,23 +45,28 @@ def note_plan(step: StepBatch, objective: Objective, *, regularised: bool) -> No
             summary.masked = "zero advantage"
 
 
-def note_columns(step: StepBatch, correction: torch.Tensor | None) -> None:
-    """Mean log-probs in the base context, and weights with the correction for off-policy rollouts.
+def note_correction(step: StepBatch, correction: torch.Tensor) -> None:
+    """Weights with the correction for off-policy rollouts.
 
     Args:
         correction: further weights of all response tokens, of shape (all tokens,), as in `StepBatch.loss_columns`.
     """
     assert step.columns is not None
+    factors = _row_means(correction, step.columns.mask)
+    for row, _, summary in _summaries(step):
+        if summary.weight is not None:
+            summary.weight *= factors[row]
+        if summary.distill_weight is not None:
+            summary.distill_weight *= factors[row]
+
+
+def note_log_probs(step: StepBatch) -> None:
+    """Mean log-probs in the base context, before the step's first update; of the others, as sampled."""
+    assert step.columns is not None
     old = _row_means(step.columns.old_log_probs.values(), step.columns.mask)
-    factors = None if correction is None else _row_means(correction, step.columns.mask)
     for row, record, summary in _summaries(step):
-        if record.kind in ("draft", "refined_base"):
+        if record.kind == "draft" or (record.kind == "refined_base" and step.is_measured("refined_base")[row]):
             summary.logp_base = old[row]
-        if factors is not None:
-            if summary.weight is not None:
-                summary.weight *= factors[row]
-            if summary.distill_weight is not None:
-                summary.distill_weight *= factors[row]
 
 
 def _summaries(step: StepBatch) -> Iterator[tuple[int, SequenceRecord, SequenceSummary]]:

@@ -76,6 +76,18 @@ OBJECTIVE_RULES: tuple[Rule, ...] = (
     ),
     _only_if("std_floor", "norm_adv_by_std_in_grpo", bool, "true"),
     Rule(
+        "algorithm.old_logp",
+        lambda run: _as_sampled(run) and run.config.algorithm.rollout_correction.rollout_is is not None,
+        "algorithm.rollout_correction.rollout_is weighs by the distance of pi_old from what was sampled, and here they "
+        "are the same. Use one of the two.",
+    ),
+    Rule(
+        "algorithm.old_logp",
+        lambda run: _as_sampled(run) and (run.rollout.top_p < 1 or run.rollout.top_k > 0),
+        "with actor_rollout_ref.rollout.top_p or top_k the sampled log-probs are normalized over the remaining tokens "
+        "only, so every ratio would be wrong. Use auto or recompute.",
+    ),
+    Rule(
         "refine.include_draft",
         lambda run: run.settings.refine.include_draft and run.settings.objective.teacher == "feedback",
         lambda run: (
@@ -116,6 +128,10 @@ OBJECTIVE_RULES: tuple[Rule, ...] = (
     ),
     *(_only_if_clipped(key) for key in ("clip_ratio_low", "clip_ratio_high", "clip_ratio_c")),
 )
+
+
+def _as_sampled(run: Any) -> bool:
+    return bool(run.config.algorithm.old_logp == "rollout")
 
 
 def _compares_logits(run: Any) -> bool:

@@ -31,6 +31,7 @@ ROWS = "row_terms"  # float64, three values a row: `ditto.batch.loss_plan.RowTer
 DISTILL_WEIGHTS = "distill_weights"  # float32: what the token weighs in the distillation; 0: none
 STYLE = "style_tokens"  # float32: 1 for a style token (`ditto.batch.style_signal`); beside DISTILL_WEIGHTS
 TEACHER_PROMPTS = "teacher_prompts"  # int64: ids of the prompt in the feedback context, for a teacher that reads it
+PLACES = "places"  # int64, one value a row: its number in the batch, where the update is observed (`update_outputs.py`)
 TEACHERS = "teachers"  # int64, one value a row, where experts teach: the number of the row's teacher; -1: none
 # Metrics of verl's policy losses. All micro-batches report the same ones, because verl puts them together by place.
 _CLIPPING = ("pg_clipfrac", "pg_clipfrac_lower", "ppo_kl")
@@ -98,9 +99,11 @@ class _MicroBatch:
             for name in ("entropy", DIVERGENCE)
         )
         self.part, self.share, self.mean = data[ROWS].values().view(-1, 3, 1).unbind(1)  # (rows, 1) each
-        optional = ("ref_log_prob", DISTILL_WEIGHTS, STYLE, TEACHER_LOG_PROBS)
-        names = ["response_mask", "old_log_probs", ADVANTAGES, LOSS_WEIGHTS]
+        optional = ("old_log_probs", "ref_log_prob", DISTILL_WEIGHTS, STYLE, TEACHER_LOG_PROBS)
+        names = ["response_mask", ADVANTAGES, LOSS_WEIGHTS]
         self.columns = data.select(*names, *(name for name in optional if name in data)).to_padded_tensor()
+        # Without the column this is the only update of the step: pi_old is the policy itself.
+        self.old_log_prob = self.columns.get("old_log_probs", self.log_prob.detach())
         self.mask = self.columns["response_mask"].bool()
 
     def part_rows(self, number: int) -> Tensor:
@@ -114,7 +117,7 @@ class _MicroBatch:
 
     def clipped(self, rows: Tensor) -> tuple[Tensor, dict[str, Any]]:
         """verl's policy loss over these tokens, and its metrics as means over the part's tokens of the mini-batch."""
-        mode, old = self.config.policy_loss.get("loss_mode", "vanilla"), self.columns["old_log_probs"]
+        mode = self.config.policy_loss.get("loss_mode", "vanilla")
         if not rows.any():  # verl's metrics would be 0/0
             return self.log_prob.sum() * 0.0, dict.fromkeys(_CLIPPING, 0.0)
         weights = self.columns[LOSS_WEIGHTS] * rows
@@ -124,7 +127,7 @@ class _MicroBatch:
             dp_size=self.ranks, batch_num_tokens=1, global_batch_size=1, loss_scale_factor=1
         )
         value, numbers = get_policy_loss_fn(mode)(
-            old_log_prob=old,
+            old_log_prob=self.old_log_prob,
             log_prob=self.log_prob,
             advantages=self.columns[ADVANTAGES],
             response_mask=rows,
@@ -146,7 +149,7 @@ class _MicroBatch:
         else:
             teacher = self.columns[TEACHER_LOG_PROBS]
             values, distance = terms.distill_token(self.log_prob, teacher), (self.log_prob - teacher).abs()
-        ratio = terms.bounded_ratio(self.log_prob, self.columns["old_log_probs"], ratio_clip)
+        ratio = terms.bounded_ratio(self.log_prob, self.old_log_prob, ratio_clip)
         signal = (distance * ratio).detach()
         numbers = {"signal": self.weighted(signal, DISTILL_WEIGHTS)}
         if STYLE in self.columns:
@@ -157,10 +160,12 @@ class _MicroBatch:
         """KL and entropy terms, as means over all sampled tokens of valid sequences."""
         weights = self.mean * self.mask
         total = self.log_prob.sum() * 0.0
-        if self.entropy is not None:
+        # It may be there for the trainer's metrics alone; a term of weight 0 would still cost a backward pass.
+        if self.entropy is not None and (self.config.calculate_entropy or self.config.entropy_coeff):
             entropy = (self.entropy * weights).sum() * self.ranks
             metrics["entropy_loss"] = entropy
-            total = total - self.config.entropy_coeff * entropy
+            if self.config.entropy_coeff:
+                total = total - self.config.entropy_coeff * entropy
         if self.config.use_kl_loss:
             kl = kl_penalty(self.log_prob, self.columns["ref_log_prob"], self.config.kl_loss_type)
             kl = (kl * weights).sum() * self.ranks

@@ -63,6 +63,7 @@ class ObjectiveOptions(BaseModel):
     model_config = _CHECKED
 
     feedback_coef: float = Field(default=1.0, ge=0)
+    old_logp: Literal["auto", "recompute", "rollout"] = "auto"
     refined_old_logp: Literal["recompute", "rollout"] = "recompute"
     part_normaliser: Literal["part", "step"] = "part"
     norm_adv_by_std_in_grpo: bool = True

@@ -81,7 +81,7 @@ class SyncAlarm:
         Raises:
             WeightsOutOfSync: the engine samples from other weights.
         """
-        columns, same_context = batch.columns, batch.is_kind("draft", "refined_feedback")
+        columns, same_context = batch.columns, batch.is_measured("draft", "refined_feedback")
         assert columns is not None
         # In asynchronous modes rollouts of several versions meet; only the newest are by the actor's weights.
         newest = max((v for v, same in zip(versions, same_context, strict=True) if same), default=0)

@@ -1,6 +1,7 @@
 """The actor's process: verl's, with our end of the weight sync, and in separate_async with copies that are copies.
 
-It also holds the checkpoints that teach (`algorithm.distill.teachers`), each in an engine of its own.
+It also holds the checkpoints that teach (`algorithm.distill.teachers`), each in an engine of its own, and keeps what an
+update says of its rows where no pass before it does (`ditto/batch/pi_old.py`).
 
 A step of separate_async may train in several parts, and all of them take pi_old from the weights at its beginning, so
 verl's trainer puts these back for a forward pass (`save_model_to_cpu`, `restore_model_from_cpu`). In verl 0.9.1 both
@@ -13,19 +14,39 @@ from __future__ import annotations
 
 from typing import Any
 
+from tensordict import TensorDict
 from torch import Tensor
 from verl.experimental.separation.engine_workers import DetachActorWorker
-from verl.single_controller.base.decorator import Dispatch, register
+from verl.single_controller.base.decorator import Dispatch, make_nd_compute_dataproto_dispatch_fn, register
 from verl.utils.device import get_device_id
 from verl.utils.memory_utils import aggressive_empty_cache
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
 from ditto.model.trained_shards import TrainedShards
+from ditto.objectives.losses import PLACES
 from ditto.verl_hooks.adapter_sync import with_config
+from ditto.verl_hooks.dropout import active_dropout
+from ditto.verl_hooks.update_outputs import UpdateOutputs
 
 
-class _Taught(ActorRolloutRefWorker):
-    """A rank of the actor that can hold teachers."""
+class _DittoActor(ActorRolloutRefWorker):
+    """A rank of the actor that can hold teachers, and remembers its last update."""
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def set_loss_fn(self, loss_fn: Any) -> None:
+        """Set the loss of the updates."""
+        self._outputs = UpdateOutputs(loss_fn)
+        super().set_loss_fn(self._outputs)
+
+    @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="actor"))
+    def update_outputs(self, data: TensorDict) -> TensorDict:
+        """The log-probs and entropies of these rows (PLACES) in the last update, like those of `compute_log_prob`."""
+        return self._outputs.take(data[PLACES])
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def active_dropout(self) -> list[str]:
+        """What the model drops at random in training."""
+        return active_dropout(self.actor.engine.module)
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def load_teachers(self, checkpoints: list[str]) -> None:
@@ -34,11 +55,11 @@ class _Taught(ActorRolloutRefWorker):
         aggressive_empty_cache(force_sync=True)  # vLLM needs what loading took
 
 
-class ActorWorker(_Taught):
+class ActorWorker(_DittoActor):
     """A rank of the actor that shares its device with a rollout server. This module registers its end of the sync."""
 
 
-class SeparateActorWorker(DetachActorWorker, _Taught):
+class SeparateActorWorker(DetachActorWorker, _DittoActor):
     """A rank of the actor in separate_async."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
