@@ -25,6 +25,7 @@ from torch.distributed.tensor import DTensor
 
 from ditto.config_checks.resume import choose_checkpoint
 from ditto.run import checkpoint
+from ditto.run.uploads import Uploads
 from sft.run.ranks import RESUME_VARIABLE
 from sft.run.sft_card import write_sft_card
 from sft.run.trained_data import TrainedData
@@ -51,6 +52,7 @@ class Checkpoints:
         self.engine, self.config, self.lora, self.data = engine, config, lora, data
         self.root = Path(config.trainer.default_local_dir).absolute()
         self.rank = dist.get_rank()
+        self.uploads = Uploads.from_config(config) if self.rank == 0 else None
         self._background: BackgroundSaves | None = None
         if config.checkpoint.async_save:
             # Here and below, not at the top: the launcher chooses a checkpoint with this module, and needs no verl.
@@ -112,7 +114,8 @@ class Checkpoints:
         write_sft_card(folder, self.config, self.data, step)
         checkpoint.publish(self.root, step)
         most = trainer.max_ckpt_gb
-        checkpoint.prune(self.root, trainer.max_ckpt_to_keep, None if most is None else most * 1e9)
+        in_use = self.uploads.reading() if self.uploads else frozenset()
+        checkpoint.prune(self.root, trainer.max_ckpt_to_keep, None if most is None else most * 1e9, in_use)
 
     def check(self) -> None:
         """Raise why a checkpoint could not be written beside the training, as soon as that is known; do not wait."""
