@@ -99,7 +99,11 @@ def train(worker: TrainingWorker, columns: dict[str, list[torch.Tensor]], job: d
 
 
 def run(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
-    """One step of a new worker, or of two: the second resumes after the first update."""
+    """One step of a new worker, or of two: the second resumes after the first update.
+
+    With `resumes_from` it is the second one alone, which may have another number of ranks than the first. It saves what
+    it has loaded.
+    """
     ranks, rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
     step = torch.load(folder / f"{job['name']}.pt", weights_only=True)
     size, per_rank = job["rows"] // ranks, len(step["input_ids"]) // ranks
@@ -111,6 +115,10 @@ def run(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
     if not job["resumes"]:
         return results_of(worker, train(worker, rows(0, per_rank), job), job["adapter"])
     checkpoint = str(folder / f"{job['name']} checkpoint")
+    if job["resumes_from"]:
+        worker.load_checkpoint(job["resumes_from"], del_local_after_load=False)
+        worker.save_checkpoint(checkpoint, global_step=1)
+        return results_of(worker, train(worker, rows(size, per_rank), job), job["adapter"])
     norms = train(worker, rows(0, size), job)
     worker.save_checkpoint(checkpoint, global_step=1)
     resumed = worker_of(folder, job)

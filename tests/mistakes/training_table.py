@@ -335,7 +335,7 @@ SFT_COMMANDS = [
     ),
     Mistake(
         "an address of no store",
-        ["trainer.checkpoint_callback_class=sft.run.upload.UploadCheckpoints", "trainer.upload_to=warehouse://x"],
+        ["trainer.upload_to=warehouse://x"],
         expects=["trainer.upload_to=warehouse://x", "fsspec"],
     ),
 ]

@@ -57,6 +57,7 @@ from ditto.run.logger_folders import set_logger_folders
 from ditto.run.run_folder import RunFolder
 from ditto.run.session_tables import log_sessions
 from ditto.run.step_metrics import session_metrics, summary_line
+from ditto.run.uploads import UploadFailed, Uploads
 from ditto.run.watchdog import Watchdog
 from ditto.settings import Settings
 from ditto.validation import Validation
@@ -79,6 +80,7 @@ class DittoTrainer(Validation):
 
     base_mode: str
     _group_filter: GroupFilter | None = None  # of algorithm.filter_groups
+    uploads: Uploads | None = None  # of trainer.upload_to
     actor_worker: type[ActorRolloutRefWorker] = ActorWorker
 
     @property
@@ -103,7 +105,8 @@ class DittoTrainer(Validation):
         self._servers: dict[str, Any] = {}
         self._idle_keys: list[str] = []  # of the step's rows that are skipped
         self._asked_prompts = 0
-        self.checkpoints = CheckpointWriter(config, self.watchdog.phase)
+        self.uploads = Uploads.from_config(config)
+        self.checkpoints = CheckpointWriter(config, self.watchdog.phase, self.uploads)
         self._trained: tuple[KVBatchMeta, dict[str, Any]] | None = None  # the step's batch and metrics, once trained
         super().__init__(config)
 
@@ -141,6 +144,9 @@ class DittoTrainer(Validation):
             self.liveness.watch_actor(f"agent-loop worker {number}", worker)
         self._settle_validation()
         self.run_folder.open_live()
+        if self.uploads:
+            self.uploads.start()  # what the last attempt could not copy
+        failed: UploadFailed | None = None
         try:
             with infrequent_gc():  # a step's traces are a million objects, which each full collection would walk
                 super().fit(agent_loop_manager)
@@ -151,8 +157,13 @@ class DittoTrainer(Validation):
         finally:
             self.watchdog.stop()
             write_end_report(self.run_folder.folder)
+            if self.uploads:
+                stop_request.report_last_step()
+                failed = self.uploads.finish()
         self.run_folder.close_live()
         self._raise_outage()
+        if failed:
+            raise failed
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
         self._idle_keys, self.parts = [], StepParts()
@@ -305,6 +316,7 @@ class DittoTrainer(Validation):
         versions = [int(tag["min_global_steps"]) for tag in batch.tags]
         numbers |= step.context_gap() | self.alarm.check_rollout(self.global_steps, step, versions)
         numbers |= self.judges.after_step(self.global_steps, step.traces)
+        numbers |= self.uploads.metrics() if self.uploads else {}
         numbers |= self.parts.update_metrics()
         distillation = self.settings.objective.distillation
         return numbers | (style_signal.of_distillation(numbers, distillation.name) if distillation else {})

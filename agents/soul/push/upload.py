@@ -50,9 +50,10 @@ class Upload:
         Raises:
             NotPushable: one looks like a key or holds one.
         """
-        if keys := list(like_keys(self.folder, self.files)):
+        if keys := like_keys(self.folder, self.files):
+            places = ", ".join(f"{name} ({place})" for name, place in keys.items())
             raise NotPushable(
-                f"{self.folder}: {', '.join(keys)}: this looks like a key or "
+                f"{self.folder}: {places}: this looks like a key or "
                 "a password. Nothing was uploaded. Take it out of the folder."
             )
 

@@ -14,8 +14,8 @@ built.
 
 from __future__ import annotations
 
+import logging
 import math
-import shutil
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -31,11 +31,14 @@ from verl.workers.engine import EngineRegistry, FSDPEngineWithLMHead
 
 from ditto.batch.jagged import response_tokens, row_lengths
 from ditto.model import experts, teaching
+from ditto.model.checkpoint_manager import CheckpointManager
 from ditto.model.divergence_head import Lesson
 from ditto.model.teacher_weights import TeacherWeights
 from ditto.model.teaching import Scored
 from ditto.objectives.losses import DIVERGENCE, TEACHER_LOG_PROBS, TEACHER_PROMPTS, TEACHERS
 from ditto.objectives.options import ComparisonOptions, DistillOptions, SdpoOptions
+
+logger = logging.getLogger(__name__)
 
 
 @EngineRegistry.register(
@@ -44,12 +47,24 @@ from ditto.objectives.options import ComparisonOptions, DistillOptions, SdpoOpti
 class DittoEngine(FSDPEngineWithLMHead):
     """Trains in `model_dtype`, keeps frozen weights in `mixed_precision.param_dtype` (bfloat16 unless set)."""
 
+    checkpoint_manager: Any
     # Class attributes, so that an engine that never distils needs no further set-up.
     teacher: TeacherWeights | None = None  # None: the live weights
-    saved_teacher: Path | None = None  # in the checkpoint that the run resumed from
     teacher_rate: float | None = None  # None: the teacher's weights stay as they are
     experts: Sequence[DittoEngine] = ()  # checkpoints that teach, by their numbers
     lessons: Sequence[Lesson] = ()  # of the micro-batch whose student is being run
+
+    def initialize(self) -> None:
+        super().initialize()
+        verls = self.checkpoint_manager
+        self.checkpoint_manager = CheckpointManager(
+            model=verls.model,
+            optimizer=verls.optimizer,
+            lr_scheduler=verls.lr_scheduler,
+            processing_class=verls.processing_class,
+            checkpoint_config=verls.checkpoint_config,
+            trust_remote_code=verls.trust_remote_code,
+        )
 
     def _build_lora_module(self, module: torch.nn.Module) -> torch.nn.Module:
         with warnings.catch_warnings():  # peft warns if a text model has no module that exclude_modules matches
@@ -94,10 +109,12 @@ class DittoEngine(FSDPEngineWithLMHead):
 
     def _follow(self, options: SdpoOptions) -> None:
         """Have SDPO's teacher: the live weights, or a copy that is made here."""
-        if options.teacher != "live" and self.teacher is None:  # before the first update of the run, or after a resume
+        if options.teacher != "live" and (self.teacher is None or self.teacher.kind != options.teacher):
+            if self.teacher is not None:  # those of a moving average are not the weights that the run started with
+                logger.warning(
+                    "The checkpoint's teacher is of kind %s: %s starts anew", self.teacher.kind, options.teacher
+                )
             self.teacher = TeacherWeights(self.module, options.teacher)
-            if self.saved_teacher is not None:
-                self.teacher.load(self.saved_teacher)
         self.teacher_rate = options.teacher_rate if options.teacher == "ema" else None
 
     def _score_with_feedback(self, micro_batch: TensorDict, loss: str, options: SdpoOptions) -> Scored:
@@ -170,17 +187,8 @@ class DittoEngine(FSDPEngineWithLMHead):
     def save_checkpoint(self, local_path: str, *args: Any, **kwargs: Any) -> None:
         super().save_checkpoint(local_path, *args, **kwargs)
         if self.teacher is not None:
-            self.teacher.save(self._teacher_file(local_path))
-        elif self.saved_teacher is not None:  # no update since the resume
-            shutil.copyfile(self.saved_teacher, self._teacher_file(local_path))
+            self.teacher.save(Path(local_path))
 
     def load_checkpoint(self, local_path: str, *args: Any, **kwargs: Any) -> None:
         super().load_checkpoint(local_path, *args, **kwargs)
-        file = self._teacher_file(local_path)
-        self.saved_teacher = file if file.exists() else None
-
-    @staticmethod
-    def _teacher_file(local_path: str) -> Path:
-        """Named like verl's own files of a rank."""
-        rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
-        return Path(local_path) / f"teacher_world_size_{ranks}_rank_{rank}.pt"
+        self.teacher = TeacherWeights.saved(self.module, Path(local_path))
