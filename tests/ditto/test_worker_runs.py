@@ -52,6 +52,7 @@ class Run:
         arrival: shuffles the rows before the trainer sorts them.
         sort_seed: permutes the prompts.
         resumes: between its two updates it is saved, and another worker continues; parameters are offloaded.
+        tree: groups are computed as trees, and rows are balanced over ranks by the trees' cost.
     """
 
     objective: str
@@ -62,6 +63,7 @@ class Run:
     arrival: int = 0
     sort_seed: str = "7:1"
     resumes: bool = False
+    tree: bool = False
     weight_decay: float = 0.01
     clip_grad: float = 0.5
 
@@ -93,6 +95,11 @@ SAME: dict[str, tuple[str, Run]] = {
 SAME |= {
     f"{name}, resumed": (name, replace((FULL | LORA)[name], resumes=True))
     for name in ("ditto", "ditto, LoRA", "sdpo_logits", "sdpo_logits, LoRA")
+}
+SAME |= {
+    f"{name}, as trees{how}": (name, replace((FULL | LORA)[name], tree=True, **changes))
+    for name in ("ditto", "ditto, LoRA")
+    for how, changes in {"": {}, " in one micro-batch": {"micro_batch_tokens": 1 << 20}}.items()
 }
 ONE_UPDATE = {f"{name}, one update": replace(FULL[name], prompts=5) for name in ("ditto", "sdpo_logits_grpo")}
 SAME |= {
@@ -241,6 +248,7 @@ def write_jobs(
             tasks=[test_on_policy_distillation.TASK_OF[row.prompt] for row in rows],
             prompts_per_mini_batch=run.prompts,
             sort_seed=run.sort_seed,
+            as_trees=run.tree,
         )
         assert step.layout is not None
         columns = {key: list(value.unbind()) for key, value in data.items()}
@@ -261,6 +269,7 @@ def write_jobs(
                 "micro_batch_tokens": run.micro_batch_tokens,
                 "resumes": run.resumes,
                 "resumes_from": str(resumes_from / f"{name} checkpoint") if resumes_from else None,
+                "tree": run.tree,
             }
         )
     (folder / "jobs.json").write_text(json.dumps(jobs))
@@ -339,7 +348,7 @@ def test_the_teacher_is_a_copy_of_what_is_trained(name: str, world_size: int, re
 @pytest.mark.parametrize("world_size", WORLD_SIZES)
 @pytest.mark.parametrize("name", SAME)
 def test_what_is_computed_does_not_depend_on(name: str, world_size: int, results: Results) -> None:
-    """Micro-batches, the order of arrival, the prompts' order within one update, and a resume in the middle."""
+    """Micro-batches, trees, the order of arrival, the prompts' order in one update, and a resume in the middle."""
     other = SAME[name][0]
     ours, reference = results(world_size)[name], results(world_size)[other]
     assert ours["grad_norm"] == pytest.approx(reference["grad_norm"], rel=1e-5)

@@ -25,6 +25,7 @@ from verl.workers.config import (
 )
 from verl.workers.engine_workers import TrainingWorker
 
+from ditto.model.prefix_tree import tree
 from ditto.objectives import OBJECTIVES
 from ditto.objectives.losses import objective_loss
 from ditto.objectives.options import ObjectiveOptions
@@ -86,6 +87,7 @@ def train(worker: TrainingWorker, columns: dict[str, list[torch.Tensor]], job: d
             distillation_use_topk=False,
             distillation_only=False,
             distillation=job["distillation"],
+            prefix_tree=job["tree"],
             global_batch_size=job["rows"],
             mini_batch_size=job["rows"],
             epochs=1,
@@ -140,6 +142,7 @@ def results_of(worker: TrainingWorker, norms: list[float], adapter: str | None) 
 
 
 def main(folder: Path) -> None:
+    tree.SHORTEST = 2  # prompts of a few tokens
     results: dict[str, Any] = {}
     for job in json.loads((folder / "jobs.json").read_text()):
         results[job["name"]] = run(folder, job)

@@ -35,13 +35,15 @@ from verl.workers.engine_workers import ActorRolloutRefWorker
 
 from ditto.batch import style_signal, verl_metrics
 from ditto.batch.idle_rows import without_idle_rows
-from ditto.batch.minibatch_layout import assign_mini_batches, balanced, lay_out, padded_rows
+from ditto.batch.minibatch_layout import assign_mini_batches, balanced, balanced_groups, lay_out, padded_rows
 from ditto.batch.queue import KVBatchMeta, drop_trained_rows, put_columns, tq
 from ditto.batch.rollout_correction import correction_weights
 from ditto.batch.step_batch import StepBatch
 from ditto.batch.step_parts import StepParts
 from ditto.batch.trace_details import note_correction, note_log_probs, note_plan
 from ditto.judging.watch import BudgetSpent, JudgeOutage, JudgeWatch
+from ditto.model.prefix_tree.eligibility import why_not
+from ditto.model.prefix_tree.packing import WANTED
 from ditto.objectives.losses import objective_loss
 from ditto.old_log_probs import OldLogProbs
 from ditto.rollout import sync_alarm
@@ -101,6 +103,9 @@ class DittoTrainer(Validation):
         self.watchdog = Watchdog(self.settings.run_dir, self.settings.run.phase_timeout_s, self.liveness.died)
         self.judges = JudgeWatch(self.settings)
         self.alarm = SyncAlarm.from_config(config)
+        against = why_not(config, self.settings)
+        self.as_trees = against is None  # log-prob and update passes compute the beginning of a group's rows once
+        logger.info("Prefix trees: %s", "on" if against is None else f"off, because {against}")
         self.parts = StepParts()  # of this step
         self._servers: dict[str, Any] = {}
         self._idle_keys: list[str] = []  # of the step's rows that are skipped
@@ -232,7 +237,11 @@ class DittoTrainer(Validation):
         rows, updates = padded_rows(mini_batch, ranks)
         batch = upsample_batch_to_divisible_size(batch, rows * updates, self.tokenizer.eos_token_id)
         lengths = [tag["seq_len"] for tag in batch.tags]
-        layout = lay_out(mini_batch, lengths, ranks, rows, balanced)
+        if self.as_trees:
+            layout = lay_out(mini_batch, step.row_sizes(lengths), ranks, rows, balanced_groups)
+        else:
+            layout = lay_out(mini_batch, lengths, ranks, rows, balanced)
+        batch.extra_info[WANTED] = self.as_trees
         batch.reorder(layout.order)
         step.arrange(layout)
         self.parts.batches.append(step)

@@ -6,7 +6,8 @@ float32 adapter means a float32 base: 4 bytes per weight on the GPUs, in host me
 bfloat16 before each use. FSDP2 requires one dtype only for the *trained* parameters of a group (torch 2.13,
 FSDPParamGroup._init_mp_dtypes), so the frozen base can be stored in bfloat16. Updates are bitwise the same.
 
-For objectives that distil, the engine runs the teachers before each micro-batch of an update (`teaching.py`).
+For objectives that distil, the engine runs the teachers before each micro-batch of an update (`teaching.py`). Where the
+trainer says so, it computes a micro-batch as a tree of its rows (`prefix_tree/`).
 
 verl finds this engine in its registry by the vendor of the device; `model.external_lib` imports it before a model is
 built.
@@ -33,6 +34,7 @@ from ditto.batch.jagged import response_tokens, row_lengths
 from ditto.model import experts, teaching
 from ditto.model.checkpoint_manager import CheckpointManager
 from ditto.model.divergence_head import Lesson
+from ditto.model.prefix_tree.packing import TreePack, wants_tree
 from ditto.model.teacher_weights import TeacherWeights
 from ditto.model.teaching import Scored
 from ditto.objectives.losses import DIVERGENCE, TEACHER_LOG_PROBS, TEACHER_PROMPTS, TEACHERS
@@ -152,6 +154,11 @@ class DittoEngine(FSDPEngineWithLMHead):
         return weight
 
     def prepare_model_inputs(self, micro_batch: TensorDict) -> tuple[dict[str, Any], dict[str, Any]]:
+        if wants_tree(micro_batch):
+            pack = TreePack(micro_batch)
+            inputs, arguments = super().prepare_model_inputs(pack.inputs)
+            pack.complete(inputs, arguments)
+            return inputs, arguments | {"tree_pack": pack}
         inputs, arguments = super().prepare_model_inputs(micro_batch)
         if self.lessons:
             inputs["lessons"] = self.lessons
@@ -160,6 +167,12 @@ class DittoEngine(FSDPEngineWithLMHead):
     def prepare_model_outputs(
         self, output: Any, output_args: dict[str, Any], micro_batch: TensorDict, logits_processor_func: Any
     ) -> dict[str, Tensor]:
+        pack: TreePack | None = output_args.get("tree_pack")
+        if pack is not None:
+            of_tree = super().prepare_model_outputs(
+                pack.select(output), output_args, pack.outputs, logits_processor_func
+            )
+            return {name: pack.expand(column) for name, column in of_tree.items()}
         outputs: dict[str, Tensor] = super().prepare_model_outputs(
             output, output_args, micro_batch, logits_processor_func
         )
