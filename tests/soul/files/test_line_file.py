@@ -51,7 +51,9 @@ def test_a_file_is_replaced_whichever_form_it_had(tmp_path):
         assert list(tmp_path.iterdir()) == [target]
 
 
-@pytest.mark.parametrize("content", [b"not gzip", gzip.compress(b"two\nlines\n"), gzip.compress(b"no end")])
+@pytest.mark.parametrize(
+    "content", [b"not gzip", gzip.compress(b"two\nlines\n"), gzip.compress(b"no end")], ids=["plain", "two", "open"]
+)
 def test_a_file_that_is_not_packed_line_by_line_is_refused(tmp_path, content):
     path = tmp_path / "step_000001.jsonl.gz"
     path.write_bytes(content)
