@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -132,3 +133,17 @@ def test_every_input_is_an_option_and_is_printed_with_its_source(
     assert "Simulated, not measured." in printed and "Simulated, not measured." in figure.read_text()
     (given,) = [line for line in printed.splitlines() if "--judge-s " in line]
     assert "7" in given and "given" in given
+
+
+def test_the_page_shows_what_the_simulation_says() -> None:
+    given = replace(Inputs(), judge_concurrency=512)
+    page = (Path(__file__).resolve().parents[1] / "docs" / "scaling.md").read_text(encoding="utf-8")
+    assert [line for line in page.splitlines() if line[:3] in ("| 8", "| 1", "| 3", "| 6")] == list(page_rows(given))
+
+
+def page_rows(given: Inputs) -> Iterator[str]:
+    for gpus in (8, 16, 32, 64):
+        step, separated = sync(given, gpus), separate_async(given, gpus)
+        phases = f"{step.sampling:.0f} | {limit(given, gpus)} | {step.log_probs:.0f} | {step.update:.0f}"
+        apart = f"{separated.total:.0f}" if separated else ""
+        yield f"| {gpus} | {phases} | {step.total:.0f} | {colocate_async(given, gpus).total:.0f} | {apart} |"

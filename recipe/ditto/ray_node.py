@@ -108,7 +108,7 @@ def wait_until(true: Callable[[], bool], node: Node, ray: subprocess.Popen[bytes
         if ray is not None and ray.poll() is not None:
             raise NoCluster(f"`ray start` ended with code {ray.returncode} on node {node.rank}; its output says why.")
         if time.monotonic() > deadline:
-            raise NoCluster(f"{what} after {node.limit_s:.0f} s (--limit-s). Look at the output of the other nodes.")
+            raise NoCluster(f"{what} after {node.limit_s:g} s (--limit-s). Look at the output of the other nodes.")
         time.sleep(POLL_S)
 
 
@@ -168,7 +168,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rank", type=non_negative_int, required=True, help="number of this node, from 0 on")
     parser.add_argument("--nodes", type=positive_int, required=True, help="how many nodes the cluster has")
     parser.add_argument("--head", required=True, metavar="HOST:PORT", help="address of node 0, for Ray")
-    parser.add_argument("--ray", default="", metavar="WORDS", help='further words for `ray start` ("--num-cpus=96")')
+    parser.add_argument(
+        "--ray", default="", metavar="WORDS", help='further words for `ray start` (--ray="--num-cpus=96")'
+    )
     parser.add_argument("--limit-s", type=positive_float, default=LIMIT_S, help="for the nodes to find each other")
     parser.add_argument("command", nargs="+", metavar="COMMAND", help="what node 0 runs on the cluster, after --")
     given = parser.parse_args(arguments)

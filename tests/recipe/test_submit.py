@@ -89,6 +89,25 @@ def test_slurm_gets_nodes_and_a_judge_of_its_own() -> None:
         slurm.submission(TRAINING, {"JUDGE_MODEL_PATH": "Qwen/Qwen3-32B", "JUDGE_GPUS": "all"})
 
 
+def test_a_judge_of_the_job_is_not_asked_before(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[tuple[list[str], bool]] = []
+
+    def checked(_task: str, overrides: list[str], _environment: object, asks_judges: bool) -> tuple[Training, str]:
+        asked.append((overrides, asks_judges))
+        return TRAINING, "the plan"
+
+    monkeypatch.setattr(command, "checked", checked)
+    monkeypatch.setenv("JUDGE_MODEL_NAME", "unset at the end of the test")
+    monkeypatch.setenv("JUDGE_MODEL_PATH", "Qwen/Qwen3-32B")
+    assert command.main(["slurm", "--dry-run", "hitom", "trainer.nnodes=2"]) == 0
+    monkeypatch.delenv("JUDGE_MODEL_PATH")
+    assert command.main(["slurm", "--dry-run", "hitom"]) == 0
+    assert asked == [(["judge.api_key_env=none", "trainer.nnodes=2"], False), ([], True)]
+    assert "for 2 nodes with 8 GPUs each:" in capsys.readouterr().out
+
+
 def test_a_ray_job_starts_in_this_folder_with_the_variables_of_the_launcher() -> None:
     words = list(ray_job.submission(TRAINING, {}).command)
     assert words[:4] == ["ray", "job", "submit", "--no-wait"]
@@ -170,6 +189,9 @@ def test_the_training_is_checked_before_it_is_submitted(
         assert "64 generations" in shown and "Would submit to slurm, for 3 nodes with 1 process each:" in shown
         assert f"sbatch --job-name=ditto-rl-hitom --nodes=3 {ROOT / slurm.SCRIPT}" in shown
         assert KEY not in shown and not (tmp_path / "called").exists()
+        monkeypatch.setenv("DRY_RUN", "1")
+        assert command.main(words) == 0 and not (tmp_path / "called").exists()
+        monkeypatch.delenv("DRY_RUN")
         assert command.main([*words, "data.train_batch_size=5"]) == USER_ERROR
         assert not (tmp_path / "called").exists()
         assert command.main(words) == 0 and (tmp_path / "called").exists()

@@ -123,7 +123,7 @@ def checked(
         SoulError: a subclass that names the mistake.
     """
     recipe = ["--config-dir", str(ROOT / "recipe/ditto/config"), "--config-name", "ditto"]
-    config = load_config([*recipe, "--task", task, *overrides, "+dry_run=true"])
+    config = load_config([*recipe, "--task", task, *overrides, "++dry_run=true"])
     config.run.preflight = config.run.preflight and asks_judges
     plan = check(config)
     return Training.from_config(task, overrides, config, environment), plan
