@@ -155,7 +155,8 @@ def test_colocate_async_resumes_on_two_devices_and_an_empty_disk(world: Path, tm
     with FakeOpenAI(CRITIQUE) as judge:
         run = new_run(tmp_path / "output", world, judge.url, 4, *COLOCATED, f"trainer.upload_to={store}")
         run.overrides.append("actor_rollout_ref.actor.checkpoint.save_lora_only=true")
-        resumed(run, 1, 4, "trainer.n_gpus_per_node=2", store=store)
+        more = ["trainer.n_gpus_per_node=2", "transfer_queue.backend.SimpleStorage.num_data_storage_units=2"]
+        resumed(run, 1, 4, *more, store=store)
     last = run.dir / "global_step_4"
     assert rank_files.writers(last / "actor") == 2
     assert (last / "lora_adapter" / "adapter_model.safetensors").exists() and not list(last.glob("*.safetensors"))

@@ -151,9 +151,8 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ("trainer.logger", ["console", "clearml"], {}, "not installed here: clearml"),
     ("trainer.resume_mode", "always", {}, "auto, disable, resume_path"),
     ("trainer.resume_from_path", "outputs/run/global_step_2", {}, "trainer.resume_mode=resume_path"),
-    (f"{ACTOR}.checkpoint.save_lora_only", True, {f"{MODEL}.lora_rank": 0}, "needs an adapter"),
-    ("data.train_batch_size", 64, {"trainer.n_gpus_per_node": 3}, "cannot be divided evenly among the 3 devices"),
     ("data.train_batch_size", 60, {}, "must be a multiple of actor_rollout_ref.actor.ppo_mini_batch_size=16"),
+    ("data.train_batch_size", 64, {"trainer.nnodes": 3}, "cannot be divided evenly among the 24 devices"),
     (f"{ROLLOUT}.n", 1, {"algorithm.objective": "grpo"}, "every advantage is 0"),
     (
         "algorithm.filter_groups.enable",
@@ -252,6 +251,7 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     (f"{ACTOR}.fsdp_config.fsdp_size", 3, {}, "does not divide the 8 devices"),
     (f"{ACTOR}.checkpoint.save_contents", ["model"], {}, "lacks hf_model"),
     (f"{ACTOR}.checkpoint.load_contents", ["optimizer"], {}, "must contain model"),
+    (f"{ACTOR}.checkpoint.save_lora_only", True, {f"{MODEL}.lora_rank": 0}, "needs an adapter"),
     ("trainer.val_only", True, {"trainer.val_before_train": False}, "trainer.val_before_train=true"),
 ]
 

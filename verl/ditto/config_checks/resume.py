@@ -46,6 +46,21 @@ def apply_resume(config: DictConfig) -> None:
     with open_dict(config):
         trainer.resume_mode = "disable" if choice.folder is None else "resume_path"
         trainer.resume_from_path = None if choice.folder is None else str(choice.folder)
+    if choice.folder is not None:
+        _keep_storage_units(config, choice.folder)
+
+
+def _keep_storage_units(config: DictConfig, folder: Path) -> None:
+    """Give the queue as many storage units as it had when the checkpoint was written; it loads no other number.
+
+    Their number follows that of the GPUs (`platform/gpu.yaml`), which may be another one now.
+    """
+    units = folder / "transfer_queue" / "storage_units" / "su_info.json"  # as TransferQueue names it
+    if units.is_file():  # of an asynchronous run
+        number = len(json.loads(units.read_text(encoding="utf-8")))
+        with open_dict(config):
+            config.transfer_queue.backend.SimpleStorage.num_data_storage_units = number
+        logger.info("The queue keeps the %d storage units of the checkpoint", number)
 
 
 def check_resume(config: DictConfig) -> ResumeChoice:
