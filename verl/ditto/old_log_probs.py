@@ -9,7 +9,6 @@ Where `batch/pi_old.py` says that no pass is needed, the update itself tells wha
 
 from __future__ import annotations
 
-import logging
 from abc import ABC
 from typing import Any
 
@@ -26,7 +25,6 @@ from ditto.objectives.losses import PLACES
 from ditto.settings import Settings
 from ditto.verl_hooks.update_outputs import places
 
-logger = logging.getLogger(__name__)
 # The columns that a forward pass needs. Workers fetch only these, without the traces and the rows of task files.
 MODEL_COLUMNS = "input_ids position_ids prompts responses response_mask loss_mask multi_modal_inputs".split()
 
@@ -39,23 +37,18 @@ class OldLogProbs(PPOTrainer, ABC):
     style: StyleSignal
     pi_old: PiOld
 
-    def _choose_pi_old(self) -> None:
-        """Read where pi_old comes from, once the actor's model is built."""
-        self.pi_old = PiOld.chosen(self.config, self.settings, self.actor_rollout_wg.active_dropout()[0])
-        logger.info("pi_old: %s (%s)", self.pi_old.source, self.pi_old.why)
-
     def _compute_old_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         step = self.parts.current
         batch.fields = list(MODEL_COLUMNS)
         if self.pi_old.source == "pass" or not any(record.valid for record in step.records):
             self._forward(batch)
-            data = self._fetch(batch, "log_probs", "entropy", "response_mask", "rollout_log_probs")
+            data = fetch(batch, "log_probs", "entropy", "response_mask", "rollout_log_probs")
             mask = data["response_mask"]
             step.entropy = response_tokens(data["entropy"], mask).values()[mask.values().bool()]
             step.columns = Columns(mask, response_tokens(data["log_probs"], mask), data["rollout_log_probs"])
             self._put_pi_old(batch, step)
         else:
-            data = self._fetch(batch, "response_mask", "rollout_log_probs")
+            data = fetch(batch, "response_mask", "rollout_log_probs")
             sampled = data["rollout_log_probs"]
             step.columns = Columns(data["response_mask"], sampled, sampled)
             step.measured = [False] * len(batch)
@@ -78,33 +71,13 @@ class OldLogProbs(PPOTrainer, ABC):
         computed.fields, computed.extra_info = list(MODEL_COLUMNS), {}
         self._forward(computed)
         refined = batch.select_keys([batch.keys[row] for row in rows])
-        data = self._fetch(refined, "log_probs", "response_mask")
+        data = fetch(refined, "log_probs", "response_mask")
         step.measure(rows, response_tokens(data["log_probs"], data["response_mask"]))
-
-    def _measure_by_update(self, batch: KVBatchMeta, step: StepBatch) -> None:
-        """Take from the step's first update what a pass before it would have told of its rows."""
-        assert step.columns is not None
-        if step.measured is None or len(self.parts.batches) > 1:
-            return
-        fields, batch.fields = batch.fields, [PLACES]
-        self.actor_rollout_wg.update_outputs(batch)
-        batch.fields = fields
-        first = step.first_mini_batch()
-        rows = batch.select_keys([batch.keys[row] for row in first])
-        data = self._fetch(rows, "log_probs", "response_mask")
-        mask = data["response_mask"]
-        step.measure(first, response_tokens(data["log_probs"], mask))
-        if self.pi_old.entropy_in_update:
-            entropy = response_tokens(self._fetch(rows, "entropy")["entropy"], mask)
-            step.entropy = entropy.values()[mask.values().bool()]
 
     def _forward(self, batch: KVBatchMeta) -> None:
         temperature = self.config.actor_rollout_ref.rollout.temperature
         batch.extra_info.update(calculate_entropy=True, compute_loss=False, temperature=temperature)
         self.actor_rollout_wg.compute_log_prob(batch)
-
-    def _fetch(self, batch: KVBatchMeta, *names: str) -> Any:
-        return tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=list(names))
 
     def _put_pi_old(self, batch: KVBatchMeta, step: StepBatch) -> None:
         assert step.columns is not None
@@ -112,3 +85,30 @@ class OldLogProbs(PPOTrainer, ABC):
         sampled = per_token(step.is_kind(*self.pi_old.sampled), mask)
         old = torch.where(sampled, columns.rollout_log_probs.values(), columns.old_log_probs.values())
         put_columns(batch, old_log_probs=with_values(old, mask))
+
+
+def measure_by_update(workers: Any, pi_old: PiOld, parts: StepParts, batch: KVBatchMeta) -> None:
+    """Take from the step's first update what a pass before it would have told of its rows.
+
+    Args:
+        workers: the group of the actor's ranks, which have just updated.
+        batch: of the part that they have trained.
+    """
+    step = parts.current
+    if step.measured is None or len(parts.batches) > 1:
+        return
+    fields, batch.fields = batch.fields, [PLACES]
+    workers.update_outputs(batch)
+    batch.fields = fields
+    first = step.first_mini_batch()
+    rows = batch.select_keys([batch.keys[row] for row in first])
+    data = fetch(rows, "log_probs", "response_mask", *(["entropy"] if pi_old.entropy_in_update else []))
+    mask = data["response_mask"]
+    step.measure(first, response_tokens(data["log_probs"], mask))
+    if pi_old.entropy_in_update:
+        step.entropy = response_tokens(data["entropy"], mask).values()[mask.values().bool()]
+
+
+def fetch(batch: KVBatchMeta, *names: str) -> Any:
+    """These columns of the batch's rows."""
+    return tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=list(names))

@@ -36,6 +36,7 @@ from verl.workers.engine_workers import ActorRolloutRefWorker
 from ditto.batch import style_signal, verl_metrics
 from ditto.batch.idle_rows import without_idle_rows
 from ditto.batch.minibatch_layout import assign_mini_batches, balanced, balanced_groups, lay_out, padded_rows
+from ditto.batch.pi_old import PiOld
 from ditto.batch.queue import KVBatchMeta, drop_trained_rows, put_columns, tq
 from ditto.batch.rollout_correction import correction_weights
 from ditto.batch.step_batch import StepBatch
@@ -45,7 +46,7 @@ from ditto.judging.watch import BudgetSpent, JudgeOutage, JudgeWatch
 from ditto.model.prefix_tree.eligibility import why_not
 from ditto.model.prefix_tree.packing import WANTED
 from ditto.objectives.losses import objective_loss
-from ditto.old_log_probs import OldLogProbs
+from ditto.old_log_probs import OldLogProbs, measure_by_update
 from ditto.rollout import sync_alarm
 from ditto.rollout.group_filter import GroupFilter
 from ditto.rollout.sync_alarm import SyncAlarm
@@ -125,7 +126,8 @@ class DittoTrainer(Validation):
             self.judges.start()
             super().init()
             self.actor_rollout_wg.load_teachers(self.settings.expert_teachers)
-            self._choose_pi_old()
+            self.pi_old = PiOld.chosen(self.config, self.settings, self.actor_rollout_wg.active_dropout()[0])
+            logger.info("pi_old: %s (%s)", self.pi_old.source, self.pi_old.why)
         self.style = style_signal.StyleSignal(self.tokenizer)
         actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
         loss = partial(objective_loss, config=actor, objective=self.settings.objective, options=self.settings.options)
@@ -280,7 +282,7 @@ class DittoTrainer(Validation):
         step = self.parts.current
         if any(record.valid for record in step.records):
             self._train(batch, step)
-            self._measure_by_update(batch, step)
+            measure_by_update(self.actor_rollout_wg, self.pi_old, self.parts, batch)
         note_log_probs(step)
         self.run_folder.write_traces("step", self.global_steps, step.traces, part=self.local_trigger_step)
         return batch

@@ -205,7 +205,7 @@ def trained(
     trainer.parts = StepParts([step] * parts)
     batch = Batch(keys=list(queue), partition_id="train", fields=None, extra_info={})
     trainer._compute_old_log_prob(batch, {})
-    trainer._measure_by_update(batch, step)
+    ditto.old_log_probs.measure_by_update(workers, pi_old, trainer.parts, batch)
     step.pi_old = [row.get("old_log_probs") for row in queue.values()]  # type: ignore[attr-defined]
     return step, workers
 
