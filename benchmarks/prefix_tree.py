@@ -30,7 +30,7 @@ from soul.cli.arguments import positive_int
 from soul.cli.error_border import Parser, reports_errors
 
 PARTS = {"draft": 0, "refined_base": 0, "refined_feedback": 1}  # of ditto's loss
-console = Console()
+console = Console(width=110)
 
 
 @dataclass
