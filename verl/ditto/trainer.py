@@ -85,6 +85,7 @@ class DittoTrainer(Validation):
     _group_filter: GroupFilter | None = None  # of algorithm.filter_groups
     uploads: Uploads | None = None  # of trainer.upload_to
     actor_worker: type[ActorRolloutRefWorker] = ActorWorker
+    as_trees: bool = False  # log-prob and update passes compute the beginning of a group's rows once
 
     @property
     def trainer_mode(self) -> str:
@@ -105,7 +106,7 @@ class DittoTrainer(Validation):
         self.judges = JudgeWatch(self.settings)
         self.alarm = SyncAlarm.from_config(config)
         against = why_not(config, self.settings)
-        self.as_trees = against is None  # log-prob and update passes compute the beginning of a group's rows once
+        self.as_trees = against is None
         logger.info("Prefix trees: %s", "on" if against is None else f"off, because {against}")
         self.parts = StepParts()  # of this step
         self._servers: dict[str, Any] = {}
