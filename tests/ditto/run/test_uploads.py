@@ -22,9 +22,29 @@ from soul.push.keys import like_keys
 FILES = ("config.json", "model.safetensors", "actor/optim_world_size_1_rank_0.pt")
 
 
-@pytest.fixture(params=["memory", "local"])
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An address in an S3-compatible server of this process."""
+    server = pytest.importorskip("moto.server", reason="needs pip install 'moto[server]'").ThreadedMotoServer(
+        "127.0.0.1", 0, verbose=False
+    )
+    s3fs = pytest.importorskip("s3fs", reason="needs pip install s3fs")
+    server.start()
+    host, port = server.get_host_and_port()
+    environment = {"ACCESS_KEY_ID": "testing", "SECRET_ACCESS_KEY": "testing-only", "DEFAULT_REGION": "us-east-1"}
+    for name, value in {**environment, "ENDPOINT_URL": f"http://{host}:{port}"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    s3fs.S3FileSystem.clear_instance_cache()
+    s3fs.S3FileSystem().makedirs("bucket", exist_ok=True)
+    yield "s3://bucket/run"
+    s3fs.S3FileSystem.clear_instance_cache()
+    server.stop()
+
+
+@pytest.fixture(params=["memory", "local", "s3"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RunStore]:
-    url = "memory://bucket/run" if request.param == "memory" else str(tmp_path / "bucket/run")
+    urls = {"memory": "memory://bucket/run", "local": str(tmp_path / "bucket/run")}
+    url = urls[request.param] if request.param in urls else request.getfixturevalue("s3")
     store = RunStore(url)
     store.write_manifest(StoreManifest(run="1", experiment="ditto/run"))
     yield store
