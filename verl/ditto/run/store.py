@@ -31,6 +31,7 @@ from soul.push.keys import like_keys
 
 logger = logging.getLogger(__name__)
 
+RUN_ID = ".run_id"  # beside a run's checkpoints: the id in the manifest of its store
 _BEGUN = ".begun"
 # What is kept of a run besides its checkpoints. Not the judges' cache, the index of the traces, and live traces.
 RUN_FILES = ("*.json", "*.jsonl", "*.html", "traces/*.jsonl")
