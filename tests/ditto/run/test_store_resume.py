@@ -96,6 +96,7 @@ def test_a_disk_with_another_run_refuses_a_store_in_use(tmp_path: Path) -> None:
     prepare_store(config(tmp_path / "third", url="memory://bucket/third"))
     with pytest.raises(ForeignStore):
         prepare_store(config(tmp_path / "third"))
+    prepare_store(config(tmp_path / "fourth", "trainer.experiment_name=two", url="memory://bucket/third"))  # empty
 
 
 def test_names_of_a_store_stay_in_the_run_folder(tmp_path: Path) -> None:

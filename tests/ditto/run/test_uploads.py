@@ -14,7 +14,7 @@ import pytest
 from ditto.run import manifest
 from ditto.run.checkpoint import partial_dir, prune, publish
 from ditto.run.run_folder import RunFolder
-from ditto.run.store import LooksLikeKey, RunStore, StoreFailed, StoreManifest
+from ditto.run.store import RUN_ID, LooksLikeKey, RunStore, StoreFailed, StoreManifest
 from ditto.run.uploads import Uploads
 from ditto.settings import BadConfig
 from soul.files.line_file import write_lines
@@ -23,11 +23,33 @@ from soul.push.keys import like_keys
 FILES = ("config.json", "model.safetensors", "actor/optim_world_size_1_rank_0.pt")
 
 
-@pytest.fixture(params=["memory", "local"])
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An address in an S3-compatible server of this process."""
+    server = pytest.importorskip("moto.server", reason="needs pip install 'moto[server]'").ThreadedMotoServer(
+        "127.0.0.1", 0, verbose=False
+    )
+    s3fs = pytest.importorskip("s3fs", reason="needs pip install s3fs")
+    server.start()
+    host, port = server.get_host_and_port()
+    environment = {"ACCESS_KEY_ID": "testing", "SECRET_ACCESS_KEY": "testing-only", "DEFAULT_REGION": "us-east-1"}
+    for name, value in {**environment, "ENDPOINT_URL": f"http://{host}:{port}"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    s3fs.S3FileSystem.clear_instance_cache()
+    s3fs.S3FileSystem().makedirs("bucket", exist_ok=True)
+    yield "s3://bucket/run"
+    s3fs.S3FileSystem.clear_instance_cache()
+    server.stop()
+
+
+@pytest.fixture(params=["memory", "local", "s3"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RunStore]:
-    url = "memory://bucket/run" if request.param == "memory" else str(tmp_path / "bucket/run")
+    urls = {"memory": "memory://bucket/run", "local": str(tmp_path / "bucket/run")}
+    url = urls[request.param] if request.param in urls else request.getfixturevalue("s3")
     store = RunStore(url)
     store.write_manifest(StoreManifest(run="1", experiment="ditto/run"))
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / RUN_ID).write_text("1")
     yield store
     store.files.rm(store.root, recursive=True)
 
@@ -136,6 +158,14 @@ def test_a_failed_upload_is_counted_and_said_at_the_end_and_tried_again(
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert len(errors) == 3 and all("UPLOAD FAILED: StoreFailed" in error for error in errors)
     assert Uploads(store, run, run).finish(waits.append) is None and store.steps() == [3]
+
+
+def test_a_store_that_another_run_has_claimed_meanwhile_gets_nothing(store: RunStore, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    save(run, 1)
+    store.write_manifest(StoreManifest(run="2", experiment="ditto/other"))
+    failed = Uploads(store, run, run).finish(lambda _seconds: None)
+    assert "holds another run" in str(failed) and store.steps() == []
 
 
 def test_a_checkpoint_that_is_being_read_is_not_removed(tmp_path: Path) -> None:

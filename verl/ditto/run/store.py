@@ -31,6 +31,7 @@ from soul.push.keys import like_keys
 
 logger = logging.getLogger(__name__)
 
+RUN_ID = ".run_id"  # beside a run's checkpoints: the id in the manifest of its store
 _BEGUN = ".begun"
 # What is kept of a run besides its checkpoints. Not the judges' cache, the index of the traces, and live traces.
 RUN_FILES = ("*.json", "*.jsonl", "*.html", "traces/*.jsonl", "traces/*.jsonl.gz")
@@ -88,7 +89,8 @@ class RunStore:
         try:
             if not url.strip():
                 raise ValueError("it is empty")
-            self.files, self.root = url_to_fs(url)
+            # Without the cache of listings: s3fs takes the listing of a prefix for that of the whole folder.
+            self.files, self.root = url_to_fs(url, use_listings_cache=False)
         except (ImportError, ValueError, OSError) as error:
             raise BadConfig(
                 f"trainer.upload_to={url}: {one_line(error, 300)}. Use an address that fsspec knows, such as "
@@ -186,7 +188,6 @@ class RunStore:
     def steps(self) -> list[int]:
         """The steps of the complete checkpoints, ascending."""
         with self._answers("list"):
-            self.files.invalidate_cache()
             paths = self.files.glob(f"{self.root}/global_step_*/{manifest.FILE}")
         return sorted(checkpoint.step_of(Path(path).parent) for path in paths)
 
@@ -261,7 +262,6 @@ class RunStore:
     def _sizes(self, folder: str) -> dict[str, int]:
         """name -> bytes of the files below a folder of the store."""
         with self._answers("list", folder):
-            self.files.invalidate_cache()
             found = self.files.find(folder, detail=True)
         return {path.removeprefix(f"{folder}/"): int(entry["size"]) for path, entry in found.items()}
 

@@ -15,12 +15,11 @@ from omegaconf import DictConfig
 
 from ditto.run import checkpoint
 from ditto.run.manifest import DamagedCheckpoint
-from ditto.run.store import RunStore, StoreManifest
+from ditto.run.store import RUN_ID, RunStore, StoreManifest
 from ditto.settings import BadConfig
 from soul.files.whole_file import write_whole
 
 logger = logging.getLogger(__name__)
-RUN_ID = ".run_id"
 
 
 class ForeignStore(BadConfig):
@@ -68,12 +67,12 @@ def _claim(config: DictConfig, store: RunStore, root: Path) -> StoreManifest:
     own, content = root / RUN_ID, store.manifest()
     run = own.read_text(encoding="utf-8").strip() if own.exists() else None
     experiment = f"{config.trainer.project_name}/{config.trainer.experiment_name}"
-    if content is None:
+    if content is None or (not content.files and not store.steps()):  # nothing yet, or a start that came to nothing
         content = StoreManifest(run=run or uuid.uuid4().hex, experiment=experiment)
         write_whole(own, content.run)
         store.write_manifest(content)
         return content
-    if config.trainer.resume_mode == "disable" and store.steps():
+    if config.trainer.resume_mode == "disable":
         raise ForeignStore(
             f"trainer.resume_mode=disable starts a new run, but {store.url} holds one already. Use another address, or "
             "continue that run with trainer.resume_mode=auto."

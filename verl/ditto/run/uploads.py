@@ -17,7 +17,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from ditto.run import checkpoint, manifest
-from ditto.run.store import LooksLikeKey, RunStore, StoreFailed
+from ditto.run.store import RUN_ID, LooksLikeKey, RunStore, StoreFailed
 from soul.errors import one_line
 
 logger = logging.getLogger(__name__)
@@ -126,9 +126,9 @@ class Uploads:
         return first
 
     def _copy_run_files(self) -> None:
-        known = self.store.manifest()
-        if known is None:
-            raise StoreFailed(f"{self.store.url}: its {manifest.FILE} is gone. The next start writes it again.")
+        known, run = self.store.manifest(), (self.root / RUN_ID).read_text(encoding="utf-8")
+        if known is None or known.run != run:
+            raise StoreFailed(f"{self.store.url} {'holds another run' if known else f'has lost its {manifest.FILE}'}.")
         _, left_out = self.store.put_run_files(self.run_dir, known)
         for name in sorted(set(left_out) - self._withheld):
             self.failures += 1
