@@ -51,7 +51,7 @@ class Upload:
             NotPushable: one looks like a key or holds one.
         """
         if keys := like_keys(self.folder, self.files):
-            places = ", ".join(f"{name} ({place})" for name, place in keys.items())
+            places = "; ".join(f"{name}, {place}" for name, place in keys.items())
             raise NotPushable(
                 f"{self.folder}: {places}: this looks like a key or "
                 "a password. Nothing was uploaded. Take it out of the folder."
