@@ -183,7 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         weights = build_model(Path(folder), args.width, args.layers, args.vocabulary)
-        console.print(f"a Qwen3 of {weights / 1e6:.0f}M weights: width {args.width}, {args.layers} layers, float32")
+        console.print(f"a Qwen3 of {weights:,} weights: width {args.width}, {args.layers} layers, float32")
         for task in args.tasks:
             measured = contenders(task, args, Path(folder))
             for number in range(args.rounds + 1):
