@@ -59,7 +59,7 @@ def test_idle_groups_are_replaced_and_skipped(world: Path, tmp_path: Path) -> No
         ]
         run.start()
         assert run.wait(420) == 0, run.tail()
-    assert len(of_steps(run)) == 2 and "pi_old: update" in run.log.read_text(errors="replace")
+    assert len(of_steps(run)) == 2 and "pi_old: update" in run.log.read_text()
     assert "<html" in (run.dir / "report.html").read_text() and (run.dir / "traces" / "index.sqlite").exists()
     for step, numbers in enumerate(of_steps(run), start=1):
         assert not undocumented(numbers)
