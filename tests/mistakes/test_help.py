@@ -19,7 +19,11 @@ SCRIPTS = (
     *("run_rl.sh", "run_sft.sh", "recipe/ditto/run_rl.sh", "recipe/ditto/eval.sh", "recipe/ditto/distill.sh"),
     *("recipe/ditto/distill_reverse.sh", "recipe/demo/run.sh", "scripts/env", "scripts/test"),
 )
-CHILDREN = {"benchmarks/trl_contender.py", "benchmarks/lm_eval_contender.py"}  # other interpreters run them
+CHILDREN = {  # other interpreters run them
+    "benchmarks/trl_contender.py",
+    "benchmarks/trl_grpo_contender.py",
+    "benchmarks/lm_eval_contender.py",
+}
 SLOW = ("recipe/", "docs/", "benchmarks/")  # torch, transformers, matplotlib
 
 
