@@ -118,28 +118,28 @@ def _cost(log_probs: Head, head: nn.Linear, hidden: Tensor, labels: Tensor, repe
     on_gpu = hidden.is_cuda
     _step(log_probs, head, hidden[:64], labels[:64])  # warm-up: libraries load their kernels
     seconds = []
-    before = _reset_peak(on_gpu)
+    before = reset_peak(on_gpu)
     for _ in range(repeats):
         start = time.perf_counter()
         _step(log_probs, head, hidden, labels)
         if on_gpu:
             torch.cuda.synchronize()
         seconds.append(time.perf_counter() - start)
-    peak = torch.cuda.max_memory_allocated() if on_gpu else _process_memory("VmHWM")
+    peak = torch.cuda.max_memory_allocated() if on_gpu else process_memory("VmHWM")
     return (peak - before) / 1e9, statistics.median(seconds)
 
 
-def _reset_peak(on_gpu: bool) -> int:
+def reset_peak(on_gpu: bool) -> int:
     """Reset the peak. Returns the bytes in use."""
     if on_gpu:
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         return torch.cuda.memory_allocated()
     Path("/proc/self/clear_refs").write_text("5")  # Linux: resets the peak of resident memory
-    return _process_memory("VmRSS")
+    return process_memory("VmRSS")
 
 
-def _process_memory(name: str) -> int:
+def process_memory(name: str) -> int:
     match = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert match
     return 1024 * int(match[1])

@@ -9,6 +9,8 @@ from typing import Any
 
 from ditto.run import manifest
 from ditto.run.checkpoint import PARTIAL, TRACKER, saved_steps
+from soul.files.line_file import either_form, read_lines
+from soul.files.trace_files import FOLDER, trace_files
 
 
 def differences(run: Path, reference: Path, steps: int, kept: int) -> list[str]:
@@ -24,12 +26,13 @@ def differences(run: Path, reference: Path, steps: int, kept: int) -> list[str]:
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    path = either_form(path)
+    return [json.loads(line.text) for line in read_lines(path)] if path.exists() else []
 
 
 def _traces(run: Path, reference: Path, steps: int) -> list[str]:
     wrong = []
-    names = [sorted(path.name for path in (folder / "traces").glob("*.jsonl")) for folder in (run, reference)]
+    names = [sorted(f.name for f in trace_files(folder / FOLDER) if not f.live) for folder in (run, reference)]
     if names[0] != names[1]:
         wrong.append(f"files of traces: {sorted(set(names[0]) ^ set(names[1]))} are in one run only")
     for name in names[1]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import socket
 import statistics
 import subprocess
 import sys
@@ -38,7 +39,12 @@ console = Console()
 
 
 def build_worker(model: Path, budget: int, *, chunked: bool = False) -> tuple[Any, dict[str, Any]]:
-    """verl's TrainingWorker on one CPU process; `chunked`: with our head, as our trainer has it."""
+    """verl's TrainingWorker on one CPU process, and losses: verl's ("plain") and those of our objectives.
+
+    Args:
+        budget: tokens of a micro-batch.
+        chunked: compute log-probs with our chunked head, as our runs do, instead of full logits, as verl does.
+    """
     from verl.trainer.config import CheckpointConfig
     from verl.workers.config import (
         FSDPActorConfig,
@@ -91,15 +97,16 @@ def build_worker(model: Path, budget: int, *, chunked: bool = False) -> tuple[An
         clip_ratio_high=0.28,
         clip_ratio_c=10.0,
     )
-    ours = partial(objective_loss, config=actor, objective=OBJECTIVES["grpo"], options=ObjectiveOptions())
-    return worker, {"plain": partial(ppo_loss, config=actor), "ditto": ours}
+    ours = {
+        name: partial(objective_loss, config=actor, objective=OBJECTIVES[name], options=ObjectiveOptions())
+        for name in ("grpo", "ditto")
+    }
+    return worker, {"plain": partial(ppo_loss, config=actor)} | ours
 
 
 def columns(sequences: int, prompt: int, response: int, vocabulary: int) -> dict[str, list[Any]]:
     """Random sequences in the fields that verl's queue holds; lengths vary by a quarter around the means."""
     import torch
-
-    from ditto.objectives.losses import LOSS_WEIGHTS, ROWS
 
     generator = torch.Generator().manual_seed(0)
 
@@ -110,22 +117,37 @@ def columns(sequences: int, prompt: int, response: int, vocabulary: int) -> dict
     for _ in range(sequences):
         p, r = around(prompt), around(response)
         ids = torch.randint(3, vocabulary, (p + r,), generator=generator)
-        mask = torch.ones(r, dtype=torch.int64)
-        row = {
-            "input_ids": ids,
-            "position_ids": torch.arange(p + r),
-            "prompts": ids[:p],
-            "responses": ids[p:],
-            "response_mask": mask,
-            "loss_mask": mask,
-            "old_log_probs": torch.full((r,), -7.0),
-            "advantages": torch.full((r,), float(torch.randn(1, generator=generator))),
-            LOSS_WEIGHTS: torch.full((r,), 1.5 / (sequences * response)),
-            ROWS: torch.tensor([0.0, 1.0 / (sequences * response), 1.0 / (sequences * response)], dtype=torch.float64),
-        }
+        advantage = float(torch.randn(1, generator=generator))
+        row = row_columns(ids[:p], ids[p:], torch.ones(r, dtype=torch.int64), advantage, sequences * response)
         for key, value in row.items():
             rows.setdefault(key, []).append(value)
     return rows
+
+
+def row_columns(prompt: Any, response: Any, mask: Any, advantage: float, tokens: int, part: int = 0) -> dict[str, Any]:
+    """A sequence in the columns that the engine and the losses read.
+
+    Args:
+        tokens: sampled tokens of the mini-batch, over which the loss is a mean.
+        part: the number of the part of the objective that trains the sequence.
+    """
+    import torch
+
+    from ditto.objectives.losses import LOSS_WEIGHTS, ROWS
+
+    ids, size = torch.cat([prompt, response]), len(response)
+    return {
+        "input_ids": ids,
+        "position_ids": torch.arange(len(ids)),
+        "prompts": prompt,
+        "responses": response,
+        "response_mask": mask,
+        "loss_mask": mask,
+        "old_log_probs": torch.full((size,), -7.0),
+        "advantages": torch.full((size,), advantage),
+        LOSS_WEIGHTS: torch.full((size,), 1.5 / tokens) * mask,
+        ROWS: torch.tensor([float(part), 1.0 / tokens, 1.0 / tokens], dtype=torch.float64),
+    }
 
 
 def batch_of(rows: dict[str, list[Any]], **settings: Any) -> Any:
@@ -146,7 +168,9 @@ def one_pass(worker: Any, rows: dict[str, list[Any]]) -> float:
     return time.process_time() - start
 
 
-def one_update(worker: Any, rows: dict[str, list[Any]], updates: int, *, entropy: bool = False) -> float:
+def one_update(
+    worker: Any, rows: dict[str, list[Any]], updates: int, *, entropy: bool = False, **settings: Any
+) -> float:
     """CPU seconds of one step's update (one process, one thread: comparable even on a busy machine)."""
     size = len(rows["input_ids"]) // updates
     data = batch_of(
@@ -160,25 +184,24 @@ def one_update(worker: Any, rows: dict[str, list[Any]], updates: int, *, entropy
         seed=42,
         dataloader_kwargs={"shuffle": False},
         temperature=1.0,
+        **settings,
     )
     start = time.process_time()
     worker.train_mini_batch(data)
     return time.process_time() - start
 
 
-def be_the_only_rank() -> None:
-    """Set torch's variables for one process, with a free port."""
-    import socket
-
-    os.environ |= {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
+def as_only_rank() -> None:
+    """Set torch's rendezvous variables for a process group of this process alone."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        os.environ["MASTER_PORT"] = str(probe.getsockname()[1])
+        port = str(probe.getsockname()[1])
+    os.environ |= {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
 
 
 def run_old_logp(arguments: argparse.Namespace) -> None:
     """Print the CPU seconds of a step's passes and update by `algorithm.old_logp`."""
-    be_the_only_rank()
+    as_only_rank()
     from ditto.objectives.losses import PLACES
     from ditto.verl_hooks.update_outputs import UpdateOutputs, places
     from recipe.demo import tiny_model
@@ -214,7 +237,7 @@ def run_old_logp(arguments: argparse.Namespace) -> None:
 
 def run_update(arguments: argparse.Namespace) -> None:
     """Print tokens/s of plain verl and of ours, and their ratio."""
-    be_the_only_rank()
+    as_only_rank()
     from ditto.objectives.losses import LOSS_WEIGHTS, ROWS
     from recipe.demo import tiny_model
 
@@ -227,7 +250,7 @@ def run_update(arguments: argparse.Namespace) -> None:
         seconds: dict[str, list[float]] = {"plain": [], "ditto": []}
         for round_number in range(arguments.rounds + 1):
             for name, rows in (("plain", plain), ("ditto", ours))[:: 1 if round_number % 2 else -1]:
-                worker.set_loss_fn(losses[name])
+                worker.set_loss_fn(losses["plain" if name == "plain" else "grpo"])
                 took = one_update(worker, rows, arguments.updates)
                 if round_number:  # the first round warms up
                     seconds[name].append(took)

@@ -35,10 +35,10 @@ from rich.table import Table
 
 from soul.cli.arguments import existing_folder, output_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
+from soul.files.trace_files import FOLDER
 from soul.files.whole_file import write_whole
 from soul.record import AttemptRecord, SessionRecord
 from soul.view.index_file import FILE
-from soul.view.trace_files import FOLDER
 
 NAME = "big-run"
 GROUP = 8  # sessions of a prompt

@@ -31,10 +31,10 @@ from rich.console import Console
 from rich.table import Table
 
 from data.rows import write_table
-from data.training import card
 from soul.cli.arguments import output_file, positive_share
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadRow
+from soul.rows import data_card as card
 from soul.rows.file_report import Report, reports
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import read_rows

@@ -12,6 +12,22 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 
+from data.licences import (
+    APACHE,
+    APACHE_NOT_COMMERCIAL,
+    APACHE_NOVELS,
+    BY_THEIR_AUTHORS,
+    CC_BY_SA_3,
+    CC_BY_SA_4,
+    COMPETITION,
+    MIT,
+    MIT_FOR_EVALUATION,
+    MIT_NOVELS,
+    NO_LICENCE,
+    PRISM,
+    Origin,
+)
+
 
 @dataclass(frozen=True)
 class Form:
@@ -64,7 +80,7 @@ class Build:
 
     Attributes:
         builder: the module in data/.
-        where: where to get the source, with its licence if known.
+        origins: where to get the source, and under which terms.
         forms: the forms of the source, the best one first.
         options: command-line options of the builder.
         other_folders: names that the folder below SOURCES may have, if not that of the builder.
@@ -72,10 +88,11 @@ class Build:
         whole_folder: whether the builder takes the folder instead of its files.
         beside: patterns of optional files that the builder finds by itself.
         unused: files of the folder that do not belong to this set -> why not.
+        hint: what else the user should know about getting the files.
     """
 
     builder: str
-    where: str
+    origins: tuple[Origin, ...]
     forms: tuple[Form, ...]
     options: tuple[str, ...] = ()
     other_folders: tuple[str, ...] = ()
@@ -83,6 +100,12 @@ class Build:
     whole_folder: bool = False
     beside: tuple[str, ...] = ()
     unused: Mapping[str, str] = field(default_factory=dict)
+    hint: str = ""
+
+    @property
+    def where(self) -> str:
+        """Where to get the source, for people."""
+        return "; ".join([*map(str, self.origins), *([self.hint] if self.hint else [])])
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -124,7 +147,7 @@ def describe_files(patterns: Sequence[str]) -> str:
 
 ALIGNX = ("alignx", "alignx_demo", "alignx_pair", "alignx_ugc", "alignx_arbitrary", "alignx_history16")
 HUMANUAL = ("book", "chat", "email", "news", "opinion", "politics")
-_SIM_ARENA = "github.com/microsoft/SimulatorArena, folder data (MIT)"
+_SIM_ARENA = (Origin("github.com/microsoft/SimulatorArena, folder data", MIT),)
 _SOTOPIA = ("environment_profiles.jsonl", "agent_profiles.jsonl", "relationship_profiles.jsonl")
 _CORPORA = ("chatbot_arena", "clariq", "oasst1", "qulac")
 
@@ -132,7 +155,7 @@ _CORPORA = ("chatbot_arena", "clariq", "oasst1", "qulac")
 def _humanual(kind: str) -> Build:
     return Build(
         "humanual",
-        f"huggingface.co/datasets/snap-stanford/humanual-{kind}; the texts belong to their sources",
+        (Origin(f"huggingface.co/datasets/snap-stanford/humanual-{kind}", BY_THEIR_AUTHORS),),
         tuple(Form((pattern,)) for pattern in ("**/*test*.parquet", "**/*.parquet", "**/*.jsonl")),
         options=("--set", kind),
         other_folders=(f"humanual_{kind}", f"humanual-{kind}"),
@@ -144,7 +167,7 @@ def _alignx(name: str) -> Build:
     psoups = "P-Soups, AlignX's out-of-distribution benchmark, stands in for AlignX-test"
     return Build(
         "alignx",
-        "github.com/JinaLeejnl/AlignX, benchmark/P-Soups (no licence)",
+        (Origin("github.com/JinaLeejnl/AlignX, benchmark/P-Soups", NO_LICENCE),),
         (Form(("**/P-Soups/*.json",), psoups), Form(("*.json",))),
         options=("--set", name),
     )
@@ -156,10 +179,14 @@ def _userllm(prism: str, stands_in: str = "") -> Form:
 
 # Set -> its build. "alignx" is no evaluation set: it is here for training files.
 BUILDS: dict[str, Build] = {
-    "hitom": Build("hitom", "github.com/ying-hui-he/Hi-ToM_dataset (Apache-2.0)", (Form(("**/Hi-ToM_data.json",)),)),
+    "hitom": Build(
+        "hitom",
+        (Origin("github.com/ying-hui-he/Hi-ToM_dataset", APACHE),),
+        (Form(("**/Hi-ToM_data.json",)),),
+    ),
     "paratomi": Build(
         "paratomi",
-        "github.com/chanijung/PercepToM, dataset/ (no licence)",
+        (Origin("github.com/chanijung/PercepToM, dataset/", NO_LICENCE),),
         (Form(("**/Percept-ToMi.csv",)),),
         unused={
             "train.t*": "for training: python -m data.paratomi convert train.txt",
@@ -168,7 +195,7 @@ BUILDS: dict[str, Build] = {
     ),
     "fantom": Build(
         "fantom",
-        "github.com/skywalker023/fantom, whose loader fetches the file (MIT; for evaluation only)",
+        (Origin("github.com/skywalker023/fantom, whose loader fetches the file", MIT_FOR_EVALUATION),),
         (
             Form(("**/fantom_v1.json",)),
             Form(
@@ -180,7 +207,7 @@ BUILDS: dict[str, Build] = {
     ),
     "mistakes": Build(
         "mistakes",
-        "kaggle.com/competitions/eedi-mining-misconceptions-in-mathematics (the competition's terms)",
+        (Origin("kaggle.com/competitions/eedi-mining-misconceptions-in-mathematics", COMPETITION),),
         (Form(("**/train.csv", "**/misconception_mapping.csv")),),
         options=("--rows", "600"),
         other_folders=("mistakes", "eedi"),
@@ -188,17 +215,17 @@ BUILDS: dict[str, Build] = {
     ),
     "twinvoice": Build(
         "twinvoice",
-        "github.com/TwinVoice/TwinBench, dataset/ (no licence)",
+        (Origin("github.com/TwinVoice/TwinBench, dataset/", NO_LICENCE),),
         tuple(Form((pattern,)) for pattern in ("dataset/**/*.jsonl", "dimension_*/*.jsonl", "*.jsonl")),
     ),
     "social_r1": Build(
         "social_r1",
-        "github.com/zhchen18/ToMBench, data/ (MIT; for evaluation only)",
+        (Origin("github.com/zhchen18/ToMBench, data/", MIT_FOR_EVALUATION),),
         tuple(Form((pattern,), "ToMBench stands in for ToMBench-Hard") for pattern in ("data/*.jsonl", "*.jsonl")),
     ),
     "lifechoices": Build(
         "lifechoices",
-        "github.com/airaer1998/LifeChoice, data/ (Apache-2.0)",
+        (Origin("github.com/airaer1998/LifeChoice, data/", APACHE_NOVELS),),
         (
             # Whole books up to the paper's 600 rows; the other books are for training.
             Form(("**/data.json",), options=("--rows", "600")),
@@ -213,19 +240,23 @@ BUILDS: dict[str, Build] = {
     **{f"humanual_{kind}": _humanual(kind) for kind in HUMANUAL},
     "userllm": Build(
         "userllm",
-        "CommonsenseQA (MIT), github.com/google-research-datasets/natural-questions nq_open/ (CC BY-SA 3.0), "
-        "github.com/HannahKirk/prism-alignment (people's texts CC BY 4.0); a model writes intents.jsonl: "
-        "python -m data.userllm intents conversations.jsonl --limit 400 --out intents.jsonl",
+        (
+            Origin("CommonsenseQA", MIT),
+            Origin("github.com/google-research-datasets/natural-questions, nq_open/", CC_BY_SA_3),
+            Origin("github.com/HannahKirk/prism-alignment", PRISM),
+        ),
         (
             _userllm("**/conversations.jsonl"),
             _userllm("**/*opening_prompt_cluster*.csv", "PRISM's table of openings stands in for its conversations"),
         ),
         options=("--per-source", "600"),
         unused={"*no_answers*": "without answers", "*.train.*": "for training"},
+        hint="a model writes intents.jsonl: "
+        "python -m data.userllm intents conversations.jsonl --limit 400 --out intents.jsonl",
     ),
     "mirrorbench": Build(
         "mirrorbench",
-        "github.com/SAP/mirrorbench, scratch_pad/data/ (Apache-2.0; not for commercial use)",
+        (Origin("github.com/SAP/mirrorbench, scratch_pad/data/", APACHE_NOT_COMMERCIAL),),
         (Form(tuple(f"**/{corpus}*_mirror.jsonl" for corpus in _CORPORA)),),
     ),
     "sim_math": Build(
@@ -249,33 +280,40 @@ BUILDS: dict[str, Build] = {
     ),
     "sotopia": Build(
         "sotopia",
-        "github.com/sotopia-lab/sotopia-space, profiles/, and for env_ids.json, which names the hard environments, "
-        "github.com/sotopia-lab/sotopia-pi, llm_self_train/resources/ (CC BY-SA 4.0)",
+        (
+            Origin(
+                "github.com/sotopia-lab/sotopia-space, profiles/, and for env_ids.json, which names the hard "
+                "environments, github.com/sotopia-lab/sotopia-pi, llm_self_train/resources/",
+                CC_BY_SA_4,
+            ),
+        ),
         (Form((*_SOTOPIA, "env_agent_combo_storages.jsonl", "env_ids.json")),),
         options=("--hard",),
         whole_folder=True,
     ),
     "behaviorchain": Build(
         "behavior_chain",
-        "github.com/O-L1RU1/BehaviorChain (Apache-2.0) has the pipeline that writes these files; the benchmark's own "
-        "are withheld until the books' copyright is cleared",
+        (Origin("github.com/O-L1RU1/BehaviorChain", APACHE_NOVELS),),
         (Form(("**/finally_examples_*.json",)),),
         other_folders=("behaviorchain", "behavior_chain"),
+        hint="that repository has the pipeline that writes these files; the benchmark's own are withheld until the "
+        "books' copyright is cleared",
     ),
     "socsci210": Build(
         "socsci210",
-        "huggingface.co/datasets/socratesft/SocSci210, data/ and metadata/participant_mapping.json (no licence)",
+        (Origin("huggingface.co/datasets/socratesft/SocSci210, data/, metadata/participant_mapping.json", NO_LICENCE),),
         tuple(Form((pattern, "**/participant_mapping.json")) for pattern in ("**/*.parquet", "**/*.jsonl")),
         options=("--part", "unseen", "--rows", "500"),
     ),
     "humanllm": Build(
         "humanllm",
-        "no public file is known to us; python -m data.humanllm --help describes the form",
+        (),
         tuple(Form((pattern,)) for pattern in ("**/item_selection*.jsonl", "**/item_selection*.parquet")),
+        hint="no public file is known to us; python -m data.humanllm --help describes the form",
     ),
     "coser": Build(
         "coser",
-        "github.com/Neph0s/CoSER, data/test/, or huggingface.co/datasets/Neph0s/CoSER (MIT; the texts are novels')",
+        (Origin("github.com/Neph0s/CoSER, data/test/, or huggingface.co/datasets/Neph0s/CoSER", MIT_NOVELS),),
         (Form(("**/test_set.json",)),),
         unused={
             "held_out_plots.json": "plots without conversations",

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from data import intents, userllm
 from data.built import Builder, Rows, argument
-from data.model_stages.stage import Item, Stage, Stages, model_options
+from data.model_stages.stage import Stages, model_options
 from data.prism import Conversation
 from data.rows import Record
 from soul.cli.arguments import positive_int
@@ -29,23 +29,6 @@ from soul.rows.task_files import parse_row, read_rows
 
 CONVERSATIONS = 2000  # of PRISM; most give two rows
 EVALUATED = "PRISM: conversations of a user that is evaluated"
-
-
-def _faults(item: Item, answer: intents.HighLevelIntent) -> intents.Faults:
-    return intents.faults(answer.intent.strip(), item.data["messages"])
-
-
-INTENTS = Stage(
-    "intents",
-    "intent_writer",
-    intents.PROMPT,
-    intents.HighLevelIntent,
-    fault=lambda item, answer: "; ".join(_faults(item, answer).hard),
-    answer_tokens=40,
-    blemishes=lambda item, answer: [
-        f"it uses the word {word!r} of the messages" for word in _faults(item, answer).shared
-    ],
-)
 
 
 def _is_evaluated(row: Record, held_out: HeldOut) -> bool:
@@ -75,16 +58,12 @@ def _drawn(
     return [path for path in args.sources if path not in prism], drawn
 
 
-def _items(drawn: Sequence[Conversation]) -> list[Item]:
-    return [Item(one.key, {"messages": [text[: intents.SEEN_CHARS] for text in one.tested]}) for one in drawn]
-
-
 def _rows(args: argparse.Namespace) -> Rows:
     left_out: Counter[str] = Counter()
     held_out = HeldOut(read_rows([str(path) for path in args.against or []]))
     questions, drawn = _drawn(args, held_out, left_out)
     stages = Stages(args.stages, args.models)
-    written = stages.run(INTENTS, _items(drawn)) if drawn else {}
+    written = stages.run(intents.INTENTS, intents.items(drawn)) if drawn else {}
     # As files, because that is what `data.userllm` reads: PRISM's conversations that have an intent, and the intents.
     args.stages.mkdir(parents=True, exist_ok=True)
     kept = [one for one in drawn if one.key in written]
@@ -113,7 +92,7 @@ def _record(one: Conversation, intent: str) -> dict[str, object]:
 def _plan(args: argparse.Namespace) -> list[str]:
     """The calls that `convert` would make, and their price."""
     _, drawn = _drawn(args, HeldOut(read_rows([str(path) for path in args.against or []])), Counter())
-    return [Stages(args.stages, args.models).plan(INTENTS, _items(drawn))] if drawn else []
+    return [Stages(args.stages, args.models).plan(intents.INTENTS, intents.items(drawn))] if drawn else []
 
 
 BUILDER = Builder(

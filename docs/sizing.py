@@ -36,6 +36,7 @@ MODELS = {
 }
 CARDS = {"40 GB": 39.4, "80 GB": ASSUMED_GIB}  # GiB that a program sees
 GPUS = (1, 4, 8)
+NODES = (1, 2, 4, 8)  # of eight 80 GB cards each
 SHORT = {  # names in the table of what has to be changed
     "tokens": "tokens",
     "tensor_parallel": "tp",
@@ -70,13 +71,13 @@ def recipe() -> Setup:
     return Setup.from_config(config, Settings.from_config(config).objective)
 
 
-def computed(name: str, lora: bool, gpus: int, gib: float) -> tuple[Computed, Change | None]:
+def computed(name: str, lora: bool, gpus: int, gib: float, nodes: int = 1) -> tuple[Computed, Change | None]:
     """What a run needs, and what has to be changed to make it fit. No change makes it fit: None."""
 
     def needs(setup: Setup) -> Computed:
         return compute(setup, shape(name), int(gib * GIB))
 
-    setup = replace(recipe(), gpus=gpus, nodes=1, lora_rank=recipe().lora_rank if lora else 0)
+    setup = replace(recipe(), gpus=gpus, nodes=nodes, lora_rank=recipe().lora_rank if lora else 0)
     needed = needs(setup)
     if not needed.problems:
         return needed, {}
@@ -84,9 +85,9 @@ def computed(name: str, lora: bool, gpus: int, gib: float) -> tuple[Computed, Ch
     return (needed, None) if change is None else (needs(replace(setup, **change)), change)
 
 
-def cell(name: str, lora: bool, gpus: int, gib: float) -> str:
+def cell(name: str, lora: bool, gpus: int, gib: float, nodes: int = 1) -> str:
     """What the table says of one combination."""
-    needed, change = computed(name, lora, gpus, gib)
+    needed, change = computed(name, lora, gpus, gib, nodes)
     if change is None:
         return "no"
     most = max(phase.total for phase in needed.phases) / GIB
@@ -101,6 +102,16 @@ def fits() -> Iterator[str]:
     for name in MODELS:
         for lora in (True, False):
             cells = [cell(name, lora, gpus, gib) for gpus in GPUS for gib in CARDS.values()]
+            yield f"| {name}, {'LoRA ' + str(recipe().lora_rank) if lora else 'full'} | " + " | ".join(cells) + " |"
+
+
+def several_nodes() -> Iterator[str]:
+    """The table of what more nodes change."""
+    yield "| | " + " | ".join(f"{nodes} x 8 x 80 GB" for nodes in NODES) + " |"
+    yield "|---" * (1 + len(NODES)) + "|"
+    for name in MODELS:
+        for lora in (True, False):
+            cells = [cell(name, lora, 8, ASSUMED_GIB, nodes) for nodes in NODES]
             yield f"| {name}, {'LoRA ' + str(recipe().lora_rank) if lora else 'full'} | " + " | ".join(cells) + " |"
 
 
@@ -152,6 +163,13 @@ with a share of {setup.utilization}.
 In parentheses: GiB on each GPU in the fullest phase; GiB of host memory on the node.
 
 {chr(10).join(fits())}
+
+## Several nodes
+
+`trainer.nnodes` nodes of eight 80 GB cards share weights, gradients and optimizer, so a full model takes less of each.
+vLLM and the activations of a micro-batch take as much of a GPU as on one node ([scaling.md](scaling.md)).
+
+{chr(10).join(several_nodes())}
 
 ## What a dry run prints
 

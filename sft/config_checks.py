@@ -45,7 +45,6 @@ from ditto.settings import BadConfig
 
 CONFIG_DIR = Path(__file__).parent / "config"
 _PARTS = ("model", "optimizer", "extra", "hf_model")
-UPLOADER = "sft.run.upload.UploadCheckpoints"
 AFTER_EACH_EPOCH = "after_each_epoch"  # trainer.save_freq, trainer.test_freq
 
 SFT_NUMBERS: dict[str, Number] = {
@@ -164,11 +163,6 @@ RULES: tuple[Rule, ...] = (
         "trainer.rl_test_freq",
         lambda run: run.trainer.rl_test_freq and run.config.checkpoint.save_lora_only,
         "evaluates a checkpoint as a model, and with checkpoint.save_lora_only=true it is none. Use one of the two.",
-    ),
-    Rule(
-        "trainer.upload_to",
-        lambda run: (run.trainer.upload_to is not None) != (run.trainer.checkpoint_callback_class == UPLOADER),
-        f"needs trainer.checkpoint_callback_class={UPLOADER}, and the other way round: set both or neither.",
     ),
     Rule(
         "trainer.profile_interval",

@@ -51,6 +51,7 @@ def _launch(words: list[str]) -> int:
     check_config(config)
     from ditto.run.checkpoint import rename_damaged
     from ditto.run.run_folder import RunFolder
+    from ditto.run.store_resume import prepare_store
     from sft.preflight import check
     from sft.run.checkpoints import choose
     from sft.run.ranks import node_rank, run_ranks
@@ -61,6 +62,8 @@ def _launch(words: list[str]) -> int:
         if leads and not config.get("dry_run"):
             for folder in sorted({Path(config.run.dir).absolute(), root}):
                 locks.enter_context(FolderLock(folder, "supervised training"))
+        if leads and not config.get("dry_run"):
+            prepare_store(config)
         choice = choose(config) if leads else None
         print(check(config, choice), flush=True)
         if config.get("dry_run"):

@@ -19,8 +19,9 @@ from ditto.model.head_settings import check_head
 from ditto.model.tokenizer_check import load_tokenizer
 from ditto.model.weights_check import check_weights
 from ditto.run.checkpoint import ResumeChoice
+from ditto.run.store_resume import check_address
 from ditto.settings import BadConfig
-from sft.config_checks import UPLOADER, SftRun
+from sft.config_checks import SftRun
 from sft.corpus.row_encoder import DOCUMENT
 from sft.corpus.settings import SftDataSettings
 from sft.corpus.sources import find_files
@@ -99,6 +100,7 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     check_weights(path, trust, "model.path")
     check_attention(config)
     _check_callback(config)
+    check_address(config)
     tested = str(trainer.rl_test_files or "").split()  # compared even without a test: somebody will evaluate on them
     compared = _check_tested(config, tested) if tested else []
     train, val = load_corpora(config)
@@ -149,7 +151,7 @@ def _begin(choice: ResumeChoice | None) -> str:
 
 
 def _check_callback(config: DictConfig) -> None:
-    """Check the class that `trainer.checkpoint_callback_class` names, and the address of our own one."""
+    """Check the class that `trainer.checkpoint_callback_class` names."""
     name = config.trainer.checkpoint_callback_class
     if not name:
         return
@@ -159,8 +161,6 @@ def _check_callback(config: DictConfig) -> None:
         callback = load_class_from_fqn(str(name), "CheckpointCallback")
     except (ValueError, ImportError, AttributeError) as error:
         raise BadConfig(f"trainer.checkpoint_callback_class={name}: {one_line(error, 300)}.") from error
-    if name == UPLOADER:
-        callback(config)
     if not callable(getattr(callback, "on_save", None)):
         raise BadConfig(
             f"trainer.checkpoint_callback_class={name} has no method on_save. Derive it from "

@@ -141,10 +141,25 @@ class SupervisedTrainer(SFTTrainer):
                 break
         profiled.close()
         self.checkpoints.close()
+        self._finish_uploads()
         return stopping
 
+    def _finish_uploads(self) -> None:
+        """Wait until the store holds what the run leaves.
+
+        Raises:
+            UploadFailed: it does not; on rank 0.
+        """
+        uploads = self.checkpoints.uploads
+        failed = uploads.finish() if uploads else None
+        dist.barrier(self.waiting)
+        if failed:
+            raise failed
+
     def _tell_callback(self, step: int) -> None:
-        """Call `trainer.checkpoint_callback_class` with a published checkpoint, on rank 0."""
+        """Upload a published checkpoint and call `trainer.checkpoint_callback_class` with it, on rank 0."""
+        if self.checkpoints.uploads:
+            self.checkpoints.uploads.start()
         folder = self.checkpoints.root / f"global_step_{step}"
         if self.callback and folder.is_dir():  # the run may resume from the checkpoint of another run
             self.callback.on_save(trainer=self, global_step=step, checkpoint_dir=str(folder))

@@ -57,8 +57,8 @@ class OneTurnTask(Task[RowT], Generic[RowT]):
     critic: ClassVar[Prompt] = load_prompt("choice/critique", 3)  # instructions for the judge that writes the critique
 
     @abstractmethod
-    def render(self, row: RowT, feedback_block: str) -> str:
-        """The user message; `feedback_block` is "" or a paragraph to insert before the question."""
+    def render(self, row: RowT) -> str:
+        """The user message; with feedback, a paragraph follows it."""
 
     @abstractmethod
     def reference(self, row: RowT) -> str:
@@ -81,7 +81,7 @@ class OneTurnTask(Task[RowT], Generic[RowT]):
     def prompt(self, row: RowT, feedback: str | None = None) -> list[Message]:
         system = self.system(row)
         messages: list[Message] = [{"role": "system", "content": system}] if system else []
-        return [*messages, {"role": "user", "content": self.render(row, feedback_paragraph(feedback))}]
+        return [*messages, {"role": "user", "content": with_feedback(self.render(row), feedback)}]
 
     async def play(self, row: RowT, players: Players, feedback: str | None) -> Episode:
         messages = self.prompt(row, feedback)
@@ -184,8 +184,13 @@ class LetterTask(AnswerTask[RowT], Generic[RowT]):
         return Verdict(correct, {"accuracy": correct, **self.reading_metrics(row, episode)})
 
 
-def feedback_paragraph(feedback: str | None) -> str:
-    """The paragraph with the feedback for a one-turn prompt; "" without feedback."""
+def with_feedback(prompt: str, feedback: str | None) -> str:
+    """The prompt, with the feedback as its last paragraph if there is any.
+
+    Feedback stands last so that the prompts of a draft and of its refined answer begin alike: the sampler's prefix
+    cache and the trainer's prefix tree compute the common part once.
+    """
     if feedback is None:
-        return ""
-    return f"A coach read your earlier attempt at this exercise and said:\n{feedback}\nTry again with this in mind.\n\n"
+        return prompt
+    coach = f"A coach read your earlier attempt at this exercise and said:\n{feedback}\nTry again with this in mind."
+    return f"{prompt}\n\n{coach}"

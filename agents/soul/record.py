@@ -23,6 +23,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import BaseModel, Field, ValidationError, computed_field
 
 from soul.errors import Cause, SoulError
+from soul.files.line_file import read_lines
 from soul.judge.call.usage import Usage
 from soul.message import Message
 from soul.task_types import Opinion, Row, Verdict
@@ -273,14 +274,10 @@ def read_records(file: Path) -> Iterator[RecordLine]:
 
     Raises:
         BadRecord: a complete line is not a record, or has an unknown version.
+        DamagedFile: a packed file is damaged.
     """
-    end = 0
-    with file.open("rb") as opened:
-        for number, line in enumerate(opened, start=1):
-            if not line.endswith(b"\n"):
-                return
-            start, end = end, end + len(line)
-            yield RecordLine(start, end, SessionRecord.from_line(line, f"{file}: line {number}"))
+    for number, (start, end, line) in enumerate(read_lines(file), start=1):
+        yield RecordLine(start, end, SessionRecord.from_line(line, f"{file}: line {number}"))
 
 
 def opening(messages: Sequence[Message]) -> list[Message]:

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from data.built import Built, ModelUse
 from data.sources import SourceMatch, describe_files
-from data.training import card, report
+from data.training import report
 from data.training.difficulty import Measures, remarks
 from data.training.kept_rows import Kept, copy_kept
 from data.training.report import Samples
@@ -21,6 +21,7 @@ from data.training.table import TRAINING, RunOptions, TrainingBuild
 from soul import tasks
 from soul.cli.error_border import keep_traceback
 from soul.errors import SoulError, one_line
+from soul.rows import data_card as card
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import TaskRow, read_rows
 from soul.suites import soul_v1
@@ -208,6 +209,7 @@ class Building:
             groups=kept.groups,
             sources=card.source_files([*match.files, *match.beside], self.sources),
             where=build.where,
+            licences=[origin.stated() for origin in build.origins],
             stands_in=match.form.stands_in,
             builder=" ".join(command),
             seed=self.options.seed,

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from data.built import Decision
-from data.training.card import DataCard
 from soul.evaluate.report.markup import Markup, element, join
 from soul.evaluate.report.page_parts import policy, read
 from soul.files.whole_file import write_whole
+from soul.rows.data_card import DataCard
 from soul.rows.overlap import ScopedKey
 from soul.rows.task_files import TaskRow
 

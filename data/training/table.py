@@ -10,6 +10,20 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
+from data.licences import (
+    APACHE,
+    ARENA,
+    BY_THEIR_AUTHORS,
+    CC_BY_NC_4,
+    CC_BY_SA_3,
+    CC_BY_SA_4,
+    MIT,
+    MIT_NOVELS,
+    NO_LICENCE,
+    PRISM,
+    PUBLIC_DOMAIN,
+    Origin,
+)
 from data.sources import BUILDS, UNUSED, Build, Form, SourceMatch
 
 # Files that come with every download. Unlike for evaluation sets, "train*" is what is wanted here.
@@ -82,7 +96,7 @@ _NOTHING = Form(())  # the builder generates its rows
 TRAINING: dict[str, TrainingBuild] = {
     "hitom": TrainingBuild(
         "hitom",
-        "nothing: the stories are generated",
+        (Origin("nothing: the stories are generated", APACHE),),
         (_NOTHING,),
         command="generate",
         options=("--stories", "200"),
@@ -90,15 +104,17 @@ TRAINING: dict[str, TrainingBuild] = {
     ),
     "paratomi": TrainingBuild(
         "paratomi",
-        "github.com/skywalker023/thought-tracing, data/paraphrased_tomi/train.txt and train.trace (MIT; the stories "
-        "derive from ToMi, CC BY-NC 4.0)",
+        (
+            Origin("github.com/skywalker023/thought-tracing, data/paraphrased_tomi/train.txt and train.trace", MIT),
+            Origin("the stories derive from ToMi", CC_BY_NC_4),
+        ),
         (Form(("**/train.txt",)),),
         beside=("**/train.trace",),
         size="6,004 rows",
     ),
     "fantom": TrainingBuild(
         "fantom",
-        "github.com/skywalker023/fantom, whose loader fetches the file (MIT; for evaluation only)",
+        BUILDS["fantom"].origins,
         BUILDS["fantom"].forms,
         options=("--test-conversations", "18"),
         split=True,
@@ -106,17 +122,22 @@ TRAINING: dict[str, TrainingBuild] = {
     ),
     "coser": TrainingBuild(
         "coser",
-        "huggingface.co/datasets/Neph0s/CoSER, full/ (MIT; the texts are novels')",
+        (Origin("huggingface.co/datasets/Neph0s/CoSER, full/", MIT_NOVELS),),
         (Form(("**/full/*.json",)), Form(("**/final/*.json",), "the samples on GitHub stand in for the 771 books")),
         size="26,500 dialogues less the test's",
     ),
     "lifechoices": TrainingBuild(
-        "lifechoices", BUILDS["lifechoices"].where, BUILDS["lifechoices"].forms, split=True, size="862 of 1,462 rows"
+        "lifechoices", BUILDS["lifechoices"].origins, BUILDS["lifechoices"].forms, split=True, size="862 of 1,462 rows"
     ),
     "sotopia": TrainingBuild(
         "sotopia_pairs",
-        "huggingface.co/datasets/cmu-lti/sotopia-pi, dump.rdb, which data_generate/utils/convert_db_into_json.py of "
-        "github.com/sotopia-lab/sotopia-pi turns into redis_json_data.json (CC BY-SA 4.0)",
+        (
+            Origin(
+                "huggingface.co/datasets/cmu-lti/sotopia-pi, dump.rdb, which data_generate/utils/"
+                "convert_db_into_json.py of github.com/sotopia-lab/sotopia-pi turns into redis_json_data.json",
+                CC_BY_SA_4,
+            ),
+        ),
         (
             Form(("**/redis_json_data.json",)),
             Form(
@@ -130,7 +151,7 @@ TRAINING: dict[str, TrainingBuild] = {
     ),
     "mistakes": TrainingBuild(
         "mistakes",
-        BUILDS["mistakes"].where,
+        BUILDS["mistakes"].origins,
         BUILDS["mistakes"].forms,
         options=("--rows", "600"),
         other_folders=BUILDS["mistakes"].folders,
@@ -139,9 +160,12 @@ TRAINING: dict[str, TrainingBuild] = {
     ),
     "mirrorbench": TrainingBuild(
         "mirrorbench_train",
-        "huggingface.co/datasets/OpenAssistant/oasst1, *.trees.jsonl.gz (Apache-2.0); "
-        "huggingface.co/datasets/lmsys/chatbot_arena_conversations (prompts CC BY 4.0, answers CC BY-NC 4.0); "
-        "github.com/aliannejadi/ClariQ, data/ (no licence); github.com/aliannejadi/qulac, data/qulac/ (MIT)",
+        (
+            Origin("huggingface.co/datasets/OpenAssistant/oasst1, *.trees.jsonl.gz", APACHE),
+            Origin("huggingface.co/datasets/lmsys/chatbot_arena_conversations", ARENA),
+            Origin("github.com/aliannejadi/ClariQ, data/", NO_LICENCE),
+            Origin("github.com/aliannejadi/qulac, data/qulac/", MIT),
+        ),
         tuple(
             Form(("**/*.trees.jsonl*", arena, "**/multi_turn_human_generated_data.tsv", "**/qulac.json"))
             for arena in ("**/*.parquet", "**/chatbot_arena_conversations.jsonl")
@@ -152,8 +176,14 @@ TRAINING: dict[str, TrainingBuild] = {
     ),
     "twinvoice": TrainingBuild(
         "twinvoice_train",
-        "posts of Bluesky (a public dump, such as huggingface.co/datasets/alpindale/two-million-bluesky-posts) and of "
-        "Telegram (zenodo.org/records/3607497, Pushshift), novels of gutenberg.org (public domain in the USA)",
+        (
+            Origin(
+                "posts of Bluesky, a public dump such as huggingface.co/datasets/alpindale/two-million-bluesky-posts",
+                BY_THEIR_AUTHORS,
+            ),
+            Origin("posts of Telegram, zenodo.org/records/3607497, Pushshift", BY_THEIR_AUTHORS),
+            Origin("novels of gutenberg.org", PUBLIC_DOMAIN),
+        ),
         (
             Form(("**/*bluesky*.jsonl*", "**/*messages*.ndjson*", "**/*.txt")),
             *(
@@ -171,8 +201,11 @@ TRAINING: dict[str, TrainingBuild] = {
     ),
     "userllm": TrainingBuild(
         "userllm_train",
-        "train_rand_split.jsonl of CommonsenseQA (MIT); github.com/google-research-datasets/natural-questions, nq_open/"
-        " (CC BY-SA 3.0); huggingface.co/datasets/HannahRoseKirk/prism-alignment (people's texts CC BY 4.0)",
+        (
+            Origin("train_rand_split.jsonl of CommonsenseQA", MIT),
+            Origin("github.com/google-research-datasets/natural-questions, nq_open/", CC_BY_SA_3),
+            Origin("huggingface.co/datasets/HannahRoseKirk/prism-alignment", PRISM),
+        ),
         (
             Form((*_QUESTIONS, "**/conversations.jsonl")),
             Form(_QUESTIONS, "WITHOUT PRISM's third: put conversations.jsonl there too"),

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from transformers import PreTrainedTokenizerBase
 
 from sft.corpus.settings import SftDataSettings
 from sft.corpus.store import SequenceWriter
-from sft.encode.conversation import read_conversation
-from sft.encode.documents import DocumentPacker, DocumentTokenizer
+from sft.encode.conversation import Conversation, read_conversation
+from sft.encode.documents import DocumentPacker, DocumentPiece, DocumentTokenizer
 from sft.encode.layouts import Layout, standard_row
 from sft.encode.lengths import TooLong, shorten
 from sft.encode.messages import BadConversation
-from sft.encode.rendering import ChatEncoder, TemplateFailure
+from sft.encode.rendering import ChatEncoder, TemplateFailure, TrainedTurn
+from sft.encode.sequence import EncodedSequence
 from sft.encode.train_roles import RoleRules, override, source_of
 from sft.formats.plain_text import BEGINS, ENDS
 from soul.errors import SoulError
@@ -30,6 +31,10 @@ OVERLONG = "overlong_sequences"
 TRUNCATED = "truncated_sequences"
 EMPTY_DOCUMENTS = "empty_documents"
 DOCUMENT = "document"  # the trained side of a document, for the plan
+# What is tokenised together, at most: more gains nothing, and takes memory.
+_BATCH_ROWS = 64
+_BATCH_CHARACTERS = 1 << 20
+Item = TypeVar("Item")
 
 
 def role_rules(settings: SftDataSettings) -> RoleRules:
@@ -49,6 +54,32 @@ def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
     special = {name: str(token) for name, token in tokenizer.special_tokens_map.items()}
     content = json.dumps([special, tokenizer.chat_template], sort_keys=True) + backend.to_str()
     return hashlib.sha256(content.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A row that is read and rendered; `problem` says why there is no conversation."""
+
+    where: str
+    number: int
+    source: str
+    conversation: Conversation | None = None
+    turns: list[TrainedTurn] = field(default_factory=list)
+    problem: str = ""
+
+
+def _batches(items: Iterable[Item], size: Callable[[Item], int]) -> Iterator[list[Item]]:
+    """Items that are tokenised together; `size` gives the characters of one."""
+    batch: list[Item] = []
+    characters = 0
+    for item in items:
+        batch.append(item)
+        characters += size(item)
+        if len(batch) == _BATCH_ROWS or characters >= _BATCH_CHARACTERS:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
 
 
 @dataclass
@@ -108,31 +139,42 @@ class RowEncoder:
         if layout == "text":
             self._write_documents(writer, rows, file)
             return
-        for number, record in rows:
-            try:
-                self._write_row(writer, record, layout, file, number)
-            except (BadConversation, TemplateFailure) as error:
-                if self.settings.bad_rows == "error":
-                    raise
-                source = source_of(record.get("data_source"))
-                self._leave_out(writer, source, BAD_ROWS, str(error))
-                writer.counts.source(source).rows += 1
+        read = (self._read_row(record, layout, file, number) for number, record in rows)
+        for batch in _batches(read, lambda row: len(row.turns[-1].text) if row.turns else 0):
+            for row, encoded in zip(batch, self.chat.sequences([row.turns for row in batch]), strict=True):
+                self._write_row(writer, row, encoded)
 
-    def _write_row(
-        self, writer: SequenceWriter, record: Mapping[str, Any], layout: Layout, file: str, number: int
-    ) -> None:
+    def _read_row(self, record: Mapping[str, Any], layout: Layout, file: str, number: int) -> _Row:
+        """Read and render a row.
+
+        Raises:
+            SoulError: it is bad, with bad_rows=error.
+        """
         where = f"{file}, row {number}"
-        conversation = read_conversation(*standard_row(record, layout, where), self.rules, file, number)
-        source = conversation.source
         try:
-            encoded = self.chat.encode(conversation.messages, conversation.trained, conversation.tools)
-            fitting = [shorten(each, self.settings.max_length, self.settings.overlong) for each in encoded]
-        except (TemplateFailure, TooLong) as error:
-            raise type(error)(f"{where}, {error}") from error
-        counts = writer.counts.source(source)
+            conversation = read_conversation(*standard_row(record, layout, where), self.rules, file, number)
+            try:
+                turns = self.chat.turns(conversation.messages, conversation.trained, conversation.tools)
+            except TemplateFailure as error:
+                raise TemplateFailure(f"{where}, {error}") from error
+        except (BadConversation, TemplateFailure) as error:
+            if self.settings.bad_rows == "error":
+                raise
+            return _Row(where, number, source_of(record.get("data_source")), problem=str(error))
+        return _Row(where, number, conversation.source, conversation, turns)
+
+    def _write_row(self, writer: SequenceWriter, row: _Row, encoded: Sequence[EncodedSequence]) -> None:
+        source, where, counts = row.source, row.where, writer.counts.source(row.source)
         counts.rows += 1
-        counts.roles[conversation.trains] += 1
-        unprompted = len(conversation.trained) - sum(len(each.spans) for each in encoded)
+        if row.conversation is None:
+            self._leave_out(writer, source, BAD_ROWS, row.problem)
+            return
+        try:
+            fitting = [shorten(each, self.settings.max_length, self.settings.overlong) for each in encoded]
+        except TooLong as error:
+            raise TooLong(f"{where}, {error}") from error
+        counts.roles[row.conversation.trains] += 1
+        unprompted = len(row.conversation.trained) - sum(len(each.spans) for each in encoded)
         if unprompted:
             self._leave_out(writer, source, UNPROMPTED, f"{where}: a first turn with nothing before it", unprompted)
         if not encoded:
@@ -141,12 +183,25 @@ class RowEncoder:
             if sequence is not whole:
                 reason = OVERLONG if sequence is None else TRUNCATED
                 self._leave_out(writer, source, reason, f"{where}: {len(whole.ids):,} tokens")
-        writer.add([sequence for sequence in fitting if sequence is not None], source, number)
+        writer.add([sequence for sequence in fitting if sequence is not None], source, row.number)
 
     def _write_documents(
         self, writer: SequenceWriter, rows: Iterator[tuple[int, Mapping[str, Any]]], file: str
     ) -> None:
         packers: dict[str, DocumentPacker] = {}  # by source
+        for pieces in _batches(self._pieces(writer, rows, file), lambda piece: len(piece.text)):
+            for piece, ids in zip(pieces, self.documents.ids(pieces), strict=True):
+                packer = packers.setdefault(piece.source, DocumentPacker(self.settings.max_length))
+                for first, sequence in packer.add(ids, piece.ends, piece.row):
+                    writer.add([sequence], piece.source, first)
+        for source, packer in packers.items():
+            for first, sequence in packer.finish():
+                writer.add([sequence], source, first)
+
+    def _pieces(
+        self, writer: SequenceWriter, rows: Iterator[tuple[int, Mapping[str, Any]]], file: str
+    ) -> Iterator[DocumentPiece]:
+        """The documents, counted, without the empty ones."""
         for number, record in rows:
             source = source_of(record.get("data_source"))
             counts = writer.counts.source(source)
@@ -157,13 +212,7 @@ class RowEncoder:
                 if BEGINS not in record:  # a blank piece of a longer document is no empty document
                     self._leave_out(writer, source, EMPTY_DOCUMENTS, f"{file}, row {number}: no text")
                     continue
-            begins, ends = record.get(BEGINS, True), record.get(ENDS, True)
-            packer = packers.setdefault(source, DocumentPacker(self.settings.max_length))
-            for first, sequence in packer.add(self.documents.ids(text or "", begins, ends), ends, number):
-                writer.add([sequence], source, first)
-        for source, packer in packers.items():
-            for first, sequence in packer.finish():
-                writer.add([sequence], source, first)
+            yield DocumentPiece(source, number, text or "", record.get(BEGINS, True), record.get(ENDS, True))
 
     def _leave_out(self, writer: SequenceWriter, source: str, reason: str, example: str, count: int = 1) -> None:
         writer.counts.source(source).left_out[reason] += count

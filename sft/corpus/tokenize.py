@@ -267,6 +267,7 @@ _encoder: RowEncoder | None = None  # set in worker processes
 def _start_worker(encoder: RowEncoder) -> None:
     global _encoder
     start_helper()  # a worker that outlived us would write to a store that another process has locked
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a worker for each core: threads would compete for them
     _encoder = encoder
 
 

@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 
 from sft.distill.conversation import Fingerprints, Unusable, seat_fingerprints, trainable
 from sft.distill.heldout import HeldOut, RowIdentity
+from soul.files.line_file import read_lines
 from soul.record import AttemptRecord, Conversations, SessionRecord
 
 Origin = Literal["expert", "trace"]
@@ -27,9 +28,8 @@ class Place:
     offset: int
 
     def read(self) -> SessionRecord:
-        with self.file.open("rb") as file:
-            file.seek(self.offset)
-            return SessionRecord.from_line(file.readline(), f"{self.file}: the line at byte {self.offset:,}")
+        line = next(read_lines(self.file, self.offset))
+        return SessionRecord.from_line(line.text, f"{self.file}: the line at byte {self.offset:,}")
 
 
 @dataclass(frozen=True)

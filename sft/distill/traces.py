@@ -16,6 +16,7 @@ from typing import Literal
 from sft.distill.heldout import HeldOut, RowIdentity
 from sft.distill.sample import ExpertSample, Origin, Place, Provenance, finished
 from soul.errors import SoulError
+from soul.files.trace_files import FOLDER, finished_files
 from soul.record import Conversations, SessionRecord, digest, read_records
 from soul.rows.task_files import read_rows
 
@@ -47,7 +48,7 @@ class RunTraces:
         Raises:
             BadTraces: there are no traces.
         """
-        files = sorted((self.run / "traces").glob("step_*.jsonl"))
+        files = [file.path for file in finished_files(self.run / FOLDER, "step")]
         if not files:
             raise BadTraces(
                 f"{self.run} has no traces/step_*.jsonl: name the folder of a run (OUTPUT_DIR/EXPERIMENT_NAME)."

@@ -8,7 +8,7 @@ are kept with the sequence: attention and positions start again there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from transformers import PreTrainedTokenizerBase
@@ -24,6 +24,21 @@ TEXT_ENDS = ("<|endoftext|>", "<|end_of_text|>")
 
 class BadDocumentEnd(SoulError):
     """There is no usable token for the end of a document."""
+
+
+@dataclass(frozen=True)
+class DocumentPiece:
+    """A document or a piece of one; `begins` and `ends` tell whether it is the first and the last piece.
+
+    Attributes:
+        row: where it is in the file.
+    """
+
+    source: str
+    row: int
+    text: str
+    begins: bool
+    ends: bool
 
 
 class DocumentTokenizer:
@@ -53,10 +68,13 @@ class DocumentTokenizer:
         first = next((place for place in range(len(whole)) if whole[place:][: len(bare)] == bare), 0)
         self._begin: list[int] = whole[:first]
 
-    def ids(self, text: str, begins: bool, ends: bool) -> list[int]:
-        """The ids of a piece of a document; `begins` and `ends` tell whether it is the first and the last one."""
-        ids: list[int] = self._backend.encode_batch_fast([text], add_special_tokens=False)[0].ids
-        return [*(self._begin if begins else ()), *ids, *([self._end] if ends else ())]
+    def ids(self, pieces: Sequence[DocumentPiece]) -> list[list[int]]:
+        """The ids of each of several pieces of documents: tokenising them together costs less."""
+        encoded = self._backend.encode_batch_fast([piece.text for piece in pieces], add_special_tokens=False)
+        return [
+            [*(self._begin if piece.begins else ()), *each.ids, *([self._end] if piece.ends else ())]
+            for piece, each in zip(pieces, encoded, strict=True)
+        ]
 
 
 @dataclass(frozen=True)

@@ -46,11 +46,16 @@ class TemplateFailure(SoulError):
 
 
 @dataclass(frozen=True)
-class _TrainedTurn:
+class TrainedTurn:
     """A trained turn as text: the prompt that the model gets, and the same text followed by the turn."""
 
     prompt: str
     text: str
+
+    @property
+    def own(self) -> str:
+        """The turn alone."""
+        return self.text[len(self.prompt) :]
 
 
 class ChatEncoder:
@@ -100,13 +105,26 @@ class ChatEncoder:
         Raises:
             TemplateFailure: the template refuses a turn, or does not read tools or a field of a turn; names it.
         """
+        return self.sequences([self.turns(messages, trained, tools)])[0]
+
+    def turns(self, messages: Sequence[Turn], trained: Sequence[int], tools: Tools = None) -> list[TrainedTurn]:
+        """The trained turns of a conversation as text, for `sequences`; raises as `encode`."""
         self._check_read(messages, tools)
-        left = self._trained_turns(messages, trained, tools)
-        sequences = []
+        return self._trained_turns(messages, trained, tools)
+
+    def sequences(self, conversations: Sequence[list[TrainedTurn]]) -> list[list[EncodedSequence]]:
+        """The sequences of each of several conversations: tokenising their texts together costs less."""
+        made: list[list[EncodedSequence]] = [[] for _ in conversations]
+        left = {number: turns for number, turns in enumerate(conversations) if turns}
         while left:
-            sequence, left = self._sequence(left)
-            sequences.append(sequence)
-        return sequences[::-1]
+            last = [turns[-1] for turns in left.values()]
+            encoded = iter(self._ids([text for turn in last for text in (turn.prompt, turn.own)]))
+            rest = {}
+            for number, turns in left.items():
+                sequence, rest[number] = self._sequence(turns, next(encoded), next(encoded))
+                made[number].append(sequence)
+            left = {number: turns for number, turns in rest.items() if turns}
+        return [sequences[::-1] for sequences in made]
 
     # ---- text ------------------------------------------------------------------------------------------------------
 
@@ -144,7 +162,7 @@ class ChatEncoder:
         )
         return texts
 
-    def _trained_turns(self, messages: Sequence[Turn], trained: Sequence[int], tools: Tools) -> list[_TrainedTurn]:
+    def _trained_turns(self, messages: Sequence[Turn], trained: Sequence[int], tools: Tools) -> list[TrainedTurn]:
         """The trained turns as text, without a first one that nothing precedes."""
         if not trained:
             return []
@@ -162,14 +180,14 @@ class ChatEncoder:
         turns = zip(trained, texts, [*opening, *prompts], strict=True)
         return [self._turn(messages[n], n, text, prompt) for n, text, prompt in turns if prompt is not None]
 
-    def _turn(self, turn: Turn, number: int, text: str, prompt: str) -> _TrainedTurn:
+    def _turn(self, turn: Turn, number: int, text: str, prompt: str) -> TrainedTurn:
         if not text.startswith(prompt):
             raise TemplateFailure(
                 f"turn {number} ({turn['role']}): the chat template does not render the turn after its own "
                 f"generation prompt (which ends in {prompt[-40:]!r}), so the model could not have written it. "
                 "Set data.apply_chat_template_kwargs (such as enable_thinking) to match the rows."
             )
-        return _TrainedTurn(prompt, text[: self._end(text, len(prompt), turn)])
+        return TrainedTurn(prompt, text[: self._end(text, len(prompt), turn)])
 
     def _refused(self, messages: Sequence[Turn], trained: Sequence[int], tools: Tools) -> str:
         """The first turn with which the rendering fails, for the error message."""
@@ -214,12 +232,18 @@ class ChatEncoder:
 
     # ---- tokens ----------------------------------------------------------------------------------------------------
 
-    def _sequence(self, turns: list[_TrainedTurn]) -> tuple[EncodedSequence, list[_TrainedTurn]]:
-        """A sequence that ends with the last turn and trains all turns that fit into it; and the turns left over."""
+    def _sequence(
+        self, turns: list[TrainedTurn], ids: list[int], own: list[int]
+    ) -> tuple[EncodedSequence, list[TrainedTurn]]:
+        """A sequence that ends with the last turn and trains all turns that fit into it; and the turns left over.
+
+        Args:
+            ids: the prompt of the last turn, tokenised.
+            own: that turn itself, tokenised.
+        """
         last = turns[-1]
-        ids = self._ids(last.prompt)
         spans: list[tuple[int, int]] = []
-        left: list[_TrainedTurn] = []
+        left: list[TrainedTurn] = []
         marks = self._marks(last.prompt, ids) if len(turns) > 1 else []
         for turn in turns[:-1]:
             span = self._span(turn, ids, marks) if last.prompt.startswith(turn.text) else None
@@ -227,14 +251,13 @@ class ChatEncoder:
                 left.append(turn)
             else:
                 spans.append(span)
-        whole = [*ids, *self._ids(last.text[len(last.prompt) :])]
+        whole = [*ids, *own]
         spans.append((len(ids), len(whole)))
         # The first token has no context to be predicted from, so it is never trained.
         return EncodedSequence(whole, [(max(start, 1), stop) for start, stop in spans]), left
 
-    def _ids(self, text: str) -> list[int]:
-        ids: list[int] = self._backend.encode_batch_fast([text], add_special_tokens=False)[0].ids
-        return ids
+    def _ids(self, texts: list[str]) -> list[list[int]]:
+        return [encoded.ids for encoded in self._backend.encode_batch_fast(texts, add_special_tokens=False)]
 
     def _marks(self, text: str, ids: list[int]) -> list[tuple[int, int]]:
         """Places of the special tokens, in the text and in the ids, after the place where both begin."""
@@ -243,7 +266,7 @@ class ChatEncoder:
         marks = list(zip(texts, places, strict=True)) if len(texts) == len(places) else []
         return marks if marks[:1] == [(0, 0)] else [(0, 0), *marks]
 
-    def _span(self, turn: _TrainedTurn, ids: list[int], marks: list[tuple[int, int]]) -> tuple[int, int] | None:
+    def _span(self, turn: TrainedTurn, ids: list[int], marks: list[tuple[int, int]]) -> tuple[int, int] | None:
         """The token range of an earlier turn; None if the model would have read or written other tokens there."""
         start = self._place(turn.text, len(turn.prompt), ids, marks)
         stop = self._place(turn.text, len(turn.text), ids, marks)
@@ -260,5 +283,5 @@ class ChatEncoder:
         if text not in self._alone:
             if len(self._alone) > 1000:
                 self._alone.clear()
-            self._alone[text] = self._ids(text)
+            (self._alone[text],) = self._ids([text])
         return self._alone[text]

@@ -3,7 +3,6 @@
 ranks           starts one process per device and reports how a failed one ended
 stop            how the processes learn that they must stop
 checkpoints     saves and loads checkpoints, and chooses the one to resume from
-reshard         rewrites a checkpoint for another number of processes
 soul_probe      evaluates a checkpoint on SOUL during the training
 tested_rows     refuses a corpus that overlaps with the rows of that evaluation
 """

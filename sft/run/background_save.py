@@ -30,7 +30,8 @@ from torch.distributed.checkpoint.planner import SavePlan, SavePlanner, WriteIte
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.storage import StorageWriter, WriteResult
 
-from sft.run.joined_model import HfModelWriter, joined_model
+from ditto.run.reshard import joined_model
+from sft.run.hf_model_writer import HfModelWriter
 
 logger = logging.getLogger(__name__)
 PATIENCE = timedelta(days=1)  # ranks wait this long for the slowest one to write, or for rank 0 to copy a checkpoint

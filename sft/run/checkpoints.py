@@ -4,7 +4,7 @@
     <run>/global_step_50/actor/    verl's own state: shards, optimizer, learning rate
 
 The order of the data needs no state: the step determines it (`sft.corpus.order`). A run may resume with another number
-of processes (`sft.run.reshard`).
+of processes (`ditto.model.checkpoint_manager`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -26,8 +25,8 @@ from torch.distributed.tensor import DTensor
 
 from ditto.config_checks.resume import choose_checkpoint
 from ditto.run import checkpoint
+from ditto.run.uploads import Uploads
 from sft.run.ranks import RESUME_VARIABLE
-from sft.run.reshard import reshard
 from sft.run.sft_card import write_sft_card
 from sft.run.trained_data import TrainedData
 from soul.errors import SoulError
@@ -53,6 +52,7 @@ class Checkpoints:
         self.engine, self.config, self.lora, self.data = engine, config, lora, data
         self.root = Path(config.trainer.default_local_dir).absolute()
         self.rank = dist.get_rank()
+        self.uploads = Uploads.from_config(config) if self.rank == 0 else None
         self._background: BackgroundSaves | None = None
         if config.checkpoint.async_save:
             # Here and below, not at the top: the launcher chooses a checkpoint with this module, and needs no verl.
@@ -114,7 +114,8 @@ class Checkpoints:
         write_sft_card(folder, self.config, self.data, step)
         checkpoint.publish(self.root, step)
         most = trainer.max_ckpt_gb
-        checkpoint.prune(self.root, trainer.max_ckpt_to_keep, None if most is None else most * 1e9)
+        in_use = self.uploads.reading() if self.uploads else frozenset()
+        checkpoint.prune(self.root, trainer.max_ckpt_to_keep, None if most is None else most * 1e9, in_use)
 
     def check(self) -> None:
         """Raise why a checkpoint could not be written beside the training, as soon as that is known; do not wait."""
@@ -174,22 +175,8 @@ class Checkpoints:
         if self.rank == 0:
             resharding = "" if written == ranks else f", converting it from {written} processes to {ranks}"
             logger.info("resuming from %s%s", folder, resharding)
-        if written == ranks:
-            self.engine.load_checkpoint(str(folder / "actor"), del_local_after_load=False)
-            self._follow_schedule()
-            return checkpoint.step_of(folder)
-        resharded = self.root / checkpoint.PARTIAL / "resharded"
-        if self.rank == 0:
-            checkpoint.partial_dir(self.root)
-            resharded.mkdir()
-        dist.barrier()
-        with guarded_writes(self.root):
-            reshard(folder / "actor", written, resharded, self.rank, ranks, self.engine.module, self.engine.optimizer)
-        self.engine.load_checkpoint(str(resharded), del_local_after_load=False)
+        self.engine.load_checkpoint(str(folder / "actor"), del_local_after_load=False)
         self._follow_schedule()
-        dist.barrier()
-        if self.rank == 0:
-            shutil.rmtree(resharded)
         return checkpoint.step_of(folder)
 
     def _follow_schedule(self) -> None:

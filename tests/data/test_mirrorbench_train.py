@@ -22,7 +22,7 @@ from data import mirrorbench_train, train
 from data.mirrorbench_sources import Dialogue, read
 from data.model_stages.journal import Journal
 from data.model_stages.stage import Item
-from data.training import card
+from soul.rows import data_card as card
 from soul.rows.task_files import read_rows
 from soul.testing import FakeOpenAI, Hang, Json, ServerError
 from tests.data.source_files import write_json, write_lines

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from data import check, coser, rows, train
-from data.training import building, card, kept_rows, report
+from data.training import building, kept_rows, report
 from data.training.table import TRAINING
 from soul import examples
+from soul.rows import data_card as card
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import read_rows
 from tests.data.fantom_official import entry

@@ -14,9 +14,10 @@ import pytest
 from data import train, twinvoice_train
 from data.built import Built
 from data.model_stages.stage import Item
-from data.training import card, report
+from data.training import report
 from data.twinvoice_people import read
 from data.twinvoice_train import Drafts, Pick, draft_fault, verdict
+from soul.rows import data_card as card
 from soul.rows.task_files import read_rows
 from soul.testing import FakeOpenAI, Json
 from tests.data.source_files import write_lines

@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 from data import train, userllm, userllm_train
-from data.training import card
+from soul.rows import data_card as card
 from soul.rows.task_files import read_rows
 from soul.testing import FakeOpenAI, Json
 from tests.data.source_files import write_lines

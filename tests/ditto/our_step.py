@@ -22,7 +22,7 @@ from verl.utils.torch_functional import entropy_from_logits
 from verl.workers.config import FSDPActorConfig
 
 import ditto.batch.queue
-from ditto.batch.minibatch_layout import assign_mini_batches, balanced, lay_out, padded_rows
+from ditto.batch.minibatch_layout import assign_mini_batches, balanced, balanced_groups, lay_out, padded_rows
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_batch import Columns, StepBatch
 from ditto.batch.step_parts import StepParts
@@ -96,6 +96,7 @@ def step_data(
     skip_idle: bool = False,
     prompts_per_mini_batch: int = tiny_step.PROMPTS_PER_MINI_BATCH,
     sort_seed: str | None = None,
+    as_trees: bool = False,
 ) -> tuple[StepBatch, TensorDict]:
     """What the workers get: rows in layout order, with the trainer's advantages and weights.
 
@@ -147,7 +148,10 @@ def step_data(
     while len(samples) < per_mini_batch * updates:
         samples.append(padding | {"old_log_probs": torch.zeros(1, dtype=torch.float64)})
     lengths = [len(s["prompts"]) + len(s["responses"]) for s in samples]
-    layout = lay_out(mini_batch, lengths, ranks, per_mini_batch, balanced)
+    if as_trees:
+        layout = lay_out(mini_batch, step.row_sizes(lengths), ranks, per_mini_batch, balanced_groups)
+    else:
+        layout = lay_out(mini_batch, lengths, ranks, per_mini_batch, balanced)
     step.arrange(layout)
     samples = [samples[i] for i in layout.order]
     columns = {key: nested([s[key] for s in samples]) for key in ("prompts", "responses", "response_mask")}

@@ -70,11 +70,12 @@ class Trainer:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.looks: list[Any] = []  # what happens at each look; afterwards it has ended
         self.error: Exception | None = None
-        self.begun = True
+        self.begun, self.ended = True, False
         self.asked: list[float] = []
         monkeypatch.setattr(attended_run.ray, "wait", self._wait)
         monkeypatch.setattr(attended_run.ray, "get", self._get)
         monkeypatch.setattr(stop_request, "steps_have_begun", lambda: self.begun)
+        monkeypatch.setattr(stop_request, "steps_have_ended", lambda: self.ended)
         monkeypatch.setattr(stop_request, "request_stop", self.asked.append)
 
     def _wait(self, runs: list[Any], timeout: float) -> tuple[list[Any], list[Any]]:
@@ -129,6 +130,12 @@ def test_a_step_that_takes_too_long_is_dropped(trainer: Trainer, signals: StopSi
     trainer.looks = [terminate, lambda: None, lambda: None, lambda: None]
     text = reason(trainer, signals, iter([1000.0, 1001.0, 1120.5]))
     assert "run.save_on_signal_s=120 s and is dropped" in text
+
+
+def test_a_saved_step_whose_upload_takes_too_long_is_not_called_dropped(trainer: Trainer, signals: StopSignals) -> None:
+    trainer.looks, trainer.ended = [terminate, lambda: None, lambda: None], True
+    text = reason(trainer, signals, iter([1000.0, 1120.5]))
+    assert "uploads of the last step did not end within run.save_on_signal_s=120 s" in text and "dropped" not in text
 
 
 def test_nothing_is_waited_for_before_the_first_step(trainer: Trainer, signals: StopSignals) -> None:

@@ -52,6 +52,7 @@ class Run:
         arrival: shuffles the rows before the trainer sorts them.
         sort_seed: permutes the prompts.
         resumes: between its two updates it is saved, and another worker continues; parameters are offloaded.
+        tree: groups are computed as trees, and rows are balanced over ranks by the trees' cost.
     """
 
     objective: str
@@ -62,6 +63,7 @@ class Run:
     arrival: int = 0
     sort_seed: str = "7:1"
     resumes: bool = False
+    tree: bool = False
     weight_decay: float = 0.01
     clip_grad: float = 0.5
 
@@ -92,7 +94,12 @@ SAME: dict[str, tuple[str, Run]] = {
 }
 SAME |= {
     f"{name}, resumed": (name, replace((FULL | LORA)[name], resumes=True))
-    for name in ("ditto, LoRA", "sdpo_logits", "sdpo_logits, LoRA")
+    for name in ("ditto", "ditto, LoRA", "sdpo_logits", "sdpo_logits, LoRA")
+}
+SAME |= {
+    f"{name}, as trees{how}": (name, replace((FULL | LORA)[name], tree=True, **changes))
+    for name in ("ditto", "ditto, LoRA")
+    for how, changes in {"": {}, " in one micro-batch": {"micro_batch_tokens": 1 << 20}}.items()
 }
 ONE_UPDATE = {f"{name}, one update": replace(FULL[name], prompts=5) for name in ("ditto", "sdpo_logits_grpo")}
 SAME |= {
@@ -173,25 +180,52 @@ def expected(name: str) -> Expected:
 
 LR = 0.5
 Results = Callable[[int], dict[str, Any]]
+Folders = Callable[[int], Path]
+RESUMED = [name for name, run in RUNS.items() if run.resumes]
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """The results of all runs, by the number of ranks."""
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
+    """The folders of all runs, by the number of ranks."""
 
     @cache
-    def of_world_size(world_size: int) -> dict[str, Any]:
+    def of_world_size(world_size: int) -> Path:
         folder = tmp_path_factory.mktemp(f"ranks_{world_size}")
-        with pytest.MonkeyPatch.context() as patch:
-            write_jobs(folder, world_size, patch)
-            run_workers(folder, world_size, patch)
-        found: dict[str, Any] = torch.load(folder / "results.pt", weights_only=True)
-        return found
+        run_all(folder, world_size, list(RUNS))
+        return folder
 
     return of_world_size
 
 
-def write_jobs(folder: Path, world_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def results(folders: Folders) -> Results:
+    """The results of all runs, by the number of ranks."""
+    return cache(lambda world_size: results_in(folders(world_size)))
+
+
+@pytest.fixture(scope="module")
+def moved(folders: Folders, tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, Any]]:
+    """Results of the second updates: 2 ranks continue from the checkpoint of 1, and 1 rank from what those 2 saved."""
+    two, one = tmp_path_factory.mktemp("from_1_to_2"), tmp_path_factory.mktemp("from_2_to_1")
+    run_all(two, 2, RESUMED, resumes_from=folders(1))
+    run_all(one, 1, RESUMED, resumes_from=two)
+    return {2: results_in(two), 1: results_in(one)}
+
+
+def results_in(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = torch.load(folder / "results.pt", weights_only=True)
+    return content
+
+
+def run_all(folder: Path, world_size: int, names: list[str], resumes_from: Path | None = None) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        write_jobs(folder, world_size, names, resumes_from, patch)
+        run_workers(folder, world_size, patch)
+
+
+def write_jobs(
+    folder: Path, world_size: int, names: list[str], resumes_from: Path | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Write what `worker_runs.py` reads."""
     new_model(None).float().save_pretrained(folder / "model")  # type: ignore[operator]
     for adapter in ("random", "identity"):
@@ -199,7 +233,8 @@ def write_jobs(folder: Path, world_size: int, monkeypatch: pytest.MonkeyPatch) -
     for number, expert in enumerate(test_on_policy_distillation.experts(), start=1):
         expert.float().save_pretrained(folder / f"expert_{number}")  # type: ignore[operator]
     jobs = []
-    for name, run in RUNS.items():
+    for name in names:
+        run = RUNS[name]
         rows, old, taught = rows_of(run)
         settings = settings_of(run.objective, **run.options)
         step, data = step_data(
@@ -213,6 +248,7 @@ def write_jobs(folder: Path, world_size: int, monkeypatch: pytest.MonkeyPatch) -
             tasks=[test_on_policy_distillation.TASK_OF[row.prompt] for row in rows],
             prompts_per_mini_batch=run.prompts,
             sort_seed=run.sort_seed,
+            as_trees=run.tree,
         )
         assert step.layout is not None
         columns = {key: list(value.unbind()) for key, value in data.items()}
@@ -232,6 +268,8 @@ def write_jobs(folder: Path, world_size: int, monkeypatch: pytest.MonkeyPatch) -
                 "optimizer": optimizer | {"weight_decay": run.weight_decay, "clip_grad": run.clip_grad},
                 "micro_batch_tokens": run.micro_batch_tokens,
                 "resumes": run.resumes,
+                "resumes_from": str(resumes_from / f"{name} checkpoint") if resumes_from else None,
+                "tree": run.tree,
             }
         )
     (folder / "jobs.json").write_text(json.dumps(jobs))
@@ -310,13 +348,30 @@ def test_the_teacher_is_a_copy_of_what_is_trained(name: str, world_size: int, re
 @pytest.mark.parametrize("world_size", WORLD_SIZES)
 @pytest.mark.parametrize("name", SAME)
 def test_what_is_computed_does_not_depend_on(name: str, world_size: int, results: Results) -> None:
-    """Micro-batches, the order of arrival, the prompts' order within one update, and a resume in the middle."""
+    """Micro-batches, trees, the order of arrival, the prompts' order in one update, and a resume in the middle."""
     other = SAME[name][0]
     ours, reference = results(world_size)[name], results(world_size)[other]
     assert ours["grad_norm"] == pytest.approx(reference["grad_norm"], rel=1e-5)
     for key, start in expected(other).start.items():
         moved, as_before = (run["weights"][key].double() - start for run in (ours, reference))
         assert relative_error(moved, as_before) < 1e-4, key
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world_size", [2, 1])
+@pytest.mark.parametrize("name", RESUMED)
+def test_a_run_goes_on_with_another_number_of_ranks(
+    name: str, world_size: int, moved: dict[int, dict[str, Any]]
+) -> None:
+    """The second update is by the formula: weights, moments, rate and teacher came from the other ranks' files."""
+    ours, theirs = moved[world_size][name], expected(name)
+    assert ours["grad_norm"] == pytest.approx(theirs.norms[1:], rel=1e-5)
+    for models, values in ((theirs.model, ours["weights"]), (theirs.teacher, ours["teacher"])):
+        weights = dict(models.named_parameters())
+        for key, start in theirs.start.items() if values else ():
+            movement = weights[key].detach() - start
+            assert (values[key].double() - start - movement).norm() <= 1e-4 * movement.norm(), key
+    assert bool(ours["teacher"]) == (RUNS[name].teacher is not None)
 
 
 @pytest.mark.parametrize("world_size", WORLD_SIZES)

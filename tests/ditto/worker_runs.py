@@ -25,6 +25,7 @@ from verl.workers.config import (
 )
 from verl.workers.engine_workers import TrainingWorker
 
+from ditto.model.prefix_tree import tree
 from ditto.objectives import OBJECTIVES
 from ditto.objectives.losses import objective_loss
 from ditto.objectives.options import ObjectiveOptions
@@ -86,6 +87,7 @@ def train(worker: TrainingWorker, columns: dict[str, list[torch.Tensor]], job: d
             distillation_use_topk=False,
             distillation_only=False,
             distillation=job["distillation"],
+            prefix_tree=job["tree"],
             global_batch_size=job["rows"],
             mini_batch_size=job["rows"],
             epochs=1,
@@ -99,7 +101,11 @@ def train(worker: TrainingWorker, columns: dict[str, list[torch.Tensor]], job: d
 
 
 def run(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
-    """One step of a new worker, or of two: the second resumes after the first update."""
+    """One step of a new worker, or of two: the second resumes after the first update.
+
+    With `resumes_from` it is the second one alone, which may have another number of ranks than the first. It saves what
+    it has loaded.
+    """
     ranks, rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
     step = torch.load(folder / f"{job['name']}.pt", weights_only=True)
     size, per_rank = job["rows"] // ranks, len(step["input_ids"]) // ranks
@@ -111,6 +117,10 @@ def run(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
     if not job["resumes"]:
         return results_of(worker, train(worker, rows(0, per_rank), job), job["adapter"])
     checkpoint = str(folder / f"{job['name']} checkpoint")
+    if job["resumes_from"]:
+        worker.load_checkpoint(job["resumes_from"], del_local_after_load=False)
+        worker.save_checkpoint(checkpoint, global_step=1)
+        return results_of(worker, train(worker, rows(size, per_rank), job), job["adapter"])
     norms = train(worker, rows(0, size), job)
     worker.save_checkpoint(checkpoint, global_step=1)
     resumed = worker_of(folder, job)
@@ -132,6 +142,7 @@ def results_of(worker: TrainingWorker, norms: list[float], adapter: str | None) 
 
 
 def main(folder: Path) -> None:
+    tree.SHORTEST = 2  # prompts of a few tokens
     results: dict[str, Any] = {}
     for job in json.loads((folder / "jobs.json").read_text()):
         results[job["name"]] = run(folder, job)

@@ -31,6 +31,8 @@ from recipe.demo import smoke_model
 from soul import tasks
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
+from soul.files.line_file import read_lines
+from soul.files.trace_files import FOLDER, finished_files
 from soul.testing import FakeOpenAI
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -151,8 +153,8 @@ def train(
 
 
 def _traces(out: Path, split: str) -> list[dict[str, Any]]:
-    files = sorted((out / "run" / "traces").glob(f"{split}_*.jsonl"))
-    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    files = finished_files(out / "run" / FOLDER, split)
+    return [json.loads(line.text) for file in files for line in read_lines(file.path)]
 
 
 def _metrics(out: Path) -> dict[int, dict[str, float]]:

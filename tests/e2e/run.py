@@ -14,6 +14,8 @@ from typing import Any
 
 import psutil
 
+from soul.files.line_file import either_form, read_lines
+
 ROOT = Path(__file__).resolve().parents[2]
 SENTINEL_KEY = "sk-sentinel-4711-never-in-an-artefact"
 
@@ -115,8 +117,8 @@ class Run:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-40:])
 
     def traces(self, name: str) -> list[dict[str, Any]]:
-        path = self.dir / "traces" / f"{name}.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()]
+        path = either_form(self.dir / "traces" / f"{name}.jsonl")
+        return [json.loads(line.text) for line in read_lines(path)]
 
     def metrics(self) -> dict[int, dict[str, float]]:
         """step -> its numbers."""

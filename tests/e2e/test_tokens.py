@@ -78,5 +78,4 @@ def test_logprobs_agree_with_the_model(played: dict, world: Path) -> None:  # ty
         own = logits[0, start - 1 : -1].gather(-1, ids[0, start:, None])[:, 0]
         mask = torch.tensor(sequence["response_mask"]).bool()
         difference = (own - torch.tensor(sequence["logprobs"])).abs()[mask].mean().item()
-        assert difference < 1e-2
-        assert difference < 1e-4  # float32 on both sides does better than the bound
+        assert difference < 1e-3  # float32 on both sides

@@ -147,6 +147,7 @@ def test_the_metrics_are_a_recount_of_the_traces(run: Run) -> None:
         assert numbers["ditto/sequences"] == len(drafts) + 2 * len(refined)
         assert numbers["actor/updates"] == 2  # whatever was refined
         assert 0 < numbers["ditto/response_tokens_draft"] <= 32
+        assert 0 <= numbers["ditto/prefix_cache_hits_draft"] <= 1
         assert numbers["judge/calls"] == sum(u["calls"] for t in traces for u in t["usage"].values())
 
 
@@ -199,7 +200,7 @@ def test_the_traces_say_what_was_trained(run: Run) -> None:
                 if each.kind == "draft":
                     drafts.append(each.response_tokens)
                     # As probabilities, see below; here a mean over at most 32 tokens of which some may be unlikely.
-                    assert each.logp_base is None or abs(each.logp_sampled - each.logp_base) < 0.05
+                    assert each.logp_base is None or abs(each.logp_sampled - each.logp_base) < 0.1
         assert numbers["ditto/response_tokens_draft"] == pytest.approx(statistics.fmean(drafts))
         assert numbers["critic/advantages/max"] == pytest.approx(max(advantages), abs=1e-6)
         assert numbers["critic/advantages/min"] == pytest.approx(min(advantages), abs=1e-6)
@@ -235,8 +236,8 @@ def test_actor_and_rollout_agree_on_what_was_sampled(run: Run) -> None:
     # Compared as probabilities: at this learning rate the policy may become almost random, and then the log-probs of
     # unlikely tokens differ by up to 0.012 on average. After a lost sync, probabilities differ by 0.2 and more.
     steps = [numbers for step, numbers in run.metrics().items() if step > 0]
-    assert len(steps) == STEPS and max(m["training/rollout_probs_diff_mean"] for m in steps) < 2e-3
-    assert max(m["training/rollout_probs_diff_max"] for m in steps) < 0.05
+    assert len(steps) == STEPS and max(m["training/rollout_probs_diff_mean"] for m in steps) < 1e-2
+    assert max(m["training/rollout_probs_diff_max"] for m in steps) < 0.1
 
 
 def test_generation_follows_the_trained_weights(run: Run) -> None:

@@ -18,7 +18,11 @@ from pathlib import Path
 
 def words_of(file: str) -> list[str]:
     """What stands after `python` on the command line."""
-    return [file] if file.startswith("docs/") else ["-m", file.removesuffix(".py").replace("/", ".")]
+    return (
+        [file]
+        if file.startswith("docs/")
+        else ["-m", file.removesuffix(".py").removesuffix("/__main__").replace("/", ".")]
+    )
 
 
 def ended(file: str) -> tuple[int, str]:

@@ -16,8 +16,14 @@ from tests.mistakes.print_help import words_of
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = (
-    *("run_rl.sh", "run_sft.sh", "recipe/ditto/run_rl.sh", "recipe/ditto/eval.sh", "recipe/ditto/distill.sh"),
-    *("recipe/ditto/distill_reverse.sh", "recipe/demo/run.sh", "scripts/env", "scripts/test"),
+    *("run_rl.sh", "run_sft.sh", "recipe/ditto/run_rl.sh", "recipe/ditto/submit.sh", "recipe/ditto/eval.sh"),
+    *(
+        "recipe/ditto/distill.sh",
+        "recipe/ditto/distill_reverse.sh",
+        "recipe/demo/run.sh",
+        "scripts/env",
+        "scripts/test",
+    ),
 )
 CHILDREN = {  # other interpreters run them
     "benchmarks/trl_contender.py",

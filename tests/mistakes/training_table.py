@@ -206,6 +206,12 @@ RL_COMMANDS = [
         "a hub id that is not there", [f"{MODEL}.path=nobody/nothing"], expects=["nobody/nothing", "ACTOR_MODEL_PATH"]
     ),
     Mistake("a run folder below a file", ["run.dir='{w}/a file/run'"], expects=["run.dir={w}/a file/run", "is a file"]),
+    Mistake("an address of no store", ["trainer.upload_to=warehouse://x"], expects=["trainer.upload_to=", "fsspec"]),
+    Mistake(
+        "an address with a password",
+        ["trainer.upload_to='s3://me:a-password@bucket/run'"],
+        expects=["trainer.upload_to holds", "environment variable"],
+    ),
     Mistake(
         "checkpoints below a file", ["trainer.default_local_dir='{w}/a file/x'"], expects=["trainer.default_local_dir"]
     ),
@@ -335,7 +341,7 @@ SFT_COMMANDS = [
     ),
     Mistake(
         "an address of no store",
-        ["trainer.checkpoint_callback_class=sft.run.upload.UploadCheckpoints", "trainer.upload_to=warehouse://x"],
+        ["trainer.upload_to=warehouse://x"],
         expects=["trainer.upload_to=warehouse://x", "fsspec"],
     ),
 ]

@@ -166,7 +166,6 @@ SFT_CHOICES: dict[str, list[str]] = {
     "trainer.profile_interval": ["[1]", "[3,2]", "[0,2]", "[1.5,2]", "5"],
     "profiler.enable": ["true"],
     "checkpoint.save_lora_only": ["true"],
-    "trainer.upload_to": ["s3://bucket/run"],
     "trainer.max_ckpt_gb": ["0", "-1", "abc"],
 }
 

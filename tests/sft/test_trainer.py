@@ -19,7 +19,8 @@ from benchmarks import sft_kills
 from ditto.run.checkpoint import saved_steps
 from ditto.run.manifest import check as check_manifest
 from ditto.run.manifest import total_bytes
-from sft.config_checks import UPLOADER, check_config
+from ditto.run.store_resume import prepare_store
+from sft.config_checks import check_config
 from sft.launch import config_of
 
 RANKS = 1
@@ -38,7 +39,6 @@ RUNS = {
     "two": [
         "checkpoint.save_lora_only=true",
         "checkpoint.async_save=true",
-        f"trainer.checkpoint_callback_class={UPLOADER}",
         "trainer.upload_to={f}/store",
     ],
     "resumed": ["checkpoint.save_lora_only=true", "trainer.max_ckpt_gb=1e-9"],
@@ -63,6 +63,7 @@ def _rank(rank: int, folder: Path) -> None:
         places += [f"data.cache_dir={folder}/cache", "data.default_train_role=assistant"]
         config = config_of([*SMALL, *places, *(word.format(f=folder) for word in words)])
         check_config(config)
+        prepare_store(config)
         assert SupervisedTrainer(config).fit() == 0
         for variable in ("TENSORBOARD_DIR", "VERL_FILE_LOGGER_PATH"):
             os.environ.pop(variable)

@@ -87,10 +87,10 @@ def wait_for(run: Any, signals: StopSignals, save_s: float, clock: Callable[[], 
                 save_s,
             )
         elif clock() > save_until:
-            raise Stopped(
-                signals.received[0],
-                f"; the current step did not end within run.save_on_signal_s={save_s:.0f} s and is dropped",
-            )
+            what = "the current step did not end", " and is dropped"
+            if stop_request.steps_have_ended():
+                what = "the uploads of the last step did not end", ". What they lack is not in trainer.upload_to"
+            raise Stopped(signals.received[0], f"; {what[0]} within run.save_on_signal_s={save_s:.0f} s{what[1]}")
     if not signals.received:
         ray.get(run)
         return

@@ -36,8 +36,10 @@ def _run(arguments: list[str]) -> int:
     if config.get("dry_run"):
         return 0
     from ditto.run.run_lock import driver_lock
+    from ditto.run.store_resume import prepare_store
 
     with driver_lock(config):
+        prepare_store(config)
         apply_resume(config)
         _prepare_for_workers(config)
         return _train(config)

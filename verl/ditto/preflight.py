@@ -22,6 +22,7 @@ from ditto.model.head_settings import check_head
 from ditto.model.tokenizer_check import load_tokenizer
 from ditto.model.weights_check import check_weights
 from ditto.rows.lengths import fitting_rows
+from ditto.run.store_resume import check_address
 from ditto.settings import BadConfig, Settings
 from soul import tasks
 from soul.files.writable import check_writable
@@ -73,6 +74,7 @@ def check_settings(config: DictConfig) -> Settings:
     for folder in ("run.dir", "trainer.default_local_dir", "judge.cache_dir"):
         if OmegaConf.select(config, folder) is not None:
             check_writable(OmegaConf.select(config, folder), folder)
+    check_address(config)
     return settings
 
 

@@ -42,6 +42,7 @@ class RunSettings(BaseModel):
     phase_timeout_s: float = Field(default=3600.0, gt=0)  # the watchdog ends a phase that takes longer
     max_logprob_diff: float | None = Field(default=None, gt=0)  # rollout/sync_alarm.py; None: set by the precision
     max_unchanged_syncs: int | None = Field(default=3, gt=0)  # None: not checked
+    trace_file_mb: float | None = Field(default=16.0, gt=0)  # larger trace files are packed; None: none is
     logged_sessions: int = Field(default=8, ge=0)  # of a step, as a table in the tracker (run/session_tables.py)
     logged_sessions_freq: int = Field(default=5, gt=0)  # of every this many steps
 

@@ -35,7 +35,7 @@ from verl.workers.engine_workers import ActorRolloutRefWorker
 
 from ditto.batch import style_signal, verl_metrics
 from ditto.batch.idle_rows import without_idle_rows
-from ditto.batch.minibatch_layout import assign_mini_batches, balanced, lay_out, padded_rows
+from ditto.batch.minibatch_layout import assign_mini_batches, balanced, balanced_groups, lay_out, padded_rows
 from ditto.batch.pi_old import PiOld
 from ditto.batch.queue import KVBatchMeta, drop_trained_rows, put_columns, tq
 from ditto.batch.rollout_correction import correction_weights
@@ -43,6 +43,8 @@ from ditto.batch.step_batch import StepBatch
 from ditto.batch.step_parts import StepParts
 from ditto.batch.trace_details import note_correction, note_log_probs, note_plan
 from ditto.judging.watch import BudgetSpent, JudgeOutage, JudgeWatch
+from ditto.model.prefix_tree.eligibility import why_not
+from ditto.model.prefix_tree.packing import WANTED
 from ditto.objectives.losses import objective_loss
 from ditto.old_log_probs import OldLogProbs, measure_by_update
 from ditto.rollout import sync_alarm
@@ -58,6 +60,7 @@ from ditto.run.logger_folders import set_logger_folders
 from ditto.run.run_folder import RunFolder
 from ditto.run.session_tables import log_sessions
 from ditto.run.step_metrics import session_metrics, summary_line
+from ditto.run.uploads import UploadFailed, Uploads
 from ditto.run.watchdog import Watchdog
 from ditto.settings import Settings
 from ditto.validation import Validation
@@ -80,7 +83,9 @@ class DittoTrainer(Validation):
 
     base_mode: str
     _group_filter: GroupFilter | None = None  # of algorithm.filter_groups
+    uploads: Uploads | None = None  # of trainer.upload_to
     actor_worker: type[ActorRolloutRefWorker] = ActorWorker
+    as_trees: bool = False  # log-prob and update passes compute the beginning of a group's rows once
 
     @property
     def trainer_mode(self) -> str:
@@ -95,16 +100,20 @@ class DittoTrainer(Validation):
         plugin.require(config.trainer.device)
         self.settings = Settings.from_config(config)
         tasks.configure(self.settings.tasks)
-        self.run_folder = RunFolder(self.settings.run_dir)
+        self.run_folder = RunFolder(self.settings.run_dir, self.settings.run.trace_file_mb)
         self.liveness = Liveness()
         self.watchdog = Watchdog(self.settings.run_dir, self.settings.run.phase_timeout_s, self.liveness.died)
         self.judges = JudgeWatch(self.settings)
         self.alarm = SyncAlarm.from_config(config)
+        against = why_not(config, self.settings)
+        self.as_trees = against is None
+        logger.info("Prefix trees: %s", "on" if against is None else f"off, because {against}")
         self.parts = StepParts()  # of this step
         self._servers: dict[str, Any] = {}
         self._idle_keys: list[str] = []  # of the step's rows that are skipped
         self._asked_prompts = 0
-        self.checkpoints = CheckpointWriter(config, self.watchdog.phase)
+        self.uploads = Uploads.from_config(config)
+        self.checkpoints = CheckpointWriter(config, self.watchdog.phase, self.uploads)
         self._trained: tuple[KVBatchMeta, dict[str, Any]] | None = None  # the step's batch and metrics, once trained
         super().__init__(config)
 
@@ -143,6 +152,9 @@ class DittoTrainer(Validation):
             self.liveness.watch_actor(f"agent-loop worker {number}", worker)
         self._settle_validation()
         self.run_folder.open_live()
+        if self.uploads:
+            self.uploads.start()  # what the last attempt could not copy
+        failed: UploadFailed | None = None
         try:
             with infrequent_gc():  # a step's traces are a million objects, which each full collection would walk
                 super().fit(agent_loop_manager)
@@ -153,8 +165,13 @@ class DittoTrainer(Validation):
         finally:
             self.watchdog.stop()
             write_end_report(self.run_folder.folder)
+            if self.uploads:
+                stop_request.report_last_step()
+                failed = self.uploads.finish()
         self.run_folder.close_live()
         self._raise_outage()
+        if failed:
+            raise failed
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
         self._idle_keys, self.parts = [], StepParts()
@@ -223,7 +240,11 @@ class DittoTrainer(Validation):
         rows, updates = padded_rows(mini_batch, ranks)
         batch = upsample_batch_to_divisible_size(batch, rows * updates, self.tokenizer.eos_token_id)
         lengths = [tag["seq_len"] for tag in batch.tags]
-        layout = lay_out(mini_batch, lengths, ranks, rows, balanced)
+        if self.as_trees:
+            layout = lay_out(mini_batch, step.row_sizes(lengths), ranks, rows, balanced_groups)
+        else:
+            layout = lay_out(mini_batch, lengths, ranks, rows, balanced)
+        batch.extra_info[WANTED] = self.as_trees
         batch.reorder(layout.order)
         step.arrange(layout)
         self.parts.batches.append(step)
@@ -307,6 +328,7 @@ class DittoTrainer(Validation):
         versions = [int(tag["min_global_steps"]) for tag in batch.tags]
         numbers |= step.context_gap() | self.alarm.check_rollout(self.global_steps, step, versions)
         numbers |= self.judges.after_step(self.global_steps, step.traces)
+        numbers |= self.uploads.metrics() if self.uploads else {}
         numbers |= self.parts.update_metrics()
         distillation = self.settings.objective.distillation
         return numbers | (style_signal.of_distillation(numbers, distillation.name) if distillation else {})

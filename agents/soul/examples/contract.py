@@ -126,6 +126,23 @@ def check_feedback_reaches_the_policy_alone(example: Example[Any], row: Row) -> 
     assert all(lesson not in request.text for request in fake.requests), "a partner or a judge sees the feedback"
 
 
+def check_feedback_stands_last(example: Example[Any], row: Row) -> None:
+    """A seat's refined prompt is its base prompt with the feedback at the end of one message.
+
+    Sampler and trainer compute the common beginning of the two once, so the long part of a prompt must come first.
+    """
+    session = _sound(asyncio.run(played(example, row, example.oracle(row), _critical(LESSON))))
+    assert session.refined is not None
+    for name, seat in session.refined.players.seats.items():
+        messages, base = seat.heard[0]  # type: ignore[attr-defined]
+        pairs = [(with_, without) for with_, without in zip(messages, base, strict=True) if with_ != without]
+        assert len(pairs) == 1, f"{name}: the feedback belongs in one message, and {len(pairs)} differ"
+        with_, without = pairs[0]
+        assert with_["role"] == without["role"] and with_["content"].startswith(without["content"]), (
+            f"{name}: put the feedback after everything else in its message: {with_['content']!r}"
+        )
+
+
 def check_feedback_withholds_the_answer(example: Example[Any], row: Row) -> None:
     """Even if the critique contains all secrets, none of them enters the refined prompt."""
     secrets = [secret for secret in example.task.secrets(row) if secret.strip()]
@@ -247,6 +264,7 @@ CHECKS: tuple[Check, ...] = (
     check_silence_is_worth_nothing,
     check_draft_and_refined_are_judged_alike,
     check_feedback_reaches_the_policy_alone,
+    check_feedback_stands_last,
     check_feedback_withholds_the_answer,
     check_the_prompt_hides_what_it_must,
     check_groups_come_from_the_row_alone,

@@ -7,7 +7,6 @@ a step, the table shows the one with the median reward of the draft.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +16,10 @@ from soul.figures.named_folders import file_name
 from soul.figures.table import Cell, Table
 from soul.figures.training import better, is_reward
 from soul.figures.training_run import Runs, TrainingRun
+from soul.files.trace_files import FOLDER, finished_files
 from soul.record import SessionRecord, read_records
 
 Scenario = tuple[str, str]  # task, and the hash of the record
-_STEP_FILE = re.compile(r"step_(\d+)(?:\.\d+)?\.jsonl")
 
 
 @dataclass(frozen=True)
@@ -99,9 +98,7 @@ def _median_session(folder: Path, scenario: Scenario, step: int) -> SessionRecor
 
 def _step_files(folder: Path) -> Iterator[tuple[int, Path]]:
     """The trace files of training steps, in the order of the steps; an asynchronous step may have several."""
-    for file in sorted((folder / "traces").glob("step_*.jsonl")):
-        if match := _STEP_FILE.fullmatch(file.name):
-            yield int(match.group(1)), file
+    return ((file.step, file.path) for file in finished_files(folder / FOLDER, "step"))
 
 
 def _with_feedback(file: Path) -> Iterator[SessionRecord]:

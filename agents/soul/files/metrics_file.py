@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from soul.errors import SoulError
@@ -24,7 +25,7 @@ def metric_lines(path: Path) -> dict[int, str]:
     Raises:
         BadMetrics: a line is not a JSON object with a step.
     """
-    return _lines(path.read_bytes(), path) if path.exists() else {}
+    return lines_by_step(path.read_bytes().splitlines(), path) if path.exists() else {}
 
 
 def read_metrics(path: Path) -> dict[int, dict[str, float]]:
@@ -35,15 +36,16 @@ def read_metrics(path: Path) -> dict[int, dict[str, float]]:
 def read_with_hash(path: Path) -> tuple[dict[int, dict[str, float]], str]:
     """What `read_metrics` returns, and the SHA-256 of exactly that content: a run may replace the file at any time."""
     content = path.read_bytes() if path.exists() else b""
-    numbers = {step: json.loads(line) for step, line in _lines(content, path).items()}
+    numbers = {step: json.loads(line) for step, line in lines_by_step(content.splitlines(), path).items()}
     return numbers, hashlib.sha256(content).hexdigest()
 
 
-def _lines(content: bytes, path: Path) -> dict[int, str]:
+def lines_by_step(content: Iterable[bytes], path: Path) -> dict[int, str]:
+    """Lines of the file `path` by step. Returns and raises as `metric_lines`."""
     lines: dict[int, str] = {}
-    for number, line in enumerate(content.splitlines(), 1):
+    for number, line in enumerate(content, 1):
         try:
-            lines[int(json.loads(line)["step"])] = line.decode()
+            lines[int(json.loads(line)["step"])] = line.decode().rstrip("\n")
         except (ValueError, KeyError, TypeError) as error:
             raise BadMetrics(
                 f"{path}, line {number}: this is no line of metrics ({error}). Remove the line, or move the file "

@@ -3,43 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from soul.errors import SoulError
 from soul.evaluate.run.checkpoint import latest_checkpoint
 from soul.evaluate.run.weights import damage
 from soul.files.json_object import read_object
-from soul.push.keys import like_keys
+from soul.push.upload import CARD, NotPushable, Upload
 
-CARD = "README.md"
 ADAPTER = "lora_adapter"
 # What a run needs to resume, and nobody else needs: optimizer, shards, the data's position, the list of files.
 _STATE = ("actor", "data.pt", "manifest.json", "transfer_queue")
-
-
-class NotPushable(SoulError):
-    """A folder is no model, or holds something that must not be published."""
-
-
-@dataclass(frozen=True)
-class Upload:
-    """What is uploaded.
-
-    Attributes:
-        files: their paths in the folder.
-        left_out: entries of the folder that stay here.
-        remarks: sentences for the user.
-    """
-
-    folder: Path
-    files: tuple[str, ...]
-    left_out: tuple[str, ...]
-    remarks: tuple[str, ...]
-
-    @property
-    def bytes(self) -> int:
-        return sum((self.folder / name).stat().st_size for name in self.files)
 
 
 def checkpoint_upload(path: Path) -> Upload:
@@ -60,12 +33,9 @@ def checkpoint_upload(path: Path) -> Upload:
         for file in ([folder / name] if (folder / name).is_file() else sorted((folder / name).rglob("*")))
         if file.is_file()
     )
-    if keys := list(like_keys(folder, files)):
-        raise NotPushable(
-            f"{folder}: {', '.join(keys)}: this looks like a key or "
-            "a password. Nothing was uploaded. Move it out of the folder."
-        )
-    return Upload(folder, files, left_out, tuple(_remarks(folder, files)))
+    upload = Upload("model", folder, files, left_out, tuple(_remarks(folder, files)))
+    upload.check_keys()
+    return upload
 
 
 def _require_weights(folder: Path) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from soul.errors import BadSettings, SoulError, one_line
-from soul.push.checkpoint_files import Upload
+from soul.push.upload import Upload
+
+_AGAIN = "Run the same command again: files that have arrived are not uploaded twice."
 
 
 class PushFailed(SoulError):
@@ -45,6 +48,9 @@ def check_name(repo: str) -> None:
 def push(upload: Upload, repo: str, private: bool) -> str:
     """Create the repository if there is none, and upload the files in one commit.
 
+    Large files go first, each by itself, and the commit names them. So a broken upload leaves the repository as it was,
+    and the same command sends only the files that had not arrived.
+
     Args:
         private: a new repository is private; one that exists stays as it is.
 
@@ -53,19 +59,23 @@ def push(upload: Upload, repo: str, private: bool) -> str:
 
     Raises:
         PushFailed: the hub refuses the token, the repository or a file, or cannot be reached.
+        NotPushable: the repository is public and the files must not be published.
     """
     from httpx import HTTPError
-    from huggingface_hub import HfApi
+    from huggingface_hub import CommitOperationAdd, HfApi
     from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled
 
     api = HfApi(library_name="ditto-soul")
+    contents: dict[str, bytes | Path] = {**upload.made, **{name: upload.folder / name for name in upload.files}}
     try:
-        api.create_repo(repo, private=private, exist_ok=True)
-        commit = api.upload_folder(
-            repo_id=repo,
-            folder_path=upload.folder,
-            allow_patterns=list(upload.files),
+        api.create_repo(repo, repo_type=upload.kind, private=private, exist_ok=True)
+        if upload.withheld:
+            upload.check_private(bool(api.repo_info(repo, repo_type=upload.kind).private))
+        commit = api.create_commit(
+            repo,
+            [CommitOperationAdd(name, content) for name, content in contents.items()],
             commit_message=f"Upload {upload.folder.name}",
+            repo_type=upload.kind,
         )
     except LocalTokenNotFoundError:
         raise PushFailed(_no_token(api.endpoint)) from None
@@ -75,11 +85,14 @@ def push(upload: Upload, repo: str, private: bool) -> str:
         raise PushFailed(f"{api.endpoint} refused {repo}: {one_line(error, 400)}") from error
     except OfflineModeIsEnabled as error:
         raise PushFailed(f"{one_line(error, 300)} Unset HF_HUB_OFFLINE to push.") from None
-    except (HTTPError, OSError) as error:
+    except HTTPError as error:
         raise PushFailed(
             f"{api.endpoint} cannot be reached: {one_line(error, 300)}. Set HF_ENDPOINT if your hub is at another "
-            "address. Run the same command again: files that were uploaded are not uploaded twice."
+            f"address. {_AGAIN}"
         ) from error
+    except (OSError, RuntimeError) as error:  # huggingface_hub wraps whatever ends the transfer of a large file
+        cause = f": {one_line(error.__cause__, 300)}" if error.__cause__ else ""
+        raise PushFailed(f"{one_line(error, 300)}{cause} {_AGAIN}") from error
     return str(commit.commit_url)
 
 

@@ -1,12 +1,20 @@
-"""Find files that look like keys, before they are published."""
+"""Find files that look like keys or hold one, before they are published or uploaded.
+
+Text files are read line by line, packed lines and the rows of parquet files too. An address with a password in it
+counts as a key.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
 
 from soul.cli.redaction import LIKE_A_KEY, redact
+from soul.files.line_file import is_packed, read_lines
 
 # Names under which people keep keys.
 _NAME = re.compile(
@@ -20,21 +28,56 @@ _CONTENT = re.compile(
 )
 _TEXT = {"", ".cfg", ".ini", ".jinja", ".json", ".jsonl", ".log", ".md", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml"}
 _VOCABULARIES = {"tokenizer.json", "vocab.json", "merges.txt"}  # any text may be a token
-_READ_BYTES = 8 * 2**20  # larger files are no settings
+_RECORDS = {".jsonl", ".log"}  # texts of any length; of other kinds a large file is no setting
+_READ_BYTES = 8 * 2**20
+_ROWS = 500  # rows of a parquet file in memory at once
 
 
-def like_keys(folder: Path, files: Iterable[str]) -> Iterator[str]:
-    """The files, by their paths in the folder, whose name or text looks like that of a key."""
-    for name in files:
-        path = folder / name
-        if _NAME.fullmatch(path.name) or (_is_text(path) and _holds_key(path.read_text("utf-8", errors="replace"))):
+def like_keys(folder: Path, files: Iterable[str]) -> Mapping[str, str]:
+    """The files that look like a key or hold one.
+
+    Returns:
+        Path in the folder -> where: "name", "line 7" or, counted from 0 as in a table, "row 3".
+    """
+    places = {name: _place_of_key(folder / name) for name in files}
+    return {name: place for name, place in places.items() if place is not None}
+
+
+def _place_of_key(path: Path) -> str | None:
+    if _NAME.fullmatch(path.name):
+        return "name"
+    return next((place for place, text in _texts(path) if _holds_key(text)), None)
+
+
+def _texts(path: Path) -> Iterator[tuple[str, str]]:
+    """The lines of a text file or the rows of a parquet file, each with its place; none of other files."""
+    if path.suffix == ".parquet":
+        with pq.ParquetFile(path) as file:
+            rows = (row for batch in file.iter_batches(_ROWS) for row in batch.to_pylist())
+            yield from ((f"row {number}", "\n".join(_strings(row))) for number, row in enumerate(rows))
+    elif is_packed(path) and path.with_suffix("").suffix in _RECORDS:
+        lines = enumerate(read_lines(path), start=1)
+        yield from ((f"line {number}", line.text.decode(errors="replace")) for number, line in lines)
+    elif path.suffix in _TEXT and path.name not in _VOCABULARIES:
+        if path.suffix in _RECORDS or path.stat().st_size <= _READ_BYTES:
+            with path.open(encoding="utf-8", errors="replace") as text:
+                yield from ((f"line {number}", line) for number, line in enumerate(text, start=1))
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """All texts in a row, with the names of its fields."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, part in value.items():
             yield name
-
-
-def _is_text(path: Path) -> bool:
-    return path.suffix in _TEXT and path.name not in _VOCABULARIES and path.stat().st_size <= _READ_BYTES
+            yield from _strings(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _strings(part)
 
 
 def _holds_key(text: str) -> bool:
-    """Whether a text holds something in the format of a key, or the value of a key in the environment."""
+    """Whether a text holds something in the format of a key, an address with a password, or the value of a key in the
+    environment."""
     return bool(LIKE_A_KEY.search(text) or _CONTENT.search(text)) or redact(text) != text

@@ -81,7 +81,7 @@ class AlignX(LetterTask[AlignXRow]):
     critic = load_prompt("alignx/critique", 3)
     shown: ClassVar[int] = 2  # earlier choices, and comments, that the policy sees if the row does not say how many
 
-    def render(self, row: AlignXRow, feedback_block: str) -> str:
+    def render(self, row: AlignXRow) -> str:
         parts = {
             "About the user": row.demographic.strip(),
             "What the user prefers": row.profile.strip(),
@@ -91,7 +91,7 @@ class AlignX(LetterTask[AlignXRow]):
         known = "".join(f"{title}:\n{text}\n\n" for title, text in parts.items() if text)
         options = "\n\n".join(f"Response {letter}:\n{text}" for letter, text in self.options(row).items())
         return (
-            f"{RULES}\n\n{known}{feedback_block}"
+            f"{RULES}\n\n{known}"
             f"Question: Which response does this user prefer?\n\nPost:\n{row.raw_prompt}\n\n{options}\n\n{FORM}"
         )
 

@@ -105,13 +105,13 @@ class BehaviorChain(LetterTask[BehaviorChainRow]):
     cuts = (("history", "end"), ("prior_chain", "end"), ("profile", "start"))
     critic = load_prompt("behavior_chain/critique", 3)
 
-    def render(self, row: BehaviorChainRow, feedback_block: str) -> str:
+    def render(self, row: BehaviorChainRow) -> str:
         chain = "\n\n".join(f"{number}. {link}" for number, link in enumerate(row.prior_chain, start=1))
         parts = {"Profile": row.profile, "What happened so far": row.history, "Earlier scenes": chain}
         known = "".join(f"{title}:\n{text.strip()}\n\n" for title, text in parts.items() if text.strip())
         return (
             f"{RULES}\n\nThe person: {row.persona_name}\n\n{known}The next scene:\n{row.current_context}\n\n"
-            f"{feedback_block}Question: What does {row.persona_name} do?\n{letter_options(row.options)}\n\n{FORM}"
+            f"Question: What does {row.persona_name} do?\n{letter_options(row.options)}\n\n{FORM}"
         )
 
     def options(self, row: BehaviorChainRow) -> Mapping[str, str]:

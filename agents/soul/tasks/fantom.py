@@ -106,12 +106,11 @@ class FanToM(AnswerTask[FanToMRow]):
     critic = load_prompt("choice/critique_of_a_mind_reader", 3)
     vote = AnswerTask.answer_of
 
-    def render(self, row: FanToMRow, feedback_block: str) -> str:
+    def render(self, row: FanToMRow) -> str:
         extra = f"{row.extra_info.strip()}\n\n" if row.extra_info.strip() else ""
         options = f"\n{letter_options(row.answer_choices)}" if row.answer_choices else ""
         return (
-            f"{RULES}\n\nConversation:\n{row.context}\n\n{extra}{feedback_block}"
-            f"Question: {row.question}{options}\n\n{FORMS[row.kind]}"
+            f"{RULES}\n\nConversation:\n{row.context}\n\n{extra}Question: {row.question}{options}\n\n{FORMS[row.kind]}"
         )
 
     def reference(self, row: FanToMRow) -> str:

@@ -49,10 +49,10 @@ class HiToM(AnswerTask[HiToMRow]):
     rules = RULES
     form = FORM
 
-    def render(self, row: HiToMRow, feedback_block: str) -> str:
+    def render(self, row: HiToMRow) -> str:
         extra = f"{row.extra_info.strip()}\n\n" if row.extra_info.strip() else ""
         return (
-            f"{self.rules}\n\nStory:\n{row.story}\n\n{extra}{feedback_block}"
+            f"{self.rules}\n\nStory:\n{row.story}\n\n{extra}"
             f"Question: {row.question}\nChoices: {row.choices}\n\n{self.form}"
         )
 

@@ -101,11 +101,11 @@ class HumanLLM(AnswerTask[HumanLLMRow]):
     cuts = (("history", "end"),)
     critic = load_prompt("humanllm/critique", 3)
 
-    def render(self, row: HumanLLMRow, feedback_block: str) -> str:
+    def render(self, row: HumanLLMRow) -> str:
         ranks = min(RANKS, len(row.candidates))
         example = ",".join(list(options_by_letter(row.candidates))[:ranks])
         return (
-            f"{RULES}\n\nThe user:\n{row.history}\n\n{feedback_block}Question: Which of these items did the user pick "
+            f"{RULES}\n\nThe user:\n{row.history}\n\nQuestion: Which of these items did the user pick "
             f"next?\n{letter_options(row.candidates)}\n\n{FORM.format(ranks=ranks, example=example)}"
         )
 

@@ -105,8 +105,8 @@ class Humanual(OneTurnTask[HumanualRow]):
         persona = f"\n\nWho you are:\n{row.persona.strip()}" if row.persona.strip() else ""
         return f"{PRINCIPLES.format(medium=self.medium)}{persona}\n\n{FORM}"
 
-    def render(self, row: HumanualRow, feedback_block: str) -> str:
-        return f"{feedback_block}The situation:\n{row.prompt}"
+    def render(self, row: HumanualRow) -> str:
+        return f"The situation:\n{row.prompt}"
 
     def reference(self, row: HumanualRow) -> str:
         return row.completion

@@ -61,12 +61,12 @@ class LifeChoices(LetterTask[LifeChoicesRow]):
     cuts = (("input_text", "start"),)
     critic = load_prompt("lifechoices/critique", 3)
 
-    def render(self, row: LifeChoicesRow, feedback_block: str) -> str:
+    def render(self, row: LifeChoicesRow) -> str:
         book = f" (from {row.book.strip()})" if row.book.strip() else ""
         scenario = f"Scenario:\n{row.scenario.strip()}\n\n" if row.scenario.strip() else ""
         return (
             f"{RULES}\n\nCharacter: {row.character_name}{book}\n\nLife so far:\n{row.input_text}\n\n{scenario}"
-            f"{feedback_block}Question: {row.question}\nOptions:\n{letter_options(row.options)}\n\n{FORM}"
+            f"Question: {row.question}\nOptions:\n{letter_options(row.options)}\n\n{FORM}"
         )
 
     def options(self, row: LifeChoicesRow) -> Mapping[str, str]:

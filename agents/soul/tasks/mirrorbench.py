@@ -62,7 +62,7 @@ from soul.leaks.quotations import runs
 from soul.leaks.redaction import WITHHELD
 from soul.message import Message
 from soul.metrics.lexical import Lexis, lexical_score, lexis
-from soul.one_turn import feedback_paragraph
+from soul.one_turn import with_feedback
 from soul.policy import Players
 from soul.prompts import Prompt, load_prompt
 from soul.row_fields import Label, Listed, drop_empty_groups
@@ -184,10 +184,9 @@ class MirrorBench(Task[MirrorBenchRow]):
 
     def prompt(self, row: MirrorBenchRow, feedback: str | None = None) -> list[Message]:
         instructions = f"{RULES}\n\nWhat this person wants, and how they go about it:\n{row.task_description}"
-        advice = feedback_paragraph(feedback).rstrip()
         first = row.conversation[0]
         return [
-            {"role": "system", "content": f"{instructions}\n\n{advice}" if advice else instructions},
+            {"role": "system", "content": with_feedback(instructions, feedback)},
             {"role": "user", "content": first["content"] if first["role"] == "assistant" else OPENING},
         ]
 

@@ -67,9 +67,9 @@ class Mistakes(LetterTask[MistakesRow]):
     better = {**LetterTask.better, "right_in_mathematics": "lower"}
     critic = load_prompt("mistakes/critique", 3)
 
-    def render(self, row: MistakesRow, feedback_block: str) -> str:
+    def render(self, row: MistakesRow) -> str:
         return (
-            f"{RULES}\n\nThe student's misconception:\n{row.misconception}\n\n{feedback_block}"
+            f"{RULES}\n\nThe student's misconception:\n{row.misconception}\n\n"
             f"Question: {row.question}\n{letter_options(row.options)}\n\n{FORM}"
         )
 

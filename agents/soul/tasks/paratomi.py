@@ -54,10 +54,10 @@ class ParaToMi(AnswerTask[ParaToMiRow]):
     critic = load_prompt("choice/critique_of_a_mind_reader", 3)
     vote = AnswerTask.answer_of
 
-    def render(self, row: ParaToMiRow, feedback_block: str) -> str:
+    def render(self, row: ParaToMiRow) -> str:
         story = "\n".join(sentence.strip() for sentence in row.story)
         candidates = f"\nPlaces to choose from: {', '.join(row.cands)}" if row.cands else ""
-        return f"{RULES}\n\nStory:\n{story}\n\n{feedback_block}Question: {row.question}{candidates}\n\n{FORM}"
+        return f"{RULES}\n\nStory:\n{story}\n\nQuestion: {row.question}{candidates}\n\n{FORM}"
 
     def reference(self, row: ParaToMiRow) -> str:
         return row.correct_answer

@@ -26,7 +26,7 @@ from soul.errors import JudgeFailure
 from soul.judge import Judge, Role
 from soul.judge.call.untrusted import neutral
 from soul.message import Message
-from soul.one_turn import feedback_paragraph
+from soul.one_turn import with_feedback
 from soul.policy import Players
 from soul.prompts import Prompt, load_prompt
 from soul.row_fields import drop_empty_groups
@@ -117,7 +117,7 @@ class SimArena(Task[RowT], Generic[RowT]):
         return (self.judge_prompt,)
 
     @abstractmethod
-    def instructions(self, row: RowT, feedback_block: str) -> str:
+    def instructions(self, row: RowT) -> str:
         """The policy's system message."""
 
     @abstractmethod
@@ -134,7 +134,7 @@ class SimArena(Task[RowT], Generic[RowT]):
 
     def prompt(self, row: RowT, feedback: str | None = None) -> list[Message]:
         return [
-            {"role": "system", "content": self.instructions(row, feedback_paragraph(feedback))},
+            {"role": "system", "content": with_feedback(self.instructions(row), feedback)},
             {"role": "user", "content": self.opening},
         ]
 
@@ -224,10 +224,10 @@ class SimArenaMath(SimArena[SimMathRow]):
     opening = "The tutor is ready. Write your first message."
     judge_prompt = load_prompt("sim_arena/judge_math", 2)
 
-    def instructions(self, row: SimMathRow, feedback_block: str) -> str:
+    def instructions(self, row: SimMathRow) -> str:
         return (
             f"{STUDENT.format(turns=TURNS)}\n\n{_problem(row)}\n\n{_section('Who you are', row.user_profile_text)}"
-            f"{feedback_block}{STUDENT_FORM.format(leave=LEAVE)}"
+            + STUDENT_FORM.format(leave=LEAVE)
         )
 
     def partner_instructions(self, row: SimMathRow) -> str:
@@ -259,12 +259,12 @@ class SimArenaDoc(SimArena[SimDocRow]):
     opening = "The writing assistant is ready. Write your first message."
     judge_prompt = load_prompt("sim_arena/judge_doc", 2)
 
-    def instructions(self, row: SimDocRow, feedback_block: str) -> str:
+    def instructions(self, row: SimDocRow) -> str:
         wish = f"The text you want: {row.document_type}. {row.intent}"
         materials = _section("Your notes from before the session", row.pre_writing_materials_text)
         return (
             f"{WRITER.format(turns=TURNS)}\n\n{wish}\n\n{materials}{_section('Who you are', row.user_profile_text)}"
-            f"{feedback_block}{WRITER_FORM.format(leave=LEAVE)}"
+            + WRITER_FORM.format(leave=LEAVE)
         )
 
     def partner_instructions(self, row: SimDocRow) -> str:

@@ -101,8 +101,8 @@ class SocialR1(LetterTask[SocialR1Row]):
     headline = Metric("accuracy", source="model card (Social-R1)")
     critic = load_prompt("social_r1/critique", 3)
 
-    def render(self, row: SocialR1Row, feedback_block: str) -> str:
-        return f"{RULES}\n\n{feedback_block}{row.prompt_text}\n\n{FORM}"
+    def render(self, row: SocialR1Row) -> str:
+        return f"{RULES}\n\n{row.prompt_text}\n\n{FORM}"
 
     def options(self, row: SocialR1Row) -> Mapping[str, str]:
         return options_in(row.prompt_text)

@@ -84,13 +84,13 @@ class SocSci210(AnswerTask[SocSci210Row]):
     critic = load_prompt("socsci210/critique", 3)
     vote = AnswerTask.answer_of
 
-    def render(self, row: SocSci210Row, feedback_block: str) -> str:
+    def render(self, row: SocSci210Row) -> str:
         what, form = "the answer as a whole number, without any words,", "<answer>NUMBER</answer>"
         if row.response_type == "binary":
             what = "the answer, as a number or as yes or no,"
             form += ", <answer>yes</answer> or <answer>no</answer>"
         text = thinking_allowed(row.prompt_text)
-        return f"{RULES}\n\n{feedback_block}Question:\n{text}\n\n{FORM.format(what=what, form=form)}"
+        return f"{RULES}\n\nQuestion:\n{text}\n\n{FORM.format(what=what, form=form)}"
 
     def reference(self, row: SocSci210Row) -> str:
         return _in_words(row, row.response)

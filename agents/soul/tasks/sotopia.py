@@ -209,9 +209,9 @@ class Sotopia(Task[SotopiaRow]):
         }
         sections = [PART.format(me=me, other=other)]
         sections += [f"## {title}\n{text}" for title, text in known.items() if text]
+        sections.append(ACTIONS.format(other=other, turns=TURNS, first_leave=FIRST_LEAVE + 1))
         if feedback is not None:
             sections.append(LESSON.format(feedback=feedback))
-        sections.append(ACTIONS.format(other=other, turns=TURNS, first_leave=FIRST_LEAVE + 1))
         return [
             {"role": "system", "content": "\n\n".join(sections)},
             {"role": "user", "content": BEGINNING[position]},

@@ -71,13 +71,13 @@ class TwinVoice(LetterTask[TwinVoiceRow]):
     cuts = (("conversation_history", "end"), ("persona", "start"))
     critic = load_prompt("twinvoice/critique", 3)
 
-    def render(self, row: TwinVoiceRow, feedback_block: str) -> str:
+    def render(self, row: TwinVoiceRow) -> str:
         who = row.speaker.strip() or "this person"
         persona = f"What is known about {who}:\n{row.persona.strip()}\n\n" if row.persona.strip() else ""
         lines = "\n".join(f"- {line.strip()}" for line in row.conversation_history)
         history = f"What {who} said before:\n{lines}\n\n" if lines else ""
         return (
-            f"{RULES}\n\n{persona}{history}The new occasion:\n{row.anchor_post}\n\n{feedback_block}"
+            f"{RULES}\n\n{persona}{history}The new occasion:\n{row.anchor_post}\n\n"
             f"Question: Which of these does {who} say?\n{letter_options(row.answer_choices)}\n\n{FORM}"
         )
 

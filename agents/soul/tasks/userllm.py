@@ -41,7 +41,7 @@ from soul.judge.call.untrusted import require_content
 from soul.message import Message
 from soul.metrics.lexical import jaccard_diversity, words
 from soul.metrics.set_metrics import Outcome, SetMetric
-from soul.one_turn import feedback_paragraph
+from soul.one_turn import with_feedback
 from soul.policy import Players
 from soul.prompts import Prompt, load_prompt
 from soul.task import Task
@@ -190,7 +190,7 @@ class UserLLM(Task[UserLLMRow]):
     def prompt(self, row: UserLLMRow, feedback: str | None = None) -> list[Message]:
         place = f"The conversation so far:\n{row.conversation}\n\n{NEXT}" if row.conversation else FIRST
         wish = f"What this person wants: {row.intent}"
-        return [{"role": "user", "content": f"{RULES}\n\n{wish}\n\n{feedback_paragraph(feedback)}{place}"}]
+        return [{"role": "user", "content": with_feedback(f"{RULES}\n\n{wish}\n\n{place}", feedback)}]
 
     async def play(self, row: UserLLMRow, players: Players, feedback: str | None) -> Episode:
         messages = self.prompt(row, feedback)

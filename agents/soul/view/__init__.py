@@ -1,7 +1,6 @@
 """Look at trainings while they run and after: `soul view outputs/` serves a page on this machine only.
 
 discovery.py       finds trainings, evaluations and comparison pages below a folder
-trace_files.py     the names of trace files, and how far each is known
 session_row.py     what the index keeps of one session
 index_file.py      where index.sqlite is, its tables, how a damaged one is replaced
 index.py           builds the index, lets it grow, checks it; columns.py turns it into JSON columns

@@ -22,9 +22,9 @@ from soul.figures.training_run import TrainingRun
 from soul.files.folder_lock import is_held
 from soul.files.metrics_file import NAME as METRICS
 from soul.files.metrics_file import read_metrics
+from soul.files.trace_files import FOLDER as TRACES
+from soul.files.trace_files import LIVE, last_step, trace_files
 from soul.view.overview import read_run_file
-from soul.view.trace_files import FOLDER as TRACES
-from soul.view.trace_files import LIVE, last_step, trace_files
 
 Kind = Literal["training", "evaluation", "comparison"]
 DEEPEST = 8  # levels below the folder

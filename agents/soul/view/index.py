@@ -14,6 +14,7 @@ page with 51,200 rows need not load them all again when a step ends.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,10 +23,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from soul.errors import one_line
+from soul.files.line_file import DamagedFile, Line, lines_of
+from soul.files.trace_files import TraceFile, trace_files
 from soul.record import BadRecord, SessionRecord
 from soul.view.index_file import DamagedIndex, IndexFile
 from soul.view.session_row import CallsRow, SessionRow, calls_rows
-from soul.view.trace_files import TraceFile, trace_files
+
+logger = logging.getLogger(__name__)
 
 BATCH_BYTES = 8_000_000  # of a file are indexed in one transaction
 HEAD_BYTES = 1024  # of a file are hashed: a file that begins differently is another file
@@ -121,7 +125,7 @@ class SessionIndex:
                 known = None
             start, before = (known.indexed, known.lines) if known else (0, 0)
             lines, more = _whole_lines(opened, start)
-            end = start + sum(map(len, lines))
+            end = lines[-1].end if lines else start
             facts = (stat.st_ino, _UNFINISHED if more else stat.st_mtime_ns, stat.st_size, _head(opened, end), end)
             if known is None:
                 name = file.name, file.split, file.step, file.live
@@ -130,7 +134,10 @@ class SessionIndex:
                 connection.execute(_SAME_FILE, (*facts, before + len(lines), known.id))
                 known_id = known.id
             assert known_id is not None
-            records = list(_records(connection, known_id, start, before, lines, file.name))
+            torn = f"{file.name} cannot be read beyond byte {end:,}: copy it again from where it was written"
+            problem = torn if end < stat.st_size and not (more or file.live) else None
+            connection.execute("UPDATE files SET problem = ? WHERE id = ? AND bad = 0", (problem, known_id))
+            records = list(_records(connection, known_id, before, lines, file.name))
             connection.executemany(_NEW_SESSION, ((known_id, *place, *row) for place, row, _ in records))
             calls = calls_rows(record for _, _, record in records)
             connection.executemany(_NEW_CALLS, ((known_id, *row) for row in calls))
@@ -158,34 +165,31 @@ def _head(file: BinaryIO, most: int) -> str:
     return hashlib.blake2b(os.pread(file.fileno(), min(most, HEAD_BYTES), 0), digest_size=16).hexdigest()
 
 
-def _whole_lines(file: BinaryIO, start: int) -> tuple[list[bytes], bool]:
-    """The complete lines from this offset on, and whether there may be more than these."""
-    lines: list[bytes] = []
-    size = 0
-    file.seek(start)
-    for line in file:
-        if not line.endswith(b"\n"):
-            break
-        lines.append(line)
-        size += len(line)
-        if size >= BATCH_BYTES:
-            return lines, True
+def _whole_lines(file: BinaryIO, start: int) -> tuple[list[Line], bool]:
+    """The lines from this offset on, up to what cannot be read, and whether there may be more than these."""
+    lines: list[Line] = []
+    try:
+        for line in lines_of(file, start):
+            lines.append(line)
+            if line.end - start >= BATCH_BYTES:
+                return lines, True
+    except DamagedFile as error:
+        logger.warning("%s", error)
     return lines, False
 
 
 def _records(
-    connection: sqlite3.Connection, file_id: int, offset: int, before: int, lines: Iterable[bytes], name: str
+    connection: sqlite3.Connection, file_id: int, before: int, lines: Iterable[Line], name: str
 ) -> Iterator[tuple[tuple[int, int], SessionRow, SessionRecord]]:
     """Offset and length of each line, its row and its record. A line that is no record is noted with its file."""
-    for number, line in enumerate(lines, before + 1):
+    for number, (start, end, text) in enumerate(lines, before + 1):
         try:
-            record = SessionRecord.from_line(line, f"{name}: line {number}")
+            record = SessionRecord.from_line(text, f"{name}: line {number}")
             row = SessionRow.from_record(record)
             row.check_storable(f"{name}: line {number}")
-            yield (offset, len(line)), row, record
+            yield (start, end - start), row, record
         except BadRecord as error:
             connection.execute("UPDATE files SET problem = ?, bad = bad + 1 WHERE id = ?", (one_line(error), file_id))
-        offset += len(line)
 
 
 def _forget(connection: sqlite3.Connection, file_id: int) -> None:

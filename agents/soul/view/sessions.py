@@ -8,6 +8,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from soul.files.line_file import DamagedFile, line_from
 from soul.record import SCHEMA_VERSION, BadRecord, SessionRecord
 
 
@@ -54,10 +55,13 @@ def read_line(traces: Path, place: Place) -> bytes:
     try:
         with (traces / place.file).open("rb") as file:
             same = os.fstat(file.fileno()).st_ino == place.inode
-            line = os.pread(file.fileno(), place.length, place.offset)
+            stored = os.pread(file.fileno(), place.length, place.offset)
+        line = line_from(stored, Path(place.file)) if same and len(stored) == place.length else b""
     except FileNotFoundError:
         raise NoSession(f"{place.file} was there when it was indexed, and is gone") from None
-    if same and len(line) == place.length and line.startswith(b"{") and line.endswith(b"}\n"):
+    except DamagedFile:  # its bytes have changed
+        line = b""
+    if line.startswith(b"{") and line.endswith(b"}\n"):
         return line
     raise NoSession(f"{place.file} has been written again since it was indexed")
 

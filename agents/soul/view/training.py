@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 
 from soul.errors import RunFailed
 from soul.files.metrics_file import NAME as METRICS
+from soul.files.trace_files import FOLDER as TRACES
 from soul.view import overview, search
 from soul.view.columns import columns_after
 from soul.view.events import FAILURE, checkpoints
 from soul.view.index import SessionIndex
 from soul.view.index_file import DamagedIndex
 from soul.view.sessions import NoSession, place_of, places_after, read_line, session_object
-from soul.view.trace_files import FOLDER as TRACES
 
 logger = logging.getLogger(__name__)
 

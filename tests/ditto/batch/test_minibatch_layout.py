@@ -13,7 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
 
-from ditto.batch.minibatch_layout import Layout, assign_mini_batches, balanced, lay_out, padded_rows
+from ditto.batch.minibatch_layout import (
+    Layout,
+    RowSize,
+    assign_mini_batches,
+    balanced,
+    balanced_groups,
+    lay_out,
+    padded_rows,
+)
 
 
 def in_turn(lengths: list[int], ranks: int) -> list[list[int]]:
@@ -130,3 +138,31 @@ def test_layout_with_verls_own_balance(lengths: list[int], ranks: int) -> None:
 
     layout = lay_out(mini_batch, padded, ranks, rows, balance)
     assert sorted(layout.order) == list(range(len(padded)))
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 5), st.integers(1, 900), st.integers(0, 300)).map(
+            lambda row: RowSize(f"p{row[0]}" if row[0] else "", row[1], row[2])
+        ),
+        min_size=1,
+        max_size=60,
+    ),
+    st.integers(1, 4),
+)
+@settings(deadline=None)
+def test_groups_stay_together_where_they_fit(sizes: list[RowSize], ranks: int) -> None:
+    sizes = [*sizes, *[RowSize("", 1, 1)] * (-len(sizes) % ranks)]
+    parts = balanced_groups(sizes, ranks)
+    assert sorted(row for part in parts for row in part) == list(range(len(sizes)))
+    assert {len(part) for part in parts} == {len(sizes) // ranks}
+    on_ranks = Counter(group for part in parts for group in {sizes[row].group for row in part} - {""})
+    assert sum(count - 1 for count in on_ranks.values()) <= ranks * (ranks - 1)
+
+
+def test_whole_groups_are_balanced_by_what_their_trees_cost() -> None:
+    """Four prompts on two ranks: the one of 10,000 tokens counts once, not for each of its rows."""
+    contexts = {"a": 10_000, "b": 4_000, "c": 4_000, "d": 3_000}
+    sizes = [RowSize(group, context, 100) for group, context in contexts.items() for _ in range(8)]
+    parts = [sorted({sizes[row].group for row in part}) for part in balanced_groups(sizes, 2)]
+    assert sorted(parts) == [["a", "d"], ["b", "c"]]

@@ -99,3 +99,16 @@ def test_what_a_step_does_not_compute_is_counted() -> None:
         "ditto/sequences_skipped": 2.0,
         "ditto/share_tokens_skipped": 0.3,
     }
+
+
+def test_the_prefix_cache_is_reported_by_tokens_and_only_where_the_engine_tells() -> None:
+    def metrics(*cached: int | None) -> dict[str, float]:
+        records = [
+            SequenceRecord("draft", "p", f"s{i}", True, read_tokens=read, cached_tokens=hit)
+            for i, (read, hit) in enumerate(zip((100, 300), cached, strict=True))
+        ]
+        return StepBatch(records, [], sequences=records).sequence_metrics(teaches_feedback=False)
+
+    assert metrics(0, 100)["ditto/prefix_cache_hits_draft"] == 0.25
+    assert "ditto/prefix_cache_hits_refined" not in metrics(0, 100)
+    assert "ditto/prefix_cache_hits_draft" not in metrics(0, None)

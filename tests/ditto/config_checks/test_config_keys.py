@@ -26,7 +26,6 @@ ACTOR, ROLLOUT, MODEL = (f"actor_rollout_ref.{section}" for section in ("actor",
 
 # Entries for keys that verl's dataclasses and code know and its config files do not hold.
 NOT_IN_THE_FILES = {
-    f"{ACTOR}.checkpoint.save_lora_only",
     *(f"actor_rollout_ref.{role}.fsdp_config.mixed_precision.*" for role in ("actor", "ref")),
     *(f"actor_rollout_ref.{role}.fsdp_config.wrap_policy.transformer_layer_cls_to_wrap" for role in ("actor", "ref")),
     *(f"{ROLLOUT}.{name}" for name in ("enable_sleep_mode", "limit_images", "repetition_penalty")),
@@ -153,6 +152,7 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ("trainer.resume_mode", "always", {}, "auto, disable, resume_path"),
     ("trainer.resume_from_path", "outputs/run/global_step_2", {}, "trainer.resume_mode=resume_path"),
     ("data.train_batch_size", 60, {}, "must be a multiple of actor_rollout_ref.actor.ppo_mini_batch_size=16"),
+    ("data.train_batch_size", 64, {"trainer.nnodes": 3}, "cannot be divided evenly among the 24 devices"),
     (f"{ROLLOUT}.n", 1, {"algorithm.objective": "grpo"}, "every advantage is 0"),
     (
         "algorithm.filter_groups.enable",
@@ -251,6 +251,7 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     (f"{ACTOR}.fsdp_config.fsdp_size", 3, {}, "does not divide the 8 devices"),
     (f"{ACTOR}.checkpoint.save_contents", ["model"], {}, "lacks hf_model"),
     (f"{ACTOR}.checkpoint.load_contents", ["optimizer"], {}, "must contain model"),
+    (f"{ACTOR}.checkpoint.save_lora_only", True, {f"{MODEL}.lora_rank": 0}, "needs an adapter"),
     ("trainer.val_only", True, {"trainer.val_before_train": False}, "trainer.val_before_train=true"),
 ]
 

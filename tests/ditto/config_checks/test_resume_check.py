@@ -73,15 +73,25 @@ def test_the_same_devices_resume_and_a_new_run_begins(tmp_path: Path) -> None:
     check_resume(config(tmp_path, 1, "trainer.nnodes=2"))
     check_resume(config(tmp_path / "new", 8, "trainer.resume_mode=disable"))
     check_resume(config(tmp_path / "new", 2, *by_path(folder)))
-    assert "saved on 2 devices" in refusal(tmp_path / "new", 4, *by_path(folder))
 
 
-def test_another_number_of_devices_is_one_paragraph_with_two_ways_out(tmp_path: Path) -> None:
+def test_another_number_of_devices_needs_the_files_of_all_that_saved(tmp_path: Path) -> None:
     folder = save(tmp_path, 4, devices=2)
+    for devices in (1, 4):
+        assert check_resume(config(tmp_path, devices)).folder == folder
+    (folder / "actor" / "optim_world_size_2_rank_1.pt").unlink()
+    manifest.write(folder)
     said = refusal(tmp_path, 4)
-    for part in ("saved on 2 devices", "this run has 4", f"ACTOR_MODEL_PATH={folder}", "Train on 2", "EXPERIMENT_NAME"):
-        assert part in said
-    assert "\n" not in said
+    assert "lacks optim_world_size_2_rank_1.pt, which" in said and f"ACTOR_MODEL_PATH={folder}" in said
+
+
+def test_the_queue_of_an_asynchronous_run_keeps_its_number_of_storage_units(tmp_path: Path) -> None:
+    units = save(tmp_path, 4, devices=2) / "transfer_queue" / "storage_units"
+    units.mkdir(parents=True)
+    (units / "su_info.json").write_text(json.dumps([{"position": place, "storage_unit_id": "x"} for place in (0, 1)]))
+    settled = config(tmp_path, 8, "transfer_queue.backend.SimpleStorage.num_data_storage_units=8")
+    apply_resume(settled)
+    assert settled.transfer_queue.backend.SimpleStorage.num_data_storage_units == 2
 
 
 def test_a_checkpoint_without_a_part_that_is_asked_for(tmp_path: Path) -> None:

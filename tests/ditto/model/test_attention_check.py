@@ -15,8 +15,10 @@ from transformers import AttentionInterface, AttentionMaskInterface, Qwen2_5_VLC
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from ditto.launching.compose import load_config
-from ditto.model import attention_check
+from ditto.model import attention, attention_check
 from ditto.model.attention_check import check_attention
+from ditto.model.prefix_tree.attention import Branches, cascade
+from ditto.model.prefix_tree.tree import Node
 from ditto.settings import BadConfig
 from sft.launch import config_of
 
@@ -132,8 +134,21 @@ def test_without_a_gpu_it_is_left_out_with_a_line(
     assert "Skipped" in record.message and "no GPU" in record.message
 
 
+def test_a_kernel_that_computes_a_tree_wrongly_is_named(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def alone(query: Any, key: Any, value: Any, branches: Branches, scaling: float | None) -> Any:
+        """Every node sees itself alone."""
+        roots = [Node(node.start, node.end, node.end, -1) for node in branches.nodes]
+        return cascade(query, key, value, Branches(roots, branches.device), scaling)
+
+    monkeypatch.setattr(attention, "cascade", alone)
+    with pytest.raises(BadConfig, match="algorithm.prefix_tree=off"):
+        check_attention(config(models, "cpu"))
+    check_attention(config(models, "cpu", {"algorithm.prefix_tree": "off"}))
+
+
 def test_on_a_gpu_the_layer_runs_in_a_process_of_its_own(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process runs on a CPU here. What ends the layer in it is what the message says."""
-    good = attention_check._layer(config(models, "cpu").actor_rollout_ref.model, "packed", "cpu:0", "fp32")
+    model = config(models, "cpu").actor_rollout_ref.model
+    good = attention_check._layer(model, "packed", "cpu:0", "fp32", trees=False)
     reason = attention_check._why_not(replace(good, heads=3))  # two heads of keys for three of queries
     assert reason and "3" in reason

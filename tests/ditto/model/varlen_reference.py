@@ -29,20 +29,24 @@ class Kernel:
         called.apply_defaults()
         given = called.arguments
         query, key, value, borders = (given[name] for name in ("query", "key", "value", "cu_seq_q"))
-        assert borders.dtype == torch.int32 and torch.equal(borders, given["cu_seq_k"])
-        assert given["max_q"] == given["max_k"] == int(borders.diff().max())
-        assert borders[0] == 0 and borders[-1] == len(query) == len(key) == len(value)
+        for which, longest, tensors in (("cu_seq_q", "max_q", [query]), ("cu_seq_k", "max_k", [key, value])):
+            assert given[which].dtype == torch.int32 and given[which][0] == 0
+            assert given[longest] == int(given[which].diff().max())
+            assert all(given[which][-1] == len(tensor) for tensor in tensors)
         groups = query.shape[1] // key.shape[1]
         assert given["enable_gqa"] == (groups > 1) and ("enable_gqa" not in kwargs or self.takes_groups)
         assert all(tensor.stride(-1) == 1 for tensor in (query, key, value))  # the kernel wants it
         self.calls.append((borders.tolist(), given["window_size"]))
         key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
         scores = torch.einsum("qhd,khd->hqk", query, key) * given["scale"]
-        place = torch.arange(len(query))
-        sequence = torch.bucketize(place, borders[1:], right=True)
-        seen = sequence[:, None] == sequence[None, :]
-        if given["window_size"] == (-1, 0):
-            seen = seen & (place[:, None] >= place[None, :])
+        sides = [(torch.arange(len(side)), given[name]) for side, name in ((query, "cu_seq_q"), (key, "cu_seq_k"))]
+        of_query, of_key = (torch.bucketize(place, ends[1:], right=True) for place, ends in sides)
+        seen = of_query[:, None] == of_key[None, :]
+        if given["window_size"] == (-1, 0):  # aligned at the ends of a sequence's queries and keys
+            to_end, key_to_end = (
+                ends[1:][of] - place for (place, ends), of in zip(sides, (of_query, of_key), strict=True)
+            )
+            seen = seen & (to_end[:, None] <= key_to_end[None, :])
         return torch.einsum("hqk,khd->qhd", scores.masked_fill(~seen, float("-inf")).softmax(-1), value)
 
 

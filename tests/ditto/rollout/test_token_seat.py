@@ -22,8 +22,9 @@ def ids(messages):
 class Loop:
     """What `TokenSeat` uses of verl's agent loop; its model says four words a turn, or as many as it may."""
 
-    def __init__(self):
+    def __init__(self, cached=()):
         self.asked: list[int] = []
+        self.cached = iter(cached)  # tokens of each turn's prompt that the engine's prefix cache holds
         self.loop = SimpleNamespace(run_in_executor=self._run)
         self.continuous_token_builder = SimpleNamespace(build_initial_tokens=ids)
         self.server_manager = SimpleNamespace(generate=self._generate)
@@ -35,7 +36,12 @@ class Loop:
     async def _generate(self, request_id, prompt_ids, sampling_params):
         self.asked.append(sampling_params["max_tokens"])
         said = ids([{"role": "w0", "content": "w1 w2 w3"}])[: sampling_params["max_tokens"]]
-        return SimpleNamespace(token_ids=said, log_probs=[-0.5] * len(said), stop_reason="stop", extra_fields={})
+        return SimpleNamespace(
+            token_ids=said, log_probs=[-0.5] * len(said), stop_reason="stop", extra_fields=self._extra()
+        )
+
+    def _extra(self):
+        return {"num_cached_tokens": next(self.cached, None)}
 
     async def ct_merge_context_msg(self, old, new, token_ids, mask, logprobs):
         added = ids(new[len(old) :])
@@ -43,8 +49,8 @@ class Loop:
         return merged, [*mask, *[0] * len(added)], [*logprobs, *[0.0] * len(added)]
 
 
-def talk(max_response, turns, others="one two three four five"):
-    seat = TokenSeat(Loop(), {}, 100, max_response)
+def talk(max_response, turns, others="one two three four five", cached=()):
+    seat = TokenSeat(Loop(cached), {}, 100, max_response)
     messages = [{"role": "user", "content": "begin"}]
     said = []
 
@@ -65,6 +71,15 @@ def test_a_seat_without_room_is_silent_and_keeps_what_it_had():
     assert sequence.response_mask == [1] * 4 + [0] * 6 + [1] * 4
     assert len(sequence.response_ids) == len(sequence.response_logprobs) == 14
     assert seat._loop.asked == [15, 5]
+
+
+def test_a_sequence_counts_what_the_engine_read_and_what_its_prefix_cache_held():
+    seat, _ = talk(max_response=30, turns=2, cached=(0, 5))
+    (sequence,) = seat.sequences
+    assert sequence.read_tokens == 2 * len(sequence.prompt_ids) + 10  # the second turn follows 4 + 6 tokens
+    assert sequence.cached_tokens == 5
+    seat, _ = talk(max_response=30, turns=2, cached=(3,))  # unknown for the second turn, so for the sequence
+    assert seat.sequences[0].cached_tokens is None
 
 
 def test_the_last_turn_takes_the_room_that_is_left():

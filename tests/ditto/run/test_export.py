@@ -15,7 +15,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
-from ditto.run.export import export_model
+from ditto.run.export import export_model, export_saved_adapter
+from ditto.run.rank_files import rank_file
 from tests.ditto.tiny_step import VOCAB, tiny_model
 
 BASE = "owner/model-8b"
@@ -173,3 +174,19 @@ def test_a_checkpoint_without_weights_names_the_setting(tmp_path: Path) -> None:
     (tmp_path / "actor" / "huggingface" / "config.json").write_text("{}")
     with pytest.raises(FileNotFoundError, match="hf_model.*save_contents"):
         export_model(tmp_path, BASE)
+
+
+def test_a_checkpoint_of_the_adapter_alone_has_the_same_adapter(tmp_path: Path) -> None:
+    model, base = trained(tmp_path, "all-linear", torch.float32, tied=False)
+    merged = checkpoint(tmp_path / "merged", model)
+    export_model(merged, str(base))
+    alone = checkpoint(tmp_path / "alone", model)
+    for weights in (alone / "actor" / "huggingface").glob("*.safetensors"):
+        weights.unlink()  # verl writes none without hf_model
+    factors = {name: value for name, value in model.state_dict().items() if ".lora_" in name}
+    torch.save(factors, rank_file(alone / "actor", "model", 1, 0))
+    export_saved_adapter(alone, str(base))
+    ours, theirs = (load_file(folder / "lora_adapter" / "adapter_model.safetensors") for folder in (alone, merged))
+    assert ours.keys() == theirs.keys()
+    assert all(torch.allclose(ours[name], value.float(), atol=1e-2) for name, value in theirs.items())
+    assert not list(alone.glob("*.safetensors")) and not (alone / "config.json").exists()

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from ditto.run.run_folder import RunFolder, write_lines
+from ditto.run.run_folder import RunFolder
+from soul.files.line_file import write_lines
 from soul.record import AttemptRecord, SessionRecord, read_records
 
 

@@ -32,7 +32,7 @@ class Trainer(DittoTrainerSync):
 
     def __init__(self, folder: Path, **trainer: Any) -> None:
         keys = {"default_local_dir": str(folder), "max_actor_ckpt_to_keep": None, "val_only": False}
-        model = {"model": {"path": "unused", "lora_rank": 0}}
+        model = {"model": {"path": "unused", "lora_rank": 0}, "actor": {"checkpoint": {"save_lora_only": False}}}
         self.config: DictConfig = OmegaConf.create({"trainer": keys | trainer, "actor_rollout_ref": model})
         self.run_folder = RunFolder(folder)
         self.settings: Any = SimpleNamespace(objective=OBJECTIVES["grpo"], run=None)

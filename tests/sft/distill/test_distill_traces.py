@@ -13,6 +13,7 @@ from sft.distill.traces import RunTraces
 from soul import examples
 from soul.examples.__main__ import write
 from soul.examples.contract import LESSON, _critical
+from soul.files.line_file import write_lines
 from soul.record import SessionRecord
 from soul.session import RefineSettings, run_session
 from soul.testing import FakeOpenAI, fake_gateway, scripted_players
@@ -112,6 +113,15 @@ def test_rows_of_an_evaluation_stay_out_and_a_lost_file_is_named(tmp_path, capsy
     assert len(distil(tmp_path, run)) == 3
     distil(tmp_path, run, "--not-in", str(tmp_path / "eval.parquet"), code=2)
     assert "--not-in cannot be checked" in capsys.readouterr().err
+
+
+def test_packed_traces_give_the_same_rows(tmp_path):
+    run, _ = traced(tmp_path, "hitom")
+    rows = distil(tmp_path, run)
+    (path,) = (run / "traces").iterdir()
+    packed = write_lines(path, path.read_text(encoding="utf-8").splitlines(), 0.0)
+    assert [packed] == list((run / "traces").iterdir()) == RunTraces(run).files
+    assert len(rows) == 3 and distil(tmp_path / "again", run) == rows
 
 
 def test_a_trace_of_version_1_has_no_base_context(tmp_path, capsys):

@@ -99,6 +99,21 @@ def test_a_plain_template_gives_one_sequence(name: str) -> None:
     assert tokenizer_with(name).decode(whole[len(sequence.ids) :]).strip() == ""
 
 
+@pytest.mark.parametrize("name", sorted(TEMPLATES))
+def test_conversations_that_are_tokenised_together_give_what_each_gives_alone(name: str) -> None:
+    encoder = ChatEncoder(tokenizer_with(name))
+    conversations = [[turn for turn in turns if turn["role"] != "system"] for turns in CONVERSATIONS.values()]
+    rendered, alone = [], []
+    for turns in conversations:
+        trained = [number for number, turn in enumerate(turns) if turn["role"] == "assistant"]
+        try:
+            alone.append(encoder.encode(turns, trained))
+        except TemplateFailure:
+            continue
+        rendered.append(encoder.turns(turns, trained))
+    assert rendered and encoder.sequences([[], *rendered]) == [[], *alone]
+
+
 def test_where_thinking_is_stripped_every_answer_is_a_sequence_of_its_own() -> None:
     turns = CONVERSATIONS["thinking"]
     sequences = encode(tokenizer_with("strips_thinking"), turns)

@@ -19,6 +19,7 @@ from tenacity import wait_none
 import soul.judge.call.client
 from soul.errors import PERMANENT, JudgeFailure, PolicyFailure
 from soul.judge import ChatModel, Judge, classify
+from soul.judge.call.client import Deadline
 from soul.judge.call.retry_after import MAX_RETRY_AFTER_S, retry_after
 from soul.one_turn import Critique
 from soul.policy import OpenAISeat
@@ -178,11 +179,34 @@ def test_a_429_uses_up_no_attempt_and_waits_for_the_deadline_alone():
     with served([*[RateLimit()] * 4, ServerError(), RateLimit(), GOOD], max_attempts=2) as (judge, fake):
         assert ask(judge).critique == "Look again."
     assert len(fake.requests) == 7 and judge.usage.retries == 6
-    with served(RateLimit(), max_attempts=1, deadline_s=0.6) as (judge, fake), pytest.raises(JudgeFailure) as caught:
-        start = time.perf_counter()
-        ask(judge)
-    assert caught.value.cause == "rate_limit" and time.perf_counter() - start < 5.0
-    assert len(fake.requests) > 1 and judge.usage.failures == {"rate_limit": 1}
+
+
+@pytest.mark.parametrize(
+    "script, cause",
+    [
+        ([RateLimit()] * 3, "rate_limit"),  # the deadline passes between two requests or during one
+        ([RateLimit(), Hang(60)], "rate_limit"),  # it cuts the second request off
+        ([RateLimit(), ServerError(), Hang(60)], "server_error"),
+        ([ServerError(), RateLimit(), Hang(60)], "rate_limit"),
+        ([RateLimit(), Text("no JSON"), Hang(60)], "timeout"),  # the last answer was accepted
+        ([Hang(60)], "timeout"),
+    ],
+)
+def test_the_last_answer_before_the_deadline_is_the_cause(script, cause, monkeypatch):
+    with served(script, max_attempts=2, timeout_s=60.0) as (judge, fake):
+
+        class EndsInTheLastRequest(Deadline):
+            """Ends in the last request of the script, however long the ones before it take."""
+
+            def left(self) -> float:
+                super().left()  # starts the clock
+                to_come = len(script) - len(fake.requests)
+                return {0: 0.0, 1: 0.7}.get(to_come, 60.0)
+
+        monkeypatch.setattr("soul.judge.judge.Deadline", EndsInTheLastRequest)
+        with pytest.raises(JudgeFailure) as caught:
+            ask(judge)
+    assert caught.value.cause == cause and judge.usage.failures == {cause: 1}
 
 
 def test_an_endpoint_that_asks_to_wait_past_the_deadline_fails_the_call_at_once():
@@ -216,11 +240,10 @@ def test_retry_after_is_honoured():
 
 
 def test_retry_after_may_be_a_date():
-    date = format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)
-    with served([RateLimit(retry_after=date), GOOD]) as (judge, _):
-        start = time.perf_counter()
+    due = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=3)
+    with served([RateLimit(retry_after=format_datetime(due, usegmt=True)), GOOD]) as (judge, _):
         ask(judge)
-        assert 0.9 < time.perf_counter() - start < 5.0
+    assert datetime.now(UTC) >= due
 
 
 def test_a_retry_after_of_a_century_is_capped():

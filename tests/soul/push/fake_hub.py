@@ -1,12 +1,21 @@
-"""A hub on 127.0.0.1 that takes what `upload_folder` sends: repository, list of files, one commit with contents."""
+"""A hub on 127.0.0.1 that takes what `create_commit` sends: repository, large files one by one, one commit.
+
+Parquet files are large files, as on the real hub: their content is put into a store before the commit names it.
+"""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
+import os
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+TOKEN = "hf_only_for_this_test"
 
 
 class FakeHub:
@@ -17,11 +26,18 @@ class FakeHub:
 
     Attributes:
         repos: name -> private.
-        files: repository -> path -> content.
+        files: repository -> path -> content; a dataset's name begins with "datasets/".
+        stored: the store of large files, SHA-256 -> content.
+        put: large files that were sent and stored, with repetitions.
+        room: large files that the store has room for; None: any number.
     """
 
     def __init__(self, token: str) -> None:
         self.token, self.repos, self.files = token, dict[str, bool](), dict[str, dict[str, bytes]]()
+        self.stored = dict[str, bytes]()
+        self.room: int | None = None
+        self.put = 0
+        self.lock = threading.Lock()
         hub = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -33,7 +49,20 @@ class FakeHub:
                 self._reply(200, hub.answer(self.path, body))
 
             def do_GET(self) -> None:
-                self._reply(404, {"error": f"not there: {self.path}"})
+                name = self.path.removeprefix("/api/").removeprefix("models/")
+                if name in hub.repos:
+                    self._reply(200, {"id": name.removeprefix("datasets/"), "private": hub.repos[name]})
+                else:
+                    self._reply(404, {"error": f"not there: {self.path}"})
+
+            def do_PUT(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                with hub.lock:  # files come from several threads
+                    taken = hub.room is None or len(hub.stored) < hub.room
+                    if taken:
+                        hub.put += 1
+                        hub.stored[hashlib.sha256(body).hexdigest()] = body
+                self._reply(200 if taken else 403, {} if taken else {"error": "The store is full."})
 
             def _reply(self, status: int, value: Any) -> None:
                 content = json.dumps(value).encode()
@@ -61,20 +90,41 @@ class FakeHub:
         """What the hub says to a POST of a user with the token."""
         if path == "/api/repos/create":
             asked = json.loads(body)
-            name = "/".join(filter(None, (asked.get("organization"), asked["name"])))
+            kind = "datasets" if asked.get("type") == "dataset" else None
+            name = "/".join(filter(None, (kind, asked.get("organization"), asked["name"])))
             self.repos.setdefault(name, bool(asked.get("private") or asked.get("visibility") == "private"))
             return {"url": f"{self.url}/{name}", "name": name, "id": name}
         if path == "/api/validate-yaml":
             return {"errors": [], "warnings": []}
-        repo, _, verb = path.removeprefix("/api/models/").removesuffix("/main").rpartition("/")
-        if verb == "preupload":  # "regular": the content comes with the commit, not through a store of large files
+        if path.endswith(".git/info/lfs/objects/batch"):
+            return {"objects": [self._transfer(each) for each in json.loads(body)["objects"]]}
+        repo, _, verb = path.removeprefix("/api/").removeprefix("models/").removesuffix("/main").rpartition("/")
+        if verb == "preupload":  # "regular": the content comes with the commit, not through the store
             files = [file["path"] for file in json.loads(body)["files"]]
-            return {"files": [{"path": each, "uploadMode": "regular", "shouldIgnore": False} for each in files]}
+            mode = {each: "lfs" if each.endswith(".parquet") else "regular" for each in files}
+            return {"files": [{"path": each, "uploadMode": mode[each], "shouldIgnore": False} for each in files]}
         if verb == "commit":
             lines = [json.loads(line) for line in body.splitlines() if line]
             files = self.files.setdefault(repo, {})
             for line in lines:
                 if line["key"] == "file":
                     files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
+                elif line["key"] == "lfsFile":
+                    files[line["value"]["path"]] = self.stored[line["value"]["oid"]]
             return {"commitUrl": f"{self.url}/{repo}/commit/1a2b", "commitOid": "1a2b", "success": True}
         raise AssertionError(f"the fake hub does not know {path}")
+
+    def _transfer(self, item: Any) -> Any:
+        """Where to put the content of a large file; no address if the store has it."""
+        upload = {"upload": {"href": f"{self.url}/store/{item['oid']}"}}
+        return {**item, **({} if item["oid"] in self.stored else {"actions": upload})}
+
+
+def push(hub: FakeHub, *words: str, token: str = TOKEN) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own: huggingface_hub reads its variables when it is imported."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    environment |= {"HF_ENDPOINT": hub.url, "HF_TOKEN": token, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    environment |= {"HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", "soul.push", *words], env=environment, capture_output=True, text=True, timeout=120
+    )

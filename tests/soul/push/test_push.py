@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,16 +11,9 @@ pytest.importorskip("huggingface_hub")
 from soul.cli.error_border import USER_ERROR
 from soul.push.__main__ import main
 from tests.soul.evaluate.vllm_replaced import model
-from tests.soul.push.fake_hub import FakeHub
+from tests.soul.push.fake_hub import FakeHub, push
 
-TOKEN = "hf_only_for_this_test"
 CARD = "---\nlibrary_name: transformers\n---\n# A simulator\n"
-
-
-@pytest.fixture
-def hub() -> Iterator[FakeHub]:
-    with FakeHub(TOKEN) as fake:
-        yield fake
 
 
 @pytest.fixture
@@ -45,16 +34,6 @@ def run(tmp_path: Path) -> Path:
         (folder / name).write_text(content)
     (folder.parent / "latest_checkpointed_iteration.txt").write_text("7")
     return folder.parent
-
-
-def push(hub: FakeHub, *words: str, token: str = TOKEN) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own: huggingface_hub reads its variables when it is imported."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-    environment |= {"HF_ENDPOINT": hub.url, "HF_TOKEN": token, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    environment |= {"HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
-    return subprocess.run(
-        [sys.executable, "-m", "soul.push", *words], env=environment, capture_output=True, text=True, timeout=120
-    )
 
 
 def test_model_and_card_arrive_and_the_state_stays_here(hub: FakeHub, run: Path) -> None:

@@ -133,10 +133,10 @@ def test_the_policy_sees_persona_and_situation_and_not_the_gold_text():
     assert TASK.prompt(row_of(completion="Yes.")) == TASK.prompt(row_of())
 
 
-def test_feedback_stands_before_the_situation_only():
+def test_feedback_stands_after_the_situation_only():
     (system, draft), (other_system, refined) = TASK.prompt(row_of()), TASK.prompt(row_of(), LESSON)
     assert system == other_system and refined["content"].count(LESSON) == 1
-    assert refined["content"].endswith(draft["content"])
+    assert refined["content"].startswith(draft["content"])
 
 
 @pytest.mark.parametrize("feedback", [None, LESSON])

@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from ditto.run.run_folder import RunFolder, write_lines
+from ditto.run.run_folder import RunFolder
+from soul.files.line_file import write_lines
 from soul.record import SessionRecord
 from soul.view.columns import columns_after
 from soul.view.index import SessionIndex
@@ -114,6 +115,34 @@ def test_every_session_is_read_by_its_offset(run):
         assert record["session"] == known["session"][place]
         assert round(record["draft"]["reward"], DIGITS) == known["draft"][place]
     RunFolder(run).write_traces("step", where.file == "" or 3, [session("sotopia", 3, 1, 0, (0.5, None))])
+    with pytest.raises(NoSession, match="written again"):
+        read_line(run / "traces", where)
+
+
+def test_packed_files_are_read_like_plain_ones_and_up_to_a_tear(run):
+    before = rows(opened(run))
+    for path in sorted((run / "traces").glob("step_*.jsonl")):
+        write_lines(path, path.read_text(encoding="utf-8").splitlines(), 0.0)
+    index = opened(run)
+    assert rows(index) == before and not list((run / "traces").glob("*.jsonl"))
+    for number in columns(index)["columns"]["id"]:
+        where = index.file.read(lambda connection, number=number: place_of(connection, number))
+        assert session_object(read_line(run / "traces", where), "")["session"]
+
+    last = run / "traces" / where.file
+    content = last.read_bytes()
+    problems = "SELECT problem FROM files WHERE problem IS NOT NULL"
+    last.write_bytes(content[:-1])  # a copy that has not arrived yet
+    index.refresh()
+    assert rows(index) == before[:-1]
+    ((problem,),) = index.file.read(lambda connection: list(connection.execute(problems)))
+    assert problem.startswith(f"{last.name} cannot be read beyond byte {where.offset:,}")
+    last.write_bytes(content)
+    index.refresh()
+    assert rows(index) == before and not index.file.read(lambda connection: list(connection.execute(problems)))
+    changed = bytearray(content)
+    changed[where.offset + 30] ^= 255
+    last.write_bytes(changed)
     with pytest.raises(NoSession, match="written again"):
         read_line(run / "traces", where)
 

@@ -9,12 +9,30 @@ mini-batches to one size, which is a multiple of the number of ranks.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from verl.utils.seqlen_balancing import calculate_workload, greedy_partition
+
+SizeT = TypeVar("SizeT")
+
+
+@dataclass(frozen=True)
+class RowSize:
+    """What a row costs where the rows of a group are computed as a tree (`ditto/model/prefix_tree`).
+
+    Attributes:
+        group: id of the prompt; "" for padding.
+        context: tokens before the sampled ones, of which a group shares what its shortest context has.
+        sampled: tokens that the policy sampled.
+    """
+
+    group: str
+    context: int
+    sampled: int
 
 
 @dataclass(frozen=True)
@@ -58,39 +76,78 @@ def balanced(lengths: list[int], ranks: int) -> list[list[int]]:
     return [[order[i] for i in part] for part in parts]
 
 
+def balanced_groups(sizes: list[RowSize], ranks: int) -> list[list[int]]:
+    """Assign rows to ranks: the same number to each, groups together, and about the same cost as trees.
+
+    The most expensive group first, each to the rank with the least cost among those with room for all of it. A group
+    that fits nowhere is divided over the ranks with room; each of them then computes its prompt.
+    """
+    members: defaultdict[Hashable, list[int]] = defaultdict(list)
+    for row, size in enumerate(sizes):
+        members[size.group or row].append(row)
+    room, costs = [len(sizes) // ranks] * ranks, [0] * ranks
+    parts: list[list[int]] = [[] for _ in range(ranks)]
+
+    def place(rows: list[int], rank: int) -> None:
+        parts[rank] += rows
+        room[rank] -= len(rows)
+        costs[rank] += _tree_cost([sizes[row] for row in rows])
+
+    groups = sorted(members.values(), key=lambda rows: -_tree_cost([sizes[row] for row in rows]))
+    divided = []
+    for rows in groups:
+        fitting = [rank for rank in range(ranks) if room[rank] >= len(rows)]
+        if fitting:
+            place(rows, min(fitting, key=costs.__getitem__))
+        else:
+            divided.append(rows)
+    for rows in divided:
+        while rows:
+            rank = min((rank for rank in range(ranks) if room[rank]), key=costs.__getitem__)
+            taken, rows = rows[: room[rank]], rows[room[rank] :]
+            place(taken, rank)
+    return parts
+
+
+def _tree_cost(rows: Sequence[RowSize]) -> int:
+    """About the tokens of the tree of a group: what all contexts share is computed once."""
+    shared = min(row.context for row in rows)
+    return shared + sum(row.context - shared + row.sampled for row in rows)
+
+
 def lay_out(
     mini_batch: Sequence[int],
-    lengths: Sequence[int],
+    sizes: Sequence[SizeT],
     ranks: int,
     rows: int,
-    balance: Callable[[list[int], int], list[list[int]]],
+    balance: Callable[[list[SizeT], int], list[list[int]]],
 ) -> Layout:
     """Order the rows of a padded batch.
 
     Args:
         mini_batch: mini-batch of each real row; the padding rows that follow fill up the mini-batches.
-        lengths: tokens of every row, padding included; len == updates * rows.
+        sizes: of every row, padding included, as `balance` takes them; len == updates * rows.
         ranks: data-parallel size.
         rows: rows of a mini-batch, from `padded_rows`.
-        balance: (lengths, ranks) -> the positions of each rank: the same number each, similar total lengths.
+        balance: (sizes, ranks) -> the positions of each rank: the same number each, similar total work.
 
     Raises:
-        ValueError: `lengths` does not fill the mini-batches exactly.
+        ValueError: `sizes` does not fill the mini-batches exactly.
     """
     updates = max(mini_batch) + 1
-    if len(lengths) != updates * rows:
-        raise ValueError(f"{len(lengths)} rows cannot fill {updates} mini-batches of {rows}")
+    if len(sizes) != updates * rows:
+        raise ValueError(f"{len(sizes)} rows cannot fill {updates} mini-batches of {rows}")
     members: list[list[int]] = [[] for _ in range(updates)]
     for position, m in enumerate(mini_batch):
         members[m].append(position)
-    padding = iter(range(len(mini_batch), len(lengths)))
+    padding = iter(range(len(mini_batch), len(sizes)))
     for rows_of in members:
         rows_of.extend(next(padding) for _ in range(rows - len(rows_of)))
     by_rank: list[list[int]] = [[] for _ in range(ranks)]
     for rows_of in members:
-        for rank, taken in enumerate(balance([lengths[i] for i in rows_of], ranks)):
+        for rank, taken in enumerate(balance([sizes[i] for i in rows_of], ranks)):
             by_rank[rank].extend(rows_of[i] for i in taken)
-    final = [0] * len(lengths)
+    final = [0] * len(sizes)
     for m, rows_of in enumerate(members):
         for position in rows_of:
             final[position] = m

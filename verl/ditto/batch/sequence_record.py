@@ -22,6 +22,8 @@ class SequenceRecord:
         teacher_prompt: ids of a draft's prompt in the feedback context, for a distillation; () where there is none.
         task: of the session's row.
         place: position in the list of sequences of the session's trace; -1: it is not in there.
+        read_tokens, cached_tokens: tokens that the engine had to read before it sampled, over all turns, and how many
+            of them its prefix cache held; None if the engine does not say.
     """
 
     kind: Kind | str
@@ -35,6 +37,8 @@ class SequenceRecord:
     teacher_prompt: tuple[int, ...] = ()
     task: str = ""
     place: int = -1
+    read_tokens: int = 0
+    cached_tokens: int | None = None
 
     @property
     def refined(self) -> bool:

@@ -18,7 +18,7 @@ from verl.trainer.ppo.core_algos import kl_penalty
 from ditto.batch.group_counts import GroupCounts
 from ditto.batch.jagged import jagged, per_token, with_values
 from ditto.batch.loss_plan import LossPlan, plan_losses
-from ditto.batch.minibatch_layout import Layout
+from ditto.batch.minibatch_layout import Layout, RowSize
 from ditto.batch.queue import KVBatchMeta, tq
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.objectives.losses import ADVANTAGES, DISTILL_WEIGHTS, LOSS_WEIGHTS, ROWS, STYLE, TEACHER_PROMPTS, TEACHERS
@@ -125,6 +125,16 @@ class StepBatch:
         self.planned = selected.with_shares([r.tokens for r in self.records], [mini_batch[row] for row in rows])
         return rows
 
+    def row_sizes(self, lengths: Sequence[int]) -> list[RowSize]:
+        """What every row costs as part of its group's tree; the rows behind the records are padding.
+
+        Args:
+            lengths: tokens of every row, prompt and response.
+        """
+        padding = [PADDING] * (len(lengths) - len(self.records))
+        rows = zip([*self.records, *padding], lengths, strict=True)
+        return [RowSize(record.prompt, length - record.tokens, record.tokens) for record, length in rows]
+
     def arrange(self, layout: Layout) -> None:
         """Append padding rows and reorder everything as the layout says."""
         assert self.planned is not None
@@ -168,9 +178,12 @@ class StepBatch:
         numbers = {"ditto/sequences": float(len(valid))}
         numbers["ditto/sequences_trained"] = float(sum(record.valid for record in self.records))
         for name, refined in {"draft": False, "refined": True}.items():
-            lengths = [record.tokens for record in valid if record.refined is refined]
-            if lengths:
-                numbers[f"ditto/response_tokens_{name}"] = statistics.fmean(lengths)
+            sampled = [record for record in valid if record.refined is refined]
+            if sampled:
+                numbers[f"ditto/response_tokens_{name}"] = statistics.fmean(record.tokens for record in sampled)
+            cached = [record.cached_tokens for record in sampled if record.cached_tokens is not None]
+            if sampled and len(cached) == len(sampled):
+                numbers[f"ditto/prefix_cache_hits_{name}"] = sum(cached) / sum(r.read_tokens for r in sampled)
         drafts = [record for record in valid if record.kind == "draft"]
         if teaches_feedback and drafts:
             numbers["ditto/share_taught"] = statistics.fmean(bool(record.teacher_prompt) for record in drafts)

@@ -247,8 +247,9 @@ FIXED: dict[str, str] = {
     ),
     "trainer.esi_redundant_time": "verl's V1 trainer does not read it. Use trainer.save_freq.",
     "trainer.checkpoint_callback_class": (
-        "would be called with the temporary folder of a checkpoint, before it is renamed. To react to a new "
-        "checkpoint, watch <default_local_dir>/latest_checkpointed_iteration.txt, which is replaced last."
+        "would be called with the temporary folder of a checkpoint, before it is renamed. To copy checkpoints to a "
+        "store, set trainer.upload_to; to react to a new one, watch "
+        "<default_local_dir>/latest_checkpointed_iteration.txt, which is replaced last."
     ),
     "trainer.critic_warmup": "there is no critic to warm up: the actor would just not be trained for those steps.",
     "trainer.default_hdfs_dir": "FSDP checkpoints are written only to trainer.default_local_dir.",

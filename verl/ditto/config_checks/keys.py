@@ -54,7 +54,7 @@ READ_BY_VERL: dict[str, str] = {
         "num_cycles lr_scheduler_type zero_indexed_step warmup_style override_optimizer_config.*"
     ),
     "actor_rollout_ref.actor.fsdp_config": _ENGINE,
-    "actor_rollout_ref.actor.checkpoint": "load_contents save_lora_only",
+    "actor_rollout_ref.actor.checkpoint": "load_contents",
     "actor_rollout_ref.ref": (
         "log_prob_max_token_len_per_gpu entropy_from_logits_with_chunking entropy_from_logits_chunk_size "
         "entropy_checkpointing pad_to_length"
@@ -85,13 +85,13 @@ READ_BY_VERL: dict[str, str] = {
 
 READ_BY_DITTO: dict[str, str] = {
     "actor_rollout_ref.actor": "ppo_mini_batch_size ppo_epochs loss_agg_mode calculate_entropy data_loader_seed",
-    "actor_rollout_ref.actor.checkpoint": "save_contents",
+    "actor_rollout_ref.actor.checkpoint": "save_contents save_lora_only",
     "actor_rollout_ref.rollout": "n",
     "actor_rollout_ref.model": "path custom_chat_template",
     "algorithm": (
         "objective agent_version feedback_coef old_logp refined_old_logp part_normaliser norm_adv_by_std_in_grpo "
-        "std_floor skip_idle filter_groups.enable filter_groups.max_num_gen_batches shaping_gamma erl.* sdpo.* "
-        "distill.*"
+        "std_floor skip_idle prefix_tree filter_groups.enable filter_groups.max_num_gen_batches shaping_gamma erl.* "
+        "sdpo.* distill.*"
     ),
     "data": (
         "train_files val_files train_max_samples val_max_samples train_batch_size max_prompt_length "
@@ -99,7 +99,8 @@ READ_BY_DITTO: dict[str, str] = {
         "mixture.*"
     ),
     "trainer": (
-        "total_training_steps resume_mode resume_from_path default_local_dir max_actor_ckpt_to_keep v1.trainer_mode"
+        "total_training_steps resume_mode resume_from_path default_local_dir max_actor_ckpt_to_keep upload_to "
+        "v1.trainer_mode"
     ),
     # our own sections; a pydantic model validates each of them
     "judge": "*",

@@ -187,7 +187,7 @@ RL_NUMBERS: dict[str, Number] = {
         {
             "run.save_on_signal_s": NOT_NEGATIVE,
             "run.phase_timeout_s": POSITIVE,
-            "refine.episode_deadline_s run.max_logprob_diff memory.gpu_gib": POSITIVE_OR_NULL,
+            "refine.episode_deadline_s run.max_logprob_diff run.trace_file_mb memory.gpu_gib": POSITIVE_OR_NULL,
             "run.logged_sessions": Number(0, whole=True),
             "run.logged_sessions_freq": COUNT,
             "run.max_unchanged_syncs ray_kwargs.ray_init.num_cpus": COUNT_OR_NULL,

@@ -4,8 +4,8 @@ The launcher chooses once, and verl's driver passes the folder to every rank. Tr
 existing run: damaged checkpoints are skipped in favour of the newest complete one, and if none is complete, the run
 ends with an error.
 
-verl saves one file per device and part (`actor/model_world_size_8_rank_0.pt`), so a checkpoint can only be resumed on
-the number of devices that saved it. On any other number, workers would die of a missing file after minutes of start-up.
+A checkpoint has one file per device and part (`actor/model_world_size_8_rank_0.pt`). A run on another number of devices
+reads those of all (`ditto.run.reshard`); a missing one would end the workers after minutes of start-up.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pathlib import Path
 
 from omegaconf import DictConfig, open_dict
 
-from ditto.run import checkpoint, manifest
+from ditto.run import checkpoint, manifest, rank_files
 from ditto.run.checkpoint import ResumeChoice
 from ditto.run.run_folder import RunFolder
 from ditto.settings import BadConfig
+from soul.files.trace_files import FOLDER, trace_files
 
 logger = logging.getLogger(__name__)
-_SHARD = re.compile(r"(model|optim|extra_state)_world_size_(\d+)_rank_(\d+)\.pt$")
 _FILE_NAMES = {"model": "model", "optimizer": "optim", "extra": "extra_state"}  # verl's part -> start of its file name
 
 
@@ -46,6 +46,21 @@ def apply_resume(config: DictConfig) -> None:
     with open_dict(config):
         trainer.resume_mode = "disable" if choice.folder is None else "resume_path"
         trainer.resume_from_path = None if choice.folder is None else str(choice.folder)
+    if choice.folder is not None:
+        _keep_storage_units(config, choice.folder)
+
+
+def _keep_storage_units(config: DictConfig, folder: Path) -> None:
+    """Give the queue as many storage units as it had when the checkpoint was written; it loads no other number.
+
+    Their number follows that of the GPUs (`platform/gpu.yaml`), which may be another one now.
+    """
+    units = folder / "transfer_queue" / "storage_units" / "su_info.json"  # as TransferQueue names it
+    if units.is_file():  # of an asynchronous run
+        number = len(json.loads(units.read_text(encoding="utf-8")))
+        with open_dict(config):
+            config.transfer_queue.backend.SimpleStorage.num_data_storage_units = number
+        logger.info("The queue keeps the %d storage units of the checkpoint", number)
 
 
 def check_resume(config: DictConfig) -> ResumeChoice:
@@ -55,8 +70,7 @@ def check_resume(config: DictConfig) -> ResumeChoice:
         The checkpoint that the run resumes from, and the damaged ones that it skips.
 
     Raises:
-        BadConfig: the checkpoint does not exist, was saved on another number of devices, or lacks a part; or the run
-            would overwrite another one.
+        BadConfig: the checkpoint does not exist, or lacks a part; or the run would overwrite another one.
         DamagedCheckpoint: the checkpoint of trainer.resume_from_path is damaged, or all of the run's own are.
     """
     choice = _choose(config)
@@ -66,25 +80,14 @@ def check_resume(config: DictConfig) -> ResumeChoice:
 
 
 def _check_fit(config: DictConfig, folder: Path) -> None:
-    """Check that the checkpoint fits the run's number of devices, parts and LoRA rank."""
+    """Check that the checkpoint has the files that the run loads, and its LoRA rank."""
     trainer, actor = config.trainer, folder / "actor"
-    devices = int(trainer.nnodes * trainer.n_gpus_per_node)
-    shards = {path.name: match for path in actor.glob("*.pt") if (match := _SHARD.match(path.name))}
-    saved_on = sorted({int(match.group(2)) for match in shards.values()})
-    if saved_on and devices not in saved_on:
-        raise BadConfig(
-            f"trainer.resume_mode={trainer.resume_mode}: {folder} was saved on {_join(saved_on)} devices, and this run "
-            f"has {devices} (trainer.nnodes={trainer.nnodes} x trainer.n_gpus_per_node={trainer.n_gpus_per_node}). "
-            f"verl can only resume on the same number. Train on {_join(saved_on)}, or start a new run from its weights "
-            f"with a fresh optimizer: ACTOR_MODEL_PATH={folder} and another EXPERIMENT_NAME."
-        )
-    wanted = [
-        f"{_FILE_NAMES[part]}_world_size_{devices}_rank_{rank}.pt"
-        for part in config.actor_rollout_ref.actor.checkpoint.load_contents
-        if part in _FILE_NAMES
-        for rank in range(devices)
+    parts = config.actor_rollout_ref.actor.checkpoint.load_contents
+    kinds = [_FILE_NAMES[part] for part in parts if part in _FILE_NAMES]
+    written = rank_files.writers(actor) or int(trainer.nnodes * trainer.n_gpus_per_node)
+    missing = [
+        file.name for kind in kinds for file in rank_files.rank_files(actor, kind, written) if not file.is_file()
     ]
-    missing = [name for name in wanted if name not in shards]
     if missing:
         raise BadConfig(
             f"trainer.resume_mode={trainer.resume_mode}: {actor} lacks {missing[0]}"
@@ -155,7 +158,8 @@ def _root(config: DictConfig) -> Path:
 
 def _refuse_used(root: Path, run_dir: Path) -> None:
     """Raise BadConfig if the folder of a new run already holds another run."""
-    leftovers = [root / checkpoint.TRACKER, run_dir / "metrics.jsonl", *(run_dir / "traces").glob("*.jsonl")]
+    traces = [file.path for file in trace_files(run_dir / FOLDER) if not file.live]
+    leftovers = [root / checkpoint.TRACKER, run_dir / "metrics.jsonl", *traces]
     leftovers += [*root.glob("global_step_*"), *root.glob(checkpoint.PARTIAL)]
     leftover = next((path for path in leftovers if path.exists()), None)
     if leftover is not None:
@@ -175,7 +179,3 @@ def _refuse_later(root: Path, folder: Path) -> None:
             f"the ones of this run (global_step_{others[-1]}). Continue from the newest with trainer.resume_mode=auto, "
             "move them to another folder, or set another EXPERIMENT_NAME."
         )
-
-
-def _join(numbers: list[int]) -> str:
-    return " or ".join(map(str, numbers))

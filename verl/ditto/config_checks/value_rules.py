@@ -82,6 +82,15 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
+        "data.train_batch_size",
+        lambda run: run.data.train_batch_size * run.rollout.n % run.devices,
+        lambda run: (
+            f"times {_ROLLOUT}.n={run.rollout.n} sessions cannot be divided evenly among the {run.devices} devices "
+            "that train (trainer.nnodes x trainer.n_gpus_per_node). Use another number of devices: changing the batch "
+            "of a run that resumes would change its data."
+        ),
+    ),
+    Rule(
         f"{_ROLLOUT}.n",
         lambda run: run.rollout.n < 2 and run.settings.objective.policy_parts and not run.settings.objective.refines,
         lambda run: (
@@ -220,6 +229,11 @@ RULES: tuple[Rule, ...] = (
             f"must contain model, and only parts that are in {_ACTOR}.checkpoint.save_contents="
             f"{list(run.actor.checkpoint.save_contents)}. Use [model,optimizer,extra]."
         ),
+    ),
+    Rule(
+        f"{_ACTOR}.checkpoint.save_lora_only",
+        lambda run: run.actor.checkpoint.save_lora_only and not run.model.lora_rank,
+        f"needs an adapter: set {_MODEL}.lora_rank.",
     ),
     # ---- how long
     Rule(

@@ -14,12 +14,10 @@ import socket
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import psutil
 import ray
 from omegaconf import DictConfig, OmegaConf
 from ray._private.services import canonicalize_bootstrap_address
@@ -28,6 +26,7 @@ from verl.single_controller.ray.base import ResourcePoolManager
 from verl.trainer.constants_ppo import PPO_RAY_RUNTIME_ENV, get_ppo_ray_runtime_env
 
 from ditto.judging import limits as judge_limits
+from ditto.launching import process_tree
 from ditto.run.stop_signals import shield_children
 from ditto.verl_hooks import weight_socket
 from soul.cli import logs
@@ -53,7 +52,6 @@ _FORWARDED = (
 )
 _PATHS = ("HF_HOME", "HF_HUB_CACHE", "WANDB_DIR", "TENSORBOARD_DIR")
 TEMP_BYTES = 100e6  # room for logs and sockets in Ray's temporary folder; objects are in shared memory
-EXIT_S = 10.0  # how long we wait for killed processes to exit
 _CONNECT_S = 10.0  # how long a cluster may take to accept a connection
 _CPUS_OF_A_SAMPLER = 2  # per device of a rollout server with devices of its own (verl's RolloutReplica)
 _FREE_S = 30.0  # how long a run that has just ended may take to release its devices
@@ -101,12 +99,9 @@ def connect(config: DictConfig) -> None:
 
 def disconnect() -> None:
     """Disconnect from Ray. If this run started the cluster, all of its processes are gone afterwards."""
-    children = psutil.Process().children(recursive=True)
+    children = process_tree.below()
     ray.shutdown()
-    for process in children:  # Ray leaves some behind: a rollout engine is slow to notice that its parent is gone
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(children, timeout=EXIT_S)
+    process_tree.kill(children)
 
 
 def start_limits(settings: GatewaySettings, spent_usd: float) -> Any:
@@ -191,6 +186,11 @@ def needed(config: DictConfig) -> tuple[int, int]:
     return devices + samples, cpus + 1  # an actor with num_cpus=0 still takes a CPU while it starts
 
 
+def needed_on_a_node(config: DictConfig) -> int:
+    """How many CPUs, in Ray's accounting, a node that trains must have: verl reserves its devices as a whole."""
+    return int(config.trainer.n_gpus_per_node * ResourcePoolManager.max_colocate_count)
+
+
 def check_nodes(config: DictConfig, nodes: Sequence[Mapping[str, float]]) -> None:
     """Check that the whole cluster is large enough, regardless of what else runs on it.
 
@@ -201,7 +201,7 @@ def check_nodes(config: DictConfig, nodes: Sequence[Mapping[str, float]]) -> Non
         BadCluster: it is too small; verl would wait forever.
     """
     per_node, wanted = config.trainer.n_gpus_per_node, config.trainer.nnodes
-    bundle = per_node * ResourcePoolManager.max_colocate_count
+    bundle = needed_on_a_node(config)
     # verl puts all devices of a node into one placement group, so each node must fit a whole bundle.
     places = sum(int(min(node.get("GPU", 0) // per_node, node.get("CPU", 0) // bundle)) for node in nodes)
     devices, cpus = needed(config)

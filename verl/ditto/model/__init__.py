@@ -5,6 +5,7 @@ attention.py        attention over packed sequences
 chunked_head.py     log-probs and entropy, a chunk of tokens at a time
 chunked_models.py   transformers' models with the chunked head
 engine.py           verl's FSDP engine with frozen weights in bfloat16
+prefix_tree/        the beginning of a group's rows once
 teaching.py         a teacher's pass over a micro-batch (teacher_weights.py: SDPO's; experts.py: checkpoints)
 attention_check.py  runs one attention layer before an engine starts
 head_settings.py    checks the settings of the head

@@ -23,6 +23,8 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from ditto.model.prefix_tree.attention import Branches, cascade
+
 NAME = "packed"
 KERNEL_DTYPES = (torch.bfloat16, torch.float16)
 _TAKES_GROUPS = "enable_gqa" in signature(varlen_attn).parameters  # torch 2.13 does, 2.11 does not
@@ -58,16 +60,18 @@ def packed_attention(
     attention_mask: Tensor | None,
     *,
     position_ids: Tensor | None = None,
+    prefix_tree: Branches | None = None,
     dropout: float = 0.0,
     scaling: float | None = None,
     is_causal: bool | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attention within each sequence of a pack.
+    """Attention within each sequence of a pack, or within each row of a tree of rows.
 
     Args:
         query: (batch, heads, tokens, head dim); key and value may have fewer heads.
         position_ids: (batch, tokens); a pack has one row, in which each sequence counts from 0.
+        prefix_tree: the row is a tree (`prefix_tree/`), and these are its branches.
         is_causal: None: the module's attribute decides. A vision tower is not causal, and passes one image at a time.
 
     Returns:
@@ -83,6 +87,8 @@ def packed_attention(
                 f"attn_implementation={NAME} does not support the `{name}` of {type(module).__name__}. Use sdpa or "
                 "eager."
             )
+    if prefix_tree is not None:
+        return _by_tree(query, key, value, prefix_tree, scaling), None
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     tokens = query.shape[2]
     if attention_mask is not None or query.shape[0] != 1 or tokens != key.shape[2]:
@@ -117,22 +123,42 @@ def _autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple(tensor.to(torch.get_autocast_dtype(device)) for tensor in tensors)
 
 
+def _by_tree(query: Tensor, key: Tensor, value: Tensor, branches: Branches, scaling: float | None) -> Tensor:
+    """Attention within each row of a tree."""
+    query, key, value = _autocast(query, key, value)
+    if not _kernel_takes(query):
+        return cascade(query, key, value, branches, scaling).transpose(1, 2)
+    key, value = (tensor.index_select(2, branches.paths) for tensor in (key, value))
+    return _call_kernel(query, key, value, branches.query_borders, branches.key_borders, (-1, 0), scaling)
+
+
 def _by_kernel(
     query: Tensor, key: Tensor, value: Tensor, packing: Packing, *, causal: bool, scaling: float | None
 ) -> Tensor:
     """Attention over the whole pack with one call of the flash kernel."""
+    borders, window = (packing.borders, max(packing.lengths)), (-1, 0) if causal else (-1, -1)
+    return _call_kernel(query, key, value, borders, borders, window, scaling)
+
+
+def _call_kernel(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    queries: tuple[Tensor, int],
+    keys: tuple[Tensor, int],
+    window: tuple[int, int],
+    scaling: float | None,
+) -> Tensor:
+    """One call of the flash kernel; `queries` and `keys` are borders and the longest sequence."""
     groups, grouped = query.shape[1] // key.shape[1], {}
     if groups > 1 and _TAKES_GROUPS:
         grouped = {"enable_gqa": True}
     elif groups > 1:
         key, value = repeat_kv(key, groups), repeat_kv(value, groups)
-    longest = max(packing.lengths)
     # (1, heads, tokens, head dim) -> (tokens, heads, head dim)
     packed = (tensor[0].transpose(0, 1) for tensor in (query, key, value))
-    window = (-1, 0) if causal else (-1, -1)
-    borders = packing.borders
     output: Tensor = varlen_attn(
-        *packed, borders, borders, longest, longest, scale=scaling, window_size=window, **grouped
+        *packed, queries[0], keys[0], queries[1], keys[1], scale=scaling, window_size=window, **grouped
     )
     return output[None]
 

@@ -18,6 +18,9 @@ from multiprocessing import get_context
 import torch
 from omegaconf import DictConfig, OmegaConf
 
+from ditto.model.attention import KERNEL_DTYPES
+from ditto.model.prefix_tree.attention import Branches
+from ditto.model.prefix_tree.tree import Node
 from ditto.settings import BadConfig
 from soul.errors import one_line
 
@@ -27,6 +30,7 @@ logger = logging.getLogger(__name__)
 CALL_FLASH_ATTN = ("qwen2_vl", "qwen2_5_vl", "glm4v", "kimi_vl")
 PACKAGES = {"flash_attention_2": "flash_attn", "flash_attention_3": "flash_attn_interface"}
 DTYPES = {"fp32": torch.float32, "float32": torch.float32, "fp16": torch.float16, "float16": torch.float16}
+TREE_TOLERANCE = 0.1  # of outputs and gradients, relative; bfloat16 keeps 8 bits
 LENGTHS = (3, 5)  # tokens of the two sequences of the pack
 
 
@@ -43,6 +47,7 @@ class Layer:
     heads: int
     kv_heads: int
     head_dim: int
+    tree: bool = False  # rows are computed as trees too (algorithm.prefix_tree)
 
 
 def check_attention(config: DictConfig) -> None:
@@ -60,7 +65,9 @@ def check_attention(config: DictConfig) -> None:
     model = OmegaConf.select(config, section)
     name = (model.get("override_config") or {}).get("attn_implementation", "flash_attention_2")  # verl's default
     settings = OmegaConf.select(config, engine)
-    layer = _layer(model, name, config.trainer.device, (settings.get("mixed_precision") or {}).get("param_dtype"))
+    dtype = (settings.get("mixed_precision") or {}).get("param_dtype")
+    trees = rl and config.algorithm.prefix_tree != "off"
+    layer = _layer(model, name, config.trainer.device, dtype, trees=trees)
     _check_names(layer, section, key)
     if "/" in name or (name in PACKAGES and not _installed(PACKAGES[name])):
         logger.warning("Skipped the attention check: transformers downloads the kernel %s from the hub", name)
@@ -75,10 +82,11 @@ def check_attention(config: DictConfig) -> None:
         )
 
 
-def _layer(model: DictConfig, name: str, device: str, dtype: str | None) -> Layer:
+def _layer(model: DictConfig, name: str, device: str, dtype: str | None, *, trees: bool) -> Layer:
     from transformers import AutoConfig
 
     trust = bool(model.get("trust_remote_code", False))
+    packed = bool(model.use_remove_padding)
     whole = AutoConfig.from_pretrained(model.path, trust_remote_code=trust, local_files_only=True)
     text = whole.get_text_config()
     heads = getattr(text, "num_attention_heads", None) or 4
@@ -89,10 +97,11 @@ def _layer(model: DictConfig, name: str, device: str, dtype: str | None) -> Laye
         modules=(modules,) if isinstance(modules, str) else tuple(modules),
         device=device,
         dtype=DTYPES.get(str(dtype), torch.bfloat16),
-        packed=bool(model.use_remove_padding),
+        packed=packed,
         heads=heads,
         kv_heads=getattr(text, "num_key_value_heads", None) or heads,
         head_dim=getattr(text, "head_dim", None) or text.hidden_size // heads,
+        tree=trees and packed and name == "packed",
     )
 
 
@@ -206,3 +215,28 @@ def run_layer(layer: Layer) -> None:
         raise ValueError("its gradients are not finite")
     if not torch.equal(output, run(16)):
         raise ValueError("one sequence of a pack influences the output of another")
+    if layer.tree and (layer.device == "cpu" or layer.dtype in KERNEL_DTYPES):
+        _check_tree(model, layer.device)
+
+
+def _check_tree(model: torch.nn.Module, device: str) -> None:
+    """Compare a tree of two rows with the rows. The tolerance is for bfloat16; a wrong mask is off by much more."""
+    beginning, one, other = range(5), range(5, 8), range(8, 10)
+    nodes = [Node(0, 5, 10, -1), Node(5, 8, 8, 0), Node(8, 10, 10, 0)]
+    places = torch.tensor([*beginning, *one, *beginning, *other], device=device)
+    depths = torch.tensor([*range(8), *range(5, 7)], device=device)
+    results = []
+    for ids, positions, branches in (
+        (torch.arange(10, device=device)[places], depths[places], None),
+        (torch.arange(10, device=device), depths, Branches(nodes, torch.device(device))),
+    ):
+        model.zero_grad()
+        hidden = model(
+            input_ids=ids[None], position_ids=positions[None], prefix_tree=branches, use_cache=False
+        ).last_hidden_state[0]
+        output = (hidden if branches is None else hidden[places]).float()
+        (output * torch.linspace(-1, 1, output.numel(), device=device).view_as(output).sin()).sum().backward()
+        results.append([output.detach(), *(p.grad.float() for p in model.parameters() if p.grad is not None)])
+    for of_rows, of_tree in zip(*results, strict=True):
+        if (of_tree - of_rows).norm() > TREE_TOLERANCE * of_rows.norm():
+            raise ValueError("a tree of rows is not computed like its rows; set algorithm.prefix_tree=off")

@@ -52,12 +52,13 @@ def with_chunked_head(base: type[Any]) -> type[Any]:
         *args: Any,
         temperature: float | None = None,
         shift_labels: Tensor | None = None,
+        logits_to_keep: Tensor | int = 0,
         hidden_only: bool = False,
         lessons: Sequence[Lesson] = (),
         **kwargs: Any,
     ) -> Any:
         if temperature is None:
-            return base.forward(self, input_ids, *args, **kwargs)
+            return base.forward(self, input_ids, *args, logits_to_keep=logits_to_keep, **kwargs)
         for name in ("labels", "return_dict"):  # verl passes the former, peft the latter
             kwargs.pop(name, None)
         if shift_labels is None:  # padded rows; the label of a row's last token is never used
@@ -66,6 +67,8 @@ def with_chunked_head(base: type[Any]) -> type[Any]:
         hidden = self.model(input_ids, *args, **kwargs)[0]
         if hidden_only:
             return TokenLogProbs(hidden_states=(hidden,))
+        if isinstance(logits_to_keep, Tensor):  # places, as in transformers; shift_labels are those of these places
+            hidden = hidden[:, logits_to_keep]
         log_probs, entropy = token_log_probs(self.lm_head, hidden, shift_labels, temperature)
         parts = [token_divergences(self.lm_head, hidden, lesson, temperature) for lesson in lessons]
         return TokenLogProbs(log_probs=log_probs, entropy=entropy, divergence=torch.cat(parts) if parts else None)

@@ -6,7 +6,8 @@ float32 adapter means a float32 base: 4 bytes per weight on the GPUs, in host me
 bfloat16 before each use. FSDP2 requires one dtype only for the *trained* parameters of a group (torch 2.13,
 FSDPParamGroup._init_mp_dtypes), so the frozen base can be stored in bfloat16. Updates are bitwise the same.
 
-For objectives that distil, the engine runs the teachers before each micro-batch of an update (`teaching.py`).
+For objectives that distil, the engine runs the teachers before each micro-batch of an update (`teaching.py`). Where the
+trainer says so, it computes a micro-batch as a tree of its rows (`prefix_tree/`).
 
 verl finds this engine in its registry by the vendor of the device; `model.external_lib` imports it before a model is
 built.
@@ -14,8 +15,8 @@ built.
 
 from __future__ import annotations
 
+import logging
 import math
-import shutil
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -31,11 +32,15 @@ from verl.workers.engine import EngineRegistry, FSDPEngineWithLMHead
 
 from ditto.batch.jagged import response_tokens, row_lengths
 from ditto.model import experts, teaching
+from ditto.model.checkpoint_manager import CheckpointManager
 from ditto.model.divergence_head import Lesson
+from ditto.model.prefix_tree.packing import TreePack, wants_tree
 from ditto.model.teacher_weights import TeacherWeights
 from ditto.model.teaching import Scored
 from ditto.objectives.losses import DIVERGENCE, TEACHER_LOG_PROBS, TEACHER_PROMPTS, TEACHERS
 from ditto.objectives.options import ComparisonOptions, DistillOptions, SdpoOptions
+
+logger = logging.getLogger(__name__)
 
 
 @EngineRegistry.register(
@@ -44,12 +49,24 @@ from ditto.objectives.options import ComparisonOptions, DistillOptions, SdpoOpti
 class DittoEngine(FSDPEngineWithLMHead):
     """Trains in `model_dtype`, keeps frozen weights in `mixed_precision.param_dtype` (bfloat16 unless set)."""
 
+    checkpoint_manager: Any
     # Class attributes, so that an engine that never distils needs no further set-up.
     teacher: TeacherWeights | None = None  # None: the live weights
-    saved_teacher: Path | None = None  # in the checkpoint that the run resumed from
     teacher_rate: float | None = None  # None: the teacher's weights stay as they are
     experts: Sequence[DittoEngine] = ()  # checkpoints that teach, by their numbers
     lessons: Sequence[Lesson] = ()  # of the micro-batch whose student is being run
+
+    def initialize(self) -> None:
+        super().initialize()
+        verls = self.checkpoint_manager
+        self.checkpoint_manager = CheckpointManager(
+            model=verls.model,
+            optimizer=verls.optimizer,
+            lr_scheduler=verls.lr_scheduler,
+            processing_class=verls.processing_class,
+            checkpoint_config=verls.checkpoint_config,
+            trust_remote_code=verls.trust_remote_code,
+        )
 
     def _build_lora_module(self, module: torch.nn.Module) -> torch.nn.Module:
         with warnings.catch_warnings():  # peft warns if a text model has no module that exclude_modules matches
@@ -94,10 +111,12 @@ class DittoEngine(FSDPEngineWithLMHead):
 
     def _follow(self, options: SdpoOptions) -> None:
         """Have SDPO's teacher: the live weights, or a copy that is made here."""
-        if options.teacher != "live" and self.teacher is None:  # before the first update of the run, or after a resume
+        if options.teacher != "live" and (self.teacher is None or self.teacher.kind != options.teacher):
+            if self.teacher is not None:  # those of a moving average are not the weights that the run started with
+                logger.warning(
+                    "The checkpoint's teacher is of kind %s: %s starts anew", self.teacher.kind, options.teacher
+                )
             self.teacher = TeacherWeights(self.module, options.teacher)
-            if self.saved_teacher is not None:
-                self.teacher.load(self.saved_teacher)
         self.teacher_rate = options.teacher_rate if options.teacher == "ema" else None
 
     def _score_with_feedback(self, micro_batch: TensorDict, loss: str, options: SdpoOptions) -> Scored:
@@ -135,6 +154,11 @@ class DittoEngine(FSDPEngineWithLMHead):
         return weight
 
     def prepare_model_inputs(self, micro_batch: TensorDict) -> tuple[dict[str, Any], dict[str, Any]]:
+        if wants_tree(micro_batch):
+            pack = TreePack(micro_batch)
+            inputs, arguments = super().prepare_model_inputs(pack.inputs)
+            pack.complete(inputs, arguments)
+            return inputs, arguments | {"tree_pack": pack}
         inputs, arguments = super().prepare_model_inputs(micro_batch)
         if self.lessons:
             inputs["lessons"] = self.lessons
@@ -143,6 +167,12 @@ class DittoEngine(FSDPEngineWithLMHead):
     def prepare_model_outputs(
         self, output: Any, output_args: dict[str, Any], micro_batch: TensorDict, logits_processor_func: Any
     ) -> dict[str, Tensor]:
+        pack: TreePack | None = output_args.get("tree_pack")
+        if pack is not None:
+            of_tree = super().prepare_model_outputs(
+                pack.select(output), output_args, pack.outputs, logits_processor_func
+            )
+            return {name: pack.expand(column) for name, column in of_tree.items()}
         outputs: dict[str, Tensor] = super().prepare_model_outputs(
             output, output_args, micro_batch, logits_processor_func
         )
@@ -170,17 +200,8 @@ class DittoEngine(FSDPEngineWithLMHead):
     def save_checkpoint(self, local_path: str, *args: Any, **kwargs: Any) -> None:
         super().save_checkpoint(local_path, *args, **kwargs)
         if self.teacher is not None:
-            self.teacher.save(self._teacher_file(local_path))
-        elif self.saved_teacher is not None:  # no update since the resume
-            shutil.copyfile(self.saved_teacher, self._teacher_file(local_path))
+            self.teacher.save(Path(local_path))
 
     def load_checkpoint(self, local_path: str, *args: Any, **kwargs: Any) -> None:
         super().load_checkpoint(local_path, *args, **kwargs)
-        file = self._teacher_file(local_path)
-        self.saved_teacher = file if file.exists() else None
-
-    @staticmethod
-    def _teacher_file(local_path: str) -> Path:
-        """Named like verl's own files of a rank."""
-        rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
-        return Path(local_path) / f"teacher_world_size_{ranks}_rank_{rank}.pt"
+        self.teacher = TeacherWeights.saved(self.module, Path(local_path))

@@ -9,7 +9,6 @@ Where parameters are offloaded between updates, so are the copies: the rollout g
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from ditto.model.trained_shards import TrainedShards, shard, whole
+from ditto.run.rank_files import present_kinds, rank_file
+from ditto.run.reshard import BadShards, fitted, load_slices
 
-logger = logging.getLogger(__name__)
+_KIND = "teacher"  # of the files of a rank
 
 
 class TeacherWeights:
@@ -66,25 +67,37 @@ class TeacherWeights:
         name = next((name for name, p in self.live.parameters.items() if p is parameter), None)
         return None if name is None else whole(parameter, self.copies[name])
 
-    def save(self, path: Path) -> None:
-        """Write the copies of this rank's shards, and their kind."""
-        torch.save({"kind": self.kind, "copies": {name: copy.cpu() for name, copy in self.copies.items()}}, path)
+    def save(self, actor: Path) -> None:
+        """Write the copies of this rank's shards, and their kind, beside verl's own files of a rank."""
+        copies = {name: copy.cpu() for name, copy in self.copies.items()}
+        torch.save({"kind": self.kind, "copies": copies}, rank_file(actor, _KIND, *_ranks_and_rank()))
 
-    def load(self, path: Path) -> None:
-        """Read copies that `save` wrote for the same parameters and the same number of ranks.
-
-        Copies of another kind are not read: those of a moving average are not the weights that the run started with.
+    @classmethod
+    def saved(cls, module: nn.Module, actor: Path) -> TeacherWeights | None:
+        """The teacher of a checkpoint, which any number of ranks may have written; None if it has none.
 
         Raises:
-            ValueError: they are of other parameters.
+            BadShards: the copies are of other parameters, or cannot be joined.
         """
-        content = torch.load(path, map_location="cpu", weights_only=True)
-        if content["kind"] != self.kind:
-            logger.warning("%s holds a teacher of kind %s: %s starts anew", path, content["kind"], self.kind)
-            return
-        saved = content["copies"]
-        shapes = [{name: tuple(copy.shape) for name, copy in copies.items()} for copies in (saved, self.copies)]
+        written = next((ranks for kind, ranks in present_kinds(actor) if kind == _KIND), None)
+        if written is None:
+            return None
+        ranks, rank = _ranks_and_rank()
+        slices = load_slices(actor, _KIND, written)
+        teacher = cls(module, slices[0]["kind"])
+        values, parameters = slices[rank % written]["copies"], teacher.live.parameters
+        if written != ranks and values.keys() == parameters.keys():
+            layouts = load_slices(actor, "model", written)[0]  # copies are sliced as what they are copies of
+            values = fitted([each["copies"] for each in slices], parameters, actor, layouts)
+        local = {name: shard(value) for name, value in values.items()}
+        shapes = [{name: tuple(copy.shape) for name, copy in copies.items()} for copies in (local, teacher.copies)]
         if shapes[0] != shapes[1]:
-            raise ValueError(f"{path}: the teacher's weights are of other parameters than those being trained")
-        for name, copy in saved.items():
-            self.copies[name].copy_(copy)
+            raise BadShards(f"{actor}: the teacher's weights are of other parameters than those being trained")
+        for name, value in local.items():
+            teacher.copies[name].copy_(value)
+        teacher.offload()
+        return teacher
+
+
+def _ranks_and_rank() -> tuple[int, int]:
+    return torch.distributed.get_world_size(), torch.distributed.get_rank()

@@ -69,6 +69,7 @@ class ObjectiveOptions(BaseModel):
     norm_adv_by_std_in_grpo: bool = True
     std_floor: float = Field(default=0.0, ge=0)
     skip_idle: bool = False
+    prefix_tree: Literal["auto", "off"] = "auto"
     shaping_gamma: float = Field(default=0.1, gt=0)
     erl: ErlOptions = ErlOptions()
     sdpo: SdpoOptions = SdpoOptions()

@@ -218,6 +218,8 @@ class _SequenceBuilder:
             teacher_prompt=self.teacher_prompts.get(id(tokens), ()) if kind == "draft" else (),
             task=self.session.task,
             place=place,
+            read_tokens=tokens.read_tokens,
+            cached_tokens=tokens.cached_tokens,
         )
         low, high = tokens.versions or (self.step - 1, self.step - 1)
         return AgentLoopOutput(

@@ -37,6 +37,8 @@ class TokenSequence:
         full: there was no room for another turn, so nothing is added any more.
         opening: how many of the messages are in the prompt.
         has_log_probs: the engine returned log-probs for every turn.
+        read_tokens: tokens that the engine had to read before it could sample, over all turns.
+        cached_tokens: how many of them its prefix cache held; None if the engine does not say.
     """
 
     prompt_ids: list[int]
@@ -50,6 +52,8 @@ class TokenSequence:
     full: bool = False
     opening: int = 0
     has_log_probs: bool = True
+    read_tokens: int = 0
+    cached_tokens: int | None = 0
 
 
 class TokenSeat:
@@ -123,10 +127,11 @@ class TokenSeat:
 
     async def _generate(self, sequence: TokenSequence) -> str:
         room = self._max_response - len(sequence.response_ids)
+        read = sequence.prompt_ids + sequence.response_ids
         try:
             output = await self._loop.server_manager.generate(
                 request_id=self._request_id,
-                prompt_ids=sequence.prompt_ids + sequence.response_ids,
+                prompt_ids=read,
                 sampling_params={**self._sampling, "max_tokens": room},
             )
         except Exception as error:  # whatever the engine raises fails this session, with its cause
@@ -140,6 +145,11 @@ class TokenSeat:
         sequence.has_log_probs = sequence.has_log_probs and bool(output.log_probs)
         sequence.turns += 1
         self._note_version(sequence, output.extra_fields)
+        cached = output.extra_fields.get("num_cached_tokens")
+        sequence.read_tokens += len(read)
+        sequence.cached_tokens = (
+            None if cached is None or sequence.cached_tokens is None else sequence.cached_tokens + int(cached)
+        )
         # The token limit can cut a turn inside a character, which then decodes to replacement characters. Servers never
         # send those, so strip them: training and evaluation must judge the same text.
         text = str(self._loop.tokenizer.decode(ids, skip_special_tokens=True)).rstrip("\ufffd")

@@ -18,6 +18,7 @@ import logging
 import os
 import re
 import shutil
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -122,13 +123,22 @@ def partial_dir(root: Path) -> Path:
 
 
 def publish(root: Path, step: int) -> Path:
-    """Move the checkpoint out of the partial folder and make it the latest one.
+    """Complete the checkpoint with its manifest and `place` it.
+
+    Returns:
+        Its folder, `<root>/global_step_<step>`.
+    """
+    manifest.write(root / PARTIAL / f"global_step_{step}")
+    return place(root, step)
+
+
+def place(root: Path, step: int) -> Path:
+    """Move a checkpoint that has its manifest out of the partial folder, and make it the latest one.
 
     Returns:
         Its folder, `<root>/global_step_<step>`.
     """
     written, final = root / PARTIAL / f"global_step_{step}", root / f"global_step_{step}"
-    manifest.write(written)
     _flush(written)
     os.rename(written, final)
     _track(root, step)
@@ -137,12 +147,13 @@ def publish(root: Path, step: int) -> Path:
     return final
 
 
-def prune(root: Path, keep: int | None, most_bytes: float | None = None) -> None:
+def prune(root: Path, keep: int | None, most_bytes: float | None = None, in_use: Collection[int] = frozenset()) -> None:
     """Remove the oldest checkpoints, but never the newest one or the one that the tracker names.
 
     Args:
         keep: this many stay; None or 0: all.
         most_bytes: those that stay have together at most so many bytes; None: any number.
+        in_use: the steps of checkpoints that somebody reads; they stay until a later call.
     """
     if not keep and most_bytes is None:
         return
@@ -151,7 +162,7 @@ def prune(root: Path, keep: int | None, most_bytes: float | None = None) -> None
     if most_bytes is not None:
         sizes = [_size(root / f"global_step_{step}") for step in steps]
         surplus |= {step for place, step in enumerate(steps[:-1]) if sum(sizes[place:]) > most_bytes}
-    for step in sorted(surplus - {tracked}):
+    for step in sorted(surplus - {tracked} - set(in_use)):
         logger.debug("Removing the checkpoint of step %d (at most %s checkpoints, %s bytes)", step, keep, most_bytes)
         _remove(root, root / f"global_step_{step}")
     shutil.rmtree(root / PARTIAL, ignore_errors=True)

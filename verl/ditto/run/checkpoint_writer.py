@@ -16,8 +16,9 @@ from pathlib import Path
 from omegaconf import DictConfig, open_dict
 
 from ditto.run import checkpoint, checkpoint_space, manifest
-from ditto.run.export import export_model
+from ditto.run.export import export_model, export_saved_adapter
 from ditto.run.model_card import write_rl_card
+from ditto.run.uploads import Uploads
 
 logger = logging.getLogger(__name__)
 
@@ -28,14 +29,20 @@ class CheckpointWriter:
     Args:
         config: the run's config; verl's save function reads the target folder from it.
         phase: opens a block that the watchdog watches as a phase of the run.
+        uploads: copy published checkpoints to a store; None: there is none.
 
     Attributes:
         written_step: the last step with a complete checkpoint, published or not; None before the first one.
         seconds: how long writing it took.
     """
 
-    def __init__(self, config: DictConfig, phase: Callable[[str], AbstractContextManager[None]]) -> None:
-        self.config, self.phase = config, phase
+    def __init__(
+        self,
+        config: DictConfig,
+        phase: Callable[[str], AbstractContextManager[None]],
+        uploads: Uploads | None = None,
+    ) -> None:
+        self.config, self.phase, self.uploads = config, phase, uploads
         self.root = Path(config.trainer.default_local_dir).absolute()
         self.written_step: int | None = None
         self.seconds = 0.0
@@ -51,12 +58,20 @@ class CheckpointWriter:
             OutOfSpace: the disk is full. Nothing of this checkpoint is left, and the earlier ones are complete.
         """
         start = time.perf_counter()
-        model = self.config.actor_rollout_ref.model
+        model, alone = (
+            self.config.actor_rollout_ref.model,
+            self.config.actor_rollout_ref.actor.checkpoint.save_lora_only,
+        )
         base = str(model.path)
-        with self.phase("checkpoint"), checkpoint_space.reserve_space(self.root, base, lora=model.lora_rank > 0):
+        space = checkpoint_space.reserve_space(self.root, base, lora=model.lora_rank > 0, adapter_alone=alone)
+        with self.phase("checkpoint"), space:
             with self._target(checkpoint.partial_dir(self.root)):
                 save()
-            export_model(self.root / checkpoint.PARTIAL / f"global_step_{step}", base)
+            folder = self.root / checkpoint.PARTIAL / f"global_step_{step}"
+            if alone:
+                export_saved_adapter(folder, base)
+            else:
+                export_model(folder, base)
         self.written_step, self.seconds = step, time.perf_counter() - start
         logger.info("Wrote the checkpoint of step %d (%.1f s)", step, self.seconds)
 
@@ -71,7 +86,10 @@ class CheckpointWriter:
             )
             folder = checkpoint.publish(self.root, self.written_step)
             self._published_step = self.written_step
-            checkpoint.prune(self.root, self.config.trainer.max_actor_ckpt_to_keep)
+            in_use = self.uploads.reading() if self.uploads else frozenset()
+            checkpoint.prune(self.root, self.config.trainer.max_actor_ckpt_to_keep, in_use=in_use)
+        if self.uploads:
+            self.uploads.start()
         gigabytes, seconds = manifest.total_bytes(folder) / 1e9, time.perf_counter() - start
         logger.info("Checkpoint %s is published (%.2f GB, %.1f s)", folder, gigabytes, seconds)
 

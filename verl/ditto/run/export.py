@@ -23,6 +23,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers.utils import cached_file
 
+from ditto.run.rank_files import writers
+from ditto.run.reshard import joined_model
+
 logger = logging.getLogger(__name__)
 _PEFT_PREFIX = "base_model.model."
 _INDEX = "model.safetensors.index.json"
@@ -123,6 +126,16 @@ def export_adapter(step_dir: Path, adapter: dict[str, Tensor], meta: dict[str, A
     shutil.rmtree(step_dir / "actor" / "huggingface")  # a config without weights
     factors = {key.replace(".default.", "."): tensor.contiguous() for key, tensor in adapter.items()}
     _save_adapter(step_dir / "lora_adapter", factors, meta, base)
+
+
+def export_saved_adapter(step_dir: Path, base: str) -> None:
+    """As `export_adapter`, with the factors of the checkpoint's own files, which hold nothing else."""
+    actor = step_dir / "actor"
+    ranks = writers(actor)
+    if ranks is None:
+        raise FileNotFoundError(f"{actor} has no model_world_size_*_rank_*.pt, from which the adapter is exported.")
+    meta = json.loads((actor / "lora_train_meta.json").read_text())
+    export_adapter(step_dir, joined_model(actor, ranks), meta, base)
 
 
 def _with_lora(weight: Tensor, adapter: dict[str, Tensor], module: str, scale: float) -> Tensor:

@@ -1,8 +1,9 @@
 """A checkpoint's list of files, with which a later start checks that the checkpoint is complete.
 
-    global_step_7/manifest.json    {"schema": 1, "files": {"actor/optim_world_size_1_rank_0.pt": {"bytes": 4096}, ...}}
+    global_step_7/manifest.json    {"schema": 1, "id": "5f1c...", "files": {"actor/optim_....pt": {"bytes": 4096}, ...}}
 
-Small files have a SHA-256 hash, large ones only their size, because hashing the shards of a large model takes minutes.
+The id is that of this writing: a run that repeats a step writes another checkpoint of it. Small files have a SHA-256
+hash, large ones only their size, because hashing the shards of a large model takes minutes.
 The manifest is written last, before the checkpoint is published.
 
 Checkpoints written before this project had manifests have none. They count as complete if every rank has its shards and
@@ -14,13 +15,14 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import re
+import uuid
 import zipfile
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
+from ditto.run.rank_files import present_kinds, rank_files
 from soul.errors import SoulError
 
 logger = logging.getLogger(__name__)
@@ -29,7 +31,6 @@ FILE = "manifest.json"
 CARD = "README.md"  # people edit the model card (`model_card.py`), so a change to it damages no checkpoint
 SCHEMA = 1
 HASHED_BYTES = 16 * 2**20  # files up to this size are hashed
-_SHARD = re.compile(r"(?P<part>.+)_world_size_(?P<ranks>\d+)_rank_\d+\.pt")
 
 
 class DamagedCheckpoint(SoulError):
@@ -40,7 +41,8 @@ def write(folder: Path) -> None:
     """Write the manifest of a complete checkpoint, as its last file."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / FILE and path.name != CARD)
     entries = {path.relative_to(folder).as_posix(): _entry(path) for path in files}
-    (folder / FILE).write_text(json.dumps({"schema": SCHEMA, "files": entries}, indent=1), encoding="utf-8")
+    content = {"schema": SCHEMA, "id": uuid.uuid4().hex, "files": entries}
+    (folder / FILE).write_text(json.dumps(content, indent=1), encoding="utf-8")
 
 
 def check(folder: Path) -> None:
@@ -82,14 +84,13 @@ def _check_shape(folder: Path) -> None:
     Raises:
         DamagedCheckpoint: for the first file that is missing or incomplete.
     """
-    shards = {path.name: match for path in (folder / "actor").glob("*.pt") if (match := _SHARD.fullmatch(path.name))}
-    if not shards:
+    actor = folder / "actor"
+    kinds = present_kinds(actor)
+    if not kinds:
         raise DamagedCheckpoint(f"{folder} has no {FILE} and no shards under actor/")
-    for match in shards.values():
-        for rank in range(int(match["ranks"])):
-            name = f"{match['part']}_world_size_{match['ranks']}_rank_{rank}.pt"
-            if name not in shards:
-                raise DamagedCheckpoint(f"{folder} lacks actor/{name}")
+    for file in (each for kind, ranks in sorted(kinds) for each in rank_files(actor, kind, ranks)):
+        if not file.is_file():
+            raise DamagedCheckpoint(f"{folder} lacks actor/{file.name}")
     for file in folder.rglob("*.pt"):
         if not zipfile.is_zipfile(file):  # torch.save writes a zip, whose table of contents is at the end
             raise DamagedCheckpoint(f"{file} is incomplete ({file.stat().st_size:,} bytes)")

@@ -1,6 +1,7 @@
 """The run folder: one JSON line per session, one JSON line of metrics per step.
 
     <run>/traces/step_000007.jsonl    sessions of training step 7: messages, verdicts, feedback, advantages, timings
+    <run>/traces/step_000007.jsonl.gz the same, packed, where it is larger than `run.trace_file_mb`
     <run>/traces/val_000005.jsonl     sessions of the validation after step 5
     <run>/traces/live/                sessions of the running step (live_traces.py)
     <run>/run.json                    objective, settings, versions, data (run_json.py)
@@ -15,32 +16,28 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ditto.run.live_traces import folder_of, live_files, remove_live
+from ditto.run.live_traces import folder_of, remove_live
+from soul.files.line_file import write_lines
 from soul.files.metrics_file import NAME, metric_lines, read_metrics
-from soul.files.whole_file import write_whole
+from soul.files.trace_files import FOLDER, trace_files
 from soul.record import SessionRecord
-
-_TRACES = re.compile(r"(?:step|val)_(\d+)(?:\.\d+)?\.jsonl")
-
-
-def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write a text file as a whole: it is there complete, or as it was before."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, (f"{line}\n" for line in lines))
 
 
 class RunFolder:
-    """Writes what a run leaves for people to read."""
+    """Writes what a run leaves for people to read.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    Args:
+        trace_file_mb: trace files that would be larger than this are packed; None: none is.
+    """
+
+    def __init__(self, folder: Path, trace_file_mb: float | None = None) -> None:
+        self.folder, self.trace_file_mb = folder, trace_file_mb
 
     def write_traces(self, split: str, step: int, sessions: Iterable[SessionRecord], part: int = 0) -> None:
         """The sessions of a step; split is "step" or "val".
@@ -49,7 +46,8 @@ class RunFolder:
         files of the step and of those before it go.
         """
         name = f"{split}_{step:06d}" + (f".{part}" if part else "")
-        write_lines(self.folder / "traces" / f"{name}.jsonl", (session.to_line() for session in sessions))
+        lines = (session.to_line() for session in sessions)
+        write_lines(self.folder / FOLDER / f"{name}.jsonl", lines, self.trace_file_mb)
         if split == "step":
             remove_live(self.folder, step)
 
@@ -91,12 +89,7 @@ class RunFolder:
         """
         lines = metric_lines(self._metrics)
         later = {number: line for number, line in lines.items() if number > step}
-        traces = [
-            path
-            for path in sorted((self.folder / "traces").glob("*.jsonl"))
-            if (match := _TRACES.fullmatch(path.name)) and int(match.group(1)) > step
-        ]
-        traces += [path for of_step, path in live_files(self.folder) if of_step > step]
+        traces = [file.path for file in trace_files(self.folder / FOLDER) if file.step > step]
         if not later and not traces:
             return None
         target = self.folder / "replaced" / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())

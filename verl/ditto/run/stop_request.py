@@ -8,7 +8,7 @@ from __future__ import annotations
 import ray
 from ray.experimental import internal_kv
 
-_BEGUN, _SAVE_UNTIL = "steps_begun", "save_until"
+_BEGUN, _ENDED, _SAVE_UNTIL = "steps_begun", "steps_ended", "save_until"
 
 
 def report_first_step() -> None:
@@ -19,6 +19,16 @@ def report_first_step() -> None:
 def steps_have_begun() -> bool:
     """Driver: whether the trainer's first step has begun."""
     return _get(_BEGUN) is not None
+
+
+def report_last_step() -> None:
+    """Trainer: report that the last step has ended and is saved or dropped; only uploads are left."""
+    _put(_ENDED, "1")
+
+
+def steps_have_ended() -> bool:
+    """Driver: whether the trainer's last step has ended."""
+    return _get(_ENDED) is not None
 
 
 def request_stop(save_until: float) -> None:

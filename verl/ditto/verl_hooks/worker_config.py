@@ -18,13 +18,13 @@ from ditto.model.expert_checkpoints import resolve_teachers
 from ditto.settings import Settings
 from soul.judge import ROLES
 
-_NEW_FOLDER = re.compile(r"(^|_)dir$|^save_path$")  # names of keys that hold a folder which the run creates
+_NEW_FOLDER = re.compile(r"(^|_)dir$|^save_path$|^upload_to$")  # keys of a folder that the run creates
 _PATH = re.compile(r"(^|_)(path|files?)$")  # names of keys that hold a path, a hub id or a module
 
 
 def resolve(config: DictConfig) -> None:
     """Replace the sections of the judge roles by `gateway`, relative paths by absolute ones, and a teacher's run folder
-    by its latest checkpoint."""
+    by its latest checkpoint; take the model out of checkpoints of the adapter alone."""
     settings = Settings.from_config(config)
     gateway = settings.gateway.resolved()
     with open_dict(config):
@@ -32,6 +32,9 @@ def resolve(config: DictConfig) -> None:
         for role in ROLES:
             config.pop(role, None)
         config.gateway = gateway.model_dump(mode="json")
+    saved = config.actor_rollout_ref.actor.checkpoint
+    if saved.save_lora_only:  # the model would be whole in hf_model
+        saved.save_contents = [part for part in saved.save_contents if part != "hf_model"]
     plain = OmegaConf.to_container(config, resolve=True)
     for key, path in _relative_paths(plain):
         OmegaConf.update(config, key, path)

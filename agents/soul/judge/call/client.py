@@ -46,9 +46,14 @@ class Deadline:
     """The deadline of one call, including all retries and re-asks.
 
     The clock starts with the first request, because time spent in the queue is not the endpoint's fault.
+
+    Attributes:
+        failed: the cause of the endpoint's last answer to this call, if that was a failure. It is the cause of the call
+            when the deadline passes before another answer.
     """
 
     seconds: float
+    failed: Cause | None = None
     _end: float | None = None
 
     @property
@@ -86,7 +91,6 @@ class EndpointClient:
         self._client = client
         self._url: str | None = None
         self._completion_tokens = _GUESSED_COMPLETION
-        self._failed: Cause | None = None  # the cause of the last failure after which a request is sent again
         self.claimed = WaitNotice(self._explain_claimed)
         self._backing_off = 0  # calls that wait to be sent again
         self._failures = FailureNotice(endpoint.name)
@@ -131,7 +135,7 @@ class EndpointClient:
         retrying = AsyncRetrying(
             stop=lambda state: stop_after_attempt(self.endpoint.max_attempts)(state) or deadline.passed(state),
             wait=_wait,
-            before_sleep=self._note_failure,
+            before_sleep=lambda state: self._note_failure(state, deadline),
             sleep=self._sleep,
             retry=retry_if_exception(lambda error: classify(error) in TRANSIENT - {"rate_limit"}),
             reraise=True,
@@ -145,16 +149,21 @@ class EndpointClient:
             cause = classify(error)
             if cause is None:
                 raise
+            if cause == "timeout" and deadline.failed is not None and deadline.left() <= 0:
+                detail = f"the call's deadline of {deadline.seconds:g} s passed while it was sent again"
+                raise JudgeFailure(deadline.failed, self._detail(JudgeFailure(deadline.failed, detail))) from None
             raise JudgeFailure(cause, self._detail(error)) from None
         raise AssertionError("tenacity ends with a result or an exception")
 
-    def _note_failure(self, state: RetryCallState) -> None:
+    def _note_failure(self, state: RetryCallState, deadline: Deadline) -> None:
         error = state.outcome.exception() if state.outcome else None
         if isinstance(error, Exception):
-            self._failed = classify(error)
+            deadline.failed = classify(error)
             attempts = f"attempt {state.attempt_number} of {self.endpoint.max_attempts}"
             pause = state.upcoming_sleep
-            logger.debug("%s failed (%s), retrying in %.1f s: %s", attempts, self._failed, pause, self._detail(error))
+            logger.debug(
+                "%s failed (%s), retrying in %.1f s: %s", attempts, deadline.failed, pause, self._detail(error)
+            )
 
     async def _sleep(self, seconds: float) -> None:
         self._backing_off += 1
@@ -188,7 +197,7 @@ class EndpointClient:
             except openai.RateLimitError as error:
                 if classify(error) != "rate_limit":
                     raise
-                self._failed = "rate_limit"
+                deadline.failed = "rate_limit"
                 requested, left = retry_after(error) or 0.0, deadline.left()
                 if left <= requested:
                     deadline_s = f"deadline_s={self.endpoint.deadline_s:g} leaves {max(0.0, left):.0f} s"
@@ -208,7 +217,7 @@ class EndpointClient:
             if not within.expired():
                 raise
             detail = f"the call's deadline of {deadline.seconds:g} s passed while it waited to be sent again"
-            raise JudgeFailure(self._failed or "timeout", detail) from None
+            raise JudgeFailure(deadline.failed or "timeout", detail) from None
 
     async def _attempt(
         self, body: dict[str, Any], usage: Usage, read: Callable[[str], T], deadline: Deadline, accept_any: bool
@@ -228,6 +237,7 @@ class EndpointClient:
             # The SDK's timeout applies to each read, so an answer that trickles in would never time out.
             async with asyncio.timeout(min(self.endpoint.timeout_s, max(0.0, deadline.left()))):
                 completion = await exchange(self.client, self._path(), body)
+            deadline.failed = None
             tokens = completion.tokens(characters, self.endpoint.max_output_tokens)
             expected = (prompt, self._completion_tokens)
             cost = usage.answered(self.endpoint, tokens, time.perf_counter() - start, expected)

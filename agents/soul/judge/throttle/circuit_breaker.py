@@ -45,6 +45,7 @@ class CircuitBreaker:
         self.probe_sent = False  # while probing: outcomes that arrive before the probe are from before the pause
         self.last = ""  # detail of the last failure
         self._window: deque[tuple[float, Counter[str]]] = deque()
+        self._counts: Counter[str] = Counter()  # the sum over the window, kept up to date
 
     def record(self, now: float, outcomes: Mapping[str, int], last: str) -> None:
         """Record outcomes ("ok" or a cause -> count) and the detail of the last failure."""
@@ -61,8 +62,9 @@ class CircuitBreaker:
                 self._evaluate_probe(now, healthy=counts[OK] > 0)
         elif self.state == "closed":
             self._window.append((now, counts))
+            self._counts += counts
             while self._window[0][0] < now - self.settings.window_s:
-                self._window.popleft()
+                self._counts -= self._window.popleft()[1]
             self._evaluate(now)
 
     def state_at(self, now: float) -> State:
@@ -81,13 +83,10 @@ class CircuitBreaker:
 
     def window_counts(self) -> Counter[str]:
         """The outcomes in the window: "ok" or a cause -> count."""
-        total: Counter[str] = Counter()
-        for _, outcomes in self._window:
-            total += outcomes
-        return total
+        return self._counts.copy()
 
     def _evaluate(self, now: float) -> None:
-        counts = self.window_counts()
+        counts = self._counts
         total = sum(counts.values())
         if total < self.settings.min_requests or (total - counts[OK]) / total <= self.settings.share:
             return
@@ -107,5 +106,6 @@ class CircuitBreaker:
         if healthy:
             self.state, self.pauses = "closed", 0
             self._window.clear()
+            self._counts.clear()
         else:
             self._open(now)

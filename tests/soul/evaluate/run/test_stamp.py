@@ -24,8 +24,8 @@ def rows(tmp_path):
     return tmp_path / "stories.parquet"
 
 
-def reworded(self, row, feedback_block):
-    return "Take your time. " + original_render(self, row, feedback_block)
+def reworded(self, row):
+    return "Take your time. " + original_render(self, row)
 
 
 original_render = HiToM.render

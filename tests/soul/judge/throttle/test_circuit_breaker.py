@@ -5,6 +5,8 @@ long each time; then one request at a time probes, and only what that one brings
 at once where no waiting heals it, the breaker trips for good and says why. 429 and unusable answers never open it.
 """
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -263,3 +265,17 @@ def test_the_breaker_of_one_line_leaves_the_others_alone():
     limits = SharedLimits(lines, clock=clock)
     assert limits.sync(Report("a", "p", 0, 1, outcomes={"timeout": 5})).stop is not None
     assert limits.sync(Report("b", "p", 0, 1)).slots >= 1
+
+
+@given(st.lists(st.tuples(st.sampled_from([0, 1, 29, 61]), st.sampled_from(["ok", *FAILURES]), st.integers(1, 5))))
+def test_the_counts_are_those_of_the_window(reports):
+    made, now, expected = breaker(min_requests=10**9), 0, []
+    for gap, outcome, count in reports:
+        now += gap
+        made.record(now, {outcome: count}, "")
+        expected.append((now, outcome, count))
+    recent = Counter()
+    for at, outcome, count in expected:
+        if at >= now - made.settings.window_s:
+            recent[outcome] += count
+    assert made.window_counts() == recent

@@ -1,7 +1,4 @@
-"""The whole model of a checkpoint, joined from the files of all ranks, and as a model in Hugging Face format.
-
-This needs no process of the training: `background_save.py` does it beside the training, in the memory of rank 0.
-"""
+"""Write a model in Hugging Face format from tensors in memory, beside the training (`background_save.py`)."""
 
 from __future__ import annotations
 
@@ -11,18 +8,6 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, GenerationConfig
 from verl.utils.transformers_compat import drop_tied_target_keys, get_auto_model_for_vision2seq
-
-from sft.run.reshard import joined, load_slices
-
-
-def joined_model(actor: Path, ranks: int) -> dict[str, torch.Tensor]:
-    """The tensors of the files `model_world_size_{ranks}_rank_*.pt`, whole, on the CPU.
-
-    Raises:
-        BadShards: the checkpoint is not sliced as FSDP2 does it.
-    """
-    slices = load_slices(actor, "model", ranks)
-    return {name: joined([each[name] for each in slices], actor) for name in slices[0]}
 
 
 class HfModelWriter:

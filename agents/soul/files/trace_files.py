@@ -1,6 +1,7 @@
 """The trace files of a training, by name.
 
     traces/step_000007.jsonl          sessions of step 7, written whole; step_000007.1.jsonl is a further part of it
+    traces/step_000007.jsonl.gz       the same, packed (line_file.py), where it is larger than `run.trace_file_mb`
     traces/val_000005.jsonl           sessions of the validation after step 5
     traces/live/step_000007.91.jsonl  sessions of step 7 so far, from one process
 
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER, LIVE = "traces", "live"
-_FINAL = re.compile(r"(step|val)_(\d+)(?:\.\d+)?\.jsonl")
+_FINAL = re.compile(r"(step|val)_(\d+)(?:\.\d+)?\.jsonl(?:\.gz)?")
 _LIVE = re.compile(r"(step|val)_(\d+)\.[\w.-]+\.jsonl")
 
 
@@ -40,13 +41,18 @@ class TraceFile:
 
 def trace_files(traces: Path) -> list[TraceFile]:
     """The trace files of a run, validations and steps in order, finished ones before those of the running step."""
-    final, live = _named(traces, "", _FINAL), _named(traces, f"{LIVE}/", _LIVE)
-    return [*sorted(final, key=_order), *sorted(live, key=_order)]
+    live = _named(traces, f"{LIVE}/", _LIVE)
+    return [*sorted(_named(traces, "", _FINAL), key=_order), *sorted(live, key=_order)]
+
+
+def finished_files(traces: Path, split: str) -> list[TraceFile]:
+    """The files of finished steps ("step") or of validations ("val"), in order."""
+    return [file for file in trace_files(traces) if file.split == split and not file.live]
 
 
 def last_step(traces: Path) -> int:
     """The last training step that has a finished trace file; 0 without any."""
-    return max((file.step for file in _named(traces, "", _FINAL) if file.split == "step"), default=0)
+    return max((file.step for file in finished_files(traces, "step")), default=0)
 
 
 def _named(traces: Path, prefix: str, pattern: re.Pattern[str]) -> Iterator[TraceFile]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -16,6 +17,8 @@ from soul.files.whole_file import write_whole
 from soul.validation_errors import first_problem
 
 SCHEMA = 1
+# Whether rows may be published for everyone; "unclear" counts as no.
+Share: TypeAlias = Literal["yes", "no", "unclear"]
 
 
 class _Part(BaseModel):
@@ -28,6 +31,21 @@ class SourceFile(_Part):
     name: str
     bytes: int
     sha256: str
+
+
+class SourceLicence(_Part):
+    """The terms of one source, and whether its rows may be published.
+
+    Attributes:
+        hub: the licence's identifier on the Hugging Face hub; "" if it has none.
+        why: why the rows may not be published; "" if they may.
+    """
+
+    source: str
+    licence: str
+    hub: str = ""
+    share: Share
+    why: str = ""
 
 
 class Contamination(_Part):
@@ -63,6 +81,7 @@ class DataCard(_Part):
         sha256: of the task file, so that a card beside another file is noticed.
         sources: empty if the rows are generated.
         where: where the sources are published, with their licences.
+        licences: of all sources; empty in the card of an older version.
         stands_in: not "": the rows are not the paper's, and why.
         builder: the builder's command line, with file names only.
         left_out: rows of the source that are not in the file, by reason.
@@ -80,6 +99,7 @@ class DataCard(_Part):
     groups: int
     sources: list[SourceFile]
     where: str
+    licences: list[SourceLicence] = []
     stands_in: str = ""
     builder: str
     seed: int

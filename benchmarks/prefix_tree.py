@@ -1,0 +1,198 @@
+"""Compare an update of groups as trees (`algorithm.prefix_tree`) with one of every row, ours and plain verl's.
+
+    python -m benchmarks.prefix_tree --data DIR        # the public files are in DIR/coser and DIR/fantom
+    python -m benchmarks.prefix_tree --data DIR --width 640 --layers 1 --vocabulary 151936
+
+Both engines get the same groups of real prompts (`benchmarks/prefix_tree_rows.py`) in turns, in one process with one
+thread: verl's TrainingWorker with full logits and its GRPO loss ("plain verl"), and with our head and DITTO's loss,
+every row on its own and as trees. The train phase is the pass for pi_old and the update; DITTO's is compared with that
+of plain verl's GRPO, which has the drafts alone. Seconds are those of the CPU, so that another process on the machine
+matters little; memory is the peak of an update beyond what was there before it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from soul.cli.arguments import positive_int
+from soul.cli.error_border import Parser, reports_errors
+
+PARTS = {"draft": 0, "refined_base": 0, "refined_feedback": 1}  # of ditto's loss
+console = Console(width=110)
+
+
+@dataclass
+class Contender:
+    """A way to train on rows, and what it took in each round."""
+
+    worker: Any
+    loss: Any
+    rows: dict[str, list[Any]]
+    as_trees: bool
+    update: list[float] = field(default_factory=list)
+    log_probs: list[float] = field(default_factory=list)
+    peak: list[float] = field(default_factory=list)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all rows, each row on its own."""
+        return sum(len(ids) for ids in self.rows["input_ids"])
+
+    @property
+    def phase(self) -> float:
+        """Median seconds of a train phase."""
+        return statistics.median(a + b for a, b in zip(self.log_probs, self.update, strict=True))
+
+    def run(self) -> None:
+        """One train phase."""
+        from benchmarks.gpu_head import process_memory, reset_peak
+        from benchmarks.step import one_update
+
+        self.log_probs.append(self._infer())
+        self.worker.set_loss_fn(self.loss)
+        ctypes.CDLL(None).malloc_trim(0)  # else memory that others have freed would not count
+        before = reset_peak(False)
+        self.update.append(one_update(self.worker, self.rows, 1, prefix_tree=self.as_trees))
+        self.peak.append((process_memory("VmHWM") - before) / 1e9)
+
+    def _infer(self) -> float:
+        import torch
+        from verl.utils import tensordict_utils as tu
+
+        names = ("input_ids", "position_ids", "prompts", "responses", "response_mask", "loss_mask")
+        settings = dict(calculate_entropy=True, compute_loss=False, temperature=1.0, prefix_tree=self.as_trees)
+        columns = {name: torch.nested.as_nested_tensor(self.rows[name], layout=torch.jagged) for name in names}
+        data = tu.get_tensordict(columns, settings | {"global_token_num": [len(r) for r in self.rows["input_ids"]]})
+        start = time.process_time()
+        self.worker.infer_batch(data)
+        return time.process_time() - start
+
+
+def contenders(task: str, arguments: argparse.Namespace, folder: Path) -> dict[str, Contender]:
+    """Everything that is compared, on the rows of one task."""
+    import torch
+
+    from benchmarks.prefix_tree_rows import groups
+    from benchmarks.step import build_worker, row_columns
+
+    rows = groups(task, arguments.data, arguments.prompts, arguments.drafts, arguments.vocabulary)
+    sampled = sum(sum(row.mask) for row in rows)
+    chance = torch.Generator().manual_seed(0)
+
+    def columns(kinds: Sequence[str]) -> dict[str, list[Any]]:
+        chosen: dict[str, list[Any]] = {}
+        for row in rows:
+            if row.kind in kinds:
+                ids = (torch.tensor(values) for values in (row.prompt, row.response, row.mask))
+                advantage = float(torch.randn(1, generator=chance))
+                for name, value in row_columns(*ids, advantage, sampled, PARTS[row.kind]).items():
+                    chosen.setdefault(name, []).append(value)
+        return chosen
+
+    plain, losses = build_worker(folder, arguments.budget)
+    ours, _ = build_worker(folder, arguments.budget, chunked=True)
+    every, drafts = columns(list(PARTS)), columns(["draft"])
+    return {
+        "plain verl": Contender(plain, losses["plain"], every, False),
+        "DITTO, every row": Contender(ours, losses["ditto"], every, False),
+        "DITTO, trees": Contender(ours, losses["ditto"], every, True),
+        "GRPO of plain verl": Contender(plain, losses["plain"], drafts, False),
+        "GRPO, trees": Contender(ours, losses["grpo"], drafts, True),
+    }
+
+
+def build_model(folder: Path, width: int, layers: int, vocabulary: int) -> int:
+    """Save a random Qwen3 whose head is tied. Returns its number of weights."""
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    heads = max(1, width // 64)
+    torch.manual_seed(0)
+    model = Qwen3ForCausalLM(
+        Qwen3Config(
+            vocab_size=vocabulary,
+            hidden_size=width,
+            intermediate_size=3 * width,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            num_key_value_heads=heads // 2 if heads % 2 == 0 else heads,
+            head_dim=64,
+            tie_word_embeddings=True,
+        )
+    )
+    model.save_pretrained(folder)
+    return int(model.num_parameters())
+
+
+def show(task: str, measured: dict[str, Contender], rounds: int) -> None:
+    """Print the table of a task and the ratios that have a goal."""
+    every = measured["plain verl"]
+    table = Table(
+        title=f"{task}: {len(every.rows['input_ids'])} rows, {every.tokens:,} tokens; median of {rounds} rounds"
+    )
+    for column in ("", "tokens", "update s", "tokens/s", "peak GB", "log-prob s", "phase s"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for name, one in measured.items():
+        update = statistics.median(one.update)
+        numbers = f"{one.tokens:,}", f"{update:.2f}", f"{one.tokens / update:,.0f}", f"{max(one.peak):.2f}"
+        table.add_row(name, *numbers, f"{statistics.median(one.log_probs):.2f}", f"{one.phase:.2f}")
+    console.print(table)
+    trees, grpo = measured["DITTO, trees"], measured["GRPO of plain verl"]
+    faster = statistics.median(every.update) / statistics.median(trees.update)
+    console.print(f"update, trees over plain verl: {faster:.2f} times the tokens per second (goal: at least 1.8)")
+    console.print(f"peak memory, trees over plain verl: {max(trees.peak) / max(every.peak):.2f} (goal: below 1)")
+    console.print(
+        f"train phase, DITTO with trees over plain verl's GRPO: {trees.phase / grpo.phase:.2f} (goal: at most 1.6)"
+    )
+    both_trees = trees.phase / measured["GRPO, trees"].phase
+    console.print(f"train phase, DITTO over GRPO, both with trees: {both_trees:.2f}")
+
+
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line."""
+    parser = Parser(prog="python -m benchmarks.prefix_tree", description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder with the public files, one folder a task")
+    parser.add_argument("--tasks", nargs="+", choices=("coser", "fantom"), default=["coser", "fantom"])
+    parser.add_argument("--prompts", type=positive_int, default=1, help="groups of the update")
+    parser.add_argument("--drafts", type=positive_int, default=8, help="drafts of a group")
+    parser.add_argument("--width", type=positive_int, default=256, help="hidden size, in steps of 64")
+    parser.add_argument("--layers", type=positive_int, default=4)
+    parser.add_argument("--vocabulary", type=positive_int, default=8192)
+    parser.add_argument("--budget", type=positive_int, default=8192, help="tokens of a micro-batch")
+    parser.add_argument("--rounds", type=positive_int, default=3)
+    args = parser.parse_args(arguments)
+
+    import torch
+
+    from benchmarks.step import as_only_rank
+
+    as_only_rank()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        weights = build_model(Path(folder), args.width, args.layers, args.vocabulary)
+        console.print(f"a Qwen3 of {weights / 1e6:.0f}M weights: width {args.width}, {args.layers} layers, float32")
+        for task in args.tasks:
+            measured = contenders(task, args, Path(folder))
+            for number in range(args.rounds + 1):
+                for one in list(measured.values())[:: 1 if number % 2 else -1]:
+                    one.run()
+            for one in measured.values():  # the first round warms up
+                one.update, one.log_probs, one.peak = one.update[1:], one.log_probs[1:], one.peak[1:]
+            show(task, measured, args.rounds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

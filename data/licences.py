@@ -1,0 +1,74 @@
+"""Under which terms the sources of task files are published, and whether you may publish rows made from them.
+
+Every source in `data.sources` and `data.training.table` names one of these. The decisions stand here once: the data
+card of a training file repeats them, and `soul push --data` heeds them. They are our reading of the terms. "unclear"
+means that we know of no permission, and counts as no.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from soul.rows.data_card import Share, SourceLicence
+
+
+@dataclass(frozen=True)
+class Licence:
+    """The terms of a source.
+
+    Attributes:
+        name: for people.
+        hub: its identifier on the Hugging Face hub; "" if it has none.
+        share: whether rows that are made from the source may be published for everyone.
+        why: why not; "" if they may.
+    """
+
+    name: str
+    hub: str = ""
+    share: Share = "yes"
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A place where source files are published."""
+
+    where: str
+    licence: Licence
+
+    def __str__(self) -> str:
+        return f"{self.where} ({self.licence.name})"
+
+    def stated(self) -> SourceLicence:
+        """What a data card says about it."""
+        terms = self.licence
+        return SourceLicence(source=self.where, licence=terms.name, hub=terms.hub, share=terms.share, why=terms.why)
+
+
+APACHE = Licence("Apache-2.0", "apache-2.0")
+MIT = Licence("MIT", "mit")
+CC_BY_SA_3 = Licence("CC BY-SA 3.0", "cc-by-sa-3.0")
+CC_BY_SA_4 = Licence("CC BY-SA 4.0", "cc-by-sa-4.0")
+PUBLIC_DOMAIN = Licence("public domain in the USA")
+
+_FOR_EVERY_USE = "it forbids commercial use, and a public dataset is open to every use"
+CC_BY_NC_4 = Licence("CC BY-NC 4.0", "cc-by-nc-4.0", "no", _FOR_EVERY_USE)
+PRISM = Licence("people's texts CC BY 4.0, models' replies CC BY-NC 4.0", "", "no", _FOR_EVERY_USE)
+ARENA = Licence("prompts CC BY 4.0, answers CC BY-NC 4.0", "", "no", _FOR_EVERY_USE)
+APACHE_NOT_COMMERCIAL = Licence("Apache-2.0; not for commercial use", "", "no", _FOR_EVERY_USE)
+
+MIT_FOR_EVALUATION = Licence(
+    "MIT; for evaluation only", "mit", "no", "its authors ask that it is only used for evaluation"
+)
+MIT_NOVELS = Licence("MIT; the texts are novels'", "", "no", "most of the novels are in copyright")
+APACHE_NOVELS = Licence(
+    "Apache-2.0; the texts are novels'",
+    "",
+    "unclear",
+    "the licence is that of the questions, and many of the novels are in copyright",
+)
+COMPETITION = Licence("the competition's terms", "", "no", "the competition's terms do not let you pass its data on")
+NO_LICENCE = Licence("no licence", "", "unclear", "its authors state no licence")
+BY_THEIR_AUTHORS = Licence(
+    "the texts belong to their authors", "", "unclear", "the people who wrote the texts have given no licence"
+)

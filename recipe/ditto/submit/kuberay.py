@@ -1,0 +1,65 @@
+"""`kubectl create`: a RayJob of KubeRay, as recipe/ditto/kuberay/rayjob.yaml describes it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from recipe.ditto.submit.skypilot import VOLUME_HERE, dumped
+from recipe.ditto.submit.submission import DOCUMENT, Submission
+from recipe.ditto.submit.training import ROOT, Training
+from soul.errors import BadSettings
+
+TEMPLATE = ROOT / "recipe/ditto/kuberay/rayjob.yaml"
+LAUNCHER = "/opt/ditto/recipe/ditto/run_rl.sh"  # docker/Dockerfile
+SECRET = "ditto-keys"
+LONGEST_NAME = 32  # KubeRay appends to it, and Kubernetes allows 63 characters
+
+
+def submission(training: Training, environment: Mapping[str, str]) -> Submission:
+    """The RayJob: the head pod trains too, so there is a worker pod fewer than nodes.
+
+    Raises:
+        BadSettings: IMAGE or VOLUME is not set.
+    """
+    training = training.elsewhere()
+    for name, what in (("IMAGE", "the image of docker/Dockerfile"), ("VOLUME", "the PersistentVolumeClaim with data/")):
+        if not environment.get(name):
+            raise BadSettings(f"{name} is not set: name {what}.")
+    secret = environment.get("SECRET") or SECRET
+    job = yaml.safe_load(TEMPLATE.read_text(encoding="utf-8"))
+    job["metadata"]["generateName"] = f"{pod_name(training.name)}-"
+    job["spec"]["entrypoint"] = shlex.join(["env", f"--chdir={VOLUME_HERE}", "bash", LAUNCHER, *training.words])
+    cluster = job["spec"]["rayClusterSpec"]
+    head, (workers,) = cluster["headGroupSpec"], cluster["workerGroupSpecs"]
+    workers |= {"replicas": training.nodes - 1, "minReplicas": training.nodes - 1, "maxReplicas": training.nodes - 1}
+    for group in (head, workers):
+        group["rayStartParams"]["num-cpus"] = str(training.cpus)
+        pod = group["template"]["spec"]
+        pod["volumes"][0]["persistentVolumeClaim"]["claimName"] = environment["VOLUME"]
+        (container,) = pod["containers"]
+        container["image"] = environment["IMAGE"]
+        container["resources"]["limits"]["nvidia.com/gpu"] = training.gpus
+    # The job's driver runs in the head pod, reads the keys and gives them to the workers in memory.
+    container = head["template"]["spec"]["containers"][0]
+    container["env"] = [
+        *({"name": name, "value": text} for name, text in training.variables.items()),
+        *(from_secret(name, secret) for name in training.keys),
+    ]
+    keys = f"Keys: the head pod reads {' and '.join(training.keys) or 'none'} from the Kubernetes secret {secret}."
+    return Submission(["kubectl", "create", "-f", DOCUMENT], keys, dumped(job))
+
+
+def from_secret(name: str, secret: str) -> dict[str, Any]:
+    """A variable of a container whose value is in a Kubernetes secret."""
+    return {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": name}}}
+
+
+def pod_name(name: str) -> str:
+    """A name that Kubernetes accepts: lower-case letters, digits and hyphens, a letter first."""
+    name = re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")
+    return (name if name[:1].isalpha() else f"run-{name}")[:LONGEST_NAME].strip("-")

@@ -1,0 +1,80 @@
+"""`algorithm.prefix_tree=auto` computes trees where that is exact, and says why where it does not."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+from transformers import LlamaConfig, MistralConfig, Qwen3Config
+
+from ditto.model.prefix_tree.eligibility import why_not
+from tests.ditto.our_step import settings_of
+
+SMALL: dict[str, Any] = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2)
+WINDOW = dict(use_sliding_window=True, sliding_window=4, max_window_layers=1)
+MODEL = "actor_rollout_ref.model"
+
+
+def reason(folder: Path, model: Any, objective: str = "ditto", option: str = "auto", **overrides: object) -> str | None:
+    model.save_pretrained(folder)
+    config = OmegaConf.create(
+        {
+            "trainer": {"device": "cpu"},
+            "actor_rollout_ref": {
+                "model": {
+                    "path": str(folder),
+                    "external_lib": "ditto.model.install",
+                    "use_remove_padding": True,
+                    "use_fused_kernels": True,
+                    "fused_kernel_options": {"impl_backend": "chunked"},
+                    "override_config": {"attn_implementation": "packed"},
+                },
+                "actor": {"fsdp_config": {}},
+            },
+        }
+    )
+    for key, value in overrides.items():
+        OmegaConf.update(config, key, value)
+    return why_not(config, settings_of(objective, prefix_tree=option))
+
+
+@pytest.mark.parametrize("config", [Qwen3Config(**SMALL), LlamaConfig(**SMALL)])
+@pytest.mark.parametrize("objective", ["ditto", "grpo"])
+def test_known_models_with_full_attention_are_computed_as_trees(config: Any, objective: str, tmp_path: Path) -> None:
+    assert reason(tmp_path, config, objective) is None
+
+
+@pytest.mark.parametrize(
+    ("because", "config", "objective", "overrides"),
+    [
+        ("runs a teacher", {}, "sdpo_logits", {}),
+        ("attention is sdpa", {}, "ditto", {f"{MODEL}.override_config.attn_implementation": "sdpa"}),
+        ("attention is packed", {}, "ditto", {f"{MODEL}.external_lib": ["my.module"]}),
+        ("are padded", {}, "ditto", {f"{MODEL}.use_remove_padding": False}),
+        ("are padded", {}, "ditto", {"actor_rollout_ref.actor.fsdp_config.pad_to_length": True}),
+        ("share a sequence", {}, "ditto", {"actor_rollout_ref.actor.ulysses_sequence_parallel_size": 2}),
+        ("verl's own head", {}, "ditto", {f"{MODEL}.fused_kernel_options.impl_backend": "torch"}),
+        ("sliding window", WINDOW, "ditto", {}),
+        ("attention dropout", {"attention_dropout": 0.1}, "ditto", {}),
+        ("attention dropout", {}, "ditto", {f"{MODEL}.override_config.attention_dropout": 0.1}),
+    ],
+)
+def test_where_a_tree_would_not_be_exact_the_reason_is_named(
+    because: str, config: dict[str, Any], objective: str, overrides: dict[str, object], tmp_path: Path
+) -> None:
+    assert because in str(reason(tmp_path, Qwen3Config(**SMALL, **config), objective, **overrides))
+
+
+def test_off_an_unknown_model_and_float32_on_a_gpu_are_reasons(tmp_path: Path) -> None:
+    qwen = Qwen3Config(**SMALL)
+    assert reason(tmp_path, qwen, option="off") == "algorithm.prefix_tree=off"
+    fp32 = {"trainer.device": "cuda", "actor_rollout_ref.actor.fsdp_config.mixed_precision": {"param_dtype": "fp32"}}
+    assert "on a GPU" in str(reason(tmp_path, qwen, **fp32))
+    assert "a mistral may" in str(reason(tmp_path, MistralConfig(**SMALL)))
+
+
+def test_dropout_of_a_loaded_adapter_is_a_reason(tmp_path: Path) -> None:
+    for dropout, because in ((0.0, "None"), (0.05, "trained with dropout")):
+        (tmp_path / "adapter_config.json").write_text(json.dumps({"lora_dropout": dropout}))
+        assert because in str(reason(tmp_path, Qwen3Config(**SMALL), **{f"{MODEL}.lora_adapter_path": str(tmp_path)}))

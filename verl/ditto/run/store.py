@@ -1,0 +1,273 @@
+"""A run in an object store or another file system that fsspec knows: `trainer.upload_to=s3://bucket/run`.
+
+    <address>/manifest.json                    whose run this is; sizes and hashes of its metrics and traces
+    <address>/metrics.jsonl, traces/...        as in the run folder
+    <address>/global_step_7/                   a checkpoint, as in the run folder
+    <address>/global_step_7/manifest.json      the checkpoint's own manifest, written last: it is complete
+    <address>/global_step_7/manifest.json.begun    the same, written first: which writing of step 7 this copy is of
+
+Keys of the store come from the environment, where the file system's own library looks for them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from fsspec.core import url_to_fs
+from pydantic import BaseModel, ValidationError
+
+from ditto.run import checkpoint, manifest
+from ditto.settings import BadConfig
+from soul.cli.redaction import redact, secret_parameter, shown_url
+from soul.errors import SoulError, one_line
+from soul.files import disk_space
+from soul.push.keys import like_keys
+
+logger = logging.getLogger(__name__)
+
+RUN_ID = ".run_id"  # beside a run's checkpoints: the id in the manifest of its store
+_BEGUN = ".begun"
+# What is kept of a run besides its checkpoints. Not the judges' cache, the index of the traces, and live traces.
+RUN_FILES = ("*.json", "*.jsonl", "*.html", "traces/*.jsonl", "traces/*.jsonl.gz")
+
+
+class StoreFailed(SoulError):
+    """The store did not answer, or refused to read or write a file."""
+
+    exit_code: ClassVar[Literal[1]] = 1
+
+
+class LooksLikeKey(StoreFailed):
+    """A file holds what looks like a key, so it is not uploaded."""
+
+
+class RunFile(BaseModel):
+    """One file of a run in the store."""
+
+    bytes: int
+    sha256: str
+
+
+class StoreManifest(BaseModel):
+    """Whose run a store holds.
+
+    Attributes:
+        run: the id that the run got at its first start.
+        experiment: project and name of the experiment.
+        files: name -> its content at the last upload.
+    """
+
+    schema_version: Literal[1] = 1
+    run: str
+    experiment: str
+    files: dict[str, RunFile] = {}
+
+
+class RunStore:
+    """The copy of one run.
+
+    Args:
+        url: an address that fsspec knows.
+
+    Raises:
+        BadConfig: fsspec does not know it, its package is not installed, or it holds a key.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = shown_url(url)
+        if self.url != url or secret_parameter(url) or redact(url) != url:
+            raise BadConfig(
+                f"trainer.upload_to={self.url}: leave user, password and parameters out of the address. Keys come from "
+                "the environment, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+            )
+        try:
+            if not url.strip():
+                raise ValueError("it is empty")
+            # Without the cache of listings: s3fs takes the listing of a prefix for that of the whole folder.
+            self.files, self.root = url_to_fs(url, use_listings_cache=False)
+        except (ImportError, ValueError, OSError) as error:
+            raise BadConfig(
+                f"trainer.upload_to={url}: {one_line(error, 300)}. Use an address that fsspec knows, such as "
+                "s3://bucket/run (package s3fs) or gs://bucket/run (gcsfs), or a folder."
+            ) from error
+        self._hashes: dict[Path, tuple[tuple[int, int], str]] = {}
+
+    # ---- whose run it is ----------------------------------------------------------------------------------------
+
+    def manifest(self) -> StoreManifest | None:
+        """The store's manifest; None if no run was copied there.
+
+        Raises:
+            StoreFailed: the store does not answer.
+            BadConfig: the manifest is not one of a run.
+        """
+        content = self._read(f"{self.root}/{manifest.FILE}")
+        if content is None:
+            return None
+        try:
+            return StoreManifest.model_validate_json(content)
+        except ValidationError as error:
+            raise BadConfig(
+                f"trainer.upload_to={self.url}: its {manifest.FILE} is not that of a run ({one_line(error, 200)}). Use "
+                "another address."
+            ) from error
+
+    def write_manifest(self, content: StoreManifest) -> None:
+        """Replace the store's manifest."""
+        self._write(f"{self.root}/{manifest.FILE}", content.model_dump_json(indent=1).encode())
+
+    # ---- upload -------------------------------------------------------------------------------------------------
+
+    def put_run_files(self, folder: Path, known: StoreManifest) -> tuple[StoreManifest, list[str]]:
+        """Copy those of a run's files that the store lacks or has with another content, then the store's manifest.
+
+        Returns:
+            The new manifest, and the files that are left out because they look like keys.
+        """
+        paths = sorted({path for pattern in RUN_FILES for path in folder.glob(pattern) if path.is_file()})
+        current = {path.relative_to(folder).as_posix(): self._run_file(path) for path in paths}
+        changed = [name for name, file in current.items() if known.files.get(name) != file]
+        left_out = list(like_keys(folder, changed))
+        for name in changed:
+            if name not in left_out:
+                self._put(folder / name, f"{self.root}/{name}")
+        files = {name: file for name, file in current.items() if name not in left_out}
+        content = known.model_copy(update={"files": files})
+        if content != known:
+            self.write_manifest(content)
+        return content, left_out
+
+    def _run_file(self, path: Path) -> RunFile:
+        """Size and hash of a file, which is read again only if it has changed."""
+        status = path.stat()
+        version = (status.st_size, status.st_mtime_ns)
+        known = self._hashes.get(path)
+        if known is None or known[0] != version:
+            known = self._hashes[path] = version, manifest.sha256_of(path)
+        return RunFile(bytes=status.st_size, sha256=known[1])
+
+    def put_checkpoint(self, folder: Path) -> bool:
+        """Copy a published checkpoint, or what an interrupted upload has left to copy.
+
+        Returns:
+            Whether anything was left to copy.
+
+        Raises:
+            LooksLikeKey: one of its files looks like a key.
+            StoreFailed: the store does not take a file.
+        """
+        target, content = f"{self.root}/{folder.name}", (folder / manifest.FILE).read_bytes()
+        last = f"{target}/{manifest.FILE}"
+        if self._read(last) == content:
+            return False
+        names = [*json.loads(content)["files"], *([manifest.CARD] if (folder / manifest.CARD).exists() else [])]
+        for name, place in like_keys(folder, names).items():
+            raise LooksLikeKey(
+                f"{folder / name} looks like a key or a password ({place}): {folder.name} is not uploaded. Remove it "
+                "from there; the next upload takes the checkpoint along."
+            )
+        if self._read(last + _BEGUN) != content:  # nothing yet, or another attempt at this step
+            self._remove(target)
+            self._write(last + _BEGUN, content)
+        sizes = self._sizes(target)
+        for name in names:
+            if name == manifest.CARD or sizes.get(name) != (folder / name).stat().st_size:
+                self._put(folder / name, f"{target}/{name}")
+        self._write(last, content)
+        self._remove(last + _BEGUN)
+        return True
+
+    # ---- download -----------------------------------------------------------------------------------------------
+
+    def steps(self) -> list[int]:
+        """The steps of the complete checkpoints, ascending."""
+        with self._answers("list"):
+            paths = self.files.glob(f"{self.root}/global_step_*/{manifest.FILE}")
+        return sorted(checkpoint.step_of(Path(path).parent) for path in paths)
+
+    def get_checkpoint(self, step: int, root: Path) -> None:
+        """Fetch a checkpoint into the folder of a run's checkpoints.
+
+        Raises:
+            DamagedCheckpoint: it is not as it was written.
+            OutOfSpace: the disk has no room for it.
+        """
+        source, folder = f"{self.root}/global_step_{step}", checkpoint.partial_dir(root) / f"global_step_{step}"
+        sizes = {name: size for name, size in self._sizes(source).items() if not name.endswith(_BEGUN)}
+        disk_space.require(root, sum(sizes.values()))
+        with disk_space.guarded_writes(root):
+            for name in sizes:
+                self._get(f"{source}/{name}", _inside(folder, name))
+        manifest.check(folder)
+        checkpoint.place(root, step)
+
+    def get_run_files(self, folder: Path, content: StoreManifest) -> None:
+        """Fetch a run's metrics and traces; a file that is there already is replaced."""
+        disk_space.require(folder, sum(file.bytes for file in content.files.values()))
+        with disk_space.guarded_writes(folder):
+            for name in content.files:
+                fetched = _inside(folder, f"{name}.fetched")
+                self._get(f"{self.root}/{name}", fetched)
+                os.replace(fetched, folder / name)
+
+    # ---- one file -----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _answers(self, verb: str, path: str = "") -> Iterator[None]:
+        """A block that asks the store.
+
+        Raises:
+            StoreFailed: it fails.
+        """
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - each file system raises errors of its own
+            place = path.removeprefix(self.root).lstrip("/") or "it"
+            raise StoreFailed(f"{self.url}: cannot {verb} {place}: {redact(repr(error))[:300]}.") from error
+
+    def _read(self, path: str) -> bytes | None:
+        with self._answers("read", path):
+            try:
+                content: bytes = self.files.cat_file(path)
+            except FileNotFoundError:
+                return None
+            return content
+
+    def _write(self, path: str, content: bytes) -> None:
+        with self._answers("write", path):
+            self.files.makedirs(path.rpartition("/")[0], exist_ok=True)
+            self.files.pipe_file(path, content)
+
+    def _put(self, file: Path, path: str) -> None:
+        with self._answers("write", path):
+            self.files.makedirs(path.rpartition("/")[0], exist_ok=True)
+            self.files.put_file(str(file), path)
+
+    def _get(self, path: str, file: Path) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with self._answers("read", path):
+            self.files.get_file(path, str(file))
+
+    def _remove(self, path: str) -> None:
+        with self._answers("remove", path):
+            if self.files.exists(path):
+                self.files.rm(path, recursive=True)
+
+    def _sizes(self, folder: str) -> dict[str, int]:
+        """name -> bytes of the files below a folder of the store."""
+        with self._answers("list", folder):
+            found = self.files.find(folder, detail=True)
+        return {path.removeprefix(f"{folder}/"): int(entry["size"]) for path, entry in found.items()}
+
+
+def _inside(folder: Path, name: str) -> Path:
+    """The path of a name that the store says is one of a folder's files."""
+    if ".." in Path(name).parts or Path(name).is_absolute():
+        raise StoreFailed(f"The store names a file outside of its folder: {name}. Nothing was written there.")
+    return folder / name

@@ -1,0 +1,112 @@
+"""Before a run starts: make its store its own, and fetch a checkpoint that the disk lacks.
+
+The same command on another machine, with an empty disk, so continues from the store (`trainer.upload_to`). A store that
+holds another run is refused: the id of a run is in its folder (`.run_id`) and in the store's manifest.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from pathlib import Path
+
+from fsspec.implementations.local import LocalFileSystem
+from omegaconf import DictConfig
+
+from ditto.run import checkpoint
+from ditto.run.manifest import DamagedCheckpoint
+from ditto.run.store import RUN_ID, RunStore, StoreManifest
+from ditto.settings import BadConfig
+from soul.files.whole_file import write_whole
+
+logger = logging.getLogger(__name__)
+
+
+class ForeignStore(BadConfig):
+    """The store of a run holds another run."""
+
+
+def check_address(config: DictConfig) -> None:
+    """Check `trainer.upload_to` without asking the store.
+
+    Raises:
+        BadConfig: fsspec does not know the address, or it holds a key or is the run's own folder.
+    """
+    if config.trainer.upload_to is None:
+        return
+    store, root = RunStore(str(config.trainer.upload_to)), _root(config)
+    if isinstance(store.files, LocalFileSystem):
+        target = Path(store.root).resolve()
+        for folder in {root.resolve(), Path(config.run.dir).resolve()}:
+            if target == folder or folder in target.parents or target in folder.parents:
+                raise BadConfig(
+                    f"trainer.upload_to={store.url} and the run's folder {folder} contain one another. Use a folder "
+                    "beside it, best on another disk."
+                )
+
+
+def prepare_store(config: DictConfig) -> None:
+    """Claim the store for this run, and with `trainer.resume_mode=auto` fetch its checkpoint if it is newer.
+
+    Call it only while holding the run folder's lock, before the checkpoint to resume from is chosen.
+
+    Raises:
+        ForeignStore: it holds another run.
+        StoreFailed: it does not answer.
+    """
+    if config.trainer.upload_to is None:
+        return
+    store, root = RunStore(str(config.trainer.upload_to)), _root(config)
+    root.mkdir(parents=True, exist_ok=True)
+    content = _claim(config, store, root)
+    if config.trainer.resume_mode == "auto":
+        _fetch_newer(store, root, Path(config.run.dir).absolute(), content)
+
+
+def _claim(config: DictConfig, store: RunStore, root: Path) -> StoreManifest:
+    own, content = root / RUN_ID, store.manifest()
+    run = own.read_text(encoding="utf-8").strip() if own.exists() else None
+    experiment = f"{config.trainer.project_name}/{config.trainer.experiment_name}"
+    if content is None or (not content.files and not store.steps()):  # nothing yet, or a start that came to nothing
+        content = StoreManifest(run=run or uuid.uuid4().hex, experiment=experiment)
+        write_whole(own, content.run)
+        store.write_manifest(content)
+        return content
+    if config.trainer.resume_mode == "disable":
+        raise ForeignStore(
+            f"trainer.resume_mode=disable starts a new run, but {store.url} holds one already. Use another address, or "
+            "continue that run with trainer.resume_mode=auto."
+        )
+    if run is None and content.experiment == experiment and not _has_run(config, root):
+        write_whole(own, content.run)  # an empty disk
+    elif run != content.run:
+        here = "another one" if run or _has_run(config, root) else f"is to be {experiment}"
+        raise ForeignStore(
+            f"trainer.upload_to={store.url} holds the run {content.experiment}, and {root} {here}. Use an address of "
+            "its own for each run; to continue that run here, use its trainer.project_name and EXPERIMENT_NAME and an "
+            "empty folder."
+        )
+    return content
+
+
+def _has_run(config: DictConfig, root: Path) -> bool:
+    return bool(checkpoint.saved_steps(root)) or (Path(config.run.dir) / "metrics.jsonl").exists()
+
+
+def _fetch_newer(store: RunStore, root: Path, run_dir: Path, content: StoreManifest) -> None:
+    """Fetch the newest whole checkpoint of the store with metrics and traces, unless the disk has one as new."""
+    local = max(checkpoint.saved_steps(root), default=0)
+    for step in reversed([step for step in store.steps() if step > local]):
+        logger.info("Fetching the checkpoint of step %d from %s", step, store.url)
+        try:
+            store.get_checkpoint(step, root)
+        except DamagedCheckpoint as error:
+            logger.warning("Skipped the checkpoint of step %d in %s: %s", step, store.url, error)
+            continue
+        run_dir.mkdir(parents=True, exist_ok=True)
+        store.get_run_files(run_dir, content)
+        return
+
+
+def _root(config: DictConfig) -> Path:
+    return Path(config.trainer.default_local_dir).absolute()

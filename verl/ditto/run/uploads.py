@@ -1,0 +1,150 @@
+"""Copy what a run leaves to its store, beside the training: `trainer.upload_to`.
+
+A thread copies metrics and traces and then the checkpoints that the store lacks, the newest first. The training never
+waits for it, and the watchdog does not watch it. What an upload could not do is logged, counted, and tried again with
+the next checkpoint and at the end of the run.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from ditto.run import checkpoint, manifest
+from ditto.run.store import RUN_ID, LooksLikeKey, RunStore, StoreFailed
+from soul.errors import one_line
+
+logger = logging.getLogger(__name__)
+
+LAST_TRIES_S = (0.0, 10.0, 60.0)  # waits before the tries at the end of a run
+
+
+class UploadFailed(StoreFailed):
+    """A run has ended, and the store lacks its newest checkpoint or its metrics."""
+
+
+class Uploads:
+    """The uploads of one run, by one process.
+
+    Args:
+        store: whose manifest is that of this run (`store_resume.py`).
+        run_dir: the folder with metrics and traces.
+        root: the folder with the checkpoints.
+    """
+
+    def __init__(self, store: RunStore, run_dir: Path, root: Path) -> None:
+        self.store, self.run_dir, self.root = store, run_dir, root
+        self.failures = 0
+        self.copied_step = 0
+        self._withheld: set[str] = set()
+        self._reading: frozenset[int] = frozenset()
+        self._wanted = threading.Event()
+        self._ends = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @classmethod
+    def from_config(cls, config: DictConfig) -> Uploads | None:
+        """The uploads that `trainer.upload_to` asks for; None without it."""
+        trainer = config.trainer
+        if trainer.upload_to is None:
+            return None
+        root = Path(trainer.default_local_dir).absolute()
+        return cls(RunStore(str(trainer.upload_to)), Path(config.run.dir).absolute(), root)
+
+    def start(self) -> None:
+        """Copy what the store lacks, beside whatever goes on. Returns at once."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="uploads", daemon=True)
+            self._thread.start()
+        self._wanted.set()
+
+    def reading(self) -> frozenset[int]:
+        """The steps of the checkpoints that are being read, which must stay where they are."""
+        return self._reading
+
+    def metrics(self) -> dict[str, float]:
+        """The last step whose checkpoint is in the store, and how many uploads failed."""
+        return {"ditto/upload_step": self.copied_step, "ditto/upload_failures": self.failures}
+
+    def finish(self, wait: Callable[[float], None] = time.sleep) -> UploadFailed | None:
+        """Copy what is left, however long it takes, and log how the uploads went.
+
+        Returns:
+            Why the store lacks something at the end; None if it lacks nothing.
+        """
+        self._ends.set()
+        self._wanted.set()
+        if self._thread is not None:
+            self._thread.join()
+        failure: StoreFailed | None = None
+        for seconds in LAST_TRIES_S:
+            wait(seconds)
+            failure = self._copy()
+            if failure is None or isinstance(failure, LooksLikeKey):
+                break
+        if self._withheld:
+            logger.warning("Not uploaded, because they look like keys: %s", ", ".join(sorted(self._withheld)))
+        if failure is None:
+            again = f" ({self.failures} uploads had failed before)" if self.failures else ""
+            logger.info("%s holds the run up to step %d%s", self.store.url, self.copied_step, again)
+            return None
+        return UploadFailed(
+            f"{failure} {self.failures} uploads of this run failed, and the store's newest checkpoint is "
+            f"{f'that of step {self.copied_step}' if self.copied_step else 'none of this process'}. The run's own "
+            f"checkpoints in {self.root} are whole. The same command uploads what is missing."
+        )
+
+    def _work(self) -> None:
+        while not self._ends.is_set():
+            self._wanted.wait()
+            self._wanted.clear()
+            if not self._ends.is_set():
+                self._copy()
+
+    def _copy(self) -> StoreFailed | None:
+        """Copy everything that the store lacks, up to a failure of the store. Returns the first failure."""
+        steps = reversed(checkpoint.saved_steps(self.root))
+        first: StoreFailed | None = None
+        copies: list[Callable[[], None]] = [self._copy_run_files]
+        copies += [partial(self._copy_checkpoint, step) for step in steps]
+        for copy in copies:
+            try:
+                copy()
+            except (StoreFailed, OSError) as error:
+                failure = error if isinstance(error, StoreFailed) else StoreFailed(f"{one_line(error)}.")
+                self.failures += 1
+                logger.error("UPLOAD FAILED: %s: %s The training goes on.", type(failure).__name__, failure)
+                first = first or failure
+                if not isinstance(failure, LooksLikeKey):
+                    break
+        return first
+
+    def _copy_run_files(self) -> None:
+        known, run = self.store.manifest(), (self.root / RUN_ID).read_text(encoding="utf-8")
+        if known is None or known.run != run:
+            raise StoreFailed(f"{self.store.url} {'holds another run' if known else f'has lost its {manifest.FILE}'}.")
+        _, left_out = self.store.put_run_files(self.run_dir, known)
+        for name in sorted(set(left_out) - self._withheld):
+            self.failures += 1
+            logger.error("UPLOAD FAILED: %s holds or is named like a key, and is left out", self.run_dir / name)
+        self._withheld |= set(left_out)
+
+    def _copy_checkpoint(self, step: int) -> None:
+        self._reading = frozenset({step})
+        start = time.perf_counter()
+        try:
+            folder = self.root / f"global_step_{step}"
+            if not (folder / manifest.FILE).exists():  # pruned since, or of a release without manifests
+                return
+            if self.store.put_checkpoint(folder):
+                seconds = time.perf_counter() - start
+                logger.info("Uploaded the checkpoint of step %d to %s (%.1f s)", step, self.store.url, seconds)
+            self.copied_step = max(self.copied_step, step)
+        finally:
+            self._reading = frozenset()
