@@ -4,6 +4,7 @@
     evaluate, schedule                  evaluation beside other harnesses; the estimate of the time left
     throttle                            verdicts lost and time at a throttled endpoint
     sft, sft_data                       supervised training beside TRL; its data loading
+    grpo_vs_trl                         a step of GRPO beside TRL's
     head, gpu                           log-probs on a CPU; attention, head and update on one GPU
     kills, sft_kills                    kill runs again and again, and compare them with undisturbed runs
 

@@ -25,7 +25,11 @@ SCRIPTS = (
         "scripts/test",
     ),
 )
-CHILDREN = {"benchmarks/trl_contender.py", "benchmarks/lm_eval_contender.py"}  # other interpreters run them
+CHILDREN = {  # other interpreters run them
+    "benchmarks/trl_contender.py",
+    "benchmarks/trl_grpo_contender.py",
+    "benchmarks/lm_eval_contender.py",
+}
 SLOW = ("recipe/", "docs/", "benchmarks/")  # torch, transformers, matplotlib
 
 

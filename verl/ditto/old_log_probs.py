@@ -68,7 +68,7 @@ class OldLogProbs(PPOTrainer, ABC):
         others = [row for row in range(len(batch)) if row not in set(rows)]
         missing = -len(rows) % (max(self.actor_rollout_wg._dispatch_info["actor"]) + 1)  # for ranks of the same size
         computed = batch.select_keys([batch.keys[row] for row in [*rows, *others[:missing]]])
-        computed.fields, computed.extra_info = list(MODEL_COLUMNS), {}
+        computed.fields, computed.extra_info = list(MODEL_COLUMNS), dict(batch.extra_info)
         self._forward(computed)
         refined = batch.select_keys([batch.keys[row] for row in rows])
         data = fetch(refined, "log_probs", "response_mask")

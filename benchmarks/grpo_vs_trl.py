@@ -1,0 +1,144 @@
+"""A step of GRPO beside TRL's: the same model, prompts, answer lengths, group size and update.
+
+    python -m benchmarks.grpo_vs_trl --trl-python TRL_VENV/bin/python --rows fantom.parquet [--response 32]
+
+Both sample with transformers in float32 on one core, every answer as long as `--response`, and train one update of all
+groups, without KL. The reward is a rule, so neither waits for a judge; agent loop, Ray and vLLM stay out of it. Ours
+samples with `one_process_sampler.py` and updates with `one_process_update.py`: our loss and batches on verl's FSDP2
+engine. TRL (`trl_grpo_contender.py`) runs in an interpreter of its own and gets the better of several micro-batch
+sizes. The programs run in turn, `--rounds` times; the first step of each is not counted. Seconds are CPU seconds of one
+process with one thread, which a busy machine does not change much.
+
+Both must take the same update: ours also trains on the sequences that TRL sampled, and the gradient norms of each step
+may differ by 1e-3. Goal: TRL's seconds a step over ours at least 1.5.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from soul.cli.arguments import existing_file, positive_int
+from soul.cli.error_border import Parser, reports_errors
+from soul.errors import RunFailed
+from soul.rows.task_files import read_rows
+
+ROOT = Path(__file__).resolve().parents[1]
+TOLERANCE = 1e-3  # relative, of a gradient norm
+MICRO_BATCHES = (8, 32)  # sequences of TRL's forward passes
+PHASES = ("sampling", "update", "step")
+TIME_LIMIT_S = 1800
+console = Console()
+
+
+def prepare(folder: Path, rows: Path, args: argparse.Namespace) -> None:
+    """The model, and the prompts of every step as text; all rows of a file have the same task."""
+    from recipe.demo import tiny_model
+
+    steps, count = args.steps, args.prompts
+    all_rows = read_rows([str(rows)])
+    if len(all_rows) < steps * count:
+        raise RunFailed(f"{rows} has {len(all_rows)} rows; {steps} steps of {count} prompts need {steps * count}.")
+    prompts = ["\n".join(m["content"] for m in row.task.prompt(row.row)) for row in all_rows]
+    texts = prompts[: steps * count]
+    # Without line breaks, because the tokenizer makes one token of a line that many texts share.
+    tiny_model.build(folder / "model", [" ".join(prompt.split()) for prompt in prompts])
+    settings = {"steps": steps, "prompts": count, "group": args.group, "response": args.response, "texts": texts}
+    (folder / "work.json").write_text(json.dumps(settings))
+
+
+def run(command: Sequence[str]) -> None:
+    """Run a contender on one core.
+
+    Raises:
+        RunFailed: it failed.
+    """
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "VERL_PLATFORM": "cpu", "TOKENIZERS_PARALLELISM": "false"}
+    environment |= {"HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT, timeout=TIME_LIMIT_S)
+    if done.returncode:
+        raise RunFailed(f"{' '.join(command[:4])} failed:\n{done.stderr[-3000:]}")
+
+
+def measure(folder: Path, args: argparse.Namespace) -> dict[str, dict[str, list[float]]]:
+    """CPU seconds of every counted step, by program and phase. The largest difference of gradient norms is printed."""
+    seconds: dict[str, dict[str, list[float]]] = {}
+    programs = {
+        f"TRL, micro-batches of {size}": [
+            *(str(args.trl_python), str(ROOT / "benchmarks" / "trl_grpo_contender.py"), str(folder), str(size))
+        ]
+        for size in MICRO_BATCHES
+    }
+    programs["ours"] = [sys.executable, "-m", "benchmarks.grpo_contender", str(folder)]
+    for number in range(args.rounds):
+        for name, command in programs.items():
+            console.print(f"round {number + 1} of {args.rounds}: {name}")
+            run(command)
+            result = json.loads((folder / "result.json").read_text())
+            for phase, values in result["seconds"].items():
+                seconds.setdefault(name, {}).setdefault(phase, []).extend(values[1:])
+            if name == "ours":
+                compare(result["norms"], json.loads((folder / "sequences.json").read_text())["norms"])
+    return seconds
+
+
+def compare(ours: Sequence[float], theirs: Sequence[float]) -> None:
+    """Compare the gradient norms of the same updates.
+
+    Raises:
+        RunFailed: they differ, so the programs do not take the same update.
+    """
+    worst = max(abs(a - b) / b for a, b in zip(ours, theirs, strict=True))
+    console.print(f"  gradient norms of {len(ours)} updates differ by at most {worst:.1e}")
+    if not worst <= TOLERANCE:
+        raise RunFailed(f"The updates differ: gradient norms {ours} and {theirs}.")
+
+
+def show(title: str, seconds: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
+    """Print the medians, and how many times ours the best of TRL's steps takes."""
+    medians = {name: {phase: statistics.median(of[phase]) for phase in PHASES} for name, of in seconds.items()}
+    best = min((name for name in medians if name != "ours"), key=lambda name: medians[name]["step"])
+    table = Table(title=title)
+    for column in ("CPU seconds", *medians, "TRL / ours"):
+        table.add_column(column, justify="right")
+    for phase in PHASES:
+        ratio = medians[best][phase] / medians["ours"][phase]
+        table.add_row(phase, *(f"{of[phase]:.2f}" for of in medians.values()), f"{ratio:.2f}")
+    console.print(table)
+    share = medians["ours"]["sampling"] / medians["ours"]["step"]
+    console.print(f"Sampling is {share:.0%} of our step. Goal: at least 1.5.")
+
+
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = Parser(prog="python -m benchmarks.grpo_vs_trl", description=__doc__)
+    parser.add_argument("--trl-python", type=existing_file, required=True, help="an interpreter that has TRL")
+    parser.add_argument("--rows", type=existing_file, nargs="+", required=True, help="task files; one table for each")
+    parser.add_argument("--prompts", type=positive_int, default=4, help="groups of a step")
+    parser.add_argument("--group", type=positive_int, default=8, help="answers to a prompt")
+    parser.add_argument("--response", type=positive_int, default=32, help="tokens of an answer")
+    parser.add_argument("--steps", type=positive_int, default=4, help="the first one is not counted")
+    parser.add_argument("--rounds", type=positive_int, default=2)
+    args = parser.parse_args(arguments)
+    for rows in args.rows:
+        with tempfile.TemporaryDirectory() as name:
+            prepare(Path(name), rows, args)
+            seconds = measure(Path(name), args)
+            sampled = json.loads((Path(name) / "sequences.json").read_text())["steps"]
+        length = statistics.fmean(len(prompt) for step in sampled for prompt, _ in step)
+        shape = f"{args.prompts} prompts of {length:.0f} tokens x {args.group} answers of {args.response}"
+        show(f"{rows.stem}: a step of {shape}", seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

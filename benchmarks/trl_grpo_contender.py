@@ -1,0 +1,110 @@
+"""TRL's side of benchmarks/grpo_vs_trl.py: GRPO steps of its GRPOTrainer. Runs in TRL's interpreter.
+
+    python trl_grpo_contender.py FOLDER SEQUENCES_PER_MICRO_BATCH
+
+Writes result.json (CPU seconds of each phase and step) and sequences.json (prompt and answer of every sequence, step by
+step, and the gradient norms).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+from benchmarks.grpo_rule import LEARNING_RATE, reward
+
+
+def rewards(completion_ids: list[list[int]], **_: Any) -> list[float]:
+    """TRL's reward function."""
+    return [reward(ids) for ids in completion_ids]
+
+
+class Timed(GRPOTrainer):
+    """Measures what it samples in."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.sampling: list[float] = []
+        self.steps: list[list[tuple[list[int], list[int]]]] = []
+        super().__init__(*args, **kwargs)
+
+    def _generate(self, *args: Any, **kwargs: Any) -> Any:
+        start = time.process_time()
+        output = super()._generate(*args, **kwargs)
+        self.sampling.append(time.process_time() - start)
+        self.steps.append([(list(p), list(a)) for p, a in zip(output[0], output[1], strict=True)])
+        return output
+
+
+class Clock(TrainerCallback):
+    """Records when each step begins and ends, and its gradient norm."""
+
+    def __init__(self) -> None:
+        self.begins: list[float] = []
+        self.ends: list[float] = []
+        self.norms: list[float] = []
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.begins.append(time.process_time())
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.ends.append(time.process_time())
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        if "grad_norm" in logs:
+            self.norms.append(float(logs["grad_norm"]))
+
+
+def main(folder: Path, size: int) -> None:
+    """Train the steps of work.json."""
+    torch.set_num_threads(1)
+    work = json.loads((folder / "work.json").read_text())
+    sequences = work["prompts"] * work["group"]
+    config = GRPOConfig(
+        output_dir=str(folder / "trl"),
+        per_device_train_batch_size=min(size, sequences),
+        gradient_accumulation_steps=sequences // min(size, sequences),
+        num_generations=work["group"],
+        max_completion_length=work["response"],
+        generation_kwargs={"min_new_tokens": work["response"]},
+        temperature=1.0,
+        top_k=0,
+        beta=0.0,
+        loss_type="dapo",  # a mean over all tokens of the step, as ours
+        scale_rewards="group",
+        epsilon=0.2,
+        epsilon_high=0.28,
+        learning_rate=LEARNING_RATE,
+        lr_scheduler_type="constant",
+        max_steps=work["steps"],
+        shuffle_dataset=False,
+        gradient_checkpointing=False,
+        bf16=False,
+        use_cpu=True,
+        report_to=[],
+        save_strategy="no",
+        logging_steps=1,
+        disable_tqdm=True,
+        seed=1,
+    )
+    model = AutoModelForCausalLM.from_pretrained(folder / "model", dtype=torch.float32, attn_implementation="sdpa")
+    tokenizer, clock = AutoTokenizer.from_pretrained(folder / "model"), Clock()
+    data = Dataset.from_list([{"prompt": text} for text in work["texts"]])
+    trainer = Timed(model, rewards, args=config, train_dataset=data, processing_class=tokenizer, callbacks=[clock])
+    trainer.train()
+    steps = [end - begin for begin, end in zip(clock.begins, clock.ends, strict=True)]
+    update = [step - sampling for step, sampling in zip(steps, trainer.sampling, strict=True)]
+    seconds = {"sampling": trainer.sampling, "update": update, "step": steps}
+    (folder / "sequences.json").write_text(json.dumps({"steps": trainer.steps, "norms": clock.norms}))
+    (folder / "result.json").write_text(json.dumps({"seconds": seconds}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))
