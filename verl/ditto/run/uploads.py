@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 
 from ditto.run import checkpoint, manifest
 from ditto.run.store import RUN_ID, LooksLikeKey, RunStore, StoreFailed
-from soul.errors import one_line
+from soul.errors import SoulError, one_line
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ class Uploads:
         for copy in copies:
             try:
                 copy()
-            except (StoreFailed, OSError) as error:
+            except (SoulError, OSError) as error:
                 failure = error if isinstance(error, StoreFailed) else StoreFailed(f"{one_line(error)}.")
                 self.failures += 1
                 logger.error("UPLOAD FAILED: %s: %s The training goes on.", type(failure).__name__, failure)
