@@ -112,14 +112,22 @@ def wait_until(true: Callable[[], bool], node: Node, ray: subprocess.Popen[bytes
         time.sleep(POLL_S)
 
 
-def alive_nodes(head: str) -> int:
-    """How many nodes have joined the cluster at this address."""
+def wait_for_nodes(node: Node, process: subprocess.Popen[bytes]) -> None:
+    """Wait until all nodes have joined the cluster.
+
+    Raises:
+        NoCluster: some have not in time.
+    """
     import ray
 
     with shield_children():  # ray.init replaces the signals' handlers
-        ray.init(address=head, log_to_driver=False, logging_level="ERROR")
+        ray.init(address=node.head, log_to_driver=False, logging_level="ERROR")
+
+    def joined() -> bool:
+        return sum(each["Alive"] for each in ray.nodes()) >= node.nodes
+
     try:
-        return sum(node["Alive"] for node in ray.nodes())
+        wait_until(joined, node, process, f"{node.nodes} nodes have not joined {node.head}")
     finally:
         ray.shutdown()
 
@@ -132,9 +140,7 @@ def run_head(node: Node, command: Sequence[str], signals: StopSignals) -> int:
     """
     with ray_started(node) as ray:
         wait_until(node.head_answers, node, ray, f"Ray's head at {node.head} does not answer")
-        wait_until(
-            lambda: alive_nodes(node.head) >= node.nodes, node, ray, f"{node.nodes} nodes have not joined {node.head}"
-        )
+        wait_for_nodes(node, ray)
         print(f"Ray is running on {node.nodes} nodes at {node.head}", flush=True)
         signals.only_record()
         code = subprocess.call(command, env={**os.environ, "RAY_ADDRESS": node.head})
