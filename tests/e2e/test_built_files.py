@@ -23,8 +23,13 @@ pytestmark = [
 ]
 
 NAMES = ("hitom", "paratomi", "lifechoices")
-# Two steps of six prompts are all rows that are drawn. The files must not overlap with what is evaluated.
-OVERRIDES = ["data.train_batch_size=6", "data.mixture.rows_per_task=4", "data.allow_overlap=false"]
+# Two steps of six prompts are all rows that are drawn. Short answers: what the model says does not matter.
+OVERRIDES = [
+    "data.train_batch_size=6",
+    "data.mixture.rows_per_task=4",
+    "data.max_response_length=128",
+    "data.allow_overlap=false",  # built files share nothing with what is evaluated
+]
 
 
 def test_three_built_files_are_trained_on(tmp_path: Path) -> None:
