@@ -14,7 +14,8 @@ machine's scheduler. A call is a wait of random length in place of a request to 
 `wait` is the time between asking and being admitted. `Jain` is Jain's index of the calls admitted for each worker: 1 if
 all got the same, 1/n if one of n got everything; `at best` is the index of the most even split of so many calls, which
 is below 1 where they are few. `at once` is the largest number of calls that were in flight at one time, over all
-processes; it must not exceed the cap.
+processes; it must not exceed the cap. Before the trials, the CPU time of one report is measured in this process,
+without Ray, once the circuit breaker's window holds `--window` reports.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ from ditto.judging import limits as judge_limits
 from soul.cli.arguments import positive_float, positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.judge import GatewaySettings
-from soul.judge.gateway import limits_by_key
+from soul.judge.gateway import limits_by_key, run_limits
 from soul.judge.throttle.local_gate import RequestGate
-from soul.judge.throttle.shared_limits import Grant, Report
+from soul.judge.throttle.shared_limits import Grant, Report, SharedLimits
 
 GOAL = 0.2  # of a core
 TOKENS = 100.0  # of a call
@@ -154,6 +155,19 @@ def run_trial(trial: Trial, key: str, workers: int, processes: int, seconds: flo
     return Outcome([log for logs, _ in results for log in logs], sum(n for _, n in results), cpu_s, took)
 
 
+def report_cost_s(limits: SharedLimits, key: str, workers: int, window: int) -> float:
+    """CPU seconds of one report by one of many workers, after `window` reports."""
+    reports = [
+        Report(key, f"worker{number}", 8, 4, tokens_waiting=4 * TOKENS, outcomes={"ok": 1}) for number in range(workers)
+    ]
+    for number in range(window):
+        limits.sync(reports[number % workers])
+    start, times = time.process_time(), 100
+    for number in range(times):
+        limits.sync(reports[number % workers])
+    return (time.process_time() - start) / times
+
+
 def jain(counts: Sequence[int]) -> float:
     """Jain's fairness index."""
     return sum(counts) ** 2 / (len(counts) * sum(count**2 for count in counts)) if any(counts) else 1.0
@@ -177,11 +191,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=positive_int, default=64)
     parser.add_argument("--processes", type=positive_int, default=4, help="processes that the workers share")
     parser.add_argument("--seconds", type=positive_float, default=10.0, help="during which calls begin")
+    parser.add_argument("--window", type=positive_int, default=4000, help="reports before one is timed")
     parser.add_argument("--only", nargs="+", choices=list(TRIALS), default=list(TRIALS))
     args = parser.parse_args(arguments)
     print_load()
     settings = GatewaySettings.from_sections({trial.role: trial.section for trial in TRIALS.values()})
     keys = {limits.name.split(" ")[0]: key for key, limits in limits_by_key(settings).items()}
+    cost_s = report_cost_s(run_limits(settings), keys["judge"], args.workers, args.window)
+    console.print(f"A report takes {1e6 * cost_s:,.0f} µs of CPU time, after {args.window:,} others.")
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
     columns = (
         "admitted/s",
