@@ -180,14 +180,14 @@ def test_the_training_is_checked_before_it_is_submitted(
     values = {"TRAIN_FILES": "train.parquet", "VAL_FILES": "val.parquet", "ACTOR_MODEL_PATH": "model"}
     values |= {"OPENAI_API_KEY": KEY, "PLATFORM": "cpu", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     words = ["slurm", "hitom", "data.train_batch_size=4", "actor_rollout_ref.actor.ppo_mini_batch_size=2"]
-    words += ["data.max_prompt_length=4096", "data.max_response_length=1024", "trainer.nnodes=3"]
+    words += ["data.max_prompt_length=4096", "data.max_response_length=1024", "trainer.nnodes=2"]
     with FakeOpenAI(Json({"ready": True})) as judge:
         for name, value in {**values, "OPENAI_BASE_URL": judge.url}.items():
             monkeypatch.setenv(name, value)
         assert command.main([*words, "--dry-run"]) == 0
         shown = capsys.readouterr().out
-        assert "64 generations" in shown and "Would submit to slurm, for 3 nodes with 1 process each:" in shown
-        assert f"sbatch --job-name=ditto-rl-hitom --nodes=3 {ROOT / slurm.SCRIPT}" in shown
+        assert "64 generations" in shown and "Would submit to slurm, for 2 nodes with 1 process each:" in shown
+        assert f"sbatch --job-name=ditto-rl-hitom --nodes=2 {ROOT / slurm.SCRIPT}" in shown
         assert KEY not in shown and not (tmp_path / "called").exists()
         monkeypatch.setenv("DRY_RUN", "1")
         assert command.main(words) == 0 and not (tmp_path / "called").exists()

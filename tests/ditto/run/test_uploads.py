@@ -187,7 +187,7 @@ def test_no_file_that_looks_like_a_key_is_uploaded(
     folder = save(run, 1, "sk-1234567890abcdef")
     uploads = Uploads(store, run, run)
     failed = uploads.finish()
-    assert failed is not None and "config.json holds or is named like a key" in str(failed)
+    assert failed is not None and "config.json looks like a key or a password (line 1)" in str(failed)
     assert uploads.failures == 3
     with pytest.raises(LooksLikeKey):
         store.put_checkpoint(folder)

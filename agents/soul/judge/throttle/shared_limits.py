@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 HEARTBEAT_S = 1.0
 POLL_S = 0.05  # how soon a process reports again if its grant did not cover everything
+SPACED_S = 0.004  # with many processes, the mean time between two reports of processes that wait for slots
 CONTENDED_S = 0.2  # how soon a process reports again while others wait for slots
 TURN_S = 1.0  # with fewer slots than processes, how long a process keeps its slot before it is another's turn
 FADED_S = 5.0  # a process that has not reported for this long keeps its slots but gets no share of the others
@@ -114,6 +115,7 @@ class _Process:
     last_report_s: float = 0.0
     has_turn: bool = False  # whether it holds slots
     since: float = 0.0  # when has_turn last changed
+    allowed_s: float = -math.inf  # when a rate last admitted calls of it
 
 
 class _EndpointState:
@@ -192,12 +194,17 @@ class _EndpointState:
             # A probe is sent alone, so that the next outcome is its own.
             cap = 1 if self.breaker.probe_sent or not in_use else 0
         slots = self._slots(process, cap, now)
-        requests, tokens = self._allowances(process, slots)
+        requests, tokens = self._allowances(process, slots, now)
         self._note_turn(process, now, able=process.in_flight > 0 or (requests > 0 and tokens > 0))
         self.breaker.probe_sent |= state == "probing" and slots > 0
         contended = any(p.demand > p.held for p in self.processes.values())
         served = slots >= process.demand and requests >= process.waiting and tokens >= process.tokens_waiting
-        again_s = self.requests.next_s(POLL_S) if not served else CONTENDED_S if contended else HEARTBEAT_S
+        if served:
+            again_s = CONTENDED_S if contended else HEARTBEAT_S
+        elif requests == tokens == math.inf:  # a process that keeps its slots busy needs no quick answer
+            again_s = max(POLL_S, min(HEARTBEAT_S, SPACED_S * len(self.processes)))
+        else:
+            again_s = self.requests.next_s(POLL_S)
         reason = None if served else self._reason(process, state, slots, requests, tokens)
         return Grant(slots, requests, tokens, again_s, contended, reason=reason, waves=waves, refusing_s=refusing_s)
 
@@ -287,7 +294,7 @@ class _EndpointState:
         if has_turn != process.has_turn or (has_turn and not able):
             process.has_turn, process.since = has_turn, now
 
-    def _allowances(self, process: _Process, slots: int) -> tuple[float, float]:
+    def _allowances(self, process: _Process, slots: int, now: float) -> tuple[float, float]:
         """The allowance of requests and of tokens.
 
         Both are 0 if one of them or a slot is missing: the process could not use the other, and would keep it from the
@@ -297,28 +304,42 @@ class _EndpointState:
             return 0.0, 0.0
         at_once = slots > process.in_flight
         per_call = process.tokens_waiting / process.waiting if process.waiting else 0.0
-        requests = self._part(self.requests, process.waiting, self._total("waiting"), 1.0, at_once)
-        tokens = self._part(self.tokens, process.tokens_waiting, self._total("tokens_waiting"), per_call, at_once)
+        before = self._before(process, now) if at_once else 0
+        requests = self._part(self.requests, process.waiting, self._total("waiting"), 1.0, at_once, before)
+        total = self._total("tokens_waiting")
+        tokens = self._part(self.tokens, process.tokens_waiting, total, per_call, at_once, before)
         if requests > 0 and tokens > 0:
+            process.allowed_s = now
             return requests, tokens
         self.requests.give_back(requests)
         self.tokens.give_back(tokens)
         return 0.0, 0.0
 
+    def _before(self, process: _Process, now: float) -> int:
+        """How many other processes a scarce rate admits first: their calls wait with a free slot, and for longer."""
+        return sum(
+            p.waiting > 0
+            and p.held > p.in_flight
+            and p.allowed_s < process.allowed_s
+            and now - p.last_report_s < FADED_S
+            for p in self.processes.values()
+        )
+
     def _total(self, field_name: str) -> float:
         return float(sum(getattr(p, field_name) for p in self.processes.values()))
 
-    def _part(self, bucket: Bucket, wanted: float, total: float, per_call: float, at_once: bool) -> float:
+    def _part(self, bucket: Bucket, wanted: float, total: float, per_call: float, at_once: bool, before: int) -> float:
         """The part of the bucket for this process, in proportion to what it wants.
 
         A process with a free slot gets enough for one call or nothing: otherwise many processes could each hold a
-        fraction of a call for ever.
+        fraction of a call for ever. One call each is left in the bucket for those `before` it.
         """
         if bucket.rate == math.inf:
             return math.inf
         share = bucket.level * wanted / total if wanted else 0.0
         if share < per_call:
-            share = per_call if at_once and bucket.level >= min(per_call, 1.0) else 0.0
+            level = bucket.level - before * per_call
+            share = per_call if at_once and level >= min(per_call, 1.0) else 0.0
         return bucket.take(share)
 
 

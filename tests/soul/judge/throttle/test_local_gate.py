@@ -413,3 +413,46 @@ def test_calls_that_use_less_than_announced_do_not_feed_each_other_past_the_rate
             task.cancel()
 
     simulate(main)
+
+
+# --- many processes
+
+
+async def keep_busy(fleet, callers, seconds, call_s):
+    """Callers at every gate that make one call after the other; the number of calls that were admitted at each gate."""
+    admitted, end = Counter(), fleet.loop.time() + seconds
+
+    async def caller(number):
+        while fleet.loop.time() < end:
+            await fleet.gates[number].enter(100.0)
+            admitted[number] += 1
+            try:
+                await asyncio.sleep(call_s * fleet.rng.uniform(0.5, 1.5))
+            finally:
+                fleet.gates[number].leave("ok", 100.0, 100.0)
+
+    gates = range(len(fleet.gates))
+    tasks = [asyncio.create_task(caller(number)) for number in gates for _ in range(callers)]
+    await asyncio.sleep(seconds)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return [admitted[number] for number in gates]
+
+
+def test_a_rate_far_below_the_demand_admits_every_process_alike():
+    async def main(loop):
+        fleet = Fleet(loop, 512, 16, far, requests_per_minute=300)
+        admitted = await keep_busy(fleet, 3, 24.0, 1.0)
+        assert 118 <= sum(admitted) <= 125 and min(admitted) >= 6
+
+    simulate(main)
+
+
+def test_many_processes_that_keep_their_slots_busy_report_seldom():
+    async def main(loop):
+        fleet = Fleet(loop, 512, 64, far)
+        admitted = await keep_busy(fleet, 12, 12.0, 4.0)
+        assert fleet.reports < 12 * 400 and sum(admitted) > 1500 and min(admitted) > 15
+
+    simulate(main)
