@@ -71,7 +71,11 @@ def test_a_dry_run_lists_the_files_and_needs_no_hub(run: Path, capsys: pytest.Ca
         ("id_rsa", "x", "id_rsa, name: this looks like a key"),
         ("notes.md", "use hf_" + "a1B2" * 8, "notes.md, line 1: this looks like a key"),
         ("lora_adapter/README.md", "sk-" + "a1B2" * 8, "lora_adapter/README.md, line 1: this looks like a key"),
-        ("generation_config.json", '{"endpoint": "value-of-a-variable-17"}', "generation_config.json, line 1: this looks"),
+        (
+            "generation_config.json",
+            '{"endpoint": "value-of-a-variable-17"}',
+            "generation_config.json, line 1",
+        ),
         ("model.safetensors", "cut off", "cannot be read"),
         (
             "model-00002-of-00002.safetensors.index.json",
