@@ -4,7 +4,7 @@
 
 `benchmarks.startup` measures whole processes; this looks into their imports. Each entry module is imported in a fresh
 interpreter. For the packages below, the table shows the CPU seconds of their first import, with everything that they
-import in turn, so the columns overlap (tensordict imports torch). A package that came in before its own `import`
+import in turn, so the rows overlap (tensordict imports torch). A package that came in before its own `import`
 statement, as part of another one, has no number.
 """
 
