@@ -4,7 +4,7 @@
 
 `benchmarks.startup` measures whole processes; this looks into their imports. Each entry module is imported in a fresh
 interpreter. For the packages below, the table shows the CPU seconds of their first import, with everything that they
-import in turn, so the columns overlap (tensordict imports torch). A package that came in before its own `import`
+import in turn, so the rows overlap (tensordict imports torch). A package that came in before its own `import`
 statement, as part of another one, has no number.
 """
 
@@ -24,8 +24,8 @@ ENTRIES = {
     "actor": "ditto.verl_hooks.actor_worker",
     "agent loop": "ditto.rollout.agent_loop",
     "vLLM's server": "verl.workers.rollout.vllm_rollout.vllm_async_server",
-    "sample queue (two processes)": "transfer_queue",
-    "judge limits": "ditto.judging.limits",
+    "queue": "transfer_queue",  # two processes
+    "limits": "ditto.judging.limits",
 }
 PACKAGES = (
     "torch",
@@ -68,10 +68,10 @@ def import_seconds(entry: str) -> dict[str, float]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and print a table."""
     Parser(prog="python -m benchmarks.startup_imports", description=__doc__).parse_args(arguments)
-    table = new_table("CPU seconds of imports", "process", "all", *PACKAGES)
-    for process, entry in ENTRIES.items():
-        seconds = import_seconds(entry)
-        table.add_row(process, *(f"{seconds[name]:.1f}" if name in seconds else "" for name in ("all", *PACKAGES)))
+    table = new_table("CPU seconds of imports", "package", *ENTRIES)
+    seconds = [import_seconds(entry) for entry in ENTRIES.values()]
+    for name in ("all", *PACKAGES):
+        table.add_row(name, *(f"{each[name]:.1f}" if name in each else "" for each in seconds))
     console.print(table)
     print_load()
 
