@@ -63,17 +63,17 @@ def groups(task_name: str, folder: Path, prompts: int, drafts: int, vocabulary: 
             mask += [int(own)] * size
         return response, mask
 
-    found = []
+    training: list[TrainingRow] = []
     for row in rows:
         words, base = texts[0].split(), tokens(_text(task.prompt(row)))
         turns = [(len(tokens(text)), own) for text, own in _turns(task_name, task, row)]
         for _ in range(drafts):
             feedback = " ".join(chance.choices(words, k=FEEDBACK_WORDS))
-            found.append(TrainingRow("draft", base, *sampled(turns)))
+            training.append(TrainingRow("draft", base, *sampled(turns)))
             refined = sampled(turns)
-            found.append(TrainingRow("refined_base", base, *refined))
-            found.append(TrainingRow("refined_feedback", tokens(_text(task.prompt(row, feedback))), *refined))
-    return found
+            training.append(TrainingRow("refined_base", base, *refined))
+            training.append(TrainingRow("refined_feedback", tokens(_text(task.prompt(row, feedback))), *refined))
+    return training
 
 
 def _turns(task_name: str, task: Any, row: Any) -> list[tuple[str, bool]]:

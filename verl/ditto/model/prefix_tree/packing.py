@@ -18,6 +18,7 @@ from verl.utils import tensordict_utils as tu
 from ditto.batch.jagged import row_lengths, with_values
 from ditto.model.prefix_tree.attention import Branches
 from ditto.model.prefix_tree.tree import grow
+from ditto.model.teaching import next_token_places
 
 WANTED = "prefix_tree"  # what the trainer says to the engine, in every batch
 _SETTINGS = (
@@ -49,16 +50,13 @@ class TreePack:
         tree = grow([row.numpy() for row in ids.cpu().split(row_lengths(self._rows).tolist())])
         source, places = (torch.from_numpy(array).to(device) for array in (tree.source, tree.places))
         self.branches = Branches(tree.nodes, device)
-        ends, answers = self._rows.offsets()[1:], row_lengths(micro_batch["responses"])
-        offsets = torch.arange(int(answers.sum()), device=device) - (answers.cumsum(0) - answers).repeat_interleave(
-            answers
-        )
-        answered = (ends - answers).repeat_interleave(answers) + offsets  # places of response tokens in the rows
+        # verl puts the value of a token at the token before it.
+        self._asked = next_token_places(micro_batch["prompts"], micro_batch["responses"])
+        answered = self._asked + 1
         # A token of the tree is its whole beginning, so it also says what it is predicted from.
         predicted, self._value_of = places[answered].unique(return_inverse=True)
-        self._asked = answered - 1  # verl puts the value of a token at the token before it
         predictor = torch.empty_like(source)
-        predictor[places[answered]] = places[answered - 1]
+        predictor[places[answered]] = places[self._asked]
         self._predictors, self._labels = predictor[predicted], ids[source[predicted]]
         settings = {name: tu.get_non_tensor_data(micro_batch, name, None) for name in _SETTINGS if name in micro_batch}
         positions = micro_batch["position_ids"].values()[..., source].contiguous()
