@@ -16,7 +16,7 @@ from types import TracebackType
 import psutil
 
 # What the launcher exports, or gives to a run; nodes have nothing of it.
-_OF_A_RUN = ("VERL_", "OPENAI_", "JUDGE_", "HF_", "OMP_", "TOKENIZERS_", "PYTHONPATH", "OUTPUT_DIR", "RAY_ADDRESS")
+OF_A_RUN = ("VERL_", "OPENAI_", "JUDGE_", "HF_", "OMP_", "TOKENIZERS_", "PYTHONPATH", "OUTPUT_DIR", "RAY_ADDRESS")
 
 
 class Cluster:
@@ -29,7 +29,7 @@ class Cluster:
         token.write_text(secrets.token_hex(32))
         # Of the nodes and of whoever joins.
         self.access = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
-        plain = {name: value for name, value in os.environ.items() if not name.startswith(_OF_A_RUN)}
+        plain = {name: value for name, value in os.environ.items() if not name.startswith(OF_A_RUN)}
         self._environment = {**plain, **environment, **self.access}
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -44,6 +44,8 @@ class Run:
     judge_url: str
     overrides: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
+    before: list[str] = field(default_factory=list)  # the words of a command that runs the launcher
+    cwd: Path = ROOT
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -71,13 +73,16 @@ class Run:
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                ["bash", str(ROOT / "recipe/ditto/run_rl.sh"), "hitom", *SMALL, *self.overrides, *more],
-                cwd=ROOT,
+                [*self.before, *self.command(), *more],
+                cwd=self.cwd,
                 env=environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+
+    def command(self) -> list[str]:
+        return ["bash", str(ROOT / "recipe/ditto/run_rl.sh"), "hitom", *SMALL, *self.overrides]
 
     def wait(self, timeout_s: float) -> int:
         """Exit code; on time-out the run is killed and the test fails with the log's end."""
