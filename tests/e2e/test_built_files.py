@@ -42,7 +42,7 @@ def test_three_built_files_are_trained_on(tmp_path: Path) -> None:
     log = (outcome.folder / "log.txt").read_text(errors="replace")
     assert outcome.code == 0 and {1, 2} <= set(outcome.metrics), log[-3000:]
     assert {trace["task"] for trace in outcome.sessions} == set(NAMES)
-    described = json.loads((outcome.folder / "run" / "run.json").read_text())["data"]
+    described = json.loads((outcome.folder / "run" / "run.json").read_text())["data_cards"]
     cards = {entry["name"]: entry["card"] for entry in described if entry["card"]}
     for name in NAMES:
         card = read(file_of(name, data))
