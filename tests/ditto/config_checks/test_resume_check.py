@@ -86,9 +86,11 @@ def test_another_number_of_devices_needs_the_files_of_all_that_saved(tmp_path: P
 
 
 def test_the_queue_of_an_asynchronous_run_keeps_its_number_of_storage_units(tmp_path: Path) -> None:
-    units = save(tmp_path, 4, devices=2) / "transfer_queue" / "storage_units"
+    units = save(tmp_path, 4, devices=2) / "transfer_queue" / "simple_storage"
     units.mkdir(parents=True)
-    (units / "su_info.json").write_text(json.dumps([{"position": place, "storage_unit_id": "x"} for place in (0, 1)]))
+    (units / "storage_unit_info.json").write_text(
+        json.dumps([{"position": place, "storage_unit_id": "x"} for place in (0, 1)])
+    )
     settled = config(tmp_path, 8, "transfer_queue.backend.SimpleStorage.num_data_storage_units=8")
     apply_resume(settled)
     assert settled.transfer_queue.backend.SimpleStorage.num_data_storage_units == 2

@@ -55,7 +55,7 @@ def _keep_storage_units(config: DictConfig, folder: Path) -> None:
 
     Their number follows that of the GPUs (`platform/gpu.yaml`), which may be another one now.
     """
-    units = folder / "transfer_queue" / "storage_units" / "su_info.json"  # as TransferQueue names it
+    units = folder / "transfer_queue" / "simple_storage" / "storage_unit_info.json"  # as TransferQueue names it
     if units.is_file():  # of an asynchronous run
         number = len(json.loads(units.read_text(encoding="utf-8")))
         with open_dict(config):
