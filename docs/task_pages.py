@@ -130,7 +130,7 @@ def prompt_section(task: Task[Any], row: Any) -> Iterator[str]:
         yield f"**{message['role']}**\n\n{text_block(message['content'])}"
     changed = [i for i, message in enumerate(task.prompt(row, LESSON)) if message not in base]
     for i in changed:
-        yield f"In a refined episode the {base[i]['role']} message also says:\n\n{text_block(_added(task, row, i))}"
+        yield f"In a refined episode the {base[i]['role']} message ends with:\n\n{text_block(_added(task, row, i))}"
 
 
 def _added(task: Task[Any], row: Any, position: int) -> str:

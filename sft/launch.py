@@ -51,18 +51,18 @@ def _launch(words: list[str]) -> int:
     check_config(config)
     from ditto.run.checkpoint import rename_damaged
     from ditto.run.run_folder import RunFolder
-    from ditto.run.store_resume import prepare_store
+    from ditto.run.store_resume import check_address, prepare_store
     from sft.preflight import check
     from sft.run.checkpoints import choose
     from sft.run.ranks import node_rank, run_ranks
 
+    check_address(config)
     leads = node_rank(config) == 0  # the first node decides for all nodes
     root = Path(config.trainer.default_local_dir).absolute()
     with ExitStack() as locks:
         if leads and not config.get("dry_run"):
             for folder in sorted({Path(config.run.dir).absolute(), root}):
                 locks.enter_context(FolderLock(folder, "supervised training"))
-        if leads and not config.get("dry_run"):
             prepare_store(config)
         choice = choose(config) if leads else None
         print(check(config, choice), flush=True)

@@ -19,7 +19,6 @@ from ditto.model.head_settings import check_head
 from ditto.model.tokenizer_check import load_tokenizer
 from ditto.model.weights_check import check_weights
 from ditto.run.checkpoint import ResumeChoice
-from ditto.run.store_resume import check_address
 from ditto.settings import BadConfig
 from sft.config_checks import SftRun
 from sft.corpus.row_encoder import DOCUMENT
@@ -100,7 +99,6 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     check_weights(path, trust, "model.path")
     check_attention(config)
     _check_callback(config)
-    check_address(config)
     tested = str(trainer.rl_test_files or "").split()  # compared even without a test: somebody will evaluate on them
     compared = _check_tested(config, tested) if tested else []
     train, val = load_corpora(config)

@@ -11,9 +11,10 @@
 #
 # The number of nodes and GPUs follows from trainer.nnodes and trainer.n_gpus_per_node. First everything is checked that a
 # dry run of run_rl.sh checks, on this machine: settings, files, rows, model, judge. The job checks it again on its nodes.
-# Keys travel by the names of their variables: they are in no command line and in no file.
+# Keys travel by the names of their variables: this program puts them on no command line and in no file. Slurm and
+# SkyPilot keep the environment of a job on their controllers.
 #
-# Environment variables: those of run_rl.sh (PLATFORM is the cluster's: gpu), and
+# Environment variables: those of run_rl.sh except TASK (PLATFORM is the cluster's: gpu), and
 #   VOLUME        skypilot, kuberay: name of a volume with data/ and models, which gets outputs/; paths are relative to it
 #   ACCELERATOR   skypilot: kind of GPU (H100)
 #   IMAGE         kuberay: the image of docker/Dockerfile in your registry

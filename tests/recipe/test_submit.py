@@ -17,7 +17,7 @@ pytest.importorskip("verl")
 from ditto.settings import BadConfig
 from recipe.ditto.submit import __main__ as command
 from recipe.ditto.submit import kuberay, ray_job, skypilot, slurm
-from recipe.ditto.submit.submission import Submission
+from recipe.ditto.submit.submission import Submission, plain_name
 from recipe.ditto.submit.training import ROOT, Training
 from soul.cli.error_border import USER_ERROR
 from soul.errors import BadSettings
@@ -156,8 +156,8 @@ def test_kuberay_reads_keys_from_a_secret_in_the_head_pod_alone() -> None:
 
 
 @pytest.mark.parametrize(("name", "pod"), [("My run_1", "my-run-1"), ("27B", "run-27b"), ("a" * 50, "a" * 32)])
-def test_a_run_gets_a_name_that_kubernetes_accepts(name: str, pod: str) -> None:
-    assert kuberay.pod_name(name) == pod
+def test_a_run_gets_a_name_that_kubernetes_and_skypilot_accept(name: str, pod: str) -> None:
+    assert plain_name(name) == pod
 
 
 def test_a_program_that_is_not_installed_is_named() -> None:

@@ -80,17 +80,22 @@ def wait_for(run: Any, signals: StopSignals, save_s: float, clock: Callable[[], 
                 raise Stopped(signals.received[0])
             save_until = clock() + save_s
             stop_request.request_stop(save_until)
+            ended = stop_request.steps_have_ended()
             logger.warning(
-                "%s: finishing the current step and saving a checkpoint, for at most %.0f s (run.save_on_signal_s). A "
-                "second signal ends the run at once",
+                "%s: %s, for at most %.0f s (run.save_on_signal_s). A second signal ends the run at once",
                 signal_name(signals.received[0]),
+                "waiting for the uploads" if ended else "finishing the current step and saving a checkpoint",
                 save_s,
             )
         elif clock() > save_until:
-            what = "the current step did not end", " and is dropped"
+            limit = f"run.save_on_signal_s={save_s:.0f} s"
             if stop_request.steps_have_ended():
-                what = "the uploads of the last step did not end", ". What they lack is not in trainer.upload_to"
-            raise Stopped(signals.received[0], f"; {what[0]} within run.save_on_signal_s={save_s:.0f} s{what[1]}")
+                what = (
+                    f"the uploads did not end within {limit}; what was not uploaded is missing from trainer.upload_to"
+                )
+            else:
+                what = f"the current step did not end within {limit} and is dropped"
+            raise Stopped(signals.received[0], f"; {what}")
     if not signals.received:
         ray.get(run)
         return

@@ -4,7 +4,7 @@ verl's trainer of separate_async wraps this method: for all parts after a step's
 beginning back, calls it, and restores the live ones, so that the importance ratios of later parts differ from 1 and are
 clipped. Therefore this is a base class of the trainers, in the place of verl's own method, and not an override of it.
 
-Where `batch/pi_old.py` says that no pass is needed, the update itself tells what the pass would have told.
+Where `batch/pi_old.py` says that no pass is needed, these values come from the update itself.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ class OldLogProbs(PPOTrainer, ABC):
         rows = [row for row, is_base in enumerate(step.is_kind("refined_base")) if is_base]
         if not rows or "refined_base" in self.pi_old.sampled:
             return
-        others = [row for row in range(len(batch)) if row not in set(rows)]
+        refined = set(rows)
+        others = [row for row in range(len(batch)) if row not in refined]
         missing = -len(rows) % (max(self.actor_rollout_wg._dispatch_info["actor"]) + 1)  # for ranks of the same size
         computed = batch.select_keys([batch.keys[row] for row in [*rows, *others[:missing]]])
         computed.fields, computed.extra_info = list(MODEL_COLUMNS), dict(batch.extra_info)
         self._forward(computed)
-        refined = batch.select_keys([batch.keys[row] for row in rows])
-        data = fetch(refined, "log_probs", "response_mask")
+        data = fetch(batch.select_keys([batch.keys[row] for row in rows]), "log_probs", "response_mask")
         step.measure(rows, response_tokens(data["log_probs"], data["response_mask"]))
 
     def _forward(self, batch: KVBatchMeta) -> None:
@@ -88,7 +88,7 @@ class OldLogProbs(PPOTrainer, ABC):
 
 
 def measure_by_update(workers: Any, pi_old: PiOld, parts: StepParts, batch: KVBatchMeta) -> None:
-    """Take from the step's first update what a pass before it would have told of its rows.
+    """Take from the step's first update what a pass before it would have measured.
 
     Args:
         workers: the group of the actor's ranks, which have just updated.

@@ -130,7 +130,7 @@ def _members(file: BinaryIO, start: int) -> Iterator[Line]:
                 raise _damaged(file, start, str(error)) from None
             end += len(ahead) - len(member.unused_data)
             ahead = member.unused_data
-        if text.find(b"\n") != len(text) - 1:
+        if not text or text.find(b"\n") != len(text) - 1:
             raise _damaged(file, start, "it is not one line")
         yield Line(start, end, text)
         start = end

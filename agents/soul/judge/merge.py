@@ -39,9 +39,9 @@ class MergedJudge:
 
     def __str__(self) -> str:
         return (
-            f"{self.answers:,} answers, {self.repeated:,} of them in several folders; {self.conflicts:,} conflicts, in "
-            f"which the answer of the first folder stays; {self.bills:,} bills, {self.repeated_bills:,} left out as "
-            "they were already counted"
+            f"{self.answers:,} answers ({self.repeated:,} further copies left out); {self.conflicts:,} conflicts, "
+            f"where the first folder's answer stays; {self.bills:,} bills ({self.repeated_bills:,} left out because "
+            "they were already counted)"
         )
 
 
@@ -95,7 +95,7 @@ def _merge_bills(files: Sequence[Path], out: Path, merged: MergedJudge) -> None:
                 f"{file} and {counted[min(known)]} were both merged from one bill, which would be counted twice. Name "
                 "the folders that they were merged from."
             )
-        ledger.merge(Ledger.load(file))
+        ledger.merge(_bill(file))
         counted |= dict.fromkeys(parts[file], file)
         merged.bills += 1
     if files:
@@ -106,3 +106,12 @@ def _parts(file: Path) -> set[str]:
     """The hashes of the bills that this one was merged from, or of this one."""
     parts = read_object(file, BadMerge, "Copy it again, or leave its folder out.").get("merged_from")
     return set(parts) if isinstance(parts, list) else {hashlib.sha256(file.read_bytes()).hexdigest()}
+
+
+def _bill(file: Path) -> Ledger:
+    try:
+        return Ledger.load(file)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise BadMerge(
+            f"{file} is no bill of the judges ({error!r}). Copy it again, or leave its folder out."
+        ) from error

@@ -41,8 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     require_hub()
     check_name(given.repo)
     upload = data_upload(given.folder, given.repo) if given.data else checkpoint_upload(given.folder)
-    upload.check_private(given.private)
     show(upload, given.repo, given.dry_run)
+    upload.check_private(given.private)
     if not given.dry_run:
         print(push(upload, given.repo, given.private))
 

@@ -53,8 +53,8 @@ class Upload:
         if keys := like_keys(self.folder, self.files):
             places = "; ".join(f"{name}, {place}" for name, place in keys.items())
             raise NotPushable(
-                f"{self.folder}: {places}: this looks like a key or "
-                "a password. Nothing was uploaded. Take it out of the folder."
+                f"{self.folder}: {places}: this looks like a key or a password. Nothing was uploaded. Remove the line, "
+                "the row or the file."
             )
 
     def check_private(self, private: bool) -> None:

@@ -39,6 +39,10 @@ def submit(backend: str, task: str, overrides: Sequence[str], dry_run: bool) -> 
     for name, readers in READ_BY.items():
         if os.environ.get(name) and backend not in readers:
             raise BadSettings(f"{name} belongs to {' and '.join(readers)}; {backend} does not read it. Unset it.")
+    if os.environ.get("JUDGE_GPUS") and not os.environ.get("JUDGE_MODEL_PATH"):
+        raise BadSettings(
+            "JUDGE_GPUS is the size of the judge of JUDGE_MODEL_PATH, which is not set. Set it, or unset JUDGE_GPUS."
+        )
     # The judge of the job does not run yet: the job asks it when it starts.
     serves = backend == "slurm" and slurm.serves_judge(os.environ)
     if serves:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping
 from typing import Any
@@ -10,14 +9,13 @@ from typing import Any
 import yaml
 
 from recipe.ditto.submit.skypilot import VOLUME_HERE, dumped
-from recipe.ditto.submit.submission import DOCUMENT, Submission
-from recipe.ditto.submit.training import ROOT, Training
+from recipe.ditto.submit.submission import DOCUMENT, Submission, plain_name
+from recipe.ditto.submit.training import OTHER_KEYS, ROOT, Training
 from soul.errors import BadSettings
 
 TEMPLATE = ROOT / "recipe/ditto/kuberay/rayjob.yaml"
 LAUNCHER = "/opt/ditto/recipe/ditto/run_rl.sh"  # docker/Dockerfile
 SECRET = "ditto-keys"
-LONGEST_NAME = 32  # KubeRay appends to it, and Kubernetes allows 63 characters
 
 
 def submission(training: Training, environment: Mapping[str, str]) -> Submission:
@@ -32,7 +30,7 @@ def submission(training: Training, environment: Mapping[str, str]) -> Submission
             raise BadSettings(f"{name} is not set: name {what}.")
     secret = environment.get("SECRET") or SECRET
     job = yaml.safe_load(TEMPLATE.read_text(encoding="utf-8"))
-    job["metadata"]["generateName"] = f"{pod_name(training.name)}-"
+    job["metadata"]["generateName"] = f"{plain_name(training.name)}-"
     job["spec"]["entrypoint"] = shlex.join(["env", f"--chdir={VOLUME_HERE}", "bash", LAUNCHER, *training.words])
     cluster = job["spec"]["rayClusterSpec"]
     head, (workers,) = cluster["headGroupSpec"], cluster["workerGroupSpecs"]
@@ -55,11 +53,6 @@ def submission(training: Training, environment: Mapping[str, str]) -> Submission
 
 
 def from_secret(name: str, secret: str) -> dict[str, Any]:
-    """A variable of a container whose value is in a Kubernetes secret."""
-    return {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": name}}}
-
-
-def pod_name(name: str) -> str:
-    """A name that Kubernetes accepts: lower-case letters, digits and hyphens, a letter first."""
-    name = re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")
-    return (name if name[:1].isalpha() else f"run-{name}")[:LONGEST_NAME].strip("-")
+    """A variable of a container whose value is in a Kubernetes secret; without a judge's key the pod does not start."""
+    optional = {"optional": True} if name in OTHER_KEYS else {}
+    return {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": name, **optional}}}

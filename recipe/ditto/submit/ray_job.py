@@ -9,7 +9,7 @@ from pathlib import Path
 from recipe.ditto.submit.submission import Submission
 from recipe.ditto.submit.training import ROOT, Training
 
-KEYS = "Keys: the job reads them from the environment of `ray start --head`. Ray would log a job's own in clear."
+KEYS = "Keys: the job reads them from the environment of `ray start --head`; Ray would log those of the job itself."
 
 
 def submission(training: Training, environment: Mapping[str, str]) -> Submission:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import yaml
 
-from recipe.ditto.submit.submission import DOCUMENT, Submission
+from recipe.ditto.submit.submission import DOCUMENT, Submission, plain_name
 from recipe.ditto.submit.training import ROOT, Training
 from soul.errors import BadSettings
 
@@ -28,7 +28,7 @@ def submission(training: Training, environment: Mapping[str, str]) -> Submission
             "VOLUME is not set: name the SkyPilot volume (`sky volumes ls`) that holds data/ and gets outputs/. With "
             "several nodes it must be one that all of them can write."
         )
-    task = {"name": training.name, **yaml.safe_load(TEMPLATE.read_text(encoding="utf-8"))}
+    task = {"name": plain_name(training.name), **yaml.safe_load(TEMPLATE.read_text(encoding="utf-8"))}
     task["num_nodes"] = training.nodes
     task["workdir"] = str(ROOT)
     task["resources"]["accelerators"] = f"{environment.get('ACCELERATOR') or ACCELERATOR}:{training.gpus}"

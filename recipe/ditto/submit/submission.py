@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from soul.cli.redaction import redact
 from soul.errors import BadSettings
 
 DOCUMENT = "TASK.yaml"  # stands in the command for the file with the document
+LONGEST_NAME = 32  # KubeRay appends to it, and Kubernetes allows 63 characters
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Submission:
         if redact(text) != text:
             raise BadSettings(
                 "What would be submitted contains the value of a key (not shown here): a variable of run_rl.sh or an "
-                "override repeats it. Keys belong into variables of their own, such as OPENAI_API_KEY."
+                "override repeats it. Put each key in a variable of its own, such as OPENAI_API_KEY."
             )
 
     def shown(self) -> str:
@@ -62,3 +64,9 @@ class Submission:
             file.write_text(self.document, encoding="utf-8")
             words = [str(file) if word == DOCUMENT else word for word in self.command[1:]]
             return subprocess.call([program, *words])
+
+
+def plain_name(name: str) -> str:
+    """A name that SkyPilot and Kubernetes accept: lower-case letters, digits and hyphens, a letter first."""
+    name = re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")
+    return (name if name[:1].isalpha() else f"run-{name}")[:LONGEST_NAME].strip("-")

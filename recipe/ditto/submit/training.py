@@ -19,9 +19,12 @@ ROOT = Path(__file__).resolve().parents[3]
 VARIABLES = (
     *("ACTOR_MODEL_PATH", "DATA_DIR", "TRAIN_FILES", "VAL_FILES", "OUTPUT_DIR", "EXPERIMENT_NAME", "PLATFORM"),
     *("OPENAI_BASE_URL", "JUDGE_MODEL_NAME", "JUDGE_MODEL_REASONING", "HF_HOME", "HF_HUB_OFFLINE", "SOUL_LOG"),
+    *("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "WANDB_PROJECT", "WANDB_ENTITY", "WANDB_MODE"),
+    *("WANDB_RUN_ID", "WANDB_RESUME"),
 )
 PATHS = ("ACTOR_MODEL_PATH", "DATA_DIR", "TRAIN_FILES", "VAL_FILES", "OUTPUT_DIR")
-OTHER_KEYS = ("HF_TOKEN", "WANDB_API_KEY")  # beside those of the judges
+# Keys beside those of the judges: of the hub, the tracker and the store of `trainer.upload_to`.
+OTHER_KEYS = ("HF_TOKEN", "WANDB_API_KEY", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def test_a_store_of_another_run_is_refused(words: list[str], tmp_path: Path) -> 
 def test_a_disk_with_another_run_refuses_a_store_in_use(tmp_path: Path) -> None:
     uploaded(tmp_path / "run", 2)
     save(tmp_path / "other", 1, devices=2)  # a run without a store
-    with pytest.raises(ForeignStore, match="ditto/one, and .*other another one"):
+    with pytest.raises(ForeignStore, match="ditto/one, and .*other holds another run"):
         prepare_store(config(tmp_path / "other"))
     prepare_store(config(tmp_path / "third", url="memory://bucket/third"))
     with pytest.raises(ForeignStore):

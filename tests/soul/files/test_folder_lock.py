@@ -157,10 +157,11 @@ def test_a_holder_that_comes_back_notices_that_it_lost_the_lock(
 
 
 def test_by_default_such_a_holder_ends_at_once(tmp_path: Path) -> None:
-    program = (
-        "import soul.files.folder_lock as f, json, pathlib, sys, time; f.SETTLE_S = 0.05; p = "
+    program = (  # written in one call, so that the holder never reads half of it
+        "import soul.files.folder_lock as f, json, os, pathlib, sys, time; f.SETTLE_S = 0.05; p = "
         "pathlib.Path(sys.argv[1])\n"
-        f"lock = f.FolderLock(p, 'training'); (p / '.lock').write_text(json.dumps({ELSEWHERE!r})); time.sleep(60)"
+        "lock = f.FolderLock(p, 'training'); file = p / '.lock'; size = file.stat().st_size\n"
+        f"os.pwrite(os.open(file, os.O_WRONLY), json.dumps({ELSEWHERE!r}).ljust(size).encode(), 0); time.sleep(60)"
     )
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, timeout=30)
     assert done.returncode == 1

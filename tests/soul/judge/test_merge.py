@@ -66,7 +66,7 @@ def test_the_command_writes_a_new_folder_only(tmp_path, capsys):
     one = folder(tmp_path / "1", {"a": "A"}, 1)
     assert main(["merge", str(one), str(one / CACHE), "--out", str(tmp_path / "out")]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "1 answers, 1 of them in several folders; 0 conflicts" in printed and "$0.50" in printed
+    assert "1 answers (1 further copies left out); 0 conflicts" in printed and "$0.50" in printed
     assert main(["merge", str(one), "--out", str(tmp_path / "out")]) == 2
     assert "out is not empty" in capsys.readouterr().err
     assert main(["merge", str(tmp_path), "--out", str(tmp_path / "new")]) == 2

@@ -31,7 +31,7 @@ class PiOld:
     Attributes:
         source: as above.
         why: the reason, for the log.
-        sampled: the kinds of sequence whose pi_old the rollout engine sampled with.
+        sampled: the kinds of sequence whose pi_old is the rollout engine's log-probs.
         entropy_in_update: an update gives the entropy at no cost.
     """
 
@@ -53,18 +53,16 @@ class PiOld:
             sampled |= {"draft", "refined_feedback"}
             if "refined_old_logp" not in settings.objective.options:  # nothing divides by pi_old of refined_base
                 sampled.add("refined_base")
-        chunked = (
-            model.get("use_fused_kernels")
-            and (model.get("fused_kernel_options") or {}).get("impl_backend") == "chunked"
-        )
+        kernels = model.get("fused_kernel_options") or {}
+        chunked = bool(model.get("use_fused_kernels")) and kernels.get("impl_backend") == "chunked"
         source: Source
         if options.old_logp != "auto":
             source = "rollout" if options.old_logp == "rollout" else "pass"
             why = f"algorithm.old_logp={options.old_logp}"
         else:
-            reason = _needs_pass(config, settings, dropout, bool(chunked))
+            reason = _needs_pass(config, settings, dropout, chunked)
             source, why = ("update", "one update follows") if reason is None else ("pass", reason)
-        return cls(source, why, frozenset(sampled), bool(chunked))
+        return cls(source, why, frozenset(sampled), chunked)
 
 
 def _needs_pass(config: DictConfig, settings: Settings, dropout: Sequence[str], chunked: bool) -> str | None:

@@ -151,7 +151,8 @@ class StepBatch:
             log_probs: jagged, of their response tokens.
         """
         assert self.columns is not None and self.measured is not None
-        chosen = [row in set(rows) for row in range(len(self.records))]
+        wanted = set(rows)
+        chosen = [row in wanted for row in range(len(self.records))]
         values = self.columns.old_log_probs.values().clone()
         values[per_token(chosen, self.columns.mask)] = log_probs.values()
         self.columns = replace(self.columns, old_log_probs=with_values(values, self.columns.mask))

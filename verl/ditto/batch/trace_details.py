@@ -61,7 +61,7 @@ def note_correction(step: StepBatch, correction: torch.Tensor) -> None:
 
 
 def note_log_probs(step: StepBatch) -> None:
-    """Mean log-probs in the base context, before the step's first update; of the others, as sampled."""
+    """Mean log-probs in the base context, before the step's first update; as sampled for unmeasured drafts."""
     assert step.columns is not None
     old = _row_means(step.columns.old_log_probs.values(), step.columns.mask)
     for row, record, summary in _summaries(step):

@@ -86,8 +86,8 @@ RULES: tuple[Rule, ...] = (
         lambda run: run.data.train_batch_size * run.rollout.n % run.devices,
         lambda run: (
             f"times {_ROLLOUT}.n={run.rollout.n} sessions cannot be divided evenly among the {run.devices} devices "
-            "that train (trainer.nnodes x trainer.n_gpus_per_node). Use another number of devices: changing the batch "
-            "of a run that resumes would change its data."
+            "that train (trainer.nnodes x trainer.n_gpus_per_node). Use another number of devices or, for a new run, "
+            "another batch size; a resumed run must keep its batch."
         ),
     ),
     Rule(

@@ -11,7 +11,7 @@ from ditto.run import rank_files, reshard
 
 
 class CheckpointManager(FSDPCheckpointManager):  # type: ignore[misc,unused-ignore]
-    """Loads a checkpoint of another number of ranks as if the ranks of now had written it, without their randomness."""
+    """Also loads checkpoints that another number of ranks wrote; random states are not restored then."""
 
     def load_checkpoint(self, local_path: str, *args: Any, **kwargs: Any) -> None:
         actor, ranks = Path(local_path), int(self.world_size)

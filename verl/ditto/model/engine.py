@@ -111,6 +111,8 @@ class DittoEngine(FSDPEngineWithLMHead):
 
     def _follow(self, options: SdpoOptions) -> None:
         """Have SDPO's teacher: the live weights, or a copy that is made here."""
+        if options.teacher == "live":
+            self.teacher = None  # a resumed checkpoint may have had one
         if options.teacher != "live" and (self.teacher is None or self.teacher.kind != options.teacher):
             if self.teacher is not None:  # those of a moving average are not the weights that the run started with
                 logger.warning(

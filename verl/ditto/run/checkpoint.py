@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 TRACKER = "latest_checkpointed_iteration.txt"
 PARTIAL = ".partial"
 DAMAGED = ".damaged"
-_STEP = re.compile(r"global_step_(\d+)")
+STEP = re.compile(r"global_step_(\d+)")
 
 
 class NoCompleteCheckpoint(manifest.DamagedCheckpoint):
@@ -195,7 +195,7 @@ def saved_steps(root: Path) -> list[int]:
     """The steps of the published checkpoints in the folder, ascending."""
     if not root.exists():
         return []
-    return sorted(int(m.group(1)) for path in root.iterdir() if path.is_dir() and (m := _STEP.fullmatch(path.name)))
+    return sorted(int(m.group(1)) for path in root.iterdir() if path.is_dir() and (m := STEP.fullmatch(path.name)))
 
 
 def resume_hint(root: Path) -> str:

@@ -2,9 +2,9 @@
 
     global_step_7/manifest.json    {"schema": 1, "id": "5f1c...", "files": {"actor/optim_....pt": {"bytes": 4096}, ...}}
 
-The id is that of this writing: a run that repeats a step writes another checkpoint of it. Small files have a SHA-256
-hash, large ones only their size, because hashing the shards of a large model takes minutes.
-The manifest is written last, before the checkpoint is published.
+Each write gets a new id, so two attempts at one step can be told apart. Small files have a SHA-256 hash, large ones
+only their size, because hashing the shards of a large model takes minutes. The manifest is written last, before the
+checkpoint is published.
 
 Checkpoints written before this project had manifests have none. They count as complete if every rank has its shards and
 no tensor file is truncated.

@@ -36,9 +36,15 @@ def model_state(actor: Path, written: int, module: torch.nn.Module) -> dict[str,
         module: sharded by FSDP2 for the ranks of now; its layout determines this rank's slices.
 
     Raises:
-        BadShards: the checkpoint is not sliced as FSDP2 does it.
+        BadShards: the checkpoint is not sliced as FSDP2 does it, or has weights that the model lacks.
     """
-    return fitted(load_slices(actor, "model", written), module.state_dict(), actor)
+    slices, like = load_slices(actor, "model", written), module.state_dict()
+    if unknown := sorted(slices[0].keys() - like.keys()):
+        raise BadShards(
+            f"{actor}: the checkpoint has weights that the model lacks, such as {unknown[0]}. Resume with the same "
+            "model and LoRA settings."
+        )
+    return fitted(slices, like, actor)
 
 
 def optimizer_state(actor: Path, written: int, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
@@ -58,8 +64,7 @@ def optimizer_state(actor: Path, written: int, optimizer: torch.optim.Optimizer)
 
 def scheduler_state(actor: Path, written: int) -> dict[str, Any] | None:
     """The state of the learning rate, which is the same on every rank; None for a run without a schedule."""
-    (extra, *_) = load_slices(actor, "extra_state", written)
-    state: dict[str, Any] | None = extra["lr_scheduler"]
+    state: dict[str, Any] | None = load_slices(actor, "extra_state", written)[0]["lr_scheduler"]
     return state
 
 

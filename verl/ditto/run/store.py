@@ -169,8 +169,8 @@ class RunStore:
         names = [*json.loads(content)["files"], *([manifest.CARD] if (folder / manifest.CARD).exists() else [])]
         for name, place in like_keys(folder, names).items():
             raise LooksLikeKey(
-                f"{folder / name} looks like a key or a password ({place}): {folder.name} is not uploaded. Remove it "
-                "from there; the next upload takes the checkpoint along."
+                f"{folder / name} looks like a key or a password ({place}): {folder.name} is not uploaded. Remove the "
+                "key from the file; the next upload then includes the checkpoint."
             )
         if self._read(last + _BEGUN) != content:  # nothing yet, or another attempt at this step
             self._remove(target)
@@ -188,8 +188,8 @@ class RunStore:
     def steps(self) -> list[int]:
         """The steps of the complete checkpoints, ascending."""
         with self._answers("list"):
-            paths = self.files.glob(f"{self.root}/global_step_*/{manifest.FILE}")
-        return sorted(checkpoint.step_of(Path(path).parent) for path in paths)
+            folders = [Path(path).parent for path in self.files.glob(f"{self.root}/global_step_*/{manifest.FILE}")]
+        return sorted(checkpoint.step_of(folder) for folder in folders if checkpoint.STEP.fullmatch(folder.name))
 
     def get_checkpoint(self, step: int, root: Path) -> None:
         """Fetch a checkpoint into the folder of a run's checkpoints.
@@ -262,8 +262,8 @@ class RunStore:
     def _sizes(self, folder: str) -> dict[str, int]:
         """name -> bytes of the files below a folder of the store."""
         with self._answers("list", folder):
-            found = self.files.find(folder, detail=True)
-        return {path.removeprefix(f"{folder}/"): int(entry["size"]) for path, entry in found.items()}
+            entries = self.files.find(folder, detail=True)
+            return {path.removeprefix(f"{folder}/"): int(entry["size"]) for path, entry in entries.items()}
 
 
 def _inside(folder: Path, name: str) -> Path:

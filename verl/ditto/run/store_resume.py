@@ -61,6 +61,8 @@ def prepare_store(config: DictConfig) -> None:
     content = _claim(config, store, root)
     if config.trainer.resume_mode == "auto":
         _fetch_newer(store, root, Path(config.run.dir).absolute(), content)
+    elif config.trainer.resume_mode == "resume_path":
+        _refuse_later(store, checkpoint.step_of(Path(config.trainer.resume_from_path)))
 
 
 def _claim(config: DictConfig, store: RunStore, root: Path) -> StoreManifest:
@@ -80,9 +82,9 @@ def _claim(config: DictConfig, store: RunStore, root: Path) -> StoreManifest:
     if run is None and content.experiment == experiment and not _has_run(config, root):
         write_whole(own, content.run)  # an empty disk
     elif run != content.run:
-        here = "another one" if run or _has_run(config, root) else f"is to be {experiment}"
+        here = f"{root} holds another run" if run or _has_run(config, root) else f"this run is {experiment}"
         raise ForeignStore(
-            f"trainer.upload_to={store.url} holds the run {content.experiment}, and {root} {here}. Use an address of "
+            f"trainer.upload_to={store.url} holds the run {content.experiment}, and {here}. Use an address of "
             "its own for each run; to continue that run here, use its trainer.project_name and EXPERIMENT_NAME and an "
             "empty folder."
         )
@@ -106,6 +108,16 @@ def _fetch_newer(store: RunStore, root: Path, run_dir: Path, content: StoreManif
         run_dir.mkdir(parents=True, exist_ok=True)
         store.get_run_files(run_dir, content)
         return
+
+
+def _refuse_later(store: RunStore, step: int) -> None:
+    """Raise ForeignStore if the store has later checkpoints: an empty disk would get those, not this run's."""
+    later = max(store.steps(), default=0)
+    if later > step:
+        raise ForeignStore(
+            f"trainer.resume_from_path: {store.url} holds later checkpoints (global_step_{later}). Name another store, "
+            "or continue from the newest with trainer.resume_mode=auto."
+        )
 
 
 def _root(config: DictConfig) -> Path:

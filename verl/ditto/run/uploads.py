@@ -59,7 +59,7 @@ class Uploads:
 
     def start(self) -> None:
         """Copy what the store lacks, beside whatever goes on. Returns at once."""
-        if self._thread is None:
+        if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._work, name="uploads", daemon=True)
             self._thread.start()
         self._wanted.set()
@@ -108,9 +108,13 @@ class Uploads:
                 self._copy()
 
     def _copy(self) -> StoreFailed | None:
-        """Copy everything that the store lacks, up to a failure of the store. Returns the first failure."""
+        """Copy everything that the store lacks, up to a failure of the store.
+
+        Returns:
+            That failure, which another try may overcome; else the first checkpoint that is withheld because of a key.
+        """
         steps = reversed(checkpoint.saved_steps(self.root))
-        first: StoreFailed | None = None
+        withheld: StoreFailed | None = None
         copies: list[Callable[[], None]] = [self._copy_run_files]
         copies += [partial(self._copy_checkpoint, step) for step in steps]
         for copy in copies:
@@ -119,11 +123,11 @@ class Uploads:
             except (SoulError, OSError) as error:
                 failure = error if isinstance(error, StoreFailed) else StoreFailed(f"{one_line(error)}.")
                 self.failures += 1
-                logger.error("UPLOAD FAILED: %s: %s The training goes on.", type(failure).__name__, failure)
-                first = first or failure
+                logger.error("UPLOAD FAILED: %s: %s", type(failure).__name__, failure)
                 if not isinstance(failure, LooksLikeKey):
-                    break
-        return first
+                    return failure
+                withheld = withheld or failure
+        return withheld
 
     def _copy_run_files(self) -> None:
         known, run = self.store.manifest(), (self.root / RUN_ID).read_text(encoding="utf-8")

@@ -31,6 +31,7 @@ def reason(folder: Path, model: Any, objective: str = "ditto", option: str = "au
                     "override_config": {"attn_implementation": "packed"},
                 },
                 "actor": {"fsdp_config": {}},
+                "ref": {"fsdp_config": {}},
             },
         }
     )
@@ -53,7 +54,7 @@ def test_known_models_with_full_attention_are_computed_as_trees(config: Any, obj
         ("attention is packed", {}, "ditto", {f"{MODEL}.external_lib": ["my.module"]}),
         ("are padded", {}, "ditto", {f"{MODEL}.use_remove_padding": False}),
         ("are padded", {}, "ditto", {"actor_rollout_ref.actor.fsdp_config.pad_to_length": True}),
-        ("share a sequence", {}, "ditto", {"actor_rollout_ref.actor.ulysses_sequence_parallel_size": 2}),
+        ("are padded (ref", {}, "ditto", {"actor_rollout_ref.ref.pad_to_length": True}),
         ("verl's own head", {}, "ditto", {f"{MODEL}.fused_kernel_options.impl_backend": "torch"}),
         ("sliding window", WINDOW, "ditto", {}),
         ("attention dropout", {"attention_dropout": 0.1}, "ditto", {}),
@@ -71,10 +72,10 @@ def test_off_an_unknown_model_and_float32_on_a_gpu_are_reasons(tmp_path: Path) -
     assert reason(tmp_path, qwen, option="off") == "algorithm.prefix_tree=off"
     fp32 = {"trainer.device": "cuda", "actor_rollout_ref.actor.fsdp_config.mixed_precision": {"param_dtype": "fp32"}}
     assert "on a GPU" in str(reason(tmp_path, qwen, **fp32))
-    assert "a mistral may" in str(reason(tmp_path, MistralConfig(**SMALL)))
+    assert "not for mistral" in str(reason(tmp_path, MistralConfig(**SMALL)))
 
 
 def test_dropout_of_a_loaded_adapter_is_a_reason(tmp_path: Path) -> None:
     for dropout, because in ((0.0, "None"), (0.05, "trained with dropout")):
-        (tmp_path / "adapter_config.json").write_text(json.dumps({"lora_dropout": dropout}))
+        (tmp_path / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "lora_dropout": dropout}))
         assert because in str(reason(tmp_path, Qwen3Config(**SMALL), **{f"{MODEL}.lora_adapter_path": str(tmp_path)}))

@@ -39,7 +39,6 @@ class Branches:
         for node in self.nodes:
             own = spans[node.start : node.end]
             paths.append(own if node.parent < 0 else torch.cat([paths[node.parent], own]))
-        self._lengths = [len(path) for path in paths]
         return torch.cat(paths).to(self.device)
 
     @cached_property
@@ -50,8 +49,10 @@ class Branches:
     @cached_property
     def key_borders(self) -> tuple[Tensor, int]:
         """The borders of the paths, and the longest path."""
-        assert self.paths is not None  # computes the lengths
-        return self._borders(self._lengths)
+        lengths: list[int] = []
+        for node in self.nodes:
+            lengths.append(node.end - node.start + (lengths[node.parent] if node.parent >= 0 else 0))
+        return self._borders(lengths)
 
     def _borders(self, lengths: list[int]) -> tuple[Tensor, int]:
         borders = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32)

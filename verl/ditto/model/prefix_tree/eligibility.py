@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 
 from omegaconf import DictConfig
 
@@ -26,35 +24,38 @@ def _reasons(config: DictConfig, settings: Settings) -> Iterator[str]:
     model, actor = config.actor_rollout_ref.model, config.actor_rollout_ref.actor
     if settings.objective.distillation is not None:
         yield f"objective {settings.objective.name} runs a teacher on each row"
-    if actor.get("ulysses_sequence_parallel_size", 1) > 1:
-        yield "several ranks share a sequence (ulysses_sequence_parallel_size)"
-    if not model.use_remove_padding or actor.fsdp_config.get("pad_to_length"):
-        yield "micro-batches are padded (model.use_remove_padding=false or fsdp_config.pad_to_length=true)"
+    if not model.use_remove_padding:
+        yield "micro-batches are padded (model.use_remove_padding=false)"
     libraries = model.get("external_lib") or []
     name = (model.get("override_config") or {}).get("attn_implementation")
     if name != attention.NAME or INSTALLER not in ([libraries] if isinstance(libraries, str) else libraries):
         yield f"attention is {name}, and only {attention.NAME} of {INSTALLER} knows trees"
     if model.use_fused_kernels and (model.get("fused_kernel_options") or {}).get("impl_backend") != "chunked":
         yield "verl's own head computes all tokens (fused_kernel_options.impl_backend; use chunked)"
-    dtype = str((actor.fsdp_config.get("mixed_precision") or {}).get("param_dtype", "bf16"))
-    if config.trainer.device != "cpu" and dtype in ("fp32", "float32"):
-        yield "on a GPU the kernel computes in bfloat16 or float16 (mixed_precision.param_dtype)"
+    # The reference policy gets the same batches, in an engine of its own.
+    for name, engine in (("actor", actor.fsdp_config), ("ref", config.actor_rollout_ref.ref.fsdp_config)):
+        if engine.get("pad_to_length") or config.actor_rollout_ref[name].get("pad_to_length"):
+            yield f"micro-batches are padded ({name}.pad_to_length=true)"
+        dtype = str((engine.get("mixed_precision") or {}).get("param_dtype", "bf16"))
+        if config.trainer.device != "cpu" and dtype in ("fp32", "float32"):
+            yield f"on a GPU the kernel computes in bfloat16 or float16 ({name}: mixed_precision.param_dtype)"
     yield from _of_model(model)
 
 
 def _of_model(model: DictConfig) -> Iterator[str]:
     """What of the model speaks against trees."""
+    from peft import PeftConfig
     from transformers import AutoConfig
 
     overrides = model.get("override_config") or {}
     whole = AutoConfig.from_pretrained(model.path, trust_remote_code=bool(model.get("trust_remote_code", False)))
     text = whole.get_text_config()
     if whole.model_type not in FAMILIES:
-        yield f"a {whole.model_type} may do more with other tokens than attend to them"
+        yield f"trees are only tested for {', '.join(FAMILIES)}, not for {whole.model_type}"
     if any(kind != "full_attention" for kind in getattr(text, "layer_types", None) or []):
         yield "the model has a sliding window"
     if overrides.get("attention_dropout", getattr(text, "attention_dropout", 0.0)):
         yield "the model is trained with attention dropout"
     adapter = model.get("lora_adapter_path")
-    if adapter and json.loads((Path(adapter) / "adapter_config.json").read_text()).get("lora_dropout"):
+    if adapter and getattr(PeftConfig.from_pretrained(adapter), "lora_dropout", 0.0):
         yield f"the adapter {adapter} is trained with dropout"

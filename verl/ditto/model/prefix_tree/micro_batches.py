@@ -47,7 +47,10 @@ def install() -> None:
 
 
 def runs_within(known: SortedRows, budget: int) -> list[tuple[int, int]]:
-    """The fewest runs of neighbours whose trees have at most `budget` tokens (or one row), as (first, end)."""
+    """The fewest runs of neighbours whose trees have about `budget` tokens at most (or one row), as (first, end).
+
+    A tree has a few tokens more: it shares no beginning that is shorter than `tree.SHORTEST`.
+    """
     runs, first, cost = [], 0, int(known.lengths[0])
     for row in range(1, len(known.order)):
         own = int(known.lengths[row])
