@@ -42,7 +42,7 @@ def config(run: Path, devices: int = 2, *words: str) -> DictConfig:
     base = {
         "trainer": trainer | {"resume_from_path": None},
         "run": {"dir": str(run)},
-        "actor_rollout_ref": {"actor": actor, "model": {"lora_rank": 0}},
+        "actor_rollout_ref": {"actor": actor, "model": {"lora_rank": 0, "path": "models/base"}},
     }
     return DictConfig(OmegaConf.merge(base, OmegaConf.from_dotlist(list(words))))
 
@@ -107,6 +107,21 @@ def test_another_adapter_than_the_one_that_was_trained(tmp_path: Path) -> None:
     save(tmp_path, 4, devices=2, lora_rank=32)
     assert "lora_rank=0: the checkpoint" in refusal(tmp_path) and "rank 32" in refusal(tmp_path)
     check_resume(config(tmp_path, 2, "actor_rollout_ref.model.lora_rank=32"))
+
+
+def test_an_adapter_alone_continues_on_its_own_base_only(tmp_path: Path) -> None:
+    adapter = save(tmp_path, 4, devices=2, lora_rank=32) / "lora_adapter" / "adapter_config.json"
+    adapter.parent.mkdir()
+    rank = "actor_rollout_ref.model.lora_rank=32"
+    for base, path in (("/elsewhere/base", "models/base"), ("Qwen/Qwen3-8B", "/models/Qwen3-8B")):
+        adapter.write_text(json.dumps({"base_model_name_or_path": base}))
+        manifest.write(adapter.parents[1])
+        check_resume(config(tmp_path, 2, rank, f"actor_rollout_ref.model.path={path}"))
+    said = refusal(tmp_path, 2, rank, "actor_rollout_ref.model.path=/models/Qwen3-4B")
+    assert "holds an adapter of Qwen/Qwen3-8B" in said
+    (adapter.parents[1] / "model.safetensors").touch()  # with the whole model beside it, the name does not matter
+    manifest.write(adapter.parents[1])
+    check_resume(config(tmp_path, 2, rank, "actor_rollout_ref.model.path=/models/Qwen3-4B"))
 
 
 def test_a_checkpoint_that_is_not_there(tmp_path: Path) -> None:

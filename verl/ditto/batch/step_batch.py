@@ -126,7 +126,7 @@ class StepBatch:
         return rows
 
     def row_sizes(self, lengths: Sequence[int]) -> list[RowSize]:
-        """What every row costs as part of its group's tree; the rows behind the records are padding.
+        """What every row costs as part of its group's tree; rows after the records are padding.
 
         Args:
             lengths: tokens of every row, prompt and response.

@@ -98,6 +98,23 @@ def _check_fit(config: DictConfig, folder: Path) -> None:
             "EXPERIMENT_NAME."
         )
     _check_lora_rank(actor, int(config.actor_rollout_ref.model.lora_rank))
+    _check_base(folder, str(config.actor_rollout_ref.model.path))
+
+
+def _check_base(folder: Path, path: str) -> None:
+    """Check that a checkpoint without the base model's weights continues on a base of the same name.
+
+    Only the last part of a path or hub id is compared, because other machines keep the model elsewhere.
+    """
+    adapter = folder / "lora_adapter" / "adapter_config.json"
+    if any(folder.glob("*.safetensors")) or not adapter.exists():
+        return
+    saved = str(json.loads(adapter.read_text(encoding="utf-8"))["base_model_name_or_path"])
+    if Path(saved).name != Path(path).name:
+        raise BadConfig(
+            f"actor_rollout_ref.model.path={path}: {folder} holds an adapter of {saved} without that model's weights. "
+            "Resume with the same base model."
+        )
 
 
 def _check_lora_rank(actor: Path, rank: int) -> None:
