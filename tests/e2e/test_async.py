@@ -22,11 +22,11 @@ from soul.testing import FakeOpenAI, Json
 from tests.e2e.run import Run
 from tests.metric_names import undocumented
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # busy machines: the waits of a test end first
 
 CRITIQUE = Json({"critique": "You answered where the thing is now. Ask what the character saw last.", "ready": True})
 PROMPTS, N = 4, 2
-START_S, END_S = 420, 180
+START_S, END_S = 720, 180
 SEPARATE = ["trainer.v1.trainer_mode=ditto_separate_async", "trainer.v1.separate_async.parameter_sync_step=2"]
 COLOCATED = ["trainer.v1.trainer_mode=ditto_colocate_async"]
 
