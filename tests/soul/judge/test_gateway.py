@@ -125,7 +125,7 @@ def test_roles_with_different_endpoints_do_not_share(own):
 
 
 def test_scopes_share_everything_but_the_counters(tmp_path):
-    fake = counting(delay=0.02)
+    fake = counting(delay=0.2)
     with connected(fake, tmp_path, {"concurrency": 2}) as gateway:
         one, two = gateway.scope(), gateway.scope()
 
