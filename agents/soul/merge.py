@@ -27,7 +27,7 @@ from soul.files.line_file import is_packed, read_lines, write_lines
 from soul.files.metrics_file import NAME as METRICS
 from soul.files.metrics_file import lines_by_step
 from soul.files.trace_files import FOLDER, trace_files
-from soul.judge.merge import BadMerge, merge_judges, require_new
+from soul.judge.merge import BadMerge, merge_judges, merged_folder
 from soul.record import SessionRecord, digest
 
 RUN_FILE = "run.json"
@@ -129,16 +129,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("runs", nargs="+", type=existing_folder, metavar="RUN", help="folder of a training")
     parser.add_argument("--out", type=output_folder, required=True, metavar="DIR", help="new folder to write to")
     args = parser.parse_args(arguments)
-    require_new(args.out)
-    run_file, metrics, traces = last_start(args.runs), merge_metrics(args.runs), TraceMerge(args.runs, args.out)
-    if not metrics and not traces.files:
-        raise BadMerge("No folder has traces or metrics: name the folders of a run (OUTPUT_DIR/EXPERIMENT_NAME).")
-    traces.write()
-    if metrics:
-        write_lines(args.out / METRICS, metrics.values())
-    if run_file is not None:
-        shutil.copyfile(run_file, args.out / RUN_FILE)
-    judge = merge_judges(args.runs, args.out)
+    with merged_folder(args.out) as out:
+        run_file, metrics, traces = last_start(args.runs), merge_metrics(args.runs), TraceMerge(args.runs, out)
+        if not metrics and not traces.files:
+            raise BadMerge("No folder has traces or metrics: name the folders of a run (OUTPUT_DIR/EXPERIMENT_NAME).")
+        traces.write()
+        if metrics:
+            write_lines(out / METRICS, metrics.values())
+        if run_file is not None:
+            shutil.copyfile(run_file, out / RUN_FILE)
+        judge = merge_judges(args.runs, out)
     sessions = f"{traces.sessions:,} sessions, {traces.repeated:,} left out as another file holds them"
     print(f"{args.out}: {len(metrics):,} steps of metrics; {traces.files:,} trace files with {sessions}; {judge}")
 

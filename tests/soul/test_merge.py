@@ -80,8 +80,10 @@ def change_objective(a):
 def test_folders_that_contradict_each_other_are_refused(nodes, tmp_path, capsys, change, message):
     _, a, b = nodes
     change(a)
+    before = sorted(tmp_path.iterdir())
     assert main([str(a), str(b), "--out", str(tmp_path / "out")]) == 2
     assert message in " ".join(capsys.readouterr().err.split())
+    assert sorted(tmp_path.iterdir()) == before  # nothing half merged
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path, capsys):

@@ -41,7 +41,7 @@ from soul.judge.cli_overrides import sections_of
 from soul.judge.gateway import Gateway
 from soul.judge.judge import ChatModel, Judge
 from soul.judge.ledger import Ledger, table
-from soul.judge.merge import BILL, BadMerge, merge_judges, require_new
+from soul.judge.merge import BILL, BadMerge, merge_judges, merged_folder
 from soul.judge.roles import GatewaySettings, policy_endpoint
 
 console = Console(width=max(120, Console().width))  # rich assumes 80 columns for a pipe, too few for the tables
@@ -145,10 +145,10 @@ async def ask_agreement(
 
 def merge(folders: Sequence[Path], out: Path) -> int:
     """Merge the answers and bills of several folders, and print what they cost together."""
-    require_new(out)
-    merged = merge_judges(folders, out)
-    if not merged.answers and not merged.bills:
-        raise BadMerge("No folder has judge_cache/*.sqlite or usage.json: name folders of runs or evaluations.")
+    with merged_folder(out) as written:
+        merged = merge_judges(folders, written)
+        if not merged.answers and not merged.bills:
+            raise BadMerge("No folder has judge_cache/*.sqlite or usage.json: name folders of runs or evaluations.")
     console.print(f"{out}: {merged}", markup=False)
     console.print(table(Ledger.load(out / BILL)))
     return 0

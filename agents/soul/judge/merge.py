@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from soul.errors import SoulError
 from soul.files.json_object import read_object
@@ -70,10 +72,25 @@ def merge_judges(folders: Sequence[Path], out: Path) -> MergedJudge:
     return merged
 
 
-def require_new(out: Path) -> None:
-    """Raise BadMerge if a folder holds anything already: a merge overwrites nothing."""
+@contextmanager
+def merged_folder(out: Path) -> Iterator[Path]:
+    """Write a merge to a folder beside `out`, which takes its place at the end: a refused merge leaves nothing.
+
+    Yields:
+        The folder to write to.
+
+    Raises:
+        BadMerge: `out` holds something already; a merge overwrites nothing.
+    """
     if out.exists() and any(out.iterdir()):
         raise BadMerge(f"--out {out} is not empty. Name a new folder.")
+    out = out.absolute()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:
+        written = Path(scratch) / out.name
+        written.mkdir()
+        yield written
+        written.replace(out)
 
 
 def _caches(folder: Path) -> list[Path]:
