@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from recipe.demo.run import StageFailed, check
+from ditto.objectives import OBJECTIVES
+from recipe.demo.run import STEADY, StageFailed, check
 
 
 def test_a_refused_training_is_named_before_any_starts(capsys: pytest.CaptureFixture[str]) -> None:
@@ -17,3 +18,8 @@ def test_a_refused_training_is_named_before_any_starts(capsys: pytest.CaptureFix
         check([sys.executable, "-c", refused], {})
     assert "feedback_coef: no" in capsys.readouterr().out
     check([sys.executable, "-c", "pass"], {})
+
+
+def test_both_trainings_read_the_settings_that_steady_them() -> None:
+    options = {word.split("=")[0].removeprefix("algorithm.") for word in STEADY}
+    assert all(options <= OBJECTIVES[name].options for name in ("ditto", "grpo"))
