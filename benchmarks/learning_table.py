@@ -46,6 +46,7 @@ class Run(Protocol):
     gap: list[float | None]
     tokens: list[float]
     sampled: float
+    heldback: list[tuple[int, float, float]]
     secondary: dict[str, list[float | None]]
 
 
@@ -99,8 +100,12 @@ def at_end(values: Sequence[float | None]) -> float:
 
 
 def write_table(runs: Sequence[Run]) -> str:
-    """A Markdown table for each world and number of steps, and one at equal CPU time for each world."""
-    tables = [_steps_table(world, of_world) for world, of_world in _grouped(runs, _world).items()]
+    """Two Markdown tables for each world and number of steps, and one at equal CPU time for each world."""
+    tables = [
+        part(world, of_world)
+        for world, of_world in _grouped(runs, _world).items()
+        for part in (_steps_table, _seeds_table)
+    ]
     timed = [run for run in runs if run.secondary.get(CPU)]
     tables += [
         _time_table(of_world) for of_world in _grouped(timed, lambda run: (run.regime, run.task, run.how)).values()
@@ -146,9 +151,19 @@ def _steps_table(world: str, runs: Sequence[Run]) -> Iterator[str]:
                 _mean(at_end(run.secondary.get(f"{SECONDARY}{run.task}/{name}", [])) for run in of_arm)
                 for name in minor
             ),
-            _mean((at_end(run.secondary.get(CPU, [])) for run in of_arm), digits=1),
+            _mean((statistics.fmean(run.secondary.get(CPU, [math.nan])) for run in of_arm), digits=1),
         ]
         yield f"| {' | '.join(cells)} |"
+
+
+def _seeds_table(world: str, runs: Sequence[Run]) -> Iterator[str]:
+    """Each run on the held-back rows: the best validation and the last one. A large difference is a run that fell."""
+    yield f"**{world}, seed by seed**: held back at best, and at the end.\n"
+    seeds = sorted({run.seed for run in runs})
+    yield _header(["arm", *(f"seed {seed}" for seed in seeds)])
+    for arm, of_arm in _grouped(runs, lambda run: run.arm).items():
+        of_seed = {run.seed: f"{max(at[1] for at in run.heldback):.2f}, {run.sampled:.2f}" for run in of_arm}
+        yield f"| {' | '.join([arm, *(of_seed.get(seed, '') for seed in seeds)])} |"
 
 
 def _several_starts(runs: Sequence[Run]) -> str:

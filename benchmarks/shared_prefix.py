@@ -6,7 +6,7 @@ A session is played for each row, with a critique of 50 words. `shared` is the p
 base prompt begins too: vLLM's prefix cache and the trainer's prefix tree compute it once. `prompts, plain / tree` is
 the size of all prompts of a group (a draft, a refined answer in the base context and one with the feedback, `--drafts`
 times), over their size as a tree, in which the common beginning stands once. Answers are not counted, so an update
-gains less. Sizes are in characters.
+gains less. Sizes are in characters. `rows` counts those that got feedback, of those that were played.
 """
 
 from __future__ import annotations
@@ -84,13 +84,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table = Table("task", *("rows", "base prompt", "shared", "least shared", "prompts, plain / tree"))
     for task, rows in sorted(of_task.items()):
         chosen = random.Random(0).sample(rows, min(args.rows, len(rows)))
-        pairs = [pair for row in chosen for pair in prompts_of(task, row)]
+        of_row = [prompts_of(task, row) for row in chosen]
+        pairs = [pair for prompts in of_row for pair in prompts]
         if not pairs:
-            table.add_row(task, str(len(chosen)), "", "no feedback")
+            table.add_row(task, f"0 of {len(chosen)}")
             continue
         shares = [shared(*pair) for pair in pairs]
         table.add_row(
-            *(task, str(len(chosen)), f"{statistics.median(len(base) for base, _ in pairs):,.0f}"),
+            *(
+                task,
+                f"{sum(map(bool, of_row))} of {len(chosen)}",
+                f"{statistics.median(len(base) for base, _ in pairs):,.0f}",
+            ),
             *(f"{statistics.median(shares):.0%}", f"{min(shares):.0%}"),
             f"{statistics.median(gain(*pair, args.drafts) for pair in pairs):.1f}",
         )

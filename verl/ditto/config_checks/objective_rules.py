@@ -30,8 +30,8 @@ def _unread(option: str) -> Rule:
         f"algorithm.{option}",
         lambda run: _changed(run, option) and option not in run.settings.objective.options,
         lambda run: (
-            f"objective {run.settings.objective.name} does not read this option; {readers} do. Remove it, or choose "
-            "another algorithm.objective."
+            f"objective {run.settings.objective.name} does not read this option; {readers} do. Leave it at its "
+            f"default, {_default(option)}, or choose another algorithm.objective."
         ),
     )
 
