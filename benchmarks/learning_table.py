@@ -162,7 +162,8 @@ def _seeds_table(world: str, runs: Sequence[Run]) -> Iterator[str]:
     seeds = sorted({run.seed for run in runs})
     yield _header(["arm", *(f"seed {seed}" for seed in seeds)])
     for arm, of_arm in _grouped(runs, lambda run: run.arm).items():
-        of_seed = {run.seed: f"{max(at[1] for at in run.heldback):.2f}, {run.sampled:.2f}" for run in of_arm}
+        best = {run.seed: max([run.sampled, *(accuracy for _, accuracy, _ in run.heldback)]) for run in of_arm}
+        of_seed = {run.seed: f"{best[run.seed]:.2f}, {run.sampled:.2f}" for run in of_arm}
         yield f"| {' | '.join([arm, *(of_seed.get(seed, '') for seed in seeds)])} |"
 
 
