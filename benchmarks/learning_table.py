@@ -158,6 +158,8 @@ def _steps_table(world: str, runs: Sequence[Run]) -> Iterator[str]:
 
 def _seeds_table(world: str, runs: Sequence[Run]) -> Iterator[str]:
     """Each run on the held-back rows: the best validation and the last one. A large difference is a run that fell."""
+    if not any(len(run.heldback) > 1 for run in runs):
+        return  # no validation on the way
     yield f"**{world}, seed by seed**: held back at best, and at the end.\n"
     seeds = sorted({run.seed for run in runs})
     yield _header(["arm", *(f"seed {seed}" for seed in seeds)])
