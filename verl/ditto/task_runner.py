@@ -9,6 +9,7 @@ import ray
 from omegaconf import DictConfig, OmegaConf
 from verl.trainer.main_ppo import TaskRunnerV1
 
+from ditto.launching.placement import with_the_driver
 from ditto.run.run_lock import trainer_lock
 from soul.cli import logs
 from soul.files import disk_space
@@ -47,9 +48,9 @@ def _written_to(config: DictConfig) -> list[Path]:
 
 def remote_runner(config: DictConfig) -> Any:
     """The actor's class. It runs under nsys if the config asks for that profiler, as in verl's `run_ppo`."""
-    actor = ray.remote(DittoTaskRunner)
+    options = with_the_driver()
     profiler = config.global_profiler
-    if profiler.tool != "nsys" or not profiler.steps:
-        return actor
-    options = profiler.global_tool_config.nsys.controller_nsight_options
-    return actor.options(runtime_env={"nsight": OmegaConf.to_container(options)})
+    if profiler.tool == "nsys" and profiler.steps:
+        nsight = profiler.global_tool_config.nsys.controller_nsight_options
+        options["runtime_env"] = {"nsight": OmegaConf.to_container(nsight)}
+    return ray.remote(DittoTaskRunner).options(**options)

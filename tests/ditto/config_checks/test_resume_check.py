@@ -42,6 +42,7 @@ def config(run: Path, devices: int = 2, *words: str) -> DictConfig:
     base = {
         "trainer": trainer | {"resume_from_path": None},
         "run": {"dir": str(run)},
+        "algorithm": {"objective": "ditto", "sdpo": {"teacher": "ema"}},
         "actor_rollout_ref": {"actor": actor, "model": {"lora_rank": 0, "path": "models/base"}},
     }
     return DictConfig(OmegaConf.merge(base, OmegaConf.from_dotlist(list(words))))
@@ -109,6 +110,18 @@ def test_another_adapter_than_the_one_that_was_trained(tmp_path: Path) -> None:
     check_resume(config(tmp_path, 2, "actor_rollout_ref.model.lora_rank=32"))
 
 
+def test_a_base_teacher_must_be_in_the_checkpoint(tmp_path: Path) -> None:
+    actor = save(tmp_path, 4, devices=2) / "actor"
+    base = ("algorithm.objective=sdpo_token", "algorithm.sdpo.teacher=base")
+    assert "the weights that it began with are not known" in refusal(tmp_path, 2, *base)
+    check_resume(config(tmp_path, 2, "algorithm.objective=sdpo_token", "algorithm.sdpo.teacher=live"))
+    check_resume(config(tmp_path, 2, "algorithm.objective=ditto", "algorithm.sdpo.teacher=base"))
+    for rank in range(2):
+        (actor / f"teacher_world_size_2_rank_{rank}.pt").touch()
+    manifest.write(actor.parent)
+    check_resume(config(tmp_path, 2, *base))
+
+
 def test_an_adapter_alone_continues_on_its_own_base_only(tmp_path: Path) -> None:
     adapter = save(tmp_path, 4, devices=2, lora_rank=32) / "lora_adapter" / "adapter_config.json"
     adapter.parent.mkdir()
@@ -119,6 +132,7 @@ def test_an_adapter_alone_continues_on_its_own_base_only(tmp_path: Path) -> None
         check_resume(config(tmp_path, 2, rank, f"actor_rollout_ref.model.path={path}"))
     said = refusal(tmp_path, 2, rank, "actor_rollout_ref.model.path=/models/Qwen3-4B")
     assert "holds an adapter of Qwen/Qwen3-8B" in said
+    assert f"model.lora_adapter_path={adapter.parent} and another" in refusal(tmp_path)  # it is no model path
     (adapter.parents[1] / "model.safetensors").touch()  # with the whole model beside it, the name does not matter
     manifest.write(adapter.parents[1])
     check_resume(config(tmp_path, 2, rank, "actor_rollout_ref.model.path=/models/Qwen3-4B"))

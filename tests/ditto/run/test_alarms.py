@@ -28,7 +28,7 @@ SIGNS = {
     "diversity": {"ditto/distinct_2": 0.25},
     "entropy": {"actor/entropy": 0.1},
     "fall": {"ditto/reward_draft": 0.25},
-    "context_gap": {"ditto/context_logprob_gap": 2.5},
+    "context_gap": {"ditto/context_logprob_gap": 3.5},
     "copying": {"ditto/share_copied": 0.4},
     "style": {"ditto/style_ratio": 1.6},
 }
@@ -60,6 +60,16 @@ def test_a_step_that_is_recorded_before_and_after_its_validation_warns_once(capl
 def test_a_steady_run_and_a_first_step_raise_nothing() -> None:
     assert not any(raise_alarms(7, "ditto", FIRST, EARLIER).values())
     assert not any(raise_alarms(1, "ditto", FIRST, {}).values())
+
+
+@pytest.mark.parametrize(
+    ("first", "now", "raised"),
+    [(0.02, 0.05, 0.0), (-0.5, -1.5, 0.0), (-0.5, 3.0, 1.0), (6.0, 11.0, 0.0), (6.0, 12.5, 1.0), (0.0, 2.5, 1.0)],
+)
+def test_the_gap_between_contexts_must_grow_by_its_own_amount(first: float, now: float, raised: float) -> None:
+    gap = "ditto/context_logprob_gap"
+    numbers = raise_alarms(7, "ditto", FIRST | {gap: now}, {1: FIRST | {gap: first}, 6: FIRST})
+    assert numbers["alarm/context_gap"] == raised
 
 
 def test_chance_alone_is_no_fall() -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, open_dict
 
+from ditto.objectives import OBJECTIVES
 from ditto.run import checkpoint, manifest, rank_files
 from ditto.run.checkpoint import ResumeChoice
 from ditto.run.run_folder import RunFolder
@@ -24,6 +25,7 @@ from ditto.settings import BadConfig
 from soul.files.trace_files import FOLDER, trace_files
 
 logger = logging.getLogger(__name__)
+_ADAPTER = Path("lora_adapter") / "adapter_config.json"  # below a checkpoint
 _FILE_NAMES = {"model": "model", "optimizer": "optim", "extra": "extra_state"}  # verl's part -> start of its file name
 
 
@@ -94,10 +96,10 @@ def _check_fit(config: DictConfig, folder: Path) -> None:
             f"{f' and {len(missing) - 1} more files' if len(missing) > 1 else ''}, which "
             "actor_rollout_ref.actor.checkpoint.load_contents asks for. Resume from another checkpoint "
             "(trainer.resume_mode=resume_path, trainer.resume_from_path), list only the parts that it has in "
-            f"load_contents, or start a new run from its weights: ACTOR_MODEL_PATH={folder} and another "
-            "EXPERIMENT_NAME."
+            f"load_contents, or {_new_run(folder)}"
         )
-    _check_lora_rank(actor, int(config.actor_rollout_ref.model.lora_rank))
+    _check_lora_rank(folder, int(config.actor_rollout_ref.model.lora_rank))
+    _check_base_teacher(config, actor)
     _check_base(folder, str(config.actor_rollout_ref.model.path))
 
 
@@ -106,10 +108,9 @@ def _check_base(folder: Path, path: str) -> None:
 
     Only the last part of a path or hub id is compared, because other machines keep the model elsewhere.
     """
-    adapter = folder / "lora_adapter" / "adapter_config.json"
-    if any(folder.glob("*.safetensors")) or not adapter.exists():
+    if not _is_adapter_alone(folder):
         return
-    saved = str(json.loads(adapter.read_text(encoding="utf-8"))["base_model_name_or_path"])
+    saved = str(json.loads((folder / _ADAPTER).read_text(encoding="utf-8"))["base_model_name_or_path"])
     if Path(saved).name != Path(path).name:
         raise BadConfig(
             f"actor_rollout_ref.model.path={path}: {folder} holds an adapter of {saved} without that model's weights. "
@@ -117,14 +118,37 @@ def _check_base(folder: Path, path: str) -> None:
         )
 
 
-def _check_lora_rank(actor: Path, rank: int) -> None:
-    meta = actor / "lora_train_meta.json"
+def _check_lora_rank(folder: Path, rank: int) -> None:
+    meta = folder / "actor" / "lora_train_meta.json"
     saved = int(json.loads(meta.read_text())["r"]) if meta.exists() else 0
     if saved != rank:
         raise BadConfig(
-            f"actor_rollout_ref.model.lora_rank={rank}: the checkpoint {actor.parent} was trained with rank {saved} "
-            "(0: all weights). Resume with that rank, or start a new run from its weights: "
-            f"ACTOR_MODEL_PATH={actor.parent} and another EXPERIMENT_NAME."
+            f"actor_rollout_ref.model.lora_rank={rank}: the checkpoint {folder} was trained with rank {saved} "
+            f"(0: all weights). Resume with that rank, or {_new_run(folder)}"
+        )
+
+
+def _new_run(folder: Path) -> str:
+    """How to go on from a checkpoint's weights as another run."""
+    start = f"weights: ACTOR_MODEL_PATH={folder}"
+    if _is_adapter_alone(folder):
+        start = f"adapter: actor_rollout_ref.model.lora_adapter_path={(folder / _ADAPTER).parent}"
+    return f"start a new run from its {start} and another EXPERIMENT_NAME."
+
+
+def _is_adapter_alone(folder: Path) -> bool:
+    return (folder / _ADAPTER).exists() and not any(folder.glob("*.safetensors"))
+
+
+def _check_base_teacher(config: DictConfig, actor: Path) -> None:
+    """Check that the checkpoint has the weights with which its run began, if they are to teach."""
+    algorithm = config.algorithm
+    if OBJECTIVES[algorithm.objective].teacher != "feedback" or algorithm.sdpo.teacher != "base":
+        return
+    if "teacher" not in {kind for kind, _ in rank_files.present_kinds(actor)}:
+        raise BadConfig(
+            f"algorithm.sdpo.teacher=base: {actor.parent} was written by a run without a teacher of its own, so the "
+            "weights that it began with are not known. Resume with algorithm.sdpo.teacher=ema or live."
         )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import ray
 
+from ditto.launching.placement import with_the_driver
 from soul.cli import logs
 from soul.judge import GatewaySettings
 from soul.judge.gateway import run_limits
@@ -62,7 +63,7 @@ def start(settings: GatewaySettings, spent_usd: float) -> Any:
     Args:
         spent_usd: what the run spent before it was resumed, in US dollars.
     """
-    actor = ray.remote(_Limits).options(name=NAME, num_cpus=0).remote(settings.model_dump_json(), spent_usd)
+    actor = ray.remote(_Limits).options(name=NAME, **with_the_driver()).remote(settings.model_dump_json(), spent_usd)
     # Not a constructor argument: Ray's GCS stores those, possibly on disk.
     ray.get(actor.keep.remote(variables(settings)))
     return actor

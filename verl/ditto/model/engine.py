@@ -39,6 +39,7 @@ from ditto.model.teacher_weights import TeacherWeights
 from ditto.model.teaching import Scored
 from ditto.objectives.losses import DIVERGENCE, TEACHER_LOG_PROBS, TEACHER_PROMPTS, TEACHERS
 from ditto.objectives.options import ComparisonOptions, DistillOptions, SdpoOptions
+from ditto.verl_hooks.dropout import without_dropout
 
 logger = logging.getLogger(__name__)
 
@@ -135,13 +136,14 @@ class DittoEngine(FSDPEngineWithLMHead):
     @torch.no_grad()
     def score(self, batch: TensorDict, loss: str) -> Tensor:
         """What this model says of every response token: (tokens,) log-probs, or for "distill_logits" (tokens, hidden
-        size) the hidden states that predict them."""
+        size) the hidden states that predict them. Without dropout: a teacher says the same of the same answer."""
         inputs, arguments = self.prepare_model_inputs(batch)
         dtype = getattr(self, "_autocast_dtype", torch.bfloat16)
         device = batch["input_ids"].device.type
         if loss == "distill_logits":
             inputs["hidden_only"] = True
-        with nullcontext() if dtype == torch.float32 else torch.autocast(device_type=device, dtype=dtype):
+        precision = nullcontext() if dtype == torch.float32 else torch.autocast(device_type=device, dtype=dtype)
+        with precision, without_dropout(self.module):
             output = self.module(**inputs, use_cache=False)
             if loss == "distill_token":
                 log_probs = self.prepare_model_outputs(output, arguments, batch, None)["log_probs"]

@@ -24,7 +24,8 @@ Numbers = Mapping[str, float]
 CERTAIN = 3.0  # standard errors
 SMALLEST_ERROR = 0.02  # of a mean reward; where all answers are right, one wrong one is no fall
 WINDOW = 10  # steps
-_REWARD, _CANARY = "ditto/reward_draft", "ditto/canary/reward_draft"
+LEAST_GAP = 2.0  # nats of a whole answer by which the gap between contexts must have grown, however small it was
+_REWARD, _CANARY, _GAP = "ditto/reward_draft", "ditto/canary/reward_draft", "ditto/context_logprob_gap"
 
 
 class History(NamedTuple):
@@ -52,6 +53,10 @@ class History(NamedTuple):
     def ratio(self, key: str) -> float:
         """By which factor a number changed since the first step; 1 where it is missing."""
         return self.now[key] / self.first[key] if self.now.get(key) is not None and self.first.get(key) else 1.0
+
+    def growth(self, key: str) -> float:
+        """By how much a number rose since the first step; 0 where it is missing."""
+        return self.now[key] - self.first[key] if key in self.now and key in self.first else 0.0
 
     def fall(self) -> float:
         """By how many standard errors the drafts' reward fell in this step; 0 where they are not known."""
@@ -112,30 +117,32 @@ ALARMS: tuple[Alarm, ...] = (
     Alarm(
         "length",
         lambda history: not 0.5 <= history.ratio("ditto/response_tokens_draft") <= 1.6,
-        "Drafts have become much longer or shorter than at the start. Judges often reward length, and distillation "
-        "from feedback takes over the teacher's style: read some traces, and compare the rewards at equal length.",
+        "Drafts have become much longer or shorter than at the start. Judges often reward length (Dubois et al., arXiv "
+        "2404.04475), and distillation from feedback takes over the teacher's style: read some traces, and compare the "
+        "rewards at equal length.",
     ),
     Alarm(
         "diversity",
         lambda history: history.ratio("ditto/distinct_2") < 0.5,
         "The drafts of a prompt have become alike, so groups have no spread left to learn from. It is the known end of "
-        "self-distillation (SDPO): lower algorithm.sdpo.weight, or add actor.entropy_coeff.",
+        "self-distillation (SDPO, arXiv 2601.20802): lower algorithm.sdpo.weight, or add actor.entropy_coeff.",
     ),
     Alarm(
         "entropy",
         lambda history: history.ratio("actor/entropy") < 0.2,
         "The policy's entropy is below a fifth of its start. With clip_ratio_high above clip_ratio_low it falls more "
-        "slowly (DAPO); a lower learning rate helps too.",
+        "slowly (DAPO, arXiv 2503.14476); a lower learning rate helps too.",
     ),
     Alarm(
         "fall",
         lambda history: history.fall() > CERTAIN,
         "The reward of drafts fell further in one step than chance explains. Where almost all answers are right, the "
-        "rare wrong one gets a very large advantage by the division by the spread: see algorithm.std_floor.",
+        "rare wrong one gets a very large advantage by the division by the spread (docs/learning.md, Stability): see "
+        "algorithm.std_floor.",
     ),
     Alarm(
         "context_gap",
-        lambda history: history.ratio("ditto/context_logprob_gap") > 2.0,
+        lambda history: history.growth(_GAP) > max(abs(history.first.get(_GAP, 0.0)), LEAST_GAP),
         "Refined answers have become much less probable without the feedback than they were at the start, so the "
         "distillation trains improbable tokens. Without the feedback loss it is the gap that the DITTO paper reports.",
     ),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from torch import nn
 
@@ -18,6 +20,17 @@ def active_dropout(model: nn.Module) -> list[str]:
         for settings in (config, getattr(config, "text_config", None)):
             names |= {key for key, rate in _rates(settings).items() if rate}
     return sorted(names)
+
+
+@contextmanager
+def without_dropout(model: nn.Module) -> Iterator[None]:
+    """Within this context the model drops nothing; afterwards it is in the mode that it was in."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
 
 
 def _rates(config: object) -> dict[str, float]:

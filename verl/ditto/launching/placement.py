@@ -1,0 +1,18 @@
+"""Where a run's own actors live: the trainer's and the judge limits' stay on the driver's node.
+
+Ray places an actor that asks for no resources on any node. The run's folder and its lock are on the driver's, and so
+are the keys of its trackers and of its store, which a cluster may give to the head node alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+
+def with_the_driver() -> dict[str, Any]:
+    """Options of an actor that its creator, the driver, starts on its own node, which may have no CPUs for Ray."""
+    node = ray.get_runtime_context().get_node_id()
+    return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)}
