@@ -138,8 +138,9 @@ def test_skypilot_reads_keys_from_the_environment() -> None:
         skypilot.submission(TRAINING, {})
 
 
-def test_kuberay_reads_keys_from_a_secret_in_the_head_pod_alone() -> None:
-    job = yaml.safe_load(SUBMISSIONS["kuberay"].document)
+def test_kuberay_reads_keys_from_a_secret_and_only_the_hubs_in_the_worker_pods() -> None:
+    with_hub = replace(TRAINING, keys=("OPENAI_API_KEY", "HF_TOKEN"))
+    job = yaml.safe_load(kuberay.submission(with_hub, VOLUMES).document)
     cluster = job["spec"]["rayClusterSpec"]
     head, (workers,) = cluster["headGroupSpec"], cluster["workerGroupSpecs"]
     assert job["metadata"]["generateName"] == "ditto-rl-hitom-" and workers["replicas"] == 1
@@ -150,7 +151,8 @@ def test_kuberay_reads_keys_from_a_secret_in_the_head_pod_alone() -> None:
         assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == "shared"
         assert group["rayStartParams"]["num-cpus"] == "27"
     secret = {"name": "OPENAI_API_KEY", "valueFrom": {"secretKeyRef": {"name": "ditto-keys", "key": "OPENAI_API_KEY"}}}
-    assert secret in pods[0]["containers"][0]["env"] and "env" not in pods[1]["containers"][0]
+    assert secret in pods[0]["containers"][0]["env"]
+    assert [variable["name"] for variable in pods[1]["containers"][0]["env"]] == ["HF_TOKEN"]
     with pytest.raises(BadSettings, match="IMAGE is not set"):
         kuberay.submission(TRAINING, {"VOLUME": "shared"})
 

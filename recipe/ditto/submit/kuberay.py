@@ -16,6 +16,7 @@ from soul.errors import BadSettings
 TEMPLATE = ROOT / "recipe/ditto/kuberay/rayjob.yaml"
 LAUNCHER = "/opt/ditto/recipe/ditto/run_rl.sh"  # docker/Dockerfile
 SECRET = "ditto-keys"
+HUB = "HF_TOKEN"  # every pod downloads the model, which may be one that the hub gives to its members only
 
 
 def submission(training: Training, environment: Mapping[str, str]) -> Submission:
@@ -42,13 +43,16 @@ def submission(training: Training, environment: Mapping[str, str]) -> Submission
         (container,) = pod["containers"]
         container["image"] = environment["IMAGE"]
         container["resources"]["limits"]["nvidia.com/gpu"] = training.gpus
-    # The job's driver runs in the head pod, reads the keys and gives them to the workers in memory.
+    # The job's driver runs in the head pod, reads the keys and gives those of the judges to the workers in memory.
     container = head["template"]["spec"]["containers"][0]
     container["env"] = [
         *({"name": name, "value": text} for name, text in training.variables.items()),
         *(from_secret(name, secret) for name in training.keys),
     ]
-    keys = f"Keys: the head pod reads {' and '.join(training.keys) or 'none'} from the Kubernetes secret {secret}."
+    everywhere = [name for name in training.keys if name == HUB]
+    workers["template"]["spec"]["containers"][0]["env"] = [from_secret(name, secret) for name in everywhere]
+    keys = f"Keys: the head pod reads {' and '.join(training.keys) or 'none'} from the Kubernetes secret {secret}"
+    keys += f", the worker pods {HUB}." if everywhere else "."
     return Submission(["kubectl", "create", "-f", DOCUMENT], keys, dumped(job))
 
 

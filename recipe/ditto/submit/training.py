@@ -20,11 +20,14 @@ VARIABLES = (
     *("ACTOR_MODEL_PATH", "DATA_DIR", "TRAIN_FILES", "VAL_FILES", "OUTPUT_DIR", "EXPERIMENT_NAME", "PLATFORM"),
     *("OPENAI_BASE_URL", "JUDGE_MODEL_NAME", "JUDGE_MODEL_REASONING", "HF_HOME", "HF_HUB_OFFLINE", "SOUL_LOG"),
     *("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "WANDB_PROJECT", "WANDB_ENTITY", "WANDB_MODE"),
-    *("WANDB_RUN_ID", "WANDB_RESUME"),
+    *("WANDB_RUN_ID", "WANDB_RESUME", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "HF_ENDPOINT", "SWANLAB_MODE"),
 )
 PATHS = ("ACTOR_MODEL_PATH", "DATA_DIR", "TRAIN_FILES", "VAL_FILES", "OUTPUT_DIR")
-# Keys beside those of the judges: of the hub, the tracker and the store of `trainer.upload_to`.
-OTHER_KEYS = ("HF_TOKEN", "WANDB_API_KEY", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+# What may hold a key, beside those of the judges: for the hub, the trackers, the store of `trainer.upload_to`.
+OTHER_KEYS = (
+    *("HF_TOKEN", "WANDB_API_KEY", "SWANLAB_API_KEY", "MLFLOW_TRACKING_URI", "OPENAI_CUSTOM_HEADERS"),
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
+)
 
 
 @dataclass(frozen=True)
