@@ -26,6 +26,7 @@ class Inputs:
     attempts: int = given(2, "DITTO: draft and refined answer", "answers of a session, one after the other")
     sequences: int = given(3, "DITTO: draft; refined answer in two contexts", "sequences that a session trains")
     prompt_tokens: float = given(2000, "assumption", "mean prompt")
+    shared: float = given(0.9, "docs/performance.md: 0.86, 0.92", "of a prompt, by its group; 0: prefix_tree=off")
     response_tokens: float = given(500, "assumption", "mean response of an attempt")
     longest_tokens: float = given(2000, "assumption", "response of the slowest session, an attempt")
     weights: float = given(8.19e9, "docs/sizing.md: Qwen3-8B", "weights of the model")
@@ -112,17 +113,25 @@ def rows_of_a_gpu(rows: float, gpus: int) -> int:
     return math.ceil(rows / gpus)
 
 
+def computed_tokens(given: Inputs, rows: int) -> float:
+    """Of so many sequences on a GPU, as trees: what a group's prompts share is computed once for each group."""
+    own = given.prompt_tokens * (1 - given.shared) + given.response_tokens
+    return rows * own + math.ceil(rows / (given.group * given.sequences)) * given.prompt_tokens * given.shared
+
+
 def log_probs_s(given: Inputs, gpus: int) -> float:
     """One forward pass over all sequences."""
-    rows = given.sessions * given.sequences
-    per_row = given.tokens * given.forward_s if given.log_prob_gpu_s is None else given.log_prob_gpu_s / rows
-    return rows_of_a_gpu(rows, gpus) * per_row
+    all_rows = given.sessions * given.sequences
+    rows = rows_of_a_gpu(all_rows, gpus)
+    if given.log_prob_gpu_s is not None:
+        return rows * given.log_prob_gpu_s / all_rows
+    return computed_tokens(given, rows) * given.forward_s
 
 
 def exchange_s(given: Inputs, rows: int, gpus: int) -> float:
     """FSDP2 gathers all weights (bfloat16) twice a micro-batch, over the network if there are several nodes."""
     rate = given.node_rate if gpus <= given.gpus_per_node else given.network_rate
-    micro_batches = math.ceil(rows * given.tokens / given.budget)
+    micro_batches = math.ceil(computed_tokens(given, rows) / given.budget)
     return micro_batches * 2 * 2 * given.weights * (gpus - 1) / gpus / (rate * given.network_share)
 
 
@@ -130,9 +139,10 @@ def update_s(given: Inputs, gpus: int) -> float:
     """All updates. Computing and gathering overlap, so the longer one counts."""
     all_rows = given.sessions * given.sequences
     rows = rows_of_a_gpu(all_rows / given.updates, gpus)
-    computed = given.tokens * given.forward_s * given.update_passes
-    per_row = computed if given.update_gpu_s is None else given.update_gpu_s / all_rows
-    return given.updates * max(rows * per_row, exchange_s(given, rows, gpus))
+    computed = computed_tokens(given, rows) * given.forward_s * given.update_passes
+    if given.update_gpu_s is not None:
+        computed = rows * given.update_gpu_s / all_rows
+    return given.updates * max(computed, exchange_s(given, rows, gpus))
 
 
 def sync(given: Inputs, gpus: int) -> Step:

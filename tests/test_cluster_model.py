@@ -12,6 +12,7 @@ import pytest
 from benchmarks.cluster import main, measured_parts
 from benchmarks.cluster_model import (
     Inputs,
+    computed_tokens,
     colocate_async,
     exchange_s,
     judge_work_s,
@@ -32,6 +33,7 @@ GIVEN = Inputs(
     group=2,
     updates=2,
     prompt_tokens=60,
+    shared=0,
     response_tokens=40,
     longest_tokens=100,
     weights=1e9,
@@ -70,6 +72,16 @@ def test_a_sequence_is_not_divided_between_gpus() -> None:
     assert log_probs_s(GIVEN, 5) == pytest.approx(5 * 100 * 0.004)  # 24 sequences: the fullest has 5
     assert log_probs_s(GIVEN, 24) == log_probs_s(GIVEN, 100) == pytest.approx(0.4)
     assert update_s(GIVEN, 5) == pytest.approx(2 * 3 * 100 * 0.004 * 3)  # 12 an update: the fullest has 3
+
+
+def test_what_the_prompts_of_a_group_share_is_computed_once_on_a_gpu() -> None:
+    trees = replace(GIVEN, shared=0.5)  # groups of 2 sessions x 3 sequences, 30 tokens of a prompt shared
+    assert computed_tokens(trees, 6) == 6 * (30 + 40) + 30
+    assert computed_tokens(trees, 7) == 7 * (30 + 40) + 2 * 30
+    assert computed_tokens(trees, 1) == 100
+    assert log_probs_s(trees, 24) == pytest.approx(0.4)  # alone on its GPU, a sequence shares nothing
+    assert log_probs_s(trees, 4) == pytest.approx((6 * 70 + 30) * 0.004)
+    assert update_s(trees, 2) == pytest.approx(2 * (6 * 70 + 30) * 0.004 * 3)
 
 
 def test_gathering_weights_counts_where_it_takes_longer_than_computing() -> None:
