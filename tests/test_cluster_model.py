@@ -12,8 +12,8 @@ import pytest
 from benchmarks.cluster import main, measured_parts
 from benchmarks.cluster_model import (
     Inputs,
-    computed_tokens,
     colocate_async,
+    computed_tokens,
     exchange_s,
     judge_work_s,
     limit,
