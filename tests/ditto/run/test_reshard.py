@@ -13,7 +13,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
-from ditto.run.reshard import joined_model, model_state, optimizer_state, scheduler_state
+from ditto.run.reshard import joined_model, model_state, optimizer_state, scheduler_state, sliced_alike
 
 MOST = 3  # processes; 7 rows and 2 rows can be split evenly by none of 2 and 3 or leave one with nothing
 
@@ -67,7 +67,25 @@ def _process(rank: int, folder: Path) -> None:
                 if rank < written:
                     assert all(torch.allclose(resumed[name], went_on[name], rtol=1e-6) for name in went_on)
             dist.barrier()
+    _arranged_in_another_way(rank, folder)
     dist.destroy_process_group()
+
+
+def _arranged_in_another_way(rank: int, folder: Path) -> None:
+    """As many processes as wrote the checkpoint, but as replicas (`fsdp_size=1`)."""
+    replicas = DeviceMesh("cpu", torch.arange(2).reshape(2, 1), mesh_dim_names=("ddp", "fsdp"))
+    same = DeviceMesh("cpu", torch.arange(2))
+    if rank < 2:
+        source = folder / "by_2"
+        assert sliced_alike(source, 2, _model(same, seed=9)[0])
+        assert not sliced_alike(folder / "by_1", 1, _model(same, seed=9)[0])
+        model, optimizer = _model(replicas, seed=9)
+        assert not sliced_alike(source, 2, model)
+        model.load_state_dict(model_state(source, 2, model))
+        optimizer.load_state_dict(optimizer_state(source, 2, optimizer))
+        joined = joined_model(source, 2)
+        assert all(torch.equal(value, joined[name]) for name, value in _whole(model).items())
+    dist.barrier()
 
 
 def test_a_training_goes_on_alike_with_any_number_of_processes(tmp_path: Path) -> None:

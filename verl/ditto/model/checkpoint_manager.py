@@ -11,12 +11,13 @@ from ditto.run import rank_files, reshard
 
 
 class CheckpointManager(FSDPCheckpointManager):  # type: ignore[misc,unused-ignore]
-    """Also loads checkpoints that another number of ranks wrote; random states are not restored then."""
+    """Also loads checkpoints of another number or arrangement of ranks; random states are not restored then."""
 
     def load_checkpoint(self, local_path: str, *args: Any, **kwargs: Any) -> None:
-        actor, ranks = Path(local_path), int(self.world_size)
-        written = rank_files.writers(actor) or ranks  # none: verl names the file that it misses
-        if written == ranks:
+        actor = Path(local_path)
+        written, ranks = rank_files.writers(actor), int(self.world_size)
+        # Without any file verl names the one that it misses.
+        if written is None or (written == ranks and reshard.sliced_alike(actor, ranks, self.model)):
             super().load_checkpoint(local_path, *args, **kwargs)
             return
         if self.should_load_model:

@@ -1,4 +1,4 @@
-"""Read a checkpoint on another number of ranks than wrote it.
+"""Read a checkpoint on another number of ranks than wrote it, or on ranks that are arranged in another way.
 
 verl's engine writes a file for each rank, with its slice of every parameter and of every moment of the optimizer
 (FSDP2 splits dimension 0 into equal parts). Here every rank joins the old slices, one tensor after the other, and cuts
@@ -26,6 +26,19 @@ _OF_RANDOM_STATES = [np.dtype, np.ndarray, type(np.dtype("uint32")), _reconstruc
 
 class BadShards(SoulError):
     """A checkpoint's slices cannot be joined."""
+
+
+def sliced_alike(actor: Path, written: int, module: torch.nn.Module) -> bool:
+    """Whether the ranks that wrote a checkpoint were as many and arranged alike (`fsdp_size`) as the module's now."""
+    with torch.serialization.safe_globals(_OF_RANDOM_STATES):
+        first = torch.load(rank_files(actor, "model", written)[0], map_location="cpu", mmap=True, weights_only=True)
+    return _arrangement(first) == _arrangement(module.state_dict())
+
+
+def _arrangement(state: Mapping[str, Any]) -> list[list[int]] | list[int] | None:
+    """The ranks' numbers, replicas in rows; None if nothing is sliced."""
+    sliced = next((value for value in state.values() if isinstance(value, DTensor)), None)
+    return None if sliced is None else sliced.device_mesh.mesh.tolist()
 
 
 def model_state(actor: Path, written: int, module: torch.nn.Module) -> dict[str, Any]:
