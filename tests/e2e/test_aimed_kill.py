@@ -20,6 +20,7 @@ def test_a_kill_in_a_validation_loses_neither_its_step_nor_its_numbers(world: Pa
     with FakeOpenAI(Json(CRITIQUE)) as judge:
         run = small_run(tmp_path / "killed", world, judge.url, steps=2)
         run.overrides += [
+            "algorithm.objective=ditto_refined_only",
             "trainer.test_freq=1",
             "trainer.val_before_train=false",
             "trainer.max_actor_ckpt_to_keep=null",

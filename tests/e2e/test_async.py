@@ -138,6 +138,7 @@ def resumed(run: Run, parts: int, steps: int, *more: str, store: Path | None = N
 def test_separate_async_resumes_after_a_kill(world: Path, tmp_path: Path) -> None:
     with FakeOpenAI(CRITIQUE) as judge:
         run = new_run(tmp_path, world, judge.url, 4, *SEPARATE, "actor_rollout_ref.model.lora_rank=0")
+        run.overrides.append("algorithm.objective=erl")
         resumed(run, parts=2, steps=4)
 
 

@@ -21,6 +21,7 @@ def test_a_lost_weight_sync_ends_the_run(world: Path, tmp_path: Path) -> None:
     with FakeOpenAI(Json({"critique": "Ask what the character saw last.", "ready": True})) as judge:
         run = Run(tmp_path, world / "train.parquet", world / "heldback.parquet", world / "warm", judge.url)
         run.overrides = [
+            "algorithm.objective=sdpo_token",  # every step has something to learn
             "trainer.save_freq=-1",
             "trainer.test_freq=-1",
             "trainer.val_before_train=false",

@@ -1,7 +1,8 @@
-"""Objectives on real components: Ray, FSDP2 workers, vLLM, a judge behind HTTP. grpo and ditto have tests of their own.
+"""Objectives on real components: Ray, FSDP2 workers, vLLM, a judge behind HTTP.
 
 Whether a loss is right is shown in tests/ditto/objectives; here, that a run plays, trains, reports and resumes with it.
-Those here differ most in what a run does; `benchmarks.learning` runs all that need no other checkpoints.
+Those here differ most in what a run does. The others are trained by the tests of other subjects:
+`test_every_objective_is_trained_somewhere` says where.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from ditto.objectives import OBJECTIVES
 from soul.testing import ChatRequest, FakeOpenAI, Json
 from tests.e2e.run import Run
 from tests.metric_names import undocumented
@@ -20,6 +22,21 @@ pytestmark = pytest.mark.slow
 
 CRITIQUE = {"critique": "You answered where the thing is now. Ask what the character saw last.", "ready": True}
 PROMPTS, N = 4, 2
+
+
+# Objective -> the test in this folder whose run has it, besides the recipe's own, ditto.
+TRAINED_BY = {
+    "grpo": "test_stopped_runs.py",
+    "ditto_no_feedback_loss": "test_stopped_runs.py",
+    "sdpo_token_grpo": "test_stopped_runs.py",
+    "erl": "test_async.py",
+    "critique_grpo": "test_two_nodes.py",
+    "ditto_refined_only": "test_aimed_kill.py",
+    "sdpo_token": "test_lost_sync.py",
+    "rltf_sd": "test_objectives.py",
+    "sdpo_logits": "test_objectives.py",
+    "sdpo_logits_grpo": "test_objectives.py",
+}
 
 
 def judge(_request: ChatRequest) -> Json:
@@ -41,6 +58,14 @@ def new_run(folder: Path, world: Path, url: str, objective: str, *overrides: str
 
 def of_steps(run: Run) -> list[dict[str, Any]]:
     return [numbers for step, numbers in sorted(run.metrics().items()) if step > 0]
+
+
+def test_every_objective_is_trained_somewhere() -> None:
+    """All but those that distil other checkpoints; tests/ditto/test_worker_runs.py has them, on real workers."""
+    assert set(TRAINED_BY) | {"ditto"} == {name for name, each in OBJECTIVES.items() if each.teacher != "experts"}
+    for name, file in TRAINED_BY.items():
+        text = (Path(__file__).parent / file).read_text(encoding="utf-8")
+        assert f'"algorithm.objective={name}"' in text or f'"{name}", "trainer' in text, (name, file)
 
 
 def test_idle_groups_are_replaced_and_skipped(world: Path, tmp_path: Path) -> None:
@@ -80,14 +105,18 @@ def test_self_distillation_resumes_with_its_moving_teacher(world: Path, tmp_path
     """LoRA: the teacher is a second adapter of a few tensors, saved with the checkpoint and read again."""
     with FakeOpenAI(judge) as endpoint:
         run = new_run(tmp_path, world, endpoint.url, "sdpo_logits", "trainer.save_freq=1", "algorithm.sdpo.top_k=20")
-        run.overrides += ["actor_rollout_ref.actor.use_kl_loss=true", "actor_rollout_ref.actor.kl_loss_coef=0.0"]
+        run.overrides += [
+            "trainer.v1.trainer_mode=ditto_colocate_async",
+            "actor_rollout_ref.actor.use_kl_loss=true",
+            "actor_rollout_ref.actor.kl_loss_coef=0.0",
+        ]
         run.start("trainer.total_training_steps=2")
         assert run.wait(420) == 0, run.tail()
         saved = [run.dir / f"global_step_{step}/actor/teacher_world_size_1_rank_0.pt" for step in (1, 2)]
         sizes = [path.stat().st_size for path in saved]
         assert sizes[0] == sizes[1] < 0.5 * (run.dir / "global_step_2" / "model.safetensors").stat().st_size
         assert saved[0].read_bytes() != saved[1].read_bytes()
-        run.start("trainer.total_training_steps=3")
+        run.start("trainer.total_training_steps=3", "algorithm.objective=sdpo_logits_grpo")
         assert run.wait(420) == 0, run.tail()
     assert len(of_steps(run)) == 3
     for numbers in of_steps(run):

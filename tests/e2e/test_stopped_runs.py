@@ -1,5 +1,7 @@
 """One run that is stopped in every way a user or a scheduler has, and continued by the same command each time.
 
+Each start has another objective, so that this costs no start of its own to see: a run may change it.
+
 On real components: Ray, an FSDP worker, a vLLM engine. Signals go to the whole process group, as a terminal's and
 SLURM's do. The run folder is a small file system of its own where this may be mounted, so that it can be filled.
 """
@@ -81,7 +83,7 @@ def stop(run: Run, number: signal.Signals) -> tuple[int, str]:
 
 
 def test_a_second_start_ends_at_once_and_ctrl_c_saves_the_step(run: Run) -> None:
-    start(run)
+    start(run, "algorithm.objective=grpo")
     driver = next(process for process in run.descendants() if "train_ppo.py" in " ".join(process.cmdline()))
     second = Run(run.folder, run.train, run.val, run.model, run.judge_url, run.overrides, run.environment)
     second.start()
@@ -108,7 +110,7 @@ def test_a_full_disk_leaves_the_earlier_checkpoint_whole(run: Run) -> None:
     free = os.statvfs(run.dir).f_bavail * os.statvfs(run.dir).f_frsize
     filler.write_bytes(b"0" * (free - 2_000_000))
     run.log.unlink()
-    run.start("trainer.save_freq=1")
+    run.start("trainer.save_freq=1", "algorithm.objective=ditto_no_feedback_loss")
     assert run.wait(START_S) == 1, run.tail()
     text = run.log.read_text(errors="replace")
     assert f"OutOfSpace: no space left in {run.dir}, needs about 0.1 GB." in text, run.tail()
@@ -122,7 +124,7 @@ def test_a_full_disk_leaves_the_earlier_checkpoint_whole(run: Run) -> None:
 def test_sigterm_saves_a_continued_run(run: Run) -> None:
     """Continued after a full disk, where one could be mounted."""
     before = run.tracked_step()
-    start(run)
+    start(run, "algorithm.objective=sdpo_token_grpo")
     assert f"Resuming from {run.dir}/global_step_{before}" in run.log.read_text(errors="replace")
     code, line = stop(run, signal.SIGTERM)
     last = max(steps(run))

@@ -58,6 +58,7 @@ def finished(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with FakeOpenAI(lambda _request: Json(CRITIQUE)) as judge:
         run = Run(folder, world / "train.parquet", world / "heldback.parquet", world / "warm", judge.url)
         run.overrides = [
+            "algorithm.objective=critique_grpo",
             f"trainer.nnodes={NODES}",
             "trainer.n_gpus_per_node=1",
             "actor_rollout_ref.model.lora_rank=0",
