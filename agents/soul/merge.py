@@ -7,7 +7,8 @@ start is copied. A session that several folders hold is kept once. Checkpoints s
 running step are left out. Nothing in the folders is changed; torn last lines are left out.
 
 Two folders contradict each other if they hold a step with different numbers, or a session with different contents: one
-of them went on after the checkpoint from which the other was resumed. Such folders are refused.
+of them went on after the checkpoint from which the other was resumed. Such folders are refused. Numbers of a step that
+only one of them holds are kept: a validation adds its numbers to the line of a finished step.
 """
 
 from __future__ import annotations
@@ -99,8 +100,11 @@ def merge_metrics(runs: Sequence[Path]) -> dict[int, str]:
         whole = [line.text for line in read_lines(path)] if path.is_file() else []
         for step, line in lines_by_step(whole, path).items():
             known, where = merged.setdefault(step, (line, path))
-            if json.loads(known) != json.loads(line):
+            numbers, more = json.loads(known), json.loads(line)
+            if any(numbers[key] != more[key] for key in numbers.keys() & more.keys()):
                 raise BadMerge(f"Step {step} has other numbers in {where} than in {path}. {_REMEDY}")
+            if more.keys() - numbers.keys():
+                merged[step] = json.dumps(numbers | more), path
     return {step: line for step, (line, _) in sorted(merged.items())}
 
 

@@ -53,6 +53,22 @@ def test_each_session_and_each_step_is_there_once(nodes, tmp_path, capsys):
     assert main([str(a), "--out", str(out)]) == 2 and "is not empty" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("longer", ["a", "b"])
+def test_a_step_that_one_folder_validated_gets_its_numbers_of_the_validation(nodes, tmp_path, longer):
+    """A step is published before its validation, whose numbers are added to its line."""
+    whole, a, b = nodes
+    file = tmp_path / longer / "metrics.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    (second,) = (line for line in lines if line["step"] == 2)
+    second["val/hitom/n"] = 4
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert main([str(a), str(b), "--out", str(tmp_path / "out")]) == 0
+    expected = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
+    expected[1]["val/hitom/n"] = 4
+    merged = (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in merged] == expected
+
+
 def change_metrics(a):
     lines = (a / "metrics.jsonl").read_text().splitlines()
     changed = json.loads(lines[1]) | {"ditto/reward_draft": 9.0}

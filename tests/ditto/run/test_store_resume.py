@@ -10,8 +10,9 @@ import fsspec
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.config_checks.resume import apply_resume
+from ditto.config_checks.resume import apply_resume, check_resume
 from ditto.run import manifest
+from ditto.run.checkpoint import NoCompleteCheckpoint
 from ditto.run.run_folder import RunFolder
 from ditto.run.store import RunStore, StoreFailed
 from ditto.run.store_resume import ForeignStore, check_address, prepare_store
@@ -36,27 +37,41 @@ def config(run: Path, *words: str, url: str = URL) -> DictConfig:
     return DictConfig(OmegaConf.merge(base_config(run, 2, *words), store, OmegaConf.from_dotlist(list(words))))
 
 
-def uploaded(run: Path, *steps: int) -> None:
+def uploaded(run: Path, *steps: int, url: str = URL) -> None:
     """A run with a checkpoint of each step, and its copy."""
-    prepare_store(config(run))
+    prepare_store(config(run, url=url))
     for step in steps:
         save(run, step, devices=2)
     trained(run, max(steps))
-    uploads = Uploads.from_config(config(run))
+    uploads = Uploads.from_config(config(run, url=url))
     assert uploads is not None and uploads.finish() is None
+
+
+def damage(folder: Path) -> None:
+    (folder / "actor" / "model_world_size_2_rank_1.pt").write_bytes(b"short")
+
+
+def damage_copy(step: int) -> None:
+    store = RunStore(URL)
+    store.files.pipe_file(f"{store.root}/global_step_{step}/actor/model_world_size_2_rank_1.pt", b"short")
+
+
+def resumed(run: Path, url: str = URL) -> str:
+    """Prepare the run as a start does. Returns the checkpoint that it resumes from."""
+    settled = config(run, url=url)
+    check_resume(settled)
+    prepare_store(settled)
+    apply_resume(settled)
+    return str(settled.trainer.resume_from_path)
 
 
 def test_an_empty_disk_continues_after_the_newest_whole_checkpoint(tmp_path: Path) -> None:
     run = tmp_path / "run"
     uploaded(run, 2, 4, 6)
-    files = RunStore(URL)
-    files.files.pipe_file(f"{files.root}/global_step_6/actor/model_world_size_2_rank_1.pt", b"short")
+    damage_copy(6)
     before = RunFolder(run).metrics()
     shutil.rmtree(run)
-    settled = config(run)
-    prepare_store(settled)
-    apply_resume(settled)
-    assert settled.trainer.resume_from_path == str(run / "global_step_4")
+    assert resumed(run) == str(run / "global_step_4")
     manifest.check(run / "global_step_4")
     assert RunFolder(run).metrics() == {step: numbers for step, numbers in before.items() if step <= 4}
     assert sorted(path.name for path in (run / "traces").glob("step_*")) == [
@@ -76,6 +91,64 @@ def test_a_disk_that_is_as_new_is_left_alone_and_an_older_one_gets_the_newer_che
     prepare_store(config(run))
     manifest.check(run / "global_step_4")
     assert (run / "latest_checkpointed_iteration.txt").read_text() == "4"
+
+
+def test_a_store_without_a_whole_checkpoint_is_not_trained_over(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    uploaded(run, 2, 4)
+    for step in (2, 4):
+        damage_copy(step)
+    shutil.rmtree(run)
+    for _ in range(2):
+        with pytest.raises(
+            NoCompleteCheckpoint, match=r"upload_to=.*a-run.*global_step_4/actor.*global_step_2/actor.*Restore"
+        ):
+            prepare_store(config(run))
+    assert not list(run.glob("**/*.pt"))
+    save(run, 1, devices=2)  # with a whole one on the disk the run goes on, as it would without the store
+    assert resumed(run) == str(run / "global_step_1")
+
+
+@pytest.mark.parametrize("whole", [[], [2]])
+def test_the_stores_copy_replaces_a_damaged_checkpoint(whole: list[int], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    uploaded(run, 2, 4)
+    for step in {2, 4} - set(whole):
+        damage(run / f"global_step_{step}")
+    assert resumed(run) == str(run / "global_step_4")
+    manifest.check(run / "global_step_4")
+    assert (run / "global_step_4.damaged").is_dir()
+
+
+def test_a_damaged_checkpoint_stays_if_its_copy_is_damaged_too(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    uploaded(run, 2, 4)
+    damage(run / "global_step_4")
+    damage_copy(4)
+    assert resumed(run) == str(run / "global_step_2")
+    damage(run / "global_step_2")
+    damage_copy(2)
+    check_resume(config(run))  # it does not ask the store
+    with pytest.raises(NoCompleteCheckpoint, match="a-run"):
+        prepare_store(config(run))
+    with pytest.raises(NoCompleteCheckpoint, match="never overwrites"):
+        apply_resume(config(run))
+    assert (run / "global_step_2").is_dir()
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_characters_of_a_pattern_in_an_address_mean_themselves(folder: bool, tmp_path: Path) -> None:
+    root = f"{tmp_path}/bucket" if folder else "memory://bucket"
+    first, second = f"{root}/a-run1", f"{root}/a-run[1]"
+    uploaded(tmp_path / "first", 2, url=first)
+    uploaded(tmp_path / "second", 2, 4, url=second)
+    (tmp_path / "second/global_step_4").rename(tmp_path / "second/global_step_4.old")
+    save(tmp_path / "second", 4, devices=2)  # another attempt: replaces the copy
+    uploads = Uploads.from_config(config(tmp_path / "second", url=second))
+    assert uploads is not None and uploads.finish() is None
+    assert RunStore(first).steps() == [2] and RunStore(second).steps() == [2, 4]
+    shutil.rmtree(tmp_path / "second")
+    assert resumed(tmp_path / "second", second) == str(tmp_path / "second/global_step_4")
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,69 @@ def test_files_of_two_attempts_at_a_step_are_never_mixed(
     assert {(copy / name).read_text().split()[0] for name in FILES} == {"WEIGHTS"}
 
 
+@pytest.mark.parametrize("card", ["README.md", "lora_adapter/README.md"])
+def test_a_card_that_is_written_again_is_copied_alone(
+    card: str, store: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = save(tmp_path / "run", 5)
+    path = folder / card
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("before the validation")
+    assert store.put_checkpoint(folder)
+    path.write_text("after the validation")
+    with monkeypatch.context() as patch:
+        taken = fails_after(store, 1, patch)
+        assert store.put_checkpoint(folder) and len(taken) == 1
+        reads = counted_reads(store, patch)
+        assert not store.put_checkpoint(folder) and reads == ["manifest.json"]
+    fresh = RunStore(store.url)  # another process compares once
+    assert not fresh.put_checkpoint(folder)
+    assert (fetched(store, 5, tmp_path / "copy") / card).read_text() == "after the validation"
+    path.write_text("sk-1234567890abcdef")
+    with pytest.raises(LooksLikeKey, match="README.md looks like a key"):
+        store.put_checkpoint(folder)
+
+
+def counted_reads(store: RunStore, patch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that the store reads, as it reads them."""
+    names: list[str] = []
+    read = store.files.cat_file
+
+    def cat_file(path: str) -> bytes:
+        names.append(path.rpartition("/")[2])
+        content: bytes = read(path)
+        return content
+
+    patch.setattr(store.files, "cat_file", cat_file)
+    return names
+
+
+def test_a_write_to_a_folder_that_is_cut_off_leaves_the_file_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, run = RunStore(str(tmp_path / "bucket")), tmp_path / "run"
+    folder = save(run, 1)
+    (run / "metrics.jsonl").write_text('{"step": 1}\n')
+    content, _ = store.put_run_files(run, StoreManifest(run="1", experiment="ditto/run"))
+    (run / "metrics.jsonl").write_text('{"step": 1}\n{"step": 2}\n')
+
+    def half(target: str, text: bytes) -> None:
+        Path(target).write_bytes(text[: len(text) // 2])
+        raise OSError("the disk is gone")
+
+    for name in ("pipe_file", "put_file"):
+        with monkeypatch.context() as patch:
+            write = half if name == "pipe_file" else lambda file, target: half(target, Path(file).read_bytes())
+            patch.setattr(store.files, name, write)
+            with pytest.raises(StoreFailed, match="the disk is gone"):
+                store.put_run_files(run, content)
+        assert store.manifest() == content
+    assert (tmp_path / "bucket/metrics.jsonl").read_text() in ('{"step": 1}\n', '{"step": 1}\n{"step": 2}\n')
+    store.put_checkpoint(folder)
+    (tmp_path / "bucket/global_step_1/README.md.partial").write_text("hal")  # what a kill leaves
+    assert not list(fetched(store, 1, tmp_path / "copy").glob("*.partial"))
+
+
 def test_uploads_run_beside_the_training_and_are_complete_at_its_end(store: RunStore, tmp_path: Path) -> None:
     run = tmp_path / "run"
     uploads = Uploads(store, run, run)

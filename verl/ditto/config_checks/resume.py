@@ -19,7 +19,7 @@ from omegaconf import DictConfig, open_dict
 
 from ditto.objectives import OBJECTIVES
 from ditto.run import checkpoint, manifest, rank_files
-from ditto.run.checkpoint import ResumeChoice
+from ditto.run.checkpoint import NoCompleteCheckpoint, ResumeChoice
 from ditto.run.run_folder import RunFolder
 from ditto.settings import BadConfig
 from soul.files.trace_files import FOLDER, trace_files
@@ -36,7 +36,7 @@ def apply_resume(config: DictConfig) -> None:
     `replaced/`, and sets `trainer.resume_mode` so that verl loads the chosen folder. Call it only while holding the run
     folder's lock. It chooses again, because another run may have written there since the checks.
     """
-    choice, trainer = check_resume(config), config.trainer
+    choice, trainer = _choose(config), config.trainer
     checkpoint.rename_damaged(_root(config), choice)
     replaced = RunFolder(Path(config.run.dir)).rewind(choice.step if choice.folder else -1)
     if choice.folder is not None:
@@ -73,12 +73,16 @@ def check_resume(config: DictConfig) -> ResumeChoice:
 
     Raises:
         BadConfig: the checkpoint does not exist, or lacks a part; or the run would overwrite another one.
-        DamagedCheckpoint: the checkpoint of trainer.resume_from_path is damaged, or all of the run's own are.
+        DamagedCheckpoint: the checkpoint of trainer.resume_from_path is damaged, or all of the run's own are and it has
+            no store. A store may have a whole one, but it is asked only when the run starts.
     """
-    choice = _choose(config)
-    if choice.folder is not None:
-        _check_fit(config, choice.folder)
-    return choice
+    try:
+        return _choose(config)
+    except NoCompleteCheckpoint as error:
+        if config.trainer.get("upload_to") is None:
+            raise
+        logger.warning("%s The start first looks for a complete one in %s.", error, config.trainer.upload_to)
+        return ResumeChoice(None, {})
 
 
 def _check_fit(config: DictConfig, folder: Path) -> None:
@@ -155,7 +159,10 @@ def _check_base_teacher(config: DictConfig, actor: Path) -> None:
 def _choose(config: DictConfig) -> ResumeChoice:
     if config.trainer.resume_mode == "disable":
         _refuse_used(_root(config), Path(config.run.dir))
-    return choose_checkpoint(config.trainer, _root(config))
+    choice = choose_checkpoint(config.trainer, _root(config))
+    if choice.folder is not None:
+        _check_fit(config, choice.folder)
+    return choice
 
 
 def choose_checkpoint(trainer: DictConfig, root: Path) -> ResumeChoice:

@@ -11,15 +11,18 @@ Keys of the store come from the environment, where the file system's own library
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
 from pydantic import BaseModel, ValidationError
 
 from ditto.run import checkpoint, manifest
@@ -27,12 +30,14 @@ from ditto.settings import BadConfig
 from soul.cli.redaction import redact, secret_parameter, shown_url
 from soul.errors import SoulError, one_line
 from soul.files import disk_space
+from soul.files.whole_file import whole_file
 from soul.push.keys import like_keys
 
 logger = logging.getLogger(__name__)
 
 RUN_ID = ".run_id"  # beside a run's checkpoints: the id in the manifest of its store
 _BEGUN = ".begun"
+_UNFINISHED = (_BEGUN, ".partial")  # ends of names: of files that an upload leaves if it is cut off (`whole_file`)
 # What is kept of a run besides its checkpoints. Not the judges' cache, the index of the traces, and live traces.
 RUN_FILES = ("*.json", "*.jsonl", "*.html", "traces/*.jsonl", "traces/*.jsonl.gz")
 
@@ -97,6 +102,7 @@ class RunStore:
                 "s3://bucket/run (package s3fs) or gs://bucket/run (gcsfs), or a folder."
             ) from error
         self._hashes: dict[Path, tuple[tuple[int, int], str]] = {}
+        self._cards: dict[str, dict[str, str]] = {}  # checkpoint in the store -> card -> hash of what it is there
 
     # ---- whose run it is ----------------------------------------------------------------------------------------
 
@@ -153,7 +159,7 @@ class RunStore:
         return RunFile(bytes=status.st_size, sha256=known[1])
 
     def put_checkpoint(self, folder: Path) -> bool:
-        """Copy a published checkpoint, or what an interrupted upload has left to copy.
+        """Copy a published checkpoint, or what the store lacks of it: after an interrupted upload, or a new card.
 
         Returns:
             Whether anything was left to copy.
@@ -164,48 +170,74 @@ class RunStore:
         """
         target, content = f"{self.root}/{folder.name}", (folder / manifest.FILE).read_bytes()
         last = f"{target}/{manifest.FILE}"
+        # Cards are no part of the manifest: one is written again after the validation, and people edit them.
+        cards = sorted(path.relative_to(folder).as_posix() for path in folder.rglob(manifest.CARD))
         if self._read(last) == content:
-            return False
-        names = [*json.loads(content)["files"], *([manifest.CARD] if (folder / manifest.CARD).exists() else [])]
-        for name, place in like_keys(folder, names).items():
-            raise LooksLikeKey(
-                f"{folder / name} looks like a key or a password ({place}): {folder.name} is not uploaded. Remove the "
-                "key from the file; the next upload then includes the checkpoint."
-            )
+            return self._put_cards(folder, target, cards)
+        names = list(json.loads(content)["files"])
+        _refuse_keys(folder, [*names, *cards])
         if self._read(last + _BEGUN) != content:  # nothing yet, or another attempt at this step
             self._remove(target)
+            self._cards.pop(target, None)
             self._write(last + _BEGUN, content)
         sizes = self._sizes(target)
         for name in names:
-            if name == manifest.CARD or sizes.get(name) != (folder / name).stat().st_size:
+            if sizes.get(name) != (folder / name).stat().st_size:
                 self._put(folder / name, f"{target}/{name}")
+        self._put_cards(folder, target, cards)
         self._write(last, content)
         self._remove(last + _BEGUN)
         return True
+
+    def _put_cards(self, folder: Path, target: str, cards: list[str]) -> bool:
+        """Copy those of a checkpoint's cards that the store lacks or has with another text. Returns whether any was.
+
+        The store's card is read once per process.
+        """
+        copied, known = False, self._cards.setdefault(target, {})
+        for name in cards:
+            current = self._run_file(folder / name).sha256
+            if name not in known:
+                known[name] = hashlib.sha256(self._read(f"{target}/{name}") or b"").hexdigest()
+            if known[name] != current:
+                _refuse_keys(folder, [name])
+                self._put(folder / name, f"{target}/{name}")
+                known[name], copied = current, True
+        return copied
 
     # ---- download -----------------------------------------------------------------------------------------------
 
     def steps(self) -> list[int]:
         """The steps of the complete checkpoints, ascending."""
-        with self._answers("list"):
-            folders = [Path(path).parent for path in self.files.glob(f"{self.root}/global_step_*/{manifest.FILE}")]
-        return sorted(checkpoint.step_of(folder) for folder in folders if checkpoint.STEP.fullmatch(folder.name))
+        names = [Path(name) for name in self._sizes(self.root, depth=2)]
+        folders = [name.parent for name in names if name.name == manifest.FILE]
+        return sorted(checkpoint.step_of(folder) for folder in folders if checkpoint.STEP.fullmatch(str(folder)))
 
     def get_checkpoint(self, step: int, root: Path) -> None:
-        """Fetch a checkpoint into the folder of a run's checkpoints.
+        """Fetch a checkpoint into the folder of a run's checkpoints. One of that step there is renamed as damaged.
 
         Raises:
             DamagedCheckpoint: it is not as it was written.
             OutOfSpace: the disk has no room for it.
         """
         source, folder = f"{self.root}/global_step_{step}", checkpoint.partial_dir(root) / f"global_step_{step}"
-        sizes = {name: size for name, size in self._sizes(source).items() if not name.endswith(_BEGUN)}
+        sizes = {name: size for name, size in self._sizes(source).items() if not name.endswith(_UNFINISHED)}
         disk_space.require(root, sum(sizes.values()))
-        with disk_space.guarded_writes(root):
-            for name in sizes:
-                self._get(f"{source}/{name}", _inside(folder, name))
-        manifest.check(folder)
-        checkpoint.place(root, step)
+        try:
+            with disk_space.guarded_writes(root):
+                for name in sizes:
+                    self._get(f"{source}/{name}", _inside(folder, name))
+            manifest.check(folder)
+            damaged = root / folder.name
+            if damaged.exists():
+                reason = f"its copy in {self.url} replaces it"
+                checkpoint.rename_damaged(root, checkpoint.ResumeChoice(None, {damaged: reason}))
+            checkpoint.place(root, step)
+        except manifest.DamagedCheckpoint as error:
+            copy = f"{self.url}/{folder.name}"
+            raise manifest.DamagedCheckpoint(str(error).replace(str(folder), copy)) from None
+        finally:
+            shutil.rmtree(root / checkpoint.PARTIAL, ignore_errors=True)
 
     def get_run_files(self, folder: Path, content: StoreManifest) -> None:
         """Fetch a run's metrics and traces; a file that is there already is replaced."""
@@ -240,14 +272,27 @@ class RunStore:
             return content
 
     def _write(self, path: str, content: bytes) -> None:
-        with self._answers("write", path):
-            self.files.makedirs(path.rpartition("/")[0], exist_ok=True)
-            self.files.pipe_file(path, content)
+        with self._replaces(path) as target:
+            self.files.pipe_file(target, content)
 
     def _put(self, file: Path, path: str) -> None:
+        with self._replaces(path) as target:
+            self.files.put_file(str(file), target)
+
+    @contextmanager
+    def _replaces(self, path: str) -> Iterator[str]:
+        """A block that writes a file to the path that it gets; then it is at `path`, or as it was before.
+
+        An object store shows a file only when it is whole. A folder does not, and fsspec's transactions write to /tmp,
+        from where a file is copied to another disk.
+        """
         with self._answers("write", path):
             self.files.makedirs(path.rpartition("/")[0], exist_ok=True)
-            self.files.put_file(str(file), path)
+            if isinstance(self.files, LocalFileSystem):
+                with whole_file(Path(path)) as partial:
+                    yield str(partial)
+            else:
+                yield path
 
     def _get(self, path: str, file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -255,15 +300,25 @@ class RunStore:
             self.files.get_file(path, str(file))
 
     def _remove(self, path: str) -> None:
+        """Remove a file, or all files below a folder."""
         with self._answers("remove", path):
-            if self.files.exists(path):
-                self.files.rm(path, recursive=True)
+            for file in self.files.find(path):  # `rm`, like `glob`, takes an address with brackets for a pattern
+                self.files.rm_file(file)
 
-    def _sizes(self, folder: str) -> dict[str, int]:
-        """name -> bytes of the files below a folder of the store."""
+    def _sizes(self, folder: str, depth: int | None = None) -> dict[str, int]:
+        """name -> bytes of the files below a folder of the store, at most so many levels below."""
         with self._answers("list", folder):
-            entries = self.files.find(folder, detail=True)
+            entries = self.files.find(folder, maxdepth=depth, detail=True)
             return {path.removeprefix(f"{folder}/"): int(entry["size"]) for path, entry in entries.items()}
+
+
+def _refuse_keys(folder: Path, names: list[str]) -> None:
+    """Raise LooksLikeKey if one of a checkpoint's files looks like a key."""
+    for name, place in like_keys(folder, names).items():
+        raise LooksLikeKey(
+            f"{folder / name} looks like a key or a password ({place}): {folder.name} is not uploaded as it is now. "
+            "Remove the key from the file; the next upload then includes it."
+        )
 
 
 def _inside(folder: Path, name: str) -> Path:

@@ -14,6 +14,7 @@ from fsspec.implementations.local import LocalFileSystem
 from omegaconf import DictConfig
 
 from ditto.run import checkpoint
+from ditto.run.checkpoint import NoCompleteCheckpoint
 from ditto.run.manifest import DamagedCheckpoint
 from ditto.run.store import RUN_ID, RunStore, StoreManifest
 from ditto.settings import BadConfig
@@ -52,6 +53,7 @@ def prepare_store(config: DictConfig) -> None:
 
     Raises:
         ForeignStore: it holds another run.
+        NoCompleteCheckpoint: all of its checkpoints are damaged, and the disk has no whole one.
         StoreFailed: it does not answer.
     """
     if config.trainer.upload_to is None:
@@ -96,18 +98,42 @@ def _has_run(config: DictConfig, root: Path) -> bool:
 
 
 def _fetch_newer(store: RunStore, root: Path, run_dir: Path, content: StoreManifest) -> None:
-    """Fetch the newest whole checkpoint of the store with metrics and traces, unless the disk has one as new."""
-    local = max(checkpoint.saved_steps(root), default=0)
+    """Fetch the newest whole checkpoint of the store with metrics and traces, unless the disk has one as new.
+
+    Raises:
+        NoCompleteCheckpoint: the store has checkpoints, but neither it nor the disk has a whole one.
+    """
+    local = _newest_whole(root)
+    skipped: list[str] = []
     for step in reversed([step for step in store.steps() if step > local]):
         logger.info("Fetching the checkpoint of step %d from %s", step, store.url)
         try:
             store.get_checkpoint(step, root)
         except DamagedCheckpoint as error:
             logger.warning("Skipped the checkpoint of step %d in %s: %s", step, store.url, error)
+            skipped.append(str(error))
             continue
         run_dir.mkdir(parents=True, exist_ok=True)
         store.get_run_files(run_dir, content)
         return
+    if skipped and not local:
+        raise NoCompleteCheckpoint(
+            f"trainer.upload_to={store.url} holds a run, but none of its checkpoints is complete "
+            f"({'; '.join(skipped)}), and {root} has none either. Training never overwrites an existing run. "
+            "Restore a complete global_step_<N> in one of the two from a copy, or start a new run: set another "
+            "EXPERIMENT_NAME and another trainer.upload_to."
+        )
+
+
+def _newest_whole(root: Path) -> int:
+    """The step of the newest whole checkpoint on the disk; 0 if there is none.
+
+    A damaged one does not count, so the store's copy of it is fetched. This reads no large file (`manifest.check`).
+    """
+    try:
+        return checkpoint.newest_complete(root).step
+    except NoCompleteCheckpoint:
+        return 0
 
 
 def _refuse_later(store: RunStore, step: int) -> None:

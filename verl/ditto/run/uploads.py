@@ -148,7 +148,7 @@ class Uploads:
                 return
             if self.store.put_checkpoint(folder):
                 seconds = time.perf_counter() - start
-                logger.info("Uploaded the checkpoint of step %d to %s (%.1f s)", step, self.store.url, seconds)
+                logger.info("%s has all of the checkpoint of step %d (%.1f s)", self.store.url, step, seconds)
             self.copied_step = max(self.copied_step, step)
         finally:
             self._reading = frozenset()
