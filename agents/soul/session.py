@@ -60,7 +60,7 @@ class RefineSettings(BaseModel):
     def _known_gate(cls, when: str) -> str:
         if when in ("always", "failed") or re.fullmatch(r"below:-?\d+(\.\d+)?", when):
             return when
-        raise ValueError(f"refine.when={when!r}: use always, failed or below:<reward>, e.g. below:0.4")
+        raise ValueError("use always, failed or below:<reward>, e.g. below:0.4")
 
     def opens(self, verdict: Verdict, step: int, full_marks: float) -> bool:
         """Whether this draft gets feedback and a refined episode."""

@@ -66,7 +66,7 @@ class Trainer(DittoTrainerSync):
         self.config = OmegaConf.create(
             {
                 "algorithm": algorithm or {},
-                "actor_rollout_ref": {"actor": {"loss_agg_mode": loss_agg_mode, "loss_scale_factor": None}},
+                "actor_rollout_ref": {"actor": {"loss_agg_mode": loss_agg_mode}},
             }
         )
 
@@ -130,7 +130,7 @@ def step_data(
         rows, old = ([values[i] for i in step.order] for values in (rows, old))
     mini_batch = assign_mini_batches([r.prompt for r in step.records], prompts_per_mini_batch)
     trainer = Trainer(settings, step, loss_agg_mode, algorithm)
-    step.plan(mini_batch, settings, loss_agg_mode, 1.0)
+    step.plan(mini_batch, settings, loss_agg_mode, tiny_step.LOSS_SCALE)
     if skip_idle:
         kept = step.skip_idle(mini_batch)
         mini_batch, rows, old = ([values[i] for i in kept] for values in (mini_batch, rows, old))
@@ -216,6 +216,7 @@ def ours(
     splits: int,
     update: int,
     engine: DittoEngine | None = None,
+    temperature: float = 1.0,
     **terms: Any,
 ) -> tuple[float, dict[str, Tensor]]:
     """Loss and gradients of one mini-batch, as verl computes them: summed over micro-batches, averaged over ranks."""
@@ -243,7 +244,7 @@ def ours(
             tu.assign_non_tensor(
                 micro_batch,
                 use_remove_padding=True,
-                temperature=1.0,
+                temperature=temperature,
                 calculate_entropy=bool(terms),
                 global_batch_size=step.layout.rows,
                 batch_num_tokens=int(sum(c["loss_mask"].values().sum() for c in chunks)),

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ditto.objectives.losses import LOSS_WEIGHTS
+from ditto.objectives.losses import DISTILL_WEIGHTS, LOSS_WEIGHTS
 from tests.ditto import tiny_step
 from tests.ditto.our_step import nested, ours, settings_of, step_data
 from tests.ditto.tiny_step import (
@@ -195,20 +195,33 @@ def test_mini_batch_whose_sessions_all_failed_has_a_finite_loss(
     assert all(torch.equal(g, torch.zeros_like(g)) for g in gradients.values())
 
 
-def test_rollout_correction_is_one_for_refined_sequences_in_the_base_context(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("objective", "column"),
+    [("ditto", LOSS_WEIGHTS), ("sdpo_token_grpo", LOSS_WEIGHTS), ("sdpo_token_grpo", DISTILL_WEIGHTS)],
+)
+def test_rollout_correction_is_one_for_refined_sequences_in_the_base_context(
+    objective: str, column: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Their rollout log-probs belong to another context; the others get verl's truncated importance weights."""
-    rows = sequences("ditto")
+    rows = sequences(objective)
     old = old_log_probs(tiny_model(), rows, None)
-    settings = settings_of("ditto", 0.5)
-    step, plain = step_data(rows, old, settings, "token-mean", 1, monkeypatch)
+    settings, taught = settings_of(objective, 0.5), [(7, 5)] * len(rows)
+    step, plain = step_data(rows, old, settings, "token-mean", 1, monkeypatch, teacher_prompts=taught)
+    assert plain[column].values().any()
     correction = {"rollout_correction": {"rollout_is": "token", "rollout_is_threshold": 2.0}}
     for shift, factor in ((0.3, math.exp(0.3)), (1.0, 2.0)):  # the second is above the threshold
         _, corrected = step_data(
-            rows, old, settings, "token-mean", 1, monkeypatch, algorithm=correction, rollout_shift=shift
+            rows,
+            old,
+            settings,
+            "token-mean",
+            1,
+            monkeypatch,
+            algorithm=correction,
+            rollout_shift=shift,
+            teacher_prompts=taught,
         )
-        for record, before, after in zip(
-            step.records, plain[LOSS_WEIGHTS].unbind(), corrected[LOSS_WEIGHTS].unbind(), strict=True
-        ):
+        for record, before, after in zip(step.records, plain[column].unbind(), corrected[column].unbind(), strict=True):
             expected_weights = before * (1.0 if record.kind == "refined_base" else factor)
             torch.testing.assert_close(after.double(), expected_weights.double(), rtol=1e-6, atol=0)
 

@@ -22,6 +22,7 @@ from ditto.model.chunked_models import with_chunked_head
 VOCAB, EOS = 48, 1
 KL_COEF, ENTROPY_COEF = 0.3, 0.2
 PROMPTS_PER_MINI_BATCH = 3
+LOSS_SCALE = 16.0  # verl's loss_scale_factor
 
 
 @dataclass(frozen=True)
@@ -200,14 +201,14 @@ def equations(
 
 
 def _aggregate(terms: Sequence[Sequence[Tensor]], loss_agg_mode: str) -> Tensor:
-    """The mean over the tokens of all sequences, or over sequences of each one's mean or sum."""
+    """The mean over the tokens of all sequences, or over sequences of each one's mean, sum or scaled sum."""
     if loss_agg_mode == "token-mean":
         everything = [term for sequence in terms for term in sequence]
         return sum(everything) / len(everything)
     if loss_agg_mode == "seq-mean-token-mean":
         return sum(sum(sequence) / len(sequence) for sequence in terms) / len(terms)
-    assert loss_agg_mode == "seq-mean-token-sum"
-    return sum(sum(sequence) for sequence in terms) / len(terms)
+    scale = {"seq-mean-token-sum": 1.0, "seq-mean-token-sum-norm": LOSS_SCALE}[loss_agg_mode]
+    return sum(sum(sequence) for sequence in terms) / len(terms) / scale
 
 
 def _kl_and_entropy(

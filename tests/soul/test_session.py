@@ -147,7 +147,7 @@ def test_no_refinement_after_until_step(step, opens):
 
 @pytest.mark.parametrize("when", ["never", "below", "below:", "below:high", "Always", "failed ", "below:1e3", ""])
 def test_an_unknown_gate_is_refused(when):
-    with pytest.raises(ValidationError, match="refine.when"):
+    with pytest.raises(ValidationError, match="use always, failed or below"):
         RefineSettings(when=when)
 
 

@@ -47,6 +47,21 @@ class RunSettings(BaseModel):
     logged_sessions_freq: int = Field(default=5, gt=0)  # of every this many steps
 
 
+def chosen_objective(algorithm: DictConfig) -> Objective:
+    """The objective that the section `algorithm` names.
+
+    Raises:
+        BadConfig: there is no such `agent_version`, the authors' name of an objective.
+        UnknownObjective: there is no objective of that name.
+    """
+    version = algorithm.get("agent_version")
+    if version is None:
+        return objective(algorithm.objective)
+    if version not in AGENT_VERSIONS:
+        raise BadConfig(f"algorithm.agent_version={version!r}: use {' or '.join(AGENT_VERSIONS)}, or objective.")
+    return objective(AGENT_VERSIONS[version])
+
+
 class Settings(BaseModel):
     """What DITTO adds to verl's config."""
 
@@ -76,17 +91,9 @@ class Settings(BaseModel):
             UnknownObjective: there is no objective `algorithm.objective`.
         """
         algorithm = config.algorithm
-        name = algorithm.objective
-        version = algorithm.get("agent_version")
-        if version is not None:
-            if version not in AGENT_VERSIONS:
-                raise BadConfig(
-                    f"algorithm.agent_version={version!r}: use {' or '.join(AGENT_VERSIONS)}, or objective."
-                )
-            name = AGENT_VERSIONS[version]
         options = {key: value for key, value in OmegaConf.to_object(algorithm).items() if key in _OPTIONS}
         values = {
-            "objective": objective(name),
+            "objective": chosen_objective(algorithm),
             "options": _validated(ObjectiveOptions, "algorithm", options),
             "refine": _section(RefineSettings, "refine", config),
             "gateway": _gateway(config),

@@ -222,6 +222,12 @@ def test_a_pass_covers_every_row(monkeypatch: pytest.MonkeyPatch) -> None:
     assert step.entropy is not None and len(step.entropy) == sum(LENGTHS)
 
 
+def test_refined_answers_divide_by_what_was_sampled_where_the_option_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    step, workers = trained(chosen(**{"algorithm.refined_old_logp": "rollout"}), monkeypatch)
+    assert workers.passed == list("012345") and actors(step) == [10, 11, 12, 13, 14, 15]
+    assert [row[0].item() for row in step.pi_old] == [10, -3, 12, 13, -2, 15]  # type: ignore[attr-defined]
+
+
 def test_rollout_computes_refined_base_alone_and_the_first_update_measures(monkeypatch: pytest.MonkeyPatch) -> None:
     pi_old = PiOld("rollout", "", frozenset({"draft", "refined_feedback"}), True)
     step, workers = trained(pi_old, monkeypatch)

@@ -125,12 +125,14 @@ def test_an_added_key_that_nobody_reads_is_refused(config: DictConfig, key: str,
 
 COLOCATE = {"trainer.v1.trainer_mode": "ditto_colocate_async"}
 SEPARATE = {"trainer.v1.trainer_mode": "ditto_separate_async", f"{ROLLOUT}.nnodes": 1}
+TRUNCATED = {f"{ROLLOUT}.top_p": 0.9, "run.max_logprob_diff": 0.3}
+AS_SAMPLED = (("old_logp", "rollout"), ("refined_old_logp", "rollout"), ("rollout_correction.rollout_is", "token"))
 
 # key -> a wrong value, what else must be set for it to be wrong, what the paragraph must say; one line for each rule
 WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ("trainer.v1.trainer_mode", "sync", {}, "ditto_sync"),
     *(
-        (f"trainer.v1.{mode}.{option}", 3, {}, f"only if trainer.v1.trainer_mode=ditto_{mode}")
+        (f"trainer.v1.{mode}.{option}", 3, {}, f"only if trainer.v1.trainer_mode is ditto_{mode}.")
         for mode, option in (
             ("colocate_async", "num_warmup_batches"),
             ("separate_async", "num_warmup_batches"),
@@ -153,17 +155,24 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ("trainer.resume_from_path", "outputs/run/global_step_2", {}, "trainer.resume_mode=resume_path"),
     ("data.train_batch_size", 60, {}, "must be a multiple of actor_rollout_ref.actor.ppo_mini_batch_size=16"),
     ("data.train_batch_size", 64, {"trainer.nnodes": 3}, "cannot be divided evenly among the 24 devices"),
-    (f"{ROLLOUT}.n", 1, {"algorithm.objective": "grpo"}, "every advantage is 0"),
+    (
+        f"{ROLLOUT}.n",
+        1,
+        {"algorithm.objective": "sdpo_token_grpo", "algorithm.sdpo.weight": 0.0},
+        "every advantage is 0",
+    ),
     (
         "algorithm.filter_groups.enable",
         True,
         {"trainer.v1.sampler.custom_sampler.path": "pkg://mine"},
         "only the sampler pkg://ditto.rollout.replay_buffer",
     ),
+    ("algorithm.filter_groups.max_num_gen_batches", 2, {}, "only if algorithm.filter_groups.enable is true"),
     (f"{ROLLOUT}.max_model_len", 100, {}, "prompt + feedback + response = 17408"),
     (f"{ACTOR}.ppo_max_token_len_per_gpu", 17407, {}, "the longest sequence"),
     (f"{ROLLOUT}.log_prob_max_token_len_per_gpu", 17407, {}, "the longest sequence"),
     ("actor_rollout_ref.ref.log_prob_max_token_len_per_gpu", 9, {f"{ACTOR}.use_kl_loss": True}, "17408 tokens"),
+    ("algorithm.agent_version", "copy", {"algorithm.objective": "sdpo_token"}, "would train ditto"),
     *(
         (f"algorithm.{option}", value, {"algorithm.objective": objective}, f"{objective} does not read this option")
         for option, value, objective in (
@@ -216,7 +225,14 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ),
     ("algorithm.std_floor", 0.2, {"algorithm.norm_adv_by_std_in_grpo": False}, "norm_adv_by_std_in_grpo is true"),
     ("algorithm.old_logp", "rollout", {"algorithm.rollout_correction.rollout_is": "token"}, "Use one of the two"),
-    ("algorithm.old_logp", "rollout", {f"{ROLLOUT}.top_p": 0.9, "run.max_logprob_diff": 0.3}, "normalized"),
+    *((f"algorithm.{option}", value, TRUNCATED, "normalized") for option, value in AS_SAMPLED),
+    (
+        "algorithm.refined_old_logp",
+        "rollout",
+        {f"{ACTOR}.policy_loss.loss_mode": "gpg"},
+        "only if actor_rollout_ref.actor.policy_loss.loss_mode is vanilla or dppo_tv",
+    ),
+    ("algorithm.skip_idle", True, {f"{ACTOR}.entropy_coeff": 0.1}, "none would be skipped"),
     ("refine.include_draft", True, {"algorithm.objective": "sdpo_token"}, "would only copy"),
     (f"{ACTOR}.policy_loss.loss_mode", "gspo", {"algorithm.objective": "sdpo_token"}, "has no clipped part"),
     (f"{MODEL}.use_fused_kernels", False, {"algorithm.objective": "sdpo_logits"}, "token form"),
@@ -226,12 +242,28 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     (f"{ACTOR}.clip_ratio_c", 3.0, {"algorithm.objective": "sdpo_token"}, "has no clipped part"),
     (f"{ACTOR}.loss_agg_mode", "token-sum", {}, "token-mean, seq-mean-token-mean"),
     (f"{ACTOR}.loss_scale_factor", None, {f"{ACTOR}.loss_agg_mode": "seq-mean-token-sum-norm"}, "micro-batch"),
+    (f"{ACTOR}.loss_scale_factor", 100, {}, "loss_agg_mode is seq-mean-token-sum-norm"),
     (f"{ACTOR}.policy_loss.loss_mode", "vanila", {f"{MODEL}.external_lib": None}, "Use one of vanilla"),
     (f"{ACTOR}.policy_loss.dro_beta", None, {f"{ACTOR}.policy_loss.loss_mode": "dro"}, "above 0"),
+    *(
+        (f"{ACTOR}.{option}", value, {f"{ACTOR}.policy_loss.loss_mode": loss}, "policy_loss.loss_mode is " + readers)
+        for option, value, loss, readers in (
+            ("clip_ratio_low", 0.1, "gpg", "vanilla or dppo_tv or dppo_kl or gspo or cispo."),
+            ("clip_ratio_high", 0.3, "sapo", "vanilla or dppo_tv or dppo_kl or gspo or cispo."),
+            ("clip_ratio_c", 3.0, "gspo", "vanilla or dppo_tv or dppo_kl."),
+            ("tau_pos", 0.3, "vanilla", "sapo."),
+            ("tau_neg", 0.3, "gspo", "sapo."),
+            ("policy_loss.dro_beta", 0.3, "vanilla", "dro."),
+        )
+    ),
     (f"{ACTOR}.clip_ratio", 0.1, {}, "clip_ratio_low"),
     (f"{ACTOR}.kl_loss_type", "full", {}, "low_var_kl"),
+    (f"{ACTOR}.kl_loss_type", "k1", {}, "only if actor_rollout_ref.actor.use_kl_loss is true"),
+    (f"{ACTOR}.kl_loss_coef", 0.5, {}, "only if actor_rollout_ref.actor.use_kl_loss is true"),
     ("algorithm.rollout_correction.rollout_is", "batch", {}, "null, token, sequence"),
     ("algorithm.rollout_correction.rollout_is_threshold", "2.0_0.5", {}, "above 0"),
+    ("algorithm.rollout_correction.rollout_is_threshold", 5.0, {}, "rollout_is is token or sequence"),
+    ("algorithm.rollout_correction.rollout_is_batch_normalize", True, {}, "rollout_is is token or sequence"),
     ("run.max_logprob_diff", None, {f"{ROLLOUT}.top_p": 0.9}, "weight-sync alarm"),
     (f"{ROLLOUT}.tensor_model_parallel_size", 3, {}, "must divide the 8 devices"),
     ("trainer.v1.sampler.max_off_policy_strategy", "keep", COLOCATE, "drop, wait"),
@@ -260,17 +292,47 @@ def test_there_is_a_wrong_value_for_every_rule() -> None:
     assert [key for key, *_ in WRONG] == [rule.key for rule in RULES]
 
 
-@pytest.mark.parametrize("number", range(len(WRONG)), ids=lambda number: f"{WRONG[number][0]}={WRONG[number][1]}")
-def test_a_wrong_value_is_refused_by_its_rule(number: int) -> None:
-    key, value, others, said = WRONG[number]
-    wrong = {**others, key: value}
-    saved = {name: copy.deepcopy(OmegaConf.select(recipe(), name)) for name in wrong}
+def check(values: dict[str, Any]) -> None:
+    """Check the recipe's config with these values in it."""
+    saved = {name: copy.deepcopy(OmegaConf.select(recipe(), name)) for name in values}
     try:
-        for name, changed in wrong.items():
-            OmegaConf.update(recipe(), name, changed, force_add=True)
-        with pytest.raises(BadConfig) as refused:
-            check_values(recipe(), Settings.from_config(recipe()))
+        for name, value in values.items():
+            OmegaConf.update(recipe(), name, value, force_add=True)
+        check_values(recipe(), Settings.from_config(recipe()))
     finally:
         for name, before in saved.items():
             OmegaConf.update(recipe(), name, before, merge=False)
+
+
+@pytest.mark.parametrize("number", range(len(WRONG)), ids=lambda number: f"{WRONG[number][0]}={WRONG[number][1]}")
+def test_a_wrong_value_is_refused_by_its_rule(number: int) -> None:
+    key, value, others, said = WRONG[number]
+    with pytest.raises(BadConfig) as refused:
+        check({**others, key: value})
     assert str(refused.value).startswith(f"{key}={value}: ") and said in str(refused.value), refused.value
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"algorithm.objective": "sdpo_token_grpo", f"{ROLLOUT}.n": 1},  # the distillation learns from one session
+        {"algorithm.objective": "grpo", "refine.episode_deadline_s": 9.0, "refine.when": "always"},
+        {"algorithm.objective": "sdpo_token", "refine.when": "failed", "refine.max_feedback_chars": 10},
+        {"algorithm.objective": "grpo", "algorithm.agent_version": "copy"},
+        # With coefficient 0 the KL is measured and adds no term.
+        {"algorithm.skip_idle": True, f"{ACTOR}.use_kl_loss": True, f"{ACTOR}.kl_loss_coef": 0.0},
+        # It has no ratio, but pi_old as sampled saves the pass over refined answers.
+        {
+            f"{ACTOR}.policy_loss.loss_mode": "gpg",
+            "algorithm.old_logp": "rollout",
+            "algorithm.refined_old_logp": "rollout",
+        },
+        {f"{ACTOR}.policy_loss.loss_mode": "sapo", f"{ACTOR}.tau_pos": 0.5, f"{ACTOR}.loss_scale_factor": None},
+        {f"{ACTOR}.policy_loss.loss_mode": "dro", f"{ACTOR}.policy_loss.dro_beta": 0.3},
+        {"algorithm.rollout_correction.rollout_is": "token", "algorithm.rollout_correction.rollout_is_threshold": 5.0},
+        {"algorithm.filter_groups.enable": True, "algorithm.filter_groups.max_num_gen_batches": 2},
+    ],
+    ids=lambda values: " ".join(f"{key.rsplit('.', 1)[-1]}={value}" for key, value in values.items()),
+)
+def test_an_option_that_is_read_is_accepted(values: dict[str, Any]) -> None:
+    check(values)

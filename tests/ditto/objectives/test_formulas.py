@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 from verl.workers.config import PolicyLossConfig
 
+from ditto.objectives.loss_weights import LOSS_AGG_MODES
 from ditto.objectives.spec import Objective, Part
 from tests.ditto.our_step import ours, settings_of, step_data
 from tests.ditto.tiny_step import (
@@ -61,13 +63,13 @@ def rewards_of(prompt: str, drafts: bool = True, refined: bool = True) -> list[f
     return [reward for table in tables for session, reward in table.items() if session.startswith(f"{prompt}_")]
 
 
-def normed(reward: float, rewards: Sequence[float], floor: float = 0.0) -> float:
-    """(r - mean) / (std + 1e-6); 0 without spread."""
+def normed(reward: float, rewards: Sequence[float], floor: float = 0.0, *, by_std: bool = True) -> float:
+    """(r - mean) / (std + 1e-6), or r - mean; 0 without spread."""
     if len(rewards) < 2 or len(set(rewards)) == 1:
         return 0.0
     mean = sum(rewards) / len(rewards)
     std = math.sqrt(sum((r - mean) ** 2 for r in rewards) / (len(rewards) - 1))
-    return (reward - mean) / (max(std, floor) + 1e-6)
+    return (reward - mean) / (max(std, floor) + 1e-6 if by_std else 1.0)
 
 
 def drafts_by_grpo(model: torch.nn.Module, rows: Rows, old: Old, mode: str, floor: float = 0.0) -> Tensor:
@@ -102,10 +104,10 @@ def reward_weighted(model: torch.nn.Module, rows: Rows, _old: Old, mode: str) ->
     return -_aggregate(weighted, mode) - 0.5 * _aggregate(likelihood, mode)
 
 
-def joint(model: torch.nn.Module, rows: Rows, old: Old, mode: str) -> Tensor:
+def joint(model: torch.nn.Module, rows: Rows, old: Old, mode: str, *, by_std: bool = True) -> Tensor:
     """Drafts and refined answers in one group, both trained in the base context."""
     terms = [
-        clipped(model, row, old[i], normed(row.reward, rewards_of(row.prompt)))
+        clipped(model, row, old[i], normed(row.reward, rewards_of(row.prompt), by_std=by_std))
         for i, row in enumerate(rows)
         if row.kind in ("draft", "refined_base")
     ]
@@ -137,8 +139,8 @@ def erl(accepted: Callable[[Sequence_], float]) -> Formula:
     return formula
 
 
-def critique_grpo(model: torch.nn.Module, rows: Rows, old: Old, mode: str) -> Tensor:
-    """One average over drafts and the best refined answer of each prompt; p / (p + 0.1) in place of its ratio."""
+def critique_grpo(model: torch.nn.Module, rows: Rows, old: Old, mode: str, *, gamma: float = 0.1) -> Tensor:
+    """One average over drafts and the best refined answer of each prompt; p / (p + gamma) in place of its ratio."""
     terms = []
     for i, row in enumerate(rows):
         refined = {s: r for s, r in REFINED.items() if s.startswith(f"{row.prompt}_")}
@@ -149,7 +151,7 @@ def critique_grpo(model: torch.nn.Module, rows: Rows, old: Old, mode: str) -> Te
             terms.append(clipped(model, row, old[i], advantage))
         elif row.kind == "refined_base" and row.session in best:
             p = [value.exp() for value in sampled(model, row)]
-            terms.append([advantage * value / (value + 0.1) for value in p])
+            terms.append([advantage * value / (value + gamma) for value in p])
     return -_aggregate(terms, mode)
 
 
@@ -172,6 +174,12 @@ CASES: dict[str, tuple[str | Objective, dict[str, Any], tuple[str, ...], Formula
     "drafts untrained": (Objective("mine", (DISTILL,)), {}, ("refined_base",), distillation_alone),
     "no baseline": (Objective("mine", REWARD_WEIGHTED), {}, ("draft", "refined_feedback"), reward_weighted),
     "no feedback loss": ("ditto_no_feedback_loss", {}, ALL[:2], joint),
+    "not divided by the spread": (
+        "ditto_no_feedback_loss",
+        {"norm_adv_by_std_in_grpo": False},
+        ALL[:2],
+        partial(joint, by_std=False),
+    ),
     "refined only": ("ditto_refined_only", {}, ("refined_base",), refined_only),
     "erl": ("erl", {}, ALL, erl(lambda row: float(row.reward > DRAFTS[row.session]))),
     "erl, threshold": (
@@ -182,6 +190,7 @@ CASES: dict[str, tuple[str | Objective, dict[str, Any], tuple[str, ...], Formula
     ),
     "erl, positive": ("erl", {"erl": {"accept": "positive"}}, ALL, erl(lambda row: max(row.reward, 0.0))),
     "critique_grpo": ("critique_grpo", {}, ALL[:2], critique_grpo),
+    "critique_grpo, gamma": ("critique_grpo", {"shaping_gamma": 0.4}, ALL[:2], partial(critique_grpo, gamma=0.4)),
 }
 
 
@@ -205,7 +214,7 @@ def step_of(kinds: tuple[str, ...]) -> tuple[list[Sequence_], list[list[float]]]
 
 
 @pytest.mark.parametrize(("ranks", "splits"), [(1, 1), (2, 3)])
-@pytest.mark.parametrize("mode", ["token-mean", "seq-mean-token-mean", "seq-mean-token-sum"])
+@pytest.mark.parametrize("mode", LOSS_AGG_MODES)
 @pytest.mark.parametrize("case", CASES)
 def test_update_equals_the_formula(
     case: str, mode: str, ranks: int, splits: int, monkeypatch: pytest.MonkeyPatch
@@ -228,12 +237,14 @@ def test_update_equals_the_formula(
 
 
 @pytest.mark.parametrize("mode", ["token-mean", "seq-mean-token-mean"])
+@pytest.mark.parametrize("case", ["rltf_sd", "erl"])  # refined answers in the base context, and in both
 def test_normaliser_step_weighs_refined_rows_as_if_every_draft_were_refined(
-    mode: str, monkeypatch: pytest.MonkeyPatch
+    case: str, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each part's divisor counts its refined rows (drafts / refined episodes of the mini-batch) times."""
-    rows, old = step_of(("draft", "refined_base"))
-    settings = settings_of("rltf_sd", part_normaliser="step")
+    objective, _, kinds, formula = CASES[case]
+    rows, old = step_of(kinds)
+    settings = settings_of(objective, part_normaliser="step")
     step, data = step_data(rows, old, settings, mode, 1, monkeypatch)
     model, theirs = tiny_model(), tiny_model()
     for update, members in enumerate(mini_batches(rows)):
@@ -241,8 +252,8 @@ def test_normaliser_step_weighs_refined_rows_as_if_every_draft_were_refined(
         prompts = {rows[i].prompt for i in members}
         drafts, refined = (sum(s.split("_")[0] in prompts for s in {t for t in table}) for table in (DRAFTS, REFINED))
         of_members = [rows[i] for i in members], [old[i] for i in members]
-        expected = drafts_by_grpo(theirs, *of_members, mode)
-        expected = expected + distillation_alone(theirs, *of_members, mode) / 2.5 * refined / drafts
+        of_drafts = drafts_by_grpo(theirs, *of_members, mode)
+        expected = of_drafts + (formula(theirs, *of_members, mode) - of_drafts) * refined / drafts
         assert refined < drafts or update == 0
         assert loss == pytest.approx(expected.item(), rel=TOLERANCE)
 

@@ -43,20 +43,22 @@ def formula(
     alpha: float = 1.0,
     top_k: int | None = 5,
     tail: bool = True,
+    ratio_clip: float = 2.0,
+    temperature: float = 1.0,
 ) -> Tensor:
-    """agg of min(pi / pi_old, 2) times the distance of pi from the teacher of the row's task."""
+    """agg of min(pi / pi_old, ratio_clip) times the distance of pi from the teacher of the row's task."""
     terms = []
     for i, row in enumerate(rows):
         if row.kind != "draft":
             continue
-        new = vocabulary(student, row.prompt_ids, row.response_ids)
+        new = vocabulary(student, row.prompt_ids, row.response_ids, temperature)
         with torch.no_grad():
             teacher = teachers[0 if TASK_OF[row.prompt] == "hitom" else 1]
-            taught = vocabulary(teacher, row.prompt_ids, row.response_ids)
+            taught = vocabulary(teacher, row.prompt_ids, row.response_ids, temperature)
         terms.append([])
         for t, (y, mask) in enumerate(zip(row.response_ids, row.mask, strict=True)):
             if mask:
-                ratio = min(math.exp(new[t, y].item() - old[i][t]), 2.0)
+                ratio = min(math.exp(new[t, y].item() - old[i][t]), ratio_clip)
                 if token:
                     value = (new[t, y] - taught[t, y]).detach() * new[t, y]
                 else:
@@ -67,6 +69,11 @@ def formula(
 
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "sampled tokens": ("on_policy_distillation", {}, {"token": True}),
+    "another bound and temperature": (
+        "on_policy_distillation",
+        {"ratio_clip": 1.2},
+        {"token": True, "ratio_clip": 1.2, "temperature": 0.7},
+    ),
     "top k and tail": ("on_policy_distillation_logits", {"top_k": 5}, {"token": False}),
     "no tail": ("on_policy_distillation_logits", {"top_k": 5, "tail": False}, {"token": False, "tail": False}),
     "whole vocabulary": ("on_policy_distillation_logits", {"top_k": None}, {"token": False, "top_k": None}),
@@ -88,10 +95,9 @@ def test_update_equals_the_formula(
     model, theirs = tiny_model(head=True), tiny_model()
     engine = engine_of(model)
     engine.experts = [engine_of(expert) for expert in experts(head=True)]
+    how = {"ranks": ranks, "splits": splits, "temperature": expected_of.get("temperature", 1.0)}
     for update, members in enumerate(mini_batches(rows)):
-        loss, gradients = ours(
-            model, step, data, mode, settings, ranks=ranks, splits=splits, update=update, engine=engine
-        )
+        loss, gradients = ours(model, step, data, mode, settings, update=update, engine=engine, **how)
         theirs.zero_grad()
         of_members = [[values[i] for i in members] for values in (rows, old)]
         expected = formula(theirs, experts(), *of_members, mode, **expected_of)

@@ -46,10 +46,12 @@ def feedback_prompts(rows: Sequence[Sequence_]) -> list[tuple[int, ...]]:
     ]
 
 
-def vocabulary(model: torch.nn.Module, prompt: Sequence[int], response: Sequence[int]) -> Tensor:
+def vocabulary(
+    model: torch.nn.Module, prompt: Sequence[int], response: Sequence[int], temperature: float = 1.0
+) -> Tensor:
     """log pi(. | prompt, y_<t) for every response token: (tokens, vocabulary)."""
     logits = model(input_ids=torch.tensor([list(prompt) + list(response)])).logits[0]
-    logits = logits[len(prompt) - 1 : len(prompt) + len(response) - 1]
+    logits = logits[len(prompt) - 1 : len(prompt) + len(response) - 1] / temperature
     return logits - logits.exp().sum(-1, keepdim=True).log()
 
 
@@ -89,21 +91,23 @@ def formula(
     alpha: float = 0.5,
     top_k: int | None = 5,
     tail: bool = True,
+    ratio_clip: float = 2.0,
+    temperature: float = 1.0,
 ) -> Tensor:
     """agg of w_t times the distillation of y_t; with a weight, (1 - weight) L_grpo + weight times that."""
     distilled, rewarded = [], []
     for i, row in enumerate(rows):
         if row.kind != "draft":
             continue
-        new = vocabulary(student, row.prompt_ids, row.response_ids)
+        new = vocabulary(student, row.prompt_ids, row.response_ids, temperature)
         if prompts[i]:
             with torch.no_grad():
-                taught = vocabulary(teacher, prompts[i], row.response_ids)
+                taught = vocabulary(teacher, prompts[i], row.response_ids, temperature)
             terms = []
             for t, (y, mask) in enumerate(zip(row.response_ids, row.mask, strict=True)):
                 if not mask:
                     continue
-                ratio = min(math.exp(new[t, y].item() - old[i][t]), 2.0)
+                ratio = min(math.exp(new[t, y].item() - old[i][t]), ratio_clip)
                 if token:
                     value = (new[t, y] - taught[t, y]).detach() * new[t, y]
                 else:
@@ -119,7 +123,18 @@ def formula(
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "token": ("sdpo_token", {}, {"token": True, "weight": None}),
     "token and grpo": ("sdpo_token_grpo", {"weight": 0.3}, {"token": True, "weight": 0.3}),
+    "token, another bound": (
+        "sdpo_token",
+        {"ratio_clip": 1.2},
+        {"token": True, "weight": None, "ratio_clip": 1.2},
+    ),
+    "token, another temperature": ("sdpo_token", {}, {"token": True, "weight": None, "temperature": 0.7}),
     "logits": ("sdpo_logits", {"top_k": 5}, {"token": False, "weight": None}),
+    "logits, another temperature": (
+        "sdpo_logits",
+        {"top_k": 5},
+        {"token": False, "weight": None, "temperature": 0.7},
+    ),
     "logits and grpo": ("sdpo_logits_grpo", {"top_k": 5}, {"token": False, "weight": 0.5}),
     "reverse": ("sdpo_logits", {"top_k": 5, "alpha": 1.0}, {"token": False, "weight": None, "alpha": 1.0}),
     "forward, no tail": (
@@ -147,8 +162,9 @@ def test_update_equals_the_formula(
     settings = settings_of(name, sdpo={"teacher": "live", **options})
     step, data = step_data(rows, old, settings, mode, ranks, monkeypatch, teacher_prompts=prompts)
     model, theirs = tiny_model(head=True), tiny_model()
+    how = {"ranks": ranks, "splits": splits, "temperature": expected_of.get("temperature", 1.0)}
     for update, members in enumerate(mini_batches(rows)):
-        loss, gradients = ours(model, step, data, mode, settings, ranks=ranks, splits=splits, update=update)
+        loss, gradients = ours(model, step, data, mode, settings, update=update, **how)
         theirs.zero_grad()
         of_members = [[values[i] for i in members] for values in (rows, prompts, old)]
         expected = formula(theirs, theirs, *of_members, mode, **expected_of)

@@ -87,6 +87,8 @@ def test_a_name_that_is_like_none_gets_the_whole_list() -> None:
         ({"kinds": ()}, "at least 1"),
         ({"advantage": "mean"}, "'draft_mean'"),
         ({"advantage": "one", "group": ("draft",)}, "has no group"),
+        ({"advantage": "accepted", "loss": "plain"}, "compares refined answers with their drafts"),
+        ({"group": ("refined_base",)}, "group must contain the episodes"),
         ({"loss": "distill_token"}, "advantage='one'"),
         ({"teacher": "experts"}, "has no teacher"),
         ({"loss": "distill_token", "advantage": "one", "kinds": ("refined_base",)}, "needs kinds=.'draft',"),
@@ -105,6 +107,11 @@ def test_a_part_that_means_nothing_is_refused(values: dict[str, Any], complaint:
 def test_parts_that_share_a_name_or_a_kind_are_refused(parts: tuple[Part, ...]) -> None:
     with pytest.raises(ValidationError, match="its own|at least 1"):
         Objective("mine", parts)
+
+
+def test_the_best_refined_answer_of_an_objective_that_has_none_is_refused() -> None:
+    with pytest.raises(ValidationError, match="refined='best'.*no refined"):
+        Objective("mine", (Part("a", ("draft",)),), refined="best")
 
 
 def test_two_distillations_are_refused() -> None:

@@ -5,11 +5,12 @@
     keys.py             which code reads each key
     fixed_keys.py       keys that must keep their default, with the reason
     overrides.py        refuses overrides of keys that no code reads
+    defaults.py         options that keep their default unless another one gives them a meaning
     value_rules.py      values that cannot work, or not together
     mode_rules.py       the trainer's modes, and the options of each
     objective_rules.py  the options of objectives, and what each objective needs
     rules.py            what a rule is; the rules that RL and supervised training share
-    policy_losses.py    which policy losses of verl are correct here
+    policy_losses.py    which policy losses of verl are correct here, and which options they read
     resume.py           the checkpoint that the run resumes from
     with_data.py        checks that need the rows or the model
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ditto.config_checks.defaults import changed, only_if
 from ditto.config_checks.rules import Rule, one_of
-from ditto.launching.compose import SEPARATE, default_config
+from ditto.launching.compose import SEPARATE
 
 _MODE = "trainer.v1.trainer_mode"
 _ROLLOUT, _MODEL = "actor_rollout_ref.rollout", "actor_rollout_ref.model"
@@ -23,24 +24,16 @@ def rollout_devices(run: Any) -> int:
 
 def _of_mode(mode: str, option: str) -> Rule:
     """A rule: an option of a mode has its default in the other modes."""
-    return Rule(
-        f"trainer.v1.{mode}.{option}",
-        lambda run: (
-            run.trainer.v1.trainer_mode != f"ditto_{mode}"
-            and run.trainer.v1[mode][option] != default_config("gpu").trainer.v1[mode][option]
-        ),
-        f"is read only if {_MODE}=ditto_{mode}. Remove it, or set that.",
-    )
+    name = f"ditto_{mode}"
+    return only_if(f"trainer.v1.{mode}.{option}", _MODE, lambda chosen: chosen == name, name)
 
 
 def _of_the_asynchronous_modes(option: str) -> Rule:
     """A rule: an option of the sampler has its default in `ditto_sync`, where no rollout is ever too old."""
+    key = f"trainer.v1.sampler.{option}"
     return Rule(
-        f"trainer.v1.sampler.{option}",
-        lambda run: (
-            run.trainer.v1.trainer_mode == "ditto_sync"
-            and run.trainer.v1.sampler[option] != default_config("gpu").trainer.v1.sampler[option]
-        ),
+        key,
+        lambda run: run.trainer.v1.trainer_mode == "ditto_sync" and changed(run, key),
         f"is read only in the asynchronous modes. Remove it, or set {_MODE} to one of them.",
     )
 

@@ -6,53 +6,47 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from ditto.config_checks.defaults import changed, default, only_if
+from ditto.config_checks.policy_losses import PI_OLD, readers, reads
 from ditto.config_checks.rules import Rule
-from ditto.launching.compose import default_config
-from ditto.objectives import OBJECTIVES
-from ditto.objectives.options import ObjectiveOptions
+from ditto.objectives import AGENT_VERSIONS, OBJECTIVES
 
 _ACTOR = "actor_rollout_ref.actor"
-_DEFAULTS: dict[str, Any] = OmegaConf.to_object(OmegaConf.create(ObjectiveOptions().model_dump()))
-
-
-def _default(option: str) -> Any:
-    return OmegaConf.select(OmegaConf.create(_DEFAULTS), option)
-
-
-def _changed(run: Any, option: str) -> bool:
-    return bool(OmegaConf.select(run.config.algorithm, option) != _default(option))
+_LOSS_MODE = f"{_ACTOR}.policy_loss.loss_mode"
+_SAMPLED = ("rollout", "token", "sequence")  # values that take log-probs from the rollout engine
 
 
 def _unread(option: str) -> Rule:
     """A rule: an option has its default unless the objective reads it."""
-    readers = ", ".join(name for name, objective in OBJECTIVES.items() if option in objective.options)
+    key = f"algorithm.{option}"
+    objectives = ", ".join(name for name, objective in OBJECTIVES.items() if option in objective.options)
     return Rule(
-        f"algorithm.{option}",
-        lambda run: _changed(run, option) and option not in run.settings.objective.options,
+        key,
+        lambda run: changed(run, key) and option not in run.settings.objective.options,
         lambda run: (
-            f"objective {run.settings.objective.name} does not read this option; {readers} do. Leave it at its "
-            f"default, {_default(option)}, or choose another algorithm.objective."
+            f"objective {run.settings.objective.name} does not read this option; {objectives} do. Leave it at its "
+            f"default, {default(key)}, or choose another algorithm.objective."
         ),
     )
 
 
-def _only_if(option: str, other: str, applies: Any, when: str) -> Rule:
-    """A rule: an option has its default unless another one has a value that makes it matter."""
+def _not_from_truncated_sampling(option: str, instead: str) -> Rule:
+    """A rule: nothing is divided by the sampled log-probs of a truncated distribution."""
+    key = f"algorithm.{option}"
     return Rule(
-        f"algorithm.{option}",
-        lambda run: _changed(run, option) and not applies(OmegaConf.select(run.config.algorithm, other)),
-        f"is read only if algorithm.{other} is {when}. Remove it, or set that.",
+        key,
+        lambda run: OmegaConf.select(run.config, key) in _SAMPLED and (run.rollout.top_p < 1 or run.rollout.top_k > 0),
+        "with actor_rollout_ref.rollout.top_p or top_k the sampled log-probs are normalized over the remaining tokens "
+        f"only, so every ratio to them would be wrong. Use {instead}.",
     )
 
 
-def _only_if_clipped(key: str) -> Rule:
+def _only_if_clipped(option: str) -> Rule:
     """A rule: a clip range has its default unless a part is clipped."""
+    key = f"{_ACTOR}.{option}"
     return Rule(
-        f"{_ACTOR}.{key}",
-        lambda run: (
-            run.actor[key] != default_config("gpu").actor_rollout_ref.actor[key]
-            and not any(part.loss == "clipped" for part in run.settings.objective.parts)
-        ),
+        key,
+        lambda run: changed(run, key) and not any(part.loss == "clipped" for part in run.settings.objective.parts),
         lambda run: f"objective {run.settings.objective.name} has no clipped part. Remove it.",
     )
 
@@ -60,11 +54,25 @@ def _only_if_clipped(key: str) -> Rule:
 OPTIONS = sorted({option for objective in OBJECTIVES.values() for option in objective.options})
 
 OBJECTIVE_RULES: tuple[Rule, ...] = (
+    Rule(
+        # grpo and ditto stand in the config files, so beside agent_version they need not be the user's words.
+        "algorithm.agent_version",
+        lambda run: (
+            run.config.algorithm.agent_version is not None
+            and run.config.algorithm.objective not in AGENT_VERSIONS.values()
+        ),
+        lambda run: (
+            f"would train {run.settings.objective.name} in place of algorithm.objective="
+            f"{run.config.algorithm.objective}. Remove one of the two."
+        ),
+    ),
     *(_unread(option) for option in OPTIONS),
-    _only_if("erl.threshold", "erl.accept", lambda accept: accept == "threshold", "threshold"),
-    _only_if("sdpo.teacher_rate", "sdpo.teacher", lambda teacher: teacher == "ema", "ema"),
-    _only_if("sdpo.tail", "sdpo.top_k", lambda top_k: top_k is not None, "a number"),
-    _only_if("distill.tail", "distill.top_k", lambda top_k: top_k is not None, "a number"),
+    only_if("algorithm.erl.threshold", "algorithm.erl.accept", lambda accept: accept == "threshold", "threshold"),
+    only_if("algorithm.sdpo.teacher_rate", "algorithm.sdpo.teacher", lambda teacher: teacher == "ema", "ema"),
+    *(
+        only_if(f"algorithm.{section}.tail", f"algorithm.{section}.top_k", lambda top_k: top_k is not None, "a number")
+        for section in ("sdpo", "distill")
+    ),
     Rule(
         "algorithm.distill.teachers",
         lambda run: run.settings.objective.teacher == "experts" and not run.settings.expert_teachers,
@@ -74,19 +82,36 @@ OBJECTIVE_RULES: tuple[Rule, ...] = (
             "+algorithm.distill.teachers.default=CHECKPOINT."
         ),
     ),
-    _only_if("std_floor", "norm_adv_by_std_in_grpo", bool, "true"),
+    only_if("algorithm.std_floor", "algorithm.norm_adv_by_std_in_grpo", bool, "true"),
     Rule(
         "algorithm.old_logp",
         lambda run: _as_sampled(run) and run.config.algorithm.rollout_correction.rollout_is is not None,
         "algorithm.rollout_correction.rollout_is weighs by the distance of pi_old from what was sampled, and here they "
         "are the same. Use one of the two.",
     ),
+    _not_from_truncated_sampling("old_logp", "auto or recompute"),
+    _not_from_truncated_sampling("refined_old_logp", "recompute"),
+    _not_from_truncated_sampling("rollout_correction.rollout_is", "null"),
     Rule(
-        "algorithm.old_logp",
-        lambda run: _as_sampled(run) and (run.rollout.top_p < 1 or run.rollout.top_k > 0),
-        "with actor_rollout_ref.rollout.top_p or top_k the sampled log-probs are normalized over the remaining tokens "
-        "only, so every ratio would be wrong. Use auto or recompute.",
+        # Beside old_logp=rollout it still saves the pass over refined answers.
+        "algorithm.refined_old_logp",
+        lambda run: (
+            changed(run, "algorithm.refined_old_logp")
+            and not reads(run.actor.policy_loss.loss_mode, PI_OLD)
+            and not _as_sampled(run)
+        ),
+        f"is read only if {_LOSS_MODE} is {readers(PI_OLD)}. Remove it, or set that.",
     ),
+    Rule(
+        "algorithm.skip_idle",
+        lambda run: (
+            run.config.algorithm.skip_idle
+            and (run.actor.entropy_coeff or (run.actor.use_kl_loss and run.actor.kl_loss_coef))
+        ),
+        "KL and entropy terms need a forward pass of every sequence, so none would be skipped. Use false, or leave the "
+        f"terms out: {_ACTOR}.entropy_coeff=0, and use_kl_loss=false or kl_loss_coef=0.",
+    ),
+    # Objectives without feedback accept `refine.*` too: recipe/ditto/ablations.sh sets it for all that it trains.
     Rule(
         "refine.include_draft",
         lambda run: run.settings.refine.include_draft and run.settings.objective.teacher == "feedback",
@@ -96,7 +121,7 @@ OBJECTIVE_RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        f"{_ACTOR}.policy_loss.loss_mode",
+        _LOSS_MODE,
         lambda run: (
             run.actor.policy_loss.loss_mode != "vanilla"
             and not any(part.loss == "clipped" for part in run.settings.objective.parts)
@@ -126,7 +151,7 @@ OBJECTIVE_RULES: tuple[Rule, ...] = (
             "the objective's token form."
         ),
     ),
-    *(_only_if_clipped(key) for key in ("clip_ratio_low", "clip_ratio_high", "clip_ratio_c")),
+    *(_only_if_clipped(option) for option in ("clip_ratio_low", "clip_ratio_high", "clip_ratio_c")),
 )
 
 

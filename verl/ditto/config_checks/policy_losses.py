@@ -1,12 +1,13 @@
-"""Which of verl's policy losses work with weights per sequence.
+"""Which of verl's policy losses work with weights per sequence, and which options each of them reads.
 
 Clipped parts go through verl's policy loss, with what each token weighs in the average (`ditto/objectives/losses.py`)
 as `rollout_is_weights`. A policy loss works with that if it multiplies each token's loss by the weight and adds up as
 its argument `loss_agg_mode` says. Most of verl's losses do. Some average in their own way, or select tokens by a
 statistic of the micro-batch, which mixes the parts of an objective; those are refused.
 
-`tests/ditto/config_checks/test_policy_losses.py` runs `follows_weights` on every loss that verl registers. A loss of
-the user's own (`actor_rollout_ref.model.external_lib`) is checked in the same way before the run starts.
+`tests/ditto/config_checks/test_policy_losses.py` runs `follows_weights` on every loss that verl registers, and finds
+out what each one reads. A loss of the user's own (`actor_rollout_ref.model.external_lib`) is checked for its weights in
+the same way before the run starts, and may read any option.
 """
 
 from __future__ import annotations
@@ -19,6 +20,16 @@ from omegaconf import DictConfig
 SUPPORTED = ("vanilla", "dppo_tv", "dppo_kl", "gspo", "gpg", "cispo", "dro")
 AVERAGES_ROWS = "sapo"  # always averages over the tokens of a row; `ditto/objectives/losses.py` undoes that
 
+PI_OLD = "pi_old"  # stands beside options in READ_BY_LOSS: the loss has a ratio to pi_old
+_CLIPPED = ("clip_ratio_low", "clip_ratio_high", PI_OLD)  # clip_ratio takes the place of one that is null
+READ_BY_LOSS: dict[str, tuple[str, ...]] = {  # policy loss -> what it reads of `actor`
+    **dict.fromkeys(("vanilla", "dppo_tv", "dppo_kl"), (*_CLIPPED, "clip_ratio_c")),
+    **dict.fromkeys(("gspo", "cispo"), _CLIPPED),
+    "sapo": ("tau_pos", "tau_neg", PI_OLD),
+    "dro": ("policy_loss.dro_beta", PI_OLD),
+    "gpg": (),
+}
+
 _MICRO_BATCH = "selects tokens by a statistic of the micro-batch, which mixes the parts of an objective"
 UNSUPPORTED = {
     "geo_mean": "averages over the sequences of a micro-batch, whatever they weigh",
@@ -26,6 +37,16 @@ UNSUPPORTED = {
     "kl_cov": _MICRO_BATCH,
     "bypass_mode": "takes pi_old from the rollout, which for refined sequences belongs to another context",
 }
+
+
+def reads(loss_mode: str, option: str) -> bool:
+    """Whether a policy loss reads an option of `actor`, or PI_OLD."""
+    return option in READ_BY_LOSS.get(loss_mode, (option,))
+
+
+def readers(option: str) -> str:
+    """The policy losses that read it, for a message."""
+    return " or ".join(name for name, options in READ_BY_LOSS.items() if option in options)
 
 
 def wrong_policy_loss(config: DictConfig) -> str | None:

@@ -17,11 +17,10 @@ from pathlib import Path
 
 from omegaconf import DictConfig, open_dict
 
-from ditto.objectives import OBJECTIVES
 from ditto.run import checkpoint, manifest, rank_files
 from ditto.run.checkpoint import NoCompleteCheckpoint, ResumeChoice
 from ditto.run.run_folder import RunFolder
-from ditto.settings import BadConfig
+from ditto.settings import BadConfig, chosen_objective
 from soul.files.trace_files import FOLDER, trace_files
 
 logger = logging.getLogger(__name__)
@@ -147,7 +146,7 @@ def _is_adapter_alone(folder: Path) -> bool:
 def _check_base_teacher(config: DictConfig, actor: Path) -> None:
     """Check that the checkpoint has the weights with which its run began, if they are to teach."""
     algorithm = config.algorithm
-    if OBJECTIVES[algorithm.objective].teacher != "feedback" or algorithm.sdpo.teacher != "base":
+    if chosen_objective(algorithm).teacher != "feedback" or algorithm.sdpo.teacher != "base":
         return
     if "teacher" not in {kind for kind, _ in rank_files.present_kinds(actor)}:
         raise BadConfig(

@@ -13,12 +13,12 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from ditto.config_checks.defaults import changed, only_if
 from ditto.config_checks.mode_rules import MODE_RULES, is_separate, rollout_devices
 from ditto.config_checks.objective_rules import OBJECTIVE_RULES
-from ditto.config_checks.policy_losses import wrong_policy_loss
+from ditto.config_checks.policy_losses import readers, reads, wrong_policy_loss
 from ditto.config_checks.rules import TRAINER_RULES, Rule, Run, engine_rules, one_of, optimizer_rules, saved_parts
-from ditto.launching.compose import default_config
-from ditto.objectives.loss_weights import LOSS_AGG_MODES
+from ditto.objectives.loss_weights import LOSS_AGG_MODES, SCALED
 from ditto.settings import Settings
 
 LOAD_FORMATS = (  # vLLM's LoadFormats, which takes seconds to import
@@ -67,7 +67,22 @@ def _is_threshold(value: Any) -> bool:
     return not isinstance(value, bool) and all(0 < bound < math.inf for bound in bounds) and bounds == sorted(bounds)
 
 
+def _learns_from_one_session(settings: Settings) -> bool:
+    """Whether one session of a prompt teaches: by its refined answer, or by a term that compares no sessions."""
+    compares = ("group_norm", "group_mean", "draft_mean")
+    return settings.objective.refines or any(
+        part.advantage not in compares and settings.options.weight(part) > 0 for part in settings.objective.parts
+    )
+
+
 _ACTOR, _ROLLOUT, _MODEL = (f"actor_rollout_ref.{section}" for section in ("actor", "rollout", "model"))
+
+
+def _only_if_the_loss_reads(option: str) -> Rule:
+    """A rule: an option of policy losses has its default unless the chosen one reads it."""
+    key, chosen = f"{_ACTOR}.{option}", f"{_ACTOR}.policy_loss.loss_mode"
+    return only_if(key, chosen, lambda loss: reads(loss, option), readers(option))
+
 
 RULES: tuple[Rule, ...] = (
     # ---- the mode
@@ -92,7 +107,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         f"{_ROLLOUT}.n",
-        lambda run: run.rollout.n < 2 and run.settings.objective.policy_parts and not run.settings.objective.refines,
+        lambda run: run.rollout.n < 2 and not _learns_from_one_session(run.settings),
         lambda run: (
             f"objective {run.settings.objective.name} compares the sessions of a prompt with each other. With one "
             "session every advantage is 0 and nothing is learned. Use 2 or more."
@@ -107,6 +122,7 @@ RULES: tuple[Rule, ...] = (
         "only the sampler pkg://ditto.rollout.replay_buffer can replace groups. Leave "
         "trainer.v1.sampler.custom_sampler.path unchanged, or use false.",
     ),
+    only_if("algorithm.filter_groups.max_num_gen_batches", "algorithm.filter_groups.enable", bool, "true"),
     # ---- lengths
     Rule(
         f"{_ROLLOUT}.max_model_len",
@@ -124,10 +140,11 @@ RULES: tuple[Rule, ...] = (
     one_of(f"{_ACTOR}.loss_agg_mode", *LOSS_AGG_MODES),
     Rule(
         f"{_ACTOR}.loss_scale_factor",
-        lambda run: run.actor.loss_agg_mode == "seq-mean-token-sum-norm" and not run.actor.loss_scale_factor,
-        f"{_ACTOR}.loss_agg_mode=seq-mean-token-sum-norm needs a number here, e.g. the value of "
+        lambda run: run.actor.loss_agg_mode == SCALED and not run.actor.loss_scale_factor,
+        f"{_ACTOR}.loss_agg_mode={SCALED} needs a number here, e.g. the value of "
         "data.max_response_length. Without it, verl divides by the longest response of each micro-batch.",
     ),
+    only_if(f"{_ACTOR}.loss_scale_factor", f"{_ACTOR}.loss_agg_mode", lambda mode: mode == SCALED, SCALED),
     Rule(
         f"{_ACTOR}.policy_loss.loss_mode",
         lambda run: wrong_policy_loss(run.config),
@@ -138,10 +155,21 @@ RULES: tuple[Rule, ...] = (
         lambda run: run.actor.policy_loss.loss_mode == "dro" and not (run.actor.policy_loss.dro_beta or 0) > 0,
         "loss_mode=dro needs a number above 0 here.",
     ),
+    *(
+        _only_if_the_loss_reads(option)
+        for option in (
+            "clip_ratio_low",
+            "clip_ratio_high",
+            "clip_ratio_c",
+            "tau_pos",
+            "tau_neg",
+            "policy_loss.dro_beta",
+        )
+    ),
     Rule(
         f"{_ACTOR}.clip_ratio",
         lambda run: (
-            run.actor.clip_ratio != default_config("gpu").actor_rollout_ref.actor.clip_ratio
+            changed(run, f"{_ACTOR}.clip_ratio")
             and run.actor.clip_ratio_low is not None
             and run.actor.clip_ratio_high is not None
         ),
@@ -155,11 +183,24 @@ RULES: tuple[Rule, ...] = (
         ),
         "use k1 (kl), k2 (mse), k3 (low_var_kl) or abs; append + to any of them to use k2's gradient.",
     ),
+    *(
+        only_if(f"{_ACTOR}.{option}", f"{_ACTOR}.use_kl_loss", bool, "true")
+        for option in ("kl_loss_type", "kl_loss_coef")
+    ),
     one_of("algorithm.rollout_correction.rollout_is", None, "token", "sequence"),
     Rule(
         "algorithm.rollout_correction.rollout_is_threshold",
         lambda run: not _is_threshold(run.config.algorithm.rollout_correction.rollout_is_threshold),
         "use a number above 0, or a lower and an upper one as text: '0.5_2.0'.",
+    ),
+    *(
+        only_if(
+            f"algorithm.rollout_correction.{option}",
+            "algorithm.rollout_correction.rollout_is",
+            lambda weights: weights is not None,
+            "token or sequence",
+        )
+        for option in ("rollout_is_threshold", "rollout_is_batch_normalize")
     ),
     # ---- sampling
     Rule(

@@ -39,6 +39,7 @@ from ditto.model.teacher_weights import TeacherWeights
 from ditto.model.teaching import Scored
 from ditto.objectives.losses import DIVERGENCE, TEACHER_LOG_PROBS, TEACHER_PROMPTS, TEACHERS
 from ditto.objectives.options import ComparisonOptions, DistillOptions, SdpoOptions
+from ditto.settings import BadConfig
 from ditto.verl_hooks.dropout import without_dropout
 
 logger = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ class DittoEngine(FSDPEngineWithLMHead):
     # Class attributes, so that an engine that never distils needs no further set-up.
     teacher: TeacherWeights | None = None  # None: the live weights
     teacher_rate: float | None = None  # None: the teacher's weights stay as they are
+    start_is_known: bool = True  # these are the weights that the run began with, or the teacher's copies are
     experts: Sequence[DittoEngine] = ()  # checkpoints that teach, by their numbers
     lessons: Sequence[Lesson] = ()  # of the micro-batch whose student is being run
 
@@ -111,7 +113,16 @@ class DittoEngine(FSDPEngineWithLMHead):
         self.experts = [experts.load(self, checkpoint) for checkpoint in checkpoints]
 
     def _follow(self, options: SdpoOptions) -> None:
-        """Have SDPO's teacher: the live weights, or a copy that is made here."""
+        """Have SDPO's teacher: the live weights, or a copy that is made here.
+
+        Raises:
+            BadConfig: the weights that the run began with should teach, and its checkpoint does not hold them.
+        """
+        if options.teacher == "base" and not self.start_is_known:
+            raise BadConfig(
+                "algorithm.sdpo.teacher=base: the checkpoint does not hold the weights that its run began with. Resume "
+                "with algorithm.sdpo.teacher=ema or live."
+            )
         if options.teacher == "live":
             self.teacher = None  # a resumed checkpoint may have had one
         if options.teacher != "live" and (self.teacher is None or self.teacher.kind != options.teacher):
@@ -209,3 +220,4 @@ class DittoEngine(FSDPEngineWithLMHead):
     def load_checkpoint(self, local_path: str, *args: Any, **kwargs: Any) -> None:
         super().load_checkpoint(local_path, *args, **kwargs)
         self.teacher = TeacherWeights.saved(self.module, Path(local_path))
+        self.start_is_known = self.teacher is not None and self.teacher.kind == "base"

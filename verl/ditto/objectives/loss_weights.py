@@ -19,7 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-LOSS_AGG_MODES = ("token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm")
+SCALED = "seq-mean-token-sum-norm"  # the one that reads actor.loss_scale_factor
+LOSS_AGG_MODES = ("token-mean", "seq-mean-token-mean", "seq-mean-token-sum", SCALED)
 
 
 def row_weights(
@@ -51,5 +52,5 @@ def row_weights(
     sequences = sum(counted.values())
     if mode == "seq-mean-token-mean":
         return {i: 1.0 / (sequences * tokens[i]) for i in rows}
-    divisor = sequences * (scale if mode == "seq-mean-token-sum-norm" else 1.0)
+    divisor = sequences * (scale if mode == SCALED else 1.0)
     return {i: 1.0 / divisor for i in rows}

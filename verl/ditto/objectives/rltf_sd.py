@@ -11,8 +11,8 @@ The baseline is the mean of the drafts. With the mean of the refined answers eve
 makes all of them right, although the policy without feedback is still wrong.
 
 Limits: A negative A' pushes a refined answer's probability down without a bound, as the loss has no clipping. A' is in
-units of the reward, so rewards of another range need another weight or learning rate. The paper adds a multi-turn term
-that trains (x, f, y') too; here the second term is GRPO on the drafts alone.
+units of the reward, so rewards of another range need another learning rate. The paper adds a multi-turn term that
+trains (x, f, y') too; here the second term is GRPO on the drafts alone.
 """
 
 from ditto.objectives.spec import Objective, Part

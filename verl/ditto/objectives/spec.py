@@ -88,8 +88,14 @@ class Part:
             raise ValueError(f"part {self.name}: loss={self.loss!r} needs kinds=('draft',) and advantage='one'")
         if self.teacher != "feedback" and not self.distils:
             raise ValueError(f"part {self.name}: loss={self.loss!r} has no teacher; leave `teacher` out")
+        if self.advantage == "accepted" and "draft" in self.kinds:
+            raise ValueError(
+                f"part {self.name}: advantage='accepted' compares refined answers with their drafts; leave 'draft' out"
+            )
         if self.group and not self.advantage.startswith("group"):
             raise ValueError(f"part {self.name}: advantage={self.advantage!r} has no group; leave `group` out")
+        if self.group and not {kind == "draft" for kind in self.kinds} <= {kind == "draft" for kind in self.group}:
+            raise ValueError(f"part {self.name}: group must contain the episodes of {', '.join(self.kinds)}")
         if self.average_over and self.distils:
             raise ValueError(f"part {self.name}: a distillation has its own average; leave average_over out")
         if self.average_over and not set(self.kinds) <= set(self.average_over):
@@ -110,7 +116,8 @@ class Objective:
         refined: which refined episodes of a prompt are trained and counted: "all", or only the "best" one.
 
     Raises:
-        ValidationError: no part, two parts of one name, a kind that two parts would train, or two distillations.
+        ValidationError: no part, two parts of one name, a kind that two parts would train, two distillations, or a
+            choice among refined episodes without any.
     """
 
     name: str
@@ -130,6 +137,8 @@ class Objective:
         unknown = {kind for part in self.policy_parts for kind in part.average_over} - set(trained)
         if unknown:
             raise ValueError(f"objective {self.name}: average_over names {', '.join(unknown)}, which nothing trains")
+        if self.refined == "best" and not self.refines:
+            raise ValueError(f"objective {self.name}: refined='best', but there is no refined episode; leave it out")
         return self
 
     @property
