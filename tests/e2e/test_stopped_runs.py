@@ -83,7 +83,7 @@ def stop(run: Run, number: signal.Signals) -> tuple[int, str]:
 
 
 def test_a_second_start_ends_at_once_and_ctrl_c_saves_the_step(run: Run) -> None:
-    start(run, "algorithm.objective=grpo")
+    start(run, "algorithm.objective=ditto_no_feedback_loss")
     driver = next(process for process in run.descendants() if "train_ppo.py" in " ".join(process.cmdline()))
     second = Run(run.folder, run.train, run.val, run.model, run.judge_url, run.overrides, run.environment)
     second.start()
@@ -110,7 +110,7 @@ def test_a_full_disk_leaves_the_earlier_checkpoint_whole(run: Run) -> None:
     free = os.statvfs(run.dir).f_bavail * os.statvfs(run.dir).f_frsize
     filler.write_bytes(b"0" * (free - 2_000_000))
     run.log.unlink()
-    run.start("trainer.save_freq=1", "algorithm.objective=ditto_no_feedback_loss")
+    run.start("trainer.save_freq=1", "algorithm.objective=grpo")
     assert run.wait(START_S) == 1, run.tail()
     text = run.log.read_text(errors="replace")
     assert f"OutOfSpace: no space left in {run.dir}, needs about 0.1 GB." in text, run.tail()
