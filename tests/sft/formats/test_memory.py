@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import tracemalloc
 from pathlib import Path
 
@@ -17,6 +18,7 @@ BLOCK = 1 << 15
 
 def peak(file: Path) -> int:
     """Bytes that Python holds at most while a file is described and read."""
+    gc.collect()  # what other tests have left would be collected, and logged, while we count
     tracemalloc.start()
     contents = describe(file)
     groups = range(len(contents.groups))
