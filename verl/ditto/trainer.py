@@ -24,6 +24,7 @@ from typing import Any
 import ray
 from omegaconf import DictConfig
 from ray.exceptions import RayError
+from tensordict import TensorDict
 from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 from verl.trainer.ppo.utils import Role
 from verl.trainer.ppo.v1 import PPOTrainerColocateAsync, PPOTrainerSeparateAsync, PPOTrainerSync
@@ -431,6 +432,11 @@ class DittoTrainerSync(DittoTrainer, PPOTrainerSync, OldLogProbs):
     """Rollout and update alternate on the same devices."""
 
     base_mode = "sync"
+
+    def _next_train_batch(self, num_prompts: int | None = None) -> TensorDict:
+        if num_prompts is None and self._group_filter is not None:  # the prompts with which a step begins
+            num_prompts = self._group_filter.asked_at_once
+        return super()._next_train_batch(num_prompts)
 
 
 @register_trainer("ditto_colocate_async")

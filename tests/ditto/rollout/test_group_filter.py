@@ -25,10 +25,11 @@ N = 2
 
 
 class Queue:
-    """verl's queue, and the agent loop: a prompt that is asked for is finished at once."""
+    """verl's queue, and the agent loop: a prompt that is asked for is finished at once, or `slow` polls later."""
 
     def __init__(self, groups: Iterator[list[list[dict[str, Any]]]]) -> None:
         self.groups, self.asked, self.tags = groups, 0, dict[str, dict[str, dict[str, Any]]]()
+        self.slow: dict[str, int] = {}
         self.fields: dict[str, dict[str, Any]] = {}
 
     def ask(self, prompts: int) -> None:
@@ -36,13 +37,18 @@ class Queue:
         for _ in range(prompts):
             uid = f"p{self.asked}"
             self.asked += 1
-            train[uid] = {"is_prompt": True, "status": "finished", "global_steps": 1}
+            status = "running" if self.slow.get(uid) else "finished"
+            train[uid] = {"is_prompt": True, "status": status, "global_steps": 1}
             for s, outputs in enumerate(next(self.groups)):
                 for index, fields in enumerate(outputs):
                     train[f"{uid}_{s}_{index}"] = {"seq_len": 9}
                     self.fields[f"{uid}_{s}_{index}"] = fields
 
     def kv_list(self) -> dict[str, dict[str, dict[str, Any]]]:
+        for uid, polls in list(self.slow.items()):
+            self.slow[uid] = polls - 1
+            if polls == 1 and uid in self.tags["train"]:
+                self.tags["train"][uid]["status"] = "finished"
         return self.tags
 
     def kv_batch_get(self, keys: Sequence[str], partition_id: str, select_fields: Sequence[str]) -> dict[str, Any]:
@@ -84,6 +90,7 @@ def filtered(
     objective: str = "grpo",
     batches: int = 4,
     mode: str = "sync",
+    over_sampling: float = 1.0,
 ) -> tuple[Any, Queue, GroupFilter]:
     queue = Queue(iter(groups))
     for module in (verl_buffer, replay_buffer):
@@ -91,7 +98,13 @@ def filtered(
     settings: Any = SimpleNamespace(objective=OBJECTIVES[objective], options=ObjectiveOptions())
     config = OmegaConf.create(
         {
-            "algorithm": {"filter_groups": {"enable": True, "max_num_gen_batches": batches}},
+            "algorithm": {
+                "filter_groups": {
+                    "enable": True,
+                    "max_num_gen_batches": batches,
+                    "over_sampling": over_sampling,
+                }
+            },
             "actor_rollout_ref": {"actor": {"loss_agg_mode": "token-mean"}},
         }
     )
@@ -129,6 +142,42 @@ def test_a_step_has_its_number_of_groups_that_teach(mode: str, monkeypatch: pyte
     batch, _ = buffer.sample(1, "train", 2)
     assert prompts(batch) == {"p5", "p7"} and reported(groups)[0]["ditto/groups_dropped"] == 1
     assert not [key for key in queue.tags["train"] if "_" not in key]
+
+
+def test_a_step_that_asks_for_more_waits_for_all_and_takes_what_chance_picks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five prompts at once for a batch of two. The slowest group is as likely to be trained as the first."""
+    buffer, queue, groups = filtered([SAME, MIXED, SAME, MIXED, MIXED], monkeypatch, over_sampling=2.5)
+    assert groups.asked_at_once == 5
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    queue.slow = {"p3": 2, "p4": 4}
+    queue.ask(groups.asked_at_once)
+    batch, metrics = buffer.sample(1, "train", 2)
+    assert prompts(batch) == {"p3", "p4"} and queue.asked == 5  # by name, and verl's names are random
+    assert not [name for name in metrics if "filter" in name]
+    numbers, traces = reported(groups)
+    assert (numbers["ditto/groups_dropped"], numbers["ditto/groups_surplus"]) == (2, 1)
+    assert numbers["ditto/tokens_dropped"] == 3 * N * 5
+    assert len(traces) == 3 * N and all(trace.dropped for trace in traces)
+    assert sorted({str(trace.sequences[0].masked) for trace in traces}) == ["group replaced", "surplus group"]
+    assert not queue.tags["train"].keys() - set(batch.keys)
+
+
+def test_a_step_that_asks_for_more_replaces_only_what_it_misses(monkeypatch: pytest.MonkeyPatch) -> None:
+    buffer, queue, groups = filtered([SAME, SAME, MIXED, SAME, MIXED], monkeypatch, over_sampling=1.5)
+    queue.ask(groups.asked_at_once)
+    batch, _ = buffer.sample(1, "train", 2)
+    assert prompts(batch) == {"p2", "p4"} and queue.asked == 5
+    numbers, _ = reported(groups)
+    assert (numbers["ditto/groups_dropped"], numbers["ditto/groups_surplus"]) == (3, 0)
+
+
+def test_surplus_groups_are_those_that_teach_nothing_where_the_limit_left_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = group([None, None], cause="outage")  # not replaced: the next prompt would fail too
+    buffer, queue, groups = filtered([MIXED, lost, MIXED, lost], monkeypatch, over_sampling=2)
+    queue.ask(groups.asked_at_once)
+    batch, _ = buffer.sample(1, "train", 2)
+    assert prompts(batch) == {"p0", "p2"} and queue.asked == 4
+    assert reported(groups)[0]["ditto/groups_surplus"] == 2
 
 
 def test_the_objective_decides_what_teaches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,13 +13,15 @@ class GroupCounts:
     Attributes:
         idle: groups of the batch from which the objective learns nothing.
         dropped: groups that were replaced (`ditto/rollout/group_filter.py`).
-        tokens_dropped: tokens that the policy sampled for these.
+        surplus: groups beyond what a step trains on (`algorithm.filter_groups.over_sampling`).
+        tokens_dropped: tokens that the policy sampled for replaced and for surplus groups.
         skipped: sequences without a forward pass; None without `algorithm.skip_idle`.
         tokens_skipped, tokens: of these sequences, and of all sequences before them, prompts included.
     """
 
     idle: int = 0
     dropped: int = 0
+    surplus: int = 0
     tokens_dropped: int = 0
     skipped: int | None = None
     tokens_skipped: int = 0
@@ -33,6 +35,7 @@ class GroupCounts:
         return cls(
             idle=sum(part.idle for part in each),
             dropped=sum(part.dropped for part in each),
+            surplus=sum(part.surplus for part in each),
             tokens_dropped=sum(part.tokens_dropped for part in each),
             skipped=sum(skipped) if skipped else None,
             tokens_skipped=sum(part.tokens_skipped for part in each),
@@ -44,6 +47,7 @@ class GroupCounts:
         numbers = {
             "ditto/groups_idle": float(self.idle),
             "ditto/groups_dropped": float(self.dropped),
+            "ditto/groups_surplus": float(self.surplus),
             "ditto/tokens_dropped": float(self.tokens_dropped),
         }
         if self.skipped is not None:

@@ -179,6 +179,7 @@ RL_NUMBERS: dict[str, Number] = {
             "erl.threshold": FINITE,
             "sdpo.top_k distill.top_k": COUNT_OR_NULL,
             "filter_groups.max_num_gen_batches": Number(2, whole=True),
+            "filter_groups.over_sampling": Number(1.0),
         },
     ),
     **below("refine", {"until_step": Number(0, whole=True, null=True), "max_feedback_chars": COUNT}),

@@ -9,15 +9,19 @@ A step plays at most `max_num_gen_batches` times its prompts. Beyond that, group
 which then trains with what there is; `ditto/groups_idle` counts them and a warning says so. While a judge is down or
 the budget is spent nothing is replaced, because the next prompt would fail too.
 
-Each dropped group is replaced by exactly one prompt. verl's own filter asks for two and throws surplus groups away,
-and it knows only one number per sequence, so its buffer calls this module instead (`replay_buffer.py`).
+A dropped group is replaced by one prompt. With `over_sampling` a synchronous step asks for more prompts from its start,
+so that it seldom waits for a second round; it then waits for all of them, and chance decides which of the surplus
+groups are left out. To take those that end first would prefer short answers.
+
+verl's own filter knows only one number per sequence, so its buffer calls this module instead (`replay_buffer.py`).
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from omegaconf import DictConfig
@@ -34,18 +38,36 @@ from soul.record import SessionRecord
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class _Group:
+    """A finished prompt that no batch has taken yet.
+
+    Attributes:
+        records: of all its sequences.
+        traces: the lines of its sessions.
+        teaches: the objective learns something from it.
+        replaceable: it teaches nothing, and another prompt could do better.
+    """
+
+    records: list[SequenceRecord]
+    traces: list[str]
+    teaches: bool
+    replaceable: bool
+
+
 class GroupFilter:
     """Decides which finished groups are replaced, and keeps what they cost.
 
     Attributes:
-        limit: groups that may be dropped for one step.
+        limit: groups that may be dropped for one step because they teach nothing.
+        prompts: groups that one batch trains on.
+        asked_at_once: prompts that a synchronous step asks for at its start.
     """
 
-    def __init__(self, settings: Settings, loss_agg_mode: str, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, settings: Settings, loss_agg_mode: str, limit: int, prompts: int, asked_at_once: int) -> None:
+        self.limit, self.prompts, self.asked_at_once = limit, prompts, asked_at_once
         self._settings, self._mode = settings, loss_agg_mode
-        self._idle: dict[str, tuple[list[SequenceRecord], list[SessionRecord]]] = {}
-        self._judged: set[str] = set()
+        self._groups: dict[str, _Group] = {}
         self._dropped = GroupCounts()
         self._traces: list[SessionRecord] = []
 
@@ -60,13 +82,13 @@ class GroupFilter:
         if not options.enable:
             return None
         limit = (int(options.max_num_gen_batches) - 1) * prompts
-        return cls(settings, config.actor_rollout_ref.actor.loss_agg_mode, limit)
+        asked_at_once = math.ceil(options.over_sampling * prompts)
+        return cls(settings, config.actor_rollout_ref.actor.loss_agg_mode, limit, prompts, asked_at_once)
 
     def unknown(self, finished: Collection[str]) -> set[str]:
         """The finished groups that `judge` has not seen; forgets groups that are gone."""
-        self._judged &= set(finished)
-        self._idle = {prompt: group for prompt, group in self._idle.items() if prompt in self._judged}
-        return set(finished) - self._judged
+        self._groups = {prompt: group for prompt, group in self._groups.items() if prompt in finished}
+        return set(finished) - set(self._groups)
 
     def judge(self, prompt: str, extra_fields: Sequence[dict[str, Any]]) -> None:
         """Find out whether a finished group teaches anything.
@@ -74,16 +96,15 @@ class GroupFilter:
         Args:
             extra_fields: what the agent loop left in the queue, for every sequence of the group.
         """
-        self._judged.add(prompt)
         records = [SequenceRecord(**fields["ditto"]) for fields in extra_fields]
         objective, options = self._settings.objective, self._settings.options
         plan = plan_losses(records, [0] * len(records), objective, options, self._mode)
-        if any(plan.learns(row) for row in range(len(records))):
-            return
+        teaches = any(plan.learns(row) for row in range(len(records)))
         lines = [fields["trace"] for fields in extra_fields if "trace" in fields]
-        traces = [SessionRecord.from_line(line, "a dropped group's trace") for line in lines]
-        if not any(failure.cause in SYSTEMIC for trace in traces for failure in failures(trace)):
-            self._idle[prompt] = records, traces
+        replaceable = not teaches and not any(
+            failure.cause in SYSTEMIC for line in lines for failure in failures(_session(line))
+        )
+        self._groups[prompt] = _Group(records, lines, teaches, replaceable)
 
     def to_drop(self, age: dict[str, int]) -> set[str]:
         """The groups to replace now, the oldest first, as far as the limit allows.
@@ -91,25 +112,34 @@ class GroupFilter:
         Args:
             age: prompt -> the step for which it was asked.
         """
-        oldest_first = sorted(self._idle, key=lambda prompt: (age.get(prompt, 0), prompt))
+        idle = (prompt for prompt, group in self._groups.items() if group.replaceable)
+        oldest_first = sorted(idle, key=lambda prompt: (age.get(prompt, 0), prompt))
         return set(oldest_first[: max(self.limit - self._dropped.dropped, 0)])
 
-    def drop(self, prompts: Collection[str]) -> None:
-        """Count groups that leave the queue."""
+    def surplus(self, finished: Collection[str]) -> set[str]:
+        """The finished groups beyond what a batch trains on: at first those that teach nothing, then by chance."""
+        known = [prompt for prompt in finished if prompt in self._groups]
+        by_chance = sorted(known, key=lambda prompt: (self._groups[prompt].teaches, prompt))  # verl's names are random
+        return set(by_chance[: max(len(finished) - self.prompts, 0)])
+
+    def drop(self, prompts: Collection[str], *, surplus: bool = False) -> None:
+        """Count groups that leave the queue untrained: replaced by others, or beyond what the batch trains on."""
         for prompt in prompts:
-            records, traces = self._idle.pop(prompt)
-            group = GroupCounts(dropped=1, tokens_dropped=sampled_tokens(records))
-            self._dropped = GroupCounts.total([self._dropped, group])
-            for trace in traces:
+            group = self._groups.pop(prompt)
+            counts = GroupCounts(
+                dropped=int(not surplus), surplus=int(surplus), tokens_dropped=sampled_tokens(group.records)
+            )
+            self._dropped = GroupCounts.total([self._dropped, counts])
+            for trace in map(_session, group.traces):
                 trace.dropped = True
                 for summary in trace.sequences:
-                    summary.masked = summary.masked or "group replaced"
-            self._traces += traces
+                    summary.masked = summary.masked or ("surplus group" if surplus else "group replaced")
+                self._traces.append(trace)
 
     def report(self, batch: StepBatch, step: int) -> None:
         """Add what was dropped for this batch to its counts and traces; the next batch starts from nothing."""
-        dropped = self._dropped.dropped
-        batch.groups = replace(batch.groups, dropped=dropped, tokens_dropped=self._dropped.tokens_dropped)
+        gone, dropped = self._dropped, self._dropped.dropped
+        batch.groups = replace(batch.groups, dropped=dropped, surplus=gone.surplus, tokens_dropped=gone.tokens_dropped)
         batch.traces += self._traces
         self._dropped, self._traces = GroupCounts(), []
         if dropped >= self.limit:
@@ -120,6 +150,10 @@ class GroupFilter:
                 step,
                 dropped,
             )
+
+
+def _session(line: str) -> SessionRecord:
+    return SessionRecord.from_line(line, "a finished group's trace")
 
 
 def sampled_tokens(records: Sequence[SequenceRecord]) -> int:

@@ -72,13 +72,41 @@ class _FiltersGroups:
         )
         for name in [name for name in metrics if name == DAPO_FILTERED_REWARD_COUNTS_KEY or "filter_groups" in name]:
             del metrics[name]  # reported as ditto/groups_dropped
-        if idle and buffer.trainer_mode == "sync":  # the asynchronous buffer replaces whatever it evicts
-            buffer.refill_fn(len(idle))
+        if self.filter is not None and idle and buffer.trainer_mode == "sync":
+            # The asynchronous buffer replaces whatever it evicts.
+            ended = buffer.finished_keys[partition_id] | buffer.failure_keys[partition_id]
+            missing = self.filter.prompts - len(ended) - _in_flight(buffer, partition_id)
+            if missing > 0:
+                buffer.refill_fn(missing)
         return evicted, stale_count, 0, metrics
 
 
+def _in_flight(buffer: ReplayBuffer, partition_id: str) -> int:
+    """Prompts that are still played."""
+    return len(buffer.pending_keys[partition_id]) + len(buffer.running_keys[partition_id])
+
+
 class PromptReplayBuffer(_FiltersGroups, _Paced, ReplayBuffer):
-    """The buffer of the synchronous trainer."""
+    """The buffer of the synchronous trainer. With a filter it waits for every prompt before it takes a batch."""
+
+    def _sampleable_terminal_keys(self, partition_id: str, eviction_reasons: Reasons) -> set[str]:
+        if self.filter is not None and partition_id != "val" and _in_flight(self, partition_id):
+            return set()
+        keys: set[str] = super()._sampleable_terminal_keys(partition_id, eviction_reasons)
+        return keys
+
+    def _select_prompt_uids(
+        self, partition_id: str, sampleable_keys: set[str], batch_size: int
+    ) -> tuple[list[str], dict[str, dict[str, Any]], dict[str, int]]:
+        if self.filter is not None and partition_id != "val":
+            surplus = self.filter.surplus(sampleable_keys)
+            self.filter.drop(surplus, surplus=True)
+            self._clear_groups(partition_id, surplus)
+            sampleable_keys = sampleable_keys - surplus
+        selected: tuple[list[str], dict[str, dict[str, Any]], dict[str, int]] = super()._select_prompt_uids(
+            partition_id, sampleable_keys, batch_size
+        )
+        return selected
 
 
 class PromptReplayBufferAsync(_FiltersGroups, _Paced, ReplayBufferAsync):
