@@ -61,11 +61,17 @@ def run(command: Sequence[str]) -> None:
     """Run a contender on one core.
 
     Raises:
-        RunFailed: it failed.
+        RunFailed: it failed, or took longer than TIME_LIMIT_S.
     """
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "VERL_PLATFORM": "cpu", "TOKENIZERS_PARALLELISM": "false"}
     environment |= {"HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT, timeout=TIME_LIMIT_S)
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT, timeout=TIME_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        too_long = (
+            f"{' '.join(command[:4])} did not end within {TIME_LIMIT_S} s. Use fewer --steps or a shorter --response."
+        )
+        raise RunFailed(too_long) from None
     if done.returncode:
         raise RunFailed(f"{' '.join(command[:4])} failed:\n{done.stderr[-3000:]}")
 

@@ -1,14 +1,16 @@
 """Measure the phases of a training step, and compare our update with plain verl's.
 
-    python -m benchmarks.step update                 # one process: verl's GRPO update against ours, on the same tokens
-    python -m benchmarks.step old_logp               # the same process: a step's passes, by algorithm.old_logp
-    python -m benchmarks.step phases [--steps 6]     # two real runs (grpo, ditto): seconds per phase
+    python -m benchmarks.step update              # one process: verl's GRPO update against ours, on the same tokens
+    python -m benchmarks.step old_logp            # the same process: a step's passes, by algorithm.old_logp
+    python -m benchmarks.step phases [--steps 8]  # real runs of grpo and ditto: seconds a phase, by algorithm.old_logp
 
 `update` builds verl's own TrainingWorker (FSDP2, gloo) once and gives it the same sequences in turns: as verl's trainer
 does (`plain`), and as ours does (`ditto`: with a weight per token). Goal: ditto tokens/s over plain tokens/s, measured
 in one run, at least 0.97. `old_logp` takes steps of one
 update, with the pass for old log-probs before it, without it, and with a pass of the refined answers alone (a third of
-the sequences). `phases` trains the demo's tiny model and reads the medians from the runs' metrics.jsonl.
+the sequences). `phases` trains the demo's tiny model through Ray, FSDP2 and vLLM with one update a step, one run after
+the other, and reads the medians from their metrics.jsonl: with the pass for old log-probs, without it, and without
+sequences that teach nothing.
 """
 
 from __future__ import annotations
@@ -35,6 +37,15 @@ from soul.cli.error_border import Parser, reports_errors
 
 ROOT = Path(__file__).resolve().parents[1]
 PHASES = ("gen", "old_log_prob", "adv", "update_actor", "update_weights")
+RUNS = {  # column of the table of phases -> what the run changes
+    f"{objective}, {name}": (f"algorithm.objective={objective}", *words)
+    for objective in ("grpo", "ditto")
+    for name, words in {
+        "recompute": ("algorithm.old_logp=recompute",),
+        "auto": (),
+        "auto, skip_idle": ("algorithm.skip_idle=true",),
+    }.items()
+}
 console = Console()
 
 
@@ -272,7 +283,7 @@ def run_update(arguments: argparse.Namespace) -> None:
 
 
 def run_phases(arguments: argparse.Namespace) -> None:
-    """Train grpo and ditto for a few steps each and print the medians of their phases."""
+    """Train every run of RUNS for a few steps and print the medians of their phases."""
     from recipe.demo.run import judge
 
     folder = Path(tempfile.mkdtemp(prefix="step-benchmark-"))
@@ -280,20 +291,21 @@ def run_phases(arguments: argparse.Namespace) -> None:
         [sys.executable, "-m", "recipe.demo.warm_start", "--out", str(folder), "--steps", "60"], cwd=ROOT, check=True
     )
     medians: dict[str, dict[str, float]] = {}
-    for objective in ("grpo", "ditto"):
+    for number, (name, words) in enumerate(RUNS.items()):
         with judge(folder) as endpoint:
             command = [
                 *(sys.executable, "train_ppo.py", "--config-dir", "recipe/demo", "--config-name", "demo"),
                 *("platform=cpu", f"data.train_files=[{folder}/train.parquet]"),
                 *(f"data.val_files=[{folder}/heldback.parquet]", f"actor_rollout_ref.model.path={folder}/warm"),
-                *(f"run.dir={folder}/{objective}", f"algorithm.objective={objective}", "trainer.save_freq=-1"),
+                *(f"run.dir={folder}/{number}", *words, "actor_rollout_ref.actor.ppo_mini_batch_size=12"),
+                *("trainer.save_freq=-1", "trainer.test_freq=-1"),
                 *("trainer.resume_mode=disable", f"trainer.total_training_steps={arguments.steps}"),
             ]
             environment = {**os.environ, **endpoint, "VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1"}
-            console.print(f"training {arguments.steps} steps of {objective} ...")
-            with (folder / f"{objective}.log").open("w") as log:
+            console.print(f"training {arguments.steps} steps of {name} ...")
+            with (folder / f"{number}.log").open("w") as log:
                 subprocess.run(command, cwd=ROOT, env=environment, stdout=log, stderr=log, check=True, timeout=1200)
-        medians[objective] = read_medians(folder / objective / "metrics.jsonl")
+        medians[name] = read_medians(folder / str(number) / "metrics.jsonl")
     print_phases(medians, arguments.steps)
 
 
@@ -308,8 +320,8 @@ def print_phases(medians: dict[str, dict[str, float]], steps: int) -> None:
     """A table of seconds per phase."""
     table = Table(title=f"Seconds per phase of a step, median of steps 2 to {steps}")
     table.add_column("phase")
-    for objective in medians:
-        table.add_column(objective, justify="right")
+    for name in medians:
+        table.add_column(name, justify="right")
     rows = {
         "rollout and judge (gen)": "timing_s/gen",
         "of which critiques, mean per session": "session_s/draft_feedback_mean",
@@ -320,7 +332,7 @@ def print_phases(medians: dict[str, dict[str, float]], steps: int) -> None:
     rest = [m["timing_s/step"] - sum(m.get(f"timing_s/{p}", 0.0) for p in PHASES) for m in medians.values()]
     table.add_row("rest", *(f"{seconds:.3f}" for seconds in rest))
     table.add_row("whole step", *(f"{m['timing_s/step']:.3f}" for m in medians.values()))
-    table.add_row("sequences", *(f"{m['ditto/sequences']:.0f}" for m in medians.values()))
+    table.add_row("sequences", *(f"{m['ditto/sequences_trained']:.0f}" for m in medians.values()))
     table.add_row("tokens", *(f"{m['perf/total_num_tokens']:,.0f}" for m in medians.values()))
     table.add_row(
         "update tokens/s",
@@ -344,8 +356,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         command.add_argument("--response", type=positive_int, default=24, help="mean tokens")
         command.add_argument("--budget", type=positive_int, default=8192, help="tokens of a micro-batch")
         command.add_argument("--rounds", type=positive_int, default=rounds)
-    phases = what.add_parser("phases", help="seconds per phase of real grpo and ditto steps")
-    phases.add_argument("--steps", type=positive_int, default=6)
+    phases = what.add_parser("phases", help="seconds a phase of real grpo and ditto steps")
+    phases.add_argument("--steps", type=positive_int, default=8)
     phases.set_defaults(run=run_phases)
     args = parser.parse_args(arguments)
     args.run(args)
