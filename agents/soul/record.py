@@ -178,7 +178,8 @@ class SessionRecord(BaseModel):
         advantages: kind of sequence -> advantage, for the sequences that were trained.
         sequences: the training sequences of the session, one for each context in which it is trained; [] in an
             evaluation. Advantages, weights and `logp_base` follow once the step is trained.
-        dropped: the session's group was replaced, because the objective learns nothing from it.
+        dropped: the session's group was not trained (`algorithm.filter_groups`): it was replaced, because the objective
+            learns nothing from it, or it was more than a step trains on. `masked` of its sequences says which.
     """
 
     schema_version: int = SCHEMA_VERSION

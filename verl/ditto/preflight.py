@@ -23,7 +23,7 @@ from ditto.model.tokenizer_check import load_tokenizer
 from ditto.model.weights_check import check_weights
 from ditto.rows.lengths import fitting_rows
 from ditto.run.store_resume import check_address
-from ditto.settings import BadConfig, Settings
+from ditto.settings import BadConfig, Settings, prompts_at_once
 from soul import tasks
 from soul.files.writable import check_writable
 from soul.rows.task_files import TaskRow, read_rows
@@ -109,6 +109,9 @@ def _plan(
     names = ", ".join(f"{name} {count}" for name, count in Counter(row.task.name for row in train).items())
     groups = config.algorithm.filter_groups
     played = groups.max_num_gen_batches if groups.enable else 1  # at most, in batches of prompts
+    filtered = (
+        f"asks for {prompts_at_once(config)} prompts at once, for up to {prompts * played} where groups teach nothing"
+    )
     step = (train, objective, sessions * played, settings.gateway.by_task)
     canary = judge_plan.canary_calls(train, sessions * played, settings.gateway)
     loads = judge_plan.plan(settings, judge_plan.calls_per_step(*step) | canary, mean, config)
@@ -122,7 +125,7 @@ def _plan(
         ("steps", str(steps)),
         *([("mode", _separate(config))] if config.trainer.v1.trainer_mode == SEPARATE else []),
         ("per step", f"{prompts} prompts, {sessions} sessions, {generations} generations"),
-        *([("", f"up to {played} times as many to replace groups that teach nothing")] if groups.enable else []),
+        *([("", filtered)] if groups.enable else []),
         ("", f"{sequences} training sequences, {updates} optimizer updates"),
         *(("judge" if i == 0 else "", line) for i, line in enumerate(judging)),
         *(("memory" if i == 0 else "", line) for i, line in enumerate(_memory(config, teachers.values()))),

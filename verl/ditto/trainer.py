@@ -63,7 +63,7 @@ from ditto.run.session_tables import log_sessions
 from ditto.run.step_metrics import session_metrics, summary_line
 from ditto.run.uploads import UploadFailed, Uploads
 from ditto.run.watchdog import Watchdog
-from ditto.settings import Settings
+from ditto.settings import Settings, prompts_at_once
 from ditto.validation import Validation
 from ditto.verl_hooks import plugin
 from ditto.verl_hooks.actor_worker import ActorWorker, SeparateActorWorker
@@ -434,9 +434,7 @@ class DittoTrainerSync(DittoTrainer, PPOTrainerSync, OldLogProbs):
     base_mode = "sync"
 
     def _next_train_batch(self, num_prompts: int | None = None) -> TensorDict:
-        if num_prompts is None and self._group_filter is not None:  # the prompts with which a step begins
-            num_prompts = self._group_filter.asked_at_once
-        return super()._next_train_batch(num_prompts)
+        return super()._next_train_batch(prompts_at_once(self.config) if num_prompts is None else num_prompts)
 
 
 @register_trainer("ditto_colocate_async")

@@ -11,6 +11,7 @@ import pytest
 from omegaconf import OmegaConf
 from verl.trainer.ppo.v1 import replay_buffer as verl_buffer
 
+from ditto.batch.group_counts import GroupCounts
 from ditto.batch.queue import KVBatchMeta
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_batch import StepBatch
@@ -19,6 +20,7 @@ from ditto.objectives.options import ObjectiveOptions
 from ditto.rollout import replay_buffer
 from ditto.rollout.group_filter import GroupFilter, sampled_tokens
 from ditto.rollout.replay_buffer import PromptReplayBuffer, PromptReplayBufferAsync
+from ditto.settings import prompts_at_once
 from soul.record import AttemptRecord, Failure, SequenceSummary, SessionRecord
 
 N = 2
@@ -90,7 +92,6 @@ def filtered(
     objective: str = "grpo",
     batches: int = 4,
     mode: str = "sync",
-    over_sampling: float = 1.0,
 ) -> tuple[Any, Queue, GroupFilter]:
     queue = Queue(iter(groups))
     for module in (verl_buffer, replay_buffer):
@@ -98,13 +99,7 @@ def filtered(
     settings: Any = SimpleNamespace(objective=OBJECTIVES[objective], options=ObjectiveOptions())
     config = OmegaConf.create(
         {
-            "algorithm": {
-                "filter_groups": {
-                    "enable": True,
-                    "max_num_gen_batches": batches,
-                    "over_sampling": over_sampling,
-                }
-            },
+            "algorithm": {"filter_groups": {"enable": True, "max_num_gen_batches": batches}},
             "actor_rollout_ref": {"actor": {"loss_agg_mode": "token-mean"}},
         }
     )
@@ -118,9 +113,9 @@ def prompts(batch: KVBatchMeta) -> set[str]:
     return {key.split("_")[0] for key in batch.keys}
 
 
-def reported(groups: GroupFilter) -> tuple[dict[str, float], list[SessionRecord]]:
-    """The step's metrics and the traces of its dropped groups."""
-    step = StepBatch([], [])
+def reported(groups: GroupFilter, idle: int = 0) -> tuple[dict[str, float], list[SessionRecord]]:
+    """The step's metrics and the traces of its dropped groups, where `idle` groups of the batch teach nothing."""
+    step = StepBatch([], [], groups=GroupCounts(idle=idle))
     groups.report(step, 1)
     return step.groups.metrics(), step.traces
 
@@ -146,11 +141,10 @@ def test_a_step_has_its_number_of_groups_that_teach(mode: str, monkeypatch: pyte
 
 def test_a_step_that_asks_for_more_waits_for_all_and_takes_what_chance_picks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Five prompts at once for a batch of two. The slowest group is as likely to be trained as the first."""
-    buffer, queue, groups = filtered([SAME, MIXED, SAME, MIXED, MIXED], monkeypatch, over_sampling=2.5)
-    assert groups.asked_at_once == 5
+    buffer, queue, groups = filtered([SAME, MIXED, SAME, MIXED, MIXED], monkeypatch)
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
     queue.slow = {"p3": 2, "p4": 4}
-    queue.ask(groups.asked_at_once)
+    queue.ask(5)
     batch, metrics = buffer.sample(1, "train", 2)
     assert prompts(batch) == {"p3", "p4"} and queue.asked == 5  # by name, and verl's names are random
     assert not [name for name in metrics if "filter" in name]
@@ -163,8 +157,8 @@ def test_a_step_that_asks_for_more_waits_for_all_and_takes_what_chance_picks(mon
 
 
 def test_a_step_that_asks_for_more_replaces_only_what_it_misses(monkeypatch: pytest.MonkeyPatch) -> None:
-    buffer, queue, groups = filtered([SAME, SAME, MIXED, SAME, MIXED], monkeypatch, over_sampling=1.5)
-    queue.ask(groups.asked_at_once)
+    buffer, queue, groups = filtered([SAME, SAME, MIXED, SAME, MIXED], monkeypatch)
+    queue.ask(3)
     batch, _ = buffer.sample(1, "train", 2)
     assert prompts(batch) == {"p2", "p4"} and queue.asked == 5
     numbers, _ = reported(groups)
@@ -173,11 +167,21 @@ def test_a_step_that_asks_for_more_replaces_only_what_it_misses(monkeypatch: pyt
 
 def test_surplus_groups_are_those_that_teach_nothing_where_the_limit_left_some(monkeypatch: pytest.MonkeyPatch) -> None:
     lost = group([None, None], cause="outage")  # not replaced: the next prompt would fail too
-    buffer, queue, groups = filtered([MIXED, lost, MIXED, lost], monkeypatch, over_sampling=2)
-    queue.ask(groups.asked_at_once)
+    buffer, queue, groups = filtered([MIXED, lost, MIXED, lost], monkeypatch)
+    queue.ask(4)
     batch, _ = buffer.sample(1, "train", 2)
     assert prompts(batch) == {"p0", "p2"} and queue.asked == 4
     assert reported(groups)[0]["ditto/groups_surplus"] == 2
+
+
+def test_more_prompts_are_asked_for_only_where_groups_are_filtered() -> None:
+    groups = {"enable": True, "over_sampling": 1.1}
+    config = OmegaConf.create({"algorithm": {"filter_groups": groups}, "data": {"train_batch_size": 10}})
+    assert prompts_at_once(config) == 11
+    config.algorithm.filter_groups.over_sampling = 1.14
+    assert prompts_at_once(config) == 12
+    config.algorithm.filter_groups.enable = False
+    assert prompts_at_once(config) == 10
 
 
 def test_the_objective_decides_what_teaches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +199,7 @@ def test_at_the_limit_the_step_trains_with_what_there_is(
     queue.ask(2)
     batch, _ = buffer.sample(1, "train", 2)
     assert len(prompts(batch)) == 2 and queue.asked == 6  # three batches of two prompts
-    assert reported(groups)[0]["ditto/groups_dropped"] == 4 and "max_num_gen_batches" in caplog.text
+    assert reported(groups, idle=2)[0]["ditto/groups_dropped"] == 4 and "max_num_gen_batches" in caplog.text
 
 
 @pytest.mark.parametrize(("cause", "asked"), [("invalid", 4), ("budget", 2), ("outage", 2)])

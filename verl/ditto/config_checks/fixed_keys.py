@@ -221,7 +221,7 @@ FIXED: dict[str, str] = {
         "the objective decides which groups teach something (ditto/rollout/group_filter.py), not one metric."
     ),
     "algorithm.filter_groups.max_inflight_gen_batches": (
-        "a dropped group is replaced by exactly one prompt. algorithm.filter_groups.over_sampling says how many "
+        "a dropped group is replaced by at most one prompt. algorithm.filter_groups.over_sampling says how many "
         "prompts a step asks for at once, and algorithm.filter_groups.max_num_gen_batches limits all of them."
     ),
     "algorithm.use_kl_in_reward": (

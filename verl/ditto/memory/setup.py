@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from ditto.launching.compose import SEPARATE
 from ditto.memory.training import Training
 from ditto.objectives.spec import Objective
-from ditto.settings import BadConfig
+from ditto.settings import BadConfig, prompts_at_once
 
 _ACTOR, _ROLLOUT, _MODEL = (f"actor_rollout_ref.{part}" for part in ("actor", "rollout", "model"))
 
@@ -44,8 +44,8 @@ class Setup:
     sleep_mode: Annotated[bool, f"{_ROLLOUT}.enable_sleep_mode"]
     bucket_mib: Annotated[int, f"{_ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes"]
     agent_workers: Annotated[int, f"{_ROLLOUT}.agent.num_workers"]
-    prompts: Annotated[int, "data.train_batch_size"]
     sessions: Annotated[int, f"{_ROLLOUT}.n"]
+    prompts: int  # for which a step asks at once
     sequences: int  # training sequences per session
     teacher_copies: int  # of the trained weights, for a distillation's teacher: its own, and the live ones meanwhile
     compares_logits: bool  # a distillation keeps its teachers' hidden states and heads during the student's pass
@@ -76,6 +76,7 @@ class Setup:
         known |= {
             "lora_rank": lora,
             "sleep_mode": known["sleep_mode"] is not False,  # null means verl's default, true
+            "prompts": prompts_at_once(config),
             "sequences": len(objective.kinds),
             "teacher_copies": 2 if objective.teacher == "feedback" and config.algorithm.sdpo.teacher != "live" else 0,
             "compares_logits": objective.distillation is not None and objective.distillation.loss == "distill_logits",

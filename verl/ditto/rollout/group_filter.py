@@ -19,7 +19,6 @@ verl's own filter knows only one number per sequence, so its buffer calls this m
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -61,11 +60,10 @@ class GroupFilter:
     Attributes:
         limit: groups that may be dropped for one step because they teach nothing.
         prompts: groups that one batch trains on.
-        asked_at_once: prompts that a synchronous step asks for at its start.
     """
 
-    def __init__(self, settings: Settings, loss_agg_mode: str, limit: int, prompts: int, asked_at_once: int) -> None:
-        self.limit, self.prompts, self.asked_at_once = limit, prompts, asked_at_once
+    def __init__(self, settings: Settings, loss_agg_mode: str, limit: int, prompts: int) -> None:
+        self.limit, self.prompts = limit, prompts
         self._settings, self._mode = settings, loss_agg_mode
         self._groups: dict[str, _Group] = {}
         self._dropped = GroupCounts()
@@ -82,8 +80,7 @@ class GroupFilter:
         if not options.enable:
             return None
         limit = (int(options.max_num_gen_batches) - 1) * prompts
-        asked_at_once = math.ceil(options.over_sampling * prompts)
-        return cls(settings, config.actor_rollout_ref.actor.loss_agg_mode, limit, prompts, asked_at_once)
+        return cls(settings, config.actor_rollout_ref.actor.loss_agg_mode, limit, prompts)
 
     def unknown(self, finished: Collection[str]) -> set[str]:
         """The finished groups that `judge` has not seen; forgets groups that are gone."""
@@ -142,7 +139,7 @@ class GroupFilter:
         batch.groups = replace(batch.groups, dropped=dropped, surplus=gone.surplus, tokens_dropped=gone.tokens_dropped)
         batch.traces += self._traces
         self._dropped, self._traces = GroupCounts(), []
-        if dropped >= self.limit:
+        if dropped >= self.limit and batch.groups.idle:
             logger.warning(
                 "Step %d: %d groups taught nothing and were replaced, which is all that "
                 "algorithm.filter_groups.max_num_gen_batches allows. The step trains with what there is: see "
