@@ -100,11 +100,15 @@ def at_end(values: Sequence[float | None]) -> float:
 
 
 def write_table(runs: Sequence[Run]) -> str:
-    """Two Markdown tables for each world and number of steps, and one at equal CPU time for each world."""
+    """Markdown tables: two for each world and number of steps, one of a task's regimes, and one at equal CPU time."""
     tables = [
         part(world, of_world)
         for world, of_world in _grouped(runs, _world).items()
         for part in (_steps_table, _seeds_table)
+    ]
+    together = _grouped(runs, lambda run: f"{run.task}, {run.steps} steps, {run.how}")
+    tables += [
+        _regimes_table(name, alike) for name, alike in together.items() if len({run.regime for run in alike}) > 1
     ]
     timed = [run for run in runs if run.secondary.get(CPU)]
     tables += [
@@ -167,6 +171,19 @@ def _seeds_table(world: str, runs: Sequence[Run]) -> Iterator[str]:
         best = {run.seed: max([run.sampled, *(accuracy for _, accuracy, _ in run.heldback)]) for run in of_arm}
         of_seed = {run.seed: f"{best[run.seed]:.2f}, {run.sampled:.2f}" for run in of_arm}
         yield f"| {' | '.join([arm, *(of_seed.get(seed, '') for seed in seeds)])} |"
+
+
+def _regimes_table(name: str, runs: Sequence[Run]) -> Iterator[str]:
+    """What the arms reach under several conditions: mean over seeds, and the worst seed."""
+    arms = list(_grouped(runs, lambda run: run.arm))
+    yield f"**{name}, regime by regime**: held back, mean (worst seed); mean reward of the drafts of all steps.\n"
+    yield _header(["regime", *(f"{arm}: held back" for arm in arms), *(f"{arm}: drafts" for arm in arms)])
+    for regime, of_regime in _grouped(runs, lambda run: run.regime).items():
+        by_arm = _grouped(of_regime, lambda run: run.arm)
+        held = {arm: [run.sampled for run in by_arm.get(arm, [])] for arm in arms}
+        ends = (f"{statistics.fmean(values):.3f} ({min(values):.3f})" if values else "" for values in held.values())
+        drafts = (_mean(map(area, by_arm[arm])) if arm in by_arm else "" for arm in arms)
+        yield f"| {' | '.join([regime, *ends, *drafts])} |"
 
 
 def _several_starts(runs: Sequence[Run]) -> str:

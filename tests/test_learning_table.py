@@ -53,6 +53,18 @@ def test_the_table_compares_arms_and_the_figures_draw_them(tmp_path: Path) -> No
     assert file.name == "learning-usual-sotopia-2-steps-one_process.svg" and "secret" in file.read_text()
 
 
+def test_regimes_of_a_task_stand_in_one_table() -> None:
+    runs = [run("grpo", seed, [0.4, 0.6], 0.7 + seed / 10) for seed in (1, 2)]
+    assert "regime by regime" not in write_table(runs)
+    runs += [run("ditto", 1, [0.2, 0.4], 0.5)]
+    runs[-1].regime = "rare"
+    table = write_table(runs).split("regime by regime**")[1].splitlines()
+    assert [line for line in table if line.startswith(("| usual", "| rare"))] == [
+        "| usual | 0.850 (0.800) |  | 0.500 |  |",
+        "| rare |  | 0.500 (0.500) |  | 0.300 |",
+    ]
+
+
 def test_the_table_says_which_seeds_have_several_warm_starts() -> None:
     runs = [run(arm, seed, [0.1, 0.2]) for arm in ("grpo", "ditto") for seed in (1, 2)]
     assert "warm start" not in write_table(runs)
