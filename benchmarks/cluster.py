@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.cluster_model import Inputs, Step, colocate_async, limit, separate_async, sources, sync
-from soul.cli.arguments import existing_file, output_file, positive_float, positive_int
+from soul.cli.arguments import existing_file, output_file, positive_float, positive_int, share
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings
 
@@ -141,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--metrics-gpus", type=positive_int, help="how many GPUs that run had")
     parser.add_argument("--figure", type=output_file, help="draw a picture (.svg, .png, .pdf)")
     for each in fields(Inputs):
-        kind = positive_int if each.type == "int" else positive_float
+        kind = share if each.name == "shared" else positive_int if each.type == "int" else positive_float
         meaning = f"{each.metadata['what']} ({each.default}: {each.metadata['source']})".replace("%", "%%")
         parser.add_argument(f"--{each.name.replace('_', '-')}", type=kind, help=meaning)
     args = parser.parse_args(arguments)

@@ -83,8 +83,9 @@ def test_slurm_gets_nodes_and_a_judge_of_its_own() -> None:
     size = ["--job-name=ditto-rl-hitom", "--nodes=2", "--gpus-per-node=8"]
     script = [str(ROOT / slurm.SCRIPT), str(ROOT), "--num-cpus=27", "hitom", *AWKWARD]
     assert list(slurm.submission(TRAINING, {}).command) == ["sbatch", *size, *script]
+    whole = ["--ntasks-per-node=1", "--exclusive", "--mem=0"]  # of the node: the file's options are the training's
     judged = slurm.submission(TRAINING, {"JUDGE_MODEL_PATH": "Qwen/Qwen3-32B", "JUDGE_GPUS": "4"}).command
-    assert list(judged) == ["sbatch", *size, ":", "--nodes=1", "--gpus-per-node=4", *script]
+    assert list(judged) == ["sbatch", *size, ":", "--nodes=1", "--gpus-per-node=4", *whole, *script]
     with pytest.raises(BadSettings, match="JUDGE_GPUS=all: use a whole number"):
         slurm.submission(TRAINING, {"JUDGE_MODEL_PATH": "Qwen/Qwen3-32B", "JUDGE_GPUS": "all"})
 

@@ -73,6 +73,7 @@ from soul.evaluate.run.gc_tuning import infrequent_gc
 
 logger = logging.getLogger(__name__)
 NOTICE_S = RESEND_S + 5.0  # within which a dead actor is noticed
+STOP_S = 10.0  # that a stopped run keeps to end after its report
 
 
 class MissingSessions(RunFailed):
@@ -165,10 +166,14 @@ class DittoTrainer(Validation):
             raise
         finally:
             self.watchdog.stop()
-            write_end_report(self.run_folder.folder)
+            until = stop_request.save_until()
+            if until is None:
+                write_end_report(self.run_folder.folder)
             if self.uploads:
                 stop_request.report_last_step()
                 failed = self.uploads.finish()
+            if until is not None:  # a stopped run: uploads come first, and the report gets the time that is left
+                write_end_report(self.run_folder.folder, max(until - time.time() - STOP_S, 0.0))
         self.run_folder.close_live()
         self._raise_outage()
         if failed:

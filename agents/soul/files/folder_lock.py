@@ -5,7 +5,8 @@ The lock is the file `.lock`, which names its holder (host, process, command, st
 - the kernel's lock on that file (flock) decides between processes of one machine. The kernel releases it when the
   process ends, even by SIGKILL;
 - shared file systems often lack such locks, or apply them only within each machine. So the holder also touches the file
-  every few seconds (heartbeat). A holder on another machine without a heartbeat has ended.
+  every few seconds (heartbeat). A holder on another machine without a heartbeat has ended: a run that starts on a new
+  machine after the old one was lost waits until that is certain, at most SILENT_S.
 
 If a holder's heartbeat stalls (a suspended process, a file server that hangs), another process may take the lock over.
 The holder then exits at once, because two writers would corrupt the folder.
@@ -17,6 +18,7 @@ import errno
 import fcntl
 import json
 import logging
+import math
 import os
 import platform
 import sys
@@ -36,7 +38,8 @@ logger = logging.getLogger(__name__)
 FILE = ".lock"
 HEARTBEAT_S = 10.0
 SILENT_S = 90.0  # a holder on another machine without a heartbeat for this long has probably ended
-WATCH_S = 2.5 * HEARTBEAT_S  # then watch its file for this long: the clocks of two machines may differ
+WATCH_S = 2.5 * HEARTBEAT_S  # watch its file for this long at least: the clocks of two machines may differ
+WATCH_POLL_S = 1.0
 SETTLE_S = 2.0  # then check whether another process took the lock at the same moment
 RECORD_BYTES = 512  # one write of this size replaces the whole record, so a reader never sees half of one
 LOST_LOCK = 1  # exit code
@@ -161,14 +164,17 @@ class FolderLock:
         if not holder or (kernel_locks and holder.get("machine") == self._me["machine"]):
             return holder
         before = os.stat(self.path).st_mtime_ns
-        if self._file_systems_now() - before / 1e9 < SILENT_S:
-            raise FolderInUse(f"{self._in_use(holder)} If you know that it has ended, remove {self.path}.")
-        stale = "%s: the lock of %s seems stale; watching it for %.0f s"
-        logger.warning(stale, self.path.parent, _name(holder), WATCH_S)
-        time.sleep(WATCH_S)
-        latest = _read(self.path)
-        if latest != holder or os.stat(self.path).st_mtime_ns != before:
-            raise FolderInUse(self._in_use(latest))
+        left = SILENT_S - (self._file_systems_now() - before / 1e9)
+        watch = min(max(left, WATCH_S), SILENT_S)
+        watching = "%s: locked by %s; watching for up to %.0f s whether it still lives"
+        logger.warning(watching, self.path.parent, _name(holder), watch)
+        for _ in range(math.ceil(watch / WATCH_POLL_S)):
+            time.sleep(WATCH_POLL_S)
+            latest = _read(self.path)
+            if not latest:
+                return latest
+            if latest != holder or os.stat(self.path).st_mtime_ns != before:
+                raise FolderInUse(f"{self._in_use(latest)} If you know that it has ended, remove {self.path}.")
         return holder
 
     def _file_systems_now(self) -> float:

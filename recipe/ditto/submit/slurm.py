@@ -29,7 +29,8 @@ def submission(training: Training, environment: Mapping[str, str]) -> Submission
         gpus = environment.get("JUDGE_GPUS") or JUDGE_GPUS
         if not (gpus.isdecimal() and int(gpus)):
             raise BadSettings(f"JUDGE_GPUS={gpus}: use a whole number, 1 or more.")
-        nodes += [":", "--nodes=1", f"--gpus-per-node={gpus}"]
+        # The options in the file are those of the first component alone.
+        nodes += [":", "--nodes=1", f"--gpus-per-node={gpus}", "--ntasks-per-node=1", "--exclusive", "--mem=0"]
     keys = (
         f"Keys: sbatch passes {' and '.join(training.keys) or 'none'} on with the environment, not on its command line."
     )

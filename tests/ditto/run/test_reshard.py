@@ -13,6 +13,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
+from ditto.model import teacher_weights
+from ditto.model.teacher_weights import TeacherWeights
 from ditto.run.reshard import joined_model, model_state, optimizer_state, scheduler_state, sliced_alike
 
 MOST = 3  # processes; 7 rows and 2 rows can be split evenly by none of 2 and 3 or leave one with nothing
@@ -85,6 +87,15 @@ def _arranged_in_another_way(rank: int, folder: Path) -> None:
         optimizer.load_state_dict(optimizer_state(source, 2, optimizer))
         joined = joined_model(source, 2)
         assert all(torch.equal(value, joined[name]) for name, value in _whole(model).items())
+        teacher_weights._ranks_and_rank = lambda: (2, rank)  # this test's third process does not train
+        sliced, _ = _model(same, seed=9)
+        sliced.load_state_dict(model_state(source, 2, sliced))
+        TeacherWeights(sliced, "base").save(source)
+    dist.barrier()
+    if rank < 2:
+        teacher = TeacherWeights.saved(_model(replicas, seed=9)[0], source)
+        assert teacher is not None
+        assert all(torch.equal(copy, joined[name]) for name, copy in teacher.copies.items())  # a replica is whole
     dist.barrier()
 
 

@@ -100,7 +100,9 @@ def together(parts: list[StepBatch]) -> StepBatch:
     without = [torch.zeros(len(mask)) for mask in masks[: len(masks) - len(styles)]]  # the parts without come first
     batch.style = jagged([*without, *styles])
     n = len(parts)
-    batch.groups = GroupCounts(len(batch.prompts), n, 7 * n, skipped=n, tokens_skipped=3 * n, tokens=20 * n)
+    batch.groups = GroupCounts(
+        len(batch.prompts), dropped=n, tokens_dropped=7 * n, skipped=n, tokens_skipped=3 * n, tokens=20 * n
+    )
     return batch
 
 

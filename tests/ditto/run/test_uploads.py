@@ -126,6 +126,27 @@ def test_files_of_two_attempts_at_a_step_are_never_mixed(
     assert {(copy / name).read_text().split()[0] for name in FILES} == {"WEIGHTS"}
 
 
+def test_a_copy_that_is_being_replaced_counts_as_incomplete(
+    store: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = save(tmp_path / "run", 8, "weights")
+    store.put_checkpoint(first)
+    first.rename(first.with_name("global_step_8.damaged"))
+    remove, removed = store.files.rm_file, list[str]()
+
+    def killed_at_the_second(path: str) -> None:
+        if removed:
+            raise ConnectionResetError("the process was killed")
+        removed.append(path)
+        remove(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.files, "rm_file", killed_at_the_second)
+        with pytest.raises(StoreFailed):
+            store.put_checkpoint(save(tmp_path / "run", 8, "WEIGHTS"))
+    assert removed and store.steps() == []
+
+
 @pytest.mark.parametrize("card", ["README.md", "lora_adapter/README.md"])
 def test_a_card_that_is_written_again_is_copied_alone(
     card: str, store: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

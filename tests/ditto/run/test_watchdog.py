@@ -38,6 +38,20 @@ with watchdog.phase("weight sync"):
     assert "time.sleep" in done.stderr or 'File "<string>"' in done.stderr  # the stack that waits
 
 
+def test_a_disk_that_hangs_does_not_keep_the_process_alive(run_python: RunPython, tmp_path: Path) -> None:
+    code = """
+from ditto.run import watchdog
+watchdog.WRITE_S = 0.2
+Path.mkdir = lambda *_, **__: time.sleep(60)
+dog = Watchdog(folder / "run", limit_s=0.3, poll_s=0.05)
+dog.start()
+with dog.phase("checkpoint"):
+    time.sleep(60)
+"""
+    returncode, failure, done = ended(run_python, tmp_path, code)
+    assert (returncode, failure) == (70, None) and "'checkpoint' took longer" in done.stderr
+
+
 def test_a_dead_worker_ends_the_process_before_the_limit(run_python: RunPython, tmp_path: Path) -> None:
     code = """
 asked = []

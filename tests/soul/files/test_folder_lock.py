@@ -107,8 +107,10 @@ def test_another_machine_holds_it_as_long_as_its_heart_beats(
 ) -> None:
     path = tmp_path / FILE
     path.write_text(json.dumps(ELSEWHERE))
+    clock += [lambda: None, lambda: silent(path, 1)]  # its heart beats while we watch
     with pytest.raises(FolderInUse, match=f"process 7 on host elsewhere.* remove {path}"):
         FolderLock(tmp_path, "training")
+    assert not clock
     silent(path, SILENT_S + 1)
     clock.append(lambda: silent(path, SILENT_S - 10))  # its clock is behind ours, and it beats
     with pytest.raises(FolderInUse, match="process 7 on host elsewhere"):
@@ -122,6 +124,23 @@ def test_another_machine_holds_it_as_long_as_its_heart_beats(
     assert "took over the lock of process 8 on host elsewhere" in caplog.text
 
 
+def test_a_start_on_a_new_machine_waits_until_the_lost_one_is_certainly_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A scheduler starts a run again within seconds after a node is lost."""
+    waited: list[float] = []
+    monkeypatch.setattr(time, "sleep", waited.append)
+    (tmp_path / FILE).write_text(json.dumps(ELSEWHERE))
+    silent(tmp_path / FILE, 20)
+    FolderLock(tmp_path, "training").close()
+    assert sum(waited) == pytest.approx(SILENT_S - 20, abs=2)
+    assert "watching for up to 70 s" in caplog.text and "took over" in caplog.text
+    (tmp_path / FILE).write_text(json.dumps(ELSEWHERE))
+    monkeypatch.setattr(time, "sleep", lambda _s: (tmp_path / FILE).write_text(""))  # it ends in order
+    FolderLock(tmp_path, "training").close()
+    assert caplog.text.count("took over") == 1
+
+
 def test_without_kernel_locks_the_last_of_two_simultaneous_takers_wins(
     tmp_path: Path, clock: list[Callable[[], object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,7 +149,8 @@ def test_without_kernel_locks_the_last_of_two_simultaneous_takers_wins(
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
     with FolderLock(tmp_path, "training"), pytest.raises(FolderInUse, match=f"process {os.getpid()} "):
-        FolderLock(tmp_path, "training")  # the heartbeat is fresh
+        clock.append(lambda: silent(tmp_path / FILE, 1))  # the heart beats
+        FolderLock(tmp_path, "training")
     clock.append(lambda: (tmp_path / FILE).write_text(json.dumps(ELSEWHERE)))
     with pytest.raises(FolderInUse, match="process 7 on host elsewhere"):
         FolderLock(tmp_path, "training")
@@ -200,7 +220,10 @@ def test_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
         FolderLock(tmp_path / "file" / "run", "training")
 
 
-def test_a_lock_file_of_another_program_counts_as_an_unknown_holder(tmp_path: Path) -> None:
+def test_a_lock_file_of_another_program_counts_as_an_unknown_holder(
+    tmp_path: Path, clock: list[Callable[[], object]]
+) -> None:
     (tmp_path / FILE).write_text("12345\n")  # many programs write their process id
+    clock.append(lambda: silent(tmp_path / FILE, 1))
     with pytest.raises(FolderInUse, match=r"another process \(unknown\)"):
         FolderLock(tmp_path, "training")

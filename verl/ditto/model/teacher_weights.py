@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ditto.model.trained_shards import TrainedShards, shard, whole
 from ditto.run.rank_files import present_kinds, rank_file
-from ditto.run.reshard import BadShards, fitted, load_slices
+from ditto.run.reshard import BadShards, fitted, load_slices, sliced_alike
 
 _KIND = "teacher"  # of the files of a rank
 
@@ -86,7 +86,8 @@ class TeacherWeights:
         slices = load_slices(actor, _KIND, written)
         teacher = cls(module, slices[0]["kind"])
         values, parameters = slices[rank % written]["copies"], teacher.live.parameters
-        if written != ranks and values.keys() == parameters.keys():
+        alike = written == ranks and sliced_alike(actor, written, module)
+        if not alike and values.keys() == parameters.keys():
             layouts = load_slices(actor, "model", written)[0]  # copies are sliced as what they are copies of
             values = fitted([each["copies"] for each in slices], parameters, actor, layouts)
         local = {name: shard(value) for name, value in values.items()}

@@ -177,6 +177,7 @@ class RunStore:
         names = list(json.loads(content)["files"])
         _refuse_keys(folder, [*names, *cards])
         if self._read(last + _BEGUN) != content:  # nothing yet, or another attempt at this step
+            self._remove(last)  # first: a copy without its manifest counts as incomplete
             self._remove(target)
             self._cards.pop(target, None)
             self._write(last + _BEGUN, content)

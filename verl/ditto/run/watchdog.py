@@ -23,6 +23,7 @@ from typing import Any
 logger = logging.getLogger(__name__)
 
 EXIT_CODE = 70  # EX_SOFTWARE of sysexits.h
+WRITE_S = 10.0  # for failure.json
 
 
 class Watchdog:
@@ -95,12 +96,18 @@ class Watchdog:
 
     def _end(self, cause: str) -> None:
         # Plain prints, no logging: another thread may hold a lock of the logging module, and this must not wait.
+        print(f"WATCHDOG: {cause}.", file=sys.stderr, flush=True)
+        faulthandler.dump_traceback(all_threads=True)
         record: dict[str, Any] = {"cause": cause, "phase": self._phase, "time": time.time()}
+        # In a thread: the disk may be what hangs.
+        writing = threading.Thread(target=self._write_failure, args=(record,), name="failure.json", daemon=True)
+        writing.start()
+        writing.join(WRITE_S)
+        os._exit(EXIT_CODE)
+
+    def _write_failure(self, record: dict[str, Any]) -> None:
         try:
             self.run_dir.mkdir(parents=True, exist_ok=True)
             (self.run_dir / "failure.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
         except OSError as error:  # for instance a full disk; the run ends anyway
             print(f"WATCHDOG: cannot write failure.json ({error})", file=sys.stderr, flush=True)
-        print(f"WATCHDOG: {cause}.", file=sys.stderr, flush=True)
-        faulthandler.dump_traceback(all_threads=True)
-        os._exit(EXIT_CODE)
