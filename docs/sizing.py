@@ -146,8 +146,8 @@ def page() -> str:
 
 # Which model fits on which GPUs
 
-`DRY_RUN=1` prints a memory plan for the run as it is composed, and a run that cannot fit ends there, with the override
-that makes it fit. This page has the same numbers for the paper's recipe: LoRA {setup.lora_rank} or full fine-tuning,
+`DRY_RUN=1` prints a memory plan for the run as it is composed, and a run that cannot fit ends there, with the overrides
+that make it fit, if there are any. This page has the same numbers for the paper's recipe: LoRA {setup.lora_rank} or full fine-tuning,
 micro-batches of {tokens} tokens, sequences of up to {setup.max_model_len:,} tokens, vLLM on the same GPUs
 with a share of {setup.utilization}.
 
@@ -166,7 +166,7 @@ In parentheses: GiB on each GPU in the fullest phase; GiB of host memory on the 
 
 ## Several nodes
 
-`trainer.nnodes` nodes of eight 80 GB cards share weights, gradients and optimizer, so a full model takes less of each.
+`trainer.nnodes` nodes of eight 80 GB cards share weights, gradients and optimizer, so full fine-tuning takes less of each card.
 vLLM and the activations of a micro-batch take as much of a GPU as on one node ([scaling.md](scaling.md)).
 
 {chr(10).join(several_nodes())}
@@ -204,7 +204,7 @@ computes one layer again at a time. `tests/ditto/memory` compares the sum with t
 
 ## What is assumed
 
-No tracker sees these; correct them where you measure something else.
+No memory tracker sees these values. If you measure others, correct them in `verl/ditto/memory/`.
 
 | what | assumed | where |
 |---|---|---|
@@ -213,8 +213,8 @@ No tracker sees these; correct them where you measure something else.
 | processes on the host | {processes}, {host.DRIVER // GIB} for the driver | `host.py` |
 | the size of a GPU where none is found and `memory.gpu_gib` is null | {ASSUMED_GIB} GiB | `machine.py` |
 
-An adapter makes vLLM sleep at level 1: the weights of every GPU's engine wait in the host's memory, pinned, where each
-tensor takes the next power of two. A model with a tied head (0.6B, 4B) is loaded by every process at once.
+An adapter makes vLLM sleep at level 1: the weights of every GPU's engine stay in pinned host memory, where each
+tensor's size is rounded up to a power of two. A model with a tied head (0.6B, 4B) is loaded by every process at once.
 Images are not counted: the tasks of SOUL have none, and the vision tower of a text batch sees a dummy.
 """
 
