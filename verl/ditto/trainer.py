@@ -84,6 +84,7 @@ class DittoTrainer(Validation):
     """Mixed into each of verl's V1 trainers. `base_mode` is verl's name of that trainer's mode."""
 
     base_mode: str
+    total_training_steps: int  # verl's: the number of the last step
     _group_filter: GroupFilter | None = None  # of algorithm.filter_groups
     uploads: Uploads | None = None  # of trainer.upload_to
     actor_worker: type[ActorRolloutRefWorker] = ActorWorker
@@ -128,7 +129,6 @@ class DittoTrainer(Validation):
         with self.watchdog.phase("start-up"):
             self.judges.start()
             super().init()
-            self.actor_rollout_wg.load_teachers(self.settings.expert_teachers)
             self.pi_old = PiOld.chosen(self.config, self.settings, self.actor_rollout_wg.active_dropout()[0])
             logger.info("pi_old: %s (%s)", self.pi_old.source, self.pi_old.why)
         self.style = style_signal.StyleSignal(self.tokenizer)
@@ -141,8 +141,15 @@ class DittoTrainer(Validation):
             for replica in manager.get_replicas():
                 for number, server in enumerate(replica.servers):
                     name = f"rollout server {replica.replica_rank}" + (f", node {number}" if number else "")
-                    self.liveness.watch_rollout_server(name, server)
+                    # Only the first server of an engine that spans nodes has the engine's interface.
+                    watch = self.liveness.watch_actor if number else self.liveness.watch_rollout_server
+                    watch(name, server)
                 self._servers[f"rollout server {replica.replica_rank}"] = replica.servers[0]
+
+    def on_init_end(self) -> None:
+        """Load teachers while the rollout servers still sleep, as the memory plan assumes."""
+        self.actor_rollout_wg.load_teachers(self.settings.expert_teachers)
+        super().on_init_end()
 
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()
@@ -340,6 +347,7 @@ class DittoTrainer(Validation):
         return numbers | (style_signal.of_distillation(numbers, distillation.name) if distillation else {})
 
     def on_step_end(self) -> None:
+        self._end_if_due()  # saves while the rollout servers still sleep, as the memory plan assumes
         start = time.perf_counter()
         with self.watchdog.phase("weight sync"):
             super().on_step_end()
@@ -359,6 +367,8 @@ class DittoTrainer(Validation):
         save_until = stop_request.save_until()
         if save_until is None and self.judges.stop is None:
             return
+        if self.total_training_steps == self.checkpoints.written_step == self.global_steps:
+            return  # done before the weight sync
         in_time = save_until is None or time.time() + self.checkpoints.seconds < save_until
         logger.warning("Step %d is the last one%s", self.global_steps, "" if in_time else "; no time to save it")
         if in_time and self.checkpoints.written_step != self.global_steps:
@@ -367,8 +377,9 @@ class DittoTrainer(Validation):
 
     def on_train_begin(self) -> None:
         stop_request.report_first_step()
-        self._check_sync()  # records the servers' answers before the first update
-        super().on_train_begin()
+        with self.watchdog.phase("start of training"):
+            self._check_sync()  # records the servers' answers before the first update
+            super().on_train_begin()
         resumed_from = self.global_steps - 1  # verl counts the first step before it calls this
         numbers = self.run_folder.metrics_of(resumed_from) if resumed_from > 0 else {}
         if numbers:  # the run may have been killed after it wrote metrics.jsonl and before W&B or TensorBoard had them

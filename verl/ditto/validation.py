@@ -13,7 +13,7 @@ from typing import Any
 
 from verl.trainer.ppo.v1 import PPOTrainer
 
-from ditto.judging.watch import JudgeOutage, JudgeWatch
+from ditto.judging.watch import BudgetSpent, JudgeWatch
 from ditto.run import stop_request
 from ditto.run.checkpoint_writer import CheckpointWriter
 from ditto.run.run_folder import RunFolder
@@ -61,13 +61,13 @@ class Validation(PPOTrainer, ABC):
 
     def _validate(self) -> dict[str, float]:
         """Validate; returns nothing if the run ends without a validation, which a resumed run then repeats."""
-        if stop_request.save_until() is not None:
+        if stop_request.save_until() is not None or isinstance(self.judges.stop, BudgetSpent):
             return {}
         start = time.perf_counter()
         with self.watchdog.phase("validation"):
             numbers: dict[str, float] = super()._validate()
         self._end_if_due()
-        if isinstance(self.judges.stop, JudgeOutage):  # too few of its sessions were scored to judge the model
+        if self.judges.stop is not None:  # too few of its sessions were scored to judge the model
             return {}
         seconds = {"timing_s/testing": time.perf_counter() - start}
         self.run_folder.log_metrics(self.global_steps, numbers | seconds)

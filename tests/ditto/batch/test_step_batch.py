@@ -1,16 +1,19 @@
 """The order of a step's rows: mixed over tasks, the same for every order of arrival, another in every step."""
 
+import math
 import random
 from dataclasses import replace
 
+import pytest
 import torch
 from verl.workers.utils.padding import response_from_nested
 
 from ditto.batch.group_counts import GroupCounts, skipped_of
 from ditto.batch.jagged import jagged, response_tokens
 from ditto.batch.minibatch_layout import assign_mini_batches
+from ditto.batch.rollout_correction import correction_weights
 from ditto.batch.sequence_record import SequenceRecord
-from ditto.batch.step_batch import StepBatch
+from ditto.batch.step_batch import Columns, StepBatch
 from soul.record import AttemptRecord, SessionRecord
 from tests.ditto.our_step import settings_of
 
@@ -100,6 +103,37 @@ def test_what_a_step_does_not_compute_is_counted() -> None:
         "ditto/sequences_skipped": 2.0,
         "ditto/share_tokens_skipped": 0.3,
     }
+
+
+@pytest.mark.parametrize("mode", ["token-mean", "seq-mean-token-mean", "seq-mean-token-sum"])
+def test_means_are_over_the_rows_that_are_computed(mode: str) -> None:
+    rewards = {"p": [1.0, 0.0], "q": [1.0] * 6}
+    records = [
+        SequenceRecord("draft", prompt, f"{prompt}_{i}", True, tokens=3 + i, draft_reward=reward)
+        for prompt, drafts in rewards.items()
+        for i, reward in enumerate(drafts)
+    ]
+    batch = StepBatch(list(records), [])
+    batch.plan([0] * 8, settings_of("grpo"), mode, 1.0)
+    kept = batch.skip_idle([0] * 8)
+    alone = StepBatch([records[row] for row in kept], [])
+    alone.plan([0] * len(kept), settings_of("grpo"), mode, 1.0)
+    assert batch.planned is not None and alone.planned is not None and kept == [0, 1]
+    assert [terms.mean for terms in batch.planned.terms] == [terms.mean for terms in alone.planned.terms]
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+def test_rows_of_another_context_weigh_one_and_are_in_no_mean(normalise: bool) -> None:
+    mask = jagged([torch.ones(4, dtype=torch.int64)] * 2)
+    old, sampled = jagged([torch.full((4,), -1.0)] * 2), jagged([torch.full((4,), -0.5), torch.full((4,), -9.0)])
+    config = {"rollout_is": "token", "rollout_is_threshold": 2.0, "rollout_is_batch_normalize": normalise}
+    found = correction_weights(Columns(mask, old, sampled), [False, True], config)
+    assert found is not None
+    weights, metrics = found
+    assert weights[4:].tolist() == [1.0] * 4
+    assert weights[:4].tolist() == pytest.approx([1.0 if normalise else math.exp(-0.5)] * 4)
+    assert metrics["rollout_corr/kl"] == pytest.approx(0.5)
+    assert correction_weights(Columns(mask, old, sampled), [True, True], config) is None
 
 
 def test_the_prefix_cache_is_reported_by_tokens_and_only_where_the_engine_tells() -> None:

@@ -221,11 +221,28 @@ def test_the_budget_stops_the_run_before_a_step_that_would_not_fit(
     assert judges.stop is None
     judges.after_validation([trace(cost=0.05)])
     judges.after_step(2, [trace(cost=0.25)])
-    assert judges.stop is None  # 0.60 are spent; this step and the validation before it cost 0.30
+    assert judges.stop is None  # 0.60 are spent, and a step costs 0.25
     judges = watch(budget_usd=1.0, **prices)  # a crash; the bill goes on
     judges.after_step(3, [trace(cost=0.25)])
     assert isinstance(judges.stop, BudgetSpent) and "$0.85 of judge.budget_usd=$1.00" in str(judges.stop)
     assert Ledger.load(tmp_path / "usage.json").total().cost_usd == pytest.approx(0.85)
+
+
+def test_the_cost_of_a_validation_is_not_that_of_a_step(watch: Callable[..., JudgeWatch]) -> None:
+    judges = watch(budget_usd=4.0, price_in=1, price_out=1)
+    judges.after_validation([trace(cost=2.0)])
+    for step in (1, 2):
+        judges.after_step(step, [trace(cost=0.5)])
+        assert judges.stop is None
+    judges.after_step(3, [trace(cost=0.5)])
+    assert isinstance(judges.stop, BudgetSpent) and "a step costs about $0.50" in str(judges.stop)
+
+
+def test_a_validation_that_the_budget_cuts_off_ends_the_run_and_is_repeated(watch: Callable[..., JudgeWatch]) -> None:
+    judges = watch(budget_usd=4.0, price_in=1, price_out=1)
+    judges.after_step(1, [trace(cost=0.5)])
+    judges.after_validation([trace(cost=3.5), trace(None, "budget")])
+    assert isinstance(judges.stop, BudgetSpent) and "repeated on resume" in str(judges.stop)
 
 
 def test_sessions_that_the_budget_cut_off_are_no_outage(watch: Callable[..., JudgeWatch]) -> None:

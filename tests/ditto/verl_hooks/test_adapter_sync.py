@@ -10,6 +10,7 @@ import pytest
 import torch
 from peft import LoraConfig
 from torch import Tensor
+from verl.checkpoint_engine.base import merge_weight_chunks, split_weight_chunks
 from verl.workers.rollout.base import get_rollout_class
 from verl.workers.rollout.vllm_rollout import ServerAdapter
 from vllm.lora.peft_helper import PEFTHelper
@@ -50,6 +51,31 @@ def test_an_adapter_arrives_with_the_config_that_vllm_reads(loaded: dict[str, An
     read = PEFTHelper.from_dict(loaded["peft_config"])
     assert (read.r, read.lora_alpha, read.vllm_lora_scaling_factor) == (2, 6, 3.0)
     assert set(read.target_modules) == {"layer", "other"}
+
+
+@pytest.mark.parametrize("path", ["Qwen/Qwen3-8B", "Qwen/Qwen3-VL-8B-Instruct", "a" * 9])
+def test_it_arrives_in_a_packed_buffer_as_verls_nccl_engine_sends_it(path: str) -> None:
+    """The engine puts chunk behind chunk, and views each at its offset as numbers of its type."""
+    config = LoraConfig(r=2, target_modules=["layer"], base_model_name_or_path=path).to_dict()
+    size = 1 << 16
+
+    async def received() -> AsyncIterator[tuple[Any, Tensor]]:
+        buffer, offset = torch.zeros(size, dtype=torch.uint8), 0
+        metas = []
+        async for meta, chunk in split_weight_chunks(adapter_sync.with_config(config, TENSORS.items(), "cpu"), size):
+            buffer[offset : offset + meta.chunk_size] = chunk
+            metas.append((meta, offset))
+            offset += meta.chunk_size
+        for meta, start in metas:
+            yield meta, buffer[start : start + meta.chunk_size]
+
+    async def read() -> tuple[dict[str, Any] | None, dict[str, Tensor]]:
+        found, rest = await adapter_sync.split(merge_weight_chunks(received(), size))
+        return found, {name: tensor.clone() async for name, tensor in rest}
+
+    found, tensors = asyncio.run(read())
+    assert found is not None and found["base_model_name_or_path"] == path
+    assert all(torch.equal(tensors[name], tensor) for name, tensor in TENSORS.items())
 
 
 def test_whole_weights_arrive_without_a_config(loaded: dict[str, Any]) -> None:

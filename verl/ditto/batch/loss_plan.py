@@ -58,14 +58,24 @@ class LossPlan:
         """Whether the row moves the policy: it is distilled, or has an advantage. KL and entropy terms aside."""
         return self.distill_weights[row] != 0 or self.weights[row] * self.advantages[row] != 0
 
-    def with_shares(self, tokens: Sequence[int], mini_batch: Sequence[int]) -> LossPlan:
-        """The same plan, with shares over these rows alone: metrics are means over the rows that are computed."""
+    def over_these(self, tokens: Sequence[int], mini_batch: Sequence[int], mode: str, scale: float) -> LossPlan:
+        """The same plan, with metrics as means over these rows alone: those that are computed.
+
+        Args:
+            mode, scale: verl's `loss_agg_mode` and `loss_scale_factor`.
+        """
         of_part: defaultdict[tuple[int, float], int] = defaultdict(int)
-        for number, terms, count in zip(mini_batch, self.terms, tokens, strict=True):
+        trained: defaultdict[int, list[int]] = defaultdict(list)
+        for row, (number, terms, count) in enumerate(zip(mini_batch, self.terms, tokens, strict=True)):
             of_part[number, terms.part] += count
+            if terms.mean:
+                trained[number].append(row)
+        means: dict[int, float] = {}
+        for rows in trained.values():
+            means |= row_weights(tokens, rows, mode, scale)
         shared = [
-            terms._replace(share=1.0 / max(of_part[number, terms.part], 1))
-            for number, terms in zip(mini_batch, self.terms, strict=True)
+            terms._replace(share=1.0 / max(of_part[number, terms.part], 1), mean=means.get(row, 0.0))
+            for row, (number, terms) in enumerate(zip(mini_batch, self.terms, strict=True))
         ]
         return replace(self, terms=shared)
 

@@ -26,19 +26,22 @@ def correction_weights(
         config: `algorithm.rollout_correction`.
 
     Returns:
-        None where no correction is configured, and where no token was sampled because every session failed.
+        None where no correction is configured, and where no token was sampled in the context in which it is trained.
     """
     mask, old = columns.mask, columns.old_log_probs
-    if not config or not config.get("rollout_is") or not mask.values().any():
+    if not config or not config.get("rollout_is"):
         return None
-    # Equal log-probs on both sides give a weight of exactly 1.
-    same = torch.where(per_token(other_context, mask), old.values(), columns.rollout_log_probs.values())
+    own = mask.values().bool() & ~per_token(other_context, mask)
+    if not own.any():
+        return None
     padded = {
         "old_log_probs": old.to_padded_tensor(0.0),
-        "rollout_log_probs": with_values(same, mask).to_padded_tensor(0.0),
-        "response_mask": mask.to_padded_tensor(0),
+        "rollout_log_probs": columns.rollout_log_probs.to_padded_tensor(0.0),
+        # verl averages over this mask, so rows of another context must not be in it.
+        "response_mask": with_values(own.to(mask.values().dtype), mask).to_padded_tensor(0),
     }
     corrected, metrics = compute_rollout_correction_and_add_to_batch(
         DataProto(batch=TensorDict(padded, batch_size=len(row_lengths(mask)))), config
     )
-    return response_to_nested(corrected.batch["rollout_is_weights"], mask).values(), metrics
+    weights = response_to_nested(corrected.batch["rollout_is_weights"], mask).values()
+    return torch.where(own, weights, 1.0), metrics

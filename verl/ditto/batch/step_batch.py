@@ -55,6 +55,7 @@ class StepBatch:
     layout: Layout | None = None
     planned: LossPlan | None = None
     groups: GroupCounts = GroupCounts()  # known once the step is planned
+    aggregation: tuple[str, float] = ("token-mean", 1.0)  # actor.loss_agg_mode and loss_scale_factor
     columns: Columns | None = None  # set once the actor's log-probs are computed
     measured: list[bool] | None = None  # whether the actor's log-probs of a row are known; None: of all (`pi_old.py`)
     style: torch.Tensor | None = None  # jagged, 1 at a style token of a row with a signal (style_signal.py)
@@ -103,6 +104,7 @@ class StepBatch:
             mini_batch: the number of each row's mini-batch.
             loss_agg_mode, loss_scale_factor: verl's, of `actor`.
         """
+        self.aggregation = loss_agg_mode, loss_scale_factor
         self.planned = plan_losses(
             self.records, mini_batch, settings.objective, settings.options, loss_agg_mode, loss_scale_factor
         )
@@ -122,7 +124,8 @@ class StepBatch:
         rows = sorted(kept)
         self.records = [self.records[row] for row in rows]
         selected = self.planned.select(rows)
-        self.planned = selected.with_shares([r.tokens for r in self.records], [mini_batch[row] for row in rows])
+        tokens = [record.tokens for record in self.records]
+        self.planned = selected.over_these(tokens, [mini_batch[row] for row in rows], *self.aggregation)
         return rows
 
     def row_sizes(self, lengths: Sequence[int]) -> list[RowSize]:

@@ -84,8 +84,14 @@ class JudgeWatch:
                 is nothing to save.
         """
         self._count(traces)
+        self._at_step_start = self._ledger.total().cost_usd  # what a validation costs is no part of a step's cost
         if failures_by_cause(traces)["budget"]:
-            return  # the budget is spent: the next step ends the run without an error
+            if self._trained and self.stop is None:
+                self.stop = BudgetSpent(
+                    "judge.budget_usd was spent during a validation, which is repeated on resume. To continue, raise "
+                    "judge.budget_usd and run the same command again."
+                )
+            return  # before the first step: the step ends the run without an error
         outage = self._outage(traces)
         if outage and not self._trained:
             raise JudgeOutage(
