@@ -147,9 +147,9 @@ def page() -> str:
 # Which model fits on which GPUs
 
 `DRY_RUN=1` prints a memory plan for the run as it is composed, and a run that cannot fit ends there, with the overrides
-that make it fit, if there are any. This page has the same numbers for the paper's recipe: LoRA {setup.lora_rank} or full fine-tuning,
-micro-batches of {tokens} tokens, sequences of up to {setup.max_model_len:,} tokens, vLLM on the same GPUs
-with a share of {setup.utilization}.
+that make it fit, if there are any. This page has the same numbers for the paper's recipe: LoRA {setup.lora_rank} or
+full fine-tuning, micro-batches of {tokens} tokens, sequences of up to {setup.max_model_len:,} tokens, vLLM on the same
+GPUs with a share of {setup.utilization}.
 
 ## The table
 
@@ -166,8 +166,8 @@ In parentheses: GiB on each GPU in the fullest phase; GiB of host memory on the 
 
 ## Several nodes
 
-`trainer.nnodes` nodes of eight 80 GB cards share weights, gradients and optimizer, so full fine-tuning takes less of each card.
-vLLM and the activations of a micro-batch take as much of a GPU as on one node ([scaling.md](scaling.md)).
+`trainer.nnodes` nodes of eight 80 GB cards share weights, gradients and optimizer, so full fine-tuning takes less of
+each card. vLLM and the activations of a micro-batch take as much of a GPU as on one node ([scaling.md](scaling.md)).
 
 {chr(10).join(several_nodes())}
 
