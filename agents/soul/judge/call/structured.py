@@ -26,6 +26,7 @@ SchemaT = TypeVar("SchemaT", bound=BaseModel)
 # object, there are no thoughts before it, and a </think> further down is part of a string.
 _THOUGHTS = re.compile(r"(?!\{|```).*?</think>", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*)```", re.DOTALL | re.IGNORECASE)
+_LENGTHS = ("minLength", "maxLength")
 _QUOTED = "; the answer begins "  # the text after this in a failure's detail is for logs and never sent to a model
 
 
@@ -75,9 +76,19 @@ def _holds_number(value: Any) -> bool:
 def response_format(schema: type[BaseModel], mode: StructuredMode) -> dict[str, Any] | None:
     """The request's `response_format`; None in the mode `prompt`."""
     if mode == "json_schema":
-        form = {"name": schema.__name__, "strict": True, "schema": json_schema(schema)}
+        form = {"name": schema.__name__, "strict": True, "schema": _without_lengths(json_schema(schema))}
         return {"type": "json_schema", "json_schema": form}
     return {"type": "json_object"} if mode == "json_object" else None
+
+
+def _without_lengths(part: Any) -> Any:
+    """A copy of a part of a schema without the lengths of strings, to which OpenAI answers 400 in its strict form."""
+    if isinstance(part, list):
+        return [_without_lengths(inner) for inner in part]
+    if not isinstance(part, dict):
+        return part
+    is_string = part.get("type") == "string"  # a property may be called like a keyword
+    return {key: _without_lengths(value) for key, value in part.items() if not (is_string and key in _LENGTHS)}
 
 
 def instructions_with_schema(instructions: str, schema: type[BaseModel], mode: StructuredMode) -> str:

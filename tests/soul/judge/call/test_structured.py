@@ -383,6 +383,36 @@ def test_a_form_that_is_set_and_refused_is_a_failure(form, others):
     assert forms(fake.refused) == [form] * 2 and not fake.requests
 
 
+class Worded(BaseModel):
+    """Lengths of strings, on every level; one field is called like the keyword."""
+
+    minLength: int  # noqa: N815
+    critique: str = Field(min_length=1, max_length=9)
+    notes: list[Annotated[str, Field(min_length=2)]]
+    quote: Annotated[str, Field(min_length=1)] | None
+
+
+WORDED = {"minLength": 1, "critique": "ok", "notes": ["thx"], "quote": None}
+
+
+@pytest.mark.parametrize("structured", ["auto", "json_schema"])
+def test_lengths_of_strings_are_checked_here_because_openai_refuses_a_schema_with_them(structured):
+    def openai_like(request):
+        schema = request.body["response_format"]["json_schema"]["schema"]
+        names = [name for part in keywords(schema) for name in ("minLength", "maxLength") if name in part]
+        if names:
+            return BadRequest(f"Invalid schema for response_format: '{names[0]}' is not permitted.")
+        return Json(WORDED if request.number else {**WORDED, "critique": ""})
+
+    with served(openai_like, structured=structured, max_reasks=1) as (judge, fake):
+        assert run(judge, judge.ask(Worded, "", {})).critique == "ok"
+    assert forms(fake.requests) == ["json_schema"] * 2  # the empty critique was asked for again
+    sent = fake.requests[0].body["response_format"]["json_schema"]["schema"]
+    assert sent["properties"].keys() == WORDED.keys() and sorted(sent["required"]) == sorted(WORDED)
+    assert "critique: String should have at least 1 character" in fake.requests[1].text
+    assert '"minLength": 1' in fake.requests[1].text  # the prompt may state them
+
+
 def test_a_bad_request_for_another_reason_settles_nothing():
     with served([BadRequest("the prompt is too long")] * 3 + [Json(GOOD)]) as (judge, fake):
         assert run(judge, attempt(judge), attempt(judge)) == ["bad_request", "ok"]
