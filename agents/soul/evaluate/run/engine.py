@@ -8,6 +8,7 @@ endpoint busy while others wait for their judge; the endpoints' own limits apply
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,8 @@ from soul.judge.throttle.local_gate import in_process
 from soul.policy import OpenAISeat, Players
 from soul.record import SessionRecord
 from soul.session import RefineSettings, run_session
+
+logger = logging.getLogger(__name__)
 
 SESSIONS_PER_SLOT = 2  # concurrent sessions for each concurrent request of the policy's endpoint
 Listener = Callable[[SessionRecord], None]
@@ -79,27 +82,30 @@ async def run_samples(
 ) -> None:
     """Run every sample of the schedule, with the judges of one gateway.
 
+    When an endpoint no longer answers, no further sample starts. Those under way end and are saved, because they may
+    have been paid for: a cancelled one would cost money that the budget of the next start does not know.
+
     Raises:
         Stopped: as in `evaluate`.
         OutOfSpace: the disk is full.
     """
-    # The budget covers the whole run, not each start: judges, partners and environments, but not the policy.
-    usages = (sample.usage.items() for sample in journal.samples.values())
-    spent = sum(usage.cost_usd for usage_by_role in usages for role, usage in usage_by_role if role != "policy")
-    limits = run_limits(settings, spent)
+    limits = run_limits(settings, journal.paid_usd)  # the budget covers the whole run, not each start
     connected = Gateway.connect(settings, in_process(limits), folder / "judge_cache")
+    stopped: Stopped | None = None
 
     async def work(gateway: Gateway) -> None:
-        while (request := schedule.start()) is not None:
+        nonlocal stopped
+        while stopped is None and (request := schedule.start()) is not None:
             sample = await run_one(request, gateway)
             schedule.end(request, sample.usage)
-            failure = sample.draft.failure
-            if failure and failure.cause in STOPPING:
-                raise Stopped(
-                    f"{failure.detail} (set {request.set}, stage {failure.stage}). Run the same command to continue."
-                )
             journal.add(sample)
             on_sample(sample)
+            failure = sample.draft.failure
+            if stopped is None and failure and failure.cause in STOPPING:
+                stopped = Stopped(
+                    f"{failure.detail} (set {request.set}, stage {failure.stage}). Run the same command to continue."
+                )
+                logger.warning("No further sample starts; those under way end first: %s", failure.detail)
 
     try:
         async with connected as gateway, asyncio.TaskGroup() as group:
@@ -107,6 +113,8 @@ async def run_samples(
                 group.create_task(work(gateway))
     except ExceptionGroup as group:
         raise group.exceptions[0] from None  # the first failure; it cancelled the other workers
+    if stopped is not None:
+        raise stopped
 
 
 async def run_sample(

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -117,7 +118,12 @@ def test_a_refused_key_stops_the_run_and_keeps_what_is_there(data, tmp_path):
     with FakeOpenAI(script) as fake, pytest.raises(engine.Stopped, match="Run the same command to continue"):
         evaluated(fake, data, tmp_path / "run")
     journal = Journal(tmp_path / "run")
-    assert journal.samples and all(sample.draft.valid for sample in journal.samples.values())
+    assert any(sample.draft.valid for sample in journal.samples.values())
+    assert {sample.draft.cause for sample in journal.samples.values()} == {None, "auth"}  # those under way are saved
+    journal.close()
+    with FakeOpenAI(policy_or_judge) as fake:  # and run again, with the others, once the key is right
+        samples, _ = evaluated(fake, data, tmp_path / "run")
+    assert len(samples) == 24 and all(sample.draft.valid for sample in samples)
 
 
 def test_a_model_that_cannot_be_asked_is_said_before_any_sample(data, tmp_path):
@@ -135,29 +141,71 @@ def test_what_the_model_cuts_off_or_refuses_is_judged_as_it_is(data, tmp_path):
         assert len(samples) == 4 and all(sample.draft.valid for sample in samples), reply
 
 
-def test_a_budget_counts_what_earlier_starts_spent(data, tmp_path):
-    def start(budget, limit):
-        base = settings_of(fake.url, data, limit=limit)
-        judge = {**base.gateway.judge.model_dump(exclude_none=True), "api_key_env": "none"}
-        priced = {"price_in": 1000.0, "price_out": 1000.0, "budget_usd": budget}  # a dollar for a thousand tokens
-        settings = base.model_copy(update={"gateway": GatewaySettings.from_sections({"judge": {**judge, **priced}})})
-        journal = Journal(tmp_path / "run")
-        try:
-            todo = missing_samples(sample_requests(settings), journal.samples)
-            asyncio.run(engine.evaluate(settings, todo, journal, tmp_path / "run", lambda sample: None))
-        finally:
-            journal.close()
+DOLLARS_A_TOKEN = 1e-3
 
+
+def start_with_budget(fake, data, folder, budget, limit=None):
+    """One start of an evaluation whose judge, partner and environment have a price."""
+    base = settings_of(fake.url, data, limit=limit)
+    judge = {**base.gateway.judge.model_dump(exclude_none=True), "api_key_env": "none"}
+    price = DOLLARS_A_TOKEN * 1e6
+    priced = {"price_in": price, "price_out": price, "budget_usd": budget}
+    settings = base.model_copy(update={"gateway": GatewaySettings.from_sections({"judge": {**judge, **priced}})})
+    journal = Journal(folder)
+    try:
+        todo = missing_samples(sample_requests(settings), journal.samples)
+        asyncio.run(engine.evaluate(settings, todo, journal, folder, lambda sample: None))
+    finally:
+        journal.close()
+
+
+def paid_usd(folder):
+    journal = Journal(folder)
+    journal.close()
+    return journal.paid_usd
+
+
+def test_a_budget_counts_what_earlier_starts_spent(data, tmp_path):
     def asked():
         return sum(request.body["model"] != "under-test" for request in fake.requests)
 
     with FakeOpenAI(policy_or_judge) as fake:
-        start(budget=1000.0, limit=4)
+        start_with_budget(fake, data, tmp_path / "run", budget=1000.0, limit=4)
         before = asked()
         assert before > 0
         with pytest.raises(engine.Stopped, match="of judge.budget_usd=.1.50 are spent"):
-            start(budget=1.5, limit=12)
+            start_with_budget(fake, data, tmp_path / "run", budget=1.5, limit=12)
         assert asked() == before
+
+
+def test_a_budget_counts_the_sessions_that_its_end_cut_short(data, tmp_path):
+    write_sets(data, rows=40)
+    billed = []
+
+    def script(request):
+        reply = policy_or_judge(request)
+        if request.body["model"] != "under-test":
+            usage = json.loads(reply.answer(request).body)["usage"]
+            billed.append(DOLLARS_A_TOKEN * (usage["prompt_tokens"] + usage["completion_tokens"]))
+        return replace(reply, delay=0.05)
+
+    with FakeOpenAI(script) as fake:
+        for start in range(3):
+            with pytest.raises(engine.Stopped, match="are spent"):
+                start_with_budget(fake, data, tmp_path / "run", budget=2.0)
+            if start == 0:
+                asked = len(billed)
+            assert paid_usd(tmp_path / "run") == pytest.approx(sum(billed)) and len(billed) == asked
+
+
+def test_a_budget_counts_every_try_of_a_sample(tmp_path):
+    from tests.soul.evaluate.finished_samples import sample, usage
+
+    journal = Journal(tmp_path)
+    for reward, judge in [(None, 3.0), (1.0, 2.0)]:  # its verdict failed, and came when it was run again
+        journal.add(sample(reward, 0, usages={"policy": usage(50.0), "judge": usage(judge)}))
+    journal.close()
+    assert len(journal.samples) == 1 and journal.paid_usd == paid_usd(tmp_path) == 5.0
 
 
 def test_the_rows_of_a_limit_are_seeded_nested_and_the_same_for_every_model(data):
