@@ -255,7 +255,7 @@ class Judge(ChatModel):
                     refusal = refusal or failure
                     logger.debug("%s does not accept %s: trying the next mode", self.endpoint.name, mode)
                     continue
-                if failure.cause in CONTENT:
+                if failure.cause in CONTENT - {"refusal"}:  # a moderation refuses before the mode is looked at
                     client.mode, client.settled = mode, True  # the mode was accepted; only the answer is unusable
                 raise
             client.mode, client.settled = mode, True
