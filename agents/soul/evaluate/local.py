@@ -33,7 +33,7 @@ from soul.evaluate.numbers.results import Results
 from soul.evaluate.run.checkpoint import Checkpoint
 from soul.evaluate.run.options import RunOptions, add_server_options, parser
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
-from soul.evaluate.run.vllm_server import ServerSettings, free_port, serving
+from soul.evaluate.run.vllm_server import DIRECT, ServerSettings, free_port, serving
 from soul.evaluate.tables import side_by_side
 from soul.files.whole_file import write_whole
 from soul.judge.roles import policy_endpoint
@@ -121,7 +121,7 @@ def _tokens(url: str, model: str, task: Task[Any], row: Row) -> int:
     body = json.dumps({"model": model, "messages": task.prompt(row), "add_generation_prompt": True}).encode()
     address = url.removesuffix("/v1") + "/tokenize"
     request = urllib.request.Request(address, body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with DIRECT.open(request, timeout=60) as answer:
         return int(json.load(answer)["count"])
 
 

@@ -32,6 +32,8 @@ START_S = 3600.0  # a large model may have to be downloaded first
 STOP_S = 30.0
 POLL_S = 0.5
 _PR_SET_PDEATHSIG = 1
+# For requests to the server: a proxy (http_proxy) would look for 127.0.0.1 on its own machine.
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 # vLLM's CPU build: all processes share the cores, no compilation that takes minutes, a small cache. No chunked prefill:
 # with it, a request with a seed crashes the engine (vLLM 0.28.0 resets torch's generator, which fails on a CPU).
@@ -154,7 +156,7 @@ def _wait(process: subprocess.Popen[bytes], checkpoint: Checkpoint, port: int, l
 
 
 def _healthy(port: int) -> bool:
-    with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
+    with suppress(OSError), DIRECT.open(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
         return bool(answer.status == 200)
     return False
 
