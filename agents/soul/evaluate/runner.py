@@ -263,7 +263,8 @@ def run_missing(
     counts = Counter(request.set for request in wanted)
     with served or nullcontext() as prepare:
         if served and choice.ask_first:
-            preflight.check_policy(settings.policy)  # not earlier: its server has just started
+            # not earlier: its server has just started
+            preflight.check_policy(settings.policy, preflight.SERVED_TOKENS)
         chosen = prepare(todo) if prepare else todo
         with Progress(console, counts, known) as progress:
             work = engine.evaluate(settings, chosen, journal, folder, progress.add, progress.follow, source)

@@ -230,6 +230,15 @@ def test_seeds_are_sent_one_for_each_sample(bin, tmp_path):
     assert sorted(again) == sorted(body["seed"] for body in asked)
 
 
+@pytest.mark.parametrize("limit, first", [(None, 64), (16, 16), (900, 64)])
+def test_a_checkpoint_that_never_ends_an_answer_passes_its_first_question(bin, tmp_path, limit, first):
+    write(["hitom"], 1, tmp_path / "stories.parquet")
+    words = [f"policy.max_output_tokens={limit}"] if limit else []
+    assert evaluate(tmp_path, "--model", str(model(tmp_path / "model")), *words) == 0
+    asked = [json.loads(line) for line in (bin / "asked.jsonl").open()]
+    assert [body.get("max_completion_tokens") for body in asked] == [first, limit]
+
+
 def test_long_rows_are_shortened_as_in_training_and_say_so(bin, tmp_path):
     """A word is a token here. Alignx may cut a person's history."""
     write(["alignx"], 4, tmp_path / "stories.parquet")
