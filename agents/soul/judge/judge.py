@@ -162,8 +162,10 @@ class Judge(ChatModel):
 
     def _key(self, schema: type[BaseModel], instructions: str, data: Mapping[str, Any], sample: int) -> bytes:
         endpoint = self.endpoint
+        sampling = {"top_p": endpoint.top_p, "seed": endpoint.seed}
         return key_of(
             {
+                **{name: value for name, value in sampling.items() if value is not None},  # older keys have neither
                 "url": endpoint.address,
                 "model": endpoint.model,
                 "effort": endpoint.reasoning_effort,
