@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from soul import examples
+from soul import examples, tasks
 from soul.errors import BadSettings
 from soul.evaluate.run import engine, preflight
 from soul.evaluate.run.journal import Journal
@@ -19,6 +19,7 @@ from soul.evaluate.runner import missing_samples
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
 from soul.judge import GatewaySettings
+from soul.suites.soul_v1 import SETS as SETS_OF_SOUL
 from soul.testing import FakeOpenAI, ServerError, Text, Unauthorized
 from tests.killed import killed_and_finished
 
@@ -39,9 +40,7 @@ def write_sets(folder, rows=12):
 
 
 def choose(folder, name):
-    from soul.suites.soul_v1 import SETS as ALL
-
-    return [folder / "sim_eval_data" / f"{ALL[name].file}.parquet"]
+    return [folder / "sim_eval_data" / f"{SETS_OF_SOUL[name].file}.parquet"]
 
 
 def settings_of(url, data, **changes):
@@ -252,6 +251,32 @@ def test_an_unknown_set_and_a_missing_file_are_named(tmp_path):
         choose_sets(["hitom"], tmp_path)
     with pytest.raises(BadSettings, match="no file mine.parquet"):
         choose_sets(["mine.parquet"], tmp_path)
+
+
+TASKS_THAT_ARE_NO_SETS = {
+    "alignx": "alignx_demo alignx_pair alignx_ugc alignx_arbitrary alignx_history16",
+    "behavior_chain": "behaviorchain",
+    "sim_arena_math": "sim_math",
+    "sim_arena_doc": "sim_doc",
+    "humanual": " ".join(f"humanual_{kind}" for kind in "book chat email news opinion politics".split()),
+    "humanual-book": "humanual_book",
+}
+
+
+@pytest.mark.parametrize("task, sets", TASKS_THAT_ARE_NO_SETS.items())
+def test_the_name_of_a_task_leads_to_its_sets(tmp_path, task, sets):
+    with pytest.raises(BadSettings, match=f"'{task}' is a task and not an evaluation set. Name its sets?: {sets}\\."):
+        find_sets([task], tmp_path)
+    for name in sets.split():
+        (path,) = choose(tmp_path, name)
+        write([SETS_OF_SOUL[name].task], 1, path)
+        assert choose_sets([name], tmp_path) == {name: path}
+
+
+def test_every_task_is_a_set_or_leads_to_some(tmp_path):
+    for name in tasks.CLASSES.keys() - SETS_OF_SOUL.keys():
+        with pytest.raises(BadSettings, match="is a task and not an evaluation set"):
+            find_sets([name], tmp_path)
 
 
 def test_sets_without_a_file_are_left_out_where_that_is_allowed(data):
