@@ -17,15 +17,13 @@ from typing import Any, TypeVar
 import openai
 from pydantic import BaseModel, ValidationError
 
+from soul.answers.thinking import after_thinking
 from soul.errors import JudgeFailure
 from soul.judge.call.endpoint import StructuredMode
 from soul.judge.call.untrusted import neutral
 
 SchemaT = TypeVar("SchemaT", bound=BaseModel)
-# The opening <think> may be missing, because chat templates can put it into the prompt. If the answer begins with an
-# object, there are no thoughts before it, and a </think> further down is part of a string.
-_THOUGHTS = re.compile(r"(?!\{|```).*?</think>", re.DOTALL | re.IGNORECASE)
-_FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*)```", re.DOTALL | re.IGNORECASE)
+_FENCE = re.compile(r"```(?:json)?\s*+(.*)```", re.DOTALL | re.IGNORECASE)
 _LENGTHS = ("minLength", "maxLength")
 _QUOTED = "; the answer begins "  # the text after this in a failure's detail is for logs and never sent to a model
 
@@ -173,7 +171,7 @@ def _bare(text: str) -> str:
     Objects inside other text are ignored: the judge may be quoting a verdict that the policy forged.
     """
     bare = text.strip()
-    if thoughts := _THOUGHTS.match(bare):
-        bare = bare[thoughts.end() :].strip()
+    if not bare.startswith(("{", "```")):  # otherwise there are no thoughts before it, and a tag is part of a string
+        bare = after_thinking(bare).strip()
     fenced = _FENCE.fullmatch(bare)
     return fenced.group(1).strip() if fenced else bare
