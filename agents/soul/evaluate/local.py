@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from soul.cli.error_border import reports_errors
+from soul.cli.redaction import without_secret_values
 from soul.errors import BadSettings
 from soul.evaluate import runner
 from soul.evaluate.numbers.results import Results
@@ -65,7 +66,7 @@ def settings_of(
     identity = {
         "checkpoint": checkpoint.fingerprint,
         "max_prompt_tokens": prompt_tokens(max_prompt_tokens, checkpoint),
-        **({"arguments": server.arguments} if server.arguments else {}),
+        **({"arguments": without_secret_values(server.arguments)} if server.arguments else {}),
     }
     return runner.settings_of(options, policy, identity)
 
@@ -81,7 +82,8 @@ def served(
 ) -> Iterator[runner.Prepare]:
     """Serve a checkpoint. Yields a function that truncates rows to fit its context."""
     port = int(settings.policy.url.rpartition(":")[2].partition("/")[0])
-    with serving(checkpoint, server, port, folder / "server.log", runner.console):
+    keys = {endpoint.api_key_env for endpoint in (settings.policy, *settings.gateway.endpoints) if endpoint.api_key_env}
+    with serving(checkpoint, server, port, folder / "server.log", runner.console, keys):
         limit = int((settings.served or {})["max_prompt_tokens"])
         yield partial(shortened, measure=partial(_tokens, settings.policy.url, checkpoint.name), limit=limit)
 

@@ -217,6 +217,21 @@ def test_several_checkpoints_one_table_and_no_server_without_need(bin, tmp_path)
     assert len(starts(bin)) == 3 and len(list((tmp_path / "out").glob("both-second-*"))) == 2
 
 
+def test_keys_reach_neither_the_server_nor_the_run_folder(bin, tmp_path, monkeypatch):
+    write(["hitom"], 1, tmp_path / "stories.parquet")
+    for name in ("MY_JUDGE_KEY", "MY_PARTNER_KEY"):
+        monkeypatch.setenv(name, "sentinel-31415926")
+    keys = ["judge.api_key_env=MY_JUDGE_KEY", "partner.api_key_env=MY_PARTNER_KEY", "partner.model=other"]
+    words = ["--model", str(model(tmp_path / "model")), *keys, "--", "--hf-token", "hf_sentinel27182818", "--seed", "7"]
+    assert evaluate(tmp_path, *words) == 0
+    (start,) = starts(bin)
+    assert start["keys"] == [] and start["arguments"][-4:] == words[-4:]
+    ours = [path for path in (tmp_path / "out").rglob("*") if path.is_file() and path.name != "server.log"]
+    assert ours and not [path for path in ours if b"sentinel" in path.read_bytes()]
+    (settings,) = (tmp_path / "out").glob("*/settings.json")
+    assert json.loads(settings.read_text())["policy"]["arguments"] == ["--hf-token", "***", "--seed", "7"]
+
+
 def test_seeds_are_sent_one_for_each_sample(bin, tmp_path):
     write(["hitom"], 3, tmp_path / "stories.parquet")
     words = ["--model", str(model(tmp_path / "model")), "--n", "2", "policy.seed=11"]
