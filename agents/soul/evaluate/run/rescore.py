@@ -20,17 +20,20 @@ from soul.rows.task_files import parse_row
 from soul.session import Attempt, score
 
 
-def settings_of(run: EvaluationRun, gateway: GatewaySettings, options: dict[str, Any]) -> EvaluationSettings:
+def settings_of(run: EvaluationRun, gateway: GatewaySettings, options: Mapping[str, Any]) -> EvaluationSettings:
     """The settings of a new run over the episodes of `run`, with these judges.
 
     Args:
-        options: task options; if empty, those of the run.
+        options: task -> options that replace those of the run; the others stay as they were.
+
+    Raises:
+        ValidationError: the options of a task are not an object.
     """
     return EvaluationSettings(
         policy=Endpoint(model=run.name, api_key_env=None),  # only for its name; it is never called
         gateway=gateway,
         sets={name: run.folder / FILE for name in run.sets},
-        tasks=options or run.settings["tasks"],
+        tasks=_merged(run.settings["tasks"], options),
         limit=run.limit,
         n=run.n,
         seed=run.seed,
@@ -47,6 +50,11 @@ def settings_of(run: EvaluationRun, gateway: GatewaySettings, options: dict[str,
             "episodes_of": run.folder.name,
         },
     )
+
+
+def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    both = {task: {**old[task], **new[task]} for task in old if isinstance(new.get(task), Mapping)}
+    return {**old, **new, **both}
 
 
 def sample_requests(settings: EvaluationSettings, run: EvaluationRun) -> list[SampleRequest]:

@@ -103,9 +103,30 @@ def test_a_run_decides_what_is_rescored(played, tmp_path, capsys):
         assert evaluate(fake, tmp_path, "--rescore", str(played), "hitom") == 2
         assert evaluate(fake, tmp_path, "--rescore", str(played), "--suite", "paper") == 2
         assert evaluate(fake, tmp_path, "--rescore", str(tmp_path)) == 2
+        told = capsys.readouterr().err
+        assert "no sets" in told and "no settings.json" in told
+        for section in ("policy", "partner", "environment"):
+            assert evaluate(fake, tmp_path, "--rescore", str(played), f"{section}.model=other") == 2
+            told = capsys.readouterr().err
+            assert f"nobody would ask the {section} that you set" in told and f"Leave out {section}.*:" in told
+        assert evaluate(fake, tmp_path, "--rescore", str(played), "tasks.hitom=1") == 2
+        assert "tasks.hitom=1" in capsys.readouterr().err
         assert not fake.requests
-    told = capsys.readouterr().err
-    assert "no sets" in told and "no settings.json" in told
+
+
+def test_an_option_of_a_task_replaces_that_option_alone(tmp_path):
+    write(["hitom"], 2, tmp_path / "stories.parquet")
+    options = ["tasks.hitom.strict_answers=true", "tasks.mirrorbench.judge_samples=1"]
+    with FakeOpenAI(lambda request: Text("<answer>Option B</answer>")) as fake:
+        assert evaluate(fake, tmp_path, str(tmp_path / "stories.parquet"), "policy.model=under-test", *options) == 0
+        (played,) = tmp_path.glob("eval-under-test-*")
+        words = ["--rescore", str(played), "tasks.mirrorbench.assistant=model"]
+        assert evaluate(fake, tmp_path, *words) == 0
+    (again,) = tmp_path.glob("*-rescored-*")
+    assert EvaluationRun.load(again).settings["tasks"] == {
+        "hitom": {"strict_answers": True},
+        "mirrorbench": {"judge_samples": 1, "assistant": "model"},
+    }
 
 
 def test_a_new_prompt_version_begins_a_new_folder_and_asks_only_what_changed(played, tmp_path, monkeypatch):
