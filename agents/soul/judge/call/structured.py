@@ -74,9 +74,14 @@ def _holds_number(value: Any) -> bool:
 def response_format(schema: type[BaseModel], mode: StructuredMode) -> dict[str, Any] | None:
     """The request's `response_format`; None in the mode `prompt`."""
     if mode == "json_schema":
-        form = {"name": schema.__name__, "strict": True, "schema": _without_lengths(json_schema(schema))}
+        form = {"name": schema.__name__, "strict": True, "schema": _sent_schema(schema)}
         return {"type": "json_schema", "json_schema": form}
     return {"type": "json_object"} if mode == "json_object" else None
+
+
+@cache
+def _sent_schema(schema: type[BaseModel]) -> Any:
+    return _without_lengths(json_schema(schema))
 
 
 def _without_lengths(part: Any) -> Any:
