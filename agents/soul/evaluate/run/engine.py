@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from soul.errors import SYSTEMIC, Cause, SoulError
 from soul.evaluate.run.journal import Journal
-from soul.evaluate.run.rescore import judge_again
+from soul.evaluate.run.rescore import judge_again, unplayed
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.run.schedule import Capacity, Schedule
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
@@ -67,7 +67,12 @@ async def evaluate(
     run_one: RunOne = partial(run_sample, settings, policy)
     asked, capacity = settings.policy, Capacity(settings.gateway, settings.policy)
     if source is not None:
-        run_one = partial(judge_again, {sample.key: sample for sample in source.samples})
+        saved = {sample.key: sample for sample in source.samples}
+        for sample in unplayed(saved, todo):  # not as samples to run: a cause in `STOPPING` is one of the original run
+            journal.add(sample)
+            on_sample(sample)
+        todo = [request for request in todo if saved[request.key].draft.seats is not None]
+        run_one = partial(judge_again, saved)
         asked, capacity = settings.gateway.judge, Capacity(settings.gateway)
     schedule = Schedule(todo, SESSIONS_PER_SLOT * asked.concurrency, capacity)
     on_schedule(schedule)

@@ -38,10 +38,10 @@ def evaluate(fake, out, *words):
     return command_line.main([*words, *mine, *judge, "--out", str(out)])
 
 
-def break_one(journal):
+def break_one(journal, cause="timeout"):
     lines = [json.loads(line) for line in journal.open()]
     draft = lines[0]["draft"]
-    failure = {"stage": "play", "cause": "timeout", "detail": "it hung"}
+    failure = {"stage": "play", "cause": cause, "detail": "it hung"}
     lines[0]["draft"] = {**draft, "seats": None, "valid": False, "reward": None, "metrics": None, "failure": failure}
     journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
@@ -70,6 +70,16 @@ def test_another_judge_scores_the_same_episodes(played, tmp_path):
     broken, *whole = sorted(new.samples, key=lambda sample: sample.draft.valid)
     assert broken.draft.failure.cause == "timeout" and all(s.draft.valid for s in whole)
     assert all(s.draft.reward == was.draft.reward for s, was in zip(whole, _valid(old), strict=True))
+
+
+def test_what_stopped_a_run_does_not_stop_its_rescoring(played, tmp_path):
+    """The journal of a stopped run holds samples that a refused key, an outage or a spent budget failed."""
+    break_one(played / "samples.jsonl", "auth")
+    with FakeOpenAI(answer) as fake:
+        assert evaluate(fake, tmp_path, "--rescore", str(played), "judge.model=strict") == 0
+    (folder,) = tmp_path.glob("*-rescored-*")
+    causes = [sample.draft.cause for sample in EvaluationRun.load(folder).samples]
+    assert sorted(causes, key=str) == [None, None, None, None, "auth"]
 
 
 def _valid(run):
