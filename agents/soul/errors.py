@@ -10,14 +10,14 @@ from typing import ClassVar, Literal
 
 Cause = Literal[
     "rate_limit",  # 429
-    "server_error",  # 5xx
+    "server_error",  # 5xx, or an error that the endpoint reports with status 200
     "timeout",
     "connection",
     "empty",  # the endpoint answered without text
-    "refusal",
+    "refusal",  # by the model, a content filter or a moderation (403)
     "truncated",  # the answer hit the token limit
     "invalid",  # not JSON, wrong schema, score out of range or NaN
-    "auth",  # 401, 403
+    "auth",  # 401, 403, no credit (402)
     "not_found",  # 404: unknown model or path
     "bad_request",  # any other 4xx that a retry cannot fix
     "contentless",  # the policy said nothing that could be judged

@@ -33,7 +33,8 @@ _BLOCKS: dict[str, tuple[str, str]] = {
         r"<\|channel\|>\s{0,3}final\b(?:\s{0,3}<\|message\|>)?",
     ),
 }
-_TAG = re.compile(
+# A tag of any kind. A judge's thoughts end at one, so `untrusted.neutral` breaks all of them in a policy's text.
+TAG = re.compile(
     "(?=[<\\[\u25c1])(?:"  # lets the engine skip positions where no tag can begin: 25 times faster
     + "|".join(f"(?P<open_{kind}>{opens})|(?P<close_{kind}>{closes})" for kind, (opens, closes) in _BLOCKS.items())
     + ")",
@@ -53,7 +54,7 @@ def without_thinking(text: str) -> str:
     position = 0
     inside: str | None = None  # the kind of the open block
     opened: set[str] = set()
-    for tag in _TAG.finditer(text):
+    for tag in TAG.finditer(text):
         action, _, kind = str(tag.lastgroup).partition("_")
         if inside is None and action == "open":
             visible.append(text[position : tag.start()])
@@ -69,6 +70,32 @@ def without_thinking(text: str) -> str:
                 opened.add(kind)
             position = tag.end()
     return "".join(visible) + ("" if inside else text[position:])
+
+
+def after_thinking(text: str) -> str:
+    """Return the text after the blocks of thoughts at its beginning.
+
+    Nothing behind them is changed, unlike in `without_thinking`: an answer in JSON may quote tags, even closing ones.
+    As there, a closing tag without an opening one ends a thought. If a block is not closed, nothing is removed.
+    """
+    position = 0
+    while (tag := TAG.search(text, position)) is not None:
+        if position and text[position : tag.start()].strip():
+            break  # the answer has begun
+        action, _, kind = str(tag.lastgroup).partition("_")
+        if action == "close" and position:
+            break
+        end = tag.end() if action == "close" else _end_of_block(text, tag.end(), kind)
+        if end is None:
+            break
+        position = end
+    return text[position:]
+
+
+def _end_of_block(text: str, position: int, kind: str) -> int | None:
+    """Where the block of this kind ends whose content begins at `position`; None if it is not closed."""
+    closing = (tag.end() for tag in TAG.finditer(text, position) if tag.lastgroup == f"close_{kind}")
+    return next(closing, None)
 
 
 def spoken_as_user(text: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+from collections.abc import Sequence
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 SHORTEST = 8  # shorter values are not blanked
@@ -63,6 +64,20 @@ def redact(text: str) -> str:
 def redact_guessing(text: str) -> str:
     """Like `redact`, and blank anything that looks like a key: for texts that repeat what the user typed."""
     return _NAMED.sub(rf"\g<1>{BLANK}", LIKE_A_KEY.sub(BLANK, redact(text)))
+
+
+def without_secret_values(words: Sequence[str]) -> tuple[str, ...]:
+    """The words of a command line with the values of options like `--hf-token` and `--api-key` replaced by `***`."""
+    shown: list[str] = []
+    in_secret = False  # after such an option, which may have several values
+    for word in words:
+        if not word.startswith("-"):
+            shown.append(BLANK if in_secret else word)
+            continue
+        name, equals, _ = word.partition("=")
+        in_secret = _SECRET_NAME.search(name.replace("-", "_")) is not None
+        shown.append(f"{name}={BLANK}" if in_secret and equals else word)
+    return tuple(shown)
 
 
 def shown_url(url: str) -> str:

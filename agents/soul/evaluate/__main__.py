@@ -21,6 +21,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pydantic import ValidationError
+
 from soul.cli.arguments import existing_folder
 from soul.cli.error_border import reports_errors
 from soul.errors import BadSettings
@@ -30,6 +32,7 @@ from soul.evaluate.run.options import RunOptions, parser
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.run.settings import EvaluationSettings
 from soul.judge.roles import policy_endpoint
+from soul.validation_errors import setting_problem
 
 
 def settings_of(options: RunOptions) -> EvaluationSettings:
@@ -48,15 +51,23 @@ def rescored(options: RunOptions, source: EvaluationRun) -> EvaluationSettings:
     """The settings of a run that judges the episodes of `source` again.
 
     Raises:
-        BadSettings: an option is given that `source` determines.
+        BadSettings: an option is given that `source` determines, or a value is impossible.
     """
-    fixed = (options.suite, options.limit, options.deadline_s, options.seed or None)
-    if options.sets or "policy" in options.sections or options.n != 1 or any(value is not None for value in fixed):
+    played = [section for section in ("policy", "partner", "environment") if section in options.sections]
+    if played:
         raise BadSettings(
-            "--rescore judges the samples of the run, so it takes no sets, policy, --suite, --limit, --n, --seed or "
-            "--deadline."
+            f"--rescore plays nothing, so nobody would ask the {' or the '.join(played)} that you set. Leave out "
+            f"{', '.join(f'{section}.*' for section in played)}: --rescore takes judge.*, feedback.* and tasks.*."
         )
-    return rescore.settings_of(source, runner.gateway_of(options.sections), dict(options.sections.get("tasks", {})))
+    fixed = (options.suite, options.limit, options.deadline_s, options.seed or None)
+    if options.sets or options.n != 1 or any(value is not None for value in fixed):
+        raise BadSettings(
+            "--rescore judges the samples of the run, so it takes no sets, --suite, --limit, --n, --seed or --deadline."
+        )
+    try:
+        return rescore.settings_of(source, runner.gateway_of(options.sections), options.sections.get("tasks", {}))
+    except ValidationError as error:
+        raise BadSettings(setting_problem(error)) from None
 
 
 @reports_errors

@@ -27,13 +27,14 @@ from pathlib import Path
 from typing import Any
 
 from soul.cli.error_border import reports_errors
+from soul.cli.redaction import without_secret_values
 from soul.errors import BadSettings
 from soul.evaluate import runner
 from soul.evaluate.numbers.results import Results
 from soul.evaluate.run.checkpoint import Checkpoint
 from soul.evaluate.run.options import RunOptions, add_server_options, parser
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
-from soul.evaluate.run.vllm_server import ServerSettings, free_port, serving
+from soul.evaluate.run.vllm_server import DIRECT, ServerSettings, free_port, serving
 from soul.evaluate.tables import side_by_side
 from soul.files.whole_file import write_whole
 from soul.judge.roles import policy_endpoint
@@ -65,7 +66,7 @@ def settings_of(
     identity = {
         "checkpoint": checkpoint.fingerprint,
         "max_prompt_tokens": prompt_tokens(max_prompt_tokens, checkpoint),
-        **({"arguments": server.arguments} if server.arguments else {}),
+        **({"arguments": without_secret_values(server.arguments)} if server.arguments else {}),
     }
     return runner.settings_of(options, policy, identity)
 
@@ -81,7 +82,8 @@ def served(
 ) -> Iterator[runner.Prepare]:
     """Serve a checkpoint. Yields a function that truncates rows to fit its context."""
     port = int(settings.policy.url.rpartition(":")[2].partition("/")[0])
-    with serving(checkpoint, server, port, folder / "server.log", runner.console):
+    keys = {endpoint.api_key_env for endpoint in (settings.policy, *settings.gateway.endpoints) if endpoint.api_key_env}
+    with serving(checkpoint, server, port, folder / "server.log", runner.console, keys):
         limit = int((settings.served or {})["max_prompt_tokens"])
         yield partial(shortened, measure=partial(_tokens, settings.policy.url, checkpoint.name), limit=limit)
 
@@ -121,7 +123,7 @@ def _tokens(url: str, model: str, task: Task[Any], row: Row) -> int:
     body = json.dumps({"model": model, "messages": task.prompt(row), "add_generation_prompt": True}).encode()
     address = url.removesuffix("/v1") + "/tokenize"
     request = urllib.request.Request(address, body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with DIRECT.open(request, timeout=60) as answer:
         return int(json.load(answer)["count"])
 
 

@@ -76,9 +76,14 @@ def gateway_of(sections: Sections) -> GatewaySettings:
     """The settings of judges, partners and environments; other sections are ignored.
 
     Raises:
-        BadSettings: a key or a value is unknown, `judge.by_task` names an unknown task, or there is a canary.
+        BadSettings: a key or a value is unknown, `judge.by_task` names an unknown task, or a setting is for training.
     """
     gateway = GatewaySettings.from_sections(sections)
+    if sections.get("judge", {}).get("max_failure_rate") is not None:
+        raise BadSettings(
+            "judge.max_failure_rate is for training; leave it out. An evaluation goes on when verdicts fail: it counts "
+            "them, shows the bounds of the score, and warns if more than half of the samples failed."
+        )
     if gateway.canary is not None:
         raise BadSettings(
             "judge.canary is for training. To score a finished evaluation with a second judge, use --rescore."
@@ -263,7 +268,8 @@ def run_missing(
     counts = Counter(request.set for request in wanted)
     with served or nullcontext() as prepare:
         if served and choice.ask_first:
-            preflight.check_policy(settings.policy)  # not earlier: its server has just started
+            # not earlier: its server has just started
+            preflight.check_policy(settings.policy, preflight.SERVED_TOKENS)
         chosen = prepare(todo) if prepare else todo
         with Progress(console, counts, known) as progress:
             work = engine.evaluate(settings, chosen, journal, folder, progress.add, progress.follow, source)

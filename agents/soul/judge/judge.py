@@ -162,8 +162,10 @@ class Judge(ChatModel):
 
     def _key(self, schema: type[BaseModel], instructions: str, data: Mapping[str, Any], sample: int) -> bytes:
         endpoint = self.endpoint
+        sampling = {"top_p": endpoint.top_p, "seed": endpoint.seed}
         return key_of(
             {
+                **{name: value for name, value in sampling.items() if value is not None},  # older keys have neither
                 "url": endpoint.address,
                 "model": endpoint.model,
                 "effort": endpoint.reasoning_effort,
@@ -255,7 +257,7 @@ class Judge(ChatModel):
                     refusal = refusal or failure
                     logger.debug("%s does not accept %s: trying the next mode", self.endpoint.name, mode)
                     continue
-                if failure.cause in CONTENT:
+                if failure.cause in CONTENT - {"refusal"}:  # a moderation refuses before the mode is looked at
                     client.mode, client.settled = mode, True  # the mode was accepted; only the answer is unusable
                 raise
             client.mode, client.settled = mode, True

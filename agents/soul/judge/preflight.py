@@ -20,7 +20,7 @@ from soul.judge.roles import BY_TASK, CANARY, GatewaySettings
 logger = logging.getLogger(__name__)
 
 _REMEDY = {
-    "auth": "The key in {key} is not accepted or not set. Set it to a valid key.",
+    "auth": "The key in {key} is not accepted, has no credit, or is not set. Set it to a valid key.",
     "not_found": "Check {role}.model (JUDGE_MODEL_NAME) and {role}.base_url (OPENAI_BASE_URL).",
     "connection": "Check that the server is up and that {role}.base_url (OPENAI_BASE_URL) is right.",
     "timeout": "It did not answer in time. Check that the server is up and that its address is right.",

@@ -3,6 +3,8 @@
 Quoting most of an option gives it away as surely as naming its letter. A run of words counts as a quotation if it makes
 up a large part of the option: 60 % of its words, or five words. A run that also occurs in the question, in its context
 or in another option gives nothing away and is allowed.
+
+`quotable` lists what must not be quoted of a text that a person wrote.
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ MOST = 0.75  # this share is a quotation even if it consists only of words such 
 # Five words in a row are always a quotation, fewer than three never. (Options of one or two words are secrets.)
 LONGEST_RUN, SHORTEST_RUN = 5, 3
 LONGEST_RUN_UNSPACED = 8  # the same in characters, for scripts without spaces between words
+
+RUN_STEP = 3  # a guarded run of words starts at every third word
+_SENTENCE_END = re.compile(r"(?<=[.!?\u2026])\s+|\n+")
 
 _WORD = re.compile(rf"{UNSPACED.pattern}|[^\W_]+(?:['\u2019][^\W_]+)*")
 # A run that consists only of these words gives nothing away.
@@ -90,6 +95,18 @@ class Choices:
         between = r"[\W_]*" if UNSPACED.match(run[0]) else r"[\W_]+"
         pattern = between.join(map(re.escape, run))
         return re.search(rf"(?<![^\W_]){pattern}(?![^\W_])", around) is None
+
+
+def quotable(text: str, run: int) -> tuple[str, ...]:
+    """The parts of a person's text that a critique must not quote: all of it, its sentences, and runs of `run` words.
+
+    A run starts at every third word, so `run` + 2 words in a row always contain one. Sentences of one to three words
+    are left out, because a critique may well say "I agree" by itself.
+    """
+    sentences = [sentence.strip() for sentence in _SENTENCE_END.split(text) if len(sentence.split()) > 3]
+    words = text.split()
+    quoted = [" ".join(words[start : start + run]) for start in range(0, max(0, len(words) - run + 1), RUN_STEP)]
+    return tuple(dict.fromkeys((text.strip(), *sentences, *quoted)))
 
 
 def merged(spans: Sequence[Span]) -> list[Span]:

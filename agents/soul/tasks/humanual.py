@@ -17,6 +17,7 @@ from pydantic import BaseModel, BeforeValidator, Field, field_validator
 
 from soul.answers.thinking import without_thinking
 from soul.judge import Judge, Role
+from soul.leaks.quotations import quotable
 from soul.metrics.overlap import token_f1
 from soul.one_turn import OneTurnTask
 from soul.prompts import load_prompt
@@ -30,8 +31,7 @@ ENOUGH = 0.3  # share of the gold text's words from which a text is long enough
 
 _RESPONSE = re.compile(r"<response>((?:(?!<response>).)*?)</response>", re.DOTALL | re.IGNORECASE)
 _WORD = re.compile(r"\w+(?:['\u2019-]\w+)*")
-_SENTENCE_END = re.compile(r"(?<=[.!?\u2026])\s+|\n+")
-_RUN = 6  # words in a row that feedback must not repeat
+_RUN = 6  # words in a row that feedback must not repeat, from every third word of the text on
 
 PRINCIPLES = """\
 You are a real person, not an assistant. You are given a situation. Write what you would really write in it: {medium}.
@@ -178,15 +178,8 @@ def length_factor(text: str, gold: str) -> float:
 
 
 def quotations(text: str) -> tuple[str, ...]:
-    """The parts of a text that a critique must not quote: all of it, its sentences, and runs of six words.
-
-    A run starts at every third word, so eight words in a row always contain one. Sentences of one to three words are
-    left out, because a critique may well say "I agree" by itself.
-    """
-    sentences = [sentence for sentence in _SENTENCE_END.split(text) if len(sentence.split()) > 3]
-    words = text.split()
-    runs = [" ".join(words[start : start + _RUN]) for start in range(0, max(0, len(words) - _RUN + 1), 3)]
-    return tuple(dict.fromkeys((text.strip(), *(sentence.strip() for sentence in sentences), *runs)))
+    """The parts of a text that a critique must not quote, among them any eight words in a row."""
+    return quotable(text, _RUN)
 
 
 def _messages(value: Any) -> list[tuple[str, str]] | None:

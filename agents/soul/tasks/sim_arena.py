@@ -25,6 +25,7 @@ from soul.dialogue import View
 from soul.errors import JudgeFailure
 from soul.judge import Judge, Role
 from soul.judge.call.untrusted import neutral
+from soul.leaks.quotations import quotable
 from soul.message import Message
 from soul.one_turn import with_feedback
 from soul.policy import Players
@@ -35,6 +36,7 @@ from soul.task_types import Episode, Metric, Verdict
 from soul.tasks.sim_arena_rows import SimArenaRow, SimDocRow, SimMathRow, Trait
 
 TURNS = 8  # messages of the policy at most
+_RUN = 8  # words in a row that feedback must not repeat, from every third word of a message on
 SHOWN_CHARS = 1500  # characters of one turn that the judge sees; a tutor's turns can be pages long
 _LIKERT, _RATING = (1, 5), (1, 10)  # ranges of the judge's scores
 
@@ -205,9 +207,10 @@ class SimArena(Task[RowT], Generic[RowT]):
         return "\n\n".join(row.human_user_queries)
 
     def secrets(self, row: RowT) -> Sequence[str]:
-        """The real person's messages and their sentences, except those of one to three words, which anybody writes."""
-        texts = [part for query in row.human_user_queries for part in (query, *re.split(r"(?<=[.!?])\s+|\n+", query))]
-        return tuple(dict.fromkeys(text.strip() for text in texts if len(text.split()) > 3))
+        """The real person's messages, their sentences, and any ten words in a row; not what has one to three words,
+        which anybody writes."""
+        parts = [part for query in row.human_user_queries for part in quotable(query, _RUN)]
+        return tuple(dict.fromkeys(part for part in parts if len(part.split()) > 3))
 
 
 class SimArenaMath(SimArena[SimMathRow]):

@@ -7,7 +7,7 @@ import time
 import pytest
 
 import soul.judge.call.http_client
-from soul.cli.redaction import PLACEHOLDERS, redact, redact_guessing, secret_parameter, shown_url
+from soul.cli.redaction import PLACEHOLDERS, redact, redact_guessing, secret_parameter, shown_url, without_secret_values
 from soul.errors import BadKey, BadSettings, JudgeFailure, MissingKey
 from soul.judge import Endpoint, GatewaySettings, Judge
 from soul.testing import FakeOpenAI, Unauthorized
@@ -104,6 +104,20 @@ def test_what_is_no_secret_of_a_url_is_shown():
     ):
         assert redact(url) == url and secret_parameter(url) is None
     assert shown_url("https://x.org/v1?api-version=3&tenant=acme") == "https://x.org/v1?api-version=3&tenant=***"
+
+
+SECRET_OPTIONS = [
+    ("--hf-token hf_abc --seed 7", "--hf-token *** --seed 7"),
+    ("--hf_token=hf_abc --seed=7", "--hf_token=*** --seed=7"),
+    ("--api-key one two -- x", "--api-key *** *** -- x"),
+    ("--tokenizer path --max-num-batched-tokens 8192 --ssl-keyfile f", None),
+    ("--long-prefill-token-threshold 9 --hf-token --enforce-eager", None),
+]
+
+
+@pytest.mark.parametrize("typed, shown", SECRET_OPTIONS)
+def test_the_value_of_a_secret_option_is_blanked(typed, shown):
+    assert without_secret_values(typed.split()) == tuple((shown or typed).split())
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,11 @@ from pathlib import Path
 FOLDER = Path(os.environ["STAND_IN_FOLDER"])
 CHILD = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 NAME = f"{os.getpid()}.json"
-WORDS = {"arguments": sys.argv[1:], "pids": [os.getpid(), CHILD.pid], "keys": [k for k in os.environ if "OPENAI" in k]}
+WORDS = {
+    "arguments": sys.argv[1:],
+    "pids": [os.getpid(), CHILD.pid],
+    "keys": [k for k in os.environ if "OPENAI" in k or "KEY" in k],
+}
 (FOLDER / f"{NAME}.partial").write_text(json.dumps(WORDS))
 (FOLDER / f"{NAME}.partial").rename(FOLDER / NAME)
 

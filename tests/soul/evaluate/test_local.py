@@ -11,11 +11,13 @@ import psutil
 import pytest
 from rich.console import Console
 
+from soul import examples, tasks
 from soul.evaluate import local
 from soul.evaluate.run import vllm_server
 from soul.evaluate.run.checkpoint import BadCheckpoint, Checkpoint
 from soul.evaluate.run.vllm_server import ONE_PROCESS, ServerFailed, ServerSettings, free_port, serving
 from soul.examples.__main__ import write
+from soul.testing.server import refused_url
 from tests.soul.evaluate.vllm_replaced import install, model, write_weights
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -143,6 +145,17 @@ def test_it_is_waited_for_and_ended_with_all_it_started(bin, tmp_path):
     until(lambda: not alive(start))
 
 
+def test_a_proxy_of_the_site_is_not_asked_for_our_server(bin, tmp_path, monkeypatch):
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", refused_url().removesuffix("/v1"))
+    checkpoint, port = Checkpoint.find(str(model(tmp_path / "model"))), free_port()
+    task = tasks.load("hitom")
+    row = examples.load("hitom").row(0)
+    with serving(checkpoint, ServerSettings(), port, tmp_path / "log", Console()):
+        assert local._tokens(f"http://127.0.0.1:{port}/v1", checkpoint.name, task, row) > 0
+
+
 def test_a_stubborn_server_is_killed_and_an_error_ends_it_too(bin, tmp_path, monkeypatch):
     monkeypatch.setenv("STAND_IN_STUBBORN", "1")
     monkeypatch.setattr(vllm_server, "STOP_S", 0.5)
@@ -204,6 +217,21 @@ def test_several_checkpoints_one_table_and_no_server_without_need(bin, tmp_path)
     assert len(starts(bin)) == 3 and len(list((tmp_path / "out").glob("both-second-*"))) == 2
 
 
+def test_keys_reach_neither_the_server_nor_the_run_folder(bin, tmp_path, monkeypatch):
+    write(["hitom"], 1, tmp_path / "stories.parquet")
+    for name in ("MY_JUDGE_KEY", "MY_PARTNER_KEY"):
+        monkeypatch.setenv(name, "sentinel-31415926")
+    keys = ["judge.api_key_env=MY_JUDGE_KEY", "partner.api_key_env=MY_PARTNER_KEY", "partner.model=other"]
+    words = ["--model", str(model(tmp_path / "model")), *keys, "--", "--hf-token", "hf_sentinel27182818", "--seed", "7"]
+    assert evaluate(tmp_path, *words) == 0
+    (start,) = starts(bin)
+    assert start["keys"] == [] and start["arguments"][-4:] == words[-4:]
+    ours = [path for path in (tmp_path / "out").rglob("*") if path.is_file() and path.name != "server.log"]
+    assert ours and not [path for path in ours if b"sentinel" in path.read_bytes()]
+    (settings,) = (tmp_path / "out").glob("*/settings.json")
+    assert json.loads(settings.read_text())["policy"]["arguments"] == ["--hf-token", "***", "--seed", "7"]
+
+
 def test_seeds_are_sent_one_for_each_sample(bin, tmp_path):
     write(["hitom"], 3, tmp_path / "stories.parquet")
     words = ["--model", str(model(tmp_path / "model")), "--n", "2", "policy.seed=11"]
@@ -215,6 +243,15 @@ def test_seeds_are_sent_one_for_each_sample(bin, tmp_path):
     assert evaluate(tmp_path, *words, "--name", "again") == 0
     again = [json.loads(line)["seed"] for line in (bin / "asked.jsonl").open()]
     assert sorted(again) == sorted(body["seed"] for body in asked)
+
+
+@pytest.mark.parametrize("limit, first", [(None, 64), (16, 16), (900, 64)])
+def test_a_checkpoint_that_never_ends_an_answer_passes_its_first_question(bin, tmp_path, limit, first):
+    write(["hitom"], 1, tmp_path / "stories.parquet")
+    words = [f"policy.max_output_tokens={limit}"] if limit else []
+    assert evaluate(tmp_path, "--model", str(model(tmp_path / "model")), *words) == 0
+    asked = [json.loads(line) for line in (bin / "asked.jsonl").open()]
+    assert [body.get("max_completion_tokens") for body in asked] == [first, limit]
 
 
 def test_long_rows_are_shortened_as_in_training_and_say_so(bin, tmp_path):

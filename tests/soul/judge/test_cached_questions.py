@@ -65,6 +65,7 @@ def test_whatever_determines_the_answer_is_in_the_key(path):
 
     fake, asked = FakeOpenAI(answer), 0
     endpoints = [{}, {"model": "b"}, {"base_url": "http://b/v1"}, {"reasoning_effort": "low"}, {"temperature": 0.5}]
+    endpoints += [{"top_p": 0.5}, {"seed": 1}, {"seed": 2}, {"seed": 2, "top_p": 0.5}]
     questions = [
         (Score, "Score.", {"n": 1}, 0),
         (Grade, "Score.", {"n": 1}, 0),
@@ -80,6 +81,15 @@ def test_whatever_determines_the_answer_is_in_the_key(path):
                     asked += 1
                     assert isinstance(run(judge.ask(schema, instructions, data, sample=sample)), schema)
     assert not fake.errors and len(fake.requests) == asked / 2
+
+
+def test_answers_from_before_top_p_and_seed_were_in_the_key_stay_valid(path):
+    fake = FakeOpenAI(Json({"score": 7}))
+    with asking(fake, path, base_url="http://judge.invalid/v1") as judge:
+        run(judge.ask(Score, "Score.", {"n": 1}))
+    with sqlite3.connect(path) as file:
+        (key,) = file.execute("SELECT key FROM answers").fetchone()
+    assert key.hex() == "c9c29af3a7f6a56e02f1b3077ed7236e1d86f2856d79162159d5c2312aef8339"
 
 
 @pytest.mark.parametrize("fault,cause,requests", [(BadRequest(), "bad_request", 1), (Refusal(), "refusal", 2)])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from soul.errors import JudgeFailure
 from soul.judge import Contentless
+from soul.leaks.redaction import redact
 from soul.session import RefineSettings, run_session
 from soul.tasks.sim_arena import TURNS, verdict_schema
 from soul.testing import Empty, FakeOpenAI, Json, Refusal, Text, WrongSchema, fake_gateway, scripted_players
@@ -253,6 +254,20 @@ def test_feedback_does_not_quote_the_real_person(kind):
     done = session(kind, short(kind), fake)
     assert done.redacted and gold.lower() not in done.feedback.lower()
     assert "Do that." in done.feedback
+
+
+LONG = "so i tried to divide the whole thing by seven first and then by nine, but nothing came out even at the end"
+
+
+@each_task
+def test_no_ten_words_in_a_row_of_the_real_person_get_through(kind):
+    task, words = TASKS[kind][0], LONG.split()
+    secrets = task.secrets(row_of(kind, human_user_queries=[LONG]))
+    for start in range(len(words) - 9):
+        quote = " ".join(words[start : start + 10])
+        text, withheld = redact(f'Where the real person wrote "{quote}", you wrote an essay.', secrets)
+        assert withheld and quote not in text and text.endswith("you wrote an essay.")
+    assert not redact("You divide by seven first and then stop.", secrets)[1]
 
 
 def test_short_words_of_the_real_person_are_no_secret():

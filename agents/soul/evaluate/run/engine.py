@@ -8,6 +8,7 @@ endpoint busy while others wait for their judge; the endpoints' own limits apply
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import ClassVar
 
 from soul.errors import SYSTEMIC, Cause, SoulError
 from soul.evaluate.run.journal import Journal
-from soul.evaluate.run.rescore import judge_again
+from soul.evaluate.run.rescore import judge_again, unplayed
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.run.schedule import Capacity, Schedule
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
@@ -25,6 +26,8 @@ from soul.judge.throttle.local_gate import in_process
 from soul.policy import OpenAISeat, Players
 from soul.record import SessionRecord
 from soul.session import RefineSettings, run_session
+
+logger = logging.getLogger(__name__)
 
 SESSIONS_PER_SLOT = 2  # concurrent sessions for each concurrent request of the policy's endpoint
 Listener = Callable[[SessionRecord], None]
@@ -64,7 +67,12 @@ async def evaluate(
     run_one: RunOne = partial(run_sample, settings, policy)
     asked, capacity = settings.policy, Capacity(settings.gateway, settings.policy)
     if source is not None:
-        run_one = partial(judge_again, {sample.key: sample for sample in source.samples})
+        saved = {sample.key: sample for sample in source.samples}
+        for sample in unplayed(saved, todo):  # not as samples to run: a cause in `STOPPING` is one of the original run
+            journal.add(sample)
+            on_sample(sample)
+        todo = [request for request in todo if saved[request.key].draft.seats is not None]
+        run_one = partial(judge_again, saved)
         asked, capacity = settings.gateway.judge, Capacity(settings.gateway)
     schedule = Schedule(todo, SESSIONS_PER_SLOT * asked.concurrency, capacity)
     on_schedule(schedule)
@@ -79,27 +87,30 @@ async def run_samples(
 ) -> None:
     """Run every sample of the schedule, with the judges of one gateway.
 
+    When an endpoint no longer answers, no further sample starts. Those under way end and are saved, because they may
+    have been paid for: a cancelled one would cost money that the budget of the next start does not know.
+
     Raises:
         Stopped: as in `evaluate`.
         OutOfSpace: the disk is full.
     """
-    # The budget covers the whole run, not each start: judges, partners and environments, but not the policy.
-    usages = (sample.usage.items() for sample in journal.samples.values())
-    spent = sum(usage.cost_usd for usage_by_role in usages for role, usage in usage_by_role if role != "policy")
-    limits = run_limits(settings, spent)
+    limits = run_limits(settings, journal.paid_usd)  # the budget covers the whole run, not each start
     connected = Gateway.connect(settings, in_process(limits), folder / "judge_cache")
+    stopped: Stopped | None = None
 
     async def work(gateway: Gateway) -> None:
-        while (request := schedule.start()) is not None:
+        nonlocal stopped
+        while stopped is None and (request := schedule.start()) is not None:
             sample = await run_one(request, gateway)
             schedule.end(request, sample.usage)
-            failure = sample.draft.failure
-            if failure and failure.cause in STOPPING:
-                raise Stopped(
-                    f"{failure.detail} (set {request.set}, stage {failure.stage}). Run the same command to continue."
-                )
             journal.add(sample)
             on_sample(sample)
+            failure = sample.draft.failure
+            if stopped is None and failure and failure.cause in STOPPING:
+                stopped = Stopped(
+                    f"{failure.detail} (set {request.set}, stage {failure.stage}). Run the same command to continue."
+                )
+                logger.warning("No further sample starts; those under way end first: %s", failure.detail)
 
     try:
         async with connected as gateway, asyncio.TaskGroup() as group:
@@ -107,6 +118,8 @@ async def run_samples(
                 group.create_task(work(gateway))
     except ExceptionGroup as group:
         raise group.exceptions[0] from None  # the first failure; it cancelled the other workers
+    if stopped is not None:
+        raise stopped
 
 
 async def run_sample(

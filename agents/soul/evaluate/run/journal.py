@@ -1,7 +1,7 @@
 """The journal: every finished sample is written to disk at once, so a killed run loses none and pays for none twice.
 
 `samples.jsonl` only grows. The next start drops a line that a crash cut short. If a sample has several lines, the last
-one counts.
+one is its result, but all of them were paid for.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from soul.errors import INFRASTRUCTURE
 from soul.files.disk_space import is_full, out_of_space
@@ -22,13 +23,18 @@ Key = tuple[str, int, int]  # set, position of the row, number of the sample
 
 
 class Journal:
-    """The samples of one run. Only one process may write: hold the folder's lock (`soul.files.folder_lock`)."""
+    """The samples of one run. Only one process may write: hold the folder's lock (`soul.files.folder_lock`).
+
+    Attributes:
+        samples: the last line of each sample.
+        paid_usd: what all lines cost that counts in the budget: judges, partners and environments, but not the policy.
+    """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / FILE
         self._file = self.path.open("ab", buffering=0)  # a buffer would write a failed line again when closed
-        self.samples, self._length = _read(self.path)
+        self.samples, self._length, self.paid_usd = _read(self.path)
         if partial := self._file.tell() - self._length:
             logger.warning("%s: dropped an incomplete last line (%d bytes)", self.path, partial)
             self._file.truncate(self._length)
@@ -51,6 +57,7 @@ class Journal:
             raise
         self._length += len(line)
         self.samples[sample.key] = sample
+        self.paid_usd += _paid_usd(sample)
 
     def close(self) -> None:
         """Close the file."""
@@ -76,12 +83,24 @@ def read_samples(folder: Path) -> dict[Key, SessionRecord]:
     Raises:
         BadRecord: a line is not a session record: another program wrote to the file, or a disk failed.
     """
-    return _read(folder / FILE)[0]
+    return _read(folder / FILE).samples
 
 
-def _read(file: Path) -> tuple[dict[Key, SessionRecord], int]:
-    """The samples, and the length of the file in bytes without an incomplete last line."""
-    samples, length = {}, 0
+class _Lines(NamedTuple):
+    """The last line of each sample, the file's bytes without an incomplete last line, and what all lines cost."""
+
+    samples: dict[Key, SessionRecord]
+    length: int
+    paid_usd: float
+
+
+def _read(file: Path) -> _Lines:
+    samples, length, paid = {}, 0, 0.0
     for line in read_records(file):
         samples[line.record.key], length = line.record, line.end
-    return samples, length
+        paid += _paid_usd(line.record)
+    return _Lines(samples, length, paid)
+
+
+def _paid_usd(sample: SessionRecord) -> float:
+    return sum(usage.cost_usd for role, usage in sample.usage.items() if role != "policy")

@@ -26,6 +26,7 @@ from soul.judge.preflight import Load
 from soul.judge.roles import POLICY_KEY, require_prices
 
 POLICY_PATIENCE_S = 60.0  # for one request to the model under test, which may think for a while
+SERVED_TOKENS = 64  # most tokens of a checkpoint's first answer: an untrained one may never end it
 
 
 class BadPolicy(SoulError):
@@ -69,8 +70,12 @@ def check(settings: EvaluationSettings, todo: Sequence[SampleRequest], *, ask: b
     return latencies | {section: answer.latency_s for section, answer in answers.items()}
 
 
-def check_policy(endpoint: Endpoint) -> float:
+def check_policy(endpoint: Endpoint, most_tokens: int | None = None) -> float:
     """Send one small request to the model under test.
+
+    Args:
+        most_tokens: of the answer; None: as many as the endpoint's own limit, because some reasoning models behind an
+            API answer 400 where they think for longer.
 
     Returns:
         The seconds of that request.
@@ -82,8 +87,10 @@ def check_policy(endpoint: Endpoint) -> float:
     _require_policy_key(endpoint)
 
     async def ask() -> float:
+        limits = [limit for limit in (most_tokens, endpoint.max_output_tokens) if limit is not None]
+        brief = {"max_output_tokens": min(limits, default=None)}
         impatient = {"max_attempts": 2, "deadline_s": min(POLICY_PATIENCE_S, endpoint.deadline_s)}
-        model = ChatModel.connect(endpoint.model_copy(update=impatient))
+        model = ChatModel.connect(endpoint.model_copy(update={**impatient, **brief}))
         start = time.perf_counter()
         try:
             await model.scope().say([{"role": "user", "content": "Say hello."}])

@@ -6,7 +6,7 @@ episode and stays failed. Costs include only the new verdicts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from soul import tasks
@@ -20,17 +20,20 @@ from soul.rows.task_files import parse_row
 from soul.session import Attempt, score
 
 
-def settings_of(run: EvaluationRun, gateway: GatewaySettings, options: dict[str, Any]) -> EvaluationSettings:
+def settings_of(run: EvaluationRun, gateway: GatewaySettings, options: Mapping[str, Any]) -> EvaluationSettings:
     """The settings of a new run over the episodes of `run`, with these judges.
 
     Args:
-        options: task options; if empty, those of the run.
+        options: task -> options that replace those of the run; the others stay as they were.
+
+    Raises:
+        ValidationError: the options of a task are not an object.
     """
     return EvaluationSettings(
         policy=Endpoint(model=run.name, api_key_env=None),  # only for its name; it is never called
         gateway=gateway,
         sets={name: run.folder / FILE for name in run.sets},
-        tasks=options or run.settings["tasks"],
+        tasks=_merged(run.settings["tasks"], options),
         limit=run.limit,
         n=run.n,
         seed=run.seed,
@@ -49,6 +52,11 @@ def settings_of(run: EvaluationRun, gateway: GatewaySettings, options: dict[str,
     )
 
 
+def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    both = {task: {**old[task], **new[task]} for task in old if isinstance(new.get(task), Mapping)}
+    return {**old, **new, **both}
+
+
 def sample_requests(settings: EvaluationSettings, run: EvaluationRun) -> list[SampleRequest]:
     """The samples to judge. Their rows come from the journal, so no data file is needed."""
     tasks.configure(settings.tasks)  # before the rows, which hold their tasks
@@ -64,13 +72,20 @@ def without_episode(run: EvaluationRun) -> frozenset[Key]:
     return frozenset(sample.key for sample in run.samples if sample.draft.seats is None)
 
 
+def unplayed(samples: Mapping[Key, SessionRecord], todo: Sequence[SampleRequest]) -> list[SessionRecord]:
+    """The records of the samples without an episode: they failed as they did in the original run, and cost nothing."""
+    return [_fresh(samples[request.key], request) for request in todo if samples[request.key].draft.seats is None]
+
+
+def _fresh(saved: SessionRecord, request: SampleRequest) -> SessionRecord:
+    prompts = [prompt.id for prompt in request.row.task.prompts]
+    return saved.model_copy(update={"stamp": request.stamp, "prompts": prompts, "usage": {}})
+
+
 async def judge_again(samples: Mapping[Key, SessionRecord], request: SampleRequest, gateway: Gateway) -> SessionRecord:
-    """The record of a saved sample with a new verdict on the same episode."""
+    """The record of a saved sample, which has an episode, with a new verdict on that episode."""
     saved, task = samples[request.key], request.row.task
-    prompts = [prompt.id for prompt in task.prompts]
-    fresh = saved.model_copy(update={"stamp": request.stamp, "prompts": prompts, "usage": {}})
-    if saved.draft.seats is None:
-        return fresh
+    fresh = _fresh(saved, request)
     scope = gateway.scope(task.name)
     attempt = Attempt(Players(_nobody), task.saved_episode(saved.draft))
     attempt.seconds["play"] = saved.draft.seconds["play"]

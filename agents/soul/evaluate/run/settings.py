@@ -168,7 +168,8 @@ def find_sets(names: Sequence[str], data_dir: Path) -> SetFiles:
     same name.
 
     Raises:
-        BadSettings: a set is unknown, a named parquet file does not exist, or none of the files exists.
+        BadSettings: a set is unknown or a task's name, a named parquet file does not exist, or none of the files
+            exists.
     """
     files: dict[Path, tuple[str, ...]] = {}
     for name in names or list(soul_v1.SETS):
@@ -178,7 +179,10 @@ def find_sets(names: Sequence[str], data_dir: Path) -> SetFiles:
             files[Path(name)] = Path(name).resolve().with_suffix("").parts[1:]
         elif name in soul_v1.SETS:
             files[data_dir / "sim_eval_data" / f"{soul_v1.SETS[name].file}.parquet"] = (name,)
-        elif name in tasks.names():
+        elif sets := _sets_of_task(name):
+            these = "its set" if len(sets) == 1 else "its sets"
+            raise BadSettings(f"{name!r} is a task and not an evaluation set. Name {these}: {' '.join(sets)}.")
+        elif name in tasks.names():  # registered by the user
             files[data_dir / "sim_eval_data" / f"{tasks.launch(name).val}.parquet"] = (name,)
         else:
             raise BadSettings(f"There is no evaluation set {name!r}. There are: {', '.join(soul_v1.SETS)}.")
@@ -193,6 +197,14 @@ def find_sets(names: Sequence[str], data_dir: Path) -> SetFiles:
             f"from). To try things out without data: soul examples all --out {data_dir}."
         )
     return SetFiles(found, missing)
+
+
+def _sets_of_task(name: str) -> list[str]:
+    """The sets with rows of one of our own tasks or of its variants; empty for another name."""
+    if name not in tasks.CLASSES:
+        return []
+    task = type(tasks.load(name))
+    return [one for one, (task_of_rows, _) in soul_v1.SETS.items() if isinstance(tasks.load(task_of_rows), task)]
 
 
 def choose_sets(names: Sequence[str], data_dir: Path) -> dict[str, Path]:

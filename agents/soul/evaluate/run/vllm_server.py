@@ -16,13 +16,14 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
+from soul.cli.redaction import without_secret_values
 from soul.errors import SoulError
 from soul.evaluate.run.checkpoint import Checkpoint
 
@@ -32,6 +33,8 @@ START_S = 3600.0  # a large model may have to be downloaded first
 STOP_S = 30.0
 POLL_S = 0.5
 _PR_SET_PDEATHSIG = 1
+# For requests to the server: a proxy (http_proxy) would look for 127.0.0.1 on its own machine.
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 # vLLM's CPU build: all processes share the cores, no compilation that takes minutes, a small cache. No chunked prefill:
 # with it, a request with a seed crashes the engine (vLLM 0.28.0 resets torch's generator, which fails on a CPU).
@@ -82,9 +85,14 @@ class ServerSettings:
             command += CPU_ARGUMENTS if self.tensor_parallel > 1 else (*CPU_ARGUMENTS, *ONE_PROCESS)
         return [*command, *self.arguments]
 
-    def environment(self) -> Mapping[str, str]:
-        """Our environment without the keys of judges and agents."""
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+    def environment(self, keys: Collection[str] = ()) -> Mapping[str, str]:
+        """Our environment without the keys of judges and agents.
+
+        Args:
+            keys: names of variables with keys, besides OPENAI_*.
+        """
+        kept = {name for name in os.environ if not name.startswith("OPENAI_")} - set(keys)
+        inherited = {name: os.environ[name] for name in kept}
         return inherited | CPU_VARIABLES if self.platform == "cpu" else GPU_VARIABLES | inherited
 
 
@@ -97,12 +105,18 @@ def free_port() -> int:
 
 @contextmanager
 def serving(
-    checkpoint: Checkpoint, settings: ServerSettings, port: int, log: Path, console: Console
+    checkpoint: Checkpoint,
+    settings: ServerSettings,
+    port: int,
+    log: Path,
+    console: Console,
+    keys: Collection[str] = (),
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Serve a checkpoint for as long as the context is open.
 
     Args:
         log: the file for the server's output.
+        keys: environment variables that the server does not get.
 
     Raises:
         ServerFailed: the message has the last lines of the log.
@@ -114,11 +128,11 @@ def serving(
             "soul evaluate."
         )
     log.parent.mkdir(parents=True, exist_ok=True)
-    logger.debug("starting %s", shlex.join(command))
+    logger.debug("starting %s", shlex.join(without_secret_values(command)))
     with log.open("ab") as output:
         process = subprocess.Popen(
             command,
-            env=settings.environment(),
+            env=settings.environment(keys),
             stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
@@ -154,7 +168,7 @@ def _wait(process: subprocess.Popen[bytes], checkpoint: Checkpoint, port: int, l
 
 
 def _healthy(port: int) -> bool:
-    with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
+    with suppress(OSError), DIRECT.open(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
         return bool(answer.status == 200)
     return False
 

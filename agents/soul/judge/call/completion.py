@@ -74,6 +74,13 @@ class _Message(BaseModel):
 class _Choice(BaseModel):
     message: _Message
     finish_reason: str | None = None
+    error: Any = None  # of a model that broke off
+
+
+def _reason(error: Any) -> str:
+    """The message of an error object in one line."""
+    message = error.get("message") if isinstance(error, dict) else error
+    return " ".join(str(message or "no reason is given").split())[:200]
 
 
 def _within(count: int | None, least: float, most: float) -> int | None:
@@ -85,15 +92,23 @@ class Completion(BaseModel):
 
     choices: Annotated[list[_Choice] | None, OrNone] = None
     usage: Annotated[Tokens | None, OrNone] = None
+    error: Any = None
 
     @classmethod
     def from_json(cls, answer: bytes) -> Completion:
         """Read a response body.
 
         Raises:
-            JudgeFailure: it is not a chat completion but, for example, a web page.
+            JudgeFailure: it is not a chat completion but, for example, a web page; or a gateway in front of several
+                providers (OpenRouter) reports the error of one of them, with status 200.
         """
-        answer = answer.removeprefix(codecs.BOM_UTF8)
+        completion = cls._parsed(answer.removeprefix(codecs.BOM_UTF8))
+        if completion.error and not completion.choices:
+            raise JudgeFailure("server_error", f"the endpoint reports an error: {_reason(completion.error)}")
+        return completion
+
+    @classmethod
+    def _parsed(cls, answer: bytes) -> Completion:
         try:
             try:
                 return cls.model_validate_json(answer)
@@ -146,6 +161,8 @@ class Completion(BaseModel):
         if not self.choices:
             raise JudgeFailure("invalid", "the endpoint's answer has no choices")
         choice = self.choices[0]
+        if choice.finish_reason == "error":  # the text, if there is any, is a part of an answer
+            raise JudgeFailure("server_error", f"the model broke off: {_reason(choice.error or self.error)}")
         content, refusal = choice.message.content or "", choice.message.refusal or ""
         if accept_any:
             return content or refusal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,9 @@ import openai
 
 from soul.errors import Cause, JudgeFailure
 from soul.judge.call.completion import Completion
+
+# A 403 that is about one prompt (OpenRouter's moderation), and not about the key.
+_MODERATED = re.compile(r"moderation|\b(?:input|prompt|content|message|request)s?\b[^.]{0,40}\bflagged", re.IGNORECASE)
 
 
 async def exchange(client: openai.AsyncOpenAI, path: str, body: dict[str, Any]) -> Completion:
@@ -18,7 +22,7 @@ async def exchange(client: openai.AsyncOpenAI, path: str, body: dict[str, Any]) 
         path: the full URL, or the path after the base URL.
 
     Raises:
-        JudgeFailure: the answer is too large, damaged or not a completion.
+        JudgeFailure: the answer is too large, damaged or not a completion, or reports an error with status 200.
         Exception: the SDK or its transport failed; `classify` gives the cause.
     """
     # This replaces `chat.completions.create`, which first transforms the body by the SDK's recursive types: 9 ms of CPU
@@ -48,15 +52,19 @@ def classify(error: BaseException) -> Cause | None:
         return "server_error"
     if 300 <= status < 400:
         return "not_found"  # a redirect is not followed: it would send the prompt, and perhaps the key, elsewhere
-    return {401: "auth", 403: "auth", 404: "not_found"}.get(status, "bad_request")  # type: ignore[return-value]
+    if status == 403 and _MODERATED.search(str(error)):
+        return "refusal"
+    causes: dict[int, Cause] = {401: "auth", 402: "auth", 403: "auth", 404: "not_found"}  # 402: no credit is left
+    return causes.get(status, "bad_request")
 
 
 def was_sent(error: BaseException) -> bool:
     """Whether a request with this error may have reached the endpoint, and may be charged.
 
-    Errors that the endpoint itself reports (4xx, 5xx) are free, and so is a connection that was never made.
+    Errors that the endpoint itself reports (4xx, 5xx, or with status 200) are free, and so is a connection that was
+    never made.
     """
-    if isinstance(error, openai.APIStatusError):
+    if isinstance(error, openai.APIStatusError) or (isinstance(error, JudgeFailure) and error.cause == "server_error"):
         return False
     names = {kind.__name__ for cause in _causes(error) for kind in type(cause).__mro__}
     if any(_from_aiohttp(cause) for cause in _causes(error)):

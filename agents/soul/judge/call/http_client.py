@@ -2,11 +2,12 @@
 
 It follows no redirects (texts and keys go only to base_url), stores no cookies, limits the size of every answer
 (bounded_answer.py), and never mistakes a late or second answer on a reused connection for the answer to the next
-request.
+request. The proxy of the environment (http_proxy) is used for other machines only.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 from typing import Any
 from urllib.parse import urlsplit
@@ -45,6 +46,7 @@ def http_client(url: str, timeout_s: float, most_bytes: int) -> Any:
         "headers": {"Accept-Encoding": ENCODING},
         "event_hooks": {"response": [bounded(most_bytes)]},
         "follow_redirects": False,
+        "mounts": _direct(urlsplit(url).hostname or ""),
     }
     # `concurrency` limits the connections. A smaller pool would queue calls unseen, and close reusable connections.
     # aiohttp refuses user and password in the URL together with a bearer key.
@@ -56,6 +58,16 @@ def http_client(url: str, timeout_s: float, most_bytes: int) -> Any:
         return client
     # Do not reuse connections: h11 would read surplus bytes of one answer as the answer to the next request.
     return openai.DefaultAsyncHttpxClient(limits=new_limits(max_keepalive_connections=0), **settings)
+
+
+def _direct(host: str) -> dict[str, None]:
+    """The host, if it is this machine, as an address that bypasses the proxy: a proxy would look on its own machine."""
+    try:
+        is_local = ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name
+        is_local = host == "localhost" or host.endswith(".localhost")
+    shown = f"[{host}]" if ":" in host else host
+    return {f"all://{shown}": None} if is_local else {}
 
 
 def _session(ssl_context: Any) -> Any:

@@ -17,15 +17,14 @@ from typing import Any, TypeVar
 import openai
 from pydantic import BaseModel, ValidationError
 
+from soul.answers.thinking import after_thinking
 from soul.errors import JudgeFailure
 from soul.judge.call.endpoint import StructuredMode
 from soul.judge.call.untrusted import neutral
 
 SchemaT = TypeVar("SchemaT", bound=BaseModel)
-# The opening <think> may be missing, because chat templates can put it into the prompt. If the answer begins with an
-# object, there are no thoughts before it, and a </think> further down is part of a string.
-_THOUGHTS = re.compile(r"(?!\{|```).*?</think>", re.DOTALL | re.IGNORECASE)
-_FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*)```", re.DOTALL | re.IGNORECASE)
+_FENCE = re.compile(r"```(?:json)?\s*+(.*)```", re.DOTALL | re.IGNORECASE)
+_LENGTHS = ("minLength", "maxLength")
 _QUOTED = "; the answer begins "  # the text after this in a failure's detail is for logs and never sent to a model
 
 
@@ -75,9 +74,24 @@ def _holds_number(value: Any) -> bool:
 def response_format(schema: type[BaseModel], mode: StructuredMode) -> dict[str, Any] | None:
     """The request's `response_format`; None in the mode `prompt`."""
     if mode == "json_schema":
-        form = {"name": schema.__name__, "strict": True, "schema": json_schema(schema)}
+        form = {"name": schema.__name__, "strict": True, "schema": _sent_schema(schema)}
         return {"type": "json_schema", "json_schema": form}
     return {"type": "json_object"} if mode == "json_object" else None
+
+
+@cache
+def _sent_schema(schema: type[BaseModel]) -> Any:
+    return _without_lengths(json_schema(schema))
+
+
+def _without_lengths(part: Any) -> Any:
+    """A copy of a part of a schema without the lengths of strings, to which OpenAI answers 400 in its strict form."""
+    if isinstance(part, list):
+        return [_without_lengths(inner) for inner in part]
+    if not isinstance(part, dict):
+        return part
+    is_string = part.get("type") == "string"  # a property may be called like a keyword
+    return {key: _without_lengths(value) for key, value in part.items() if not (is_string and key in _LENGTHS)}
 
 
 def instructions_with_schema(instructions: str, schema: type[BaseModel], mode: StructuredMode) -> str:
@@ -162,7 +176,7 @@ def _bare(text: str) -> str:
     Objects inside other text are ignored: the judge may be quoting a verdict that the policy forged.
     """
     bare = text.strip()
-    if thoughts := _THOUGHTS.match(bare):
-        bare = bare[thoughts.end() :].strip()
+    if not bare.startswith(("{", "```")):  # otherwise there are no thoughts before it, and a tag is part of a string
+        bare = after_thinking(bare).strip()
     fenced = _FENCE.fullmatch(bare)
     return fenced.group(1).strip() if fenced else bare

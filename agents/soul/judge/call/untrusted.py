@@ -16,6 +16,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from soul.answers.thinking import TAG as THOUGHT_TAG
 from soul.errors import SessionError
 
 # Control tokens of chat templates: <|...|> in ChatML, Llama 3, Phi, harmony, Cohere and many others (DeepSeek uses
@@ -41,8 +42,9 @@ _CONTROL = re.compile(
 _TOKEN = re.compile(
     rf"<[{_BAR}][^<>\n]*[{_BAR}]>|<(?:{_ANGLED})|\[(?:{_SQUARED})|\]~!?b[\[\]]|/{_SWITCH}", re.IGNORECASE
 )
-# Replacements that read the same but form no token: single angle quotes, white brackets, a division slash.
-_LOOKALIKE = {"<": "\u2039", ">": "\u203a", "[": "\u27e6", "]": "\u27e7", "/": "\u2215"}
+# Replacements that read the same but form no token: single angle quotes, white brackets, a division slash, a smaller
+# triangle.
+_LOOKALIKE = {"<": "\u2039", ">": "\u203a", "[": "\u27e6", "]": "\u27e7", "/": "\u2215", "\u25c1": "\u25c3"}
 # Invisible characters: zero-width ones, direction overrides, tag characters (they can carry a hidden message), Hangul
 # fillers, and unpaired surrogates, which cannot be sent at all.
 _INVISIBLE = re.compile(
@@ -86,11 +88,13 @@ class Contentless(SessionError):
 
 
 def neutral(text: str) -> str:
-    """The text with control tokens broken up and invisible characters removed. It still reads the same.
+    """The text with control tokens and tags of thoughts broken up, and without invisible characters. It still reads the
+    same.
 
     This is idempotent. Use it for critiques too, which enter the policy's prompt.
     """
-    return _CONTROL.sub(_broken_up, _INVISIBLE.sub("", text))
+    text = _CONTROL.sub(_broken_up, _INVISIBLE.sub("", text))
+    return THOUGHT_TAG.sub(lambda tag: _LOOKALIKE[tag[0][0]] + tag[0][1:], text)
 
 
 def _broken_up(match: re.Match[str]) -> str:

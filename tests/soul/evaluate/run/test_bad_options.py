@@ -29,6 +29,7 @@ def rows(tmp_path, monkeypatch):
         (["policy.temperature=.nan"], "policy.temperature"),
         (["policy.temperature=-1"], "policy.temperature"),
         (["judge.by_task.sim_math.model=other"], "judge.by_task.sim_math: "),  # a set; its task is sim_arena_math
+        (["judge.max_failure_rate=0.1"], "judge.max_failure_rate is for training"),
     ],
 )
 def test_an_option_that_cannot_be_is_one_paragraph(rows, tmp_path, capsys, words, said):

@@ -4,11 +4,12 @@ import asyncio
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from soul import examples
+from soul import examples, tasks
 from soul.errors import BadSettings
 from soul.evaluate.run import engine, preflight
 from soul.evaluate.run.journal import Journal
@@ -18,6 +19,7 @@ from soul.evaluate.runner import missing_samples
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
 from soul.judge import GatewaySettings
+from soul.suites.soul_v1 import SETS as SETS_OF_SOUL
 from soul.testing import FakeOpenAI, ServerError, Text, Unauthorized
 from tests.killed import killed_and_finished
 
@@ -38,9 +40,7 @@ def write_sets(folder, rows=12):
 
 
 def choose(folder, name):
-    from soul.suites.soul_v1 import SETS as ALL
-
-    return [folder / "sim_eval_data" / f"{ALL[name].file}.parquet"]
+    return [folder / "sim_eval_data" / f"{SETS_OF_SOUL[name].file}.parquet"]
 
 
 def settings_of(url, data, **changes):
@@ -117,7 +117,12 @@ def test_a_refused_key_stops_the_run_and_keeps_what_is_there(data, tmp_path):
     with FakeOpenAI(script) as fake, pytest.raises(engine.Stopped, match="Run the same command to continue"):
         evaluated(fake, data, tmp_path / "run")
     journal = Journal(tmp_path / "run")
-    assert journal.samples and all(sample.draft.valid for sample in journal.samples.values())
+    assert any(sample.draft.valid for sample in journal.samples.values())
+    assert {sample.draft.cause for sample in journal.samples.values()} == {None, "auth"}  # those under way are saved
+    journal.close()
+    with FakeOpenAI(policy_or_judge) as fake:  # and run again, with the others, once the key is right
+        samples, _ = evaluated(fake, data, tmp_path / "run")
+    assert len(samples) == 24 and all(sample.draft.valid for sample in samples)
 
 
 def test_a_model_that_cannot_be_asked_is_said_before_any_sample(data, tmp_path):
@@ -135,29 +140,71 @@ def test_what_the_model_cuts_off_or_refuses_is_judged_as_it_is(data, tmp_path):
         assert len(samples) == 4 and all(sample.draft.valid for sample in samples), reply
 
 
-def test_a_budget_counts_what_earlier_starts_spent(data, tmp_path):
-    def start(budget, limit):
-        base = settings_of(fake.url, data, limit=limit)
-        judge = {**base.gateway.judge.model_dump(exclude_none=True), "api_key_env": "none"}
-        priced = {"price_in": 1000.0, "price_out": 1000.0, "budget_usd": budget}  # a dollar for a thousand tokens
-        settings = base.model_copy(update={"gateway": GatewaySettings.from_sections({"judge": {**judge, **priced}})})
-        journal = Journal(tmp_path / "run")
-        try:
-            todo = missing_samples(sample_requests(settings), journal.samples)
-            asyncio.run(engine.evaluate(settings, todo, journal, tmp_path / "run", lambda sample: None))
-        finally:
-            journal.close()
+DOLLARS_A_TOKEN = 1e-3
 
+
+def start_with_budget(fake, data, folder, budget, limit=None):
+    """One start of an evaluation whose judge, partner and environment have a price."""
+    base = settings_of(fake.url, data, limit=limit)
+    judge = {**base.gateway.judge.model_dump(exclude_none=True), "api_key_env": "none"}
+    price = DOLLARS_A_TOKEN * 1e6
+    priced = {"price_in": price, "price_out": price, "budget_usd": budget}
+    settings = base.model_copy(update={"gateway": GatewaySettings.from_sections({"judge": {**judge, **priced}})})
+    journal = Journal(folder)
+    try:
+        todo = missing_samples(sample_requests(settings), journal.samples)
+        asyncio.run(engine.evaluate(settings, todo, journal, folder, lambda sample: None))
+    finally:
+        journal.close()
+
+
+def paid_usd(folder):
+    journal = Journal(folder)
+    journal.close()
+    return journal.paid_usd
+
+
+def test_a_budget_counts_what_earlier_starts_spent(data, tmp_path):
     def asked():
         return sum(request.body["model"] != "under-test" for request in fake.requests)
 
     with FakeOpenAI(policy_or_judge) as fake:
-        start(budget=1000.0, limit=4)
+        start_with_budget(fake, data, tmp_path / "run", budget=1000.0, limit=4)
         before = asked()
         assert before > 0
         with pytest.raises(engine.Stopped, match="of judge.budget_usd=.1.50 are spent"):
-            start(budget=1.5, limit=12)
+            start_with_budget(fake, data, tmp_path / "run", budget=1.5, limit=12)
         assert asked() == before
+
+
+def test_a_budget_counts_the_sessions_that_its_end_cut_short(data, tmp_path):
+    write_sets(data, rows=40)
+    billed = []
+
+    def script(request):
+        reply = policy_or_judge(request)
+        if request.body["model"] != "under-test":
+            usage = json.loads(reply.answer(request).body)["usage"]
+            billed.append(DOLLARS_A_TOKEN * (usage["prompt_tokens"] + usage["completion_tokens"]))
+        return replace(reply, delay=0.05)
+
+    with FakeOpenAI(script) as fake:
+        for start in range(3):
+            with pytest.raises(engine.Stopped, match="are spent"):
+                start_with_budget(fake, data, tmp_path / "run", budget=2.0)
+            if start == 0:
+                asked = len(billed)
+            assert paid_usd(tmp_path / "run") == pytest.approx(sum(billed)) and len(billed) == asked
+
+
+def test_a_budget_counts_every_try_of_a_sample(tmp_path):
+    from tests.soul.evaluate.finished_samples import sample, usage
+
+    journal = Journal(tmp_path)
+    for reward, judge in [(None, 3.0), (1.0, 2.0)]:  # its verdict failed, and came when it was run again
+        journal.add(sample(reward, 0, usages={"policy": usage(50.0), "judge": usage(judge)}))
+    journal.close()
+    assert len(journal.samples) == 1 and journal.paid_usd == paid_usd(tmp_path) == 5.0
 
 
 def test_the_rows_of_a_limit_are_seeded_nested_and_the_same_for_every_model(data):
@@ -204,6 +251,32 @@ def test_an_unknown_set_and_a_missing_file_are_named(tmp_path):
         choose_sets(["hitom"], tmp_path)
     with pytest.raises(BadSettings, match="no file mine.parquet"):
         choose_sets(["mine.parquet"], tmp_path)
+
+
+TASKS_THAT_ARE_NO_SETS = {
+    "alignx": "alignx_demo alignx_pair alignx_ugc alignx_arbitrary alignx_history16",
+    "behavior_chain": "behaviorchain",
+    "sim_arena_math": "sim_math",
+    "sim_arena_doc": "sim_doc",
+    "humanual": " ".join(f"humanual_{kind}" for kind in "book chat email news opinion politics".split()),
+    "humanual-book": "humanual_book",
+}
+
+
+@pytest.mark.parametrize("task, sets", TASKS_THAT_ARE_NO_SETS.items())
+def test_the_name_of_a_task_leads_to_its_sets(tmp_path, task, sets):
+    with pytest.raises(BadSettings, match=f"'{task}' is a task and not an evaluation set. Name its sets?: {sets}\\."):
+        find_sets([task], tmp_path)
+    for name in sets.split():
+        (path,) = choose(tmp_path, name)
+        write([SETS_OF_SOUL[name].task], 1, path)
+        assert choose_sets([name], tmp_path) == {name: path}
+
+
+def test_every_task_is_a_set_or_leads_to_some(tmp_path):
+    for name in tasks.CLASSES.keys() - SETS_OF_SOUL.keys():
+        with pytest.raises(BadSettings, match="is a task and not an evaluation set"):
+            find_sets([name], tmp_path)
 
 
 def test_sets_without_a_file_are_left_out_where_that_is_allowed(data):

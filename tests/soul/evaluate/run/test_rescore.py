@@ -38,10 +38,10 @@ def evaluate(fake, out, *words):
     return command_line.main([*words, *mine, *judge, "--out", str(out)])
 
 
-def break_one(journal):
+def break_one(journal, cause="timeout"):
     lines = [json.loads(line) for line in journal.open()]
     draft = lines[0]["draft"]
-    failure = {"stage": "play", "cause": "timeout", "detail": "it hung"}
+    failure = {"stage": "play", "cause": cause, "detail": "it hung"}
     lines[0]["draft"] = {**draft, "seats": None, "valid": False, "reward": None, "metrics": None, "failure": failure}
     journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
@@ -70,6 +70,16 @@ def test_another_judge_scores_the_same_episodes(played, tmp_path):
     broken, *whole = sorted(new.samples, key=lambda sample: sample.draft.valid)
     assert broken.draft.failure.cause == "timeout" and all(s.draft.valid for s in whole)
     assert all(s.draft.reward == was.draft.reward for s, was in zip(whole, _valid(old), strict=True))
+
+
+def test_what_stopped_a_run_does_not_stop_its_rescoring(played, tmp_path):
+    """The journal of a stopped run holds samples that a refused key, an outage or a spent budget failed."""
+    break_one(played / "samples.jsonl", "auth")
+    with FakeOpenAI(answer) as fake:
+        assert evaluate(fake, tmp_path, "--rescore", str(played), "judge.model=strict") == 0
+    (folder,) = tmp_path.glob("*-rescored-*")
+    causes = [sample.draft.cause for sample in EvaluationRun.load(folder).samples]
+    assert sorted(causes, key=str) == [None, None, None, None, "auth"]
 
 
 def _valid(run):
@@ -103,9 +113,30 @@ def test_a_run_decides_what_is_rescored(played, tmp_path, capsys):
         assert evaluate(fake, tmp_path, "--rescore", str(played), "hitom") == 2
         assert evaluate(fake, tmp_path, "--rescore", str(played), "--suite", "paper") == 2
         assert evaluate(fake, tmp_path, "--rescore", str(tmp_path)) == 2
+        told = capsys.readouterr().err
+        assert "no sets" in told and "no settings.json" in told
+        for section in ("policy", "partner", "environment"):
+            assert evaluate(fake, tmp_path, "--rescore", str(played), f"{section}.model=other") == 2
+            told = capsys.readouterr().err
+            assert f"nobody would ask the {section} that you set" in told and f"Leave out {section}.*:" in told
+        assert evaluate(fake, tmp_path, "--rescore", str(played), "tasks.hitom=1") == 2
+        assert "tasks.hitom=1" in capsys.readouterr().err
         assert not fake.requests
-    told = capsys.readouterr().err
-    assert "no sets" in told and "no settings.json" in told
+
+
+def test_an_option_of_a_task_replaces_that_option_alone(tmp_path):
+    write(["hitom"], 2, tmp_path / "stories.parquet")
+    options = ["tasks.hitom.strict_answers=true", "tasks.mirrorbench.judge_samples=1"]
+    with FakeOpenAI(lambda request: Text("<answer>Option B</answer>")) as fake:
+        assert evaluate(fake, tmp_path, str(tmp_path / "stories.parquet"), "policy.model=under-test", *options) == 0
+        (played,) = tmp_path.glob("eval-under-test-*")
+        words = ["--rescore", str(played), "tasks.mirrorbench.assistant=model"]
+        assert evaluate(fake, tmp_path, *words) == 0
+    (again,) = tmp_path.glob("*-rescored-*")
+    assert EvaluationRun.load(again).settings["tasks"] == {
+        "hitom": {"strict_answers": True},
+        "mirrorbench": {"judge_samples": 1, "assistant": "model"},
+    }
 
 
 def test_a_new_prompt_version_begins_a_new_folder_and_asks_only_what_changed(played, tmp_path, monkeypatch):

@@ -167,9 +167,9 @@ ENCODINGS: dict[str, Kind] = {
 STATUSES: dict[str, Kind] = {
     f"status {code}": (http({"error": {"message": "no"}}, f"{code} X"), (cause,))
     for cause, codes in {
-        "auth": (401, 403),
+        "auth": (401, 402, 403),
         "not_found": (404, 300, 301, 302, 303, 305, 307, 308),
-        "bad_request": (400, 402, 405, 406, 410, 413, 415, 418, 421, 422, 431, 451, 499),
+        "bad_request": (400, 405, 406, 410, 413, 415, 418, 421, 422, 431, 451, 499),
         "server_error": (408, 409, 425, 500, 501, 502, 503, 504, 505, 507, 511, 520, 524, 529, 599, 600, 999),
     }.items()
     for code in codes
@@ -188,6 +188,9 @@ STATUSES |= {
     "205": (http(b"", "205 Reset"), (INVALID,)),
     "304": (b"HTTP/1.1 304 Not Modified\r\n\r\n", ("not_found",)),
     "exhausted quota": (http({"error": {"code": "insufficient_quota"}}, "429 X"), ("auth",)),
+    "no credit": (http({"error": {"code": 402, "message": "Insufficient credits"}}, "402 X"), ("auth",)),
+    "a moderation": (http({"error": {"message": "Your input was flagged for violence"}}, "403 X"), ("refusal",)),
+    "a flagged account": (http({"error": {"message": "Your account was flagged"}}, "403 X"), ("auth",)),
     "error code is a list": (http({"error": {"code": ["x"], "message": [1]}}, "429 X"), _LIMITED),
     "error is a list": (http([[]], "400 X"), ("bad_request",)),
     "error is text": (http({"error": "no"}, "400 X"), ("bad_request",)),
@@ -262,6 +265,10 @@ BODIES: dict[str, Kind] = {
     "an escape that is none": (http(_field("x", '"\\x41"')), (INVALID,)),
     "a comment": (http(b"/* */" + GOOD), (INVALID,)),
     "2 MB of blanks": (http(b" " * 2_000_000 + GOOD), (INVALID,)),
+    "an error": (http({"error": {"code": 502, "message": "upstream overloaded"}}), ("server_error",)),
+    "an error and no choices": (http({"error": "upstream overloaded", "choices": []}), ("server_error",)),
+    "the model broke off": (http(_message(finish_reason="error")), ("server_error",)),
+    "no error": (http({"error": None, **completion()}), (OK,)),
     "300,000 fields": (http(b'{"x":[' + b"{}," * 300_000 + b"{}]," + GOOD[1:]), (OK,)),
 }
 for _name, _value in {"null": None, "true": True, "a number": 7, "text": "x", "a list": [], "an object": {}}.items():

@@ -1,0 +1,130 @@
+"""Errors that an endpoint reports in other ways than a status: never an answer, and never more than they are.
+
+Gateways in front of several providers answer with status 200 and an error in the body, or end a choice with
+`finish_reason: "error"`; they answer 402 without credit, and 403 to one prompt that a moderation flagged.
+"""
+
+import asyncio
+import json
+from dataclasses import dataclass
+
+import pytest
+from tenacity import wait_none
+
+import soul.judge.call.client
+from soul.errors import JudgeFailure
+from soul.judge import ChatModel, Endpoint, Judge
+from soul.one_turn import Critique
+from soul.testing import FakeOpenAI, Json, Text
+from soul.testing.replies import Answer, ChatRequest, Reply, error_answer
+
+PRICED = {"price_in": 1e6, "price_out": 1e6}  # a dollar for each token
+USED = {"prompt_tokens": 5, "completion_tokens": 2}
+
+
+@pytest.fixture(autouse=True)
+def _no_backoff(monkeypatch):
+    monkeypatch.setattr(soul.judge.call.client, "_BACKOFF", wait_none())
+
+
+@dataclass(frozen=True)
+class Body(Reply):
+    """A JSON body with status 200."""
+
+    value: dict
+
+    def answer(self, request: ChatRequest) -> Answer:
+        return Answer(body=json.dumps(self.value).encode())
+
+
+@dataclass(frozen=True)
+class Status(Reply):
+    status: int
+    message: str
+
+    def answer(self, request: ChatRequest) -> Answer:
+        return error_answer(self.status, self.message)
+
+
+def broken_off(text, **more):
+    choice = {"index": 0, "finish_reason": "error", "message": {"role": "assistant", "content": text}, **more}
+    return Body({"choices": [choice], "usage": USED})
+
+
+REPORTED = {
+    "an error": Body({"error": {"code": 502, "message": "upstream\n overloaded"}, "user_id": "u"}),
+    "a broken choice": broken_off("", error={"message": "upstream overloaded"}),
+    "half a text": broken_off("Let me think about wh", error={"message": "upstream overloaded"}),
+}
+
+
+def said(fake, call="say", **settings):
+    """What a model says, or its failure; and its counters."""
+
+    async def run():
+        model = ChatModel.connect(Endpoint(model="m", base_url=fake.url, api_key_env="none", **settings))
+        try:
+            return await getattr(model, call)([{"role": "user", "content": "hi"}]), model.usage
+        except JudgeFailure as failure:
+            return failure, model.usage
+        finally:
+            await model.close()
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("reply", REPORTED.values(), ids=REPORTED.keys())
+@pytest.mark.parametrize("call", ["say", "chat"])
+def test_an_error_with_status_200_is_tried_again(reply, call):
+    with FakeOpenAI([reply, Text("Hello.")]) as fake:
+        text, usage = said(fake, call)
+    assert (text, usage.requests, usage.retries) == ("Hello.", 2, 1)
+
+
+@pytest.mark.parametrize("reply", REPORTED.values(), ids=REPORTED.keys())
+def test_an_error_with_status_200_is_never_an_answer(reply):
+    with FakeOpenAI(reply) as fake:
+        failure, usage = said(fake, max_attempts=3)
+    assert (failure.cause, len(fake.requests)) == ("server_error", 3)
+    assert failure.detail.endswith("upstream overloaded") and usage.failures == {"server_error": 1}
+
+
+def test_an_error_costs_what_it_reports():
+    with FakeOpenAI(REPORTED["an error"]) as fake:
+        assert said(fake, max_attempts=2, **PRICED)[1].cost_usd == 0
+    with FakeOpenAI(REPORTED["half a text"]) as fake:
+        assert said(fake, max_attempts=2, **PRICED)[1].cost_usd == 2 * 7
+
+
+def test_without_credit_no_further_call_can_succeed():
+    with FakeOpenAI(Status(402, "Insufficient credits. Add more at example.org.")) as fake:
+        failure, _ = said(fake)
+    assert (failure.cause, len(fake.requests)) == ("auth", 1) and "Add more at example.org" in failure.detail
+
+
+MODERATED = "m requires moderation on Example. Your input was flagged for violence."
+
+
+def test_a_flagged_prompt_is_a_refusal_and_says_nothing_about_the_others():
+    with FakeOpenAI([Status(403, MODERATED), Text("Hello.")]) as fake:
+        failure, _ = said(fake)
+        assert (failure.cause, len(fake.requests)) == ("refusal", 1) and "flagged for violence" in failure.detail
+        assert said(fake)[0] == "Hello."
+    with FakeOpenAI(Status(403, "This key may not use the model")) as fake:
+        assert said(fake)[0].cause == "auth"
+
+
+def test_a_flagged_prompt_does_not_settle_the_form():
+    """A moderation refuses a prompt before the endpoint has looked at `response_format`."""
+    with FakeOpenAI([Status(403, MODERATED), Json({"critique": "Look again."})]) as fake:
+        judge = Judge.connect(Endpoint(model="m", base_url=fake.url, api_key_env="none", max_reasks=0))
+
+        async def run():
+            with pytest.raises(JudgeFailure, match="flagged"):
+                await judge.ask(Critique, "Be brief.", {"n": 1})
+            fake.supports = ("json_object", "text")
+            verdict = await judge.ask(Critique, "Be brief.", {"n": 2})
+            await judge.close()
+            return verdict.critique
+
+        assert asyncio.run(run()) == "Look again." and judge.endpoint_client.mode == "json_object"
