@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from ditto.launching.variables import names_in
 from sft.distill import dataset, report
 from sft.distill.experts import experts, split
 from sft.distill.heldout import HeldOut
@@ -153,7 +154,7 @@ def distill(given: argparse.Namespace, server: ServerSettings) -> None:
             dry_run=given.dry_run,
             thinking_tokens=given.thinking_tokens,
         )
-        train_files = os.environ.get("TRAIN_FILES", "").split()
+        train_files = names_in("TRAIN_FILES", os.environ)
         sample(experts(named, train_files, given.data), sampling, given.out, held_out)
     elif settings:
         raise BadSettings(f"{settings[0]}: nothing is sampled without TASK=EXPERT, so this setting has no effect.")
