@@ -113,8 +113,8 @@ def _record(question: _Question) -> Record:
     options, gold = options_and_gold(question.where, choice["Options"], choice["Correct Answer"], fields)
     if not question.book.strip():
         raise ValueError(
-            f"{question.where}: field 'book' is missing or empty; without it the characters of a novel could be on both "
-            "sides of a split. Write the novel's title into each record."
+            f"{question.where}: field 'book' is missing or empty; without it the characters of a novel could be on "
+            "both sides of a split. Write the novel's title into each record."
         )
     return {
         "character_name": question.character,

@@ -75,7 +75,9 @@ def test_errors_name_file_entry_and_field(tmp_path, choice, words):
 def test_a_record_without_its_book_is_refused(tmp_path, book):
     """Its book could be on both sides of a split."""
     record = {"character_name": "Ada", "input_text": "Ada grew up.", "Multiple Choice Question": CHOICE, **book}
-    with pytest.raises(ValueError, match=r"data\.json: entry 1, Ada: field 'book' is missing or empty; .* novel's title"):
+    with pytest.raises(
+        ValueError, match=r"data\.json: entry 1, Ada: field 'book' is missing or empty; .* novel's title"
+    ):
         lifechoices.convert([write_json(tmp_path / "data.json", [[record]])])
 
 
