@@ -111,6 +111,11 @@ def _record(question: _Question) -> Record:
             raise ValueError(f"{question.where}: field '{field}' is missing or empty")
     fields = "fields 'Options' and 'Correct Answer'"
     options, gold = options_and_gold(question.where, choice["Options"], choice["Correct Answer"], fields)
+    if not question.book.strip():
+        raise ValueError(
+            f"{question.where}: field 'book' is missing or empty; without it the characters of a novel could be on "
+            "both sides of a split. Write the novel's title into each record."
+        )
     return {
         "character_name": question.character,
         "book": question.book,
@@ -126,7 +131,7 @@ BUILDER = Builder(
     "data.lifechoices",
     __doc__,
     lambda args: convert(args.sources)._replace(draw_rows=args.rows),
-    group=lambda record: str(record["book"] or record["character_name"]),
+    group="book",
     groups="books",
     answer_letter="correct_answer",
     sources="SRC.json",

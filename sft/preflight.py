@@ -5,10 +5,12 @@ This opens the corpus as the training does, so that one process tokenises it, on
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from omegaconf import DictConfig, OmegaConf
 from pydantic import ValidationError
 from rich.console import Console
@@ -91,6 +93,7 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     trainer, data = config.trainer, config.data
     run = SftRun(config)
     ranks = run.devices
+    _check_devices(trainer)
     folders = {"run.dir": config.run.dir, "trainer.default_local_dir": trainer.default_local_dir}
     for setting, folder in {**folders, "data.cache_dir": data_settings(config).cache_dir}.items():
         check_writable(folder, setting)
@@ -123,6 +126,25 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
         lines += [f"a generative test of {', '.join(tested)} {often}", *compared]
     lines += [*_store(config, train, val), *memory, _expansion(config, train), _table(train, "train")]
     return "\n".join([*lines, *([_table(val, "val")] if val else [])])
+
+
+def _check_devices(trainer: DictConfig) -> None:
+    """Refuse more processes than this machine shows GPUs, before the corpus is tokenised for hours.
+
+    A machine without any (a login node) may check a run for another one.
+
+    Raises:
+        BadConfig: there are too few.
+    """
+    shown = 0 if trainer.device == "cpu" else torch.cuda.device_count()  # occupies no GPU memory
+    if not 0 < shown < trainer.n_gpus_per_node:
+        return
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    chosen = f" (CUDA_VISIBLE_DEVICES={visible})" if visible else ""
+    raise BadConfig(
+        f"trainer.n_gpus_per_node={trainer.n_gpus_per_node}: this machine shows {shown} of them{chosen}, and each "
+        f"process needs one. Set N_GPUS={shown}, or ask for more GPUs (of Slurm, or in CUDA_VISIBLE_DEVICES)."
+    )
 
 
 def _expansion(config: DictConfig, train: Corpus) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -27,6 +28,7 @@ from verl.trainer.sft_trainer import SFTTrainer
 from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.dataset_utils import SFTTensorCollator
 from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group
+from verl.utils.memory_utils import aggressive_empty_cache
 from verl.utils.tracking import Tracking
 
 from ditto.run.logger_folders import set_logger_folders
@@ -285,14 +287,23 @@ class SupervisedTrainer(SFTTrainer):
     def _test(self, folder: Path, step: int) -> dict[str, float]:
         """Run the generative test on rank 0 while the other ranks wait."""
         assert self.generative is not None
-        accelerated = self.device_name != "cpu"
-        if accelerated:
-            self.engine.to("cpu")
-        numbers = self.generative.run(folder, step) if dist.get_rank() == 0 else {}
-        dist.barrier(self.waiting)
-        if accelerated:
-            self.engine.to(self.device_name)
+        with self._device_left():
+            numbers = self.generative.run(folder, step) if dist.get_rank() == 0 else {}
+            dist.barrier(self.waiting)
         return numbers
+
+    @contextmanager
+    def _device_left(self) -> Iterator[None]:
+        """Leave the device's memory to another program meanwhile."""
+        # With offload_policy, weights and optimizer are on the host, and must not be moved from there: FSDP2 updates
+        # them on the CPU. Only what the allocator has kept is to be freed.
+        moves = self.device_name != "cpu" and not self.config.engine.offload_policy
+        if moves:
+            self.engine.to("cpu")
+        aggressive_empty_cache()
+        yield
+        if moves:
+            self.engine.to(self.device_name)
 
 
 def train(config: DictConfig) -> int:

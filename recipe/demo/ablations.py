@@ -13,6 +13,7 @@ from pathlib import Path
 
 from transformers.utils import logging as hf_logging
 
+from ditto.launching.variables import says_yes
 from recipe.demo import warm_start
 from recipe.demo.forms import HITOM
 from recipe.demo.run import ON_A_CPU, ROOT, demo_parser, judge, stage
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             warm_start.prepare(world, warm_start.WarmStart(), population=HARDLY_EVER_RIGHT)
     with judge(world) as endpoint:
         os.environ |= endpoint
-        return run_plan(plan, dry_run=os.environ.get("DRY_RUN", "0").lower() in ("1", "true"))
+        return run_plan(plan, dry_run=says_yes("DRY_RUN", os.environ))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from omegaconf import DictConfig
 
 from ditto.launching.compose import load_config
 from ditto.launching.override_words import quoted
+from ditto.launching.variables import says_yes
 from ditto.objectives import objective
 from ditto.preflight import check, check_settings
 from ditto.run.run_folder import RunFolder
@@ -314,7 +315,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="Hydra overrides of every run")
     given = parser.parse_args(arguments)
     plan = Plan.from_environment(given.task, given.overrides, os.environ)
-    return run_plan(plan, dry_run=os.environ.get("DRY_RUN", "0").lower() in ("1", "true"))
+    return run_plan(plan, dry_run=says_yes("DRY_RUN", os.environ))
 
 
 if __name__ == "__main__":

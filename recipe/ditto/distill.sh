@@ -7,7 +7,7 @@
 # is moved to replaced/ and the step runs again. A step that was interrupted resumes where it stopped.
 #
 #   MODE=reverse       distils on policy instead: the experts score what the student samples (distill_reverse.sh --help)
-#   EXPERTS            TASK=EXPERT or TASK:FILE=EXPERT, space-separated (docs/distillation.md)
+#   EXPERTS            TASK=EXPERT or TASK:FILE=EXPERT, separated by spaces or line breaks (docs/distillation.md)
 #   ACTOR_MODEL_PATH   the student starts from it; the comparison's base (Qwen/Qwen3-8B)
 #   OUTPUT_DIR, EXPERIMENT_NAME    everything goes to outputs/distilled
 #   DATA_DIR, TRAIN_FILES          where the rows are, as in run_rl.sh
@@ -29,14 +29,13 @@ case ${MODE:-forward} in
   *) fail "MODE=$MODE: use forward or reverse" ;;
 esac
 check_variables SAMPLES ROWS LIMIT TP DP
-export PLATFORM=${PLATFORM:-$(detect_platform)}
-python=${PYTHON:-$(bash "$ROOT/scripts/env" "$PLATFORM")}
+find_python
 words=("$@")
 base=${ACTOR_MODEL_PATH:-Qwen/Qwen3-8B}
 out=${OUTPUT_DIR:-outputs}/${EXPERIMENT_NAME:-distilled}
-read -ra experts <<<"$EXPERTS"
-read -ra sft_args <<<"${SFT_ARGS:-}"
-read -ra keep_args <<<"${KEEP_ARGS:-}"
+words_of experts "$EXPERTS"
+words_of sft_args "${SFT_ARGS:-}"
+words_of keep_args "${KEEP_ARGS:-}"
 weights=${WEIGHTS:-1}
 # A number of rows for each task is a balance too.
 [[ $weights != none && (-n ${WEIGHTS:-} || ${KEEP_ARGS:-} != *--rows-per-task*) ]] || weights=
@@ -50,7 +49,7 @@ for word in "${experts[@]}"; do
   # An endpoint is no checkpoint: eval.sh api measures it.
   [[ $expert = endpoint:* || " ${checkpoints[*]} " = *" $expert "* ]] || checkpoints+=("$expert")
 done
-read -ra sets <<<"${TASKS:-${tasks[*]}}"
+words_of sets "${TASKS:-${tasks[*]}}"
 sets=("${sets[@]//,/ }")
 not_in=() evaluated=()
 for name in ${sets[*]}; do not_in+=(--not-in "$name") evaluated+=(--set "$name"); done
@@ -65,8 +64,8 @@ sample() {
 
 train() {
   local val=""
-  [ ! -e "$out/data/val.parquet" ] || val=$out/data/val.parquet
-  DATA_DIR="$out/data" TRAIN_FILES="$out/data/train.parquet" VAL_FILES="$val" ACTOR_MODEL_PATH="$base" \
+  [ ! -e "$out/data/val.parquet" ] || val=$(quoted "$out/data/val.parquet")
+  DATA_DIR="$out/data" TRAIN_FILES=$(quoted "$out/data/train.parquet") VAL_FILES="$val" ACTOR_MODEL_PATH="$base" \
     OUTPUT_DIR="$out" EXPERIMENT_NAME=student bash "$ROOT/run_sft.sh" "${training[@]}"
 }
 

@@ -5,7 +5,7 @@
 # (algorithm.objective=on_policy_distillation); then base, experts and students are evaluated on the tasks (eval.sh local).
 # A student of the same inputs is not trained again; one that was interrupted resumes.
 #
-#   EXPERTS            TASK=EXPERT or TASK:FILE=EXPERT, space-separated: one checkpoint for each task (docs/distillation.md)
+#   EXPERTS            TASK=EXPERT or TASK:FILE=EXPERT, separated by spaces or line breaks: one checkpoint for each task (docs/distillation.md)
 #   ACTOR_MODEL_PATH   the student starts from it; the comparison's base (Qwen/Qwen3-8B)
 #   OUTPUT_DIR, EXPERIMENT_NAME    everything goes to outputs/distilled; the student is student-reverse in it
 #   DATA_DIR, TRAIN_FILES          where the rows are, as in run_rl.sh
@@ -24,13 +24,12 @@ for name in SAMPLES KEEP_ARGS WEIGHTS SFT_ARGS; do
   [ -z "${!name:-}" ] || fail "$name belongs to MODE=forward: MODE=reverse keeps no samples. Overrides of its training are RL_ARGS."
 done
 check_variables ROWS LIMIT TP DP
-export PLATFORM=${PLATFORM:-$(detect_platform)}
-python=${PYTHON:-$(bash "$ROOT/scripts/env" "$PLATFORM")}
+find_python
 words=("$@")
 base=${ACTOR_MODEL_PATH:-Qwen/Qwen3-8B}
 out=${OUTPUT_DIR:-outputs}/${EXPERIMENT_NAME:-distilled}
-read -ra experts <<<"$EXPERTS"
-read -ra rl_args <<<"${RL_ARGS:-}"
+words_of experts "$EXPERTS"
+words_of rl_args "${RL_ARGS:-}"
 
 checkpoints=("$base") tasks=() files=() teachers=()
 for word in "${experts[@]}"; do
@@ -44,7 +43,7 @@ for word in "${experts[@]}"; do
   [[ " ${checkpoints[*]} " = *" $expert "* ]] || checkpoints+=("$expert")
 done
 [[ ${#files[@]} = 0 || ${#files[@]} = "${#tasks[@]}" ]] || fail "EXPERTS: name a file for each task (TASK:FILE=EXPERT), or for none"
-read -ra sets <<<"${TASKS:-${tasks[*]}}"
+words_of sets "${TASKS:-${tasks[*]}}"
 sets=("${sets[@]//,/ }")
 held_back=() evaluated=()
 for name in ${sets[*]}; do

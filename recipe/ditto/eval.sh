@@ -8,7 +8,7 @@
 # local serves checkpoints with vLLM, one after another, and stops its server at the end.
 #
 # Environment variables of both:
-#   TASKS                         evaluation sets, separated by spaces or commas; without TASKS and SUITE, all 27
+#   TASKS                         evaluation sets, separated by spaces, commas or line breaks; without TASKS and SUITE, all 27
 #   SUITE                         instead of TASKS: paper (its ten sets, 100 rows each), soul_v1 or all (the 27 sets), or SET,SET,...
 #   LIMIT, N                      rows of each set, samples of each row
 #   DATA_DIR                      folder of the task files; a set without a file is listed and skipped
@@ -24,6 +24,7 @@ set -euo pipefail
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 source "$ROOT/scripts/launch"
 show_usage "$@"
+read_dry_run
 MODE=${1:-}
 case $MODE in
   api)
@@ -34,17 +35,15 @@ case $MODE in
       { echo "eval.sh: $python lacks the base install: $python -m pip install -e $ROOT (or name another with PYTHON=...)" >&2; exit 2; }
     module=soul.evaluate ;;
   local)
-    export PLATFORM=${PLATFORM:-$(detect_platform)}
-    python=${PYTHON:-$(bash "$ROOT/scripts/env" "$PLATFORM")}
+    find_python
     module=soul.evaluate.local ;;
   *)
     echo "eval.sh: say 'api' (a model behind an OpenAI-compatible endpoint) or 'local' (a checkpoint, served by vLLM)" >&2
     exit 2 ;;
 esac
 shift
-read -ra sets <<<"${TASKS:+${TASKS//,/ }}"
+words_of sets "${TASKS:+${TASKS//,/ }}"
 parallel=()
 [ "$MODE" = api ] || parallel=(${TP:+--tp "$TP"} ${DP:+--dp "$DP"})
-[ "${DRY_RUN:-}" != 0 ] || DRY_RUN=
 exec "$python" -m "$module" ${SUITE:+--suite "$SUITE"} ${DRY_RUN:+--dry-run} ${LIMIT:+--limit "$LIMIT"} ${N:+--n "$N"} \
   "${parallel[@]}" "${sets[@]}" "$@"

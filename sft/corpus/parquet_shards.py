@@ -19,8 +19,43 @@ _PLAIN_TURN = {"role", "content"}
 _LISTS = ("messages", "prompt")
 
 
+class _Shard:
+    """The shard that takes the rows of one set of columns at the moment."""
+
+    def __init__(self, file: Path, schema: pa.Schema) -> None:
+        self.file, self.schema, self.rows = file, schema, 0
+        self.buffer: list[Record] = []
+        self._writer: pq.ParquetWriter | None = None
+
+    def add(self, row: Record) -> None:
+        self.buffer.append(row)
+        self.rows += 1
+
+    def flush(self) -> None:
+        """Write what is in the buffer."""
+        if self._writer is None:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = pq.ParquetWriter(_partial(self.file), self.schema, compression="zstd")
+        self._writer.write_table(pa.Table.from_pylist(self.buffer, schema=self.schema))
+        self.buffer.clear()
+
+    def close(self) -> None:
+        """Write the rest, and give the file its name."""
+        if self.buffer:
+            self.flush()
+        assert self._writer is not None  # a shard is opened for a row
+        self._writer.close()
+        _partial(self.file).replace(self.file)
+
+    def drop(self) -> None:
+        """Remove what is half-written."""
+        if self._writer is not None:
+            self._writer.close()
+            _partial(self.file).unlink()
+
+
 class ParquetShards:
-    """Use as a context manager. A shard has one set of columns: a row with others begins a new one.
+    """Use as a context manager. A shard has one set of columns; rows with others go to a shard of their own meanwhile.
 
     Turns of role and content alone are a list of structs; turns with more (tool calls, weights) are kept exactly, as
     JSON in a text, which the training reads as well.
@@ -35,53 +70,42 @@ class ParquetShards:
             raise BadSettings(f"{old[0]} exists already. Choose another folder for --out, or delete its shards.")
         self.files: list[Path] = []
         self.count = 0
-        self._buffer: list[Record] = []
-        self._schema: pa.Schema | None = None
-        self._writer: pq.ParquetWriter | None = None
-        self._in_shard = 0
+        self._open: dict[pa.Schema, _Shard] = {}
+        self._buffered = 0  # rows of all shards
 
     def __enter__(self) -> ParquetShards:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self._flush()
-        self._close(whole=kind is None)
+        for shard in self._open.values():
+            if kind is None:
+                shard.close()
+            else:
+                shard.drop()
+                self.files.remove(shard.file)
 
     def add(self, row: Record) -> None:
         """Append a row."""
         row = {name: _stored(value) if name in _LISTS else value for name, value in row.items()}
-        schema = pa.schema([(name, _type(name, value)) for name, value in row.items()])
-        if schema != self._schema or self._in_shard >= self.rows:
-            self._flush()
-            self._close(whole=True)
-            self._schema = schema
-        self._buffer.append(row)
-        self._in_shard += 1
+        shard = self._shard(pa.schema([(name, _type(name, value)) for name, value in row.items()]))
+        shard.add(row)
         self.count += 1
-        if len(self._buffer) >= GROUP_ROWS:
-            self._flush()
+        self._buffered += 1
+        if self._buffered >= GROUP_ROWS:
+            largest = max(self._open.values(), key=lambda shard: len(shard.buffer))
+            self._buffered -= len(largest.buffer)
+            largest.flush()
+        if shard.rows >= self.rows:
+            self._buffered -= len(shard.buffer)
+            shard.close()
+            del self._open[shard.schema]
 
-    def _flush(self) -> None:
-        if not self._buffer:
-            return
-        if self._writer is None:
-            self.folder.mkdir(parents=True, exist_ok=True)
+    def _shard(self, schema: pa.Schema) -> _Shard:
+        """The open shard of these columns."""
+        if schema not in self._open:
             self.files.append(self.folder / f"{self.stem}{len(self.files):05d}.parquet")
-            self._writer = pq.ParquetWriter(_partial(self.files[-1]), self._schema, compression="zstd")
-        self._writer.write_table(pa.Table.from_pylist(self._buffer, schema=self._schema))
-        self._buffer.clear()
-
-    def _close(self, whole: bool) -> None:
-        """Close the shard; without `whole`, remove what is half-written."""
-        writer, self._writer, self._in_shard = self._writer, None, 0
-        if writer is None:
-            return
-        writer.close()
-        if whole:
-            _partial(self.files[-1]).replace(self.files[-1])
-        else:
-            _partial(self.files.pop()).unlink()
+            self._open[schema] = _Shard(self.files[-1], schema)
+        return self._open[schema]
 
 
 def _partial(file: Path) -> Path:

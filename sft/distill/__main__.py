@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from ditto.launching.variables import names_in
 from sft.distill import dataset, report
 from sft.distill.experts import experts, split
 from sft.distill.heldout import HeldOut
@@ -100,7 +101,7 @@ def _selection(group: argparse._ArgumentGroup) -> None:
     add("--rows-per-task", action="append", default=[], metavar="[TASK=]ROWS", help="draw this many SFT rows")
     add("--weight", action="append", default=[], metavar="[TASK=]SHARE", help="relative size; 1: all equal")
     add("--max-failed", type=probability, default=MAX_FAILED, metavar="SHARE", help=MAX_FAILED_HELP)
-    add("--val-share", type=share, default=0.02, help="share of the rows for val.parquet (default 0.02)")
+    add("--val-share", type=share, default=0.02, help="share of the groups for val.parquet (default 0.02)")
     add("--seed", type=int, default=0, help="for all draws: rows, ties, balance, val.parquet")
 
 
@@ -153,7 +154,7 @@ def distill(given: argparse.Namespace, server: ServerSettings) -> None:
             dry_run=given.dry_run,
             thinking_tokens=given.thinking_tokens,
         )
-        train_files = os.environ.get("TRAIN_FILES", "").split()
+        train_files = names_in("TRAIN_FILES", os.environ)
         sample(experts(named, train_files, given.data), sampling, given.out, held_out)
     elif settings:
         raise BadSettings(f"{settings[0]}: nothing is sampled without TASK=EXPERT, so this setting has no effect.")
@@ -188,7 +189,7 @@ def select(given: argparse.Namespace, rule: Rule, held_out: HeldOut) -> None:
     for line in near_rows(expert_journals, held_out):
         console.print(line)
     check_tasks(reports, samples, wanted, left_out, rule, given.max_failed)
-    files = dataset.write(selection.kept, given.out, given.val_share, rule.seed, given.near)
+    files = dataset.write(selection, given.out, given.val_share, rule.seed, given.near)
     more = {
         "experts": [{"expert": j.name, "sets": dict(j.sets), "policy": j.settings["policy"]} for j in expert_journals],
         "traces": [{"run": source.name, "with_feedback": source.with_feedback} for source in traces],

@@ -1,7 +1,8 @@
 """Write train.parquet and val.parquet: the kept conversations as SFT rows, with their provenance.
 
-All conversations of a task's row go into the same file. Which one depends only on the seed and the row's record, so a
-row stays in its file when the selection changes.
+All conversations of a group (a story, a conversation, a book, a user: `groups.py`) go into the same file: else the
+validation would ask about what is trained. Which file depends only on the seed and the group, so a row stays in its
+file when the selection changes.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ import pyarrow.parquet as pq
 
 from sft.corpus.columns import NEAR_COLUMN
 from sft.distill.conversation import TRAINED, Fingerprints, trainable
+from sft.distill.groups import group_names
 from sft.distill.sample import ExpertSample
+from sft.distill.select import Selection
 
 TRAIN, VAL = "train.parquet", "val.parquet"
 ROW_GROUP = 512
@@ -47,32 +50,34 @@ SCHEMA = pa.schema(
 )
 
 
-def in_validation(record: str, share: float, seed: int) -> bool:
-    """Whether a row belongs to the validation file."""
-    return random.Random(f"{seed}:held back:{record}").random() < share
+def held_back(groups: Iterable[str], share: float, seed: int) -> set[str]:
+    """The groups of the validation file; none if that would leave nothing to train, unless the share says so."""
+    names = set(groups)
+    drawn = {name for name in names if random.Random(f"{seed}:held back:{name}").random() < share}
+    return drawn if drawn != names or share >= 1 else set()
 
 
-def write(
-    kept: Sequence[tuple[ExpertSample, tuple[Fingerprints, ...]]], out: Path, val_share: float, seed: int, near: float
-) -> Counter[str]:
+def write(selection: Selection, out: Path, val_share: float, seed: int, near: float) -> Counter[str]:
     """Write the two files. Each is written as a whole or not at all; a file without rows is removed.
 
     Args:
-        kept: the samples, each with the conversations to write.
-        val_share: share of the rows that goes into val.parquet, 0 to 1.
+        selection: all samples, which say what rows belong together, and the kept ones, which are written.
+        val_share: share of the groups that goes into val.parquet, 0 to 1.
         near: the share of words by which the texts were compared with those of evaluations (`--near`).
 
     Returns:
         File name -> number of rows.
     """
     counts: Counter[str] = Counter()
+    groups = group_names(selection.samples)
+    validated = held_back((groups[sample.row] for sample, _ in selection.kept), val_share, seed)
     out.mkdir(parents=True, exist_ok=True)
     partials = {name: out / f"{name}.partial" for name in (TRAIN, VAL)}
     with ExitStack() as stack:
         writers = {name: stack.enter_context(pq.ParquetWriter(path, SCHEMA)) for name, path in partials.items()}
         buffers: dict[str, list[dict[str, Any]]] = {TRAIN: [], VAL: []}
-        for sample, seats in kept:
-            name = VAL if in_validation(sample.row, val_share, seed) else TRAIN
+        for sample, seats in selection.kept:
+            name = VAL if groups[sample.row] in validated else TRAIN
             buffers[name] += _rows(sample, seats, near)
             if len(buffers[name]) >= ROW_GROUP:
                 counts[name] += _flush(writers[name], buffers[name])

@@ -15,6 +15,7 @@ from sft.distill.conversation import Fingerprints, Unusable, seat_fingerprints, 
 from sft.distill.heldout import HeldOut, RowIdentity
 from soul.files.line_file import read_lines
 from soul.record import AttemptRecord, Conversations, SessionRecord
+from soul.rows.overlap import ScopedKey
 
 Origin = Literal["expert", "trace"]
 HELD_OUT, CONTENTLESS, CUT_OFF, NO_BASE = "in an evaluation", "contentless", "cut off", "no base context"
@@ -45,6 +46,7 @@ class ExpertSample:
         problem: why no rule can keep it, in a word or two; None if one can.
         bar: the reward to beat, that of a trace's draft; None for the mean of its row.
         seats: fingerprints of the trainable conversations; `lost`: the number of the others by reason.
+        keys: the groups that the row is in.
     """
 
     source: Source
@@ -59,6 +61,7 @@ class ExpertSample:
     bar: float | None = None
     seats: tuple[Fingerprints, ...] = ()
     lost: Mapping[str, int] | None = None
+    keys: tuple[ScopedKey, ...] = ()
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -119,6 +122,7 @@ def finished(
         bar=bar,
         seats=tuple(seats),
         lost=+lost,  # without zeros
+        keys=row.keys,
     )
 
 

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ditto.launching.variables import names_in
 from soul.cli.arguments import output_folder
 from soul.cli.error_border import Parser, reports_errors
 from soul.files.stamps import BadStamp, Inputs, Stamp
@@ -117,7 +118,7 @@ def _inputs(given: argparse.Namespace, words: Sequence[str]) -> Inputs:
     from sft.distill import inputs  # a second of imports, which `finish` does not need
 
     data_dir, base = Path(os.environ.get("DATA_DIR", "data")), os.environ.get("BASE_MODEL_PATH")
-    train_files = os.environ.get("TRAIN_FILES", "").split()
+    train_files = names_in("TRAIN_FILES", os.environ)
     return {
         **inputs.of_models(given.model, base),
         **(inputs.of_experts(given.expert, train_files, data_dir, base) if given.expert else {}),

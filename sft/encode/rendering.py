@@ -222,13 +222,17 @@ class ChatEncoder:
         return None if place < 0 else full[: place + len(self._header)]
 
     def _end(self, full: str, start: int, turn: Turn) -> int:
-        """Where the turn that begins at `start` ends: after its end token, before the line break that follows."""
+        """Where the turn that begins at `start` and ends the text ends: after its end token, before what follows that.
+
+        A template may write a thought before the answer, and the thought may say the answer's words, or hold end tokens
+        of its own. So the answer is where its words stand last.
+        """
+        marks = [match.span() for match in self._special.finditer(full, start)]
         content = "" if turn.get("tool_calls") else turn["content"].strip()  # calls follow the content
-        place = full.find(content, start) if content else -1
-        marks = list(self._special.finditer(full, start if place < 0 else place + len(content)))
-        if not marks:
-            return len(full)
-        return marks[-1].end() if place < 0 else marks[0].end()
+        after = _last_end(content, full, start, marks) if content else None
+        if after is None:  # the template has changed the content, or left it out
+            return marks[-1][1] if marks else len(full)
+        return next((stop for first, stop in marks if first >= after), len(full))
 
     # ---- tokens ----------------------------------------------------------------------------------------------------
 
@@ -285,3 +289,17 @@ class ChatEncoder:
                 self._alone.clear()
             (self._alone[text],) = self._ids([text])
         return self._alone[text]
+
+
+def _last_end(words: str, text: str, start: int, marks: Sequence[tuple[int, int]]) -> int | None:
+    """Where the last occurrence of the words after `start` ends; None if there is none.
+
+    A special token (one of the `marks`) counts as a whole or not at all: the "end" in <|im_end|> is no answer.
+    """
+    place = text.rfind(words, start)
+    while place >= 0:
+        stop = place + len(words)
+        if not any(first < edge < last for first, last in marks for edge in (place, stop)):
+            return stop
+        place = text.rfind(words, start, stop - 1)
+    return None

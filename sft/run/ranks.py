@@ -10,8 +10,10 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -32,6 +34,8 @@ from soul.errors import SoulError
 
 logger = logging.getLogger(__name__)
 RESUME_VARIABLE = "SFT_RESUME_FROM"  # tells the ranks which checkpoint the launcher chose; empty: start at step 1
+FIRST_NODE_S = 6 * 3600.0  # the other nodes wait this long until the first one has what it resumes from
+_POLL_S, _CONNECT_S = 0.5, 5.0
 _DEFECT = os.EX_SOFTWARE  # exit code of a rank that ends with an unexpected exception
 
 
@@ -69,6 +73,7 @@ def run_ranks(config: DictConfig, program: Sequence[str], resume_from: Path | No
         The exit code: 0; 143 or 130 after SIGTERM or Ctrl-C; else that of the first failure, after printing it.
 
     Raises:
+        BadConfig: the first node does not appear.
         RankFailed: a rank ended with an unexpected exception.
     """
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # we report failures ourselves
@@ -79,6 +84,7 @@ def run_ranks(config: DictConfig, program: Sequence[str], resume_from: Path | No
         os.environ |= {stop.FILE_VARIABLE: str(file), RESUME_VARIABLE: str(resume_from or "")}
         with _Signals(file, float(config.run.save_on_signal_s)) as signals:
             try:
+                _await_first_node(config, signals)
                 run(parse_args(["--signals-to-handle=SIGQUIT", *_topology(config), *program]))
                 return 0
             except ChildFailedError as error:
@@ -161,13 +167,61 @@ def _topology(config: DictConfig) -> list[str]:
     devices = f"--nproc-per-node={config.trainer.n_gpus_per_node}"
     if config.trainer.nnodes == 1:
         return ["--standalone", devices]
+    host, port = _master()
     return [
         devices,
         f"--nnodes={config.trainer.nnodes}",
         f"--node-rank={node_rank(config)}",
-        f"--master-addr={os.environ.get('MASTER_ADDR') or '127.0.0.1'}",
-        f"--master-port={os.environ.get('MASTER_PORT') or 29500}",
+        f"--master-addr={host}",
+        f"--master-port={port}",
     ]
+
+
+def _master() -> tuple[str, int]:
+    """Where the first node's launcher listens.
+
+    Raises:
+        BadConfig: MASTER_PORT is no port.
+    """
+    port = os.environ.get("MASTER_PORT") or "29500"
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise BadConfig(f"MASTER_PORT={port}: use a port, a whole number from 1 to 65535.")
+    return os.environ.get("MASTER_ADDR") or "127.0.0.1", int(port)
+
+
+def _await_first_node(config: DictConfig, signals: _Signals) -> None:
+    """Wait until the first node's launcher listens: it may still copy a checkpoint from the store.
+
+    torchrun's launcher would wait too, but for 15 minutes at most, and without hearing signals.
+
+    Raises:
+        BadConfig: it does not listen for FIRST_NODE_S.
+        SignalException: a signal asks for the end.
+    """
+    if node_rank(config) == 0:
+        return
+    host, port = _master()
+    deadline, told = time.monotonic() + FIRST_NODE_S, False
+    while not _listens(host, port):
+        if signals.received:
+            raise SignalException("nothing has started", signal.SIGKILL)
+        if time.monotonic() > deadline:
+            raise BadConfig(
+                f"The first node (NODE_RANK=0) has not listened at {host}:{port} for {FIRST_NODE_S / 3600:g} hours. "
+                "Start it, see in its output why it has ended, or correct MASTER_ADDR and MASTER_PORT."
+            )
+        if not told:
+            logger.info("waiting for the first node (NODE_RANK=0) at %s:%d, which chooses the checkpoint", host, port)
+            told = True
+        time.sleep(_POLL_S)
+
+
+def _listens(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=_CONNECT_S).close()
+    except OSError:
+        return False
+    return True
 
 
 def node_rank(config: DictConfig) -> int:

@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 POLL_S = 0.2
 # Variables that torchrun sets for its processes and that vLLM would read as well.
 _TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_", "LOCAL_", "GROUP_", "ROLE_", "TORCHELASTIC_", "TORCH_NCCL_", "OMP_NUM_")
+_CORPUS = "DATA_DIR"  # the folder of the corpus; to the evaluation it would be that of the task files
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class GenerativeTest:
         command += ["--model", str(checkpoint), "--out", str(self.folder), "--name", f"step_{step:06d}"]
         command += ["--platform", self.platform, "--", *self.server_arguments]
         self.folder.mkdir(parents=True, exist_ok=True)
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(_TORCHRUN)}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith((*_TORCHRUN, _CORPUS))}
         with (self.folder / f"step_{step:06d}.log").open("wb") as log:
             logger.info("evaluating step %d on %s; log: %s", step, ", ".join(self.files), log.name)
             end_with_parent = partial(stop.die_with_parent, signal.SIGTERM)  # SIGTERM lets it end its server

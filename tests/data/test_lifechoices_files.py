@@ -71,6 +71,16 @@ def test_errors_name_file_entry_and_field(tmp_path, choice, words):
         lifechoices.convert([write_json(tmp_path / "data.json", [[record]])])
 
 
+@pytest.mark.parametrize("book", [{}, {"book": None}, {"book": " "}])
+def test_a_record_without_its_book_is_refused(tmp_path, book):
+    """Its book could be on both sides of a split."""
+    record = {"character_name": "Ada", "input_text": "Ada grew up.", "Multiple Choice Question": CHOICE, **book}
+    with pytest.raises(
+        ValueError, match=r"data\.json: entry 1, Ada: field 'book' is missing or empty; .* novel's title"
+    ):
+        lifechoices.convert([write_json(tmp_path / "data.json", [[record]])])
+
+
 @needs_records
 def test_the_right_option_is_not_told_by_its_form():
     raw = json.loads(SOURCES[0].read_text())

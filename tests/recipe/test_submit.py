@@ -140,7 +140,9 @@ def test_skypilot_reads_keys_from_the_environment() -> None:
 
 
 def test_kuberay_reads_keys_from_a_secret_and_only_the_hubs_in_the_worker_pods() -> None:
-    with_hub = replace(TRAINING, keys=("OPENAI_API_KEY", "HF_TOKEN"))
+    network = {"HF_ENDPOINT": "https://hub.invalid", "NCCL_SOCKET_IFNAME": "eth1", "GLOO_SOCKET_IFNAME": "eth1"}
+    variables = {**TRAINING.variables, **network}
+    with_hub = replace(TRAINING, keys=("OPENAI_API_KEY", "HF_TOKEN"), variables=variables)
     job = yaml.safe_load(kuberay.submission(with_hub, VOLUMES).document)
     cluster = job["spec"]["rayClusterSpec"]
     head, (workers,) = cluster["headGroupSpec"], cluster["workerGroupSpecs"]
@@ -153,7 +155,8 @@ def test_kuberay_reads_keys_from_a_secret_and_only_the_hubs_in_the_worker_pods()
         assert group["rayStartParams"]["num-cpus"] == "27"
     secret = {"name": "OPENAI_API_KEY", "valueFrom": {"secretKeyRef": {"name": "ditto-keys", "key": "OPENAI_API_KEY"}}}
     assert secret in pods[0]["containers"][0]["env"]
-    assert [variable["name"] for variable in pods[1]["containers"][0]["env"]] == ["HF_TOKEN"]
+    own = {variable["name"]: variable.get("value") for variable in pods[1]["containers"][0]["env"]}
+    assert own == {**network, "HF_TOKEN": None}
     with pytest.raises(BadSettings, match="IMAGE is not set"):
         kuberay.submission(TRAINING, {"VOLUME": "shared"})
 

@@ -62,14 +62,73 @@ def env(tmp_path: Path) -> Env:
     (plain / "python3").chmod(0o755)
 
     def run(kind: str, **variables: str) -> str:
-        path = f"{plain}{os.pathsep}{os.environ['PATH']}"
         done = subprocess.run(
-            ["bash", "scripts/env", kind], cwd=tmp_path, env={"PATH": path, **variables}, capture_output=True, text=True
+            ["bash", "scripts/env", kind],
+            cwd=tmp_path,
+            env=environment(tmp_path, **variables),
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout.strip().removeprefix(f"{tmp_path}/")
 
     return run
+
+
+def environment(checkout: Path, **variables: str) -> dict[str, str]:
+    """What scripts/env finds in the checkout of the fixture."""
+    return {"PATH": f"{checkout / 'plain'}{os.pathsep}{os.environ['PATH']}", **variables}
+
+
+def makes_environments(checkout: Path) -> None:
+    """Let `python3 -m venv` lay out an environment whose pip takes its time to install uv; it notes both."""
+    made = checkout / "blank"
+    interpreter(made, {})
+    (made / "site").mkdir()
+    shutil.move(made / "bin" / "uv", checkout / "blank-uv")
+    pip = f"""#!/bin/sh
+case "$*" in
+  "-m pip --version") [ -e {checkout}/.venv-gpu/with-pip ]; exit ;;
+  *"pip install"*) echo pip >>{checkout}/log; sleep 1; cp {checkout}/uv {checkout}/.venv-gpu/bin/uv; exit ;;
+esac
+PYTHONPATH={checkout}/.venv-gpu/site exec {sys.executable} -S "$@"
+"""
+    (made / "bin" / "python").write_text(pip)
+    uv = (checkout / "blank-uv").read_text().replace(str(made), f"{checkout}/.venv-gpu")
+    (checkout / "uv").write_text(uv)
+    (checkout / "uv").chmod(0o755)
+    venv = f"""#!/bin/sh
+case "$*" in
+  "-m venv "*)
+    echo venv >>{checkout}/log; mkdir -p .venv-gpu; cp -r {made}/. .venv-gpu; touch .venv-gpu/with-pip; exit ;;
+esac
+exec {sys.executable} -S "$@"
+"""
+    (checkout / "plain" / "python3").write_text(venv)
+
+
+def test_two_starts_make_one_environment(env: Env, tmp_path: Path) -> None:
+    """Several jobs that begin at once on a new checkout; both would install into the same folder."""
+    makes_environments(tmp_path)
+    command = ["bash", "scripts/env", "gpu"]
+    plain = environment(tmp_path)
+    starts = [
+        subprocess.Popen(command, cwd=tmp_path, env=plain, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    for start in starts:
+        said, errors = start.communicate(timeout=60)
+        assert start.returncode == 0 and said.strip() == f"{tmp_path}/.venv-gpu/bin/python", errors
+    assert (tmp_path / "log").read_text().split() == ["venv", "pip"]
+
+
+def test_an_environment_that_was_interrupted_before_it_had_pip_is_completed(env: Env, tmp_path: Path) -> None:
+    makes_environments(tmp_path)
+    shutil.copytree(tmp_path / "blank", tmp_path / ".venv-gpu")
+    (tmp_path / ".venv-gpu" / "bin" / "uv").write_text("half of a file")
+    (tmp_path / ".venv-gpu" / "bin" / "uv").chmod(0o755)
+    assert env("gpu") == ".venv-gpu/bin/python"
+    assert (tmp_path / "log").read_text().split() == ["venv", "pip"]
 
 
 def test_each_platform_has_its_own(env: Env, tmp_path: Path) -> None:

@@ -12,9 +12,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
+from ditto.settings import BadConfig
 from recipe.demo import tiny_model
-from sft.launch import main
+from sft.launch import config_of, main
+from sft.preflight import check
 from soul import examples
 from soul.examples.__main__ import write as write_examples
 from soul.record import record_hash
@@ -54,6 +57,19 @@ def test_a_dry_run_shows_what_becomes_of_the_rows(
     plan = capsys.readouterr().out
     assert "3 steps of 2 rows: 3.00 epochs of 2 rows" in plan and "expansion 1.00" in plan
     assert "human (like wildchat): 2" in plan and "assistant (data.train_role): 1" in plan
+
+
+def test_more_processes_than_gpus_are_refused_before_the_corpus_is_read(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
+    shard(tmp_path)
+    config = config_of(["platform=gpu", f"data.dir={tmp_path}", f"model.path={model}", f"run.dir={tmp_path}/run"])
+    shown = r"n_gpus_per_node=8: this machine shows 4 of them \(CUDA_VISIBLE_DEVICES=0,1,2,3\).* Set N_GPUS=4"
+    with pytest.raises(BadConfig, match=shown):
+        check(config, None)
+    assert not (tmp_path / "sft_cache").exists()
 
 
 def test_the_plan_says_what_a_template_costs(tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]) -> None:

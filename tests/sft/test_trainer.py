@@ -7,11 +7,13 @@ import math
 import os
 from pathlib import Path
 from socket import socket
+from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from omegaconf import OmegaConf
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
@@ -126,3 +128,21 @@ def test_the_adapter_alone_is_the_merged_model_and_a_run_resumes_from_it(runs: P
 def test_checkpoints_are_copied(runs: Path) -> None:
     for step in (3, 4):
         check_manifest(runs / "store" / f"global_step_{step}")
+
+
+@pytest.mark.parametrize(("policy", "moved"), [(False, ["cpu", "cuda"]), (True, [])])
+def test_a_generative_test_leaves_alone_what_fsdp_keeps_on_the_host(
+    policy: bool, moved: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Moved to the device, Adam's state would no longer be where its parameters are: the next step would fail."""
+    from sft.trainer import SupervisedTrainer
+
+    trainer = SupervisedTrainer.__new__(SupervisedTrainer)
+    places: list[str] = []
+    trainer.engine, trainer.waiting, trainer.device_name = SimpleNamespace(to=places.append), None, "cuda"
+    trainer.config = OmegaConf.create({"engine": {"offload_policy": policy}})
+    trainer.generative = SimpleNamespace(run=lambda *_: {"val/rl_test_failed": 0.0})
+    monkeypatch.setattr(dist, "get_rank", lambda: 0)
+    monkeypatch.setattr(dist, "barrier", lambda _: None)
+    assert trainer._test(tmp_path, 3) == {"val/rl_test_failed": 0.0}
+    assert places == moved

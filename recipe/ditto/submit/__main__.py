@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
+from ditto.launching.variables import says_yes
 from recipe.ditto.submit import kuberay, ray_job, skypilot, slurm
 from recipe.ditto.submit.submission import Submission
 from recipe.ditto.submit.training import Training, checked
@@ -68,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="Hydra overrides of the training")
     parser.add_argument("--dry-run", action="store_true", help="print what would be submitted (or DRY_RUN=1)")
     given = parser.parse_intermixed_args(arguments)
-    dry_run = given.dry_run or os.environ.get("DRY_RUN", "0").lower() in ("1", "true")
+    dry_run = given.dry_run or says_yes("DRY_RUN", os.environ)
     return submit(given.backend, given.task, given.overrides, dry_run)
 
 

@@ -16,6 +16,8 @@ from soul.errors import BadSettings
 TEMPLATE = ROOT / "recipe/ditto/kuberay/rayjob.yaml"
 LAUNCHER = "/opt/ditto/recipe/ditto/run_rl.sh"  # docker/Dockerfile
 SECRET = "ditto-keys"
+# What the worker pods get too: each downloads the model, and connects to the others.
+EVERYWHERE = ("HF_ENDPOINT", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 HUB = "HF_TOKEN"  # every pod downloads the model, which may be one that the hub gives to its members only
 
 
@@ -50,7 +52,10 @@ def submission(training: Training, environment: Mapping[str, str]) -> Submission
         *(from_secret(name, secret) for name in training.keys),
     ]
     everywhere = [name for name in training.keys if name == HUB]
-    workers["template"]["spec"]["containers"][0]["env"] = [from_secret(name, secret) for name in everywhere]
+    workers["template"]["spec"]["containers"][0]["env"] = [
+        *({"name": name, "value": text} for name, text in training.variables.items() if name in EVERYWHERE),
+        *(from_secret(name, secret) for name in everywhere),
+    ]
     keys = f"Keys: the head pod reads {' and '.join(training.keys) or 'none'} from the Kubernetes secret {secret}"
     keys += f", the worker pods {HUB}." if everywhere else "."
     return Submission(["kubectl", "create", "-f", DOCUMENT], keys, dumped(job))

@@ -65,6 +65,9 @@ def test_workers_get_the_launchers_switches_and_no_secret(monkeypatch: pytest.Mo
     environment = {
         "VERL_PLATFORM": "cpu",
         "HF_HOME": "outputs/hf_home",
+        "HF_ENDPOINT": "https://hub.invalid",
+        "NCCL_SOCKET_IFNAME": "eth1",
+        "GLOO_SOCKET_IFNAME": "eth1",
         "PYTHONPATH": f"verl{os.pathsep}/mine",
         "TOKENIZERS_PARALLELISM": "false",  # one of those that verl sets
         "OMP_NUM_THREADS": "1",
@@ -77,6 +80,9 @@ def test_workers_get_the_launchers_switches_and_no_secret(monkeypatch: pytest.Mo
     assert ray_cluster.forwarded(environment) == {
         "VERL_PLATFORM": "cpu",
         "HF_HOME": f"{ROOT}/outputs/hf_home",
+        "HF_ENDPOINT": "https://hub.invalid",
+        "NCCL_SOCKET_IFNAME": "eth1",
+        "GLOO_SOCKET_IFNAME": "eth1",
         "PYTHONPATH": f"{ROOT}/verl{os.pathsep}/mine",
         "TOKENIZERS_PARALLELISM": "false",
     }

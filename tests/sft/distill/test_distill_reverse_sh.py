@@ -81,8 +81,10 @@ def test_the_experts_teach_their_tasks_and_all_models_are_compared(run: Run, tmp
         "EXPERIMENT_NAME=student-reverse",
         "TRAIN_FILES=a.parquet b.parquet",
         "VAL_FILES=",
-        "recipe/ditto/eval.sh local judge.model=j policy.max_output_tokens=9",
-        "ACTOR_MODEL_PATH=base outputs/a outputs/b outputs/distilled/student outputs/distilled/student-reverse",
+        "recipe/ditto/eval.sh local --model=base --model=outputs/a --model=outputs/b "
+        "--model=outputs/distilled/student --model=outputs/distilled/student-reverse "
+        "judge.model=j policy.max_output_tokens=9",
+        "ACTOR_MODEL_PATH=base",
         "EXPERIMENT_NAME=eval",
         "TASKS=hitom sotopia",
     ]
@@ -130,6 +132,14 @@ def test_a_dry_run_plans_the_training_alone(run: Run, tmp_path: Path) -> None:
     said, _ = run(DRY_RUN="1")
     assert said[0].startswith("run_rl.sh") and not any("eval.sh" in line for line in said)
     assert not (tmp_path / "outputs/distilled/steps").exists()
+
+
+def test_variables_may_stand_on_several_lines(run: Run) -> None:
+    lines = {"EXPERTS": EXPERTS.replace(" ", "\n"), "RL_ARGS": "trainer.total_training_steps=7\ntrainer.save_freq=3"}
+    said, _ = run(**lines, TASKS="hitom\nsotopia")
+    assert said[0].startswith("run_rl.sh hitom,sotopia ")
+    assert said[0].endswith("trainer.total_training_steps=7 trainer.save_freq=3")
+    assert "TASKS=hitom sotopia" in said
 
 
 @pytest.mark.parametrize(

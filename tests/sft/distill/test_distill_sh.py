@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ditto.launching.variables import names_in
 from soul.examples.__main__ import write
 from soul.tasks import launch
 from tests.soul.evaluate.vllm_replaced import model, write_weights
@@ -21,6 +22,8 @@ SAYS = (
     'echo "$0 $*" >>"$LOG"\n'
     'env | grep -E "^(DATA_DIR|TRAIN_FILES|VAL_FILES|ACTOR_MODEL_PATH|TASKS|LIMIT)=" | sort >>"$LOG"\n'
 )
+# What scripts/env asks an interpreter: whether it has the training stack, and its name.
+HAS_STACK = 'case $1 in -) exit 0 ;; -c) echo "$0"; exit ;; esac\n'
 REAL_STEPS = f'if [ "$2" = sft.distill.steps ]; then exec {sys.executable} "$@"; fi\n'
 MAKES = {
     "python": '[[ "$*" = *--dry-run* ]] || { mkdir -p "$4"; echo "$*" >"$4/train.parquet"; touch "$4/val.parquet"; }',
@@ -38,7 +41,7 @@ def run(tmp_path):
     for name, makes in MAKES.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"#!/usr/bin/env bash\n{REAL_STEPS if name == 'python' else ''}{SAYS}{makes}\n")
+        path.write_text(f"#!/usr/bin/env bash\n{HAS_STACK + REAL_STEPS if name == 'python' else ''}{SAYS}{makes}\n")
         path.chmod(0o755)
     for path in (SCRIPT, SCRIPT.with_name("distill_step")):
         shutil.copy(path, tmp_path / "recipe" / "ditto")
@@ -85,13 +88,16 @@ def test_three_steps_once_and_again_after_an_expert_has_changed(run, tmp_path):
         "ACTOR_MODEL_PATH=base",
         f"DATA_DIR={data}",
         "LIMIT=7",
-        f"TRAIN_FILES={data}/train.parquet",
+        f"TRAIN_FILES='{data}/train.parquet'",
     ]
-    assert said[train + 5] == f"VAL_FILES={data}/val.parquet"
+    assert said[train + 5] == f"VAL_FILES='{data}/val.parquet'"
     evaluate = next(i for i, line in enumerate(said) if "eval.sh" in line)
-    assert said[evaluate] == "recipe/ditto/eval.sh local judge.model=j policy.max_output_tokens=9"
+    assert said[evaluate] == (
+        "recipe/ditto/eval.sh local --model=base --model=outputs/a --model=outputs/b "
+        "--model=outputs/distilled/student judge.model=j policy.max_output_tokens=9"
+    )
     assert said[evaluate + 1 :] == [
-        "ACTOR_MODEL_PATH=base outputs/a outputs/b outputs/distilled/student",
+        "ACTOR_MODEL_PATH=base",
         "LIMIT=7",
         "TASKS=hitom sotopia coser",
     ]
@@ -125,8 +131,8 @@ def test_a_dry_run_plans_sampling_and_evaluation_and_trains_nothing(run, tmp_pat
     commands = [line for line in said if "=" not in line.split()[0]]
     assert [line.split()[0] for line in commands] == ["python", "recipe/ditto/eval.sh"]
     assert "--dry-run" in commands[0] and "--weight hitom=2 --weight 1 " in commands[0]
-    assert commands[1] == "recipe/ditto/eval.sh local judge.model=j"
-    assert "ACTOR_MODEL_PATH=base outputs/a" in said  # the student is not there yet
+    # the student is not there yet
+    assert commands[1] == "recipe/ditto/eval.sh local --model=base --model=outputs/a judge.model=j"
     assert "the same calls as that of the base" in done.stdout
     assert not (tmp_path / "outputs/distilled/steps").exists()
 
@@ -134,3 +140,43 @@ def test_a_dry_run_plans_sampling_and_evaluation_and_trains_nothing(run, tmp_pat
 def test_without_experts_it_says_what_it_needs(run):
     _, done = run(code=2)
     assert 'name the experts: EXPERTS="TASK=EXPERT ..."' in done.stderr
+
+
+def test_variables_may_stand_on_several_lines(run):
+    lines = {"EXPERTS": "\nhitom=outputs/a\n  sotopia:mine.parquet=outputs/b\n", "TASKS": "hitom\nsotopia"}
+    said, _ = run(**lines, KEEP_ARGS="--margin\n0.1", SFT_ARGS="optim.lr=1e-5\ntrainer.total_epochs=2")
+    assert said[0].endswith("--weight 1 --margin 0.1 hitom=outputs/a sotopia:mine.parquet=outputs/b")
+    assert "--not-in hitom --not-in sotopia" in said[0] and "TASKS=hitom sotopia" in said
+    assert any(line.endswith("optim.lr=1e-5 trainer.total_epochs=2") for line in said)
+
+
+def test_names_with_spaces_arrive_whole(run, tmp_path):
+    write(["hitom"], 2, tmp_path / "my rows.parquet")
+    said, _ = run(EXPERTS="hitom=outputs/a", OUTPUT_DIR="my outputs", TRAIN_FILES="'my rows.parquet'")
+    assert steps_of(said) == ["data", "student", "evaluation"]
+    files = [line for line in said if line.startswith("TRAIN_FILES='my outputs")]
+    assert [names_in("TRAIN_FILES", dict([line.split("=", 1)])) for line in files] == [
+        ["my outputs/distilled/data/train.parquet"]
+    ]
+    assert any("--model=base --model=outputs/a --model=my outputs/distilled/student" in line for line in said)
+
+
+def test_an_interpreter_without_a_training_stack_is_what_the_environment_is_made_from(run, tmp_path):
+    plain, made = tmp_path / "plain", tmp_path / ".venv-cpu" / "bin" / "python"
+    plain.write_text("#!/bin/sh\nexit 1\n")
+    plain.chmod(0o755)
+    made.parent.mkdir(parents=True)
+    shutil.copy(tmp_path / "python", made)
+    said, _ = run(EXPERTS="hitom=outputs/a", PYTHON=str(plain))
+    assert said[0].startswith(".venv-cpu/bin/python -m sft.distill")
+
+
+@pytest.mark.parametrize("text", ["0", "false", "False"])
+def test_no_dry_run_is_said_as_in_the_trainings(run, text):
+    said, _ = run(EXPERTS="hitom=outputs/a", DRY_RUN=text)
+    assert steps_of(said) == ["data", "student", "evaluation"] and "--dry-run" not in said[0]
+
+
+def test_an_unclear_dry_run_is_refused(run):
+    said, done = run(EXPERTS="hitom=outputs/a", DRY_RUN="perhaps", code=2)
+    assert "DRY_RUN=perhaps: use 1 or 0." in done.stderr and not said

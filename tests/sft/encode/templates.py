@@ -93,6 +93,15 @@ WITH_TOOLS = """{% if tools %}<|im_start|>system
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}"""
 
+# A thought and an answer in channels, each with an end of its own, as in gpt-oss.
+CHANNELS = (
+    "{% for m in messages %}{% if m.role == 'assistant' %}"
+    "{% if m.thinking %}<|start|>assistant<|channel|>analysis<|message|>{{ m.thinking }}<|end|>{% endif %}"
+    "<|start|>assistant<|channel|>final<|message|>{{ m.content }}<|return|>"
+    "{% else %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|start|>assistant{% endif %}"
+)
+
 TEMPLATES = {
     "plain": PLAIN,
     "with_tools": WITH_TOOLS,
@@ -102,6 +111,7 @@ TEMPLATES = {
     "strict": STRICT,
     "blank": BLANK,
     "bare": BARE,
+    "channels": CHANNELS,
     "instruction": INSTRUCTION,
 }
 SPECIAL = [
@@ -112,6 +122,7 @@ SPECIAL = [
     "<|end|>",
     "<|assistant|>",
     "<|user|>",
+    *("<|start|>", "<|channel|>", "<|message|>", "<|return|>"),
 ]
 
 

@@ -188,6 +188,22 @@ def test_a_turn_ends_with_its_end_token(name: str, end: str) -> None:
         assert tokenizer_with(name).decode(last.ids[slice(*last.spans[-1])]) == turns[-1]["content"] + end
 
 
+@pytest.mark.parametrize("thought", ["the second one fits", "A or B? I think B", "not A, so <|end|> it is B"])
+def test_an_answer_that_the_thought_says_too_is_trained_to_its_end(thought: str) -> None:
+    tokenizer = tokenizer_with("channels")
+    turns = [{"role": "user", "content": "A or B?"}, {"role": "assistant", "content": "B", "thinking": thought}]
+    (sequence,) = encode(tokenizer, turns)
+    trained = tokenizer.decode(sequence.ids[slice(*sequence.spans[0])])
+    assert trained == (
+        f"<|channel|>analysis<|message|>{thought}<|end|><|start|>assistant<|channel|>final<|message|>B<|return|>"
+    )
+
+
+def test_a_word_of_the_end_token_is_not_taken_for_the_answer() -> None:
+    (sequence,) = encode(tokenizer_with("plain"), say("how does it end?", "end"))
+    assert tokenizer_with("plain").decode(sequence.ids[slice(*sequence.spans[0])]) == "end<|im_end|>"
+
+
 def test_a_prompt_that_reads_otherwise_with_its_answer_is_tokenised_by_itself() -> None:
     """A boundary at the right place is not enough: here "::" is one token before an x, and two elsewhere."""
     vocabulary = {word: number for number, word in enumerate(["?", "::", *":abxy", "<e>"])}

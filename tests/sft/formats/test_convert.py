@@ -49,6 +49,21 @@ def test_several_formats_become_one_corpus(tmp_path: Path, capsys: pytest.Captur
     assert "8 rows in 4 shards" in capsys.readouterr().out
 
 
+def test_rows_of_several_shapes_by_turns_share_the_shards_of_their_shape(tmp_path: Path) -> None:
+    """A shard for each change would be 2,500 files here."""
+    calls = [*row(0)["messages"], {"role": "assistant", "content": "", "tool_calls": [CALL]}]
+    lines = [{"messages": calls if n % 2 else row(n)["messages"], "data_source": str(n)} for n in range(2500)]
+    (tmp_path / "mixed.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    out = converted([tmp_path / "mixed.jsonl"], tmp_path / "out", "--rows", "1100")
+    tables = [pq.read_table(file).to_pylist() for file in sorted(out.iterdir())]
+    assert sorted(len(table) for table in tables) == [150, 150, 1100, 1100]
+    records = [record for table in tables for record in table]
+    called = [record for record in records if isinstance(record["messages"], str)]
+    plain = [record for record in records if isinstance(record["messages"], list)]
+    assert [record["data_source"] for record in called] == [str(n) for n in range(1, 2500, 2)]
+    assert [record["messages"] for record in plain] == [row(n)["messages"] for n in range(0, 2500, 2)]
+
+
 def test_a_prompt_with_tool_calls_keeps_its_turns(tmp_path: Path) -> None:
     """As JSON in the column prompt it would be one message of the user."""
     asked = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "", "tool_calls": [CALL]}]

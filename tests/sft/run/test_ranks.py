@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psutil
 import pytest
+from omegaconf import OmegaConf
 
+from ditto.settings import BadConfig
+from sft.run import ranks
 from tests.e2e.run import ROOT
 
 pytestmark = pytest.mark.slow
@@ -141,3 +145,72 @@ def test_ranks_do_not_outlive_a_killed_launcher(tmp_path: Path) -> None:
     run = Run(tmp_path, "deaf")
     run.process.kill()
     assert run.end() == -signal.SIGKILL
+
+
+NODE = LAUNCHER.replace('"nnodes": 1, "n_gpus_per_node": 2', '"nnodes": 2, "n_gpus_per_node": 1')
+PLAIN_RANK = "import os; print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], 'runs', flush=True)"
+
+
+class Nodes:
+    """Launchers of two nodes, on this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.launchers = folder, list[subprocess.Popen[bytes]]()
+        (folder / "rank.py").write_text(PLAIN_RANK)
+        (folder / "launcher.py").write_text(NODE)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = str(free.getsockname()[1])
+
+    def start(self, rank: int) -> subprocess.Popen[bytes]:
+        command = [sys.executable, str(self.folder / "launcher.py"), str(self.folder), "plain", "60"]
+        paths = f"{ROOT}/verl:{ROOT}:{ROOT}/agents"
+        variables = {"PYTHONPATH": paths, "NODE_RANK": str(rank), "MASTER_PORT": self.port}
+        with self.log(rank).open("wb") as log:
+            self.launchers.append(subprocess.Popen(command, env={**os.environ, **variables}, stdout=log, stderr=log))
+        return self.launchers[-1]
+
+    def log(self, rank: int) -> Path:
+        return self.folder / f"node{rank}.txt"
+
+    def await_text(self, rank: int, text: str) -> None:
+        deadline = time.monotonic() + 60
+        while text not in self.log(rank).read_text():
+            assert time.monotonic() < deadline, self.log(rank).read_text()
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[Nodes]:
+    nodes = Nodes(tmp_path)
+    yield nodes
+    for launcher in nodes.launchers:
+        launcher.kill()
+
+
+def test_a_node_waits_for_the_first_one(nodes: Nodes) -> None:
+    """The first node may copy a checkpoint for longer than torchrun's launcher waits for it."""
+    second = nodes.start(1)
+    nodes.await_text(1, "waiting for the first node (NODE_RANK=0) at 127.0.0.1:")
+    first = nodes.start(0)
+    assert (first.wait(60), second.wait(60)) == (0, 0), nodes.log(1).read_text()
+    assert "rank 0 of 2 runs" in nodes.log(0).read_text() and "rank 1 of 2 runs" in nodes.log(1).read_text()
+
+
+def test_a_node_that_waits_hears_signals(nodes: Nodes) -> None:
+    second = nodes.start(1)
+    nodes.await_text(1, "waiting for the first node")
+    second.send_signal(signal.SIGTERM)
+    assert second.wait(10) == 143 and "Ended by SIGTERM" in nodes.log(1).read_text()
+
+
+def test_a_node_says_what_it_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "FIRST_NODE_S", 0.0)
+    monkeypatch.setenv("NODE_RANK", "1")
+    config = OmegaConf.create({"trainer": {"nnodes": 2}})
+    monkeypatch.setenv("MASTER_PORT", "9")
+    with pytest.raises(BadConfig, match=r"NODE_RANK=0. has not listened at 127.0.0.1:9 .* correct MASTER_ADDR"):
+        ranks._await_first_node(config, ranks._Signals(tmp_path / "stop", 1.0))
+    monkeypatch.setenv("MASTER_PORT", "http")
+    with pytest.raises(BadConfig, match="MASTER_PORT=http: use a port"):
+        ranks._await_first_node(config, ranks._Signals(tmp_path / "stop", 1.0))

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
 from ditto.launching.override_words import quoted
+from ditto.launching.variables import names_in, says_yes
 from ditto.settings import BadConfig
 from soul import tasks
 from soul.files.writable import check_writable
@@ -37,7 +37,7 @@ def rl_words(task: str, environment: Mapping[str, str]) -> list[str]:
 
     Raises:
         UnknownTask: no such task; the message suggests the nearest name.
-        BadConfig: a variable has an invalid value.
+        BadConfig, BadSettings: a variable has an invalid value.
         NotWritable: OUTPUT_DIR cannot be written to.
     """
     launches = tasks.launches(task)
@@ -46,11 +46,11 @@ def rl_words(task: str, environment: Mapping[str, str]) -> list[str]:
     data = Path(environment.get("DATA_DIR") or "data")
     train = [str(data / "sim_rl_data" / f"{launch.train}.parquet") for launch in launches]
     val = [str(data / "sim_eval_data" / f"{launch.val}.parquet") for launch in launches]
-    train = _words("TRAIN_FILES", environment) or train
+    train = names_in("TRAIN_FILES", environment) or train
     words = [
         *_common(environment, f"ditto-rl-{task.replace(',', '+')}"),
         quoted("data.train_files", train, "TRAIN_FILES"),
-        quoted("data.val_files", _words("VAL_FILES", environment) or val, "VAL_FILES"),
+        quoted("data.val_files", names_in("VAL_FILES", environment) or val, "VAL_FILES"),
     ]
     if len(train) > 1:
         words += ["data.mixture.rows_per_task=1024", "data.mixture.val_rows_per_task=100"]
@@ -63,12 +63,12 @@ def sft_words(environment: Mapping[str, str]) -> list[str]:
     """The overrides for supervised training.
 
     Raises:
-        BadConfig: a variable has an invalid value.
+        BadConfig, BadSettings: a variable has an invalid value.
         NotWritable: OUTPUT_DIR cannot be written to.
     """
     words = _common(environment, "osim-8b-mid")
     for variable in ("TRAIN_FILES", "VAL_FILES"):
-        if files := _words(variable, environment):
+        if files := names_in(variable, environment):
             words.append(quoted(f"data.{variable.lower()}", files, variable))
     texts = {variable: key for variable, key in _SFT_TEXTS.items() if environment.get(variable)}
     words += [quoted(key, environment[variable], variable) for variable, key in texts.items()]
@@ -92,25 +92,7 @@ def _common(environment: Mapping[str, str], default_name: str) -> list[str]:
     ]
     check_writable(output, "OUTPUT_DIR")
     os.environ.setdefault("HF_HOME", str(Path(output).absolute() / "hf_home"))
-    return words + (["+dry_run=true"] if _yes("DRY_RUN", environment) else [])
-
-
-def _yes(variable: str, environment: Mapping[str, str]) -> bool:
-    value = environment.get(variable, "").lower()
-    if value not in ("", "0", "1", "true", "false"):
-        raise BadConfig(f"{variable}={value}: use 1 or 0.")
-    return value in ("1", "true")
-
-
-def _words(variable: str, environment: Mapping[str, str]) -> list[str]:
-    """The space-separated names in a variable; a name that contains spaces is in quotes."""
-    try:
-        return shlex.split(environment.get(variable, ""))
-    except ValueError as error:
-        raise BadConfig(
-            f"{variable}={environment[variable]}: a quote is not closed ({error}). Separate names with spaces, put a "
-            "name that contains spaces in quotes, and put a backslash before a quote that is part of a name."
-        ) from error
+    return words + (["+dry_run=true"] if says_yes("DRY_RUN", environment) else [])
 
 
 def _number(variable: str, environment: Mapping[str, str]) -> int:
