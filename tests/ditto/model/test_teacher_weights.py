@@ -77,6 +77,7 @@ def test_weights_of_a_start_that_no_checkpoint_holds_do_not_teach(
     monkeypatch.setattr(FSDPEngineWithLMHead, "load_checkpoint", lambda *_: None)
     if saved:
         TeacherWeights(nn.Linear(3, 2), saved).save(tmp_path)
+        torch.save(nn.Linear(3, 2).state_dict(), tmp_path / "model_world_size_1_rank_0.pt")
     engine = object.__new__(DittoEngine)
     engine.module = nn.Linear(3, 2)
     engine._follow(SdpoOptions(teacher="base"))  # a new run
