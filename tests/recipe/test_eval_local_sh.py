@@ -30,7 +30,7 @@ def told(folder: Path, *words: str, code: int = 0, **variables: str) -> list[str
     (folder / "plain").chmod(0o755)
     plain = {"PATH": os.environ["PATH"], "PLATFORM": "cpu", "PYTHON": str(folder / "plain")}
     command = ["bash", str(folder / "recipe" / "ditto" / "eval.sh"), "local", *words]
-    done = subprocess.run(command, env={**plain, **variables}, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env={**plain, **variables}, capture_output=True, text=True, timeout=180)
     assert done.returncode == code, done.stderr
     return (done.stdout + done.stderr).replace(f"{folder}/", "").splitlines()
 

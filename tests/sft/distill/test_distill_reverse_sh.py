@@ -61,7 +61,7 @@ def run(tmp_path: Path) -> Run:
             env={**plain, "ACTOR_MODEL_PATH": "base", **variables},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
         )
         assert done.returncode == code, done.stderr
         return log.read_text().replace(f"{tmp_path}/", "").splitlines(), done

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -180,7 +181,10 @@ def test_only_the_node_that_holds_the_lock_removes_a_half_written_checkpoint(
     monkeypatch.setattr(ranks, "run", lambda _arguments: None)
     for variable in (ranks.stop.FILE_VARIABLE, ranks.RESUME_VARIABLE):
         monkeypatch.setenv(variable, "")
-    for node, left in (("1", True), ("0", False)):
-        monkeypatch.setenv("NODE_RANK", node)
-        assert ranks.run_ranks(config, ["program"], None) == 0
-        assert partial.exists() == left
+    with socket.create_server(("127.0.0.1", 0)) as first_node:  # for which the other one waits
+        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+        monkeypatch.setenv("MASTER_PORT", str(first_node.getsockname()[1]))
+        for node, left in (("1", True), ("0", False)):
+            monkeypatch.setenv("NODE_RANK", node)
+            assert ranks.run_ranks(config, ["program"], None) == 0
+            assert partial.exists() == left
