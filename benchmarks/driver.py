@@ -44,7 +44,7 @@ from ditto.rollout.sync_alarm import SyncAlarm
 from ditto.run.checkpoint_writer import CheckpointWriter
 from ditto.run.run_folder import RunFolder
 from ditto.settings import Settings
-from ditto.trainer import DittoTrainerSync
+from ditto.trainer_modes import DittoTrainerSync
 from soul import examples
 from soul.cli.arguments import positive_int
 from soul.cli.error_border import Parser, reports_errors

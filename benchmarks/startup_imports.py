@@ -20,7 +20,7 @@ from soul.cli.error_border import Parser, reports_errors
 
 # process -> the module that it imports first
 ENTRIES = {
-    "trainer": "ditto.trainer",
+    "trainer": "ditto.trainer_modes",
     "actor": "ditto.verl_hooks.actor_worker",
     "agent loop": "ditto.rollout.agent_loop",
     "vLLM's server": "verl.workers.rollout.vllm_rollout.vllm_async_server",

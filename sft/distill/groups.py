@@ -6,12 +6,10 @@ A row can have several keys (`soul.rows.overlap`). Rows that share one, directly
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar
+
+from scipy.cluster.hierarchy import DisjointSet
 
 from sft.distill.sample import ExpertSample
-from soul.rows.overlap import ScopedKey
-
-Node = TypeVar("Node")
 
 
 def group_names(samples: Iterable[ExpertSample]) -> dict[str, str]:
@@ -20,16 +18,9 @@ def group_names(samples: Iterable[ExpertSample]) -> dict[str, str]:
     A row without keys is a group of its own.
     """
     rows = {sample.row: sample.keys for sample in samples}
-    parents: dict[ScopedKey, ScopedKey] = {}
+    groups = DisjointSet(key for keys in rows.values() for key in keys)
     for keys in rows.values():
-        for key in keys:
-            first, other = sorted((_root(parents, keys[0]), _root(parents, key)))
-            parents[other] = first  # the smallest key is the root, and so the name
-    return {row: repr(_root(parents, keys[0])) if keys else row for row, keys in rows.items()}
-
-
-def _root(parents: dict[Node, Node], node: Node) -> Node:
-    """The root of a node's tree; the path to it becomes shorter."""
-    while (parent := parents.setdefault(node, node)) != node:
-        parents[node] = node = parents[parent]
-    return node
+        for key in keys[1:]:
+            groups.merge(keys[0], key)
+    name_of = {key: repr(min(group)) for group in groups.subsets() for key in group}
+    return {row: name_of[keys[0]] if keys else row for row, keys in rows.items()}

@@ -32,7 +32,7 @@ from ditto.objectives.losses import objective_loss
 from ditto.objectives.options import ObjectiveOptions
 from ditto.objectives.spec import Objective
 from ditto.settings import RunSettings, Settings
-from ditto.trainer import DittoTrainerSync
+from ditto.trainer_modes import DittoTrainerSync
 from soul.record import AttemptRecord, SessionRecord
 from tests.ditto import tiny_step
 

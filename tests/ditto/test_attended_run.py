@@ -24,7 +24,7 @@ from ditto.judging.watch import BudgetSpent, JudgeOutage
 from ditto.run import stop_request
 from ditto.run.run_lock import driver_lock, trainer_lock
 from ditto.run.stop_signals import Stopped, StopSignals, shield_children
-from ditto.trainer import DittoTrainerSync
+from ditto.trainer_modes import DittoTrainerSync
 from soul.errors import FolderInUse, OutOfSpace, RunFailed
 
 

@@ -5,6 +5,7 @@
     attended_run.py  the driver: start the trainer's actor, pass signals on, name the cause of its end
     task_runner.py   the Ray actor that runs the trainer
     trainer.py       the DITTO trainer; old_log_probs.py and validation.py are parts of it
+    trainer_modes.py the trainers of the three modes
     settings.py      our sections of the config, validated
     objectives/      which sequences are trained, with which advantage and loss
     batch/           the step's batch: sequences, mini-batches, packing

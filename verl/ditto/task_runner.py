@@ -23,7 +23,7 @@ class DittoTaskRunner(_TaskRunner):
 
     def run(self, config: DictConfig) -> None:
         """Train."""
-        import ditto.trainer  # noqa: F401  (registers ditto_sync, ditto_colocate_async, ditto_separate_async)
+        import ditto.trainer_modes  # noqa: F401  (registers ditto_sync, ditto_colocate_async, ditto_separate_async)
 
         logs.set_up()
         with trainer_lock(config):

@@ -24,11 +24,8 @@ from typing import Any
 import ray
 from omegaconf import DictConfig
 from ray.exceptions import RayError
-from tensordict import TensorDict
 from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 from verl.trainer.ppo.utils import Role
-from verl.trainer.ppo.v1 import PPOTrainerColocateAsync, PPOTrainerSeparateAsync, PPOTrainerSync
-from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.py_functional import rename_dict
 from verl.utils.seqlen_balancing import log_seqlen_unbalance
@@ -47,7 +44,7 @@ from ditto.judging.watch import BudgetSpent, JudgeOutage, JudgeWatch
 from ditto.model.prefix_tree.eligibility import why_not
 from ditto.model.prefix_tree.packing import WANTED
 from ditto.objectives.losses import objective_loss
-from ditto.old_log_probs import OldLogProbs, measure_by_update
+from ditto.old_log_probs import measure_by_update
 from ditto.rollout import sync_alarm
 from ditto.rollout.group_filter import GroupFilter
 from ditto.rollout.sync_alarm import SyncAlarm
@@ -63,17 +60,17 @@ from ditto.run.session_tables import log_sessions
 from ditto.run.step_metrics import session_metrics, summary_line
 from ditto.run.uploads import UploadFailed, Uploads
 from ditto.run.watchdog import Watchdog
-from ditto.settings import Settings, prompts_at_once
+from ditto.settings import Settings
 from ditto.validation import Validation
 from ditto.verl_hooks import plugin
-from ditto.verl_hooks.actor_worker import ActorWorker, SeparateActorWorker
+from ditto.verl_hooks.actor_worker import ActorWorker
 from soul import tasks
 from soul.errors import RunFailed
 from soul.evaluate.run.gc_tuning import infrequent_gc
 
 logger = logging.getLogger(__name__)
 NOTICE_S = RESEND_S + 5.0  # within which a dead actor is noticed
-STOP_S = 10.0  # that a stopped run keeps to end after its report
+STOP_S = 10.0  # seconds that a stopped run keeps for its end, after the report
 
 
 class MissingSessions(RunFailed):
@@ -441,39 +438,3 @@ class DittoTrainer(Validation):
         """Resume; in an asynchronous mode with the prompts that were being sampled or waited for their training."""
         super()._load_checkpoint()
         drop_trained_rows()
-
-
-@register_trainer("ditto_sync")
-class DittoTrainerSync(DittoTrainer, PPOTrainerSync, OldLogProbs):
-    """Rollout and update alternate on the same devices."""
-
-    base_mode = "sync"
-
-    def _next_train_batch(self, num_prompts: int | None = None) -> TensorDict:
-        return super()._next_train_batch(prompts_at_once(self.config) if num_prompts is None else num_prompts)
-
-
-@register_trainer("ditto_colocate_async")
-class DittoTrainerColocateAsync(DittoTrainer, PPOTrainerColocateAsync, OldLogProbs):
-    """The rollout of the next step starts before the update of this one ends."""
-
-    base_mode = "colocate_async"
-
-
-@register_trainer("ditto_separate_async")
-class DittoTrainerSeparateAsync(DittoTrainer, PPOTrainerSeparateAsync, OldLogProbs):
-    """Rollout and update on devices of their own; a step trains `parameter_sync_step` parts between two syncs."""
-
-    base_mode = "separate_async"
-    actor_worker = SeparateActorWorker
-
-    def init(self) -> None:
-        super().init()
-        for replica in self.standalone_server_manager.get_replicas():
-            for number, worker in enumerate(replica.workers):
-                self.liveness.watch_actor(f"weight receiver {number} of rollout server {replica.replica_rank}", worker)
-
-    def _setup(self) -> None:
-        # With hybrid_engine=false verl 0.9.1 calls `logger.info(..., flush=True)` here, which raises if it logs.
-        logging.getLogger(PPOTrainerSeparateAsync.__module__).setLevel(logging.WARNING)
-        super()._setup()

@@ -268,7 +268,7 @@ def run_missing(
     counts = Counter(request.set for request in wanted)
     with served or nullcontext() as prepare:
         if served and choice.ask_first:
-            # not earlier: its server has just started
+            # Not earlier: its server has just started.
             preflight.check_policy(settings.policy, preflight.SERVED_TOKENS)
         chosen = prepare(todo) if prepare else todo
         with Progress(console, counts, known) as progress:

@@ -25,7 +25,7 @@ from ditto.launching.compose import default_config
 from ditto.objectives import objective
 from ditto.objectives.losses import PLACES
 from ditto.settings import RunSettings, Settings
-from ditto.trainer import DittoTrainerSync
+from ditto.trainer_modes import DittoTrainerSync
 from ditto.verl_hooks.dropout import active_dropout
 from ditto.verl_hooks.update_outputs import UpdateOutputs, places
 from tests.ditto.our_step import ours, settings_of, step_data

@@ -127,9 +127,9 @@ def test_rows_of_another_context_weigh_one_and_are_in_no_mean(normalise: bool) -
     mask = jagged([torch.ones(4, dtype=torch.int64)] * 2)
     old, sampled = jagged([torch.full((4,), -1.0)] * 2), jagged([torch.full((4,), -0.5), torch.full((4,), -9.0)])
     config = {"rollout_is": "token", "rollout_is_threshold": 2.0, "rollout_is_batch_normalize": normalise}
-    found = correction_weights(Columns(mask, old, sampled), [False, True], config)
-    assert found is not None
-    weights, metrics = found
+    corrected = correction_weights(Columns(mask, old, sampled), [False, True], config)
+    assert corrected is not None
+    weights, metrics = corrected
     assert weights[4:].tolist() == [1.0] * 4
     assert weights[:4].tolist() == pytest.approx([1.0 if normalise else math.exp(-0.5)] * 4)
     assert metrics["rollout_corr/kl"] == pytest.approx(0.5)

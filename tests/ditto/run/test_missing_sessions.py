@@ -9,7 +9,8 @@ from omegaconf import OmegaConf
 import ditto.trainer
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_batch import StepBatch
-from ditto.trainer import DittoTrainerSync, MissingSessions
+from ditto.trainer import MissingSessions
+from ditto.trainer_modes import DittoTrainerSync
 
 PROMPTS, N = 2, 2
 

@@ -12,15 +12,16 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 from ray.exceptions import ActorDiedError
-from verl.trainer.ppo.v1 import PPOTrainer
+from verl.trainer.ppo.v1 import PPOTrainer, PPOTrainerSync
 
 import ditto.run.checkpoint_writer
-from ditto.judging.watch import JudgeOutage
+from ditto.judging.watch import BudgetSpent, JudgeOutage
 from ditto.objectives import OBJECTIVES
 from ditto.run import checkpoint, stop_request
 from ditto.run.checkpoint_writer import CheckpointWriter
 from ditto.run.run_folder import RunFolder
-from ditto.trainer import NOTICE_S, DittoTrainerSync
+from ditto.trainer import NOTICE_S, STOP_S
+from ditto.trainer_modes import DittoTrainerSync
 
 
 class Killed(BaseException):
@@ -198,23 +199,73 @@ def test_a_signal_during_a_validation_ends_the_run_with_its_step(
     assert trainer.run_folder.metrics_of(1)["val/hitom/n"] == 6
 
 
-def test_an_outage_during_a_validation_ends_the_run_and_the_resume_repeats_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("why", [JudgeOutage("the judge is down"), BudgetSpent("nothing is left")])
+def test_a_validation_that_the_judges_cut_off_ends_the_run_and_the_resume_repeats_it(
+    why: JudgeOutage | BudgetSpent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer = Trainer(tmp_path, test_freq=1, val_before_train=True)
 
     def validate(trainer: Any) -> dict[str, float]:
-        trainer.judges.stop = JudgeOutage("the judge is down")
+        trainer.judges.stop = why
         return {"val/hitom/n": 6, "val/hitom/invalid_share": 1.0}
 
     monkeypatch.setattr(PPOTrainer, "_validate", validate)
     trainer.one_step(validates=True)
     assert trainer.total_training_steps == 1, "no further step is trained"
     assert checkpoint.newest_complete(tmp_path).step == 1 and "val/hitom/n" not in trainer.run_folder.metrics_of(1)
-    with pytest.raises(JudgeOutage):
+    with pytest.raises(JudgeOutage) if isinstance(why, JudgeOutage) else nullcontext():
         trainer._raise_outage()
     trainer._settle_validation()
     assert trainer.config.trainer.val_before_train
+
+
+def test_a_validation_that_the_budget_does_not_cover_is_left_to_the_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = Trainer(tmp_path, test_freq=1, val_before_train=True)
+    trainer.judges.stop = BudgetSpent("nothing is left")
+    monkeypatch.setattr(PPOTrainer, "_validate", lambda _trainer: pytest.fail("it validates"))
+    trainer.one_step(validates=True)
+    trainer._settle_validation()
+    assert trainer.config.trainer.val_before_train
+
+
+def test_what_needs_the_devices_comes_before_the_weight_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sync wakes the rollout servers: teachers are loaded, and the last checkpoint is written, before it."""
+    seen: list[str] = []
+    trainer = Trainer(tmp_path, test_freq=-1, val_before_train=False)
+    trainer.settings.expert_teachers = {}
+    trainer.actor_rollout_wg = SimpleNamespace(load_teachers=lambda _teachers: seen.append("teachers"))
+    trainer.watchdog.phase = lambda name: nullcontext(seen.append(name))
+    for hook in ("on_init_end", "on_step_end", "on_train_begin"):
+        monkeypatch.setattr(PPOTrainerSync, hook, lambda _trainer, hook=hook: seen.append(hook), raising=False)
+    monkeypatch.setattr(stop_request, "report_first_step", lambda: None)
+    monkeypatch.setattr(trainer, "_check_sync", lambda: seen.append("check"))
+    trainer.on_init_end()
+    trainer.on_train_begin()
+    assert seen == ["teachers", "on_init_end", "start of training", "check", "on_train_begin"]
+    seen.clear()
+    trainer.judges.stop = BudgetSpent("nothing is left")
+    monkeypatch.setattr(trainer, "_save_checkpoint", lambda: seen.append("save"))
+    trainer.on_step_end()
+    assert seen[:3] == ["save", "weight sync", "on_step_end"] and trainer.total_training_steps == 1
+
+
+@pytest.mark.parametrize("save_until", [None, 1100.0])
+def test_the_report_of_a_stopped_run_comes_after_its_uploads(
+    save_until: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    trainer = Trainer(tmp_path, test_freq=-1, val_before_train=False)
+    trainer.watchdog.stop = lambda: None
+    trainer.uploads = SimpleNamespace(start=lambda: None, finish=lambda: seen.append("uploads"))  # type: ignore[assignment]
+    monkeypatch.setattr(PPOTrainer, "fit", lambda _trainer, _manager: None)
+    monkeypatch.setattr(stop_request, "save_until", lambda: save_until)
+    monkeypatch.setattr(stop_request, "report_last_step", lambda: None)
+    monkeypatch.setattr("ditto.trainer.time.time", lambda: 1000.0)
+    monkeypatch.setattr("ditto.trainer.write_end_report", lambda _folder, *wait_s: seen.append(("report", *wait_s)))
+    trainer.fit(SimpleNamespace(agent_loop_workers=[]))
+    assert seen == ([("report",), "uploads"] if save_until is None else ["uploads", ("report", 100.0 - STOP_S)])
 
 
 @pytest.mark.parametrize("error", [ActorDiedError(), ValueError("a defect of ours")])

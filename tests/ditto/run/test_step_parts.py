@@ -25,7 +25,7 @@ from ditto.batch.step_parts import StepParts
 from ditto.objectives import OBJECTIVES
 from ditto.old_log_probs import OldLogProbs
 from ditto.rollout.sync_alarm import SyncAlarm, WeightsOutOfSync
-from ditto.trainer import DittoTrainerColocateAsync, DittoTrainerSeparateAsync, DittoTrainerSync
+from ditto.trainer_modes import DittoTrainerColocateAsync, DittoTrainerSeparateAsync, DittoTrainerSync
 from tests.ditto.run.test_step_metrics import record_of, session
 
 STEP = 3

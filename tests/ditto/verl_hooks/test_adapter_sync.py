@@ -70,11 +70,11 @@ def test_it_arrives_in_a_packed_buffer_as_verls_nccl_engine_sends_it(path: str) 
             yield meta, buffer[start : start + meta.chunk_size]
 
     async def read() -> tuple[dict[str, Any] | None, dict[str, Tensor]]:
-        found, rest = await adapter_sync.split(merge_weight_chunks(received(), size))
-        return found, {name: tensor.clone() async for name, tensor in rest}
+        arrived, rest = await adapter_sync.split(merge_weight_chunks(received(), size))
+        return arrived, {name: tensor.clone() async for name, tensor in rest}
 
-    found, tensors = asyncio.run(read())
-    assert found is not None and found["base_model_name_or_path"] == path
+    arrived, tensors = asyncio.run(read())
+    assert arrived is not None and arrived["base_model_name_or_path"] == path
     assert all(torch.equal(tensors[name], tensor) for name, tensor in TENSORS.items())
 
 

@@ -23,15 +23,15 @@ from verl.workers.rollout.utils import ensure_async_iterator
 import ditto.verl_hooks.gloo_engine  # noqa: F401  (registers the checkpoint engine of the CPU platform)
 
 CONFIG = "adapter_config.json"
-ALIGNMENT = (
-    16  # bytes; verl's NCCL engine puts the tensors that follow right behind the config and views them as floats
-)
+# verl's NCCL engine packs the next tensors right behind the config and views them as floats, so the config's length in
+# bytes must be a multiple of this.
+ALIGNMENT = 16
 Weights = Iterable[tuple[str, Tensor]]
 
 
 def with_config(config: Mapping[str, Any], adapter: Weights, device: Any) -> Iterator[tuple[str, Tensor]]:
     """The adapter's tensors on a device, after a tensor with its config."""
-    text = json.dumps(dict(config), default=_plain)  # ASCII; blanks after it mean nothing
+    text = json.dumps(dict(config), default=_plain)  # only ASCII; JSON may end with blanks
     text += " " * (-len(text) % ALIGNMENT)
     yield CONFIG, torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8).to(device)
     for name, tensor in adapter:
