@@ -40,6 +40,8 @@ def process_name(process: psutil.Process) -> str:
     program, *words = process.cmdline() or [process.name()]
     if program.startswith(("ray::", "VLLM::")):
         return re.split(r"[.(]", program)[0]
+    if any("fork_server" in word for word in words):  # the server itself, and requests to it
+        return "fork_server.py"
     scripts = [word for word in words if word.endswith(".py")]
     return Path(scripts[0] if scripts else program).name
 

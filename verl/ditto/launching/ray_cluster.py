@@ -26,7 +26,7 @@ from verl.single_controller.ray.base import ResourcePoolManager
 from verl.trainer.constants_ppo import PPO_RAY_RUNTIME_ENV, get_ppo_ray_runtime_env
 
 from ditto.judging import limits as judge_limits
-from ditto.launching import process_tree
+from ditto.launching import fork_server, process_tree
 from ditto.run.stop_signals import shield_children
 from ditto.verl_hooks import weight_socket
 from soul.cli import logs
@@ -80,6 +80,8 @@ def connect(config: DictConfig) -> None:
         else:  # on a full disk Ray waits half a minute for a file, and its error names neither
             temporary = settings.get("_temp_dir") or os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
             disk_space.require(Path(temporary), TEMP_BYTES)
+            if config.trainer.device == "cpu" and runtime_env.get("py_executable") is None:
+                runtime_env["py_executable"] = fork_server.command()
         with shield_children():
             ray.init(**settings, runtime_env=runtime_env)
     except (OSError, ValueError, RuntimeError, RayError) as error:  # from ray.init and from the socket

@@ -1,0 +1,184 @@
+"""Fork Ray's workers from one process that has imported torch, verl and vLLM, so that they are imported once.
+
+A run on a CPU has about nine workers. Started from nothing, each imports for 5 to 12 s, most of what the start of a run
+costs on two cores (docs/performance.md, "Start-up"). Ray starts a worker with the command of `runtime_env.py_executable`
+in place of `python`. On a CPU that is this file:
+
+    raylet ─ python fork_server.py default_worker.py ...    `request_worker`: asks the server for a fork, and ends
+           └ the server                                     `serve`: imports, then forks a process for each request
+             ├ the worker: runs default_worker.py, with the request's arguments, environment and output
+             └ ...
+
+The first request of a node finds no server and becomes it. It is an ordinary child of the raylet: Ray's libraries read
+the node's address and token from the environment when they are imported. A worker that finds no working server starts
+from nothing, as it would without this file. On GPUs nothing is forked: there a run has cores enough to import in
+parallel, and we have not tried whether CUDA's libraries survive it.
+
+Do not import anything but the standard library at the top: a request should take a hundredth of a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import shlex
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+# What the workers of a run import: trainer, actor, agent loop, rollout server, queue.
+IMPORTS = (
+    *("ditto.task_runner", "ditto.trainer_modes", "ditto.verl_hooks.actor_worker", "ditto.rollout.agent_loop"),
+    *("verl.workers.rollout.vllm_rollout.vllm_async_server", "transfer_queue"),
+)
+_POLL_S = 1.0  # how often the server looks whether the raylet still lives
+_SIZE_BYTES = 8  # a request's length, in front of it
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What distinguishes one worker from another when its process starts; its output comes as file descriptors."""
+
+    arguments: list[str]  # the script first
+    folder: str
+    environment: dict[str, str]
+
+
+def command() -> str:
+    """The value of `runtime_env.py_executable`: a shell command that takes the arguments of `python`."""
+    # Without site-packages and PYTHON* variables, a request starts five times as fast.
+    return shlex.join([sys.executable, "-S", "-E", os.path.abspath(__file__)])
+
+
+def request_worker(arguments: Sequence[str]) -> None:
+    """Have a worker forked, and end this process. It becomes the server if there is none, or else the worker itself.
+
+    Args:
+        arguments: of a Ray worker, beginning with its script; --raylet-name tells the folder of the node's sockets.
+    """
+    raylet = next(word for word in arguments if word.startswith("--raylet-name=")).partition("=")[2]
+    path = os.path.join(os.path.dirname(raylet), "fork")  # short: a socket's path has at most 107 characters
+    request = Request(list(arguments), os.getcwd(), dict(os.environ))
+    try:
+        listener = _listen(path)
+        if listener is not None and os.fork():  # the child goes on and asks its parent
+            os.set_inheritable(listener.fileno(), True)
+            # The module is imported by its name, so that its folder does not become part of sys.path.
+            serving = f"from ditto.launching import fork_server; fork_server.main({listener.fileno()})"
+            os.execv(sys.executable, [sys.executable, "-c", serving])
+        if listener is not None:
+            listener.close()
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(path)
+            body = json.dumps(asdict(request)).encode()
+            socket.send_fds(connection, [len(body).to_bytes(_SIZE_BYTES)], [0, 1, 2])
+            connection.sendall(body)
+            if not connection.recv(1):
+                raise ConnectionError("it ended")
+    except OSError as error:
+        print(f"no fork server at {path} ({error}): a worker starts from nothing", file=sys.stderr, flush=True)
+        os.execv(sys.executable, [sys.executable, *arguments])
+
+
+def _listen(path: str) -> socket.socket | None:
+    """A listening socket at the path, or None if another process has been faster."""
+    if os.path.exists(path):
+        return None
+    listener, mine = socket.socket(socket.AF_UNIX), f"{path}.{os.getpid()}"
+    listener.bind(mine)
+    listener.listen(128)
+    try:
+        os.link(mine, path)  # only now can others see it, and only one process can succeed
+    except FileExistsError:
+        listener.close()
+        return None
+    finally:
+        os.unlink(mine)
+    return listener
+
+
+def serve(listener: socket.socket, imports: Sequence[str] = IMPORTS) -> Request | None:
+    """Import the modules, then fork a process for each request, until the parent process is gone.
+
+    Returns:
+        In each forked process its request, with environment, folder and output set; None in the server, at the end.
+
+    Raises:
+        RuntimeError: an import has started a thread, which a fork would lose.
+    """
+    parent = os.getppid()
+    for name in imports:
+        importlib.import_module(name)
+    if threading.active_count() > 1:
+        raise RuntimeError(f"an import has started a thread, so nothing can be forked: {threading.enumerate()}")
+    gc.collect()
+    gc.freeze()  # workers then share these pages for good: their collector does not write to them
+    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which ends the raylet
+    children = signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel then removes workers that have ended
+    while os.getppid() == parent:
+        if not select.select([listener], [], [], _POLL_S)[0]:
+            continue
+        connection, _ = listener.accept()
+        with connection, contextlib.ExitStack() as output:
+            received = _receive(connection)
+            if received is None:
+                continue
+            request, files = received
+            for file in files:
+                output.callback(os.close, file)
+            if os.fork():
+                connection.sendall(b"1")
+                continue
+            for number, file in enumerate(files):
+                os.dup2(file, number)
+        listener.close()
+        signal.signal(signal.SIGINT, interrupt)
+        signal.signal(signal.SIGCHLD, children)
+        _become(request)
+        return request
+    return None
+
+
+def _receive(connection: socket.socket) -> tuple[Request, list[int]] | None:
+    """A request and its standard input, output and error; None if the other process ended while it was sending."""
+    head, files, _, _ = socket.recv_fds(connection, _SIZE_BYTES, 3)
+    with connection.makefile("rb") as stream:
+        body = stream.read(int.from_bytes(head))
+    try:
+        return Request(**json.loads(body)), files
+    except json.JSONDecodeError:
+        for file in files:
+            os.close(file)
+        return None
+
+
+def _become(request: Request) -> None:
+    """Take over what a process of its own would have had from its start."""
+    import numpy as np
+
+    os.setpgid(0, 0)  # Ray may end a worker's whole process group
+    os.chdir(request.folder)
+    os.environ.clear()
+    os.environ.update(request.environment)
+    sys.argv = list(request.arguments)
+    sys.path[0] = os.path.dirname(request.arguments[0])
+    np.random.seed()  # noqa: NPY002 (numpy's global generator; Python's own is seeded anew by every fork)
+
+
+def main(listening_socket: int) -> None:
+    """Serve on the socket with this file descriptor. A forked process runs its worker's script here."""
+    request = serve(socket.socket(fileno=listening_socket))
+    if request is not None:
+        runpy.run_path(request.arguments[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    request_worker(sys.argv[1:])
