@@ -1,8 +1,8 @@
 """Fork Ray's workers from one process that has imported torch, verl and vLLM, so that they are imported once.
 
-A run on a CPU has about nine workers. Started from nothing, each imports for 5 to 12 s, most of what the start of a run
-costs on two cores (docs/performance.md, "Start-up"). Ray starts a worker with the command of `runtime_env.py_executable`
-in place of `python`. On a CPU that is this file:
+A run on a CPU has about nine workers. Started from nothing, each imports for up to 12 s, which is most of what the
+start of a run costs on two cores (docs/performance.md, "Start-up"). Ray starts a worker with the command
+`runtime_env.py_executable` in place of `python`. On a CPU that is this file:
 
     raylet ─ python fork_server.py default_worker.py ...    `request_worker`: asks the server for a fork, and ends
            └ the server                                     `serve`: imports, then forks a process for each request
@@ -105,24 +105,26 @@ def _listen(path: str) -> socket.socket | None:
     return listener
 
 
-def serve(listener: socket.socket, imports: Sequence[str] = IMPORTS) -> Request | None:
+def serve(listener: socket.socket, imports: Sequence[str]) -> Request | None:
     """Import the modules, then fork a process for each request, until the parent process is gone.
 
     Returns:
         In each forked process its request, with environment, folder and output set; None in the server, at the end.
 
     Raises:
-        RuntimeError: an import has started a thread, which a fork would lose.
+        RuntimeError: an import has started a thread, which a fork would lose, or forked processes would draw equal ids.
     """
     parent = os.getppid()
+    _keep_rays_generator_unused()
     for name in imports:
         importlib.import_module(name)
     if threading.active_count() > 1:
-        raise RuntimeError(f"an import has started a thread, so nothing can be forked: {threading.enumerate()}")
+        raise RuntimeError(f"nothing can be forked: an import has started a thread ({threading.enumerate()})")
+    if _id_of_a_fork() == _id_of_a_fork():
+        raise RuntimeError("nothing can be forked: an import has used Ray's generator of random ids")
     gc.collect()
     gc.freeze()  # workers then share these pages for good: their collector does not write to them
-    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which ends the raylet
-    children = signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel then removes workers that have ended
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel then removes workers that have ended
     while os.getppid() == parent:
         if not select.select([listener], [], [], _POLL_S)[0]:
             continue
@@ -140,11 +142,44 @@ def serve(listener: socket.socket, imports: Sequence[str] = IMPORTS) -> Request 
             for number, file in enumerate(files):
                 os.dup2(file, number)
         listener.close()
-        signal.signal(signal.SIGINT, interrupt)
-        signal.signal(signal.SIGCHLD, children)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _become(request)
         return request
     return None
+
+
+def _keep_rays_generator_unused() -> None:
+    """Let the ids of actor classes, which are drawn when they are imported, come from the kernel.
+
+    The first id seeds Ray's generator, once for all processes that are forked later. They would draw the same ids, and
+    two agent-loop workers would call vLLM's server with equal task ids, which ends it.
+    """
+    import ray.actor
+
+    class FromTheKernel(ray.ActorClassID):
+        @classmethod
+        def from_random(cls) -> ray.ActorClassID:
+            return ray.ActorClassID(os.urandom(cls.size()))
+
+    ray.actor.ActorClassID = FromTheKernel
+
+
+def _id_of_a_fork() -> bytes:
+    """A random id of Ray's, drawn in a forked process that then ends."""
+    import ray
+
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.write(writing, ray.NodeID.from_random().binary())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with open(reading, "rb") as pipe:
+        drawn = pipe.read()
+    os.waitpid(pid, 0)
+    return drawn
 
 
 def _receive(connection: socket.socket) -> tuple[Request, list[int]] | None:
@@ -173,9 +208,9 @@ def _become(request: Request) -> None:
     np.random.seed()  # noqa: NPY002 (numpy's global generator; Python's own is seeded anew by every fork)
 
 
-def main(listening_socket: int) -> None:
+def main(listening_socket: int, imports: Sequence[str] = IMPORTS) -> None:
     """Serve on the socket with this file descriptor. A forked process runs its worker's script here."""
-    request = serve(socket.socket(fileno=listening_socket))
+    request = serve(socket.socket(fileno=listening_socket), imports)
     if request is not None:
         runpy.run_path(request.arguments[0], run_name="__main__")
 

@@ -1,0 +1,170 @@
+"""Workers that are forked, with real processes: only Ray and the long imports are missing (tests/e2e has them)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ditto.launching import fork_server
+
+# Stands in for the raylet: starts the server on an inherited socket, says its process id, and waits to be ended.
+RAYLET = """
+import os, subprocess, sys
+server = subprocess.Popen([sys.executable, "-c", sys.argv[1]], pass_fds=[int(sys.argv[2])])
+os.close(int(sys.argv[2]))
+print(server.pid, flush=True)
+sys.stdin.read()
+"""
+WORKER = """
+import json, os, random, sys
+import numpy as np
+facts = {"parent": os.getppid(), "group": os.getpgid(0) == os.getpid(), "arguments": sys.argv, "folder": os.getcwd()}
+facts |= {"variables": dict(os.environ), "path": sys.path[0], "script": __name__, "forked": "colorsys" in sys.modules}
+facts |= {"random": [random.random(), np.random.random()]}
+print(json.dumps(facts), flush=True)
+sys.exit("from the worker")
+"""
+
+Start = Callable[..., dict[str, object]]
+
+
+@pytest.fixture
+def sockets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("s")  # a short path
+
+
+@pytest.fixture
+def server(sockets: Path) -> Iterator[tuple[subprocess.Popen[str], psutil.Process]]:
+    """The raylet's stand-in and the server, which imports colorsys in place of torch, verl and vLLM."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(sockets / "fork"))
+    listener.listen()
+    file = listener.fileno()
+    serving = f"from ditto.launching import fork_server; fork_server.main({file}, ['colorsys', 'numpy'])"
+    command = [sys.executable, "-c", RAYLET, serving, str(file)]
+    raylet = subprocess.Popen(command, pass_fds=[file], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    listener.close()
+    assert raylet.stdout is not None
+    process = psutil.Process(int(raylet.stdout.readline()))
+    yield raylet, process
+    raylet.kill()
+    raylet.communicate()
+    if process.is_running():
+        process.kill()
+
+
+@pytest.fixture
+def start(sockets: Path, tmp_path: Path) -> Start:
+    """Start a worker as Ray does; get what it says about itself, and what it wrote to standard error."""
+    script = tmp_path / "worker.py"
+    script.write_text(WORKER)
+
+    def run(folder: Path = tmp_path, **environment: str) -> dict[str, object]:
+        command = [*shlex.split(fork_server.command()), str(script), f"--raylet-name={sockets / 'raylet'}", "--a=b c"]
+        worker = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        printed, complaint = worker.communicate(timeout=60)  # until the forked process has closed its output too
+        return {**json.loads(printed), "complaint": complaint}
+
+    return run
+
+
+def test_a_forked_worker_is_like_one_of_its_own(
+    start: Start, server: tuple[subprocess.Popen[str], psutil.Process], sockets: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "another"
+    folder.mkdir()
+    variables = {"RAY_JOB_ID": "01", "PATH": "/nowhere", "LC_ALL": "C.UTF-8"}  # with a locale, Python adds none
+    worker = start(folder, **variables)
+    script = str(tmp_path / "worker.py")
+    assert worker["parent"] == server[1].pid and worker["forked"] and worker["group"]
+    assert worker["arguments"] == [script, f"--raylet-name={sockets / 'raylet'}", "--a=b c"]
+    assert worker["folder"] == str(folder) and worker["path"] == str(tmp_path) and worker["script"] == "__main__"
+    assert worker["variables"] == variables
+    assert worker["complaint"] == "from the worker\n"  # the end of an ordinary script: Python prints, and exits
+
+
+def test_each_worker_has_random_numbers_of_its_own(
+    start: Start, server: tuple[subprocess.Popen[str], psutil.Process]
+) -> None:
+    first, second = (start()["random"] for _ in range(2))
+    assert isinstance(first, list) and isinstance(second, list)
+    assert not set(first) & set(second)
+
+
+def test_the_server_survives_a_broken_request_and_ends_with_the_raylet(
+    start: Start, server: tuple[subprocess.Popen[str], psutil.Process], sockets: Path
+) -> None:
+    raylet, process = server
+    for sent in (b"", (100).to_bytes(8) + b"{"):
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(sockets / "fork"))
+            connection.sendall(sent)
+    assert start()["parent"] == process.pid
+    files = process.num_fds()
+    assert start()["parent"] == process.pid
+    psutil.wait_procs(process.children(), timeout=20)
+    assert process.num_fds() == files and not process.children()  # neither files nor dead workers add up
+    raylet.kill()
+    raylet.wait()
+    deadline = time.monotonic() + 20
+    while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline, "the server outlived the raylet"
+        time.sleep(0.05)
+
+
+BROKEN = {  # what an import must not do, and the complaint of the server
+    "import nowhere_to_be_found": "No module named 'nowhere_to_be_found'",
+    "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()": "has started a thread",
+    "import ray; ray.NodeID.from_random()": "has used Ray's generator of random ids",
+}
+
+
+@pytest.mark.parametrize("code", BROKEN)
+def test_a_worker_starts_from_nothing_where_the_server_fails(
+    code: str, start: Start, sockets: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "broken.py").write_text(code)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(sockets / "fork"))
+    listener.listen()
+    serving = f"from ditto.launching import fork_server; fork_server.main({listener.fileno()}, ['broken'])"
+    failing = subprocess.Popen(
+        [sys.executable, "-c", serving],
+        pass_fds=[listener.fileno()],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    listener.close()
+    waiting, later = start(), start()  # one asks while the server imports, one after its end
+    assert BROKEN[code] in failing.communicate(timeout=60)[1]
+    for worker in (waiting, later):
+        assert not worker["forked"] and "a worker starts from nothing" in str(worker["complaint"])
+
+
+def test_workers_draw_ids_of_their_own_although_an_actor_class_is_imported() -> None:
+    """Ray gives an actor class a random id, and its first id seeds all later ones of the process and of its forks."""
+    code = """
+import ray
+from ditto.launching import fork_server
+if KEEP:
+    fork_server._keep_rays_generator_unused()
+ray.remote(type("Actor", (), {}))
+print(len({fork_server._id_of_a_fork() for _ in range(3)}))
+"""
+    for keep, different in ((True, 3), (False, 1)):
+        command = [sys.executable, "-c", code.replace("KEEP", str(keep))]
+        printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        assert int(printed) == different, f"KEEP={keep}"
