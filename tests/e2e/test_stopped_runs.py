@@ -71,6 +71,13 @@ def start(run: Run, *more: str) -> None:
     run.until(lambda: bool(steps(run) - before), START_S, "a step")
 
 
+def parents_of_actors(run: Run) -> set[int]:
+    names = tuple(f"ray::{name}" for name in ("TaskRunner", "WorkerDict", "AgentLoopWorker", "vLLM", "TransferQueue"))
+    actors = [process for process in run.descendants() if " ".join(process.cmdline()).startswith(names)]
+    assert len(actors) >= len(names)
+    return {process.ppid() for process in actors}
+
+
 def stop(run: Run, number: signal.Signals) -> tuple[int, str]:
     """Send the signal to the process group. Returns exit code and the last line of the log that is not empty."""
     assert run.process is not None
@@ -85,6 +92,7 @@ def stop(run: Run, number: signal.Signals) -> tuple[int, str]:
 
 def test_a_second_start_ends_at_once_and_ctrl_c_saves_the_step(run: Run) -> None:
     start(run, "algorithm.objective=ditto_no_feedback_loss")
+    assert len(parents_of_actors(run)) == 1, "workers import for themselves: see raylet.err for the fork server's error"
     driver = next(process for process in run.descendants() if "train_ppo.py" in " ".join(process.cmdline()))
     second = Run(run.folder, run.train, run.val, run.model, run.judge_url, run.overrides, run.environment)
     second.start()

@@ -107,10 +107,14 @@ def test_the_server_survives_a_broken_request_and_ends_with_the_raylet(
     start: Start, server: tuple[subprocess.Popen[str], psutil.Process], sockets: Path
 ) -> None:
     raylet, process = server
-    for sent in (b"", (100).to_bytes(8) + b"{"):
+    whole = json.dumps({"arguments": [os.devnull], "folder": "/", "environment": {}}).encode()
+    process.suspend()  # so that the other end is closed before it answers
+    for length, body in ((0, b""), (100, b"{"), (len(whole), whole)):
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(sockets / "fork"))
-            connection.sendall(sent)
+            socket.send_fds(connection, [length.to_bytes(8)], [0, 1, 2])
+            connection.sendall(body)
+    process.resume()
     assert start()["parent"] == process.pid
     files = process.num_fds()
     assert start()["parent"] == process.pid

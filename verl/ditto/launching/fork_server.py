@@ -137,7 +137,8 @@ def serve(listener: socket.socket, imports: Sequence[str]) -> Request | None:
             for file in files:
                 output.callback(os.close, file)
             if os.fork():
-                connection.sendall(b"1")
+                with contextlib.suppress(ConnectionError):  # killed meanwhile
+                    connection.sendall(b"1")
                 continue
             for number, file in enumerate(files):
                 os.dup2(file, number)
