@@ -155,7 +155,7 @@ def follow(process: subprocess.Popen[bytes], metrics: Path, limit_s: float) -> b
         Whether the process was told to stop, because its steps have taken `limit_s` seconds.
     """
     shown, stopped = 0, False
-    console.print("  starting Ray, FSDP and vLLM: about two minutes until the first step")
+    console.print("  starting Ray, FSDP and vLLM: about a minute until the first step")
     with console.status("starting ...") as status:
         while True:
             ended = process.poll() is not None
