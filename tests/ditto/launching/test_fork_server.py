@@ -29,8 +29,10 @@ WORKER = """
 import json, os, random, sys
 import numpy as np
 facts = {"parent": os.getppid(), "group": os.getpgid(0) == os.getpid(), "arguments": sys.argv, "folder": os.getcwd()}
-facts |= {"variables": dict(os.environ), "path": sys.path[0], "script": __name__, "forked": "colorsys" in sys.modules}
+facts |= {"variables": dict(os.environ), "script": __name__, "forked": "colorsys" in sys.modules}
 facts |= {"random": [random.random(), np.random.random()]}
+if "torch" in sys.modules:
+    facts["random"].append(float(sys.modules["torch"].rand(())))
 print(json.dumps(facts), flush=True)
 sys.exit("from the worker")
 """
@@ -50,7 +52,7 @@ def server(sockets: Path) -> Iterator[tuple[subprocess.Popen[str], psutil.Proces
     listener.bind(str(sockets / "fork"))
     listener.listen()
     file = listener.fileno()
-    serving = f"from ditto.launching import fork_server; fork_server.main({file}, ['colorsys', 'numpy'])"
+    serving = f"from ditto.launching import fork_server; fork_server.main({file}, ['colorsys', 'numpy', 'torch'])"
     command = [sys.executable, "-c", RAYLET, serving, str(file)]
     raylet = subprocess.Popen(command, pass_fds=[file], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     listener.close()
@@ -90,8 +92,9 @@ def test_a_forked_worker_is_like_one_of_its_own(
     script = str(tmp_path / "worker.py")
     assert worker["parent"] == server[1].pid and worker["forked"] and worker["group"]
     assert worker["arguments"] == [script, f"--raylet-name={sockets / 'raylet'}", "--a=b c"]
-    assert worker["folder"] == str(folder) and worker["path"] == str(tmp_path) and worker["script"] == "__main__"
-    assert worker["variables"] == variables
+    assert worker["folder"] == str(folder) and worker["script"] == "__main__"
+    has = worker["variables"]
+    assert isinstance(has, dict) and has.items() >= variables.items() and "PYTEST_CURRENT_TEST" not in has
     assert worker["complaint"] == "from the worker\n"  # the end of an ordinary script: Python prints, and exits
 
 
@@ -158,6 +161,30 @@ def test_a_worker_starts_from_nothing_where_the_server_fails(
         assert not worker["forked"] and "a worker starts from nothing" in str(worker["complaint"])
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_another_user_who_puts_a_socket_there_gets_no_environment(start: Start, sockets: Path) -> None:
+    """Everybody may write into Ray's folder of sockets, and the environment holds keys."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(sockets / "fork"))
+    code = """
+import os, socket, sys
+os.setuid(65534)
+listener = socket.socket(fileno=int(sys.argv[1]))
+listener.listen()  # this process's user is the one that the other end sees
+print("listening", flush=True)
+connection, _ = listener.accept()
+print(connection.recv(100), flush=True)
+"""
+    command = [sys.executable, "-c", code, str(listener.fileno())]
+    stranger = subprocess.Popen(command, pass_fds=[listener.fileno()], stdout=subprocess.PIPE, text=True)
+    listener.close()
+    assert stranger.stdout is not None
+    assert stranger.stdout.readline() == "listening\n"
+    worker = start(OPENAI_API_KEY="sk-secret")
+    assert not worker["forked"] and "another user has put it there" in str(worker["complaint"])
+    assert stranger.communicate(timeout=20)[0] == "b''\n"
+
+
 def test_workers_draw_ids_of_their_own_although_an_actor_class_is_imported() -> None:
     """Ray gives an actor class a random id, and its first id seeds all later ones of the process and of its forks."""
     code = """
@@ -166,7 +193,7 @@ from ditto.launching import fork_server
 if KEEP:
     fork_server._keep_rays_generator_unused()
 ray.remote(type("Actor", (), {}))
-print(len({fork_server._id_of_a_fork() for _ in range(3)}))
+print(len({fork_server._id_drawn_in_a_fork() for _ in range(3)}))
 """
     for keep, different in ((True, 3), (False, 1)):
         command = [sys.executable, "-c", code.replace("KEEP", str(keep))]

@@ -1,8 +1,8 @@
 """Fork Ray's workers from one process that has imported torch, verl and vLLM, so that they are imported once.
 
-A run on a CPU has about nine workers. Started from nothing, each imports for up to 12 s, which is most of what the
-start of a run costs on two cores (docs/performance.md, "Start-up"). Ray starts a worker with the command
-`runtime_env.py_executable` in place of `python`. On a CPU that is this file:
+A run on a CPU has about nine workers. Each would spend up to 12 s on imports. That is most of a run's start-up time on
+two cores (docs/performance.md, "Start-up"). Ray starts a worker with the command `runtime_env.py_executable` in place
+of `python`. On a CPU that is this file:
 
     raylet ─ python fork_server.py default_worker.py ...    `request_worker`: asks the server for a fork, and ends
            └ the server                                     `serve`: imports, then forks a process for each request
@@ -11,8 +11,8 @@ start of a run costs on two cores (docs/performance.md, "Start-up"). Ray starts 
 
 The first request of a node finds no server and becomes it. It is an ordinary child of the raylet: Ray's libraries read
 the node's address and token from the environment when they are imported. A worker that finds no working server starts
-from nothing, as it would without this file. On GPUs nothing is forked: there a run has cores enough to import in
-parallel, and we have not tried whether CUDA's libraries survive it.
+from nothing, as it would without this file; logs/raylet.err of Ray's session folder has the reason. On GPUs nothing is
+forked: there a run has cores enough to import in parallel, and we have not tried whether CUDA's libraries survive it.
 
 Do not import anything but the standard library at the top: a request should take a hundredth of a second.
 """
@@ -29,6 +29,7 @@ import select
 import shlex
 import signal
 import socket
+import struct
 import sys
 import threading
 from collections.abc import Sequence
@@ -39,13 +40,14 @@ IMPORTS = (
     *("ditto.task_runner", "ditto.trainer_modes", "ditto.verl_hooks.actor_worker", "ditto.rollout.agent_loop"),
     *("verl.workers.rollout.vllm_rollout.vllm_async_server", "transfer_queue"),
 )
-_POLL_S = 1.0  # how often the server looks whether the raylet still lives
+_POLL_S = 1.0  # how often the server checks whether the raylet still lives
+_REQUEST_S = 10.0  # how long a request may take to arrive
 _SIZE_BYTES = 8  # a request's length, in front of it
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What distinguishes one worker from another when its process starts; its output comes as file descriptors."""
+    """What a worker's process starts with. Its standard streams are sent separately, as file descriptors."""
 
     arguments: list[str]  # the script first
     folder: str
@@ -71,13 +73,16 @@ def request_worker(arguments: Sequence[str]) -> None:
         listener = _listen(path)
         if listener is not None and os.fork():  # the child goes on and asks its parent
             os.set_inheritable(listener.fileno(), True)
-            # The module is imported by its name, so that its folder does not become part of sys.path.
+            # Imported by its name, so that neither its folder nor the current one becomes part of sys.path.
+            path_first = f"import sys; sys.path[0] = {os.path.dirname(arguments[0])!r}"  # as in a worker of its own
             serving = f"from ditto.launching import fork_server; fork_server.main({listener.fileno()})"
-            os.execv(sys.executable, [sys.executable, "-c", serving])
+            os.execv(sys.executable, [sys.executable, "-c", f"{path_first}; {serving}"])
         if listener is not None:
             listener.close()
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(path)
+            if not _same_user(connection):  # Ray's folder of sockets is writable for everybody
+                raise ConnectionError("another user has put it there")
             body = json.dumps(asdict(request)).encode()
             socket.send_fds(connection, [len(body).to_bytes(_SIZE_BYTES)], [0, 1, 2])
             connection.sendall(body)
@@ -86,6 +91,13 @@ def request_worker(arguments: Sequence[str]) -> None:
     except OSError as error:
         print(f"no fork server at {path} ({error}): a worker starts from nothing", file=sys.stderr, flush=True)
         os.execv(sys.executable, [sys.executable, *arguments])
+
+
+def _same_user(connection: socket.socket) -> bool:
+    """Whether the process at the other end runs as this user."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _pid, user, _group = struct.unpack("3i", credentials)
+    return bool(user == os.getuid())
 
 
 def _listen(path: str) -> socket.socket | None:
@@ -112,15 +124,16 @@ def serve(listener: socket.socket, imports: Sequence[str]) -> Request | None:
         In each forked process its request, with environment, folder and output set; None in the server, at the end.
 
     Raises:
-        RuntimeError: an import has started a thread, which a fork would lose, or forked processes would draw equal ids.
+        RuntimeError: an import has started a Python thread, which forks would lose, or has used Ray's generator of ids.
     """
-    parent = os.getppid()
+    parent = int(os.environ.get("RAY_RAYLET_PID", os.getppid()))
+    variables = set(os.environ)
     _keep_rays_generator_unused()
     for name in imports:
         importlib.import_module(name)
     if threading.active_count() > 1:
         raise RuntimeError(f"nothing can be forked: an import has started a thread ({threading.enumerate()})")
-    if _id_of_a_fork() == _id_of_a_fork():
+    if _id_drawn_in_a_fork() == _id_drawn_in_a_fork():
         raise RuntimeError("nothing can be forked: an import has used Ray's generator of random ids")
     gc.collect()
     gc.freeze()  # workers then share these pages for good: their collector does not write to them
@@ -130,7 +143,7 @@ def serve(listener: socket.socket, imports: Sequence[str]) -> Request | None:
             continue
         connection, _ = listener.accept()
         with connection, contextlib.ExitStack() as output:
-            received = _receive(connection)
+            received = _receive(connection) if _same_user(connection) else None
             if received is None:
                 continue
             request, files = received
@@ -144,6 +157,8 @@ def serve(listener: socket.socket, imports: Sequence[str]) -> Request | None:
                 os.dup2(file, number)
         listener.close()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for name in variables:  # what imports have set remains
+            os.environ.pop(name, None)
         _become(request)
         return request
     return None
@@ -152,8 +167,8 @@ def serve(listener: socket.socket, imports: Sequence[str]) -> Request | None:
 def _keep_rays_generator_unused() -> None:
     """Let the ids of actor classes, which are drawn when they are imported, come from the kernel.
 
-    The first id seeds Ray's generator, once for all processes that are forked later. They would draw the same ids, and
-    two agent-loop workers would call vLLM's server with equal task ids, which ends it.
+    The first id seeds Ray's generator, once for all processes that are forked later, and they would draw the same ids.
+    Equal task ids from two agent-loop workers crash vLLM's server.
     """
     import ray.actor
 
@@ -165,7 +180,7 @@ def _keep_rays_generator_unused() -> None:
     ray.actor.ActorClassID = FromTheKernel
 
 
-def _id_of_a_fork() -> bytes:
+def _id_drawn_in_a_fork() -> bytes:
     """A random id of Ray's, drawn in a forked process that then ends."""
     import ray
 
@@ -184,13 +199,15 @@ def _id_of_a_fork() -> bytes:
 
 
 def _receive(connection: socket.socket) -> tuple[Request, list[int]] | None:
-    """A request and its standard input, output and error; None if the other process ended while it was sending."""
-    head, files, _, _ = socket.recv_fds(connection, _SIZE_BYTES, 3)
-    with connection.makefile("rb") as stream:
-        body = stream.read(int.from_bytes(head))
+    """A request and its standard input, output and error; None if it is broken or does not arrive in time."""
+    connection.settimeout(_REQUEST_S)
+    files: list[int] = []
     try:
+        head, files, _, _ = socket.recv_fds(connection, _SIZE_BYTES, 3)
+        with connection.makefile("rb") as stream:
+            body = stream.read(int.from_bytes(head))
         return Request(**json.loads(body)), files
-    except json.JSONDecodeError:
+    except (ValueError, TypeError, OSError):
         for file in files:
             os.close(file)
         return None
@@ -202,11 +219,12 @@ def _become(request: Request) -> None:
 
     os.setpgid(0, 0)  # Ray may end a worker's whole process group
     os.chdir(request.folder)
-    os.environ.clear()
     os.environ.update(request.environment)
     sys.argv = list(request.arguments)
-    sys.path[0] = os.path.dirname(request.arguments[0])
-    np.random.seed()  # noqa: NPY002 (numpy's global generator; Python's own is seeded anew by every fork)
+    # Python's own generator is seeded anew by every fork.
+    np.random.seed()  # noqa: NPY002 (the global generator is meant)
+    if "torch" in sys.modules:
+        sys.modules["torch"].seed()
 
 
 def main(listening_socket: int, imports: Sequence[str] = IMPORTS) -> None:

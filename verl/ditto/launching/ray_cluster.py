@@ -82,6 +82,8 @@ def connect(config: DictConfig) -> None:
             disk_space.require(Path(temporary), TEMP_BYTES)
             if config.trainer.device == "cpu" and runtime_env.get("py_executable") is None:
                 runtime_env["py_executable"] = fork_server.command()
+                # Ray sets its default, 1, in a worker, after the fork server has imported torch, which reads it once.
+                runtime_env["env_vars"].setdefault("OMP_NUM_THREADS", "1")
         with shield_children():
             ray.init(**settings, runtime_env=runtime_env)
     except (OSError, ValueError, RuntimeError, RayError) as error:  # from ray.init and from the socket
