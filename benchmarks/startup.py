@@ -3,7 +3,7 @@
     python -m benchmarks.startup [--source DIR ...] [--repeats 1] [key=value ...]
 
 The run is the demo's (`recipe/demo/demo.yaml`: Ray, FSDP2 and vLLM on a CPU, a stand-in judge), cut to one small step.
-Its start-up is bound by CPU time, as about ten processes import torch, verl or vLLM; wall time also depends on who else
+Its start-up is bound by CPU time, most of it for imports of torch, verl and vLLM; wall time also depends on who else
 uses the machine. `--source` names other checkouts of this repository, which are measured in turn with this one, so that
 a change can be compared side by side. Hydra overrides apply to all runs.
 """

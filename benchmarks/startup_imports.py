@@ -1,4 +1,4 @@
-"""Measure the CPU time that each process of a training spends on imports, and what takes it.
+"""Measure the CPU time that each process of a training spends on imports, and what takes it, where none is forked.
 
     python -m benchmarks.startup_imports
 

@@ -17,7 +17,7 @@ import pytest
 
 from ditto.launching import fork_server
 
-# Stands in for the raylet: starts the server on an inherited socket, says its process id, and waits to be ended.
+# Stands in for the raylet: starts the server on an inherited socket, prints its process id, and waits to be ended.
 RAYLET = """
 import os, subprocess, sys
 server = subprocess.Popen([sys.executable, "-c", sys.argv[1]], pass_fds=[int(sys.argv[2])])
@@ -28,15 +28,19 @@ sys.stdin.read()
 WORKER = """
 import json, os, random, sys
 import numpy as np
+import ray  # changes sys.path
 facts = {"parent": os.getppid(), "group": os.getpgid(0) == os.getpid(), "arguments": sys.argv, "folder": os.getcwd()}
 facts |= {"variables": dict(os.environ), "script": __name__, "forked": "colorsys" in sys.modules}
+facts["path"] = sys.path
 facts |= {"random": [random.random(), np.random.random()]}
-if "torch" in sys.modules:
-    facts["random"].append(float(sys.modules["torch"].rand(())))
+if torch := sys.modules.get("torch"):
+    facts["random"].append(float(torch.rand(())))
+    facts["threads"] = torch.get_num_threads()
 print(json.dumps(facts), flush=True)
 sys.exit("from the worker")
 """
 
+ROOT = Path(__file__).resolve().parents[3]
 Start = Callable[..., dict[str, object]]
 
 
@@ -45,14 +49,24 @@ def sockets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("s")  # a short path
 
 
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not path.exists():
+        assert time.monotonic() < deadline, f"no {path}"
+        time.sleep(0.01)
+
+
 @pytest.fixture
 def server(sockets: Path) -> Iterator[tuple[subprocess.Popen[str], psutil.Process]]:
-    """The raylet's stand-in and the server, which imports colorsys in place of torch, verl and vLLM."""
+    """The raylet's stand-in and the server, which imports colorsys and torch, but neither verl nor vLLM."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(sockets / "fork"))
     listener.listen()
     file = listener.fileno()
-    serving = f"from ditto.launching import fork_server; fork_server.main({file}, ['colorsys', 'numpy', 'torch'])"
+    imports = ["colorsys", "numpy", "torch"]
+    serving = f"""from ditto.launching import fork_server
+fork_server._REQUEST_S = 0.5
+fork_server.main({file}, {imports!r})"""
     command = [sys.executable, "-c", RAYLET, serving, str(file)]
     raylet = subprocess.Popen(command, pass_fds=[file], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     listener.close()
@@ -117,8 +131,11 @@ def test_the_server_survives_a_broken_request_and_ends_with_the_raylet(
             connection.connect(str(sockets / "fork"))
             socket.send_fds(connection, [length.to_bytes(8)], [0, 1, 2])
             connection.sendall(body)
+    silent = socket.socket(socket.AF_UNIX)
+    silent.connect(str(sockets / "fork"))  # never asks for anything
     process.resume()
     assert start()["parent"] == process.pid
+    silent.close()
     files = process.num_fds()
     assert start()["parent"] == process.pid
     psutil.wait_procs(process.children(), timeout=20)
@@ -129,6 +146,52 @@ def test_the_server_survives_a_broken_request_and_ends_with_the_raylet(
     while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline, "the server outlived the raylet"
         time.sleep(0.05)
+
+
+def test_a_server_that_starts_after_the_end_of_its_raylet_ends(sockets: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(sockets / "fork"))
+        listener.listen()
+        serving = f"from ditto.launching import fork_server; fork_server.main({listener.fileno()}, [])"
+        raylet = subprocess.Popen([sys.executable, "-c", ""])
+        raylet.wait()
+        environment = {**os.environ, "RAY_RAYLET_PID": str(raylet.pid)}
+        command = [sys.executable, "-c", serving]
+        subprocess.run(command, pass_fds=[listener.fileno()], env=environment, check=True, timeout=60)
+
+
+@pytest.mark.slow
+def test_the_first_worker_becomes_the_server_and_imports_what_a_run_needs(
+    start: Start, sockets: Path, tmp_path: Path
+) -> None:
+    """The real imports, from a folder with a file that has a library's name."""
+    folder = tmp_path / "of_the_user"
+    folder.mkdir()
+    (folder / "datasets.py").write_text("raise RuntimeError('imported from the current folder')")
+    packages = os.pathsep.join(str(ROOT / part) for part in ("agents", "verl", "."))
+    environment = {"PYTHONPATH": packages, "OMP_NUM_THREADS": "1", "VERL_PLATFORM": "cpu", "LC_ALL": "C.UTF-8"}
+    first = tmp_path / "first.py"
+    first.touch()
+    command = [*shlex.split(fork_server.command()), str(first), f"--raylet-name={sockets / 'raylet'}"]
+    with (tmp_path / "log").open("w") as log:  # the server keeps it open
+        subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
+    try:
+        wait_for(sockets / "fork")
+        forked = [start(folder, **environment) for _ in range(2)]
+    finally:
+        servers = [child for child in psutil.Process().children() if "fork_server" in " ".join(child.cmdline())]
+        for child in servers:
+            child.kill()
+            child.wait(20)
+    (server,) = servers
+    plain = start(folder, **environment)
+    for worker in forked:
+        assert worker["parent"] == server.pid, worker["complaint"]
+        path, its_own = worker["path"], plain["path"]
+        assert isinstance(path, list) and isinstance(its_own, list)
+        assert path[: len(its_own)] == its_own  # imports append to it
+        assert worker["threads"] == 1
+    assert plain["parent"] == os.getpid()
 
 
 BROKEN = {  # what an import must not do, and the complaint of the server
@@ -181,7 +244,7 @@ print(connection.recv(100), flush=True)
     assert stranger.stdout is not None
     assert stranger.stdout.readline() == "listening\n"
     worker = start(OPENAI_API_KEY="sk-secret")
-    assert not worker["forked"] and "another user has put it there" in str(worker["complaint"])
+    assert not worker["forked"] and "it belongs to another user" in str(worker["complaint"])
     assert stranger.communicate(timeout=20)[0] == "b''\n"
 
 

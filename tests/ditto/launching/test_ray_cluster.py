@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.launching import ray_cluster
+from ditto.launching import fork_server, ray_cluster
 from soul.errors import OutOfSpace
 
 ROOT = str(Path(__file__).resolve().parents[3])
@@ -19,7 +21,7 @@ def config(sampling_nodes: int = 0, **trainer: int) -> DictConfig:
     """What `ray_cluster` reads of the config, for one node of eight GPUs."""
     return OmegaConf.create(
         {
-            "trainer": {"nnodes": 1, "n_gpus_per_node": 8, "logger": ["console"], **trainer},
+            "trainer": {"device": "cuda", "nnodes": 1, "n_gpus_per_node": 8, "logger": ["console"], **trainer},
             "actor_rollout_ref": {
                 "rollout": {"full_determinism": False, "seed": 0, "nnodes": sampling_nodes, "n_gpus_per_node": 8}
             },
@@ -105,3 +107,45 @@ def test_a_full_temporary_folder_is_named_before_ray_waits_for_its_files(
     monkeypatch.setattr(shutil, "disk_usage", lambda _folder: usage._replace(free=10_000))
     with pytest.raises(OutOfSpace, match=f"no space left in {tmp_path}, needs about 0.1 GB"):
         ray_cluster.connect(config())
+
+
+class Connected(Exception):
+    """Ends `connect` where Ray would start."""
+
+
+@pytest.mark.parametrize(
+    ("device", "address", "configured", "forks"),
+    [
+        ("cpu", "local", None, True),
+        ("cpu", "local", sys.executable, False),
+        ("cuda", "local", None, False),
+        ("cpu", "127.0.0.1:6379", None, False),  # runs already
+    ],
+)
+def test_workers_are_forked_on_a_cpu_where_the_run_starts_ray(
+    device: str, address: str, configured: str | None, forks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = config()
+    made.trainer.device, made.ray_kwargs.ray_init.runtime_env.py_executable = device, configured
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    given: dict[str, Any] = {}
+
+    def init(**settings: Any) -> None:
+        given.update(settings["runtime_env"])
+        raise Connected
+
+    monkeypatch.setattr(ray_cluster.ray, "init", init)
+    monkeypatch.setattr(ray_cluster, "_check_reachable", lambda _address: None)
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(Connected):
+        ray_cluster.connect(made)
+    assert given["py_executable"] == (fork_server.command() if forks else configured)
+    assert given["env_vars"].get("OMP_NUM_THREADS") == ("1" if forks else None)
+
+
+def test_a_program_for_workers_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "local")
+    made = config()
+    made.ray_kwargs.ray_init.runtime_env.py_executable = "nowhere/python -u"
+    with pytest.raises(ray_cluster.BadCluster, match="py_executable: this machine has no program 'nowhere/python'"):
+        ray_cluster.connect(made)

@@ -9,10 +9,11 @@ of `python`. On a CPU that is this file:
              ├ the worker: runs default_worker.py, with the request's arguments, environment and output
              └ ...
 
-The first request of a node finds no server and becomes it. It is an ordinary child of the raylet: Ray's libraries read
-the node's address and token from the environment when they are imported. A worker that finds no working server starts
-from nothing, as it would without this file; logs/raylet.err of Ray's session folder has the reason. On GPUs nothing is
-forked: there a run has cores enough to import in parallel, and we have not tried whether CUDA's libraries survive it.
+The first request of a node finds no server and becomes it. So the server is a child of the raylet, as it must be: Ray's
+libraries read the node's address and token from the environment when they are imported. A worker that finds no working
+server starts from nothing, as it would without this file; logs/raylet.err in Ray's session folder has the reason. On
+GPUs nothing is forked: there a run has cores enough to import in parallel, and we have not tried whether CUDA's
+libraries survive a fork.
 
 Do not import anything but the standard library at the top: a request should take a hundredth of a second.
 """
@@ -32,7 +33,7 @@ import socket
 import struct
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 # What the workers of a run import: trainer, actor, agent loop, rollout server, queue.
@@ -61,28 +62,30 @@ def command() -> str:
 
 
 def request_worker(arguments: Sequence[str]) -> None:
-    """Have a worker forked, and end this process. It becomes the server if there is none, or else the worker itself.
+    """Ask the server to fork a worker, and end. Without a server, this process becomes it.
+
+    If the server fails, this process becomes the worker.
 
     Args:
-        arguments: of a Ray worker, beginning with its script; --raylet-name tells the folder of the node's sockets.
+        arguments: of a Ray worker, beginning with its script; --raylet-name is in the folder of the node's sockets.
     """
     raylet = next(word for word in arguments if word.startswith("--raylet-name=")).partition("=")[2]
     path = os.path.join(os.path.dirname(raylet), "fork")  # short: a socket's path has at most 107 characters
     request = Request(list(arguments), os.getcwd(), dict(os.environ))
     try:
         listener = _listen(path)
-        if listener is not None and os.fork():  # the child goes on and asks its parent
+        if listener is not None and os.fork():  # the child asks its parent for the worker
             os.set_inheritable(listener.fileno(), True)
-            # Imported by its name, so that neither its folder nor the current one becomes part of sys.path.
-            path_first = f"import sys; sys.path[0] = {os.path.dirname(arguments[0])!r}"  # as in a worker of its own
+            # `-c` puts the current folder first. A worker has its script's folder there, and no import from the other.
+            path_first = f"import sys; sys.path[0] = {os.path.dirname(arguments[0])!r}"
             serving = f"from ditto.launching import fork_server; fork_server.main({listener.fileno()})"
             os.execv(sys.executable, [sys.executable, "-c", f"{path_first}; {serving}"])
         if listener is not None:
             listener.close()
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(path)
-            if not _same_user(connection):  # Ray's folder of sockets is writable for everybody
-                raise ConnectionError("another user has put it there")
+            if not _same_user(connection):  # everybody may write into Ray's folder of sockets
+                raise ConnectionError("it belongs to another user")
             body = json.dumps(asdict(request)).encode()
             socket.send_fds(connection, [len(body).to_bytes(_SIZE_BYTES)], [0, 1, 2])
             connection.sendall(body)
@@ -118,7 +121,7 @@ def _listen(path: str) -> socket.socket | None:
 
 
 def serve(listener: socket.socket, imports: Sequence[str]) -> Request | None:
-    """Import the modules, then fork a process for each request, until the parent process is gone.
+    """Import the modules, then fork a process for each request, until the raylet is gone.
 
     Returns:
         In each forked process its request, with environment, folder and output set; None in the server, at the end.
@@ -126,8 +129,8 @@ def serve(listener: socket.socket, imports: Sequence[str]) -> Request | None:
     Raises:
         RuntimeError: an import has started a Python thread, which forks would lose, or has used Ray's generator of ids.
     """
-    parent = int(os.environ.get("RAY_RAYLET_PID", os.getppid()))
-    variables = set(os.environ)
+    raylet = int(os.environ.get("RAY_RAYLET_PID", os.getppid()))
+    inherited = set(os.environ)
     _keep_rays_generator_unused()
     for name in imports:
         importlib.import_module(name)
@@ -138,7 +141,7 @@ def serve(listener: socket.socket, imports: Sequence[str]) -> Request | None:
     gc.collect()
     gc.freeze()  # workers then share these pages for good: their collector does not write to them
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel then removes workers that have ended
-    while os.getppid() == parent:
+    while os.getppid() == raylet:
         if not select.select([listener], [], [], _POLL_S)[0]:
             continue
         connection, _ = listener.accept()
@@ -150,16 +153,14 @@ def serve(listener: socket.socket, imports: Sequence[str]) -> Request | None:
             for file in files:
                 output.callback(os.close, file)
             if os.fork():
-                with contextlib.suppress(ConnectionError):  # killed meanwhile
+                with contextlib.suppress(ConnectionError):  # the process that asked has been killed
                     connection.sendall(b"1")
                 continue
             for number, file in enumerate(files):
                 os.dup2(file, number)
         listener.close()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for name in variables:  # what imports have set remains
-            os.environ.pop(name, None)
-        _become(request)
+        _become(request, inherited)
         return request
     return None
 
@@ -213,12 +214,18 @@ def _receive(connection: socket.socket) -> tuple[Request, list[int]] | None:
         return None
 
 
-def _become(request: Request) -> None:
-    """Take over what a process of its own would have had from its start."""
+def _become(request: Request, inherited: Iterable[str]) -> None:
+    """Take over what a process of its own would have had from its start.
+
+    Args:
+        inherited: the environment variables that the server started with. Those that its imports have set remain.
+    """
     import numpy as np
 
     os.setpgid(0, 0)  # Ray may end a worker's whole process group
     os.chdir(request.folder)
+    for name in inherited:
+        os.environ.pop(name, None)
     os.environ.update(request.environment)
     sys.argv = list(request.arguments)
     # Python's own generator is seeded anew by every fork.

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shlex
+import shutil
 import socket
 import tempfile
 import time
@@ -82,8 +84,10 @@ def connect(config: DictConfig) -> None:
             disk_space.require(Path(temporary), TEMP_BYTES)
             if config.trainer.device == "cpu" and runtime_env.get("py_executable") is None:
                 runtime_env["py_executable"] = fork_server.command()
-                # Ray sets its default, 1, in a worker, after the fork server has imported torch, which reads it once.
+                # Ray sets it to 1 in a worker. That is too late for a fork: torch reads it when it is imported.
                 runtime_env["env_vars"].setdefault("OMP_NUM_THREADS", "1")
+            if runtime_env.get("py_executable") is not None:
+                _check_executable(runtime_env["py_executable"])
         with shield_children():
             ray.init(**settings, runtime_env=runtime_env)
     except (OSError, ValueError, RuntimeError, RayError) as error:  # from ray.init and from the socket
@@ -123,6 +127,16 @@ def start_limits(settings: GatewaySettings, spent_usd: float) -> Any:
             f"Ray's workers cannot run this program: {str(error).strip().splitlines()[-1]} Start Ray on every node "
             "from the same environment as this run (that environment's bin/ray start ...)."
         ) from error
+
+
+def _check_executable(command: str) -> None:
+    """Check that this machine has the program that starts Ray's workers. Without it, Ray would wait forever."""
+    program = shlex.split(command)[0]
+    if shutil.which(program) is None:
+        raise BadCluster(
+            f"ray_kwargs.ray_init.runtime_env.py_executable: this machine has no program {program!r} to start Ray's "
+            "workers with. Name a Python interpreter, or leave the option out."
+        )
 
 
 def _check_reachable(address: str) -> None:
