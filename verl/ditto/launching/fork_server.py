@@ -224,9 +224,13 @@ def _become(request: Request, inherited: Iterable[str]) -> None:
 
     os.setpgid(0, 0)  # Ray may end a worker's whole process group
     os.chdir(request.folder)
-    for name in inherited:
-        os.environ.pop(name, None)
+    set_by_imports = {name: value for name, value in os.environ.items() if name not in inherited}
+    os.environ.clear()
+    # The worker's variables come first, as in a process of its own. vLLM's engine inherits this order. Its setproctitle
+    # looks for the title's memory in front of the first variable, and fails if an import has set that variable again.
     os.environ.update(request.environment)
+    for name, value in set_by_imports.items():
+        os.environ.setdefault(name, value)
     sys.argv = list(request.arguments)
     # Python's own generator is seeded anew by every fork.
     np.random.seed()  # noqa: NPY002 (the global generator is meant)
