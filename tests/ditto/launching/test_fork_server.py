@@ -40,6 +40,7 @@ print(json.dumps(facts), flush=True)
 sys.exit("from the worker")
 """
 
+SET_BY_RAY = "RAY_CLIENT_MODE"  # an environment variable that `import ray` sets
 ROOT = Path(__file__).resolve().parents[3]
 Start = Callable[..., dict[str, object]]
 
@@ -68,7 +69,10 @@ def server(sockets: Path) -> Iterator[tuple[subprocess.Popen[str], psutil.Proces
 fork_server._REQUEST_S = 0.5
 fork_server.main({file}, {imports!r})"""
     command = [sys.executable, "-c", RAYLET, serving, str(file)]
-    raylet = subprocess.Popen(command, pass_fds=[file], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    environment = {name: value for name, value in os.environ.items() if name != SET_BY_RAY}
+    raylet = subprocess.Popen(
+        command, env=environment, pass_fds=[file], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     listener.close()
     assert raylet.stdout is not None
     process = psutil.Process(int(raylet.stdout.readline()))
@@ -109,7 +113,8 @@ def test_a_forked_worker_is_like_one_of_its_own(
     assert worker["folder"] == str(folder) and worker["script"] == "__main__"
     has = worker["variables"]
     assert isinstance(has, dict) and "PYTEST_CURRENT_TEST" not in has
-    assert list(has.items())[:3] == list(variables.items()) and len(has) > 3  # behind them those that imports have set
+    assert list(has.items())[:3] == list(variables.items())
+    assert SET_BY_RAY in list(has)[3:]  # behind them are the variables that imports have set
     assert worker["complaint"] == "from the worker\n"  # the end of an ordinary script: Python prints, and exits
 
 
