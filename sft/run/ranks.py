@@ -49,7 +49,7 @@ class _RemoteTraceback(Exception):
 
 def rank_main(train: Callable[[], int]) -> int:
     """Run the training in a rank and return its exit code; if it fails, record the error for the launcher."""
-    stop.die_with_parent()
+    stop.die_with_parent(int(os.environ[stop.LAUNCHER_VARIABLE]))
     stop.listen()
     logs.set_up()
     try:
@@ -81,7 +81,8 @@ def run_ranks(config: DictConfig, program: Sequence[str], resume_from: Path | No
     with tempfile.TemporaryDirectory(prefix="soul-sft-") as folder:
         file = Path(folder) / "stop"
         logger.info("starting %d processes on this node", config.trainer.n_gpus_per_node)
-        os.environ |= {stop.FILE_VARIABLE: str(file), RESUME_VARIABLE: str(resume_from or "")}
+        os.environ |= {stop.LAUNCHER_VARIABLE: str(os.getpid()), stop.FILE_VARIABLE: str(file)}
+        os.environ[RESUME_VARIABLE] = str(resume_from or "")
         with _Signals(file, float(config.run.save_on_signal_s)) as signals:
             try:
                 _await_first_node(config, signals)

@@ -67,7 +67,8 @@ class GenerativeTest:
         environment = {name: value for name, value in os.environ.items() if not name.startswith((*_TORCHRUN, _CORPUS))}
         with (self.folder / f"step_{step:06d}.log").open("wb") as log:
             logger.info("evaluating step %d on %s; log: %s", step, ", ".join(self.files), log.name)
-            end_with_parent = partial(stop.die_with_parent, signal.SIGTERM)  # SIGTERM lets it end its server
+            # SIGTERM, because the evaluation then ends its server.
+            end_with_parent = partial(stop.die_with_parent, os.getpid(), signal.SIGTERM)
             process = subprocess.Popen(
                 command, env=environment, stdout=log, stderr=subprocess.STDOUT, preexec_fn=end_with_parent
             )

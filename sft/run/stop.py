@@ -8,6 +8,7 @@ systems that send the signal to every process of a job.
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
 import os
 import signal
 from pathlib import Path
@@ -17,6 +18,7 @@ from ditto.run.stop_signals import handled_signals
 from soul.files.whole_file import write_whole
 
 FILE_VARIABLE = "SFT_STOP_FILE"
+LAUNCHER_VARIABLE = "SFT_LAUNCHER_PID"  # the parent of the ranks
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)  # loaded on import: nothing may be loaded between fork and exec
 _received = 0
@@ -49,12 +51,21 @@ def requested() -> int:
         return 0
 
 
-def die_with_parent(number: int = signal.SIGKILL) -> None:
-    """Let the kernel send this process a signal when its parent ends, for whatever reason."""
+def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
+    """Let this process get a signal when its parent ends, for whatever reason; at once if the parent has ended already.
+
+    Args:
+        parent: its process id. Imports take seconds, and meanwhile the parent may have been killed.
+        number: the signal.
+    """
     _libc.prctl(_PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), number)
 
 
 def start_helper(*_: object) -> None:
     """Call this first in a process that reads or tokenises data: it then ends with its parent and ignores Ctrl-C."""
-    die_with_parent()
+    parent = multiprocessing.parent_process()
+    assert parent is not None and parent.pid is not None, "only for processes of the multiprocessing module"
+    die_with_parent(parent.pid)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

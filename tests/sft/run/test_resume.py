@@ -179,7 +179,7 @@ def test_only_the_node_that_holds_the_lock_removes_a_half_written_checkpoint(
     config = OmegaConf.create({"trainer": trainer, "run": {"save_on_signal_s": 1.0}})
     partial = partial_dir(tmp_path)
     monkeypatch.setattr(ranks, "run", lambda _arguments: None)
-    for variable in (ranks.stop.FILE_VARIABLE, ranks.RESUME_VARIABLE):
+    for variable in (ranks.stop.LAUNCHER_VARIABLE, ranks.stop.FILE_VARIABLE, ranks.RESUME_VARIABLE):
         monkeypatch.setenv(variable, "")
     with socket.create_server(("127.0.0.1", 0)) as first_node:  # for which the other one waits
         monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
