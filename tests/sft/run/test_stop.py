@@ -27,8 +27,9 @@ def late(kind):
         time.sleep(0.01)
     if kind == "rank":
         ranks.rank_main(lambda: time.sleep(60))
-    stop.start_helper()
-    time.sleep(60)
+    else:
+        stop.start_helper()
+        time.sleep(60)
 
 if __name__ == "__main__":
     if sys.argv[2] == "helper":
