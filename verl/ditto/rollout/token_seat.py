@@ -35,8 +35,6 @@ class TokenSequence:
         response_mask: 1 where the policy sampled the token.
         response_logprobs: the rollout engine's log-probs of sampled tokens, 0 elsewhere.
         messages: the conversation that the ids encode.
-        text: the context of the last turn, as the chat template renders it.
-        exact: the ids of every turn stand for exactly the text that the other speakers got.
         turns: number of sampled turns.
         versions: first and last version (training step) of the weights that sampled it.
         full: there was no room for another turn, so nothing is added any more.
@@ -44,13 +42,13 @@ class TokenSequence:
         has_log_probs: the engine returned log-probs for every turn.
         read_tokens: tokens that the engine had to read before it could sample, over all turns.
         cached_tokens: how many of them its prefix cache held; None if the engine does not say.
+        text: the context of the last turn, as the chat template renders it.
+        exact: the ids of every turn stand for exactly the text that the other speakers got.
     """
 
     prompt_ids: list[int]
     base_prompt_ids: list[int]
     messages: list[Message]
-    text: str = ""
-    exact: bool = True
     response_ids: list[int] = field(default_factory=list)
     response_mask: list[int] = field(default_factory=list)
     response_logprobs: list[float] = field(default_factory=list)
@@ -61,6 +59,8 @@ class TokenSequence:
     has_log_probs: bool = True
     read_tokens: int = 0
     cached_tokens: int | None = 0
+    text: str = ""
+    exact: bool = True
 
 
 class TokenSeat:
@@ -120,7 +120,7 @@ class TokenSeat:
         """A sequence whose prompt is the whole conversation so far."""
         text, prompt_ids = await self._rendered(messages)
         base_ids = prompt_ids if base is None or list(base) == list(messages) else await self.render(base)
-        return TokenSequence(prompt_ids, base_ids, list(messages), text, opening=len(messages))
+        return TokenSequence(prompt_ids, base_ids, list(messages), opening=len(messages), text=text)
 
     async def render(self, messages: Sequence[Message]) -> list[int]:
         """The ids of a prompt of these messages."""
