@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ditto.model.weights_check import BadModel
+from soul.chat.model_chat import stop_ids
 from soul.chat.template_check import BadTemplate, ChatFormat, fit_template
 from soul.chat.template_file import read_template
 from soul.errors import one_line
@@ -61,28 +62,13 @@ def load_tokenizer(path: str, trust: bool, setting: str) -> Any:
     return load_chat(path, trust, setting).tokenizer
 
 
-def stop_ids(path: str, trust: bool, tokenizer: Any) -> frozenset[int]:
-    """The token ids at which vLLM ends an answer: those of generation_config.json, and the tokenizer's end token.
-
-    Without a generation_config.json, those of config.json count.
-    """
-    from transformers import AutoConfig, GenerationConfig
-
-    try:
-        found = GenerationConfig.from_pretrained(path).eos_token_id
-    except OSError:  # there is no such file
-        found = getattr(AutoConfig.from_pretrained(path, trust_remote_code=trust), "eos_token_id", None)
-    listed = found if isinstance(found, list) else [found]
-    return frozenset(int(each) for each in (*listed, tokenizer.eos_token_id) if each is not None)
-
-
 def _load(path: str, trust: bool) -> Any:
     from transformers import AutoConfig, AutoTokenizer
 
     _refuse_adapter(Path(path))
     try:
-        AutoConfig.from_pretrained(path, trust_remote_code=trust)
-        return AutoTokenizer.from_pretrained(path, trust_remote_code=trust)
+        config = AutoConfig.from_pretrained(path, trust_remote_code=trust)
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust)
     except Exception as error:  # noqa: BLE001 - a damaged folder makes transformers raise anything
         place = "neither an existing folder nor a model that the hub knows"
         if Path(path).exists():
@@ -91,6 +77,21 @@ def _load(path: str, trust: bool) -> Any:
             f"{place} ({one_line(error, 300)}). Give a folder with config.json, tokenizer and weights, "
             "or a full hub id such as Qwen/Qwen3-8B (ACTOR_MODEL_PATH)."
         ) from error
+    if hasattr(config, "vision_config"):
+        _check_processor(path)
+    return tokenizer
+
+
+def _check_processor(path: str) -> None:
+    """Refuse a vision-language model that vLLM cannot load, even for text alone."""
+    from transformers.utils import cached_file
+
+    names = ("preprocessor_config.json", "processor_config.json")
+    if not any(cached_file(path, name, _raise_exceptions_for_missing_entries=False) for name in names):
+        raise BadModel(
+            f"a vision-language model without its processor: {' and '.join(names)} are missing, and vLLM does not load "
+            "it without one. Copy or download the model again."
+        )
 
 
 def _refuse_adapter(folder: Path) -> None:
