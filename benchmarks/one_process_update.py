@@ -24,11 +24,13 @@ from verl.utils.metric import reduce_metrics
 from verl.utils.py_functional import rename_dict
 
 from ditto.batch.jagged import jagged, response_tokens
-from ditto.batch.minibatch_layout import assign_mini_batches, balanced, lay_out, padded_rows
+from ditto.batch.minibatch_layout import assign_mini_batches, balanced, balanced_groups, lay_out, padded_rows
 from ditto.batch.pi_old import PiOld
 from ditto.batch.rollout_correction import correction_weights
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_batch import Columns, StepBatch
+from ditto.model.prefix_tree.eligibility import why_not
+from ditto.model.prefix_tree.packing import WANTED
 from ditto.objectives.losses import PLACES, objective_loss
 from ditto.rollout import sync_alarm
 from ditto.settings import BadConfig, Settings
@@ -79,6 +81,7 @@ class Update:
         self.correction = config.algorithm.get("rollout_correction")
         self.settings = settings
         self.filler = filler
+        self.as_trees = why_not(config, settings) is None
         self.worker = actor_worker(config, settings)
         self.pi_old = PiOld.chosen(config, settings, self.worker.active_dropout())
         self.batch: StepBatch | None = None
@@ -127,7 +130,8 @@ class Update:
         with `old_logp=rollout` as well.
         """
         inputs = _jagged(samples, MODEL_COLUMNS)
-        tu.assign_non_tensor(inputs, calculate_entropy=True, compute_loss=False, temperature=1.0)
+        settings = {WANTED: self.as_trees, "calculate_entropy": True, "compute_loss": False, "temperature": 1.0}
+        tu.assign_non_tensor(inputs, **settings)
         output = self.worker.compute_log_prob(inputs)
         mask, rollout = inputs["response_mask"], jagged([sample["rollout_log_probs"] for sample in samples])
         batch.columns = Columns(mask, response_tokens(output["log_probs"], mask), rollout)
@@ -147,7 +151,11 @@ class Update:
         padding["old_log_probs"] = padding["rollout_log_probs"]
         old = ["old_log_probs"] if "old_log_probs" in samples[0] else []  # without: the update is its own pi_old
         samples = [*samples, *[padding] * (rows * updates - len(samples))]
-        layout = lay_out(mini_batch, [len(s["input_ids"]) for s in samples], 1, rows, balanced)
+        lengths = [len(s["input_ids"]) for s in samples]
+        if self.as_trees:
+            layout = lay_out(mini_batch, batch.row_sizes(lengths), 1, rows, balanced_groups)
+        else:
+            layout = lay_out(mini_batch, lengths, 1, rows, balanced)
         batch.arrange(layout)
         samples = [samples[i] for i in layout.order]
         data = _jagged(samples, (*MODEL_COLUMNS, *old))
@@ -159,6 +167,7 @@ class Update:
         """The optimizer updates (`DittoTrainer._update_actor`)."""
         tu.assign_non_tensor(
             data,
+            **{WANTED: self.as_trees},
             calculate_entropy=self.actor.calculate_entropy or self.actor.entropy_coeff != 0.0 or PLACES in data,
             distillation_use_topk=False,
             distillation_only=False,
