@@ -153,6 +153,7 @@ def _plan(
         *(("teachers" if i == 0 else "", f"{task}: {path}") for i, (task, path) in enumerate(teachers.items())),
         ("rows", f"{len(train)} train ({names}), {len(val)} validation"),
         ("prompt tokens", f"{mean:.0f} mean, {max(lengths)} longest"),
+        ("lengths", _lengths(config)),
         ("steps", str(steps)),
         *([("mode", _separate(config))] if config.trainer.v1.trainer_mode == SEPARATE else []),
         ("per step", f"{prompts} prompts, {sessions} sessions, {generations} generations"),
@@ -163,6 +164,15 @@ def _plan(
     ]
 
 
+def _lengths(config: DictConfig) -> str:
+    """The most tokens of a sequence and of its parts."""
+    data, longest = config.data, config.actor_rollout_ref.rollout.max_model_len
+    return (
+        f"prompt {data.max_prompt_length:,}, feedback {data.max_feedback_length:,}, answer "
+        f"{data.max_response_length:,} tokens at most; a sequence {longest:,}"
+    )
+
+
 def _separate(config: DictConfig) -> str:
     """How devices are divided, and a step with them."""
     parts, rollout = config.trainer.v1.separate_async.parameter_sync_step, config.actor_rollout_ref.rollout
@@ -171,9 +181,11 @@ def _separate(config: DictConfig) -> str:
 
 
 def _memory(config: DictConfig, teachers: Collection[str]) -> list[str]:
-    """Lines of the memory plan. Computing it imports torch and takes seconds, so the CPU platform skips it."""
+    """Lines of the memory plan. On a CPU, what the config leaves open is chosen here."""
     if config.trainer.device == "cpu":
-        return []
+        from ditto.memory.cpu import fit
+
+        return list(fit(config, teachers).lines())
     from ditto.memory.plan import plan
 
     memory_plan = plan(config, teachers)

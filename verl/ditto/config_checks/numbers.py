@@ -76,6 +76,7 @@ SHARE = Number(0, 1)
 PART = Number(above=0, most=1)  # a share that cannot be 0
 SEED = Number(0, 2**32 - 1, whole=True)
 TOKENS = Number(1, 10_000_000, whole=True)
+TOKENS_OR_NULL = Number(1, 10_000_000, whole=True, null=True)
 DEVICES = Number(1, 64, whole=True)  # of one node
 FREQUENCY = Number(-1, whole=True)  # every so many steps; 0 and -1: never
 LIMIT = Number(-1, whole=True, but_not=0)  # -1: no limit
@@ -114,7 +115,7 @@ RL_NUMBERS: dict[str, Number] = {
         _ACTOR,
         {
             "ppo_mini_batch_size ppo_epochs entropy_from_logits_chunk_size": COUNT,
-            "ppo_max_token_len_per_gpu": TOKENS,
+            "ppo_max_token_len_per_gpu": TOKENS_OR_NULL,  # null on a CPU
             "clip_ratio": SHARE,
             "clip_ratio_low": Number(0, 1, null=True),
             "clip_ratio_high": Number(0, null=True),
@@ -126,13 +127,14 @@ RL_NUMBERS: dict[str, Number] = {
             "data_loader_seed": SEED,
         },
     ),
-    **below(_REF, {"log_prob_max_token_len_per_gpu": TOKENS, "entropy_from_logits_chunk_size": COUNT}),
+    **below(_REF, {"log_prob_max_token_len_per_gpu": TOKENS_OR_NULL, "entropy_from_logits_chunk_size": COUNT}),
     **below(
         _ROLLOUT,
         {
             "n val_kwargs.n max_num_seqs agent.num_workers": COUNT,
             "tensor_model_parallel_size data_parallel_size expert_parallel_size": COUNT,
-            "checkpoint_engine.update_weights_bucket_megabytes": COUNT,
+            # null on a CPU: chosen by memory/cpu.py
+            "checkpoint_engine.update_weights_bucket_megabytes engine_kwargs.vllm.kv_cache_memory_bytes": COUNT_OR_NULL,
             "temperature": POSITIVE,  # not 0: log-probs are computed at the sampling temperature
             "val_kwargs.temperature": NOT_NEGATIVE,
             "top_k val_kwargs.top_k": LIMIT,
@@ -141,7 +143,8 @@ RL_NUMBERS: dict[str, Number] = {
             "gpu_memory_utilization": PART,  # vLLM's share of a device's memory
             "nnodes": FROM_ZERO,
             "n_gpus_per_node": DEVICES,
-            "max_num_batched_tokens log_prob_max_token_len_per_gpu": TOKENS,
+            "max_num_batched_tokens": TOKENS,
+            "log_prob_max_token_len_per_gpu": TOKENS_OR_NULL,
             "max_model_len": Number(1, 30_000_000, whole=True, null=True),
             "prometheus.port": FROM_ZERO,
         },

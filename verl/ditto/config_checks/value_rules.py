@@ -49,12 +49,25 @@ def budget(key: str, applies: Callable[[RLRun], Any] = lambda run: True) -> Rule
     """A rule: a micro-batch's token budget must fit the longest sequence, because verl does not split sequences."""
     return Rule(
         key,
-        lambda run: applies(run) and OmegaConf.select(run.config, key) < max(run.longest, _SHORTEST_BUDGET),
+        lambda run: (
+            applies(run)
+            and (tokens := OmegaConf.select(run.config, key)) is not None
+            and tokens < max(run.longest, _SHORTEST_BUDGET)
+        ),
         lambda run: (
             f"a micro-batch must fit the longest sequence, prompt + feedback + response = {run.longest} tokens (and "
             f"at least {_SHORTEST_BUDGET}). Raise it, or lower data.max_prompt_length, data.max_feedback_length or "
             "data.max_response_length."
         ),
+    )
+
+
+def chosen_on_a_cpu(key: str) -> Rule:
+    """A rule: null is for the CPU platform, which chooses the value by the machine's memory."""
+    return Rule(
+        key,
+        lambda run: OmegaConf.select(run.config, key) is None and run.trainer.device != "cpu",
+        "only platform=cpu chooses this value by the machine's memory. Give a number.",
     )
 
 
@@ -76,6 +89,13 @@ def _learns_from_one_session(settings: Settings) -> bool:
 
 
 _ACTOR, _ROLLOUT, _MODEL = (f"actor_rollout_ref.{section}" for section in ("actor", "rollout", "model"))
+
+
+_CHOSEN = (
+    f"{_ACTOR}.ppo_max_token_len_per_gpu",
+    f"{_ROLLOUT}.log_prob_max_token_len_per_gpu",
+    f"{_ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes",
+)
 
 
 def _only_if_the_loss_reads(option: str) -> Rule:
@@ -140,6 +160,8 @@ RULES: tuple[Rule, ...] = (
             "data.max_prompt_length, data.max_feedback_length, data.max_response_length."
         ),
     ),
+    *(chosen_on_a_cpu(key) for key in _CHOSEN),
+    one_of(f"{_MODEL}.enable_gradient_checkpointing", True, False, None),
     budget(f"{_ACTOR}.ppo_max_token_len_per_gpu"),
     budget(f"{_ROLLOUT}.log_prob_max_token_len_per_gpu"),
     budget("actor_rollout_ref.ref.log_prob_max_token_len_per_gpu", lambda run: run.actor.use_kl_loss),

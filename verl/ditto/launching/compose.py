@@ -12,6 +12,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from ditto.launching.context_lengths import fill_lengths
 from ditto.launching.launcher_environment import rl_words, sft_words
 from ditto.launching.override_words import allowing_new_tasks, check_words, refuse_secrets
 from ditto.settings import BadConfig
@@ -64,6 +65,7 @@ def load_config(overrides: list[str], program: str = "train_ppo.py") -> DictConf
         raise BadConfig(f"--config-name={name}: there is no file {name}.yaml in {directory}.")
     try:
         config = compose_config(directory, name, words)
+        fill_lengths(config)
         OmegaConf.resolve(config)
     except (HydraException, OmegaConfBaseException, ValueError, TypeError, RecursionError) as error:
         references = [word for word in words if "${" in word]

@@ -43,8 +43,11 @@ def _matches(name: str, targets: str | Sequence[str]) -> bool:
     return any(name == target or name.endswith(f".{target}") for target in targets)
 
 
-def read_shape(model: DictConfig, section: str) -> ModelShape:
+def read_shape(model: DictConfig, section: str, dense_only: bool = True) -> ModelShape:
     """The shape of the model of a config's section; its path is a local folder or an id in the hub's cache.
+
+    Args:
+        dense_only: refuse a mixture of experts; else its activations are those of a dense model as wide as the experts that a token uses.
 
     Raises:
         BadConfig: the plan does not support the model.
@@ -58,12 +61,14 @@ def read_shape(model: DictConfig, section: str) -> ModelShape:
     path, trust = str(model.path), bool(model.get("trust_remote_code", False))
     try:
         config = AutoConfig.from_pretrained(path, trust_remote_code=trust)
-        return shape_of(config, path, Adapted(targets or "all-linear", exclude), trust)
+        return shape_of(config, path, Adapted(targets or "all-linear", exclude), trust, dense_only)
     except NotDense as error:
         raise BadConfig(f"{section}.path: {error}.") from error
 
 
-def shape_of(config: Any, name: str, adapted: Adapted = Adapted(), trust_remote_code: bool = False) -> ModelShape:
+def shape_of(
+    config: Any, name: str, adapted: Adapted = Adapted(), trust_remote_code: bool = False, dense_only: bool = True
+) -> ModelShape:
     """The shape of the model that a transformers config describes.
 
     Raises:
@@ -71,7 +76,7 @@ def shape_of(config: Any, name: str, adapted: Adapted = Adapted(), trust_remote_
     """
     text = config.get_text_config()
     experts = getattr(text, "num_experts", None) or getattr(text, "num_local_experts", None)
-    if experts:
+    if experts and dense_only:
         raise NotDense(f"{name} is a mixture of {experts} experts; the memory plan supports only dense decoders")
     model = build_on_meta(config, trust_remote_code)
     prefix, layers = _decoder_layers(model, text.num_hidden_layers, name)
@@ -93,7 +98,7 @@ def shape_of(config: Any, name: str, adapted: Adapted = Adapted(), trust_remote_
     return ModelShape(
         name=name,
         hidden=text.hidden_size,
-        intermediate=text.intermediate_size,
+        intermediate=_intermediate(text),
         query=text.num_attention_heads * head_width,
         key_value=kv_heads * head_width,
         vocab=text.vocab_size,
@@ -108,6 +113,13 @@ def shape_of(config: Any, name: str, adapted: Adapted = Adapted(), trust_remote_
         vision_hidden=vision.hidden_size if vision is not None else 0,
         vision_weights=sum(p.numel() for path, p in model.named_parameters() if _is_vision(path)),
     )
+
+
+def _intermediate(text: Any) -> int:
+    """The width of the MLP, or of all experts together that a token uses."""
+    experts = getattr(text, "num_experts_per_tok", None)
+    width = getattr(text, "moe_intermediate_size", None) or text.intermediate_size
+    return int(width * experts) if experts else int(text.intermediate_size)
 
 
 def build_on_meta(config: Any, trust_remote_code: bool = False) -> nn.Module:

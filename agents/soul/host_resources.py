@@ -1,0 +1,43 @@
+"""The memory and the cores of this machine that a new process can use, within a container's limits (cgroup v2)."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+CGROUP = Path("/sys/fs/cgroup")
+_CPUS = Path("/sys/devices/system/cpu")
+
+
+def free_memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = CGROUP) -> int:
+    """Bytes that new processes can use: what the kernel counts as available, or less if a container's limit is lower.
+
+    Args:
+        cgroup: the folder of the container's limits; without it there is no limit.
+    """
+    available = int(re.findall(r"^MemAvailable:\s*(\d+) kB", meminfo.read_text(), re.MULTILINE)[0]) * 1024
+    limit = _first_word(cgroup / "memory.max")
+    if not limit.isdigit():
+        return available
+    used = int(_first_word(cgroup / "memory.current"))
+    dropped = re.findall(r"^inactive_file (\d+)", (cgroup / "memory.stat").read_text(), re.MULTILINE)
+    return max(min(available, int(limit) - used + int(dropped[0] if dropped else 0)), 0)
+
+
+def physical_cores(cpus: Path = _CPUS, cgroup: Path = CGROUP) -> int:
+    """Number of cores that this process may use. Two hardware threads of a core count once: they share its arithmetic.
+
+    Args:
+        cpus: the kernel's folder of processors.
+    """
+    allowed = os.sched_getaffinity(0)
+    cores = {_first_word(cpus / f"cpu{number}/topology/thread_siblings_list") or str(number) for number in allowed}
+    words = (cgroup / "cpu.max").read_text().split() if (cgroup / "cpu.max").is_file() else ["max"]
+    quota = int(words[0]) // int(words[1]) if words[0].isdigit() else len(cores)
+    return max(min(len(cores), quota), 1)
+
+
+def _first_word(file: Path) -> str:
+    """The first word of a file; empty without the file."""
+    return (file.read_text().split() or [""])[0] if file.is_file() else ""
