@@ -1,0 +1,121 @@
+"""A real pretrained model through the product: a step of DITTO with LoRA on dialogues, its checkpoint, its evaluation.
+
+SmolLM2-135M-Instruct has what tiny models with random weights lack: another architecture than the recipe's, a chat
+template with a system prompt of its own, end tokens that the tokenizer does not name, and answers in words.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from soul.examples.__main__ import write
+from soul.examples.endpoint import answer
+from soul.testing import FakeOpenAI
+from tests.e2e.run import ROOT, SENTINEL_KEY, Run
+
+pytestmark = pytest.mark.slow
+
+ROWS = 2
+RECIPE = [
+    *("data.max_prompt_length=1536", "data.max_feedback_length=256", "data.max_response_length=384"),
+    *("data.train_batch_size=2", "actor_rollout_ref.actor.ppo_mini_batch_size=2", "actor_rollout_ref.rollout.n=2"),
+    *("actor_rollout_ref.actor.optim.lr=1e-3", "data.allow_overlap=true", "trainer.logger=[console]"),
+    *("actor_rollout_ref.model.lora_rank=8", "actor_rollout_ref.model.lora_alpha=16"),
+    *("trainer.total_training_steps=1", "trainer.save_freq=1", "trainer.test_freq=1", "trainer.val_before_train=false"),
+]
+
+
+class DialogueRun(Run):
+    """A run of MirrorBench, whose other side is replayed from the record."""
+
+    def command(self) -> list[str]:
+        return ["bash", str(ROOT / "recipe/ditto/run_rl.sh"), "mirrorbench", *self.overrides]
+
+
+@pytest.fixture(scope="module")
+def run(real_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A finished run."""
+    folder = tmp_path_factory.mktemp("real")
+    for name in ("train", "val"):
+        write(["mirrorbench"], ROWS, folder / f"{name}.parquet")
+    with FakeOpenAI(answer) as judge:
+        made = DialogueRun(
+            folder / "out", folder / "train.parquet", folder / "val.parquet", real_model, judge.url, overrides=RECIPE
+        )
+        made.start()
+        code = made.wait(900)
+    assert code == 0, made.tail()
+    return made
+
+
+def test_a_step_trains_dialogues_of_a_real_model(run: Run) -> None:
+    metrics = run.metrics()[1]
+    assert metrics["actor/updates"] >= 1 and 0 < metrics["actor/grad_norm"] < math.inf
+    assert metrics["training/rollout_logprob_diff_mean"] < 1e-3  # float32 on both sides
+    drafts = [trace["draft"] for trace in run.traces("step_000001")]
+    assert len(drafts) == 4 and all(draft["valid"] for draft in drafts)
+    assert max(turns_of(draft) for draft in drafts) > 1
+
+
+def test_the_prompts_are_those_of_the_checkpoint_as_it_is_served(run: Run) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(run.dir / "global_step_1")
+    hello = tokenizer.apply_chat_template([{"role": "user", "content": "Hello."}], tokenize=False)
+    assert hello == "<|im_start|>system\n<|im_end|>\n<|im_start|>user\nHello.<|im_end|>\n"
+    for trace in run.traces("step_000001"):
+        (messages,) = trace["draft"]["seats"].values()
+        first = next(number for number, message in enumerate(messages) if message["role"] == "assistant")
+        ids = tokenizer.apply_chat_template(messages[:first], add_generation_prompt=True, return_dict=False)
+        assert trace["sequences"][0]["prompt_tokens"] == len(ids)
+
+
+def test_the_exported_model_is_the_trained_one(run: Run, real_model: Path) -> None:
+    folder = run.dir / "global_step_1"
+    merged = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    base = AutoModelForCausalLM.from_pretrained(real_model, dtype=torch.float32)
+    ids = AutoTokenizer.from_pretrained(folder)("The florist opens the shop at six.", return_tensors="pt")
+    with torch.no_grad():
+        before = base(**ids).logits
+        adapted = PeftModel.from_pretrained(base, folder / "lora_adapter")(**ids).logits
+        after = merged(**ids).logits
+    assert (after - adapted).abs().max() < 1e-3 < (after - before).abs().max()
+
+
+def test_an_evaluation_of_the_checkpoint_is_the_validation_of_the_run(run: Run, tmp_path: Path) -> None:
+    """Greedy, so every turn of every dialogue is the same words: the model reads the same context in both."""
+    known = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "JUDGE_"))}
+    with FakeOpenAI(answer) as judge:
+        environment = {
+            **known,
+            "PLATFORM": "cpu",
+            "ACTOR_MODEL_PATH": str(run.dir / "global_step_1"),
+            "TASKS": str(run.val),
+            "OUTPUT_DIR": str(tmp_path),
+            "EXPERIMENT_NAME": "real",
+            "OPENAI_BASE_URL": judge.url,
+            "OPENAI_API_KEY": SENTINEL_KEY,
+            "HF_HUB_OFFLINE": "1",
+        }
+        words = ["policy.temperature=0", "policy.max_output_tokens=384", "--max-prompt-tokens", "1536"]
+        command = ["bash", str(ROOT / "recipe/ditto/eval.sh"), "local", *words]
+        subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=600)
+    (file,) = tmp_path.glob("**/samples.jsonl")
+    evaluated = {sample["row"]: sample["draft"] for sample in map(json.loads, file.open())}
+    validated = {trace["row"]: trace["draft"] for trace in run.traces("val_000001")}
+    assert len(evaluated) == ROWS
+    assert {row: draft["seats"] for row, draft in evaluated.items()} == {
+        row: draft["seats"] for row, draft in validated.items()
+    }
+
+
+def turns_of(draft: dict[str, Any]) -> int:
+    return sum(message["role"] == "assistant" for messages in draft["seats"].values() for message in messages)
