@@ -185,7 +185,7 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     (f"{ACTOR}.ppo_max_token_len_per_gpu", None, {}, "only platform=cpu chooses"),
     (f"{ROLLOUT}.log_prob_max_token_len_per_gpu", None, {}, "only platform=cpu chooses"),
     (f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes", None, {}, "only platform=cpu chooses"),
-    ("actor_rollout_ref.model.enable_gradient_checkpointing", "yes", {}, "True, False, null"),
+    ("actor_rollout_ref.model.enable_gradient_checkpointing", "yes", {}, "use true or false"),
     (f"{ACTOR}.ppo_max_token_len_per_gpu", 17407, {}, "the longest sequence"),
     (f"{ROLLOUT}.log_prob_max_token_len_per_gpu", 17407, {}, "the longest sequence"),
     ("actor_rollout_ref.ref.log_prob_max_token_len_per_gpu", 9, {f"{ACTOR}.use_kl_loss": True}, "17408 tokens"),
