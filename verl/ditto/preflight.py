@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from ditto.config_checks import check_config, check_every_type, check_model_length, check_overlap, training_steps
 from ditto.judging import plan as judge_plan
 from ditto.launching.compose import SEPARATE
+from ditto.launching.threads import VARIABLE, cpu_variables
 from ditto.model.attention_check import check_attention
 from ditto.model.expert_checkpoints import check_teachers
 from ditto.model.head_settings import check_head
@@ -185,7 +186,8 @@ def _memory(config: DictConfig, teachers: Collection[str]) -> list[str]:
     if config.trainer.device == "cpu":
         from ditto.memory.cpu import fit
 
-        return list(fit(config, teachers).lines())
+        threads = cpu_variables(config)[VARIABLE]
+        return [*fit(config, teachers).lines(), f"{threads} threads for each process that computes"]
     from ditto.memory.plan import plan
 
     memory_plan = plan(config, teachers)

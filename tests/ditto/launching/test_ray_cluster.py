@@ -12,16 +12,19 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from ditto.launching import fork_server, ray_cluster
+from ditto.launching.threads import cpu_variables
 from soul.errors import OutOfSpace
+from soul.host_resources import physical_cores
 
 ROOT = str(Path(__file__).resolve().parents[3])
 
 
-def config(sampling_nodes: int = 0, **trainer: int) -> DictConfig:
+def config(sampling_nodes: int = 0, **trainer: Any) -> DictConfig:
     """What `ray_cluster` reads of the config, for one node of eight GPUs."""
     return OmegaConf.create(
         {
-            "trainer": {"device": "cuda", "nnodes": 1, "n_gpus_per_node": 8, "logger": ["console"], **trainer},
+            "trainer": {"device": "cuda", "nnodes": 1, "n_gpus_per_node": 8, "logger": ["console"], "v1": {"trainer_mode": "ditto_sync"}}
+            | trainer,
             "actor_rollout_ref": {
                 "rollout": {"full_determinism": False, "seed": 0, "nnodes": sampling_nodes, "n_gpus_per_node": 8}
             },
@@ -126,8 +129,10 @@ def test_workers_are_forked_on_a_cpu_where_the_run_starts_ray(
     device: str, address: str, configured: str | None, forks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = config()
+    made.trainer.n_gpus_per_node = 1
     made.trainer.device, made.ray_kwargs.ray_init.runtime_env.py_executable = device, configured
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name, raising=False)
     given: dict[str, Any] = {}
 
     def init(**settings: Any) -> None:
@@ -140,7 +145,32 @@ def test_workers_are_forked_on_a_cpu_where_the_run_starts_ray(
     with pytest.raises(Connected):
         ray_cluster.connect(made)
     assert given["py_executable"] == (fork_server.command() if forks else configured)
-    assert given["env_vars"].get("OMP_NUM_THREADS") == ("1" if forks else None)
+    threads = str(physical_cores()) if device == "cpu" else None  # all of them: the run has one device
+    assert given["env_vars"].get("OMP_NUM_THREADS") == threads
+    assert given["env_vars"].get("OMP_WAIT_POLICY") == ("PASSIVE" if device == "cpu" else None)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "sampling_nodes", "threads"),
+    [
+        ({}, 0, 8),  # trainer and engine take turns
+        ({"v1": {"trainer_mode": "ditto_colocate_async"}}, 0, 4),  # they overlap
+        ({}, 1, 4),  # each on devices of its own
+        ({"n_gpus_per_node": 4}, 0, 2),
+        ({"n_gpus_per_node": 16}, 0, 1),
+    ],
+)
+def test_processes_that_compute_at_the_same_time_share_the_cores(
+    trainer: dict[str, Any], sampling_nodes: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("ditto.launching.threads.physical_cores", lambda: 8)
+    made = config(sampling_nodes, **{"n_gpus_per_node": 1, **trainer})
+    made.actor_rollout_ref.rollout.n_gpus_per_node = 1
+    assert cpu_variables(made) == {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE"}
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert cpu_variables(made)["OMP_NUM_THREADS"] == "3"
 
 
 def test_a_program_for_workers_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

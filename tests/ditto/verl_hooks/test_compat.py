@@ -129,14 +129,18 @@ def test_vllm_looks_the_function_up_when_it_calls_it() -> None:
 
 
 def fake_vllm(monkeypatch: pytest.MonkeyPatch, *, cpu: bool) -> Any:
-    """vLLM as far as patch 3 sees it; its function removes the weight."""
+    """vLLM as far as patch 3 sees it; its function packs the weight, and removes it if it is asked to."""
+    import torch
 
-    def remove(layer: Any, remove_weight: bool) -> None:
-        layer.weight = None
+    def pack(layer: Any, remove_weight: bool) -> None:
+        packed = layer.weight.detach().clone()
+        layer.cpu_linear = lambda x, weight, bias: torch.nn.functional.linear(x, packed, bias)
+        if remove_weight:
+            layer.weight = None
 
     platforms, layers = ModuleType("vllm.platforms"), ModuleType("vllm.model_executor.layers.utils")
     platforms.current_platform = SimpleNamespace(is_cpu=lambda: cpu)  # type: ignore[attr-defined]
-    layers.dispatch_cpu_unquantized_gemm = remove  # type: ignore[attr-defined]
+    layers.dispatch_cpu_unquantized_gemm = pack  # type: ignore[attr-defined]
     parents = {name: ModuleType(name) for name in ("vllm", "vllm.model_executor", "vllm.model_executor.layers")}
     parents["vllm.model_executor.layers"].utils = layers  # type: ignore[attr-defined]
     parents["vllm.model_executor"].layers = parents["vllm.model_executor.layers"]  # type: ignore[attr-defined]
@@ -146,18 +150,30 @@ def fake_vllm(monkeypatch: pytest.MonkeyPatch, *, cpu: bool) -> Any:
     return layers
 
 
-def test_patched_vllm_keeps_the_weight_and_computes_with_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patched_vllm_keeps_the_weight_and_packs_it_anew_after_a_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     from ditto.verl_hooks.compat import keep_vllm_weights
 
     layers = fake_vllm(monkeypatch, cpu=True)
     keep_vllm_weights()
+    patched = layers.dispatch_cpu_unquantized_gemm
+    keep_vllm_weights()
+    assert layers.dispatch_cpu_unquantized_gemm is patched  # vLLM may load plug-ins twice
     layer = torch.nn.Linear(2, 2, bias=False)
-    layers.dispatch_cpu_unquantized_gemm(layer, remove_weight=True)
+    patched(layer, remove_weight=True)
     with torch.no_grad():
         layer.weight.fill_(3.0)  # a weight sync
+        patched(layer, remove_weight=True)  # verl's last act of a sync
         assert layer.cpu_linear(torch.ones(1, 2), layer.weight, None).tolist() == [[6.0, 6.0]]
+
+
+def test_verl_lets_vllm_process_its_weights_after_a_sync_of_the_whole_model() -> None:
+    text = source("verl", "workers/rollout/vllm_rollout/utils.py")
+    sync = re.search(r"def update_weights_from_ipc\(.*?\n    def ", text, flags=re.DOTALL)
+    assert sync and re.search(r"else:\n.*?process_weights_after_loading\(model, model_config", sync[0], re.DOTALL)
+    loading = source("vllm", "model_executor/model_loader/utils.py")
+    assert "quant_method.process_weights_after_loading(module)" in loading
 
 
 def test_vllm_on_a_gpu_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,7 +161,11 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     *(chosen_on_a_cpu(key) for key in _CHOSEN),
-    one_of(f"{_MODEL}.enable_gradient_checkpointing", True, False, None),
+    Rule(
+        f"{_MODEL}.enable_gradient_checkpointing",
+        lambda run: run.config.actor_rollout_ref.model.enable_gradient_checkpointing not in (True, False, None),
+        "use true or false, or null on a CPU: only if a micro-batch does not fit without it.",
+    ),
     budget(f"{_ACTOR}.ppo_max_token_len_per_gpu"),
     budget(f"{_ROLLOUT}.log_prob_max_token_len_per_gpu"),
     budget("actor_rollout_ref.ref.log_prob_max_token_len_per_gpu", lambda run: run.actor.use_kl_loss),

@@ -29,6 +29,7 @@ from verl.trainer.constants_ppo import PPO_RAY_RUNTIME_ENV, get_ppo_ray_runtime_
 
 from ditto.judging import limits as judge_limits
 from ditto.launching import fork_server, process_tree
+from ditto.launching.threads import cpu_variables
 from ditto.run.stop_signals import shield_children
 from ditto.verl_hooks import weight_socket
 from soul.cli import logs
@@ -46,7 +47,7 @@ _NEW_CLUSTER_ONLY = (
 # Variables that workers get with the driver's values. Ray writes them to its logs: add none that holds a secret.
 _FORWARDED = (
     *("PYTHONPATH", "VERL_PLATFORM", "VERL_ENGINE_DEVICE", "VERL_USE_EXTERNAL_PLUGINS", "VERL_LOGGING_LEVEL"),
-    *("OMP_NUM_THREADS", "TORCH_COMPILE_DISABLE", "VLLM_CPU_OMP_THREADS_BIND", "PYTORCH_CUDA_ALLOC_CONF"),
+    *("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "TORCH_COMPILE_DISABLE", "VLLM_CPU_OMP_THREADS_BIND", "PYTORCH_CUDA_ALLOC_CONF"),
     *("HF_HOME", "HF_HUB_CACHE", "HF_ENDPOINT", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"),
     *("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "LOGGING_LEVEL", "TQ_LOGGING_LEVEL"),
     logs.VARIABLE,
@@ -84,8 +85,6 @@ def connect(config: DictConfig) -> None:
             disk_space.require(Path(temporary), TEMP_BYTES)
             if config.trainer.device == "cpu" and runtime_env.get("py_executable") is None:
                 runtime_env["py_executable"] = fork_server.command()
-                # Ray sets it to 1 in a worker. That is too late for a fork: torch reads it when it is imported.
-                runtime_env["env_vars"].setdefault("OMP_NUM_THREADS", "1")
             if runtime_env.get("py_executable") is not None:
                 _check_executable(runtime_env["py_executable"])
         with shield_children():
@@ -156,6 +155,8 @@ def _runtime_env(config: DictConfig, configured: Mapping[str, Any]) -> dict[str,
     if "rl_insight" in (config.trainer.logger or ()):
         os.environ["VERL_RL_INSIGHT_ENABLE"] = "1"
     driver = {"env_vars": forwarded(os.environ) | {weight_socket.VARIABLE: uuid4().hex[:12]}}
+    if config.trainer.device == "cpu":  # Ray would give each worker one thread
+        driver["env_vars"] = cpu_variables(config) | driver["env_vars"]
     if config.transfer_queue.enable:
         driver["env_vars"]["TRANSFER_QUEUE_ENABLE"] = "1"
     merged = OmegaConf.merge(get_ppo_ray_runtime_env(config), driver, configured)

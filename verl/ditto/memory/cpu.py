@@ -29,7 +29,8 @@ CACHE_BLOCK = 128  # tokens; vLLM's CPU build gives a sequence whole blocks
 CACHE_SHARE = 0.2  # of the free memory, at most, for keys and values beyond one sequence
 USABLE = 0.9  # share of the free memory that a run may plan with
 # Measured with SmolLM2-135M: driver, Ray and workers that share the imports; for each device an actor and vLLM's engine.
-PROCESSES, DEVICE_PROCESSES = int(2.5 * GIB), int(1.5 * GIB)
+PROCESSES, DEVICE_PROCESSES = 2 * GIB, 1 * GIB
+PACKED = 2  # vLLM keeps each weight as it is synced, and packed for its matrix products (verl_hooks/compat.py)
 FRAGMENTS = 1.25  # allocated by malloc, per byte of activations and logits
 
 
@@ -60,7 +61,8 @@ class CpuPlan:
     def engines(self) -> int:
         """Bytes of all vLLM engines."""
         setup, number = self.setup, self.setup.rollout_number
-        weights = (self.shape.weights + self.shape.adapter(setup.lora_rank)) * number // setup.tensor_parallel
+        adapter = self.shape.adapter(setup.lora_rank)
+        weights = (self.shape.weights * PACKED + adapter) * number // setup.tensor_parallel
         batch = setup.max_num_batched_tokens * number * 3 * (self.shape.hidden + self.shape.intermediate)
         logits = setup.max_num_seqs * self.shape.vocab * 3 * 4
         return setup.devices * (weights + self.cache + batch + logits)

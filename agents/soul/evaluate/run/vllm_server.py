@@ -7,6 +7,7 @@ kernel sends SIGTERM to the server (PR_SET_PDEATHSIG).
 from __future__ import annotations
 
 import ctypes
+import json
 import logging
 import os
 import shlex
@@ -26,6 +27,7 @@ from rich.console import Console
 from soul.cli.redaction import without_secret_values
 from soul.errors import SoulError
 from soul.evaluate.run.checkpoint import Checkpoint
+from soul.evaluate.run.kv_cache import cache_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -36,15 +38,13 @@ _PR_SET_PDEATHSIG = 1
 # For requests to the server: a proxy (http_proxy) would look for 127.0.0.1 on its own machine.
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
-# vLLM's CPU build: all processes share the cores, no compilation that takes minutes, a small cache. No chunked prefill:
-# with it, a request with a seed crashes the engine (vLLM 0.28.0 resets torch's generator, which fails on a CPU).
-CPU_ARGUMENTS = (
-    *("--dtype", "float32", "--enforce-eager", "--kv-cache-memory-bytes", str(1 << 29)),
-    "--no-enable-chunked-prefill",
-)
+# vLLM's CPU build: all processes share the cores, no compilation that takes minutes. No chunked prefill: with it, a
+# request with a seed crashes the engine (vLLM 0.28.0 resets torch's generator, which fails on a CPU).
+CPU_ARGUMENTS = ("--dtype", "float32", "--enforce-eager", "--no-enable-chunked-prefill")
 # One device's worker runs in the engine's process: one process less that imports torch and vLLM.
 ONE_PROCESS = ("--distributed-executor-backend", "vllm.v1.executor.uniproc_executor.UniProcExecutor")
 CPU_VARIABLES = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "TORCH_COMPILE_DISABLE": "1", "VERL_PLATFORM": "cpu"}
+CPU_VARIABLES |= {"OMP_WAIT_POLICY": "PASSIVE"}  # a thread without work sleeps, and leaves the core to the server
 # FlashInfer's sampler would be compiled with nvcc at the start; vLLM's own sampler needs no compiler.
 GPU_VARIABLES = {"VLLM_USE_FLASHINFER_SAMPLER": "0"}
 
@@ -83,7 +83,19 @@ class ServerSettings:
             command += ["--data-parallel-size", str(self.data_parallel)]
         if self.platform == "cpu":
             command += CPU_ARGUMENTS if self.tensor_parallel > 1 else (*CPU_ARGUMENTS, *ONE_PROCESS)
+            command += self._cpu_cache(checkpoint)
         return [*command, *self.arguments]
+
+    def _cpu_cache(self, checkpoint: Checkpoint) -> list[str]:
+        """vLLM's cache on a CPU, unless the user's arguments set its size. They may also set the context."""
+        words = " ".join(self.arguments).replace("=", " ").replace("_", "-").split()
+        if "--kv-cache-memory-bytes" in words:
+            return []
+        given = words[words.index("--max-model-len") + 1 :][:1] if "--max-model-len" in words else []
+        context = int(given[0]) if given and given[0].isdigit() else checkpoint.context
+        file = Path(checkpoint.model) / "config.json"
+        config = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        return ["--kv-cache-memory-bytes", str(cache_bytes(config, context))]
 
     def environment(self, keys: Collection[str] = ()) -> Mapping[str, str]:
         """Our environment without the keys of judges and agents.
