@@ -34,7 +34,7 @@ from soul.evaluate.numbers.results import Results
 from soul.evaluate.run.checkpoint import Checkpoint
 from soul.evaluate.run.options import RunOptions, add_server_options, parser
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
-from soul.evaluate.run.vllm_server import DIRECT, ServerSettings, free_port, serving
+from soul.evaluate.run.vllm_server import DIRECT, LOG, ServerSettings, free_port, serving
 from soul.evaluate.tables import side_by_side
 from soul.files.whole_file import write_whole
 from soul.judge.roles import policy_endpoint
@@ -83,7 +83,7 @@ def served(
     """Serve a checkpoint. Yields a function that truncates rows to fit its context."""
     port = int(settings.policy.url.rpartition(":")[2].partition("/")[0])
     keys = {endpoint.api_key_env for endpoint in (settings.policy, *settings.gateway.endpoints) if endpoint.api_key_env}
-    with serving(checkpoint, server, port, folder / "server.log", runner.console, keys):
+    with serving(checkpoint, server, port, folder / LOG, runner.console, keys):
         limit = int((settings.served or {})["max_prompt_tokens"])
         yield partial(shortened, measure=partial(_tokens, settings.policy.url, checkpoint.name), limit=limit)
 

@@ -31,6 +31,7 @@ from soul.evaluate.run.plan import plan
 from soul.evaluate.run.progress import Progress
 from soul.evaluate.run.run_folder import EvaluationRun, finished_samples, resolve_run_folder, write_choice
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest, find_sets, how_to_build, sample_requests
+from soul.evaluate.run.vllm_server import LOG as SERVER_LOG
 from soul.evaluate.tables import notes, table
 from soul.files.disk_space import guarded_writes
 from soul.files.folder_lock import FolderLock
@@ -269,7 +270,7 @@ def run_missing(
     with served or nullcontext() as prepare:
         if served and choice.ask_first:
             # Not earlier: its server has just started.
-            preflight.check_policy(settings.policy, preflight.SERVED_TOKENS)
+            preflight.check_served(settings.policy, folder / SERVER_LOG, console)
         chosen = prepare(todo) if prepare else todo
         with Progress(console, counts, known) as progress:
             work = engine.evaluate(settings, chosen, journal, folder, progress.add, progress.follow, source)

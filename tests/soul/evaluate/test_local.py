@@ -13,7 +13,7 @@ from rich.console import Console
 
 from soul import examples, tasks
 from soul.evaluate import local
-from soul.evaluate.run import vllm_server
+from soul.evaluate.run import preflight, vllm_server
 from soul.evaluate.run.checkpoint import BadCheckpoint, Checkpoint
 from soul.evaluate.run.vllm_server import ONE_PROCESS, ServerFailed, ServerSettings, free_port, serving
 from soul.examples.__main__ import write
@@ -252,6 +252,22 @@ def test_a_checkpoint_that_never_ends_an_answer_passes_its_first_question(bin, t
     assert evaluate(tmp_path, "--model", str(model(tmp_path / "model")), *words) == 0
     asked = [json.loads(line) for line in (bin / "asked.jsonl").open()]
     assert [body.get("max_completion_tokens") for body in asked] == [first, limit]
+
+
+def test_a_slow_checkpoint_has_more_time_for_its_first_answer_than_an_api(bin, tmp_path, monkeypatch):
+    write(["hitom"], 1, tmp_path / "stories.parquet")
+    monkeypatch.setattr(preflight, "POLICY_PATIENCE_S", 0.2)
+    monkeypatch.setenv("STAND_IN_ANSWERS_S", "0.5")
+    assert evaluate(tmp_path, "--model", str(model(tmp_path / "model"))) == 0
+
+
+def test_a_server_that_breaks_at_the_first_question_is_quoted(bin, tmp_path, monkeypatch, capsys):
+    write(["hitom"], 1, tmp_path / "stories.parquet")
+    monkeypatch.setenv("STAND_IN_BREAKS", "1")
+    assert evaluate(tmp_path, "--model", str(model(tmp_path / "model"))) == 2
+    error = capsys.readouterr().err
+    assert "vLLM serves model, but does not answer, connection" in error and "no kernel image" in error
+    assert "OPENAI_AGENT" not in error  # the user named no address and no key
 
 
 def test_long_rows_are_shortened_as_in_training_and_say_so(bin, tmp_path):
