@@ -18,7 +18,7 @@ from rich.table import Table
 
 from ditto.model.attention_check import check_attention
 from ditto.model.head_settings import check_head
-from ditto.model.tokenizer_check import load_tokenizer
+from ditto.model.tokenizer_check import Chat, load_chat
 from ditto.model.weights_check import check_weights
 from ditto.run.checkpoint import ResumeChoice
 from ditto.settings import BadConfig
@@ -28,10 +28,10 @@ from sft.corpus.settings import SftDataSettings
 from sft.corpus.sources import find_files
 from sft.corpus.split import Corpus, open_corpus
 from sft.corpus.store_limits import GIB, prune
-from sft.encode.training_template import read_template, shipped, use_template
 from sft.memory_plan import check_memory
 from sft.run.tested_rows import check_overlap
 from sft.run.trained_data import TrainedData, check_unchanged
+from soul.chat.template_file import shipped
 from soul.errors import one_line
 from soul.evaluate.run.settings import choose_sets
 from soul.files.writable import check_writable
@@ -58,7 +58,7 @@ def load_corpora(config: DictConfig) -> tuple[Corpus, Corpus | None]:
     from transformers import AutoConfig
 
     path, trust = str(config.model.path), bool(config.model.trust_remote_code)
-    tokenizer = _tokenizer(config)
+    tokenizer = load_training_chat(config).tokenizer
     model = AutoConfig.from_pretrained(path, trust_remote_code=trust)
     context = getattr(getattr(model, "text_config", model), "max_position_embeddings", None)
     settings = data_settings(config)
@@ -67,15 +67,17 @@ def load_corpora(config: DictConfig) -> tuple[Corpus, Corpus | None]:
     return train, open_corpus(settings, tokenizer, "val", context)
 
 
-def _tokenizer(config: DictConfig) -> Any:
-    """The model's tokenizer with the training's chat template."""
-    model = config.model
-    template = read_template(model.chat_template) if model.chat_template else None
-    tokenizer = load_tokenizer(
-        str(model.path), bool(model.trust_remote_code), "model.path", template, "model.chat_template"
+def load_training_chat(config: DictConfig) -> Chat:
+    """The model's tokenizer with the chat template of the training run."""
+    model, kwargs = config.model, data_settings(config).apply_chat_template_kwargs
+    return load_chat(
+        str(model.path),
+        bool(model.trust_remote_code),
+        "model.path",
+        model.chat_template,
+        "model.chat_template",
+        kwargs,
     )
-    use_template(tokenizer, model.chat_template)
-    return tokenizer
 
 
 def check(config: DictConfig, choice: ResumeChoice | None) -> str:
@@ -98,7 +100,7 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     for setting, folder in {**folders, "data.cache_dir": data_settings(config).cache_dir}.items():
         check_writable(folder, setting)
     path, trust = str(config.model.path), bool(config.model.trust_remote_code)
-    _tokenizer(config)  # fails early if this is no model
+    chat = load_training_chat(config)
     check_weights(path, trust, "model.path")
     check_attention(config)
     _check_callback(config)
@@ -117,6 +119,7 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
         f"{config.model.path} on {ranks} devices, {steps:,} steps of {data.train_batch_size:,} rows: "
         f"{passes:,.2f} epochs of {len(train.order):,} rows",
         f"run folder {config.run.dir}, {_begin(choice)}",
+        *chat.format.notes,
     ]
     if choice and choice.folder:
         now = TrainedData.from_run(config, data_settings(config), train)

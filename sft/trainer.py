@@ -36,8 +36,7 @@ from ditto.run.run_folder import RunFolder
 from ditto.verl_hooks import plugin
 from sft.config_checks import AFTER_EACH_EPOCH
 from sft.corpus.batches import StepBatches, ValidationBatches
-from sft.encode.training_template import use_template
-from sft.preflight import data_settings, load_corpora
+from sft.preflight import data_settings, load_corpora, load_training_chat
 from sft.run import stop
 from sft.run.checkpoints import Checkpoints
 from sft.run.profiled_steps import ProfiledSteps
@@ -59,13 +58,14 @@ class SupervisedTrainer(SFTTrainer):
         own = self.config
         self.config = own.copy()
         with open_dict(self.config):
-            template = self.config.model.pop("chat_template")  # a key that verl does not know
+            self.config.model.pop("chat_template")  # a key that verl does not know
         super()._build_config()
         self.config = own
         # The checkpoint saves these two, so the model is served with the template that it was trained with.
+        template = load_training_chat(own).tokenizer.chat_template
         for saved in (self.model_config.tokenizer, self.model_config.processor):
             if saved is not None:
-                use_template(saved, template)
+                saved.chat_template = template
         if self.checkpoint_config.save_lora_only:
             parts = [part for part in self.checkpoint_config.save_contents if part != "hf_model"]
             self.checkpoint_config = replace(self.checkpoint_config, save_contents=parts)

@@ -11,6 +11,10 @@ import signal
 
 from hypothesis import settings
 
+from tests.real_model import real_model
+
+__all__ = ["real_model"]
+
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

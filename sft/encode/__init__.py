@@ -6,7 +6,6 @@ messages            messages and tools as files of many writers hold them
 train_roles         which side is trained in a source, by its name
 known_sources       the same for the sources of the OdysSim corpus
 documents           documents as token ids, several in a sequence
-training_template   the chat template of a training
 rendering           a conversation as token ids, with the model's chat template
 lengths             sequences that are too long: dropped, cut, or an error
 sequence            a training sequence

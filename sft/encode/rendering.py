@@ -18,6 +18,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import compress, count
 from typing import Any
 
@@ -187,7 +188,18 @@ class ChatEncoder:
                 f"generation prompt (which ends in {prompt[-40:]!r}), so the model could not have written it. "
                 "Set data.apply_chat_template_kwargs (such as enable_thinking) to match the rows."
             )
-        return TrainedTurn(prompt, text[: self._end(text, len(prompt), turn)])
+        return TrainedTurn(prompt, text[: self._end(text, len(prompt), turn)] + self._next_role)
+
+    @cached_property
+    def _next_role(self) -> str:
+        """The special token that the template writes after a turn that it does not close, and that ends it (GLM)."""
+        probe = [{"role": role, "content": "x"} for role in ("user", "assistant", "user")]
+        try:
+            answered, followed = self._render([probe[:2], probe], ask=False)
+        except _TEMPLATE_ERRORS:
+            return ""
+        opened = self._special.match(followed, len(answered)) if followed.startswith(answered) else None
+        return opened.group() if opened and answered.endswith("x") else ""
 
     def _refused(self, messages: Sequence[Turn], trained: Sequence[int], tools: Tools) -> str:
         """The first turn with which the rendering fails, for the error message."""

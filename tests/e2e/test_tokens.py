@@ -1,8 +1,8 @@
 """Tokens in, tokens out: on real vLLM output of an episode of several turns, what would be trained is what was sampled.
 
-A real vLLM engine of the CPU build plays a three-turn task through `SoulAgentLoop`; a recorder in front of the engine
-notes every prompt and every sampled id. The training sequences are compared with that record, and their log-probs with
-the model's own, recomputed in transformers.
+A real vLLM engine of the CPU build plays a three-turn task through `SoulAgentLoop` with a real pretrained model; a
+recorder in front of the engine notes every prompt and every sampled id. The training sequences are compared with that
+record, their log-probs with the model's own, recomputed in transformers, and the prompts with the chat template's.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def played(world: Path, tmp_path_factory: pytest.TempPathFactory) -> dict:  # type: ignore[type-arg]
+def played(real_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict:  # type: ignore[type-arg]
     """What the engine was asked and answered, and the sequences that came out; played in a process of its own."""
     out = tmp_path_factory.mktemp("tokens") / "played.json"
     environment = {**os.environ, "VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1", "TORCH_COMPILE_DISABLE": "1"}
     environment |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-m", "tests.e2e.three_turns", str(world / "warm"), str(out)]
+    command = [sys.executable, "-m", "tests.e2e.three_turns", str(real_model), str(out)]
     subprocess.run(command, cwd=ROOT, check=True, timeout=300, env=environment)
     return json.loads(out.read_text())
 
@@ -46,6 +46,18 @@ def test_the_trained_ids_are_the_sampled_ids(played: dict) -> None:  # type: ign
                 assert ids[len(call["prompt"]) :][: len(call["sampled"])] == call["sampled"]
 
 
+def test_every_prompt_is_what_a_server_shows(played: dict, real_model: Path) -> None:  # type: ignore[type-arg]
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(real_model)
+    assert len(played["calls"]) == len(played["shown"]) == 6
+    for call, messages in zip(played["calls"], played["shown"], strict=True):
+        served = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        assert tokenizer.decode(call["prompt"]) == served
+    assert any(call["sampled"][-1] == tokenizer.convert_tokens_to_ids("<|im_end|>") for call in played["calls"])
+    assert any(len(call["sampled"]) == 12 for call in played["calls"])  # cut off: the template closes the turn
+
+
 def test_the_mask_covers_sampled_tokens_only(played: dict) -> None:  # type: ignore[type-arg]
     for sequence in played["sequences"]:
         calls = [c for c in played["calls"] if c["context"] == sequence["context"]]
@@ -63,11 +75,11 @@ def test_the_refined_answer_is_also_trained_without_the_feedback(played: dict) -
     assert "mind the second box" in feedback["prompt_text"] and "mind the second box" not in base["prompt_text"]
 
 
-def test_logprobs_agree_with_the_model(played: dict, world: Path) -> None:  # type: ignore[type-arg]
+def test_logprobs_agree_with_the_model(played: dict, real_model: Path) -> None:  # type: ignore[type-arg]
     import torch
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(world / "warm", dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(real_model, dtype=torch.float32)
     for sequence in played["sequences"]:
         if sequence["kind"] == "refined_base":
             continue

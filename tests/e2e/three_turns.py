@@ -20,6 +20,7 @@ from soul.task import Task
 from soul.task_types import Episode, Metric, Row, Verdict
 
 PARTNER = ["Are you sure? Say more.", "And what about the second box?"]
+SHOWN: list[list[Message]] = []  # what the policy was shown, turn by turn
 
 
 class TalkRow(Row):
@@ -43,6 +44,7 @@ class Talk(Task[TalkRow]):
     async def play(self, row: TalkRow, players: Players, feedback: str | None) -> Episode:
         messages, base = self.prompt(row, feedback), self.prompt(row)
         for partner in [*PARTNER, None]:
+            SHOWN.append(list(messages))
             said = await players.policy().say(messages, base=base)
             turn: list[Message] = [{"role": "assistant", "content": said}]
             if partner is not None:
@@ -68,7 +70,12 @@ class RecordingServer:
         from verl.workers.rollout.replica import TokenOutput
         from vllm import SamplingParams
 
-        params = SamplingParams(temperature=1.0, seed=len(self.calls), logprobs=0, max_tokens=12)
+        # Some turns end by themselves, some are cut off.
+        stops = sampling_params["stop_token_ids"]
+        limit = 12 if len(self.calls) % 2 else 200
+        params = SamplingParams(
+            temperature=1.0, seed=len(self.calls), logprobs=0, max_tokens=limit, stop_token_ids=stops
+        )
         final = None
         async for output in self.engine.generate(
             {"prompt_token_ids": prompt_ids}, params, request_id=f"{request_id}-{uuid.uuid4().hex}"
@@ -98,14 +105,15 @@ async def play(model: str) -> dict[str, Any]:
         AsyncEngineArgs(
             model=model,
             dtype="float32",
-            max_model_len=1024,
+            max_model_len=2048,
             enforce_eager=True,
             kv_cache_memory_bytes=2**27,
             distributed_executor_backend=ONE_PROCESS[1],  # as the config's
         )
     )
     overrides = ["platform=cpu", "algorithm.objective=ditto", "data.train_files=[x]", "data.val_files=[x]"]
-    config = load_config([*overrides, "data.max_prompt_length=600", "data.max_response_length=256"])
+    overrides += [f"actor_rollout_ref.model.path={model}", "data.max_prompt_length=600"]
+    config = load_config([*overrides, "data.max_response_length=1024"])
     agent_loop.restore_row = lambda _source, _packed: TaskRow(Talk(), TalkRow(index=0, topic="boxes"), "talk", 0)
 
     async def gateway(*_: str) -> Any:
@@ -121,7 +129,7 @@ async def play(model: str) -> dict[str, Any]:
         processor=None,
         dataset_cls=SimpleNamespace,
         data_config=DictConfigWrap(OmegaConf.create({})),
-        hf_model_type="qwen3",
+        hf_model_type="llama",
     )
     row = {"data_source": "talk", "row": "", "global_steps": 4, "split": "train", "uid": "u", "session_id": 0}
     outputs = await loop.run({"temperature": 1.0}, **row)
@@ -141,7 +149,7 @@ async def play(model: str) -> dict[str, Any]:
         for output in outputs
     ]
     engine.shutdown()
-    return {"calls": server.calls, "sequences": sequences}
+    return {"calls": server.calls, "sequences": sequences, "shown": SHOWN}
 
 
 if __name__ == "__main__":

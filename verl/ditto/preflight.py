@@ -10,6 +10,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -19,14 +20,17 @@ from ditto.launching.compose import SEPARATE
 from ditto.model.attention_check import check_attention
 from ditto.model.expert_checkpoints import check_teachers
 from ditto.model.head_settings import check_head
-from ditto.model.tokenizer_check import load_tokenizer
+from ditto.model.tokenizer_check import Chat, load_chat
 from ditto.model.weights_check import check_weights
 from ditto.rows.lengths import fitting_rows
 from ditto.run.store_resume import check_address
 from ditto.settings import BadConfig, Settings, prompts_at_once
 from soul import tasks
+from soul.chat.template_check import BadTemplate
 from soul.files.writable import check_writable
+from soul.one_turn import OneTurnTask
 from soul.rows.task_files import TaskRow, read_rows
+from soul.task import Task
 
 
 def check(config: DictConfig) -> str:
@@ -47,7 +51,8 @@ def check(config: DictConfig) -> str:
         raise BadConfig("data.mixture selects no training row. Raise data.mixture.weights.")
     overlaps = check_overlap(config, train, val)
     model, setting = config.actor_rollout_ref.model, "actor_rollout_ref.model.path"
-    tokenizer = load_tokenizer(model.path, bool(model.trust_remote_code), setting, model.custom_chat_template)
+    chat = check_chat(config, {row.task for row in (*train, *val)})
+    tokenizer = chat.tokenizer
     check_weights(model.path, bool(model.trust_remote_code), setting)
     check_attention(config)
     check_head(model, config.actor_rollout_ref.actor, "actor_rollout_ref.model")
@@ -56,9 +61,35 @@ def check(config: DictConfig) -> str:
     teachers = check_teachers(config, settings, {row.task.name for row in train}, tokenizer)
     check_model_length(config, teachers.values())
     lines = _plan(config, settings, train, val, lengths, teachers)
+    lines += [("chat template" if i == 0 else "", note) for i, note in enumerate(chat.format.notes)]
     lines += [("mixture", drawn)] if drawn else []
     lines += [("OVERLAP", f"{overlap} (data.allow_overlap=true)") for overlap in overlaps]
     return "\nPlan\n" + "\n".join(f"  {name:<14}{value}" for name, value in lines) + "\n"
+
+
+def check_chat(config: DictConfig, played: Collection[Task[Any]]) -> Chat:
+    """Check tokenizer and chat template; the config then holds the template's text, which every worker uses.
+
+    Args:
+        played: the tasks of the run.
+
+    Raises:
+        BadModel, BadTemplate: training would show the model other tokens than serving does.
+    """
+    model, setting = config.actor_rollout_ref.model, "actor_rollout_ref.model.path"
+    kwargs = dict(config.data.get("apply_chat_template_kwargs") or {})
+    chat = load_chat(
+        model.path, bool(model.trust_remote_code), setting, model.custom_chat_template, template_kwargs=kwargs
+    )
+    dialogues = sorted(task.name for task in played if not isinstance(task, OneTurnTask))
+    if chat.format.dialogue_problem and dialogues:
+        raise BadTemplate(
+            f"{setting}={model.path}: {chat.format.dialogue_problem} Tasks of one turn can be trained with it; "
+            f"{', '.join(dict.fromkeys(dialogues))} cannot."
+        )
+    if chat.changed:
+        model.custom_chat_template = chat.tokenizer.chat_template
+    return chat
 
 
 def check_settings(config: DictConfig) -> Settings:

@@ -26,6 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from soul.chat.model_chat import server_arguments
 from soul.cli.error_border import reports_errors
 from soul.cli.redaction import without_secret_values
 from soul.errors import BadSettings
@@ -83,6 +84,10 @@ def served(
     """Serve a checkpoint. Yields a function that truncates rows to fit its context."""
     port = int(settings.policy.url.rpartition(":")[2].partition("/")[0])
     keys = {endpoint.api_key_env for endpoint in (settings.policy, *settings.gateway.endpoints) if endpoint.api_key_env}
+    arguments, notes = server_arguments(checkpoint.model, "--trust-remote-code" in server.arguments, folder)
+    for note in notes:
+        runner.console.print(f"{checkpoint.name}: {note}")
+    server = replace(server, arguments=(*arguments, *server.arguments))
     with serving(checkpoint, server, port, folder / LOG, runner.console, keys):
         limit = int((settings.served or {})["max_prompt_tokens"])
         yield partial(shortened, measure=partial(_tokens, settings.policy.url, checkpoint.name), limit=limit)

@@ -9,14 +9,25 @@ from types import SimpleNamespace
 import pytest
 
 from ditto.rollout.token_seat import TokenSeat
+from soul.chat.rendering import ChatRenderer
 from soul.errors import PolicyFailure
 
 WORDS: dict[str, int] = {}
 
 
-def ids(messages):
-    """A token a word."""
-    return [WORDS.setdefault(word, len(WORDS)) for m in messages for word in (m["role"], *m["content"].split())]
+class Words:
+    """A tokenizer with a token a word, whose template writes the roles of the other speakers."""
+
+    added_tokens_decoder = {}
+
+    def apply_chat_template(self, messages, tokenize, add_generation_prompt):
+        return "".join(f"{'' if m['role'] == 'assistant' else m['role'] + ' '}{m['content']} " for m in messages)
+
+    def __call__(self, text, add_special_tokens):
+        return {"input_ids": [WORDS.setdefault(word, len(WORDS)) for word in text.split()]}
+
+    def decode(self, ids, skip_special_tokens):
+        return " ".join(list(WORDS)[i] for i in ids)
 
 
 class Loop:
@@ -26,16 +37,14 @@ class Loop:
         self.asked: list[int] = []
         self.cached = iter(cached)  # tokens of each turn's prompt that the engine's prefix cache holds
         self.loop = SimpleNamespace(run_in_executor=self._run)
-        self.continuous_token_builder = SimpleNamespace(build_initial_tokens=ids)
         self.server_manager = SimpleNamespace(generate=self._generate)
-        self.tokenizer = SimpleNamespace(decode=lambda found, **_: " ".join(list(WORDS)[i] for i in found))
 
     async def _run(self, _executor, work, *arguments):
         return work(*arguments)
 
     async def _generate(self, request_id, prompt_ids, sampling_params):
         self.asked.append(sampling_params["max_tokens"])
-        said = ids([{"role": "w0", "content": "w1 w2 w3"}])[: sampling_params["max_tokens"]]
+        said = Words()("w0 w1 w2 w3", False)["input_ids"][: sampling_params["max_tokens"]]
         return SimpleNamespace(
             token_ids=said, log_probs=[-0.5] * len(said), stop_reason="stop", extra_fields=self._extra()
         )
@@ -43,14 +52,13 @@ class Loop:
     def _extra(self):
         return {"num_cached_tokens": next(self.cached, None)}
 
-    async def ct_merge_context_msg(self, old, new, token_ids, mask, logprobs):
-        added = ids(new[len(old) :])
-        merged = SimpleNamespace(token_ids=[*token_ids, *added])
-        return merged, [*mask, *[0] * len(added)], [*logprobs, *[0.0] * len(added)]
+
+def seat_of(loop, max_prompt=100, max_response=100, tokenizer=None):
+    return TokenSeat(loop, ChatRenderer(tokenizer or Words(), ()), {}, max_prompt, max_response)
 
 
 def talk(max_response, turns, others="one two three four five", cached=()):
-    seat = TokenSeat(Loop(cached), {}, 100, max_response)
+    seat = seat_of(Loop(cached), max_response=max_response)
     messages = [{"role": "user", "content": "begin"}]
     said = []
 
@@ -89,13 +97,13 @@ def test_the_last_turn_takes_the_room_that_is_left():
 
 
 def test_a_character_that_the_limit_cut_is_trained_and_not_said():
-    loop = Loop()
-    loop.tokenizer.decode = lambda found, **_: "na\ufffdve \ufffd\ufffd"
-    seat = TokenSeat(loop, {}, 100, 100)
+    tokenizer = Words()
+    tokenizer.decode = lambda found, **_: "na\ufffdve \ufffd\ufffd"
+    seat = seat_of(Loop(), tokenizer=tokenizer)
     assert asyncio.run(seat.say([{"role": "user", "content": "begin"}])) == "na\ufffdve "
     (sequence,) = seat.sequences
     assert len(sequence.response_ids) == sum(sequence.response_mask) == 4
-    assert sequence.messages[-1]["content"] == "na\ufffdve "
+    assert sequence.messages[-1]["content"] == "na\ufffdve " and not sequence.exact
 
 
 def test_with_room_nothing_is_marked():
@@ -104,6 +112,24 @@ def test_with_room_nothing_is_marked():
 
 
 def test_a_first_prompt_that_does_not_fit_is_a_failure():
-    seat = TokenSeat(Loop(), {}, 3, 100)
+    seat = seat_of(Loop(), max_prompt=3)
     with pytest.raises(PolicyFailure, match="more than 3"):
         asyncio.run(seat.say([{"role": "user", "content": "far too many words"}]))
+
+
+@pytest.mark.parametrize("max_prompt", [100, 12])
+def test_where_the_context_cannot_grow_each_turn_has_a_sequence_of_its_own(max_prompt):
+    """The template writes earlier answers in another way; a prompt without room leaves the seat silent."""
+    tokenizer = Words()
+    write = tokenizer.apply_chat_template
+    tokenizer.apply_chat_template = lambda messages, **kwargs: write(messages, **kwargs).replace("w0 w1", "w0")
+    seat = seat_of(Loop(), max_prompt=max_prompt, tokenizer=tokenizer)
+    messages, said = [{"role": "user", "content": "begin"}], []
+    for _ in range(3):
+        said.append(asyncio.run(seat.say(messages)))
+        messages = [*messages, {"role": "assistant", "content": said[-1]}, {"role": "user", "content": "one two"}]
+    prompts = [tokenizer.decode(sequence.prompt_ids, False) for sequence in seat.sequences]
+    assert prompts[:2] == ["user begin", "user begin w0 w2 w3 user one two"]
+    assert said[:2] == ["w0 w1 w2 w3"] * 2 and len(prompts) == (3 if max_prompt == 100 else 2)
+    assert said[2] == ("w0 w1 w2 w3" if max_prompt == 100 else "") and seat.sequences[-1].full == (max_prompt == 12)
+    assert all(sequence.response_mask == [1] * 4 for sequence in seat.sequences)

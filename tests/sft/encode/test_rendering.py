@@ -13,8 +13,10 @@ from transformers import PreTrainedTokenizerFast
 from recipe.demo.tiny_model import build_tokenizer
 from sft.encode.rendering import ChatEncoder, TemplateFailure
 from sft.encode.sequence import EncodedSequence
-from sft.encode.training_template import BadTemplate, use_template
+from soul.chat.template_check import BadTemplate
+from soul.chat.template_file import read_template
 from tests.sft.encode.templates import STRIPS_THINKING, TEMPLATES, WORDS, encode, tokenizer_with
+from tests.soul.chat.families import tokenizer_of
 
 Turns = list[dict[str, Any]]
 
@@ -249,7 +251,7 @@ def test_the_qwen3_variant_keeps_a_row_without_thoughts_whole() -> None:
     """Twenty answers cost ten times their tokens with a template that strips thoughts, and once with the variant."""
     tokenizer = build_tokenizer(WORDS)
     with pytest.raises(BadTemplate, match="another family of models: .*</think>, <think>"):
-        use_template(tokenizer, "qwen3")
+        read_template("qwen3", "model.chat_template", tokenizer.get_vocab())
     tokenizer.add_tokens(["<think>", "</think>"])
     turns = say(*["hello there, how do you do?", "I am fine. Well then:"] * 20)
 
@@ -260,7 +262,7 @@ def test_the_qwen3_variant_keeps_a_row_without_thoughts_whole() -> None:
     tokenizer.chat_template = STRIPS_THINKING
     assert tokens({})[0] == 20
     stripped = tokens({})[1]
-    use_template(tokenizer, "qwen3")
+    tokenizer.chat_template = read_template("qwen3", "model.chat_template", tokenizer.get_vocab())
     for kwargs in ({}, {"enable_thinking": False}):
         assert tokens(kwargs)[0] == 1 and stripped > 8 * tokens(kwargs)[1]
         (sequence,) = encode(tokenizer, turns, kwargs)
@@ -276,7 +278,7 @@ def test_the_qwen3_variant_keeps_a_row_without_thoughts_whole() -> None:
 def test_the_qwen3_variant_strips_earlier_thoughts_as_qwen3_does() -> None:
     tokenizer = build_tokenizer(WORDS)
     tokenizer.add_tokens(["<think>", "</think>"])
-    use_template(tokenizer, "qwen3")
+    tokenizer.chat_template = read_template("qwen3", "model.chat_template", tokenizer.get_vocab())
     turns = say("hello", "<think>\nhow\n</think>\n\nfine", "and?", "<think>\nWell\n</think>\n\nthen")
     first, second = (tokenizer.decode(sequence.ids) for sequence in encode(tokenizer, turns))
     assert first.endswith("<think>\nhow\n</think>\n\nfine<|im_end|>")
@@ -300,7 +302,7 @@ def test_calls_of_tools_are_trained_and_their_results_are_context(template: str)
         ["<think>", "</think>", "<tool_call>", "</tool_call>", "<call>", "</call>"], special_tokens=True
     )
     if template == "qwen3":
-        use_template(tokenizer, template)
+        tokenizer.chat_template = read_template(template, "model.chat_template", tokenizer.get_vocab())
     else:
         tokenizer.chat_template = TEMPLATES[template]
     (sequence,) = ChatEncoder(tokenizer).encode(turns, [1, 3], [tool])
@@ -315,3 +317,15 @@ def test_a_field_that_the_template_does_not_render_is_refused() -> None:
     turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "reasoning_content": "because"}]
     with pytest.raises(TemplateFailure, match="turn 1 .assistant., field reasoning_content: .* does not render it"):
         encode(tokenizer_with("plain"), turns)
+
+
+def test_an_unclosed_turn_is_trained_with_the_token_of_the_next_role_that_ends_it() -> None:
+    tokenizer = tokenizer_of("GLM 4")
+    turns = say("hello", "fine", "and?", "good")
+    (sequence,) = encode(tokenizer, turns)
+    assert [tokenizer.decode(sequence.ids[start:stop]) for start, stop in sequence.spans] == [
+        "fine<|user|>",
+        "good<|user|>",
+    ]
+    prompt = tokenizer.apply_chat_template(turns[:3], add_generation_prompt=True, return_dict=False)
+    assert sequence.ids[: len(prompt)] == prompt

@@ -3,42 +3,63 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ditto.model.weights_check import BadModel
+from soul.chat.model_chat import stop_ids
+from soul.chat.template_check import BadTemplate, ChatFormat, fit_template
+from soul.chat.template_file import read_template
 from soul.errors import one_line
 
 _PROBE = "A small test."
-_MESSAGES = [{"role": "user", "content": _PROBE}]
 
 
-def load_tokenizer(
+class Chat(NamedTuple):
+    """A tokenizer, with the template to train and serve with as its own, and how it reads our conversations."""
+
+    tokenizer: Any
+    format: ChatFormat
+    changed: bool  # the template is not the one in the model's folder
+
+
+def load_chat(
     path: str,
     trust: bool,
     setting: str,
-    chat_template: str | None = None,
-    template_setting: str = "custom_chat_template",
-) -> Any:
-    """The tokenizer of a model path or hub id.
+    template: str | None = None,
+    template_setting: str = "actor_rollout_ref.model.custom_chat_template",
+    template_kwargs: Mapping[str, Any] | None = None,
+) -> Chat:
+    """The tokenizer of a model path or hub id, with its chat template completed (`soul.chat.template_check`).
 
     Args:
         trust: whether to run code that comes with the model.
         setting: the setting that holds the path, for messages.
-        chat_template: replaces the tokenizer's own.
+        template: a file, or the name of one of our templates; None: the model's own.
         template_setting: the setting that holds it, for messages.
+        template_kwargs: arguments of the template.
 
     Raises:
-        BadModel: there is no such model, or it has no working tokenizer or chat template.
+        BadModel: there is no such model, it has no working tokenizer or chat template, or `template` names none.
     """
     try:
         tokenizer = _load(path, trust)
-        if chat_template is not None:
-            tokenizer.chat_template = chat_template
+        if template is not None:
+            tokenizer.chat_template = read_template(template, template_setting, tokenizer.get_vocab())
         _try(tokenizer, template_setting)
-    except BadModel as error:
+        found = fit_template(tokenizer, stop_ids(path, trust, tokenizer), template_kwargs, template_setting)
+    except (BadModel, BadTemplate) as error:
         raise BadModel(f"{setting}={path}: {error}") from error
-    return tokenizer
+    if found.template is not None:
+        tokenizer.chat_template = found.template
+    return Chat(tokenizer, found, template is not None or found.template is not None)
+
+
+def load_tokenizer(path: str, trust: bool, setting: str) -> Any:
+    """The tokenizer of `load_chat`, with the model's own template; raises as it does."""
+    return load_chat(path, trust, setting).tokenizer
 
 
 def _load(path: str, trust: bool) -> Any:
@@ -46,8 +67,8 @@ def _load(path: str, trust: bool) -> Any:
 
     _refuse_adapter(Path(path))
     try:
-        AutoConfig.from_pretrained(path, trust_remote_code=trust)
-        return AutoTokenizer.from_pretrained(path, trust_remote_code=trust)
+        config = AutoConfig.from_pretrained(path, trust_remote_code=trust)
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust)
     except Exception as error:  # noqa: BLE001 - a damaged folder makes transformers raise anything
         place = "neither an existing folder nor a model that the hub knows"
         if Path(path).exists():
@@ -56,6 +77,21 @@ def _load(path: str, trust: bool) -> Any:
             f"{place} ({one_line(error, 300)}). Give a folder with config.json, tokenizer and weights, "
             "or a full hub id such as Qwen/Qwen3-8B (ACTOR_MODEL_PATH)."
         ) from error
+    if hasattr(config, "vision_config"):
+        _check_processor(path)
+    return tokenizer
+
+
+def _check_processor(path: str) -> None:
+    """Refuse a vision-language model that vLLM cannot load, even for text alone."""
+    from transformers.utils import cached_file
+
+    names = ("preprocessor_config.json", "processor_config.json")
+    if not any(cached_file(path, name, _raise_exceptions_for_missing_entries=False) for name in names):
+        raise BadModel(
+            f"a vision-language model without its processor: {' and '.join(names)} are missing, and vLLM does not load "
+            "it without one. Copy or download the model again."
+        )
 
 
 def _refuse_adapter(folder: Path) -> None:
@@ -74,7 +110,7 @@ def _refuse_adapter(folder: Path) -> None:
 
 
 def _try(tokenizer: Any, template_setting: str) -> None:
-    """Check that the tokenizer can encode text and render a message."""
+    """Check that the tokenizer can encode text and has a chat template."""
     if not tokenizer.chat_template:
         raise BadModel(f"the tokenizer has no chat template. Use an instruct model, or set {template_setting}.")
     try:
@@ -86,11 +122,3 @@ def _try(tokenizer: Any, template_setting: str) -> None:
             "the tokenizer has no vocabulary: tokenizer.json (or vocab.json and merges.txt) is missing or damaged. "
             "Download or copy the model again."
         )
-    try:
-        tokenizer.apply_chat_template(_MESSAGES, add_generation_prompt=True, tokenize=False)
-    except Exception as error:  # noqa: BLE001 - a template is a program of its own
-        raise BadModel(
-            f"the chat template fails on a single user message ({type(error).__name__}: "
-            f"{one_line(error, 200)}). Use the template of an instruct model: chat_template.jinja in the "
-            f"folder, or {template_setting}."
-        ) from error

@@ -26,6 +26,9 @@ from ditto.rows.dataset import restore_row
 from ditto.run.live_traces import LiveTraces
 from ditto.settings import Settings
 from soul import tasks
+from soul.chat.model_chat import stop_ids
+from soul.chat.rendering import ChatRenderer
+from soul.chat.template_check import fit_template
 from soul.cli import logs
 from soul.judge import Gateway, GatewaySettings
 from soul.policy import Players
@@ -55,8 +58,29 @@ def _live_traces(run_dir: Path) -> LiveTraces:
     return LiveTraces(run_dir)
 
 
+_RENDERERS: dict[str, ChatRenderer] = {}  # by model path: verl creates a loop for every session
+
+
 class SoulAgentLoop(AgentLoopBase):
     """Registered as `soul` in agents/soul/agents.yaml."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # verl picks a token builder by the model's type, not by its template, and some refuse other tokenizers. Ours
+        # reads the template (`renderer`); verl's is not used.
+        super().__init__(*args, **{**kwargs, "hf_model_type": None})
+
+    @property
+    def renderer(self) -> ChatRenderer:
+        """Renders prompts with the template of the run, which the launcher has checked."""
+        model = self.config.actor_rollout_ref.model
+        if model.path not in _RENDERERS:
+            trust, template = bool(model.get("trust_remote_code")), model.get("custom_chat_template")
+            if template is not None:
+                self.tokenizer.chat_template = template
+            kwargs = dict(self.apply_chat_template_kwargs)
+            found = fit_template(self.tokenizer, stop_ids(model.path, trust, self.tokenizer), kwargs)
+            _RENDERERS[model.path] = ChatRenderer(self.tokenizer, found.stop_ids, found.template, kwargs)
+        return _RENDERERS[model.path]
 
     @cached_property
     def settings(self) -> Settings:
@@ -86,7 +110,7 @@ class SoulAgentLoop(AgentLoopBase):
                 limit = self.rollout_config.prompt_length
                 if context == "feedback":
                     limit += self.config.data.max_feedback_length
-                seat = TokenSeat(self, sampling, limit, self.rollout_config.response_length)
+                seat = TokenSeat(self, self.renderer, sampling, limit, self.rollout_config.response_length)
                 seats.append((context, seat))
                 return seat
 

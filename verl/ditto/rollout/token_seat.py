@@ -1,8 +1,10 @@
 """A seat of the policy during training: records the token ids and log-probs that the engine samples.
 
 Every turn extends one token sequence with the sampled ids and log-probs; text is never tokenised again for training.
-verl's continuous-token builder appends the messages of other speakers as context tokens with mask 0. If a task rewrites
-messages that the seat has already seen, a new sequence of the same episode begins.
+What the chat template writes between two turns follows as context tokens with mask 0, so that the model reads what a
+server would show it (`soul.chat.rendering`). A new sequence of the same episode begins where that is impossible: the
+task rewrites messages that the seat has seen, the template writes earlier turns differently once others follow, or the
+sampled ids stand for another text than the one that the other speakers got.
 
 A seat that has used up its tokens stays silent from then on: the episode goes on without it and is judged as it is.
 Masking the sequence instead would give the policy no signal against talking too much.
@@ -17,6 +19,7 @@ from uuid import uuid4
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase
 
+from soul.chat.rendering import ChatRenderer
 from soul.errors import PolicyFailure
 from soul.message import Message
 
@@ -39,6 +42,8 @@ class TokenSequence:
         has_log_probs: the engine returned log-probs for every turn.
         read_tokens: tokens that the engine had to read before it could sample, over all turns.
         cached_tokens: how many of them its prefix cache held; None if the engine does not say.
+        text: the context of the last turn, as the chat template renders it.
+        exact: the ids of every turn stand for exactly the text that the other speakers got.
     """
 
     prompt_ids: list[int]
@@ -54,21 +59,31 @@ class TokenSequence:
     has_log_probs: bool = True
     read_tokens: int = 0
     cached_tokens: int | None = 0
+    text: str = ""
+    exact: bool = True
 
 
 class TokenSeat:
     """Implements `soul.policy.Seat` on verl's rollout server.
 
     Args:
-        loop: the agent loop, for its server, tokenizer and continuous-token builder.
+        loop: the agent loop, for its server.
+        renderer: renders and decodes the conversation.
         sampling: verl's sampling parameters for this batch (validation has its own).
         max_prompt: most tokens of the first prompt in this context.
         max_response: most tokens of everything after it, over all turns.
     """
 
-    def __init__(self, loop: AgentLoopBase, sampling: dict[str, Any], max_prompt: int, max_response: int) -> None:
-        self._loop = loop
-        self._sampling = sampling
+    def __init__(
+        self,
+        loop: AgentLoopBase,
+        renderer: ChatRenderer,
+        sampling: dict[str, Any],
+        max_prompt: int,
+        max_response: int,
+    ) -> None:
+        self._loop, self._renderer = loop, renderer
+        self._sampling = {**sampling, "stop_token_ids": sorted(renderer.stop_ids)}
         self._max_prompt = max_prompt
         self._max_response = max_response
         self._request_id = uuid4().hex  # one id per seat: the server keeps its prefix cache warm
@@ -79,10 +94,11 @@ class TokenSeat:
         sequence = self._continued(messages)
         if sequence is None:
             sequence = await self._start(messages, base)
-        elif sequence.full or not await self._append_context(sequence, messages):
-            sequence.full = True
+        elif sequence.full:
             return ""
-        return await self._generate(sequence)
+        else:
+            sequence = await self._grow(sequence, messages, base)
+        return "" if sequence.full else await self._generate(sequence)
 
     def _continued(self, messages: Sequence[Message]) -> TokenSequence | None:
         """The last sequence if these messages extend it, else None."""
@@ -93,37 +109,56 @@ class TokenSeat:
         return self.sequences[-1] if extends else None
 
     async def _start(self, messages: Sequence[Message], base: Sequence[Message] | None) -> TokenSequence:
-        prompt_ids = await self.render(messages)
-        base_ids = prompt_ids if base is None or list(base) == list(messages) else await self.render(base)
-        if len(prompt_ids) > self._max_prompt:
-            raise PolicyFailure("too_long", f"the prompt has {len(prompt_ids)} tokens, more than {self._max_prompt}")
-        sequence = TokenSequence(prompt_ids, base_ids, list(messages), opening=len(messages))
+        sequence = await self._new(messages, base)
+        length = len(sequence.prompt_ids)
+        if length > self._max_prompt:
+            raise PolicyFailure("too_long", f"the prompt has {length} tokens, more than {self._max_prompt}")
         self.sequences.append(sequence)
         return sequence
 
+    async def _new(self, messages: Sequence[Message], base: Sequence[Message] | None) -> TokenSequence:
+        """A sequence whose prompt is the whole conversation so far."""
+        text, prompt_ids = await self._rendered(messages)
+        base_ids = prompt_ids if base is None or list(base) == list(messages) else await self.render(base)
+        return TokenSequence(prompt_ids, base_ids, list(messages), opening=len(messages), text=text)
+
     async def render(self, messages: Sequence[Message]) -> list[int]:
         """The ids of a prompt of these messages."""
-        # Not ct_build_initial_tokens, which truncates long prompts from the left, so the instructions go first.
-        build = self._loop.continuous_token_builder.build_initial_tokens
-        ids = await self._loop.loop.run_in_executor(None, build, [dict(m) for m in messages])
-        return list(ids)
+        return (await self._rendered(messages))[1]
 
-    async def _append_context(self, sequence: TokenSequence, messages: Sequence[Message]) -> bool:
-        """Add the other speakers' messages. If that leaves no room for a turn, adds nothing and returns False."""
-        merged, mask, logprobs = await self._loop.ct_merge_context_msg(
-            [dict(m) for m in sequence.messages],
-            [dict(m) for m in messages],
-            sequence.prompt_ids + sequence.response_ids,
-            sequence.response_mask,
-            sequence.response_logprobs,
+    async def _rendered(self, messages: Sequence[Message]) -> tuple[str, list[int]]:
+        def work() -> tuple[str, list[int]]:
+            text = self._renderer.text(messages)
+            return text, self._renderer.ids(text)
+
+        return await self._loop.loop.run_in_executor(None, work)
+
+    async def _grow(
+        self, sequence: TokenSequence, messages: Sequence[Message], base: Sequence[Message] | None
+    ) -> TokenSequence:
+        """Add the other speakers' messages, to a new sequence if need be; mark it full if no turn has room in it."""
+        said = sequence.messages[-1]["content"]
+        ids = sequence.prompt_ids + sequence.response_ids
+        growth = (
+            await self._loop.loop.run_in_executor(None, self._renderer.growth, sequence.text, ids, said, messages)
+            if sequence.exact
+            else None
         )
-        response_ids = list(merged.token_ids[len(sequence.prompt_ids) :])
-        if len(response_ids) >= self._max_response:
-            return False
-        sequence.response_ids = response_ids
-        sequence.response_mask, sequence.response_logprobs = list(mask), list(logprobs)
-        sequence.messages = list(messages)
-        return True
+        if growth is None:
+            new = await self._new(messages, base)
+            if len(new.prompt_ids) > self._max_prompt:
+                sequence.full = True
+                return sequence
+            self.sequences.append(new)
+            return new
+        if len(sequence.response_ids) + len(growth.ids) >= self._max_response:
+            sequence.full = True
+            return sequence
+        sequence.response_ids += growth.ids
+        sequence.response_mask += [0] * len(growth.ids)
+        sequence.response_logprobs += [0.0] * len(growth.ids)
+        sequence.messages, sequence.text = list(messages), growth.text
+        return sequence
 
     async def _generate(self, sequence: TokenSequence) -> str:
         room = self._max_response - len(sequence.response_ids)
@@ -150,9 +185,7 @@ class TokenSeat:
         sequence.cached_tokens = (
             None if cached is None or sequence.cached_tokens is None else sequence.cached_tokens + int(cached)
         )
-        # The token limit can cut a turn inside a character, which then decodes to replacement characters. Servers never
-        # send those, so strip them: training and evaluation must judge the same text.
-        text = str(self._loop.tokenizer.decode(ids, skip_special_tokens=True)).rstrip("\ufffd")
+        text, sequence.exact = self._renderer.decode(ids)
         sequence.messages = [*sequence.messages, {"role": "assistant", "content": text}]
         return text
 

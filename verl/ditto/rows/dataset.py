@@ -37,6 +37,8 @@ class SoulDataset(Dataset):
         mixture = MixtureSettings.model_validate(OmegaConf.to_container(config.mixture, resolve=True))
         # verl builds both sets with the same call: only the files show which one this is.
         mix = mixture.training_rows if files == _as_list(config.train_files) else mixture.validation_rows
+        if processor is not None and processor.chat_template:  # verl gives the run's template to the processor alone
+            tokenizer.chat_template = processor.chat_template
         self.rows, _ = fitting_rows(config, mix(read_rows(files)), tokenizer, max_samples)
 
     def __len__(self) -> int:

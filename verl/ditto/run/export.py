@@ -23,6 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers.utils import cached_file
 
+from ditto.run.end_tokens import write_end_tokens
 from ditto.run.rank_files import writers
 from ditto.run.reshard import joined_model
 
@@ -54,6 +55,7 @@ def export_model(step_dir: Path, base: str) -> None:
     meta_file = step_dir / "actor" / "lora_train_meta.json"
     _finish_weights(step_dir, json.loads(meta_file.read_text()) if meta_file.exists() else None, base)
     _write_dtype(step_dir)
+    write_end_tokens(step_dir)
 
 
 def _finish_weights(step_dir: Path, meta: dict[str, Any] | None, base: str) -> None:
