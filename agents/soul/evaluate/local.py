@@ -39,6 +39,7 @@ from soul.evaluate.run.vllm_server import DIRECT, LOG, ServerSettings, free_port
 from soul.evaluate.tables import side_by_side
 from soul.files.whole_file import write_whole
 from soul.judge.roles import policy_endpoint
+from soul.policy import TURN_TOKENS
 from soul.rows.truncation import truncate_row
 from soul.task import Task
 from soul.task_types import Row
@@ -67,6 +68,7 @@ def settings_of(
     identity = {
         "checkpoint": checkpoint.fingerprint,
         "max_prompt_tokens": prompt_tokens(max_prompt_tokens, checkpoint),
+        "max_turn_tokens": TURN_TOKENS,
         **({"arguments": without_secret_values(server.arguments)} if server.arguments else {}),
     }
     return runner.settings_of(options, policy, identity)

@@ -17,6 +17,10 @@ from soul.evaluate.run import preflight, vllm_server
 from soul.evaluate.run.checkpoint import BadCheckpoint, Checkpoint
 from soul.evaluate.run.vllm_server import ONE_PROCESS, ServerFailed, ServerSettings, free_port, serving
 from soul.examples.__main__ import write
+from soul.examples.endpoint import answer
+from soul.judge.call.endpoint import MOST_TOKENS
+from soul.policy import TURN_TOKENS
+from soul.testing import FakeOpenAI
 from soul.testing.server import refused_url
 from tests.soul.evaluate.vllm_replaced import install, model, write_weights
 
@@ -252,6 +256,20 @@ def test_a_checkpoint_that_never_ends_an_answer_passes_its_first_question(bin, t
     assert evaluate(tmp_path, "--model", str(model(tmp_path / "model")), *words) == 0
     asked = [json.loads(line) for line in (bin / "asked.jsonl").open()]
     assert [body.get("max_completion_tokens") for body in asked] == [first, limit]
+
+
+def test_a_turn_of_a_dialogue_is_bounded_as_in_training(bin, tmp_path):
+    with (ROOT / "verl" / "ditto" / "config" / "trainer.yaml").open() as config:
+        assert f"max_turn_length: {TURN_TOKENS}  #" in config.read()
+    write(["sotopia"], 1, tmp_path / "stories.parquet")
+    with FakeOpenAI(answer) as others:
+        judge = [f"judge.base_url={others.url}", "judge.api_key_env=none"]
+        for words, limit in [([], TURN_TOKENS), (["policy.max_output_tokens=2000", "--name", "own"], 2000)]:
+            assert evaluate(tmp_path, "--model", str(model(tmp_path / "model")), *judge, *words) == 0
+            asked = [json.loads(line) for line in (bin / "asked.jsonl").open()]
+            assert len(asked) > 2 and {body["max_completion_tokens"] for body in asked[1:]} == {limit}
+            (bin / "asked.jsonl").unlink()
+        assert {request.body["max_completion_tokens"] for request in others.requests} == {MOST_TOKENS}
 
 
 def test_a_slow_checkpoint_has_more_time_for_its_first_answer_than_an_api(bin, tmp_path, monkeypatch):

@@ -152,7 +152,7 @@ RL_NUMBERS: dict[str, Number] = {
             "train_batch_size": COUNT,
             "train_max_samples val_max_samples": LIMIT,
             "val_batch_size mixture.rows_per_task mixture.val_rows_per_task": COUNT_OR_NULL,
-            "max_prompt_length max_response_length": TOKENS,
+            "max_prompt_length max_response_length max_turn_length": TOKENS,
             "max_feedback_length": Number(0, 10_000_000, whole=True),
             "seed mixture.seed": SEED,
             "dataloader_num_workers": FROM_ZERO,
