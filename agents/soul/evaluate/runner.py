@@ -26,6 +26,7 @@ from soul.evaluate.run.ctrl_c import interruptible
 from soul.evaluate.run.failures import Failures
 from soul.evaluate.run.gc_tuning import infrequent_gc
 from soul.evaluate.run.journal import Journal, Key, holds
+from soul.evaluate.run.judge_check import check_judges
 from soul.evaluate.run.options import FIRST, RunChoice, RunOptions, Sections
 from soul.evaluate.run.plan import plan
 from soul.evaluate.run.progress import Progress
@@ -149,6 +150,9 @@ def run(
         folder = resolve_run_folder(folder, wanted)
         with closing(Journal(folder)) as journal, interruptible(wanted, journal):
             write_choice(folder, settings, wanted)
+            if choice.ask_first:
+                todo = missing_samples(wanted, journal.samples, choice, source)
+                check_judges(preflight.judges_asked(settings, todo), folder, console)
             try:
                 run_missing(settings, wanted, journal, folder, choice, served, source)
             except OutOfSpace:

@@ -224,6 +224,12 @@ def _time(plan: EvaluationPlan) -> str:
     return f"about {duration(seconds)} ({reason})"
 
 
+def judges_asked(settings: EvaluationSettings, todo: Sequence[SampleRequest]) -> list[Endpoint]:
+    """The endpoints that judge these samples, without duplicates."""
+    sections = [section for section in _sets_by_section(settings, todo) if section.startswith("judge")]
+    return list(dict.fromkeys(endpoint for section in sections for endpoint in settings.gateway.asked(section)))
+
+
 def _sets_by_section(settings: EvaluationSettings, todo: Sequence[SampleRequest]) -> Mapping[str, list[str]]:
     """Section -> the sets that need it."""
     tasks = {request.set: request.row.task for request in todo}
