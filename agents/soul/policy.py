@@ -15,6 +15,10 @@ from soul.errors import JudgeFailure, PolicyFailure
 from soul.judge import ChatModel, Gateway, Judge
 from soul.message import Message
 
+# Most tokens of one turn in a dialogue, in training (data.max_turn_length) and of a checkpoint that we serve. A turn of
+# a person has a tenth of it, and a model that repeats itself would use up the tokens of the whole episode.
+TURN_TOKENS = 1024
+
 
 class Seat(Protocol):
     """A place in an episode that the policy plays."""
@@ -93,13 +97,15 @@ class OpenAISeat:
 
     Attributes:
         seed: sent with every turn, so that the endpoint samples reproducibly; None: not sent.
+        most_tokens: of one turn, if the endpoint's settings have no limit; None: no limit.
     """
 
     model: ChatModel
     seed: int | None = None
+    most_tokens: int | None = None
 
     async def say(self, messages: Sequence[Message], base: Sequence[Message] | None = None) -> str:
         try:
-            return await self.model.say(messages, self.seed)
+            return await self.model.say(messages, self.seed, self.most_tokens)
         except JudgeFailure as error:
             raise PolicyFailure(error.cause, error.detail) from error

@@ -37,6 +37,7 @@ from soul.files.whole_file import write_whole
 from soul.judge import GatewaySettings
 from soul.judge.cli_overrides import sections_of
 from soul.judge.roles import policy_endpoint
+from soul.policy import TURN_TOKENS
 from soul.record import SessionRecord
 
 logger = logging.getLogger(__name__)
@@ -169,6 +170,7 @@ def _plan(expert: Expert, settings: SamplingSettings, out: Path) -> _SamplingPla
         served = {
             "checkpoint": checkpoint.fingerprint,
             "max_prompt_tokens": local.prompt_tokens(settings.max_prompt_tokens, checkpoint),
+            "max_turn_tokens": TURN_TOKENS,
             "arguments": settings.server.arguments,
         }
     evaluation = EvaluationSettings(

@@ -39,6 +39,7 @@ RL_RANGES: dict[str, list[str]] = {
     f"{ACTOR}.kl_loss_coef": ["-1", "nan", "abc"],
     "data.max_prompt_length": ["0", "-1", "1000000000000", "abc", "1.5"],
     "data.max_response_length": ["0", "-1", "1000000000000", "abc"],
+    "data.max_turn_length": ["0", "-1", "null", "abc"],
     "data.max_feedback_length": ["-1", "abc", "1.5"],
     "data.seed": ["abc", "1.5", "-1"],
     "data.train_max_samples": ["0", "-5", "abc", "1.5"],

@@ -90,7 +90,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     runs = [EvaluationRun.load(folder) for folder in distinct(given.runs)]
     models = dict(zip(labels(runs), runs, strict=True))
-    results = {label: summarise(run.samples, run.sets) for label, run in models.items()}
+    results = {
+        label: summarise(run.samples, run.sets, judge_problems=run.judge_problems) for label, run in models.items()
+    }
     marks, notes = numbered(remarks(models))
     if given.out is not None:
         given.out.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ Files:
 
 Folders, each of which imports only those above it:
     run/        options.py (command line), settings.py (what identifies a run), short_names.py (sets, checkpoints);
-                before the first sample: drawing.py (which rows), plan.py, preflight.py;
+                before the first sample: drawing.py (which rows), plan.py, preflight.py, judge_check.py;
                 samples: engine.py, schedule.py, progress.py, failures.py, ctrl_c.py, rescore.py (new verdicts);
                 on disk: journal.py, run_folder.py; our own models: checkpoint.py, weights.py, vllm_server.py
     numbers/    results.py (a run), set_result.py, row_result.py, set_score.py (sets scored as a whole), bootstrap.py

@@ -35,10 +35,11 @@ from soul.evaluate.numbers.results import Results
 from soul.evaluate.run.checkpoint import Checkpoint
 from soul.evaluate.run.options import RunOptions, add_server_options, parser
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
-from soul.evaluate.run.vllm_server import DIRECT, ServerSettings, free_port, serving
+from soul.evaluate.run.vllm_server import DIRECT, LOG, ServerSettings, free_port, serving
 from soul.evaluate.tables import side_by_side
 from soul.files.whole_file import write_whole
 from soul.judge.roles import policy_endpoint
+from soul.policy import TURN_TOKENS
 from soul.rows.truncation import truncate_row
 from soul.task import Task
 from soul.task_types import Row
@@ -67,6 +68,7 @@ def settings_of(
     identity = {
         "checkpoint": checkpoint.fingerprint,
         "max_prompt_tokens": prompt_tokens(max_prompt_tokens, checkpoint),
+        "max_turn_tokens": TURN_TOKENS,
         **({"arguments": without_secret_values(server.arguments)} if server.arguments else {}),
     }
     return runner.settings_of(options, policy, identity)
@@ -88,7 +90,7 @@ def served(
     for note in notes:
         runner.console.print(f"{checkpoint.name}: {note}")
     server = replace(server, arguments=(*arguments, *server.arguments))
-    with serving(checkpoint, server, port, folder / "server.log", runner.console, keys):
+    with serving(checkpoint, server, port, folder / LOG, runner.console, keys):
         limit = int((settings.served or {})["max_prompt_tokens"])
         yield partial(shortened, measure=partial(_tokens, settings.policy.url, checkpoint.name), limit=limit)
 

@@ -26,11 +26,13 @@ from soul.evaluate.run.ctrl_c import interruptible
 from soul.evaluate.run.failures import Failures
 from soul.evaluate.run.gc_tuning import infrequent_gc
 from soul.evaluate.run.journal import Journal, Key, holds
+from soul.evaluate.run.judge_check import check_judges
 from soul.evaluate.run.options import FIRST, RunChoice, RunOptions, Sections
 from soul.evaluate.run.plan import plan
 from soul.evaluate.run.progress import Progress
 from soul.evaluate.run.run_folder import EvaluationRun, finished_samples, resolve_run_folder, write_choice
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest, find_sets, how_to_build, sample_requests
+from soul.evaluate.run.vllm_server import LOG as SERVER_LOG
 from soul.evaluate.tables import notes, table
 from soul.files.disk_space import guarded_writes
 from soul.files.folder_lock import FolderLock
@@ -88,7 +90,7 @@ def gateway_of(sections: Sections) -> GatewaySettings:
         raise BadSettings(
             "judge.canary is for training. To score a finished evaluation with a second judge, use --rescore."
         )
-    for task in gateway.by_task:
+    for task in gateway.by_task.keys() - tasks.CLASSES:  # importing one of ours, as the paper's CoSER, takes time
         try:
             tasks.load(task)
         except UnknownTask as error:
@@ -148,6 +150,9 @@ def run(
         folder = resolve_run_folder(folder, wanted)
         with closing(Journal(folder)) as journal, interruptible(wanted, journal):
             write_choice(folder, settings, wanted)
+            if choice.ask_first:
+                todo = missing_samples(wanted, journal.samples, choice, source)
+                check_judges(preflight.judges_asked(settings, todo), folder, console)
             try:
                 run_missing(settings, wanted, journal, folder, choice, served, source)
             except OutOfSpace:
@@ -269,7 +274,7 @@ def run_missing(
     with served or nullcontext() as prepare:
         if served and choice.ask_first:
             # Not earlier: its server has just started.
-            preflight.check_policy(settings.policy, preflight.SERVED_TOKENS)
+            preflight.check_served(settings.policy, folder / SERVER_LOG, console)
         chosen = prepare(todo) if prepare else todo
         with Progress(console, counts, known) as progress:
             work = engine.evaluate(settings, chosen, journal, folder, progress.add, progress.follow, source)

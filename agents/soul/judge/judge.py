@@ -73,11 +73,12 @@ class ChatModel:
                 _log_reask(failure)
         raise AssertionError("the last re-ask returns or raises")
 
-    async def say(self, messages: Sequence[Message], seed: int | None = None) -> str:
+    async def say(self, messages: Sequence[Message], seed: int | None = None, most_tokens: int | None = None) -> str:
         """The turn of a model under test, sampled. An empty, truncated or refusing turn is returned as it is.
 
         Args:
             seed: for this request; None: the endpoint's, if it has one.
+            most_tokens: of this turn, if the endpoint's settings have no limit; None: no limit.
 
         Raises:
             JudgeFailure: the endpoint gave no answer after all retries.
@@ -85,7 +86,9 @@ class ChatModel:
         self.usage.calls += 1
         try:
             deadline = Deadline(self.endpoint.deadline_s)
-            return await self.endpoint_client.request(messages, self.usage, str, deadline, accept_any=True, seed=seed)
+            return await self.endpoint_client.request(
+                messages, self.usage, str, deadline, accept_any=True, seed=seed, most_tokens=most_tokens
+            )
         except JudgeFailure as failure:
             self.usage.failed(failure.cause)
             raise

@@ -9,10 +9,7 @@ stops, and distinguishes upper and lower case.
 import warnings
 from collections.abc import Sequence
 from functools import cache
-
-from nltk.tokenize import NLTKWordTokenizer
-from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
-from nltk.translate.bleu_score import sentence_bleu
+from typing import Any
 
 # English abbreviations whose full stop does not end a sentence. NLTK's own list is part of a trained model that must be
 # downloaded; this one covers those in novels.
@@ -27,6 +24,8 @@ def bleu(text: str, reference: str) -> float:
     splits sentences with a list of abbreviations instead of its trained model. Even without a list, the value of a real
     scene changes by at most 0.02.
     """
+    from nltk.translate.bleu_score import sentence_bleu  # not above: NLTK takes a second of CPU time
+
     tokens, wanted = _tokens(text), _tokens(reference)
     if not tokens or not wanted:
         return 0.0
@@ -42,7 +41,11 @@ def _tokens(text: str) -> list[str]:
 
 
 @cache
-def _tokenizers() -> tuple[PunktSentenceTokenizer, NLTKWordTokenizer]:
+def _tokenizers() -> tuple[Any, Any]:
+    """NLTK's tokenizers of sentences and of words."""
+    from nltk.tokenize import NLTKWordTokenizer
+    from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
+
     parameters = PunktParameters()
     parameters.abbrev_types.update(_ABBREVIATIONS)
     return PunktSentenceTokenizer(parameters), NLTKWordTokenizer()

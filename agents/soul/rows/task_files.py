@@ -55,7 +55,8 @@ def _read_file(file: str) -> Iterator[TaskRow]:
     if not Path(file).is_file():
         raise BadRow(f"{file}: there is no such file. Name parquet files with TRAIN_FILES and VAL_FILES, or see data/.")
     try:
-        table = pq.read_table(file)
+        with pq.ParquetFile(file) as parquet:  # `read_table` imports pandas
+            table = parquet.read()
     except (pa.ArrowException, OSError) as error:
         raise BadRow(
             f"{file}: not a readable parquet file ({one_line(error, 200)}). Build it again with python -m data.<task>."

@@ -53,12 +53,12 @@ class Loop:
         return {"num_cached_tokens": next(self.cached, None)}
 
 
-def seat_of(loop, max_prompt=100, max_response=100, tokenizer=None):
-    return TokenSeat(loop, ChatRenderer(tokenizer or Words(), ()), {}, max_prompt, max_response)
+def seat_of(loop, max_prompt=100, max_response=100, tokenizer=None, max_turn=100):
+    return TokenSeat(loop, ChatRenderer(tokenizer or Words(), ()), {}, max_prompt, max_response, max_turn)
 
 
-def talk(max_response, turns, others="one two three four five", cached=()):
-    seat = seat_of(Loop(cached), max_response=max_response)
+def talk(max_response, turns, others="one two three four five", cached=(), max_turn=100):
+    seat = seat_of(Loop(cached), max_response=max_response, max_turn=max_turn)
     messages = [{"role": "user", "content": "begin"}]
     said = []
 
@@ -94,6 +94,12 @@ def test_the_last_turn_takes_the_room_that_is_left():
     seat, said = talk(max_response=12, turns=3)
     assert said == ["w0 w1 w2 w3", "w0 w1", ""]
     assert len(seat.sequences[0].response_ids) == 12 and seat.sequences[0].full
+
+
+def test_a_turn_that_does_not_end_leaves_room_for_the_next():
+    seat, said = talk(max_response=19, turns=3, max_turn=3)
+    assert said == ["w0 w1 w2"] * 2 + ["w0"] and seat._loop.asked == [3, 3, 1]
+    assert seat.sequences[0].response_mask == [1] * 3 + [0] * 6 + [1] * 3 + [0] * 6 + [1]
 
 
 def test_a_character_that_the_limit_cut_is_trained_and_not_said():

@@ -1,8 +1,8 @@
 """What `vllm` is in the tests of the server's life: the same command line, and processes that can be looked for.
 
 It writes its command line and its process ids (its own and a child's) to $STAND_IN_FOLDER, loads for a moment
-($STAND_IN_LOADS_S seconds), and answers as vLLM's routes do. With $STAND_IN_FAILS it ends while it loads; with
-$STAND_IN_STUBBORN it ignores SIGTERM.
+($STAND_IN_LOADS_S seconds), and answers as vLLM's routes do, after $STAND_IN_ANSWERS_S seconds. With $STAND_IN_FAILS it
+ends while it loads, with $STAND_IN_BREAKS at the first question; with $STAND_IN_STUBBORN it ignores SIGTERM.
 """
 
 import json
@@ -36,6 +36,10 @@ class Routes(BaseHTTPRequestHandler):
             return self.send({"count": sum(len(message["content"].split()) for message in body["messages"])})
         with (FOLDER / "asked.jsonl").open("a") as asked:
             asked.write(json.dumps(body) + "\n")
+        if os.environ.get("STAND_IN_BREAKS"):
+            print("ValueError: no kernel image", flush=True)
+            end()
+        time.sleep(float(os.environ.get("STAND_IN_ANSWERS_S", "0")))
         message = {"role": "assistant", "content": "<answer>A</answer>"}
         usage = {"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 13}
         self.send({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage})

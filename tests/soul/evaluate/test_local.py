@@ -13,10 +13,14 @@ from rich.console import Console
 
 from soul import examples, tasks
 from soul.evaluate import local
-from soul.evaluate.run import vllm_server
+from soul.evaluate.run import preflight, vllm_server
 from soul.evaluate.run.checkpoint import BadCheckpoint, Checkpoint
 from soul.evaluate.run.vllm_server import ONE_PROCESS, ServerFailed, ServerSettings, free_port, serving
 from soul.examples.__main__ import write
+from soul.examples.endpoint import answer
+from soul.judge.call.endpoint import MOST_TOKENS
+from soul.policy import TURN_TOKENS
+from soul.testing import FakeOpenAI
 from soul.testing.server import refused_url
 from tests.soul.evaluate.vllm_replaced import install, model, write_weights
 
@@ -252,6 +256,36 @@ def test_a_checkpoint_that_never_ends_an_answer_passes_its_first_question(bin, t
     assert evaluate(tmp_path, "--model", str(model(tmp_path / "model")), *words) == 0
     asked = [json.loads(line) for line in (bin / "asked.jsonl").open()]
     assert [body.get("max_completion_tokens") for body in asked] == [first, limit]
+
+
+def test_a_turn_of_a_dialogue_is_bounded_as_in_training(bin, tmp_path):
+    with (ROOT / "verl" / "ditto" / "config" / "trainer.yaml").open() as config:
+        assert f"max_turn_length: {TURN_TOKENS}  #" in config.read()
+    write(["sotopia"], 1, tmp_path / "stories.parquet")
+    with FakeOpenAI(answer) as others:
+        judge = [f"judge.base_url={others.url}", "judge.api_key_env=none"]
+        for words, limit in [([], TURN_TOKENS), (["policy.max_output_tokens=2000", "--name", "own"], 2000)]:
+            assert evaluate(tmp_path, "--model", str(model(tmp_path / "model")), *judge, *words) == 0
+            asked = [json.loads(line) for line in (bin / "asked.jsonl").open()]
+            assert len(asked) > 2 and {body["max_completion_tokens"] for body in asked[1:]} == {limit}
+            (bin / "asked.jsonl").unlink()
+        assert {request.body["max_completion_tokens"] for request in others.requests} == {MOST_TOKENS}
+
+
+def test_a_slow_checkpoint_has_more_time_for_its_first_answer_than_an_api(bin, tmp_path, monkeypatch):
+    write(["hitom"], 1, tmp_path / "stories.parquet")
+    monkeypatch.setattr(preflight, "POLICY_PATIENCE_S", 0.2)
+    monkeypatch.setenv("STAND_IN_ANSWERS_S", "0.5")
+    assert evaluate(tmp_path, "--model", str(model(tmp_path / "model"))) == 0
+
+
+def test_a_server_that_breaks_at_the_first_question_is_quoted(bin, tmp_path, monkeypatch, capsys):
+    write(["hitom"], 1, tmp_path / "stories.parquet")
+    monkeypatch.setenv("STAND_IN_BREAKS", "1")
+    assert evaluate(tmp_path, "--model", str(model(tmp_path / "model"))) == 2
+    error = capsys.readouterr().err
+    assert "vLLM serves model, but does not answer, connection" in error and "no kernel image" in error
+    assert "OPENAI_AGENT" not in error  # the user named no address and no key
 
 
 def test_long_rows_are_shortened_as_in_training_and_say_so(bin, tmp_path):

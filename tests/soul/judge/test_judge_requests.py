@@ -1,5 +1,6 @@
 """What a judge sends, over real HTTP: settings, schema and policy text in the body, keys in a header."""
 
+import asyncio
 import json
 import logging
 import traceback
@@ -11,7 +12,7 @@ import soul.judge.call.endpoint
 from soul.errors import JudgeFailure, MissingKey
 from soul.judge import Endpoint, Judge
 from soul.one_turn import Critique
-from soul.testing import FakeOpenAI, Hang, Json, NotFound
+from soul.testing import BadRequest, FakeOpenAI, Hang, Json, NotFound
 from tests.soul.judge.served_judge import FAULTS, GOOD, ask, served
 
 KEY = "sk-sentinel-0123456789abcdef"
@@ -104,13 +105,45 @@ def test_policy_text_travels_as_json_data_and_never_in_the_instructions():
 def test_settings_are_sent_only_where_set():
     with served(GOOD) as (judge, fake):
         ask(judge)
-    assert fake.requests[0].body.keys() == {"model", "messages", "response_format"}
+    assert fake.requests[0].body.keys() == {"model", "messages", "response_format", "max_completion_tokens"}
     settings = {"reasoning_effort": "low", "temperature": 0.0, "max_output_tokens": 77, "top_p": 0.9, "seed": 3}
     with served(GOOD, **settings) as (judge, fake):
         ask(judge)
     body = fake.requests[0].body
     assert (body["reasoning_effort"], body["temperature"], body["max_completion_tokens"]) == ("low", 0.0, 77)
     assert (body["top_p"], body["seed"]) == (0.9, 3)
+
+
+def refusing_above(room, message):
+    def answer(request):
+        return BadRequest(message) if request.body.get("max_completion_tokens", 0) > room else GOOD
+
+    return answer
+
+
+TOO_LONG = "This model's maximum context length is 8192 tokens. However, you requested 16384 output tokens and ..."
+
+
+@pytest.mark.parametrize("message, again", [(TOO_LONG, 2), ("Unsupported parameter: 'max_completion_tokens'", 1)])
+def test_an_answer_is_bounded_by_our_limit_or_by_the_endpoints_own(message, again):
+    with served(refusing_above(20_000, message)) as (judge, fake):
+        ask(judge)
+    assert [request.body.get("max_completion_tokens") for request in fake.requests] == [16_384]
+    with served(refusing_above(8_000, message)) as (judge, fake):
+
+        async def twice():
+            for number in range(2):
+                await judge.ask(Critique, "Be brief.", {"attempt": number})
+            await judge.close()
+
+        asyncio.run(twice())
+    # A shorter prompt may leave room; an unknown parameter stays unknown.
+    sent = [request.body.get("max_completion_tokens") for request in fake.requests]
+    assert sent == [16_384, None, *[16_384, None][-again:]]
+    with served(refusing_above(8_000, message), max_output_tokens=9_000) as (judge, fake):
+        with pytest.raises(JudgeFailure, match="bad_request|context|Unsupported"):
+            ask(judge)  # what the user asked for is not left out
+    assert all(request.body["max_completion_tokens"] == 9_000 for request in fake.requests)
 
 
 def objects_of(schema):

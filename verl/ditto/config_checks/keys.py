@@ -96,8 +96,8 @@ READ_BY_DITTO: dict[str, str] = {
     ),
     "data": (
         "train_files val_files train_max_samples val_max_samples train_batch_size max_prompt_length "
-        "max_feedback_length max_response_length allow_overlap filter_overlong_prompts apply_chat_template_kwargs.* "
-        "mixture.*"
+        "max_feedback_length max_response_length max_turn_length allow_overlap filter_overlong_prompts "
+        "apply_chat_template_kwargs.* mixture.*"
     ),
     "trainer": (
         "total_training_steps resume_mode resume_from_path default_local_dir max_actor_ckpt_to_keep upload_to "

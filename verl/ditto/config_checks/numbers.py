@@ -157,6 +157,7 @@ RL_NUMBERS: dict[str, Number] = {
             "val_batch_size mixture.rows_per_task mixture.val_rows_per_task": COUNT_OR_NULL,
             "max_prompt_length max_response_length": TOKENS_OR_NULL,
             "max_feedback_length": Number(0, 10_000_000, whole=True, null=True),
+            "max_turn_length": TOKENS,
             "seed mixture.seed": SEED,
             "dataloader_num_workers": FROM_ZERO,
         },

@@ -110,7 +110,9 @@ class SoulAgentLoop(AgentLoopBase):
                 limit = self.rollout_config.prompt_length
                 if context == "feedback":
                     limit += self.config.data.max_feedback_length
-                seat = TokenSeat(self, self.renderer, sampling, limit, self.rollout_config.response_length)
+                response, turn = self.rollout_config.response_length, self.config.data.max_turn_length
+                in_dialogue = task_row.task.policy_turns > 1
+                seat = TokenSeat(self, self.renderer, sampling, limit, response, turn if in_dialogue else response)
                 seats.append((context, seat))
                 return seat
 

@@ -72,6 +72,7 @@ class TokenSeat:
         sampling: verl's sampling parameters for this batch (validation has its own).
         max_prompt: most tokens of the first prompt in this context.
         max_response: most tokens of everything after it, over all turns.
+        max_turn: most tokens of one turn.
     """
 
     def __init__(
@@ -81,11 +82,12 @@ class TokenSeat:
         sampling: dict[str, Any],
         max_prompt: int,
         max_response: int,
+        max_turn: int,
     ) -> None:
         self._loop, self._renderer = loop, renderer
         self._sampling = {**sampling, "stop_token_ids": sorted(renderer.stop_ids)}
         self._max_prompt = max_prompt
-        self._max_response = max_response
+        self._max_response, self._max_turn = max_response, max_turn
         self._request_id = uuid4().hex  # one id per seat: the server keeps its prefix cache warm
         self.sequences: list[TokenSequence] = []
 
@@ -161,7 +163,7 @@ class TokenSeat:
         return sequence
 
     async def _generate(self, sequence: TokenSequence) -> str:
-        room = self._max_response - len(sequence.response_ids)
+        room = min(self._max_turn, self._max_response - len(sequence.response_ids))
         read = sequence.prompt_ids + sequence.response_ids
         try:
             output = await self._loop.server_manager.generate(

@@ -31,7 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     names = check(given.to or ",")
     for folder in given.runs:
         run = EvaluationRun.load(folder)
-        for name, place in zip(names, export(run, summarise(run.samples, run.sets), names, options), strict=True):
+        for name, place in zip(
+            names,
+            export(run, summarise(run.samples, run.sets, judge_problems=run.judge_problems), names, options),
+            strict=True,
+        ):
             print(f"{name}: {place}")
 
 

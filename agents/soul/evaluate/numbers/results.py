@@ -7,8 +7,8 @@ of sets.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -101,13 +101,20 @@ class Results:
         return {"sets": {name: result.to_json() for name, result in self.sets.items()}, "averages": averages}
 
 
-def summarise(samples: Iterable[SessionRecord], sets: Iterable[str], *, seed: int = 0) -> Results:
+def summarise(
+    samples: Iterable[SessionRecord],
+    sets: Iterable[str],
+    *,
+    seed: int = 0,
+    judge_problems: Callable[[str], Mapping[str, Sequence[str]]] = lambda task: {},
+) -> Results:
     """The numbers of a run.
 
     Args:
         samples: without duplicates, in any order.
         sets: the sets to report; one without samples gets an empty result.
         seed: of the bootstrap.
+        judge_problems: task -> the judges that failed their test (`EvaluationRun.judge_problems`).
 
     Raises:
         ValueError: a sample of another set, a duplicate sample, or a set whose samples name two tasks.
@@ -123,9 +130,8 @@ def summarise(samples: Iterable[SessionRecord], sets: Iterable[str], *, seed: in
         if names.setdefault(name, sample.task) != sample.task:
             raise ValueError(f"{name}: its samples name two tasks, {names[name]!r} and {sample.task!r}")
         by_set[name][key] = sample
-    return Results(
-        {name: _set_result(name, names.get(name), list(by_key.values()), seed) for name, by_key in by_set.items()}
-    )
+    numbers = (_set_result(name, names.get(name), list(by_key.values()), seed) for name, by_key in by_set.items())
+    return Results({one.name: replace(one, judge_problems=judge_problems(one.task)) for one in numbers})
 
 
 def _set_result(name: str, task: str | None, samples: Sequence[SessionRecord], seed: int) -> SetResult:

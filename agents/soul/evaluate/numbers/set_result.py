@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -49,6 +49,7 @@ class SetResult:
             majority's answer, number of rows with N valid samples).
         usage: by role.
         seconds: by stage, summed over concurrent samples.
+        judge_problems: judges of this set that failed their test -> what is wrong (`EvaluationRun.judge_problems`).
     """
 
     name: str
@@ -62,6 +63,7 @@ class SetResult:
     usage: Mapping[str, Usage] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     seed: int = 0
+    judge_problems: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def reward(self) -> Metric:
@@ -157,6 +159,7 @@ class SetResult:
             "metric": {"name": metric.name, "low": metric.low, "high": metric.high, "source": metric.source},
             **({} if self.joint is None else {"mean_of": dict(self.joint.valid.parts)}),
             **{name: getattr(self, name) for name in _AS_THEY_ARE},
+            **({"judge_problems": self.judge_problems} if self.judge_problems else {}),
             "usage": {"policy": numbers(self.policy), "judges": numbers(self.judges)},
             "seconds": self.seconds,
         }

@@ -1,6 +1,7 @@
-"""Warnings that a set's score may be wrong for the model: every row scores 0, or few answers could be read.
+"""Warnings that a set's score may be wrong for the model.
 
-The usual causes are a truncated answer, a wrong chat template, or an answer outside the tag. Report and terminal show
+Every row scores 0, or few answers could be read: the usual causes are a truncated answer, a wrong chat template, or an
+answer outside the tag. Or the judge failed its test. Report and terminal show
 these warnings beside the table.
 """
 
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from soul.evaluate.numbers.set_result import SetResult
+from soul.evaluate.run.judge_check import judge_warning
 
 READABLE = 0.8  # a smaller share of readable answers gets a warning
 FEWEST_ROWS = 5  # with fewer rows, a score of 0 is not unusual
@@ -58,6 +60,15 @@ def warnings_of(result: SetResult) -> list[SetWarning]:
                 "Open samples without a given answer. Is the answer tag missing, or did the model stop before it "
                 "(policy.max_output_tokens)?",
                 f"{100 * readable:.0f} % read",
+            )
+        )
+    for model, problems in result.judge_problems.items():
+        warnings.append(
+            SetWarning(
+                judge_warning(model, problems),
+                "Its scores are marked with ?. Name a stronger judge (judge.model=...), or judge the same episodes "
+                "again (--rescore). To see the replies: soul judge canaries.",
+                "no score" if result.mean is None else f"score {100 * result.mean:.1f}",
             )
         )
     return warnings

@@ -17,7 +17,7 @@ from soul.files.whole_file import write_whole
 
 def write_outputs(run: EvaluationRun) -> Results:
     """Write the outputs to the run's folder, and return its numbers."""
-    results = summarise(run.samples, run.sets)
+    results = summarise(run.samples, run.sets, judge_problems=run.judge_problems)
     numbers = results.to_json()
     groups = breakdowns(run, results)
     for name, by_kind in groups.items():

@@ -130,18 +130,23 @@ async def run_sample(
     Returns:
         Its record with the row's fields, so that it can be shown and judged again without the data files.
     """
-    own_policy = policy.scope()
+    own_policy, task = policy.scope(), request.row.task
+    most_tokens = (settings.served or {}).get("max_turn_tokens") if task.policy_turns > 1 else None
+
+    def seed(seat: str) -> int | None:
+        return request.seed(settings.policy.seed, seat)
+
     session = await run_session(
-        request.row.task,
+        task,
         request.row.row,
-        lambda context: Players(lambda seat: OpenAISeat(own_policy, request.seed(settings.policy.seed, seat))),
+        lambda context: Players(lambda seat: OpenAISeat(own_policy, seed(seat), most_tokens)),
         gateway,
         RefineSettings(episode_deadline_s=settings.deadline_s),
         refine=False,
     )
     sample = session.to_record(request.row.file, request.row.number)
     sample.set, sample.sample, sample.stamp = request.set, request.sample, request.stamp
-    sample.groups = dict(request.row.task.groups(request.row.row))
+    sample.groups = dict(task.groups(request.row.row))
     sample.shortened = list(request.shortened)
     sample.record = request.row.row.model_dump(mode="json")
     sample.usage = {"policy": own_policy.usage, **sample.usage}

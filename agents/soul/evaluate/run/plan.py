@@ -23,7 +23,6 @@ CHARS_PER_TOKEN = 4
 ANSWER_TOKENS = 300  # of an answer in a one-turn task
 TURN_TOKENS = 80  # of one turn of a dialogue
 VERDICT_TOKENS = 150  # of a judge's answer to one call
-SECONDS_TO_ANSWER = 1.0  # until an answer starts, if the preflight did not measure it
 TOKENS_PER_SECOND = 50.0  # written by a model
 POLICY = "policy"
 ASSUMED = (
@@ -83,7 +82,10 @@ class EvaluationPlan:
         return _summed(loads, lambda load: (load.section, load.endpoint))
 
     def seconds(self) -> tuple[float, str]:
-        """The expected seconds, and what determines them: the tightest limit, or the longest sample."""
+        """The expected seconds, and what determines them: the tightest limit, or the longest sample.
+
+        Calls whose latency is unknown count as 0 seconds.
+        """
         bounds: dict[str, float] = {}
         for load in _summed(self.loads, lambda load: load.endpoint):  # sections with the same endpoint share its limits
             bounds |= load.bounds()
@@ -208,8 +210,13 @@ def _role(section: str) -> str:
 
 
 def _timed(load: Load, latencies: Mapping[str, float | None]) -> Load:
-    """The load with the seconds of a call: the wait for the first token, and the writing of the answer."""
-    first_token = latencies.get("judge" if load.section.startswith("jury ") else load.section) or SECONDS_TO_ANSWER
+    """The load with the seconds of a call: the wait for the first token, and the writing of the answer.
+
+    They are unknown if the preflight did not measure that wait: of a checkpoint that is not served yet, for example.
+    """
+    first_token = latencies.get("judge" if load.section.startswith("jury ") else load.section)
+    if first_token is None:
+        return load
     return replace(load, latency_s=first_token + load.tokens_out / max(load.calls, 1e-9) / TOKENS_PER_SECOND)
 
 
@@ -221,7 +228,8 @@ def _summed(loads: Sequence[Load], key: Callable[[Load], Hashable]) -> list[Load
     sums = []
     for group in groups.values():
         calls = sum(load.calls for load in group)
-        seconds = sum(load.calls * (load.latency_s or 0.0) for load in group) / max(calls, 1e-9)
+        timed = all(load.latency_s is not None for load in group if load.calls)
+        seconds = sum(load.calls * (load.latency_s or 0.0) for load in group) / max(calls, 1e-9) if timed else None
         tokens_in, tokens_out = sum(load.tokens_in for load in group), sum(load.tokens_out for load in group)
         sums.append(Load(group[0].section, group[0].endpoint, calls, tokens_in, tokens_out, seconds))
     return sums

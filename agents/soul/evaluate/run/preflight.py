@@ -11,6 +11,7 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -20,6 +21,7 @@ from soul.errors import JudgeFailure, MissingKey, SoulError
 from soul.evaluate.run.plan import ASSUMED, POLICY, EvaluationPlan, SetPlan, cost, sections_asked
 from soul.evaluate.run.progress import duration
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
+from soul.evaluate.run.vllm_server import tail
 from soul.judge import ChatModel, Endpoint
 from soul.judge import preflight as judges
 from soul.judge.preflight import Load
@@ -70,12 +72,8 @@ def check(settings: EvaluationSettings, todo: Sequence[SampleRequest], *, ask: b
     return latencies | {section: answer.latency_s for section, answer in answers.items()}
 
 
-def check_policy(endpoint: Endpoint, most_tokens: int | None = None) -> float:
+def check_policy(endpoint: Endpoint) -> float:
     """Send one small request to the model under test.
-
-    Args:
-        most_tokens: of the answer; None: as many as the endpoint's own limit, because some reasoning models behind an
-            API answer 400 where they think for longer.
 
     Returns:
         The seconds of that request.
@@ -85,26 +83,47 @@ def check_policy(endpoint: Endpoint, most_tokens: int | None = None) -> float:
         BadPolicy: it does not answer.
     """
     _require_policy_key(endpoint)
-
-    async def ask() -> float:
-        limits = [limit for limit in (most_tokens, endpoint.max_output_tokens) if limit is not None]
-        brief = {"max_output_tokens": min(limits, default=None)}
-        impatient = {"max_attempts": 2, "deadline_s": min(POLICY_PATIENCE_S, endpoint.deadline_s)}
-        model = ChatModel.connect(endpoint.model_copy(update={**impatient, **brief}))
-        start = time.perf_counter()
-        try:
-            await model.scope().say([{"role": "user", "content": "Say hello."}])
-        finally:
-            await model.close()
-        return time.perf_counter() - start
-
+    # No limit on the tokens but the endpoint's own: some reasoning models answer 400 where they think for longer.
+    impatient = endpoint.model_copy(update={"deadline_s": min(POLICY_PATIENCE_S, endpoint.deadline_s)})
     try:
-        return asyncio.run(ask())
+        return asyncio.run(_seconds_to_answer(impatient))
     except JudgeFailure as failure:
         raise BadPolicy(
             f"The model under test does not answer, {failure.cause}: {failure.detail}. Check its name, its address and "
             "its key (OPENAI_AGENT_MODEL, OPENAI_AGENT_BASE_URL, OPENAI_AGENT_API_KEY)."
         ) from failure
+
+
+def check_served(endpoint: Endpoint, log: Path, console: Console) -> None:
+    """Wait for the first answer of a checkpoint that we serve, as long as its endpoint allows for any answer.
+
+    Args:
+        log: the output of its server.
+
+    Raises:
+        BadPolicy: it does not answer; the message quotes the log.
+    """
+    limits = [limit for limit in (SERVED_TOKENS, endpoint.max_output_tokens) if limit is not None]
+    brief = endpoint.model_copy(update={"max_output_tokens": min(limits)})
+    try:
+        with console.status(f"{endpoint.model} writes its first answer; log: {log}"):
+            seconds = asyncio.run(_seconds_to_answer(brief))
+    except JudgeFailure as failure:
+        raise BadPolicy(
+            f"vLLM serves {endpoint.model}, but does not answer, {failure.cause}: {failure.detail}. "
+            f"{log} ends with:\n{tail(log)}"
+        ) from failure
+    console.print(f"{endpoint.model} gave its first answer after {seconds:.1f} s")
+
+
+async def _seconds_to_answer(endpoint: Endpoint) -> float:
+    model = ChatModel.connect(endpoint.model_copy(update={"max_attempts": 2}))
+    start = time.perf_counter()
+    try:
+        await model.scope().say([{"role": "user", "content": "Say hello."}])
+    finally:
+        await model.close()
+    return time.perf_counter() - start
 
 
 def _require_policy_key(endpoint: Endpoint) -> None:
@@ -130,8 +149,7 @@ def show(console: Console, settings: EvaluationSettings, plan: EvaluationPlan) -
             fewer = sum(load.calls for section, load in loads.items() if section.startswith("judge"))
             cheaper = f"{fewer:,.0f} judge calls, {_price(cost(list(loads.values())))}"
             _print(console, f"{one.name}: {now}; with tasks.{one.name}.{option}: {cheaper}.")
-    seconds, reason = plan.seconds()
-    _print(console, f"Price: {_whole_price(plan.loads)}. Time: about {duration(seconds)} ({reason}).")
+    _print(console, f"Price: {_whole_price(plan.loads)}. Time: {_time(plan)}.")
     _print(console, f"{ASSUMED} They think {plan.thinking_tokens:,} tokens before each answer (--thinking-tokens).")
     if settings.missing:
         _print(console, f"Skipped, because the file is missing: {', '.join(settings.missing)}.")
@@ -195,6 +213,21 @@ def _whole_price(loads: Sequence[Load]) -> str:
     known = sum(load.cost_usd or 0.0 for load in loads)
     unknown = [load.section for load in loads if not load.endpoint.priced]
     return f"${known:,.2f}" + (f", plus {', '.join(unknown)}, which have no prices set" if unknown else "")
+
+
+def _time(plan: EvaluationPlan) -> str:
+    unmeasured = list(dict.fromkeys(load.section for load in plan.loads if load.calls and load.latency_s is None))
+    if unmeasured:
+        waits_for = f"no answer of {', '.join(unmeasured)} has been timed"
+        return f"unknown, because {waits_for}; the run shows the time left after its first samples"
+    seconds, reason = plan.seconds()
+    return f"about {duration(seconds)} ({reason})"
+
+
+def judges_asked(settings: EvaluationSettings, todo: Sequence[SampleRequest]) -> list[Endpoint]:
+    """The endpoints that judge these samples, without duplicates."""
+    sections = [section for section in _sets_by_section(settings, todo) if section.startswith("judge")]
+    return list(dict.fromkeys(endpoint for section in sections for endpoint in settings.gateway.asked(section)))
 
 
 def _sets_by_section(settings: EvaluationSettings, todo: Sequence[SampleRequest]) -> Mapping[str, list[str]]:

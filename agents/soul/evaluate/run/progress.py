@@ -102,8 +102,10 @@ class Progress:
     def line(self) -> str:
         """The progress in one line."""
         total, wanted = sum(self.done.values()), sum(self.wanted.values())
-        seconds = self._schedule.seconds_left() if self._schedule and total < wanted else None
-        left = f", {duration(seconds)} left" if seconds is not None else ""
+        left = ""
+        if self._schedule and total < wanted:
+            seconds = self._schedule.seconds_left()
+            left = ", time left unknown" if seconds is None else f", {duration(seconds)} left"
         cost = f", ${self.cost_usd:,.3f}" if self.cost_usd else ""
         causes = ", ".join(f"{cause} {count:,}" for cause, count in self.causes.most_common())
         failed = f"{sum(self.failed.values()):,} failed" + (f" ({causes})" if causes else "")

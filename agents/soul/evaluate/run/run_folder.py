@@ -3,6 +3,7 @@
 settings.json    the settings that determine answers and verdicts; the folder's name ends with their hash
 chosen.json      the samples that the last start requested: sets, limit, seed and keys
 samples.jsonl    the journal (journal.py); it may hold more samples, from earlier starts
+judge_checks.json    how its judges did on replies that deserve nothing (judge_check.py)
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from soul import tasks
 from soul.errors import SoulError
+from soul.evaluate.run import judge_check
 from soul.evaluate.run.journal import FILE, Journal, Key, read_samples
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
 from soul.files.json_object import read_object
@@ -74,6 +77,18 @@ class EvaluationRun:
         for sample in self.samples:
             samples[sample.set].append(sample)
         return samples
+
+    def judge_problems(self, task: str) -> dict[str, list[str]]:
+        """The judges of a task that failed their test (judge_check.py): model -> what is wrong."""
+        if task not in tasks.names() or not tasks.load(task).calls_per_episode.get("judge"):
+            return {}
+        asked = endpoints_asked(self.settings, "judge", task)
+        problems = ((one["model"], judge_check.problems_of(self._judge_checks, one)) for one in asked)
+        return {model: found for model, found in problems if found}
+
+    @cached_property
+    def _judge_checks(self) -> list[dict[str, Any]]:
+        return judge_check.read_checks(self.folder / judge_check.FILE)
 
     @property
     def ended(self) -> datetime:

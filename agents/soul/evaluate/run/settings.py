@@ -63,7 +63,7 @@ class EvaluationSettings(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """The settings that determine answers and verdicts, without API keys and the names of their variables."""
-        policy = _answers(self.policy)
+        policy = answer_settings(self.policy)
         if self.served is not None:
             policy = {**policy, "base_url": None, **self.served}
         source, judges = self.source or {}, gateway_identity(self.gateway)
@@ -84,14 +84,15 @@ class EvaluationSettings(BaseModel):
 def gateway_identity(gateway: GatewaySettings) -> dict[str, Any]:
     """The settings of judges and partners that determine what they say, without API keys."""
     return {
-        "roles": {role: _answers(endpoint) for role, endpoint in gateway.roles.items()},
-        "jury": [_answers(endpoint) for endpoint in gateway.jury],
-        "by_task": {task: _answers(endpoint) for task, endpoint in gateway.by_task.items()},
+        "roles": {role: answer_settings(endpoint) for role, endpoint in gateway.roles.items()},
+        "jury": [answer_settings(endpoint) for endpoint in gateway.jury],
+        "by_task": {task: answer_settings(endpoint) for task, endpoint in gateway.by_task.items()},
         "jury_reward": gateway.policy.jury_reward,
     }
 
 
-def _answers(endpoint: Endpoint) -> dict[str, Any]:
+def answer_settings(endpoint: Endpoint) -> dict[str, Any]:
+    """The settings of an endpoint that determine its answers, without its key."""
     return {**endpoint.model_dump(mode="json", include=_ANSWERS), "base_url": endpoint.address}
 
 

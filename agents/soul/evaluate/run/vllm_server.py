@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 START_S = 3600.0  # a large model may have to be downloaded first
 STOP_S = 30.0
 POLL_S = 0.5
+LOG = "server.log"  # in the run's folder
 _PR_SET_PDEATHSIG = 1
 # For requests to the server: a proxy (http_proxy) would look for 127.0.0.1 on its own machine.
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -173,7 +174,7 @@ def _wait(process: subprocess.Popen[bytes], checkpoint: Checkpoint, port: int, l
                     if process.returncode is None
                     else f"exit code {process.returncode}"
                 )
-                raise ServerFailed(f"vLLM does not serve {checkpoint.model} ({reason}). {log} ends with:\n{_tail(log)}")
+                raise ServerFailed(f"vLLM does not serve {checkpoint.model} ({reason}). {log} ends with:\n{tail(log)}")
             status.update(f"vLLM loads {checkpoint.name}, {spent:.0f} s; log: {log}")
             time.sleep(POLL_S)
     console.print(f"vLLM serves {checkpoint.name} after {time.monotonic() - start:.0f} s")
@@ -204,5 +205,6 @@ def _lora_rank(checkpoint: Checkpoint) -> int:
     return next(size for size in (8, 16, 32, 64, 128, 256, 320, 512) if size >= rank)
 
 
-def _tail(log: Path) -> str:
+def tail(log: Path) -> str:
+    """The last lines of a server's log."""
     return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])

@@ -76,7 +76,8 @@ def lines(results: Results, columns: Sequence[Column] = SHOWN) -> list[TableLine
         dimension: str, title: str, members: Sequence[str], result: SetResult | Average, theirs: Sequence[float | None]
     ) -> None:
         counts = _counts([results.sets[name] for name in members], result.bounds)
-        own = (title, score(result.mean, result.interval), *_several_cells(results, members), *counts)
+        doubt = " ?" if any(results.sets[name].judge_problems for name in members) else ""
+        own = (title, score(result.mean, result.interval) + doubt, *_several_cells(results, members), *counts)
         table.append(TableLine(dimension, own, tuple(map(_number, theirs)), result))
 
     for name in names:

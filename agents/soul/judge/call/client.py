@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 
 from soul.errors import TRANSIENT, Cause, JudgeFailure, MissingKey
 from soul.judge.call.completion import Tokens
-from soul.judge.call.endpoint import MODES, Endpoint, StructuredMode
+from soul.judge.call.endpoint import MODES, MOST_TOKENS, Endpoint, StructuredMode
 from soul.judge.call.exchange import classify, exchange, message_of, was_sent
 from soul.judge.call.retry_after import retry_after
 from soul.judge.call.usage import Usage
@@ -34,6 +35,9 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 _BACKOFF = wait_random_exponential(multiplier=0.5, max=20.0)
 _GUESSED_COMPLETION = 300.0  # expected completion tokens before the first answer
+_LIMIT = "max_completion_tokens"
+# What an endpoint answers that knows no such limit, or whose context or own limit is shorter.
+_REFUSES_LIMIT = re.compile(r"max_(completion_|new_)?tokens|context length|output tokens", re.IGNORECASE)
 
 
 def _wait(state: RetryCallState) -> float:
@@ -82,6 +86,7 @@ class EndpointClient:
         mode: how structured answers are asked for (judge.py).
         settled: whether the endpoint is known to accept this mode.
         claimed: wrap waits for an answer that another process is fetching in this (judge.py).
+        takes_limit: whether our limit on the tokens of an answer is sent.
     """
 
     def __init__(self, endpoint: Endpoint, gate: RequestGate, client: openai.AsyncOpenAI | None = None) -> None:
@@ -94,6 +99,7 @@ class EndpointClient:
         self.claimed = WaitNotice(self._explain_claimed)
         self._backing_off = 0  # calls that wait to be sent again
         self._failures = FailureNotice(endpoint.name)
+        self.takes_limit = True
 
     @property
     def client(self) -> openai.AsyncOpenAI:
@@ -116,6 +122,7 @@ class EndpointClient:
         response_format: dict[str, Any] | None = None,
         accept_any: bool = False,
         seed: int | None = None,
+        most_tokens: int | None = MOST_TOKENS,
     ) -> T:
         """Request one chat completion, with retries after transient errors.
 
@@ -123,6 +130,7 @@ class EndpointClient:
             read: turns the answer's text into the result. An exception that it raises is the outcome of the request.
             accept_any: also accept an empty, truncated or refusing answer. A policy's answer is judged as it is.
             seed: for this request; None: the endpoint's, if it has one.
+            most_tokens: of the answer, if the endpoint's settings have no limit; None: no limit.
 
         Raises:
             JudgeFailure: the cause says why; the detail names model and address.
@@ -131,7 +139,7 @@ class EndpointClient:
             self.client  # noqa: B018 - create it here, so that a missing key fails this call
         except MissingKey as error:
             raise JudgeFailure("auth", str(error)) from error
-        body = self._body(messages, response_format, seed)
+        body = self._body(messages, response_format, seed, most_tokens)
         retrying = AsyncRetrying(
             stop=lambda state: stop_after_attempt(self.endpoint.max_attempts)(state) or deadline.passed(state),
             wait=_wait,
@@ -188,13 +196,21 @@ class EndpointClient:
     ) -> T:
         """One attempt, in which the request is sent again until the endpoint stops answering 429.
 
+        If the endpoint refuses our limit on the answer's tokens, the request is sent without it. Most do so because
+        their context or their own limit is shorter, which then bounds the answer.
+
         Raises:
             JudgeFailure: `rate_limit` at the deadline, or at once if the endpoint asks to wait beyond the deadline.
         """
         while True:
             try:
                 return await self._attempt(body, usage, read, deadline, accept_any)
-            except openai.RateLimitError as error:
+            except openai.APIStatusError as error:
+                if self._refuses_limit(body, error):
+                    del body[_LIMIT]
+                    self.takes_limit = "context length" in message_of(error)  # a shorter prompt may leave room
+                    usage.retries += 1
+                    continue
                 if classify(error) != "rate_limit":
                     raise
                 deadline.failed = "rate_limit"
@@ -238,7 +254,7 @@ class EndpointClient:
             async with asyncio.timeout(min(self.endpoint.timeout_s, max(0.0, deadline.left()))):
                 completion = await exchange(self.client, self._path(), body)
             deadline.failed = None
-            tokens = completion.tokens(characters, self.endpoint.max_output_tokens)
+            tokens = completion.tokens(characters, body.get(_LIMIT))
             expected = (prompt, self._completion_tokens)
             cost = usage.answered(self.endpoint, tokens, time.perf_counter() - start, expected)
             if tokens.prompt_tokens is not None and tokens.completion_tokens is not None:
@@ -252,8 +268,8 @@ class EndpointClient:
             outcome, detail, retry_after_s = classify(error), self._detail(error), retry_after(error)
             if outcome in TRANSIENT and outcome != "rate_limit":  # the gate logs waits after a 429
                 self._failures.add(outcome, detail, self._backing_off)
-            if outcome == "bad_request" and self._still_detecting(body):
-                outcome = None  # the endpoint is healthy; it just does not support this mode
+            if outcome == "bad_request" and (self._still_detecting(body) or self._refuses_limit(body, error)):
+                outcome = None  # the endpoint is healthy; it just does not support this mode or this limit
             if tokens is None and was_sent(error):
                 cost = usage.unanswered(self.endpoint, prompt)
             raise
@@ -270,16 +286,26 @@ class EndpointClient:
         form = (body.get("response_format") or {}).get("type", "prompt")
         return form != "prompt" and not (self.settled and form == self.mode)
 
+    def _refuses_limit(self, body: dict[str, Any], error: Exception) -> bool:
+        """Whether this answer refuses a limit that the user did not set."""
+        ours = _LIMIT in body and self.endpoint.max_output_tokens is None
+        return ours and classify(error) == "bad_request" and bool(_REFUSES_LIMIT.search(message_of(error)))
+
     def _body(
-        self, messages: Sequence[Message], response_format: dict[str, Any] | None, seed: int | None
+        self,
+        messages: Sequence[Message],
+        response_format: dict[str, Any] | None,
+        seed: int | None,
+        most_tokens: int | None,
     ) -> dict[str, Any]:
         endpoint = self.endpoint
+        ours = most_tokens if self.takes_limit else None
         optional = {
             "reasoning_effort": endpoint.reasoning_effort,
             "temperature": endpoint.temperature,
             "top_p": endpoint.top_p,
             "seed": endpoint.seed if seed is None else seed,
-            "max_completion_tokens": endpoint.max_output_tokens,
+            _LIMIT: endpoint.max_output_tokens or ours,
             "response_format": response_format,
         }
         chosen = {key: value for key, value in optional.items() if value is not None}

@@ -20,6 +20,9 @@ ANY_KEY = "EMPTY"  # local servers accept any key; sent if no key variable is na
 NO_KEY = "none"  # api_key_env=none: the endpoint needs no key
 DEFAULT_URL = "https://api.openai.com/v1"
 DEFAULT_MODEL = "gpt-5-nano"  # the judge of the paper
+# Most tokens of an answer of a judge, partner or environment without `max_output_tokens`: several times the longest
+# verdict with its thoughts. Without a limit, a model that repeats itself writes until its context ends.
+MOST_TOKENS = 16_384
 
 StructuredMode = Literal["json_schema", "json_object", "prompt"]
 MODES: tuple[StructuredMode, ...] = ("json_schema", "json_object", "prompt")  # the best first

@@ -162,7 +162,7 @@ def test_a_missing_key_of_the_judge_is_one_paragraph(data, tmp_path):
     assert "macro average" not in done.stdout and done.stdout == ""  # no table of dashes
     assert len(list(tmp_path.iterdir())) == 1  # the folder of the run by rule: the others wrote none
     plan = " ".join(planned.stdout.split())
-    assert "OPENAI_API_KEY NOT SET" in plan and "Time: about" in plan
+    assert "OPENAI_API_KEY NOT SET" in plan and "Time: unknown" in plan
     assert "Price: $0.00, plus policy, " in plan
     assert by_rule.returncode == 0, by_rule.stderr  # rule-scored sets need no judge
 

@@ -25,13 +25,13 @@ class Left:
         return self.seconds
 
 
-def shown(terminal=False, known=(), left=None):
+def shown(terminal=False, known=(), **left):
     """A run of two samples, and a warning between them."""
     out = io.StringIO()
     console = Console(file=out, force_terminal=terminal, width=100)
     with Progress(console, {"hitom": 4}, list(known)) as progress:
-        if left is not None:
-            progress.follow(Left(left))
+        if left:
+            progress.follow(Left(left["left"]))
         one, two = numbered([1.0, None])
         progress.add(one)
         with logs.to_stderr():
@@ -60,12 +60,19 @@ def test_the_table_and_its_numbers_come_back_after_a_warning(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "left, words", [(0.4, "0 s left"), (119.0, "119 s left"), (840.0, "14 min left"), (12_600.0, "3.5 h left")]
+    "left, words",
+    [
+        (None, "time left unknown"),
+        (0.4, "0 s left"),
+        (119.0, "119 s left"),
+        (840.0, "14 min left"),
+        (12_600.0, "3.5 h left"),
+    ],
 )
 def test_the_time_left_is_the_schedules(left, words):
     line, _ = shown(left=left)
     assert line.startswith("2 of 4 samples") and f", {words}, " in line
 
 
-def test_no_time_is_shown_before_one_is_known_or_after_the_last_sample():
+def test_no_time_is_shown_without_a_schedule_or_after_the_last_sample():
     assert "left" not in shown()[0] and "left" not in shown(left=9.0, known=numbered([1.0, 1.0]))[0]

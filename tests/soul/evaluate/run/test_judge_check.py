@@ -1,0 +1,93 @@
+"""A judge that gives points for nothing is found before the first sample, once, and its scores are marked."""
+
+import json
+import re
+
+import pytest
+
+from soul.evaluate import __main__ as command_line
+from soul.evaluate.report.__main__ import main as report
+from soul.evaluate.run.judge_check import FILE
+from soul.examples.__main__ import write
+from soul.examples.endpoint import answer
+from soul.judge.audit.canary_cases import CANARIES, SCENARIOS
+from soul.suites import soul_v1
+from soul.testing import FakeOpenAI, Json, Text
+
+
+@pytest.fixture
+def data(tmp_path):
+    for name in ("hitom", "sotopia"):
+        file = tmp_path / "data" / "sim_eval_data" / f"{soul_v1.SETS[name].file}.parquet"
+        write([soul_v1.SETS[name].task], 2, file)
+    return tmp_path / "data"
+
+
+def grading(score_of):
+    """An endpoint that grades canaries with `score_of(reply)`, and plays and judges everything else."""
+
+    def reply(request):
+        if not is_canary(request):
+            return answer(request) if request.body["model"] != "m" else Text("<answer>A</answer>")
+        text = request.messages[1]["content"]
+        return Json(
+            {"reason": "As I like.", "score": score_of(json.JSONDecoder().raw_decode(text, text.index("{"))[0])}
+        )
+
+    return reply
+
+
+def is_canary(request):
+    return request.messages[0]["content"].startswith("You grade replies")
+
+
+def generous(data):
+    return 10
+
+
+def strict(data):
+    return (
+        9 if data["reply"] in {s.good for s in SCENARIOS} else 3 if data["reply"] in {s.weak for s in SCENARIOS} else 0
+    )
+
+
+def evaluate(fake, data, out, *words):
+    where = [f"policy.base_url={fake.url}", f"judge.base_url={fake.url}", "judge.api_key_env=none"]
+    where += ["policy.model=m", "policy.api_key_env=none", "judge.model=weak"]
+    return command_line.main([*where, "--data", str(data), "--out", str(out), *words])
+
+
+def canaries_sent(fake):
+    return sum(map(is_canary, fake.requests))
+
+
+def test_a_judge_that_gives_points_for_nothing_marks_its_scores_everywhere(data, tmp_path, capsys):
+    with FakeOpenAI(grading(generous)) as fake:
+        assert evaluate(fake, data, tmp_path, "sotopia", "hitom") == 0
+        sent = canaries_sent(fake)
+        assert len(CANARIES) / 2 < sent <= len(CANARIES) + 2 * len(SCENARIOS)
+        assert evaluate(fake, data, tmp_path, "sotopia", "--name", "again") == 0
+        assert canaries_sent(fake) == sent, "the endpoint has been seen"
+        assert evaluate(fake, data, tmp_path, "sotopia", "judge.temperature=0.5") == 0
+        assert canaries_sent(fake) > sent, "another temperature is another judge"
+    warning = "The judge weak cannot be trusted on replies that deserve nothing: fooled by"
+    assert warning in " ".join(capsys.readouterr().out.split())
+    for folder in tmp_path.glob("*-*/"):
+        assert report([str(folder)]) == 0  # from the files alone
+        table = (folder / "table.md").read_text()
+        assert warning in table and re.search(r"\| sotopia \| [-\d.]+( \[.*\])? \? \|", table)
+        assert not re.search(r"\| hitom \|[^|]*\?", table), "scored by rule"
+        assert warning in (folder / "report.html").read_text()
+        assert json.loads((folder / "results.json").read_text())["sets"]["sotopia"]["judge_problems"]["weak"]
+
+
+def test_a_judge_that_passes_is_not_mentioned_and_one_that_is_not_needed_not_asked(data, tmp_path, capsys):
+    with FakeOpenAI(grading(strict)) as fake:
+        assert evaluate(fake, data, tmp_path, "hitom") == 0
+        assert evaluate(fake, data, tmp_path, "sotopia", "--name", "quick", "--no-preflight") == 0
+        assert canaries_sent(fake) == 0
+        assert evaluate(fake, data, tmp_path, "sotopia") == 0
+        assert canaries_sent(fake) > 0
+    assert "cannot be trusted" not in capsys.readouterr().out
+    (checks,) = (json.loads(path.read_text())["checks"] for path in tmp_path.glob(f"*/{FILE}"))
+    assert [check["problems"] for check in checks] == [[]]
