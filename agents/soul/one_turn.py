@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, Protocol, runtime_checkable
 from pydantic import BaseModel, Field
 
 from soul.answers.extraction import tagged_letter
+from soul.answers.forms import asked_form, missing_answer
 from soul.judge import Judge, Role
 from soul.leaks.quotations import Choices
 from soul.message import Message
@@ -137,6 +138,12 @@ class AnswerTask(OneTurnTask[RowT], Generic[RowT]):
     def answer_of(self, row: RowT, episode: Episode) -> str | None:
         """The answer of an episode, according to the selected reader."""
         return self.read(row, episode.answer, self.strict_answers)
+
+    def missing_form(self, row: RowT, episode: Episode) -> str | None:
+        if self.answer_of(row, episode) is not None:
+            return None
+        form = asked_form("\n".join(message["content"] for message in self.prompt(row)))
+        return missing_answer(episode.answer) + (f" End with your answer in this form: {form}" if form else "")
 
     def reading_metrics(self, row: RowT, episode: Episode) -> dict[str, float]:
         """`answered` and `answered_strict`, for the verdict."""

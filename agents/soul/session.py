@@ -36,6 +36,7 @@ from soul.task_types import Episode, Opinion, Row, Verdict
 
 logger = logging.getLogger(__name__)
 
+ANSWERED = "answered"  # the metric of every task that asks for a form: the share of turns that have it
 SAID_NOTHING = (
     "Nothing in what you said could be judged. Say something of substance, in the form that the task asks for."
 )
@@ -222,7 +223,9 @@ async def score(attempt: Attempt, task: Task[Any], row: Row, gateway: Gateway) -
             verdict = await _guarded("judge", judge_with_jury(task, row, attempt.episode, gateway))
         except Contentless:
             worst = task.headline.worst
-            attempt.contentless, verdict = True, Verdict(worst, {task.headline.name: worst}, SAID_NOTHING)
+            metrics = {task.headline.name: worst, **({ANSWERED: 0.0} if ANSWERED in task.better else {})}
+            said = task.missing_form(row, attempt.episode) or SAID_NOTHING
+            attempt.contentless, verdict = True, Verdict(worst, metrics, said)
     if isinstance(verdict, Failure):
         attempt.failure = verdict
     elif not math.isfinite(verdict.reward):
@@ -235,19 +238,21 @@ async def _safe_feedback(
     task: Task[Any], row: Row, draft: Attempt, gateway: Gateway, settings: RefineSettings
 ) -> tuple[str, list[str]] | None:
     """The feedback without control tokens and gold answer, truncated, and the passages that were blanked; None if the
-    task has no feedback on this draft."""
+    task has no feedback on this draft. What the draft lacks of the form comes first."""
     assert draft.episode is not None and draft.verdict is not None
     redacted: list[str] = []
+    lacks = task.missing_form(row, draft.episode)
     try:
         text = await task.feedback(row, draft.episode, draft.verdict, gateway.feedback)
     except Contentless:
-        text = SAID_NOTHING
-    if text is None:
-        return None
+        text = lacks or SAID_NOTHING
+    if text is None or text == lacks:
+        return (lacks, redacted) if lacks else None
     text = neutral(text)  # a critic may quote what the policy wrote
     if not settings.reveal_reference:
-        text, redacted = redact(text, task.secrets(row), task.choices(row))
-    return text[: settings.max_feedback_chars], redacted
+        prompt = "\n".join(message["content"] for message in task.prompt(row))
+        text, redacted = redact(text, task.secrets(row), task.choices(row), prompt)
+    return (f"{lacks} {text}" if lacks else text)[: settings.max_feedback_chars], redacted
 
 
 async def run_session(

@@ -84,6 +84,15 @@ class Task(ABC, Generic[RowT]):
         This is also used to check lengths.
         """
 
+    def missing_form(self, row: RowT, episode: Episode) -> str | None:
+        """Say what the episode lacks of the form that the task asks for; None if nothing.
+
+        The driver puts this sentence before the feedback, and in its place if the episode has no content. It must not
+        quote the episode. A task that asks for a form also reports the metric `answered`: 1.0 if the episode has the
+        form, 0.0 if not, or the share of the policy's turns that have it.
+        """
+        return None
+
     def secrets(self, row: RowT) -> Sequence[str]:
         """Texts that feedback must not contain: the gold answer, and anything that reveals it by elimination."""
         return ()

@@ -12,7 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soul import examples, tasks
-from soul.examples.contract import CHECKS, check_no_output_crashes_the_task, played, rewards
+from soul.examples.contract import (
+    CHECKS,
+    check_no_cheat_beats_a_constant_answer,
+    check_no_output_crashes_the_task,
+    played,
+    rewards,
+)
 
 each_task = pytest.mark.parametrize("name", examples.names())
 ROWS = 50
@@ -47,6 +53,11 @@ def test_who_plays_better_scores_higher(name):
         statistics.fmean(asyncio.run(rewards(example, rows, style))) for style in ("oracle", "random", "contrarian")
     )
     assert oracle > chance > contrarian, (oracle, chance, contrarian)
+
+
+@each_task
+def test_no_cheat_beats_a_constant_answer(name):
+    check_no_cheat_beats_a_constant_answer(examples.load(name))
 
 
 @each_task

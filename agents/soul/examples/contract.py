@@ -18,12 +18,13 @@ import json
 import math
 import random
 import re
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from soul.examples import Example
 from soul.examples.endpoint import answer
-from soul.examples.example import Player, Style, babble
+from soul.examples.example import Player, Style, always, babble
 from soul.message import Message
 from soul.one_turn import LetterTask, OneTurnTask, Voting
 from soul.session import RefineSettings, Session, run_session
@@ -38,6 +39,9 @@ MOST_CHARS_OF_A_GROUP = 60
 SILENCE = ("", " \n\t", "Thought process:", ":", "<think>I would rather not.</think>", "<answer></answer>")
 _NOTHING = re.compile(r"\b(None|null|nan|NaN|undefined)\b")
 _TAG = re.compile(r"</?\w+>")
+# An example of the form: "<answer>LETTER</answer>", a JSON object, a turn that begins with a thought in brackets.
+_SHOWN = re.compile(r"<(\w+)>[^<>\n]*</\1>|\{\"[^{}\n]*\}|^\[[^\[\]\n]+\][^\n]+$", re.MULTILINE)
+CHEATED_ROWS = 6
 Check = Callable[[Example[Any], Any], None]
 
 
@@ -256,6 +260,35 @@ def check_no_output_crashes_the_task(example: Example[Any], row: Row, texts: Seq
     ):
         session = asyncio.run(played(example, row, lambda messages, text=text: text))  # type: ignore[misc]
         _sound(session)
+
+
+def check_no_cheat_beats_a_constant_answer(example: Example[Any]) -> None:
+    """Who repeats the prompt, repeats itself in a loop, or copies the example of the form earns no more than some
+    constant answer: the same words in every turn of every row."""
+    rows = [example.row(number) for number in range(CHEATED_ROWS)]
+    styles: tuple[Style, ...] = ("random", "oracle", "contrarian")
+    constants = [example.player(style, row)(example.task.prompt(row)) for row in rows for style in styles]
+    cheats: dict[str, Callable[[Row], Player]] = {
+        "repeats the prompt": lambda row: always(_text(example.task.prompt(row))),
+        "repeats itself in a loop": lambda row: always("\n".join([constants[0]] * 30)),
+        "copies the example": lambda row: always(_example_in(_text(example.task.prompt(row)))),
+    }
+    earned = {name: _mean_reward(example, rows, player) for name, player in cheats.items()}
+    name = max(earned, key=lambda name: earned[name])
+    fair = (_mean_reward(example, rows, lambda _, text=text: always(text)) for text in dict.fromkeys(constants))  # type: ignore[misc]
+    assert any(reward >= earned[name] - 1e-9 for reward in fair), f"who {name} earns {earned[name]:.3f}, more than fair"
+
+
+def _mean_reward(example: Example[Any], rows: Sequence[Row], player: Callable[[Row], Player]) -> float:
+    async def every() -> list[Session]:
+        return await asyncio.gather(*(played(example, row, player(row), refine=False) for row in rows))
+
+    return statistics.fmean(map(_reward, asyncio.run(every())))
+
+
+def _example_in(prompt: str) -> str:
+    """The last thing in a prompt that shows the form of an answer; its last paragraph if nothing does."""
+    return next((match[0] for match in reversed(list(_SHOWN.finditer(prompt)))), prompt.rpartition("\n\n")[2])
 
 
 CHECKS: tuple[Check, ...] = (

@@ -6,8 +6,9 @@ what was withheld for the trace.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from soul.answers.forms import TAGGED, asked_form, form_pattern, is_placeholder
 from soul.judge.call.untrusted import UNSPACED
 from soul.leaks.letters import pointed_letters
 from soul.leaks.quotations import Choices, Span, merged
@@ -22,7 +23,7 @@ _LETTER = (
 )
 _ORDINAL = r"(?i:first|second|third|fourth|fifth|sixth|last|1st|2nd|3rd|[4-9]th)(?:\s+(?i:two|three))?"
 _POINTERS = re.compile(
-    r"(?i:<answer>.{0,400}?</answer>)"
+    r"(?i:<answer>(?:(?!</?answer>).){0,400}?</answer>)"
     # "the answer is C", "option (b)", "choice: D", "reply B", "options B and C"
     r"|\b(?i:(?:answer|option|choice|letter|response|alternative|candidate)s?|reply|replies)(?:'s)?\b"
     # (Each optional part includes the white space after it: two `\s*` in a row take cubic time on a run of spaces.)
@@ -40,7 +41,9 @@ _POINTERS = re.compile(
 )
 
 
-_NOT_BEFORE_A_NOUN = r"(?!\s+(?!(?:because|since|as|and|but|or|to|he|she|they|it|is|was|would|here|instead)\b)[a-z])"
+_NOT_BEFORE_A_NOUN = (
+    r"(?!\s+(?!(?:because|since|as|and|but|or|to|he|she|they|it|is|was|would|here|instead)\b)(?:[a-z]|[\"'`]?<))"
+)
 # With two options, "the first" or "the latter" names one. "The first impression" does not.
 _ONE_OF_TWO = re.compile(
     r"\bthe\s+(?:former|latter|(?:first|second)(?=\W*$|[.,;:!?)\"'\u201d*]"
@@ -55,20 +58,41 @@ def _words(secret: str) -> list[str]:
     return [word for word in re.split(r"[\s_\-]+", bare) if word]
 
 
-def redact(text: str, secrets: Sequence[str], choices: Choices | None = None) -> tuple[str, list[str]]:
+def redact(
+    text: str, secrets: Sequence[str], choices: Choices | None = None, prompt: str = ""
+) -> tuple[str, list[str]]:
     """Replace secrets, and phrases that point at an option or quote one, by `[withheld]`.
+
+    What says how to answer stays: "<answer>LETTER</answer>", "<answer></answer>", and the form that the prompt names.
 
     Args:
         text: the feedback.
         secrets: texts that must not appear. They are compared without case, with space, hyphen and underscore alike,
             and as whole words in scripts that separate words by spaces.
         choices: the lettered options, if the task has any.
+        prompt: what the policy sees.
 
     Returns:
         The text without them, and the passages that were replaced. A passage contains `[withheld]` where it surrounds
         one that was replaced before it.
     """
-    passages: list[str] = []
+    done, passages, start = "", list[str](), 0
+    for form in _forms(prompt, secrets).finditer(text):
+        done += _redacted(text[start : form.start()], secrets, choices, passages) + form[0]
+        start = form.end()
+    return done + _redacted(text[start:], secrets, choices, passages), passages
+
+
+def _forms(prompt: str, secrets: Sequence[str]) -> re.Pattern[str]:
+    """Matches a form with several answers: it names all of them, so it gives none away."""
+    form = asked_form(prompt)
+    several = form_pattern(form).pattern if len(TAGGED.findall(form)) > 1 else r"(?!)"
+    either = r"\byes(?:\s+or\s+|\s*/\s*)no\b" if {"yes", "no"} <= set(secrets) else r"(?!)"
+    return re.compile(f"{several}|{either}", re.IGNORECASE)
+
+
+def _redacted(text: str, secrets: Sequence[str], choices: Choices | None, passages: list[str]) -> str:
+    """The text without secrets; what was withheld is added to the passages."""
 
     def withheld(match: re.Match[str]) -> str:
         passages.append(match[0])
@@ -88,12 +112,19 @@ def redact(text: str, secrets: Sequence[str], choices: Choices | None = None) ->
     if choices is not None:
         text = _blanked(text, choices.quotations(text), passages)
     if secrets:
-        text = _POINTERS.sub(withheld, text)
+        letters = choices.options if choices is not None else ()
+        text = _POINTERS.sub(lambda match: match[0] if _is_form(match[0], letters) else withheld(match), text)
     if choices is not None:
         if len(choices.options) == 2:
             text = _ONE_OF_TWO.sub(withheld, text)
         text = _blanked(text, list(pointed_letters(text, choices)), passages)
-    return text, passages
+    return text
+
+
+def _is_form(passage: str, letters: Collection[str]) -> bool:
+    """Whether a passage is a pair of tags without an answer."""
+    tagged = TAGGED.fullmatch(passage)
+    return tagged is not None and is_placeholder(tagged[1], letters)
 
 
 def _blanked(text: str, spans: Sequence[Span], passages: list[str]) -> str:

@@ -94,7 +94,7 @@ class CoSER(Task[CoSERRow]):
     row_type = CoSERRow
     episode_type = Scene
     headline = Metric("overall", source="paper, appendix C.7 and table 1; mean of the four dimensions")
-    better = dict.fromkeys((*DIMENSIONS, "bleu", "rouge_l"), "higher")
+    better = dict.fromkeys((*DIMENSIONS, "bleu", "rouge_l", "answered"), "higher")
     strata = Strata("books")
     # The paper reports 14.2 turns of characters per scene: one choice of speaker after each, and a few narrator turns.
     calls_per_episode: Mapping[Role, float] = {"judge": 4.0, "environment": 18.0}  # type: ignore[misc]  # of an instance
@@ -221,7 +221,7 @@ class CoSER(Task[CoSERRow]):
     async def judge(self, row: CoSERRow, episode: Episode, judge: Judge) -> Verdict:
         if not isinstance(episode, Scene):
             raise TypeError(f"CoSER judges a Scene, as its `play` returns it, not a {type(episode).__name__}")
-        require_content([line.text for line in episode.lines if line.speaker != ENVIRONMENT], MIN_WORDS)
+        require_content([line.text for line in _character_lines(episode)], MIN_WORDS)
         reference = [str(line) for line in row.reference]
         context = {
             "book": row.book,
@@ -238,11 +238,29 @@ class CoSER(Task[CoSERRow]):
         simulated, book = "\n\n".join(line.text for line in episode.lines), "\n\n".join(reference)
         overlap = {"bleu": bleu(simulated, book), "rouge_l": rouge_l(simulated, book)}
         reward = statistics.fmean(scores.values())
-        metrics = {self.headline.name: reward, **scores, **overlap, "turns": float(episode.turns)}
+        answered = statistics.fmean(bool(line.text) for line in _character_lines(episode))
+        metrics = {self.headline.name: reward, **scores, **overlap, "turns": float(episode.turns), "answered": answered}
         return Verdict(reward, metrics, scene_review.critique)
+
+    def missing_form(self, row: CoSERRow, episode: Episode) -> str | None:
+        lines = _character_lines(episode)
+        unheard = sum(not line.text for line in lines)
+        if not unheard:
+            return None
+        return (
+            f"In {unheard} of {len(lines)} turns of the characters nothing was heard or seen. What is in square "
+            "brackets is a thought, which nobody hears, and a bracket that is not closed hides all that follows. "
+            "Write [what the character thinks], then what the character says, then (what the character does)."
+        )
 
     async def feedback(self, row: CoSERRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
         return verdict.critique
+
+
+def _character_lines(episode: Episode) -> list[SpokenLine]:
+    """The turns of the characters, without the narrator's."""
+    lines = episode.lines if isinstance(episode, Scene) else ()
+    return [line for line in lines if line.speaker != ENVIRONMENT]
 
 
 def _section(title: str, text: str) -> str:

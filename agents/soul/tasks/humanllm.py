@@ -95,6 +95,7 @@ class HumanLLM(AnswerTask[HumanLLMRow]):
     """Which of these twenty books does a reader pick after two thrillers and a cookbook?"""
 
     name = "humanllm"
+    version = 3  # 3: the prompt's form holds no letters that count as an answer
     row_type = HumanLLMRow
     headline = Metric("mrr@5", source="model card (HumanLLM)")
     better = {**AnswerTask.better, "hit@5": "higher", "top1_acc": "higher"}
@@ -103,7 +104,7 @@ class HumanLLM(AnswerTask[HumanLLMRow]):
 
     def render(self, row: HumanLLMRow) -> str:
         ranks = min(RANKS, len(row.candidates))
-        example = ",".join(list(options_by_letter(row.candidates))[:ranks])
+        example = ",".join(["LETTER"] * ranks)
         return (
             f"{RULES}\n\nThe user:\n{row.history}\n\nQuestion: Which of these items did the user pick "
             f"next?\n{letter_options(row.candidates)}\n\n{FORM.format(ranks=ranks, example=example)}"

@@ -11,7 +11,7 @@ import json
 import re
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, Field, field_validator
 
@@ -30,6 +30,7 @@ LONG_GOLD = 20  # words; a shorter gold text does not tell how long a text shoul
 ENOUGH = 0.3  # share of the gold text's words from which a text is long enough
 
 _RESPONSE = re.compile(r"<response>((?:(?!<response>).)*?)</response>", re.DOTALL | re.IGNORECASE)
+_RESPONSE_TAG = re.compile(r"</?response>", re.IGNORECASE)
 _WORD = re.compile(r"\w+(?:['\u2019-]\w+)*")
 _RUN = 6  # words in a row that feedback must not repeat, from every third word of the text on
 
@@ -94,8 +95,9 @@ class Humanual(OneTurnTask[HumanualRow]):
     name = "humanual"
     row_type = HumanualRow
     headline = Metric("similarity", source="model card, Humanual sets (not in the paper); Wu et al., 2026")
+    version = 2  # 2: without the tag, the whole text counts
     calls_per_episode: ClassVar[Mapping[Role, float]] = {"judge": 1.0}
-    better = dict.fromkeys((*DIMENSIONS, "mean_of_dimensions", "length_factor", "lexical_f1"), "higher")
+    better = dict.fromkeys(("answered", *DIMENSIONS, "mean_of_dimensions", "length_factor", "lexical_f1"), "higher")
     calls_per_feedback = 0.0
     cuts = (("persona", "start"), ("prompt", "end"))
     medium: ClassVar[str] = "your answer to it"
@@ -126,7 +128,7 @@ class Humanual(OneTurnTask[HumanualRow]):
         return drop_empty_groups({"dataset": dataset, "category": row.category})
 
     async def judge(self, row: HumanualRow, episode: Episode, judge: Judge) -> Verdict:
-        text = response(episode.answer) or ""
+        text, tagged = response(episode.answer)
         data = {
             "person": row.persona,
             "situation": row.prompt,
@@ -143,8 +145,18 @@ class Humanual(OneTurnTask[HumanualRow]):
             "mean_of_dimensions": mean,
             "length_factor": factor,
             "lexical_f1": token_f1(text, row.completion),
+            "answered": float(tagged),
         }
         return Verdict(reward, metrics, comparison.critique)
+
+    def missing_form(self, row: HumanualRow, episode: Episode) -> str | None:
+        if response(episode.answer).tagged:
+            return None
+        return (
+            "You did not put your text between <response> and </response>, so all that you wrote outside of your "
+            "thoughts counted as your text. Put the text, and nothing else, between the tags: "
+            "<response>your text</response>"
+        )
 
     async def feedback(self, row: HumanualRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
         return verdict.critique
@@ -165,10 +177,18 @@ HumanualOpinion = _texts("Opinion", "Comments on posts that ask who is in the wr
 HumanualPolitics = _texts("Politics", "Comments on political texts.", "your comment on this text")
 
 
-def response(text: str) -> str | None:
-    """The text of the last `<response>` tag after the thinking; None if there is no such tag, or nothing in it."""
-    texts = _RESPONSE.findall(without_thinking(text))
-    return texts[-1].strip() or None if texts else None
+class Response(NamedTuple):
+    """The text to judge, and whether it was between the tags."""
+
+    text: str
+    tagged: bool
+
+
+def response(text: str) -> Response:
+    """The text of the last `<response>` tag after the thinking; without one, all of it, as in the original."""
+    visible = without_thinking(text)
+    texts = _RESPONSE.findall(visible)
+    return Response(texts[-1].strip(), True) if texts else Response(_RESPONSE_TAG.sub("", visible).strip(), False)
 
 
 def length_factor(text: str, gold: str) -> float:

@@ -47,7 +47,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from soul.answers.thinking import spoken_as_user, without_thinking
 from soul.dialogue import View
 from soul.judge import Judge, Role
-from soul.judge.call.untrusted import as_json, neutral, require_content
+from soul.judge.call.untrusted import as_json, contentless, neutral, require_content
 from soul.judge.mirrorbench_judgments import (
     GTEVAL_INSTRUCTIONS,
     PAIRWISE_INSTRUCTIONS,
@@ -148,7 +148,7 @@ class MirrorBench(Task[MirrorBenchRow]):
     row_type = MirrorBenchRow
     headline = Metric("overall", source="paper, section C.9, overall reward of the examples")
     # Not the lexical measures themselves: what is right is a person's value of each, neither more nor less.
-    better = dict.fromkeys(("gteval", "pairwise", "rubric_and_reason", "lexical"), "higher")
+    better = dict.fromkeys(("gteval", "pairwise", "rubric_and_reason", "lexical", "answered"), "higher")
     strata = Strata("dataset")
     calls_per_episode: Mapping[Role, float] = {"judge": sum(PUBLISHED_SAMPLES)}  # type: ignore[misc]  # of an instance
     policy_turns = 2.1  # mean number of user turns in a published conversation
@@ -243,8 +243,19 @@ class MirrorBench(Task[MirrorBenchRow]):
         if lexical is not None:
             scores["lexical"] = lexical
         reward = statistics.fmean(scores.values())
-        metrics = {self.headline.name: reward, **scores, **_measures(row, lexis(texts))}
+        answered = 1 - sum(map(contentless, texts)) / len(texts)
+        metrics = {self.headline.name: reward, **scores, **_measures(row, lexis(texts)), "answered": answered}
         return Verdict(reward, metrics, _critique(judged))
+
+    def missing_form(self, row: MirrorBenchRow, episode: Episode) -> str | None:
+        texts = user_turns(conversation(episode.seats["policy"]))
+        empty = sum(map(contentless, texts))
+        if not empty:
+            return None
+        return (
+            f"In {empty} of your {len(texts)} turns there was no message outside of your thoughts. Write the person's "
+            "next message, and nothing else, in every turn."
+        )
 
     async def feedback(self, row: MirrorBenchRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
         return without_quotations(verdict.critique, row.user_turns) if verdict.critique else None

@@ -93,22 +93,23 @@ class DocumentRating(BaseModel):
 
 
 class Heard(NamedTuple):
-    """The part of a turn that the other side receives, and whether the person leaves."""
+    """The part of a turn that the other side receives, whether the person leaves, and whether the label was there."""
 
     message: str
     leaves: bool
+    labelled: bool = True
 
 
 RowT = TypeVar("RowT", bound=SimArenaRow)
 
 
-_RATED = ("writing_style", "interaction_style", "original_scale")  # in every verdict; more is better
+_RATED = ("answered", "writing_style", "interaction_style", "original_scale")  # in every verdict; more is better
 
 
 class SimArena(Task[RowT], Generic[RowT]):
     """The common part of both kinds of session."""
 
-    version = 2  # 2: reworded prompts, of the partner too
+    version = 3  # 3: a message without its label counts as said
     prefixes: ClassVar[tuple[str, ...]]  # the words that introduce a message
     opening: ClassVar[str]  # the first user message: chat templates need one before the first turn of the policy
     judge_prompt: ClassVar[Prompt]
@@ -186,8 +187,25 @@ class SimArena(Task[RowT], Generic[RowT]):
         schema = verdict_schema(tuple(writing), tuple(interaction), rated)
         answer = (await judge.ask(schema, self.judge_prompt, data, policy_texts=texts, min_words=2)).model_dump()
         reward, parts = _scores(answer)
-        course = {"turns": float(len(texts)), "left": float(episode.ended == "left")}
+        answered = statistics.fmean(heard.labelled for heard in self._own_turns(episode))
+        course = {"answered": answered, "turns": float(len(texts)), "left": float(episode.ended == "left")}
         return Verdict(reward, {self.headline.name: reward, **parts, **course}, answer["critique"])
+
+    def _own_turns(self, episode: Episode) -> list[Heard]:
+        (messages,) = episode.seats.values()
+        return [hear(message["content"], self.prefixes) for message in messages if message["role"] == "assistant"]
+
+    def missing_form(self, row: RowT, episode: Episode) -> str | None:
+        turns = self._own_turns(episode)
+        lacking = sum(not heard.labelled for heard in turns)
+        if not lacking:
+            return None
+        first, last = f'"{self.prefixes[0]}:"', f'"{self.prefixes[-1]}:"'
+        label = first if first == last else f"{first} in your first turn and {last} in every later one"
+        return (
+            f"In {lacking} of your {len(turns)} turns the label was missing, so all that you wrote outside of your "
+            f"thoughts was sent. Write {label} at the start of a line, and your message after it."
+        )
 
     def _conversation(self, episode: Episode) -> list[dict[str, str]]:
         """The turns as the other side received them, each with its speaker, without the final document."""
@@ -294,17 +312,18 @@ class SimArenaDoc(SimArena[SimDocRow]):
 def hear(text: str, prefixes: Sequence[str]) -> Heard:
     """Read a turn: the message is what follows the last prefix at the start of a line, outside of thinking.
 
+    Without a prefix the whole turn is the message, as in the original. "terminate conversation" needs none.
+
     "terminate conversation" ends the conversation if it is a line or the last sentence, but not in the middle of a
     sentence. What comes after it is not sent.
     """
     spoken = neutral(without_thinking(text))  # control tokens must not reach the other side's chat template
     names = "|".join(prefixes)
     starts = list(re.finditer(rf"^[ \t*_#>]*(?:{names})[ \t*_]*:[*_]*", spoken, re.IGNORECASE | re.MULTILINE))
-    message = spoken[starts[-1].end() :].strip() if starts else ""
-    before = _before_leaving(message if starts else spoken)
-    if before is None:
-        return Heard(message, False)
-    return Heard(before if starts else "", True)
+    message = (spoken[starts[-1].end() :] if starts else spoken).strip()
+    before = _before_leaving(message)
+    labelled = bool(starts) or before == ""
+    return Heard(message, False, labelled) if before is None else Heard(before, True, labelled)
 
 
 _WRAPPING = " \t\r\n\"'`*_.!()[]<>\u201c\u201d\u2019"  # quotes, brackets and marks around a statement

@@ -52,6 +52,7 @@ nothing about {other} beyond what is written here.
 - Behave naturally. Say briefly what this person would say at this moment, and respond to what was just said.
 - Do not repeat yourself, either in words or in substance, and never speak or act for {other}."""
 
+OBJECT = '{"action_type": "speak", "argument": "the words you say"}'
 ACTIONS = """\
 ## What you can do
 Each of your turns is one of these:
@@ -63,7 +64,7 @@ goal, when there is no hope of reaching it, or when you have had enough.
 The conversation has {turns} turns at most, counting both sides, and then breaks off.
 
 Write a JSON object with two texts and nothing else: the kind of turn, and exactly what you say (word for word) or do:
-{{"action_type": "speak", "argument": "the words you say"}}
+{form}
 If you leave, the argument stays empty."""
 
 LESSON = """\
@@ -172,7 +173,7 @@ class Sotopia(Task[SotopiaRow]):
         source="paper, section 4 (Social Skill) and table 1; mean of Sotopia's seven raw scores / 10",
     )
     # Of all seven dimensions more is better, also of those below 0 ("secret" and "social_rules" count violations).
-    better = dict.fromkeys((*RANGES, "secret_kept", "well_formed"), "higher")
+    better = dict.fromkeys((*RANGES, "secret_kept", "well_formed", "answered"), "higher")
     calls_per_episode: ClassVar[Mapping[Role, float]] = {"judge": 1.0, "partner": TURNS / 2}
     policy_turns = TURNS / 2
     # No `cuts`: public rows have fewer than 1,000 words, nearly all of them in the goals, which must stay whole.
@@ -209,7 +210,7 @@ class Sotopia(Task[SotopiaRow]):
         }
         sections = [PART.format(me=me, other=other)]
         sections += [f"## {title}\n{text}" for title, text in known.items() if text]
-        sections.append(ACTIONS.format(other=other, turns=TURNS, first_leave=FIRST_LEAVE + 1))
+        sections.append(ACTIONS.format(form=OBJECT, other=other, turns=TURNS, first_leave=FIRST_LEAVE + 1))
         if feedback is not None:
             sections.append(LESSON.format(feedback=feedback))
         return [
@@ -256,7 +257,22 @@ class Sotopia(Task[SotopiaRow]):
         metrics["turns"] = float(len(episode.acts))
         metrics["left"] = float(any(act.kind == "leave" for act in own))
         metrics["well_formed"] = sum(act.well_formed for act in own) / len(own)
+        metrics["answered"] = 1 - self._without_object(episode) / len(own)
         return Verdict(reward, metrics, review.critique)
+
+    def _without_object(self, episode: Episode) -> int:
+        """The number of the policy's turns without a readable JSON object; their whole text counts as spoken."""
+        own = [m["content"] for seat in episode.seats.values() for m in seat if m["role"] == "assistant"]
+        return sum(_read_object(without_thinking(text).strip()) is None for text in own)
+
+    def missing_form(self, row: SotopiaRow, episode: Episode) -> str | None:
+        lacking = self._without_object(episode)
+        if not lacking:
+            return None
+        return (
+            f"In {lacking} of your turns there was no JSON object that could be read, so all that you wrote was heard "
+            f"as your words. Write each turn as one object and nothing else: {OBJECT}"
+        )
 
     def _record(self, row: SotopiaRow, episode: Encounter) -> dict[str, Any]:
         """The judge's data. What the policy's character could not know is separate, because the critique must not
@@ -296,17 +312,22 @@ def read_act(text: str, speaker: str) -> Act:
     Text without such an object counts as spoken; without any words it is a turn in which nothing happens.
     """
     bare = without_thinking(text).strip()
-    for value, alone in _objects(bare):
-        kind = _kind(value.get("action_type"))
-        argument = value.get("argument")
-        if kind is None or not isinstance(argument, str | None):
-            continue
-        heard = audible(argument or "") if kind not in ("leave", "none") else ""
-        if kind != "leave" and not heard:
-            kind = "none"
-        return Act(speaker, kind, heard, alone)
-    heard = audible(bare)
-    return Act(speaker, "speak" if heard else "none", heard, well_formed=False)
+    found = _read_object(bare)
+    if found is None:
+        heard = audible(bare)
+        return Act(speaker, "speak" if heard else "none", heard, well_formed=False)
+    kind, argument, alone = found
+    heard = audible(argument) if kind not in ("leave", "none") else ""
+    return Act(speaker, kind if heard or kind == "leave" else "none", heard, alone)
+
+
+def _read_object(text: str) -> tuple[Kind, str, bool] | None:
+    """Kind and argument of the first object that is a turn, and whether it is the whole text; None if there is none."""
+    for value, alone in _objects(text):
+        kind, argument = _kind(value.get("action_type")), value.get("argument")
+        if kind is not None and isinstance(argument, str | None):
+            return kind, argument or "", alone
+    return None
 
 
 def _kind(name: Any) -> Kind | None:

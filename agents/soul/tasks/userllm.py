@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from typing import Literal, Protocol, cast
 
@@ -48,7 +48,17 @@ from soul.task import Task
 from soul.task_types import Episode, GroupKey, Metric, Scored, Strata, Verdict
 from soul.tasks import userllm_set
 from soul.tasks.userllm_row import UserLLMRow
-from soul.tasks.userllm_turn import END, Turn, choices_mentioned, intent_overlap, normalized, spoken
+from soul.tasks.userllm_turn import (
+    END,
+    Turn,
+    choices_mentioned,
+    echoes,
+    garbled_end,
+    intent_overlap,
+    loops,
+    normalized,
+    spoken,
+)
 
 HEADLINE = Metric(
     "episode_score",
@@ -75,6 +85,7 @@ NEXT = f"""\
 Write your next message. If it is the last one that this person would send in this conversation, put {END} directly \
 after it."""
 
+_SCORES = {"commonsense_qa": "role_adherence", "natural_questions": "intent_adherence"}
 _COUNTS = ("termination_tp", "termination_fp", "termination_fn")  # the terms of termination F1
 _FIRST_TURN = "first_turn"  # marks the episodes whose diversity counts
 
@@ -140,9 +151,10 @@ class UserLLM(Task[UserLLMRow]):
 
     name = "userllm"
     row_type = UserLLMRow
-    version = 2  # 2: a set has its own score, and the end token alone is an answer
+    version = 3  # 3: a repeated prompt, or a turn that loops, is no message
     headline = HEADLINE
     better = {
+        "answered": "higher",
         "termination_correct": "higher",
         "intent_overlap": "lower",
         "human_likeness": "higher",
@@ -198,10 +210,17 @@ class UserLLM(Task[UserLLMRow]):
         return Episode({"policy": [*messages, {"role": "assistant", "content": answer}]})
 
     async def judge(self, row: UserLLMRow, episode: Episode, judge: Judge) -> Verdict:
-        turn = spoken(episode.answer)
+        verdict = await self._judge_turn(row, spoken(episode.answer), judge)
+        answered = float(not garbled_end(episode.answer))
+        return replace(verdict, metrics={**verdict.metrics, "answered": answered})
+
+    async def _judge_turn(self, row: UserLLMRow, turn: Turn, judge: Judge) -> Verdict:
         if row.source == "prism" and turn.only_ends:
             return _ended_without_a_word(row)
         require_content([turn.text], 1)
+        if (critique := _no_message(row, turn, self.prompt(row)[0]["content"])) is not None:
+            worst = {_SCORES[row.source]: 0.0} if row.source in _SCORES else _termination(row, turn.ends, 0.0)
+            return Verdict(0.0, {HEADLINE.name: 0.0, **worst}, critique)
         if row.source == "commonsense_qa":
             return _role_adherence(row, turn)
         if row.source == "natural_questions":
@@ -210,6 +229,11 @@ class UserLLM(Task[UserLLMRow]):
             refused = float(answer.outcome == "refused")
             return Verdict(refused, {HEADLINE.name: refused, "intent_adherence": refused}, answer.critique)
         return _open_conversation(row, turn, await self.detector(row, turn.text, judge))
+
+    def missing_form(self, row: UserLLMRow, episode: Episode) -> str | None:
+        if not garbled_end(episode.answer):
+            return None
+        return f"Nothing but {END} ends the conversation; what you wrote instead counted as part of your message."
 
     async def feedback(self, row: UserLLMRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
         return verdict.critique
@@ -247,6 +271,15 @@ def _imported(name: str) -> Detector:
     except (ImportError, AttributeError, ValueError) as error:
         reason = str(error)
     raise ValueError(f"detector={name!r}: {reason}; use judge, or package.module:function")
+
+
+def _no_message(row: UserLLMRow, turn: Turn, prompt: str) -> str | None:
+    """Why a turn is no message of this person, whatever it mentions; None if it may be one."""
+    if echoes(turn.text, prompt, row.own_words):
+        return "You repeated your instructions or the assistant's words. Write the next message of this person instead."
+    if loops(turn.text):
+        return "You said the same over and over. Write one short message."
+    return None
 
 
 def _role_adherence(row: UserLLMRow, turn: Turn) -> Verdict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -15,6 +16,7 @@ Source = Literal["commonsense_qa", "natural_questions", "prism"]
 _INTENTS = ("intent", "intent_summary", "opening_prompt", "question")  # in this order
 _OWN_WORDS = ("opening_prompt", "question")  # in a prism row these are the person's own message, not an intent
 _SPEAKERS = {"user": "User", "human": "User"}
+_TURN = re.compile(r"^(User|Assistant):", re.MULTILINE)
 
 
 class UserLLMRow(Row):
@@ -61,6 +63,13 @@ class UserLLMRow(Row):
             return "\n".join(f"{_SPEAKERS.get(t['role'], 'Assistant')}: {str(t['content']).strip()}" for t in turns)
         except (ValueError, TypeError, KeyError):
             return value  # a text that only starts with a bracket, or something that pydantic will refuse
+
+    @property
+    def own_words(self) -> list[str]:
+        """What the person wants, asks and has said so far."""
+        turns = _TURN.split(self.conversation)  # text before the first speaker, then speaker and text in turn
+        said = [text for speaker, text in zip(turns[1::2], turns[2::2], strict=True) if speaker == "User"]
+        return [self.intent, self.question, ", ".join(self.choices), *said]
 
     @property
     def conversation(self) -> str:

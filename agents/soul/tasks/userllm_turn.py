@@ -8,10 +8,14 @@ from typing import NamedTuple
 
 from soul.answers.thinking import spoken_as_user
 from soul.judge.call.untrusted import contentless
+from soul.leaks.quotations import runs
 from soul.metrics.lexical import content_words
 
 END = "<|endconversation|>"
 _END = re.compile(re.escape(END), re.IGNORECASE)
+_GARBLED_END = re.compile(r"[<\[({|][|/\s]{0,3}end[\s_-]?(?:of[\s_-]?)?conversation[|/\s]{0,3}[>\])}|]", re.IGNORECASE)
+_ECHO_WORDS, _LOOP_WORDS = 10, 4
+_LONG_TURN = 20  # a shorter turn may repeat itself, as in "no no no no"
 
 
 class Turn(NamedTuple):
@@ -30,6 +34,32 @@ def spoken(text: str) -> Turn:
     """The policy's turn without think block, label and end token."""
     turn = spoken_as_user(text)
     return Turn(_END.sub(" ", turn).strip(), _END.search(turn) is not None)
+
+
+def garbled_end(text: str) -> bool:
+    """Whether the policy tried to end the conversation with something else than the end token: "[end conversation]"."""
+    turn = spoken_as_user(text)
+    return _END.search(turn) is None and _GARBLED_END.search(turn) is not None
+
+
+def echoes(turn: str, prompt: str, own: Sequence[str]) -> bool:
+    """Whether a turn repeats ten words in a row of its prompt that are not the person's own.
+
+    Args:
+        own: the parts of the prompt that the person may repeat: the question, what the person said before.
+    """
+    allowed = {run for text in own for run in _runs(text, _ECHO_WORDS)}
+    return any(run not in allowed for run in _runs(turn, _ECHO_WORDS) & _runs(prompt, _ECHO_WORDS))
+
+
+def loops(turn: str) -> bool:
+    """Whether a long turn says the same over and over: fewer than two in five of its runs of four words are new."""
+    total = len(normalized(turn).split()) - _LOOP_WORDS + 1
+    return total >= _LONG_TURN and len(_runs(turn, _LOOP_WORDS)) < 0.4 * total
+
+
+def _runs(text: str, size: int) -> set[tuple[str, ...]]:
+    return set(runs(normalized(text).split(), size))
 
 
 def intent_overlap(intent: str, turn: str) -> float:

@@ -207,3 +207,39 @@ def test_no_text_holds_the_guard_up(unit, blanks):
     start = time.process_time()
     redact(text, ["the green box"], Choices({"A": "the green box", "B": "mill"}, "Which?"))
     assert time.process_time() - start < 2  # some 0.05 s
+
+
+FORMS = [
+    "Wrap it in <answer> tags.",
+    "You wrote no <answer> tag. End with <answer>LETTER</answer>, as in <answer></answer>.",
+    "Put the place between <answer> and </answer>.",
+    "Write <answer>PLACE</answer>, <answer>NAME, NAME</answer> or <answer>NUMBER</answer>.",
+    "Use <answer>...</answer>, <answer>[your choice here]</answer> or <answer>X</answer>.",
+]
+
+
+@pytest.mark.parametrize("text", FORMS)
+def test_a_form_without_an_answer_stays(text):
+    choices = Choices({"A": "the green box", "B": "mill"}, "Which?")
+    assert redact(text, ["green_box", "mill"], choices) == redact(text, ["green_box"]) == (text, [])
+
+
+@pytest.mark.parametrize("inner", ["C", "a", "option a", "the letter C", "green box", "mill", "A or B", "yes"])
+def test_a_form_with_an_answer_is_withheld(inner):
+    text, withheld = redact(f"No <answer> tag: <answer>{inner}</answer>", ["green_box", "mill", "yes", "no"])
+    assert withheld and text == f"No <answer> tag: {WITHHELD}"
+
+
+def test_the_prompts_own_form_stays_as_a_whole_alone():
+    prompt = "Think, then write <answer>yes</answer> or <answer>no</answer>"
+    for form in (
+        "<answer>yes</answer> or <answer>no</answer>",
+        "`<answer>yes</answer>`, `<answer>no</answer>`",
+        "yes/no",
+    ):
+        assert redact(f"End with {form}.", ["yes", "no"], prompt=prompt) == (f"End with {form}.", [])
+    assert redact("It is <answer>no</answer>.", ["yes", "no"], prompt=prompt)[0] == f"It is {WITHHELD}."
+    letters = "<answer>A</answer> or <answer>B</answer>"
+    choices = Choices({"A": "warm", "B": "blunt"}, letters)
+    text, withheld = redact(f"Not B. End with {letters}.", ["warm", "blunt"], choices, letters)
+    assert (text, withheld) == (f"Not {WITHHELD}. End with {letters}.", ["B"])

@@ -15,7 +15,6 @@ from soul.leaks.redaction import redact
 from soul.metrics.ngram import bleu, rouge_l
 from soul.row_fields import MARK
 from soul.rows.truncation import truncate_row
-from soul.session import SAID_NOTHING
 from soul.task_types import Episode, Scored
 from soul.tasks.coser import MAX_ROUNDS, CoSER
 from soul.tasks.coser_review import CRITICS, DIMENSIONS, MERGED_CRITIC, dimension_score
@@ -421,7 +420,8 @@ def test_a_silent_cast_gets_the_lowest_reward_unasked():
     fake = company(roundabout("Captain Roe", "Ada"))
     session = session_of(fake, policy="")
     assert session.draft.contentless and session.draft.verdict.reward == TASK.headline.worst == 0.0
-    assert session.feedback == SAID_NOTHING and not any(role(request) in DIMENSIONS for request in fake.requests)
+    assert "[what the character thinks]" in session.feedback and session.draft.verdict.metrics["answered"] == 0.0
+    assert not any(role(request) in DIMENSIONS for request in fake.requests)
 
 
 @pytest.mark.parametrize(

@@ -160,23 +160,33 @@ def test_one_turn_is_played_and_kept_as_it_was_said(feedback):
         ("in the <response> tag: <response>x</response>", "x"),
         ("<think><response>no</response></think><response>yes</response>", "yes"),
         ("<response>thought</response></think><response>said</response>", "said"),
-        ("no tag", None),
-        ("<response>unclosed", None),
-        ("unopened</response>", None),
-        ("<response> \n</response>", None),
-        ("<response>a</response><response></response>", None),
-        ("<think><response>thought alone</response>", None),
-        ("", None),
+        ("<response> \n</response>", ""),
+        ("<response>a</response><response></response>", ""),
     ],
 )
 def test_only_the_tag_is_read(text, said):
-    assert response(text) == said
+    assert response(text) == (said, True)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "no tag at all, but many words", "<response></response>", "<response>...</response>"]
+    ("text", "said"),
+    [
+        ("no tag, but words", "no tag, but words"),
+        ("<response>unclosed", "unclosed"),
+        ("unopened</response>", "unopened"),
+        ("<think><response>thought alone</response>", ""),
+        ("", ""),
+    ],
 )
-def test_without_the_tag_nothing_was_said(text):
+def test_without_the_tag_the_whole_text_counts(text, said):
+    assert response(text) == (said, False)
+    if said:
+        verdict = judged(text)
+        assert verdict.reward > 0 and verdict.metrics["answered"] == 0.0
+
+
+@pytest.mark.parametrize("text", ["", "<response></response>", "<response>...</response>"])
+def test_who_says_nothing_is_not_judged(text):
     fake = FakeOpenAI(Json(opinion()))
     with pytest.raises(Contentless):
         judged(text, fake)
@@ -305,7 +315,7 @@ def test_no_text_crashes_the_judge_and_every_reward_is_in_range(text):
             verdict = judged(said)
         except Contentless:
             continue
-        assert response(said) and 0.0 <= verdict.reward <= 1.0
+        assert response(said).text and 0.0 <= verdict.reward <= 1.0
 
 
 # --- feedback
@@ -326,7 +336,9 @@ def test_a_session_refines_with_the_judges_critique():
 
 
 def test_silence_gets_the_lowest_reward_and_a_second_try():
-    done = session(lambda m: tagged("Rubbish.") if "coach" in m[-1]["content"] else "no tag", Json(opinion()))
+    done = session(
+        lambda m: tagged("Rubbish.") if "coach" in m[-1]["content"] else "<response></response>", Json(opinion())
+    )
     assert done.draft.contentless and done.draft.verdict.reward == 0.0
     assert done.refined.verdict.reward > 0.0
 

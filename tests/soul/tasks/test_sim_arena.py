@@ -141,8 +141,9 @@ HEARD = [
     ("<think>Query: secret</think>Response: open", "open", False),
     ("still thinking, Query: a</think>\nResponse: open", "open", False),
     ("<think>Response: never closed", "", False),
-    ("how do i start", "", False),
-    ("my Query: how", "", False),
+    ("how do i start", "how do i start", False),
+    ("<think>hm</think> my Query: how", "my Query: how", False),
+    ("thx\nterminate conversation", "thx", True),
     ("Query:", "", False),
     ("", "", False),
     # leaving
@@ -166,7 +167,10 @@ HEARD = [
 
 @pytest.mark.parametrize(("text", "message", "leaves"), HEARD)
 def test_what_is_heard_of_a_turn(text, message, leaves):
-    assert hear(text, ("Query", "Response")) == (message, leaves)
+    heard = hear(text, ("Query", "Response"))
+    assert (heard.message, heard.leaves) == (message, leaves)
+    unlabelled = ("how do i start", "<think>hm</think> my Query: how", "thx\nterminate conversation")
+    assert heard.labelled == (text not in ("", "<think>Response: never closed", *unlabelled))
 
 
 def test_control_tokens_do_not_reach_the_other_side():
@@ -235,9 +239,14 @@ def test_a_tutor_is_asked_between_two_messages_and_not_after_the_last():
     assert SimArenaMath.calls_per_episode == {"partner": len(sent), "judge": 1}
 
 
-def test_a_turn_without_its_prefix_ends_the_conversation():
-    episode, heard, sent = play("math", scripted("Query: help me with this", "I have no idea"))
-    assert (episode.ended, len(heard), len(sent)) == ("nothing_said", 2, 1)
+def test_a_turn_without_its_label_is_sent_as_it_is():
+    policy = scripted("help me with this", "Response: 13", "<think>no idea</think>I have no idea", "")
+    episode, heard, sent = play("math", policy)
+    assert (episode.ended, len(heard), len(sent)) == ("nothing_said", 4, 3)
+    assert [m["content"] for m in sent[-1] if m["role"] == "user"] == ["help me with this", "13", "I have no idea"]
+    verdict = judged("math", episode)
+    assert verdict.reward > 0 and verdict.metrics["answered"] == 0.25
+    assert "In 3 of your 4 turns the label was missing" in SimArenaMath().missing_form(row_of("math"), episode)
 
 
 def test_the_partners_thoughts_stay_with_the_partner():
@@ -283,7 +292,7 @@ def test_after_a_bare_farewell_the_request_stands_alone():
 
 
 def test_no_document_without_preferences_or_without_a_word():
-    for policy, row in (("Message: hi you", row_of("doc", target_document_preferences=None)), ("hi", None)):
+    for policy, row in (("Message: hi you", row_of("doc", target_document_preferences=None)), ("Message:", None)):
         _, _, sent = play("doc", policy, row=row)
         assert "final version" not in json.dumps(sent)
     _, _, sent = play("doc", "Message: and now")

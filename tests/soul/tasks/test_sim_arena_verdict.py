@@ -153,7 +153,6 @@ def test_who_says_nothing_is_not_judged(kind):
     prefix = TASKS[kind][2]
     for said in (
         "",
-        "no prefix at all",
         "terminate conversation",
         f"{prefix} ...",
         f"<think>{prefix} hello you</think>",
@@ -279,7 +278,7 @@ def test_short_words_of_the_real_person_are_no_secret():
 
 
 def test_silence_gets_the_lowest_reward_and_a_second_try():
-    done = session("doc", "no prefix", everybody())
+    done = session("doc", "Message:", everybody())
     assert done.draft.contentless and done.draft.verdict.reward == 0.0 and done.refined is not None
 
 

@@ -1,0 +1,96 @@
+"""Forty malformed answers to every task: each is scored by the task's rule, counted in `answered`, and what it lacks of
+the form is named in the feedback. None is called empty."""
+
+import asyncio
+import re
+
+import pytest
+
+from soul import examples
+from soul.answers.thinking import without_thinking
+from soul.examples.contract import played
+from soul.judge.call.untrusted import contentless
+from soul.session import SAID_NOTHING
+
+TAGS = re.compile(r"</?(?:answer|response)>")
+LABELS = re.compile(r"^(?:Query|Response|Message):\s*", re.MULTILINE)
+
+
+def bare(text):
+    """The words of an answer without its form."""
+    said = re.search(r'"argument": "(.*?)"\}', text)
+    return LABELS.sub("", TAGS.sub("", said[1] if said else text)).strip()
+
+
+# A well-formed answer -> a malformed one, as small models write them.
+MALFORMED = [
+    bare,
+    lambda text: re.sub(r"</\w+>", "", text),
+    lambda text: re.sub(r"<\w+>", "", text),
+    lambda text: re.sub(r"<(/?)(\w+)>", r"[\1\2]", text),
+    lambda text: re.sub(r"<(/?)(\w+)>", r"&lt;\1\2&gt;", text),
+    lambda text: re.sub(r"<(/?)\w+>", r"<\1final>", text),
+    lambda text: re.sub(r"<(/?)\w+>", r"<\1ans>", text),
+    lambda text: re.sub(r"<(/?)\w+>", r"**\1", text),
+    lambda text: re.sub(r"<\w+>.*?</\w+>", "I wrote <answer></answer>", text, flags=re.DOTALL),
+    lambda text: re.sub(r"<\w+>.*?</\w+>", "So <answer>LETTER</answer>", text, flags=re.DOTALL),
+    lambda text: re.sub(r"<\w+>.*?</\w+>", "So <answer>your answer here</answer>", text, flags=re.DOTALL),
+    lambda text: re.sub(r"<\w+>.*?</\w+>", "<answer>any of these or none of these</answer>", text, flags=re.DOTALL),
+    lambda text: f"<think>{text}</think>I have thought about all of this.",
+    lambda text: f"{bare(text)}\n<answer>",
+    lambda text: f"</answer>{bare(text)}",
+    lambda text: f"ANSWER: {bare(text)}",
+    lambda text: f"The answer is {bare(text)}, I think.",
+    lambda text: f"The correct answer is: {bare(text)}. Because it fits best.",
+    lambda text: f"\\boxed{{{bare(text)}}}",
+    lambda text: f"```\n{bare(text)}\n```",
+    lambda text: f'{{"answer": "{bare(text)}"}}',
+    lambda text: f'{{"action_type": "speak", "argument": "{bare(text)}',
+    lambda text: f"{{'action_type': 'speak', 'argument': '{bare(text)}'}}",
+    lambda text: f'{{"action": "speak", "text": "{bare(text)}"}}',
+    lambda text: f'["speak", "{bare(text)}"]',
+    lambda text: f"speak: {bare(text)}",
+    lambda text: f"User: {bare(text)}",
+    lambda text: f"Assistant: {bare(text)}",
+    lambda text: f"Student - {bare(text)}",
+    lambda text: f"**Query** {bare(text)}",
+    lambda text: f"Sure! Here is my reply:\n\n{bare(text)}",
+    lambda text: f"As an AI language model, I would say {bare(text)}",
+    lambda text: f"{bare(text)} " * 12,
+    lambda text: f"1. {bare(text)}\n2. {bare(text)}",
+    lambda text: f'"{bare(text)}"',
+    lambda text: f"# Answer\n\n- {bare(text)}",
+    lambda text: f"Let me think about it. {bare(text)[: len(bare(text)) // 2 + 1]}",
+    lambda text: f"{bare(text)} [end of conversation]",
+    lambda text: f"{bare(text)} <|endconversation>",
+    lambda text: f"[I will say this now. {bare(text)}",
+]
+# Of the tasks that differ only in name (AlignX, Humanual), one.
+TASKS = [name for name in examples.names() if not re.match(r"(alignx_|humanual-)", name)]
+ROWS = {"fantom": 4, "userllm": 4, "socsci210": 3}  # their rows ask for different forms
+
+
+def test_there_are_forty():
+    assert len(MALFORMED) == 40
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_what_a_malformed_answer_lacks_is_named_and_counted(name):
+    example = examples.load(name)
+    lacking = 0
+    for number in range(ROWS.get(name, 1)):
+        row = example.row(number)
+        for malform in MALFORMED:
+            oracle = example.oracle(row)
+            said = malform(oracle(example.task.prompt(row)))
+            session = asyncio.run(played(example, row, lambda messages, said=said: said))
+            draft, lacks = session.draft, example.task.missing_form(row, session.draft.episode)
+            assert draft.failure is session.feedback_failure is None, (said, draft.failure, session.feedback_failure)
+            answered = draft.verdict.metrics["answered"]
+            assert (answered < 1) == (lacks is not None), (said, answered, lacks)
+            assert session.feedback.startswith(lacks or "") and SAID_NOTHING not in session.feedback, said
+            if not contentless(without_thinking(said), 3) and name != "coser":
+                assert not draft.contentless, said
+            lacking += answered < 1
+    forms = {"userllm": 2, "coser": 1, "mirrorbench": 0}
+    assert lacking >= forms.get(name, 20), lacking
