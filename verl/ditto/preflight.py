@@ -13,9 +13,17 @@ from collections.abc import Collection, Mapping
 
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.config_checks import check_config, check_every_type, check_model_length, check_overlap, training_steps
+from ditto.config_checks import (
+    check_config,
+    check_every_type,
+    check_fp8,
+    check_model_length,
+    check_overlap,
+    training_steps,
+)
 from ditto.judging import plan as judge_plan
 from ditto.launching.compose import SEPARATE
+from ditto.model.adapter_check import check_adapter
 from ditto.model.attention_check import check_attention
 from ditto.model.expert_checkpoints import check_teachers
 from ditto.model.head_settings import check_head
@@ -49,12 +57,14 @@ def check(config: DictConfig) -> str:
     model, setting = config.actor_rollout_ref.model, "actor_rollout_ref.model.path"
     tokenizer = load_tokenizer(model.path, bool(model.trust_remote_code), setting, model.custom_chat_template)
     check_weights(model.path, bool(model.trust_remote_code), setting)
+    check_adapter(model, "actor_rollout_ref.model")
     check_attention(config)
     check_head(model, config.actor_rollout_ref.actor, "actor_rollout_ref.model")
     train, lengths = fitting_rows(config.data, train, tokenizer, config.data.train_max_samples)
     val, _ = fitting_rows(config.data, val, tokenizer, config.data.val_max_samples)
     teachers = check_teachers(config, settings, {row.task.name for row in train}, tokenizer)
     check_model_length(config, teachers.values())
+    check_fp8(config)
     lines = _plan(config, settings, train, val, lengths, teachers)
     lines += [("mixture", drawn)] if drawn else []
     lines += [("OVERLAP", f"{overlap} (data.allow_overlap=true)") for overlap in overlaps]
