@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
+from ditto.model.adapter_check import check_adapter
 from ditto.model.attention_check import check_attention
 from ditto.model.head_settings import check_head
 from ditto.model.tokenizer_check import Chat, load_chat
@@ -102,6 +103,7 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     path, trust = str(config.model.path), bool(config.model.trust_remote_code)
     chat = load_training_chat(config)
     check_weights(path, trust, "model.path")
+    check_adapter(config.model, "model")
     check_attention(config)
     _check_callback(config)
     tested = str(trainer.rl_test_files or "").split()  # compared even without a test: somebody will evaluate on them

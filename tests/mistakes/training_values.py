@@ -56,7 +56,7 @@ RL_RANGES: dict[str, list[str]] = {
     "trainer.max_actor_ckpt_to_keep": ["0", "-1", "abc"],
     "trainer.log_val_generations": ["-1", "abc"],
     f"{MODEL}.lora_rank": ["-1", "abc", "1.5", "100000"],
-    f"{MODEL}.lora_alpha": ["0", "-1", "abc"],
+    f"{MODEL}.lora_alpha": ["0", "-1", "0.5", "abc"],
     "algorithm.feedback_coef": ["-1", "nan", "inf", "abc"],
     "algorithm.rollout_correction.rollout_is_threshold": ["0", "-1", "abc", "nan"],
     "trainer.v1.sampler.max_off_policy_threshold": ["0", "-1", "abc"],
@@ -138,7 +138,7 @@ SFT_RANGES: dict[str, list[str]] = {
     "trainer.rl_test_freq": ["-1", "abc"],
     "trainer.rl_test_limit": ["0", "-1", "abc"],
     "model.lora_rank": ["-1", "abc", "100000"],
-    "model.lora_alpha": ["0", "-1", "abc"],
+    "model.lora_alpha": ["0", "-1", "0.5", "abc"],
     "engine.fsdp_size": ["0", "abc"],
     "memory.gpu_gib": ["0", "-1", "abc"],
 }

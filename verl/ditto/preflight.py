@@ -14,10 +14,18 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.config_checks import check_config, check_every_type, check_model_length, check_overlap, training_steps
+from ditto.config_checks import (
+    check_config,
+    check_every_type,
+    check_fp8,
+    check_model_length,
+    check_overlap,
+    training_steps,
+)
 from ditto.judging import plan as judge_plan
 from ditto.launching.compose import SEPARATE
 from ditto.launching.threads import VARIABLE, cpu_variables
+from ditto.model.adapter_check import check_adapter
 from ditto.model.attention_check import check_attention
 from ditto.model.expert_checkpoints import check_teachers
 from ditto.model.head_settings import check_head
@@ -55,12 +63,14 @@ def check(config: DictConfig) -> str:
     chat = check_chat(config, {row.task for row in (*train, *val)})
     tokenizer = chat.tokenizer
     check_weights(model.path, bool(model.trust_remote_code), setting)
+    check_adapter(model, "actor_rollout_ref.model")
     check_attention(config)
     check_head(model, config.actor_rollout_ref.actor, "actor_rollout_ref.model")
     train, lengths = fitting_rows(config.data, train, tokenizer, config.data.train_max_samples)
     val, _ = fitting_rows(config.data, val, tokenizer, config.data.val_max_samples)
     teachers = check_teachers(config, settings, {row.task.name for row in train}, tokenizer)
     check_model_length(config, teachers.values())
+    check_fp8(config)
     lines = _plan(config, settings, train, val, lengths, teachers)
     lines += [("chat template" if i == 0 else "", note) for i, note in enumerate(chat.format.notes)]
     lines += [("mixture", drawn)] if drawn else []

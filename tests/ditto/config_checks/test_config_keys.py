@@ -29,7 +29,8 @@ NOT_IN_THE_FILES = {
     *(f"actor_rollout_ref.{role}.fsdp_config.mixed_precision.*" for role in ("actor", "ref")),
     *(f"actor_rollout_ref.{role}.fsdp_config.wrap_policy.transformer_layer_cls_to_wrap" for role in ("actor", "ref")),
     *(f"{ROLLOUT}.{name}" for name in ("enable_sleep_mode", "limit_images", "repetition_penalty")),
-    *(f"{MODEL}.{name}" for name in ("target_parameters", "lora.fully_sharded_loras")),
+    *(f"{MODEL}.{name}" for name in ("target_parameters", "lora.fully_sharded_loras", "override_config.*")),
+    f"{MODEL}.override_config.attention_dropout",
     "dry_run",
 }
 
@@ -111,6 +112,8 @@ def test_a_key_that_follows_another_may_follow_it() -> None:
         ("trainer.total_trainig_steps", "Did you mean trainer.total_training_steps"),
         ("data.sampler.class_path", "nothing in this trainer reads such a key"),
         (f"{ROLLOUT}.repetition_penalty", "samples with 1.0"),
+        (f"{MODEL}.override_config.rope_theta", "in a copy of the model's folder"),
+        (f"{MODEL}.override_config.text_config.rms_norm_eps", "in a copy of the model's folder"),
         (
             f"{ACTOR}.fsdp_config.max_token_len_per_gpu",
             "Did you mean actor_rollout_ref.actor.ppo_max_token_len_per_gpu",

@@ -26,11 +26,11 @@ from ditto.config_checks.overrides import refuse_unread
 from ditto.config_checks.resume import check_resume
 from ditto.config_checks.value_rules import check_values
 from ditto.config_checks.value_types import check_types
-from ditto.config_checks.with_data import check_model_length, check_overlap, training_steps
+from ditto.config_checks.with_data import check_fp8, check_model_length, check_overlap, training_steps
 from ditto.launching.compose import default_config
 from ditto.settings import Settings
 
-__all__ = ["check_config", "check_every_type", "check_model_length", "check_overlap", "training_steps"]
+__all__ = ["check_config", "check_every_type", "check_fp8", "check_model_length", "check_overlap", "training_steps"]
 
 
 def check_every_type(config: DictConfig) -> None:

@@ -182,6 +182,14 @@ FIXED: dict[str, str] = {
     **same(_MODEL_FOLDER, "actor_rollout_ref.model", "hf_config_path tokenizer_path"),
     "actor_rollout_ref.model.tiled_mlp.*": "verl's FSDP engine does not read it.",
     "actor_rollout_ref.model.mtp.*": _MTP,
+    "actor_rollout_ref.model.override_config.*": (
+        "changes the trained model, but neither the one that samples nor, with an adapter alone, the exported one. "
+        "Change config.json in a copy of the model's folder, and train from that."
+    ),
+    "actor_rollout_ref.model.target_parameters": (
+        "adapts whole tensors of experts, which the exported model would not have. Name linear layers in "
+        "actor_rollout_ref.model.target_modules."
+    ),
     "actor_rollout_ref.model.lora.*": (
         "is Megatron's section. With FSDP2 use actor_rollout_ref.model.lora_rank, lora_alpha, target_modules, "
         "exclude_modules and lora_adapter_path."

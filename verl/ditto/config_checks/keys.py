@@ -70,8 +70,8 @@ READ_BY_VERL: dict[str, str] = {
     "actor_rollout_ref.rollout.val_kwargs": "top_k top_p temperature n",
     "actor_rollout_ref.rollout.checkpoint_engine": "update_weights_bucket_megabytes",
     "actor_rollout_ref.model": (
-        "use_shm trust_remote_code external_lib override_config.* enable_gradient_checkpointing "
-        "enable_activation_offload use_remove_padding lora_rank lora_alpha target_modules target_parameters "
+        "use_shm trust_remote_code external_lib override_config.attn_implementation enable_gradient_checkpointing "
+        "enable_activation_offload use_remove_padding lora_rank lora_alpha target_modules "
         "exclude_modules lora_adapter_path use_liger use_fused_kernels fused_kernel_options.impl_backend lora.merge "
         "lora.fully_sharded_loras"
     ),
@@ -87,7 +87,7 @@ READ_BY_DITTO: dict[str, str] = {
     "actor_rollout_ref.actor": "ppo_mini_batch_size ppo_epochs loss_agg_mode calculate_entropy data_loader_seed",
     "actor_rollout_ref.actor.checkpoint": "save_contents save_lora_only",
     "actor_rollout_ref.rollout": "n",
-    "actor_rollout_ref.model": "path custom_chat_template",
+    "actor_rollout_ref.model": "path custom_chat_template override_config.attention_dropout",
     "algorithm": (
         "objective agent_version feedback_coef old_logp refined_old_logp part_normaliser norm_adv_by_std_in_grpo "
         "std_floor skip_idle prefix_tree filter_groups.enable filter_groups.max_num_gen_batches "

@@ -90,7 +90,7 @@ OPTIMIZER = {
     "lr_warmup_steps": Number(-1, whole=True),  # -1: from lr_warmup_steps_ratio
 }
 ENGINE = {"fsdp_size": LIMIT, "seed": SEED, "entropy_from_logits_chunk_size pad_to_length_bucket": COUNT}
-LORA = {"lora_rank": Number(0, 512, whole=True), "lora_alpha": POSITIVE}  # 512: vLLM's maximum
+LORA = {"lora_rank": Number(0, 512, whole=True), "lora_alpha": COUNT}  # 512: vLLM's maximum
 TRAINER = {
     "nnodes total_epochs": COUNT,
     "n_gpus_per_node": DEVICES,

@@ -145,6 +145,16 @@ def _no_such_optimizer(optim: DictConfig) -> bool:
         return True
 
 
+def adapter_rule(section: str) -> Rule:
+    """A rule for the adapter that a model section names."""
+    key, rank = f"{section}.lora_adapter_path", f"{section}.lora_rank"
+    return Rule(
+        key,
+        lambda run: OmegaConf.select(run.config, key) is not None and not OmegaConf.select(run.config, rank),
+        f"the adapter is loaded only if {rank} is above 0. Set it to the adapter's rank.",
+    )
+
+
 def engine_rules(section: str) -> tuple[Rule, ...]:
     """Rules for the section of an FSDP engine."""
     size = f"{section}.fsdp_size"

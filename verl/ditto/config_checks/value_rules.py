@@ -17,7 +17,16 @@ from ditto.config_checks.defaults import changed, only_if
 from ditto.config_checks.mode_rules import MODE_RULES, is_separate, rollout_devices
 from ditto.config_checks.objective_rules import OBJECTIVE_RULES
 from ditto.config_checks.policy_losses import readers, reads, wrong_policy_loss
-from ditto.config_checks.rules import TRAINER_RULES, Rule, Run, engine_rules, one_of, optimizer_rules, saved_parts
+from ditto.config_checks.rules import (
+    TRAINER_RULES,
+    Rule,
+    Run,
+    adapter_rule,
+    engine_rules,
+    one_of,
+    optimizer_rules,
+    saved_parts,
+)
 from ditto.objectives.loss_weights import LOSS_AGG_MODES, SCALED
 from ditto.settings import Settings
 
@@ -279,11 +288,7 @@ RULES: tuple[Rule, ...] = (
     one_of(f"{_ROLLOUT}.dtype", "auto", "half", "float16", "bfloat16", "float", "float32"),
     one_of(f"{_ROLLOUT}.load_format", *LOAD_FORMATS),
     # ---- model and optimizer
-    Rule(
-        f"{_MODEL}.lora_adapter_path",
-        lambda run: run.model.lora_adapter_path is not None and not run.model.lora_rank,
-        f"the adapter is loaded only if {_MODEL}.lora_rank is above 0. Set it to the adapter's rank.",
-    ),
+    adapter_rule(_MODEL),
     Rule(
         f"{_MODEL}.use_liger",
         lambda run: run.model.use_liger and importlib.util.find_spec("liger_kernel") is None,

@@ -88,3 +88,22 @@ def check_model_length(config: DictConfig, teachers: Iterable[str] = ()) -> None
                 "(max_position_embeddings in its config.json). Lower data.max_prompt_length, data.max_feedback_length "
                 "or data.max_response_length, or use a model with a longer context."
             )
+
+
+def check_fp8(config: DictConfig) -> None:
+    """Check that verl can quantise the model's rollout servers, if they are to compute in fp8.
+
+    Raises:
+        BadConfig: verl reads the number of layers from the top of the model's config, and this model has it in a part.
+    """
+    from transformers import AutoConfig
+
+    model = config.actor_rollout_ref.model
+    if config.actor_rollout_ref.rollout.quantization != "fp8":
+        return
+    whole = AutoConfig.from_pretrained(model.path, trust_remote_code=bool(model.trust_remote_code))
+    if not hasattr(whole, "num_hidden_layers"):
+        raise BadConfig(
+            f"actor_rollout_ref.rollout.quantization=fp8: verl's vLLM server cannot start {model.path} "
+            f"({whole.model_type}) so, as it is a model of text and images. Use null."
+        )

@@ -63,10 +63,11 @@ def _finish_weights(step_dir: Path, meta: dict[str, Any] | None, base: str) -> N
     shards = sorted(step_dir.glob("*.safetensors"))
     base_dtype = _dtype_of(base)
     adapter: dict[str, Tensor] = {}
+    merged: set[str] = set()
     if meta is not None:
         for shard in shards:  # read all factors first: they may be in another shard than their weight
-            factors = {key: tensor for key, tensor in load_file(shard).items() if ".lora_" in key}
-            adapter |= {key.replace(".default.", "."): tensor for key, tensor in factors.items()}  # PEFT's own names
+            of_shard = {key: tensor for key, tensor in load_file(shard).items() if ".lora_" in key}
+            adapter |= {key.replace(".default.", "."): tensor for key, tensor in of_shard.items()}  # PEFT's own names
         _save_adapter(step_dir / "lora_adapter", adapter, meta, base)
     scale = float(meta["lora_alpha"]) / float(meta["r"]) if meta is not None else 0.0
     weight_map: dict[str, str] = {}
@@ -79,10 +80,20 @@ def _finish_weights(step_dir: Path, meta: dict[str, Any] | None, base: str) -> N
                 continue
             name = key.removeprefix(_PEFT_PREFIX).replace(".base_layer.", ".")
             dtype = base_dtype if base_dtype is not None and tensor.is_floating_point() else tensor.dtype
-            finished[name] = _with_lora(tensor, adapter, name.removesuffix(".weight"), scale).to(dtype).contiguous()
+            module = f"{_PEFT_PREFIX}{name.removesuffix('.weight')}"
+            factors = [f"{module}.lora_A.weight", f"{module}.lora_B.weight"]
+            if adapter.keys() >= set(factors):
+                a, b = (adapter[factor].float() for factor in factors)
+                tensor = tensor.float() + scale * (b @ a)
+                merged.update(factors)
+            finished[name] = tensor.to(dtype).contiguous()
             stored_bytes += finished[name].nbytes
         weight_map |= dict.fromkeys(finished, shard.name)
         save_file(finished, shard, metadata={"format": "pt"})
+    if left := sorted(adapter.keys() - merged):  # check_adapter refuses such an adapter before a run
+        raise ValueError(
+            f"{step_dir}: {left[0]} belongs to no weight, so the exported model would not be the trained one."
+        )
     index = step_dir / _INDEX
     if index.exists():
         metadata = json.loads(index.read_text())["metadata"] | {"total_size": stored_bytes}
@@ -138,15 +149,6 @@ def export_saved_adapter(step_dir: Path, base: str) -> None:
         raise FileNotFoundError(f"{actor} has no model_world_size_*_rank_*.pt, from which the adapter is exported.")
     meta = json.loads((actor / "lora_train_meta.json").read_text())
     export_adapter(step_dir, joined_model(actor, ranks), meta, base)
-
-
-def _with_lora(weight: Tensor, adapter: dict[str, Tensor], module: str, scale: float) -> Tensor:
-    """W + alpha/r * B A in float32 if the module has LoRA factors, else W."""
-    a = adapter.get(f"{_PEFT_PREFIX}{module}.lora_A.weight")
-    b = adapter.get(f"{_PEFT_PREFIX}{module}.lora_B.weight")
-    if a is None or b is None:
-        return weight
-    return weight.float() + scale * (b.float() @ a.float())
 
 
 def _save_adapter(folder: Path, adapter: dict[str, Tensor], meta: dict[str, Any], base: str) -> None:

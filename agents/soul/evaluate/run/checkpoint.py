@@ -19,6 +19,7 @@ from soul.errors import SoulError
 from soul.evaluate.run.short_names import short_names
 from soul.evaluate.run.weights import damage
 from soul.files.json_object import read_object
+from soul.files.lora_adapter import unusual_options
 
 CONTEXT = 17_408  # tokens: prompts of 8,192, answers of 8,192, and room for the template
 LARGEST_RANK = 512  # of a LoRA adapter that vLLM serves
@@ -69,7 +70,7 @@ class Checkpoint:
             below = base or _config(folder / "adapter_config.json").get("base_model_name_or_path")
             if not below:
                 raise BadCheckpoint(f"{folder}: adapter_config.json names no base model. Set BASE_MODEL_PATH (--base).")
-            _check_rank(folder)
+            _check_adapter(folder)
             _check_weights(folder)
             model = cls.find(str(below))
             return cls(name, model.model, folder, f"{_fingerprint(folder)} on {model.fingerprint}")
@@ -143,11 +144,18 @@ def _check_weights(folder: Path) -> None:
         raise BadCheckpoint(f"{folder}: {problem}")
 
 
-def _check_rank(folder: Path) -> None:
-    rank = _config(folder / "adapter_config.json").get("r")
+def _check_adapter(folder: Path) -> None:
+    """Refuse an adapter that vLLM would not serve as it was trained."""
+    config = _config(folder / "adapter_config.json")
+    rank = config.get("r")
     if not isinstance(rank, int) or not 1 <= rank <= LARGEST_RANK:
         raise BadCheckpoint(
             f"{folder}: adapter_config.json has the rank r={rank!r}; vLLM serves ranks from 1 to {LARGEST_RANK}."
+        )
+    if unusual := [each for each in unusual_options(config) if each != "use_rslora=True"]:  # vLLM scales that one
+        raise BadCheckpoint(
+            f"{folder}: adapter_config.json has {', '.join(unusual)}, which vLLM does not serve as it was trained. "
+            "Merge the adapter into its base model (peft: merge_and_unload), and evaluate that."
         )
 
 

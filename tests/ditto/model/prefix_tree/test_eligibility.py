@@ -57,8 +57,6 @@ def test_known_models_with_full_attention_are_computed_as_trees(config: Any, obj
         ("are padded (ref", {}, "ditto", {"actor_rollout_ref.ref.pad_to_length": True}),
         ("verl's own head", {}, "ditto", {f"{MODEL}.fused_kernel_options.impl_backend": "torch"}),
         ("sliding window", WINDOW, "ditto", {}),
-        ("attention window", {}, "ditto", {f"{MODEL}.override_config.layer_types": ["sliding_attention"]}),
-        ("attention window", {}, "ditto", {f"{MODEL}.override_config.text_config.sliding_window": 4}),
         ("attention dropout", {"attention_dropout": 0.1}, "ditto", {}),
         ("attention dropout", {}, "ditto", {f"{MODEL}.override_config.attention_dropout": 0.1}),
     ],

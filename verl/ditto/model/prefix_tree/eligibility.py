@@ -11,9 +11,6 @@ from ditto.model.chunked_models import FAMILIES
 from ditto.model.head_settings import INSTALLER
 from ditto.settings import Settings
 
-# Keys of a model's config that decide which tokens attend to one another.
-_WINDOWS = {"layer_types", "sliding_window", "use_sliding_window", "max_window_layers", "attention_chunk_size"}
-
 
 def why_not(config: DictConfig, settings: Settings) -> str | None:
     """Why this run computes every row on its own; None if it computes trees."""
@@ -57,9 +54,6 @@ def _of_model(model: DictConfig) -> Iterator[str]:
         yield f"trees are only tested for {', '.join(FAMILIES)}, not for {whole.model_type}"
     if any(kind != "full_attention" for kind in getattr(text, "layer_types", None) or []):
         yield "the model has a sliding window"
-    inner = overrides.get("text_config") or {}
-    if chosen := sorted(_WINDOWS & ({*overrides} | {*inner})):
-        yield f"the model's attention window is chosen by override_config.{chosen[0]}"
     if overrides.get("attention_dropout", getattr(text, "attention_dropout", 0.0)):
         yield "the model is trained with attention dropout"
     adapter = model.get("lora_adapter_path")

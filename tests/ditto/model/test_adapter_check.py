@@ -1,0 +1,135 @@
+"""Which adapters a run may train: those whose sampled, merged and exported forms say what the trained model says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+from peft import LoraConfig, get_peft_model
+from transformers import Qwen3VLConfig
+
+from ditto.config_checks import check_fp8
+from ditto.model.adapter_check import check_adapter
+from ditto.settings import BadConfig
+from soul.evaluate.run.checkpoint import BadCheckpoint, Checkpoint
+from tests.ditto.tiny_step import tiny_model
+
+RANK, ALPHA = 4, 8
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("base")
+    tiny_model().float().save_pretrained(folder)
+    return folder
+
+
+def model_section(base: Path, **values: Any) -> DictConfig:
+    usual = {"path": str(base), "lora_rank": RANK, "lora_alpha": ALPHA, "target_modules": "all-linear"}
+    fixed = {"exclude_modules": None, "lora_adapter_path": None, "trust_remote_code": False}
+    return OmegaConf.create(usual | fixed | values)
+
+
+def adapter(base: Path, folder: Path, **options: Any) -> Path:
+    """An adapter of the base that peft has written, with these options."""
+    values = {"r": RANK, "lora_alpha": ALPHA, "target_modules": ["q_proj", "up_proj"], "task_type": "CAUSAL_LM"}
+    model = tiny_model().float()
+    get_peft_model(model, LoraConfig(**(values | options))).save_pretrained(folder)
+    return folder
+
+
+PLAIN: list[dict[str, Any]] = [
+    {},
+    {"lora_dropout": 0.1},
+    {"target_modules": "all-linear", "exclude_modules": ["down_proj"]},
+    {"init_lora_weights": "gaussian"},
+    {"layers_to_transform": [0]},
+]
+UNUSUAL: list[dict[str, Any]] = [
+    {"use_rslora": True},
+    {"use_dora": True},
+    {"bias": "lora_only"},
+    {"lora_bias": True},
+    {"modules_to_save": ["lm_head"]},
+    {"trainable_token_indices": [1, 2]},
+    {"rank_pattern": {"q_proj": 2}},
+    {"alpha_pattern": {"q_proj": 2}},
+    {"init_lora_weights": "pissa"},
+    {"layer_replication": [[0, 1], [0, 1]]},
+]
+
+
+@pytest.mark.parametrize("options", PLAIN)
+def test_plain_lora_may_be_the_start(base: Path, tmp_path: Path, options: dict[str, Any]) -> None:
+    folder = adapter(base, tmp_path, **options)
+    check_adapter(model_section(base, lora_adapter_path=str(folder)), "model")
+    assert Checkpoint.find(str(folder), str(base)).adapter == folder
+
+
+@pytest.mark.parametrize("options", UNUSUAL)
+def test_an_option_that_changes_the_answers_is_refused_by_name(
+    base: Path, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    folder = adapter(base, tmp_path, **options)
+    (name,) = options
+    with pytest.raises(BadConfig, match=rf"^model.lora_adapter_path={folder}: .*{name}=.*merge_and_unload"):
+        check_adapter(model_section(base, lora_adapter_path=str(folder)), "model")
+    if name == "use_rslora":  # vLLM divides by the root of the rank, as peft does
+        assert Checkpoint.find(str(folder), str(base)).adapter == folder
+    else:
+        with pytest.raises(BadCheckpoint, match=rf"{name}=.*merge_and_unload"):
+            Checkpoint.find(str(folder), str(base))
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        ({"r": 2}, r"model.lora_rank=4: .* has r=2. Set model.lora_rank=2"),
+        ({"lora_alpha": 6}, r"model.lora_alpha=8: .* has lora_alpha=6. Set model.lora_alpha=6"),
+        ({"lora_alpha": 0.5}, r"model.lora_alpha=8: .* has lora_alpha=0.5. Merge"),
+    ],
+)
+def test_another_rank_or_alpha_than_the_run_s_is_refused(
+    base: Path, tmp_path: Path, options: dict[str, Any], said: str
+) -> None:
+    folder = adapter(base, tmp_path, **options)
+    with pytest.raises(BadConfig, match=said):
+        check_adapter(model_section(base, lora_adapter_path=str(folder)), "model")
+
+
+@pytest.mark.parametrize(
+    "values, said",
+    [
+        ({"target_modules": ["embed_tokens"]}, r"would adapt model.embed_tokens, which"),
+        ({"target_modules": ["lm_head", "q_proj"]}, r"would adapt lm_head, which"),
+        ({"target_modules": ["q_prj"]}, r"\['q_prj'\]: .*not found"),
+        ({"exclude_modules": ".*"}, r"all-linear: "),
+        ({"lora_adapter_path": "nowhere"}, r"nowhere: this is not a LoRA adapter"),
+    ],
+)
+def test_layers_that_cannot_be_merged_and_names_that_match_nothing_are_refused(
+    tmp_path: Path, values: dict[str, Any], said: str
+) -> None:
+    tied = tiny_model().float()
+    tied.config.tie_word_embeddings = True
+    tied.tie_weights()
+    tied.save_pretrained(tmp_path)
+    with pytest.raises(BadConfig, match=said):
+        check_adapter(model_section(tmp_path, **values), "model")
+
+
+def test_an_own_head_can_be_adapted_and_a_full_training_needs_no_adapter(base: Path) -> None:
+    check_adapter(model_section(base, target_modules=["lm_head"]), "model")
+    check_adapter(model_section(base, lora_rank=0, target_modules=["nothing"]), "model")
+
+
+def test_fp8_is_refused_for_models_that_keep_their_layers_in_a_part(base: Path, tmp_path: Path) -> None:
+    Qwen3VLConfig().save_pretrained(tmp_path)
+    for path, quantization in ((base, "fp8"), (tmp_path, None)):
+        config = {"model": model_section(path), "rollout": {"quantization": quantization}}
+        check_fp8(OmegaConf.create({"actor_rollout_ref": config}))
+    config = {"model": model_section(tmp_path), "rollout": {"quantization": "fp8"}}
+    with pytest.raises(BadConfig, match=r"quantization=fp8: .*qwen3_vl"):
+        check_fp8(OmegaConf.create({"actor_rollout_ref": config}))
