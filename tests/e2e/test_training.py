@@ -71,6 +71,7 @@ def run(world: Path, tmp_path_factory: pytest.TempPathFactory):  # type: ignore[
             "judge.max_reasks=0",
             "judge.timeout_s=6",  # a worker may lose the processor for seconds while the engines start
             "judge.max_failure_rate=0.9",
+            "run.max_invalid_share=0.9",
         ]
         run.start()
         run.until(lambda: _kept_a_live_session(run), 420, "a session of the first steps")

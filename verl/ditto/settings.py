@@ -41,6 +41,7 @@ class RunSettings(BaseModel):
     save_on_signal_s: float = Field(default=120.0, ge=0)  # time to finish and save a step after a signal
     preflight: bool = True  # one test call to each role of the judge gateway before anything starts
     phase_timeout_s: float = Field(default=3600.0, gt=0)  # the watchdog ends a phase that takes longer
+    max_invalid_share: float = Field(default=0.5, ge=0, le=1)  # of a step's drafts, for whatever cause they failed
     max_logprob_diff: float | None = Field(default=None, gt=0)  # rollout/sync_alarm.py; None: set by the precision
     max_unchanged_syncs: int | None = Field(default=3, gt=0)  # None: not checked
     trace_file_mb: float | None = Field(default=16.0, gt=0)  # larger trace files are packed; None: none is

@@ -40,7 +40,7 @@ from ditto.batch.rollout_correction import correction_weights
 from ditto.batch.step_batch import StepBatch
 from ditto.batch.step_parts import StepParts
 from ditto.batch.trace_details import note_correction, note_log_probs, note_plan
-from ditto.judging.watch import BudgetSpent, JudgeOutage, JudgeWatch
+from ditto.judging.watch import BudgetSpent, JudgeWatch
 from ditto.model.prefix_tree.eligibility import why_not
 from ditto.model.prefix_tree.packing import WANTED
 from ditto.objectives.losses import objective_loss
@@ -355,12 +355,12 @@ class DittoTrainer(Validation):
             logger.warning("%s", self.judges.stop)
 
     def _raise_outage(self) -> None:
-        """End the run if the judges failed; call it once the step is recorded and its checkpoint is published."""
-        if isinstance(self.judges.stop, JudgeOutage):
+        """End the run if the judges or too many drafts failed; call it once the step is recorded and its checkpoint is published."""
+        if isinstance(self.judges.stop, RunFailed):
             raise self.judges.stop
 
     def _end_if_due(self) -> None:
-        """Make this step the last one if the driver got a signal or the judges failed; save it if there is time."""
+        """Make this step the last one if the driver got a signal or the sessions failed; save it if there is time."""
         save_until = stop_request.save_until()
         if save_until is None and self.judges.stop is None:
             return

@@ -16,7 +16,7 @@ import pytest
 import ray
 
 from ditto.judging import limits as judge_limits
-from ditto.judging.watch import BudgetSpent, JudgeOutage, JudgeWatch
+from ditto.judging.watch import BudgetSpent, InvalidDrafts, JudgeOutage, JudgeWatch
 from ditto.settings import Settings
 from soul.judge import GatewaySettings, Usage
 from soul.judge.gateway import limits_by_key
@@ -249,3 +249,19 @@ def test_sessions_that_the_budget_cut_off_are_no_outage(watch: Callable[..., Jud
     judges = watch(budget_usd=1.0, price_in=1, price_out=1)
     judges.after_step(1, [trace(cost=1.0), trace(None, "budget"), trace(None, "budget")])
     assert isinstance(judges.stop, BudgetSpent)
+
+
+@pytest.mark.parametrize("cause", ["task_error", "policy", "too_long", "deadline"])
+def test_drafts_that_fail_for_whatever_cause_stop_the_run(cause: str, watch: Callable[..., JudgeWatch]) -> None:
+    judges = watch()
+    judges.after_step(1, [trace(), trace(None, cause)])
+    assert judges.stop is None  # half of them, which run.max_invalid_share allows
+    with pytest.raises(
+        InvalidDrafts, match=f"^Validation: .*67% of 3 drafts failed .judge/{cause} 2.*{cause} at the end"
+    ):
+        judges.after_validation([trace(), trace(None, cause), trace(None, cause)])
+        assert judges.stop is not None  # saved first, then raised
+        raise judges.stop
+    fresh = watch()
+    with pytest.raises(InvalidDrafts, match="before the first step"):
+        fresh.after_validation([trace(None, cause)])

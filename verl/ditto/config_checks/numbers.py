@@ -191,6 +191,7 @@ RL_NUMBERS: dict[str, Number] = {
         "",
         {
             "run.save_on_signal_s": NOT_NEGATIVE,
+            "run.max_invalid_share": SHARE,
             "run.phase_timeout_s": POSITIVE,
             "refine.episode_deadline_s run.max_logprob_diff run.trace_file_mb memory.gpu_gib": POSITIVE_OR_NULL,
             "run.logged_sessions": Number(0, whole=True),

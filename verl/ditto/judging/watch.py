@@ -1,8 +1,8 @@
-"""Watch the judges' cost and health after each step, and decide whether to stop the run early.
+"""Watch the sessions of each step, and the judges' cost and health, and decide whether to stop the run early.
 
-A run stops with an error if the judge failed in too many of a step's sessions, or if an endpoint's circuit breaker gave
-up. It stops without an error if the budget does not cover another step. In both cases the trainer first saves a
-checkpoint.
+A run stops with an error if the judge failed in too many of a step's sessions, if too many drafts failed for whatever
+cause, or if an endpoint's circuit breaker gave up. It stops without an error if the budget does not cover another step.
+In all cases the trainer first saves a checkpoint.
 """
 
 from __future__ import annotations
@@ -22,10 +22,15 @@ from soul.judge.ledger import Ledger, money
 from soul.record import SessionRecord
 
 logger = logging.getLogger(__name__)
+DETAIL_CHARACTERS = 600  # of the last failure in a message: a traceback says most at its end
 
 
 class JudgeOutage(RunFailed):
     """The judge is down, or failed in more of a step's sessions than `judge.max_failure_rate` allows."""
+
+
+class InvalidDrafts(RunFailed):
+    """More of a step's drafts failed, for whatever cause, than `run.max_invalid_share` allows."""
 
 
 class BudgetSpent(Exception):
@@ -41,7 +46,7 @@ class JudgeWatch:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.stop: JudgeOutage | BudgetSpent | None = None
+        self.stop: JudgeOutage | InvalidDrafts | BudgetSpent | None = None
         self._ledger = Ledger.load(settings.ledger_file)
         self._at_step_start = self._ledger.total().cost_usd
         self._trained = False  # whether a step has ended since this start
@@ -70,6 +75,8 @@ class JudgeWatch:
             logger.warning(
                 "Step %d: the judge failed in %d of %d sessions (%s)", step, lost.total(), len(traces), _causes(lost)
             )
+        if self.stop is None and (problem := self._invalid(traces)):
+            self.stop = InvalidDrafts(f"Step {step}: {problem} A checkpoint of this step is saved.")
         spent = self._ledger.total().cost_usd
         if self.stop is None or lost.get("budget"):
             self._check_budget(step, needed=spent - self._at_step_start)
@@ -80,7 +87,7 @@ class JudgeWatch:
         """Add a validation's sessions to the ledger and decide whether to stop.
 
         Raises:
-            JudgeOutage: the judge failed in too many sessions, and no step has been trained since the start, so there
+            JudgeOutage, InvalidDrafts: too many sessions failed, and no step has been trained since the start, so there
                 is nothing to save.
         """
         self._count(traces)
@@ -102,6 +109,25 @@ class JudgeWatch:
             self.stop = JudgeOutage(
                 f"Validation: {outage} A checkpoint is saved; run the same command again once the endpoint answers."
             )
+        problem = self._invalid(traces)
+        if problem and not self._trained:
+            raise InvalidDrafts(f"Validation before the first step: {problem} No step was trained.")
+        if problem and self.stop is None:
+            self.stop = InvalidDrafts(f"Validation: {problem} A checkpoint is saved.")
+
+    def _invalid(self, traces: Sequence[SessionRecord]) -> str | None:
+        """Why the run must stop after these drafts; None if it can go on."""
+        lost = [trace.draft.failure for trace in traces if trace.draft.failure]
+        lost = [failure for failure in lost if failure.cause != "budget"]  # which ends a run without an error
+        share, limit = len(lost) / len(traces), self.settings.run.max_invalid_share
+        if share <= limit:
+            return None
+        causes = Counter(f"{failure.stage}/{failure.cause}" for failure in lost)
+        detail = lost[-1].detail.strip().rstrip(".")
+        return (
+            f"{share:.0%} of {len(traces)} drafts failed ({_causes(causes)}), more than run.max_invalid_share="
+            f"{limit:.0%}. The last failure: {detail[-DETAIL_CHARACTERS:]}. The traces have the others."
+        )
 
     def _outage(self, traces: Sequence[SessionRecord]) -> str | None:
         """Why the run must stop after these sessions; None if it can go on."""

@@ -53,7 +53,9 @@ class CpuPlan:
         passes = max(m.total + int((FRAGMENTS - 1) * (m.activations + m.logits)) for m in (update, scores))
         copies = 1 + self.setup.exports_model
         held = shard_bytes(self.shape, training) + optimizer_bytes(self.shape, training)
-        largest = max(passes, held + teacher_bytes(self.shape, training) + copies * self.shape.weights * training.master)
+        largest = max(
+            passes, held + teacher_bytes(self.shape, training) + copies * self.shape.weights * training.master
+        )
         reference = self.shape.weights * self.setup.reference // training.devices
         return self.setup.devices * (largest + reference) + self.teachers
 
@@ -188,7 +190,9 @@ def _check(plan: CpuPlan) -> None:
 
 def _write(config: DictConfig, plan: CpuPlan) -> None:
     """Write what was chosen into the config."""
-    chosen: dict[str, Any] = {KEYS[name]: getattr(plan.setup, name) for name in ("bucket_mib", "tokens", "checkpointing")}
+    chosen: dict[str, Any] = {
+        KEYS[name]: getattr(plan.setup, name) for name in ("bucket_mib", "tokens", "checkpointing")
+    }
     chosen |= {f"{section}.log_prob_max_token_len_per_gpu": plan.setup.log_prob_tokens for section in LOG_PROB_KEYS}
     for key, value in {**chosen, CACHE_KEY: plan.cache}.items():
         if OmegaConf.select(config, key) is None:

@@ -4,7 +4,7 @@ The polling interval is short, so that steps do not wait, but never a burden.
 
 verl polls its queue every two seconds, which is longer than a whole rollout of a small model. Its setting for a custom
 sampler lets us replace the buffer. A poll lists every key of the queue, so it takes longer with more sessions per step;
-the pause between two polls grows accordingly.
+the pause between two polls grows accordingly, up to verl's own.
 
 The filter is `group_filter.py`. verl's buffers ask `_dapo_filtered_keys` which finished groups to replace.
 """
@@ -23,7 +23,8 @@ from ditto.rollout.group_filter import GroupFilter
 Reasons = tuple[set[str], set[str], set[str], Counter[float]]  # verl's: groups that are stale, idle, failed; a table
 
 POLL_INTERVAL_S = 0.05  # shortest pause between two polls
-PAUSE_PER_POLL = 20.0  # a pause is at least this many times a poll's duration: polling costs the driver at most 5 %
+PAUSE_PER_POLL = 20.0  # a pause is this many times a poll's duration: polling costs the driver at most 5 %
+LONGEST_PAUSE_S = 2.0  # verl's own interval; a poll that was slow once must not let a complete batch wait
 
 
 class _Paced:
@@ -35,7 +36,8 @@ class _Paced:
     def _sync_metadata_from_transfer_queue(self) -> None:
         start = time.perf_counter()
         super()._sync_metadata_from_transfer_queue()  # type: ignore[misc]
-        self.poll_interval = max(POLL_INTERVAL_S, PAUSE_PER_POLL * (time.perf_counter() - start))
+        pause = PAUSE_PER_POLL * (time.perf_counter() - start)
+        self.poll_interval = min(max(POLL_INTERVAL_S, pause), LONGEST_PAUSE_S)
 
 
 class _FiltersGroups:

@@ -24,6 +24,7 @@ Numbers = Mapping[str, float]
 CERTAIN = 3.0  # standard errors
 SMALLEST_ERROR = 0.02  # of a mean reward; where all answers are right, one wrong one is no fall
 WINDOW = 10  # steps
+INVALID = 0.25  # share of a step's drafts that failed
 LEAST_GAP = 2.0  # nats of a whole answer by which the gap between contexts must have grown, however small it was
 _REWARD, _CANARY, _GAP = "ditto/reward_draft", "ditto/canary/reward_draft", "ditto/context_logprob_gap"
 
@@ -114,6 +115,12 @@ def _better(task: str, metric: str) -> Direction | None:
 
 
 ALARMS: tuple[Alarm, ...] = (
+    Alarm(
+        "invalid",
+        lambda history: history.now.get("ditto/share_invalid", 0.0) > INVALID,
+        "Many drafts failed, and teach nothing. ditto/invalid/<stage>/<cause> counts them by cause, and the traces have "
+        "the details; above run.max_invalid_share the run ends.",
+    ),
     Alarm(
         "length",
         lambda history: not 0.5 <= history.ratio("ditto/response_tokens_draft") <= 1.6,
