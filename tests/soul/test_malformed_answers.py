@@ -8,9 +8,11 @@ import pytest
 
 from soul import examples
 from soul.answers.thinking import without_thinking
-from soul.examples.contract import played
+from soul.examples.endpoint import answer
 from soul.judge.call.untrusted import contentless
-from soul.session import SAID_NOTHING
+from soul.leaks.redaction import redact
+from soul.session import SAID_NOTHING, RefineSettings, run_session
+from soul.testing import fake_gateway, scripted_players
 
 TAGS = re.compile(r"</?(?:answer|response)>")
 LABELS = re.compile(r"^(?:Query|Response|Message):\s*", re.MULTILINE)
@@ -74,23 +76,32 @@ def test_there_are_forty():
     assert len(MALFORMED) == 40
 
 
+async def sessions_of(example, row, said):
+    gateway = fake_gateway(answer, max_attempts=1, max_reasks=0)
+    settings = RefineSettings(max_feedback_chars=100_000)
+    every = (run_session(example.task, row, scripted_players(text), gateway, settings) for text in said)
+    return await asyncio.gather(*every)
+
+
 @pytest.mark.parametrize("name", TASKS)
 def test_what_a_malformed_answer_lacks_is_named_and_counted(name):
     example = examples.load(name)
-    lacking = 0
+    task, lacking = example.task, 0
     for number in range(ROWS.get(name, 1)):
         row = example.row(number)
-        for malform in MALFORMED:
-            oracle = example.oracle(row)
-            said = malform(oracle(example.task.prompt(row)))
-            session = asyncio.run(played(example, row, lambda messages, said=said: said))
-            draft, lacks = session.draft, example.task.missing_form(row, session.draft.episode)
+        prompt = "\n".join(message["content"] for message in task.prompt(row))
+        right = example.oracle(row)(task.prompt(row))
+        texts = [malform(right) for malform in MALFORMED]
+        for said, session in zip(texts, asyncio.run(sessions_of(example, row, texts)), strict=True):
+            draft, lacks = session.draft, task.missing_form(row, session.draft.episode)
             assert draft.failure is session.feedback_failure is None, (said, draft.failure, session.feedback_failure)
             answered = draft.verdict.metrics["answered"]
             assert (answered < 1) == (lacks is not None), (said, answered, lacks)
             assert session.feedback.startswith(lacks or "") and SAID_NOTHING not in session.feedback, said
-            if not contentless(without_thinking(said), 3) and name != "coser":
+            if not contentless(without_thinking(said), 3) and name != "coser":  # a cast may think without a word
                 assert not draft.contentless, said
+            guarded = redact(lacks or "", task.secrets(row), task.choices(row), prompt)
+            assert guarded == (lacks or "", []), "a critic who says the same is withheld"
             lacking += answered < 1
     forms = {"userllm": 2, "coser": 1, "mirrorbench": 0}
     assert lacking >= forms.get(name, 20), lacking

@@ -51,9 +51,7 @@ def missing_answer(text: str) -> str:
     if tagged and is_placeholder(tagged[-1]):
         return "There was no answer between your <answer> tags, so you gave none."
     if tagged:
-        return (
-            "What you wrote between your <answer> tags could not be read as one answer of the kind that is asked for."
-        )
+        return "What you wrote between your <answer> tags could not be read as a single answer of the kind asked for."
     if _OPENING.search(visible):
         return "You did not close your <answer> tag with </answer>, so your answer could not be read."
     if _CLOSING.search(visible):

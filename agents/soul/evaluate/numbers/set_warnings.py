@@ -56,9 +56,9 @@ def warnings_of(result: SetResult) -> list[SetWarning]:
     if readable is not None and readable < READABLE:
         warnings.append(
             SetWarning(
-                "Few answers could be read, and the others score as wrong",
-                "Open samples without a given answer. Is the answer tag missing, or did the model stop before it "
-                "(policy.max_output_tokens)?",
+                "Few answers have the form that the prompt asks for",
+                "Open a few samples. Is the tag or the label missing, or did the model stop before it "
+                "(policy.max_output_tokens)? An answer that could not be read scores as wrong.",
                 f"{100 * readable:.0f} % read",
             )
         )
