@@ -176,15 +176,7 @@ class Checkpoints:
             resharding = "" if written == ranks else f", converting it from {written} processes to {ranks}"
             logger.info("resuming from %s%s", folder, resharding)
         self.engine.load_checkpoint(str(folder / "actor"), del_local_after_load=False)
-        self._follow_schedule()
         return checkpoint.step_of(folder)
-
-    def _follow_schedule(self) -> None:
-        """Take the next step's rate from this run's schedule, which may have another number of steps."""
-        schedule = self.engine.lr_scheduler
-        groups = zip(self.engine.optimizer.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True)
-        for group, base, factor in groups:
-            group["lr"] = base * factor(schedule.last_epoch)
 
 
 def _local_bytes(value: Any) -> int:

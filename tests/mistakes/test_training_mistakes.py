@@ -161,7 +161,7 @@ def test_a_wrong_value_of_supervised_training_is_refused(sft_config: DictConfig,
 
 
 def test_the_good_values_are_not_refused(rl_config: DictConfig, sft_config: DictConfig) -> None:
-    assert check_settings(rl_config).objective.name == "ditto"
+    assert check_settings(rl_config)[0].objective.name == "ditto"
     check_config(sft_config)
 
 

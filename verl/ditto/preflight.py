@@ -22,6 +22,7 @@ from ditto.config_checks import (
     check_overlap,
     training_steps,
 )
+from ditto.config_checks.resume_changes import check_changes
 from ditto.judging import plan as judge_plan
 from ditto.launching.compose import SEPARATE
 from ditto.launching.threads import VARIABLE, cpu_variables
@@ -32,6 +33,7 @@ from ditto.model.head_settings import check_head
 from ditto.model.tokenizer_check import Chat, load_chat
 from ditto.model.weights_check import check_weights
 from ditto.rows.lengths import fitting_rows
+from ditto.run.checkpoint import ResumeChoice
 from ditto.run.store_resume import check_address
 from ditto.settings import BadConfig, Settings, prompts_at_once
 from soul import tasks
@@ -51,7 +53,7 @@ def check(config: DictConfig) -> str:
     Raises:
         SoulError: a subclass that names the mistake; the message says what to do.
     """
-    settings = check_settings(config)
+    settings, choice = check_settings(config)
     available = read_rows(_files(config, "train_files"))
     train = settings.mixture.training_rows(available)
     drawn = settings.mixture.summary(available, train)
@@ -72,8 +74,10 @@ def check(config: DictConfig) -> str:
     check_model_length(config, teachers.values())
     check_fp8(config)
     lines = _plan(config, settings, train, val, lengths, teachers)
+    changes = check_changes(config, choice.folder)  # once the config holds everything that is derived
     lines += [("chat template" if i == 0 else "", note) for i, note in enumerate(chat.format.notes)]
     lines += [("mixture", drawn)] if drawn else []
+    lines += [("resume" if i == 0 else "", line) for i, line in enumerate(changes)]
     lines += [("OVERLAP", f"{overlap} (data.allow_overlap=true)") for overlap in overlaps]
     return "\nPlan\n" + "\n".join(f"  {name:<14}{value}" for name, value in lines) + "\n"
 
@@ -103,21 +107,21 @@ def check_chat(config: DictConfig, played: Collection[Task[Any]]) -> Chat:
     return chat
 
 
-def check_settings(config: DictConfig) -> Settings:
+def check_settings(config: DictConfig) -> tuple[Settings, ResumeChoice]:
     """Check what needs none of the user's files: every value, and whether the run can write to its folders.
 
     Returns:
-        The settings of our own sections.
+        The settings of our own sections, and the checkpoint that the run resumes from.
     """
     check_every_type(config)
     settings = Settings.from_config(config)
     tasks.configure(settings.tasks)
-    check_config(config, settings)
+    choice = check_config(config, settings)
     for folder in ("run.dir", "trainer.default_local_dir", "judge.cache_dir"):
         if OmegaConf.select(config, folder) is not None:
             check_writable(OmegaConf.select(config, folder), folder)
     check_address(config)
-    return settings
+    return settings, choice
 
 
 def _files(config: DictConfig, key: str) -> list[str]:

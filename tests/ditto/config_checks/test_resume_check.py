@@ -43,7 +43,7 @@ def config(run: Path, devices: int = 2, *words: str) -> DictConfig:
         "trainer": trainer | {"resume_from_path": None},
         "run": {"dir": str(run)},
         "algorithm": {"objective": "ditto", "sdpo": {"teacher": "ema"}},
-        "actor_rollout_ref": {"actor": actor, "model": {"lora_rank": 0, "path": "models/base"}},
+        "actor_rollout_ref": {"actor": actor, "model": {"lora_rank": 0, "lora_alpha": 64, "path": "models/base"}},
     }
     return DictConfig(OmegaConf.merge(base, OmegaConf.from_dotlist(list(words))))
 
@@ -106,8 +106,10 @@ def test_a_checkpoint_without_a_part_that_is_asked_for(tmp_path: Path) -> None:
 
 def test_another_adapter_than_the_one_that_was_trained(tmp_path: Path) -> None:
     save(tmp_path, 4, devices=2, lora_rank=32)
-    assert "lora_rank=0: the checkpoint" in refusal(tmp_path) and "rank 32" in refusal(tmp_path)
-    check_resume(config(tmp_path, 2, "actor_rollout_ref.model.lora_rank=32"))
+    assert "lora_rank=0: the checkpoint" in refusal(tmp_path) and "lora_rank=32" in refusal(tmp_path)
+    rank, alpha = "actor_rollout_ref.model.lora_rank=32", "actor_rollout_ref.model.lora_alpha=32"
+    check_resume(config(tmp_path, 2, rank))
+    assert "lora_alpha=32: the checkpoint" in refusal(tmp_path, 2, rank, alpha)
 
 
 def test_a_base_teacher_must_be_in_the_checkpoint(tmp_path: Path) -> None:

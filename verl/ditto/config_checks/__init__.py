@@ -12,6 +12,7 @@
     rules.py            what a rule is; the rules that RL and supervised training share
     policy_losses.py    which policy losses of verl are correct here, and which options they read
     resume.py           the checkpoint that the run resumes from
+    resume_changes.py   what a resumed run may change
     with_data.py        checks that need the rows or the model
 
 Each mistake is a BadConfig: one paragraph with key, value, reason and what to do.
@@ -28,6 +29,7 @@ from ditto.config_checks.value_rules import check_values
 from ditto.config_checks.value_types import check_types
 from ditto.config_checks.with_data import check_fp8, check_model_length, check_overlap, training_steps
 from ditto.launching.compose import default_config
+from ditto.run.checkpoint import ResumeChoice
 from ditto.settings import Settings
 
 __all__ = ["check_config", "check_every_type", "check_fp8", "check_model_length", "check_overlap", "training_steps"]
@@ -39,8 +41,12 @@ def check_every_type(config: DictConfig) -> None:
     check_types(config, default_config(platform), RL_NUMBERS)
 
 
-def check_config(config: DictConfig, settings: Settings) -> None:
-    """Check everything that needs no rows, model or judge."""
+def check_config(config: DictConfig, settings: Settings) -> ResumeChoice:
+    """Check everything that needs no rows, model or judge.
+
+    Returns:
+        The checkpoint that the run resumes from.
+    """
     check_values(config, settings)
     refuse_unread(config)
-    check_resume(config)
+    return check_resume(config)

@@ -100,8 +100,8 @@ READ_BY_DITTO: dict[str, str] = {
         "apply_chat_template_kwargs.* mixture.*"
     ),
     "trainer": (
-        "total_training_steps resume_mode resume_from_path default_local_dir max_actor_ckpt_to_keep upload_to "
-        "v1.trainer_mode"
+        "total_training_steps resume_mode resume_from_path resume_changed default_local_dir max_actor_ckpt_to_keep "
+        "upload_to v1.trainer_mode"
     ),
     # our own sections; a pydantic model validates each of them
     "judge": "*",

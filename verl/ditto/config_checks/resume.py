@@ -17,6 +17,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, open_dict
 
+from ditto.config_checks.resume_changes import check_changes
 from ditto.run import checkpoint, manifest, rank_files
 from ditto.run.checkpoint import NoCompleteCheckpoint, ResumeChoice
 from ditto.run.run_folder import RunFolder
@@ -36,6 +37,7 @@ def apply_resume(config: DictConfig) -> None:
     folder's lock. It chooses again, because another run may have written there since the checks.
     """
     choice, trainer = _choose(config), config.trainer
+    check_changes(config, choice.folder)
     checkpoint.rename_damaged(_root(config), choice)
     replaced = RunFolder(Path(config.run.dir)).rewind(choice.step if choice.folder else -1)
     if choice.folder is not None:
@@ -101,7 +103,7 @@ def _check_fit(config: DictConfig, folder: Path) -> None:
             "(trainer.resume_mode=resume_path, trainer.resume_from_path), list only the parts that it has in "
             f"load_contents, or {_new_run(folder)}"
         )
-    _check_lora_rank(folder, int(config.actor_rollout_ref.model.lora_rank))
+    _check_adapter(folder, config.actor_rollout_ref.model)
     _check_base_teacher(config, actor)
     _check_base(folder, str(config.actor_rollout_ref.model.path))
 
@@ -121,14 +123,16 @@ def _check_base(folder: Path, path: str) -> None:
         )
 
 
-def _check_lora_rank(folder: Path, rank: int) -> None:
-    meta = folder / "actor" / "lora_train_meta.json"
-    saved = int(json.loads(meta.read_text())["r"]) if meta.exists() else 0
-    if saved != rank:
-        raise BadConfig(
-            f"actor_rollout_ref.model.lora_rank={rank}: the checkpoint {folder} was trained with rank {saved} "
-            f"(0: all weights). Resume with that rank, or {_new_run(folder)}"
-        )
+def _check_adapter(folder: Path, model: DictConfig) -> None:
+    """Check that the adapter has the rank and the alpha with which the checkpoint was trained."""
+    file = folder / "actor" / "lora_train_meta.json"
+    saved = json.loads(file.read_text()) if file.exists() else {"r": 0}
+    for key, name in (("lora_rank", "r"), ("lora_alpha", "lora_alpha")):
+        if name in saved and int(saved[name]) != model[key]:
+            raise BadConfig(
+                f"actor_rollout_ref.model.{key}={model[key]}: the checkpoint {folder} was trained with {key}="
+                f"{saved[name]} (rank 0: all weights). Resume with that, or {_new_run(folder)}"
+            )
 
 
 def _new_run(folder: Path) -> str:

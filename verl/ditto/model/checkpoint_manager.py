@@ -1,4 +1,8 @@
-"""verl's checkpoint manager of an FSDP2 engine, for checkpoints of any number of ranks."""
+"""verl's checkpoint manager of an FSDP2 engine, for checkpoints of any number of ranks.
+
+Of the optimizer it restores the state, and not the settings: learning rate, weight decay and betas are those of the
+run's config, and the schedule goes on from the checkpoint's step.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,21 @@ class CheckpointManager(FSDPCheckpointManager):  # type: ignore[misc,unused-igno
     """Also loads checkpoints of another number or arrangement of ranks; random states are not restored then."""
 
     def load_checkpoint(self, local_path: str, *args: Any, **kwargs: Any) -> None:
+        if self.optimizer is None or self.lr_scheduler is None:  # of a model that is not trained
+            self._load(local_path, *args, **kwargs)
+            return
+        settings = [
+            {name: value for name, value in group.items() if name != "params"} for group in self.optimizer.param_groups
+        ]
+        rates = list(self.lr_scheduler.base_lrs)
+        self._load(local_path, *args, **kwargs)
+        schedule = self.lr_scheduler
+        schedule.base_lrs = rates
+        groups = zip(self.optimizer.param_groups, settings, rates, schedule.lr_lambdas, strict=True)
+        for group, own, rate, factor in groups:
+            group.update(own, lr=rate * factor(schedule.last_epoch))
+
+    def _load(self, local_path: str, *args: Any, **kwargs: Any) -> None:
         actor = Path(local_path)
         written, ranks = rank_files.writers(actor), int(self.world_size)
         # Without any file verl names the one that it misses.

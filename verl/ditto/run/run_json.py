@@ -5,7 +5,8 @@
      "config": {...}, "data_cards": [{"split": "train", "name": "sotopia.parquet", "rows": 1024, ...}]}
 
 The driver writes it at every start. A resumed run keeps `started` and adds to `resumed`; everything else is that of the
-last start. `config` is the resolved config without keys. Nothing that trains reads this file.
+last start. `config` is the resolved config without keys. A start that resumes is compared with it
+(`config_checks/resume_changes.py`).
 """
 
 from __future__ import annotations
@@ -48,26 +49,32 @@ def write(config: DictConfig, hosts: int) -> None:
     """
     settings = Settings.from_config(config)
     path, now, folder = settings.run_dir / FILE, time.time(), config.trainer.resume_from_path
-    earlier = _earlier(path) if folder else {}
-    resumed = [*earlier.get("resumed", []), {"step": checkpoint.step_of(Path(folder)), "time": now}] if folder else []
-    cards = list(_data_cards(config))
+    last = earlier(path) if folder else {}
+    resumed = [*last.get("resumed", []), {"step": checkpoint.step_of(Path(folder)), "time": now}] if folder else []
+    described_now = described(config)
+    cards = described_now["data_cards"]
     content = {
         "schema_version": SCHEMA,
         "objective": settings.objective.name,
         "task": ",".join(sorted({task for card in cards if card["split"] == "train" for task in card["tasks"]})),
-        "started": earlier.get("started", now),
+        "started": last.get("started", now),
         "resumed": resumed,
         "versions": dict(_versions()),
         "seed": config.data.seed,
         "hosts": hosts,
-        "config": _without_keys(OmegaConf.to_container(config, resolve=True)),
-        "data_cards": cards,
+        **described_now,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps(content, indent=1, default=str) + "\n")
 
 
-def _earlier(path: Path) -> dict[str, Any]:
+def described(config: DictConfig) -> dict[str, Any]:
+    """The config of the workers without keys, and the cards of the data files."""
+    plain = _without_keys(OmegaConf.to_container(config, resolve=True))
+    return {"config": json.loads(json.dumps(plain, default=str)), "data_cards": list(_data_cards(config))}
+
+
+def earlier(path: Path) -> dict[str, Any]:
     """What the run's last start wrote; {} if it was of a release without this file, or is damaged."""
     if not path.exists():
         return {}
