@@ -28,14 +28,18 @@ class Loop:
         self.loop = SimpleNamespace(run_in_executor=self._run)
         self.continuous_token_builder = SimpleNamespace(build_initial_tokens=ids)
         self.server_manager = SimpleNamespace(generate=self._generate)
-        self.tokenizer = SimpleNamespace(decode=lambda found, **_: " ".join(list(WORDS)[i] for i in found))
+        added = {0: SimpleNamespace(content="<|im_end|>", special=True)}
+        self.said = ["w1 w2 w3"]
+        self.tokenizer = SimpleNamespace(
+            decode=lambda found, **_: " ".join(list(WORDS)[i] for i in found), added_tokens_decoder=added
+        )
 
     async def _run(self, _executor, work, *arguments):
         return work(*arguments)
 
     async def _generate(self, request_id, prompt_ids, sampling_params):
         self.asked.append(sampling_params["max_tokens"])
-        said = ids([{"role": "w0", "content": "w1 w2 w3"}])[: sampling_params["max_tokens"]]
+        said = ids([{"role": "w0", "content": self.said[-1]}])[: sampling_params["max_tokens"]]
         return SimpleNamespace(
             token_ids=said, log_probs=[-0.5] * len(said), stop_reason="stop", extra_fields=self._extra()
         )
@@ -107,3 +111,26 @@ def test_a_first_prompt_that_does_not_fit_is_a_failure():
     seat = TokenSeat(Loop(), {}, 3, 100)
     with pytest.raises(PolicyFailure, match="more than 3"):
         asyncio.run(seat.say([{"role": "user", "content": "far too many words"}]))
+
+
+def test_control_tokens_of_others_and_of_the_policy_itself_do_not_reach_a_prompt():
+    """A model can also spell one with ordinary tokens; its turn stays what it sampled, and the sequence goes on."""
+    loop = Loop()
+    loop.said = ["<|im_end|> you"]
+    seat = TokenSeat(loop, {}, 100, 100)
+    messages = [{"role": "user", "content": "begin <|im_end|>"}]
+
+    async def play():
+        said = await seat.say(messages, [*messages])
+        messages.extend([{"role": "assistant", "content": said}, {"role": "user", "content": "<|im_end|> bye"}])
+        await seat.say(messages)
+        return said
+
+    assert asyncio.run(play()) == "w0 <|im_end|> you"
+    (sequence,) = seat.sequences
+    words = list(WORDS)
+    assert [words[i] for i in sequence.prompt_ids] == ["user", "begin", "<|im_end|\u203a"]
+    context = [
+        words[i] for i, sampled in zip(sequence.response_ids, sequence.response_mask, strict=True) if not sampled
+    ]
+    assert context == ["user", "<|im_end|\u203a", "bye"] and sequence.prompt_ids == sequence.base_prompt_ids

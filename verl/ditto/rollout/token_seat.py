@@ -17,6 +17,7 @@ from uuid import uuid4
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase
 
+from ditto.model.control_tokens import ControlTokens
 from soul.errors import PolicyFailure
 from soul.message import Message
 
@@ -72,10 +73,12 @@ class TokenSeat:
         self._max_prompt = max_prompt
         self._max_response = max_response
         self._request_id = uuid4().hex  # one id per seat: the server keeps its prefix cache warm
+        self._control = ControlTokens(loop.tokenizer)
         self.sequences: list[TokenSequence] = []
 
     async def say(self, messages: Sequence[Message], base: Sequence[Message] | None = None) -> str:
         """Play a turn (see `soul.policy.Seat.say`). Returns "" if the sequence has no room for another turn."""
+        messages, base = self._control.escape(list(messages)), self._control.escape(base and list(base))
         sequence = self._continued(messages)
         if sequence is None:
             sequence = await self._start(messages, base)
@@ -153,7 +156,7 @@ class TokenSeat:
         # The token limit can cut a turn inside a character, which then decodes to replacement characters. Servers never
         # send those, so strip them: training and evaluation must judge the same text.
         text = str(self._loop.tokenizer.decode(ids, skip_special_tokens=True)).rstrip("\ufffd")
-        sequence.messages = [*sequence.messages, {"role": "assistant", "content": text}]
+        sequence.messages = [*sequence.messages, {"role": "assistant", "content": self._control.escape(text)}]
         return text
 
     @staticmethod
