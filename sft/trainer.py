@@ -31,6 +31,7 @@ from verl.utils.distributed import destroy_global_process_group, initialize_glob
 from verl.utils.memory_utils import aggressive_empty_cache
 from verl.utils.tracking import Tracking
 
+from ditto.run.finite_steps import FiniteSteps, are_finite
 from ditto.run.logger_folders import set_logger_folders
 from ditto.run.run_folder import RunFolder
 from ditto.verl_hooks import plugin
@@ -104,8 +105,12 @@ class SupervisedTrainer(SFTTrainer):
 
         Returns:
             The signal that stopped the training early; 0 if the last step is done.
+
+        Raises:
+            NotFinite: the loss or its gradient has become NaN or infinite.
         """
         trainer, done = self.config.trainer, self.resume_global_step
+        finite = FiniteSteps()
         self.run_folder = RunFolder(Path(self.config.run.dir))
         self.generative = GenerativeTest.from_config(self.config)
         self.waiting = dist.new_group(backend="gloo", timeout=PATIENCE)
@@ -123,12 +128,19 @@ class SupervisedTrainer(SFTTrainer):
             self.checkpoints.check()
             with profiled.step(step):
                 metrics = self._train_step(batch)
+            finite.note(step, self._is_finite(metrics))
             if self._validates(step):
                 metrics |= self._validate()
             if self.tracking:
                 shown.set_postfix(loss=f"{metrics['train/loss']:.3f}")
             self._log(step, metrics)  # before the checkpoint: a published step must have its metrics
             stopping, tests = self._stop_asked(), self._tests(step)
+            if finite.in_a_row:
+                self.checkpoints.wait()
+                finite.check(step, step == self.total_training_steps, self.checkpoints.root)
+                if stopping:
+                    break
+                continue
             # Always save the last step, whatever save_freq is.
             if tests or stopping or step == self.total_training_steps or self._due(step, trainer.save_freq):
                 self.checkpoints.save(step, self._tell_callback)
@@ -145,6 +157,12 @@ class SupervisedTrainer(SFTTrainer):
         self.checkpoints.close()
         self._finish_uploads()
         return stopping
+
+    def _is_finite(self, metrics: dict[str, float]) -> bool:
+        """Whether the loss and the gradient of a step are finite on all ranks. Every rank must call this."""
+        flag = torch.tensor(int(are_finite(metrics, "train/loss", "train/grad_norm") is not False))
+        dist.all_reduce(flag, op=dist.ReduceOp.MIN)
+        return bool(flag)
 
     def _finish_uploads(self) -> None:
         """Wait until the store holds what the run leaves.

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
 from transformers import PreTrainedTokenizerBase
 
+from ditto.model.control_tokens import ControlTokens
 from sft.corpus.settings import SftDataSettings
 from sft.corpus.store import SequenceWriter
 from sft.encode.conversation import Conversation, read_conversation
@@ -30,6 +31,7 @@ UNPROMPTED = "turns_without_prompt"
 OVERLONG = "overlong_sequences"
 TRUNCATED = "truncated_sequences"
 EMPTY_DOCUMENTS = "empty_documents"
+ESCAPED = "rows_with_escaped_control_tokens"
 DOCUMENT = "document"  # the trained side of a document, for the plan
 # What is tokenised together, at most: more gains nothing, and takes memory.
 _BATCH_ROWS = 64
@@ -58,7 +60,10 @@ def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
 
 @dataclass(frozen=True)
 class _Row:
-    """A row that is read and rendered; `problem` says why there is no conversation."""
+    """A row that is read and rendered; `problem` says why there is no conversation.
+
+    `escaped`: its texts contained control tokens of the template.
+    """
 
     where: str
     number: int
@@ -66,6 +71,7 @@ class _Row:
     conversation: Conversation | None = None
     turns: list[TrainedTurn] = field(default_factory=list)
     problem: str = ""
+    escaped: bool = False
 
 
 def _batches(items: Iterable[Item], size: Callable[[Item], int]) -> Iterator[list[Item]]:
@@ -90,7 +96,7 @@ class RowEncoder:
     settings: SftDataSettings
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("chat", "documents")}
+        return {name: value for name, value in vars(self).items() if name not in ("chat", "documents", "control")}
 
     @cached_property
     def chat(self) -> ChatEncoder:
@@ -101,6 +107,11 @@ class RowEncoder:
     def documents(self) -> DocumentTokenizer:
         """The encoder of documents, built on first use."""
         return DocumentTokenizer(self.tokenizer, self.settings.document_end)
+
+    @cached_property
+    def control(self) -> ControlTokens:
+        """The tokens that no text of a row may contain, built on first use."""
+        return ControlTokens(self.tokenizer)
 
     @property
     def rules(self) -> RoleRules:
@@ -124,6 +135,7 @@ class RowEncoder:
                 settings.max_length,
                 settings.overlong,
                 settings.document_end,
+                settings.keep_control_tokens,
             ],
             sort_keys=True,
         )
@@ -152,7 +164,8 @@ class RowEncoder:
         """
         where = f"{file}, row {number}"
         try:
-            conversation = read_conversation(*standard_row(record, layout, where), self.rules, file, number)
+            read = read_conversation(*standard_row(record, layout, where), self.rules, file, number)
+            conversation = self._escaped(read)
             try:
                 turns = self.chat.turns(conversation.messages, conversation.trained, conversation.tools)
             except TemplateFailure as error:
@@ -161,7 +174,16 @@ class RowEncoder:
             if self.settings.bad_rows == "error":
                 raise
             return _Row(where, number, source_of(record.get("data_source")), problem=str(error))
-        return _Row(where, number, conversation.source, conversation, turns)
+        return _Row(where, number, read.source, conversation, turns, escaped=conversation is not read)
+
+    def _escaped(self, conversation: Conversation) -> Conversation:
+        """The conversation with look-alikes of control tokens; the same object if it contains none."""
+        if self.settings.keep_control_tokens:
+            return conversation
+        messages, tools = self.control.escape(conversation.messages), self.control.escape(conversation.tools)
+        if (messages, tools) == (conversation.messages, conversation.tools):
+            return conversation
+        return replace(conversation, messages=messages, tools=tools)
 
     def _write_row(self, writer: SequenceWriter, row: _Row, encoded: Sequence[EncodedSequence]) -> None:
         source, where, counts = row.source, row.where, writer.counts.source(row.source)
@@ -174,6 +196,8 @@ class RowEncoder:
         except TooLong as error:
             raise TooLong(f"{where}, {error}") from error
         counts.roles[row.conversation.trains] += 1
+        if row.escaped:
+            self._leave_out(writer, source, ESCAPED, where)
         unprompted = len(row.conversation.trained) - sum(len(each.spans) for each in encoded)
         if unprompted:
             self._leave_out(writer, source, UNPROMPTED, f"{where}: a first turn with nothing before it", unprompted)
@@ -212,6 +236,9 @@ class RowEncoder:
                 if BEGINS not in record:  # a blank piece of a longer document is no empty document
                     self._leave_out(writer, source, EMPTY_DOCUMENTS, f"{file}, row {number}: no text")
                     continue
+            plain = text or ""
+            if not self.settings.keep_control_tokens and (text := self.control.escape(plain)) != plain:
+                self._leave_out(writer, source, ESCAPED, f"{file}, row {number}")
             yield DocumentPiece(source, number, text or "", record.get(BEGINS, True), record.get(ENDS, True))
 
     def _leave_out(self, writer: SequenceWriter, source: str, reason: str, example: str, count: int = 1) -> None:

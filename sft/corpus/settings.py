@@ -31,6 +31,7 @@ class SftDataSettings(BaseModel):
     default_train_role: Role | None = None
     last_turns_by_source: Mapping[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
     document_end: str | None = None  # the token after a document; None: the tokenizer's own
+    keep_control_tokens: bool = False  # inside the texts of rows
     ignore_columns: Sequence[str] = ()
     apply_chat_template_kwargs: Mapping[str, Any] = Field(default_factory=dict)
     tokenizer_workers: int | None = Field(default=None, ge=0)  # 0: in this process; None: the cores at hand

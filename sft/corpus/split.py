@@ -96,7 +96,10 @@ def open_corpus(
         if split == "train":
             raise no_files(settings.dir, split)
         return None
-    stored = tokenise(shards, RowEncoder(tokenizer, settings), settings.cache_dir)
+    encoder = RowEncoder(tokenizer, settings)
+    if any(shard.layout == "text" for _, found in indexed.values() for shard in found):
+        _ = encoder.documents  # raises if there is no token that ends a document
+    stored = tokenise(shards, encoder, settings.cache_dir)
     folders = [folder for folder, _ in stored]
     hold(settings.cache_dir, folders)
     total = ShardCounts()

@@ -39,7 +39,7 @@ from soul.errors import SoulError
 from soul.files.disk_space import guarded_writes
 from soul.files.whole_file import whole_file
 
-VERSION = 5  # of the file format and of the encoding of rows
+VERSION = 6  # of the file format and of the encoding of rows
 UNIT_ROWS = 2048  # rows of a unit, at least, if the shard has as many
 UNIT_BYTES = 64 << 20  # of text that makes a unit, however few rows it has
 GROUP_UNITS = 16  # units of what must be read from its start (a large row group, a compressed file), about

@@ -58,7 +58,8 @@ class DocumentTokenizer:
         known = tokenizer.get_added_vocab()
         token = end or next((name for name in TEXT_ENDS if name in known), tokenizer.eos_token)
         number = tokenizer.convert_tokens_to_ids(token) if token else None
-        if number is None or number == tokenizer.unk_token_id:
+        # Some models end a text with the token that stands for unknown words (SmolLM2, GPT-2).
+        if number is None or (number == tokenizer.unk_token_id and token != tokenizer.unk_token):
             raise BadDocumentEnd(
                 f"data.document_end={token!r} is not a token of {tokenizer.name_or_path or 'the tokenizer'}. Set it to "
                 "the token that ends a text."

@@ -1,11 +1,13 @@
 """The layouts in which corpora come, and their rows in the two forms that `conversation.py` reads.
 
 messages, extra_info.messages    a list of role and content
-conversations                    ShareGPT: a list of from and value (or of role and content); perhaps a `system`
+conversations                    ShareGPT: a list of from and value (or of role and content)
 prompt, response                 the prompt is a text or a list of messages; only the response is trained
 prompt, completion               the same in TRL's words; the completion may be a list of one message
-instruction, input, output       Alpaca: only the output is trained; perhaps a `system`, and a `history` of pairs
+instruction, input, output       Alpaca: only the output is trained; perhaps a `history` of pairs
 text                             a whole document, all of which is trained (sft/encode/documents.py)
+
+A column `system` or `system_prompt` beside any of them but `text` is the system message of its row.
 """
 
 from __future__ import annotations
@@ -15,21 +17,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from sft.encode import conversation
-from sft.encode.messages import BadConversation
+from sft.encode.messages import BadConversation, read_turns
 from sft.formats.names import BadShard
 
 Layout = Literal[
     "messages", "extra_info.messages", "conversations", "prompt_response", "prompt_completion", "alpaca", "text"
 ]
 
+SYSTEM = ("system", "system_prompt")
 # Layout -> the columns that it must have, and those that it may have. A file has the first layout that fits.
 _COLUMNS: dict[Layout, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "messages": (("messages",), ()),
-    "extra_info.messages": (("extra_info.messages",), ()),
-    "conversations": (("conversations",), ("system",)),
-    "prompt_response": (("prompt", "response"), ()),
-    "prompt_completion": (("prompt", "completion"), ()),
-    "alpaca": (("instruction", "output"), ("input", "system", "history")),
+    "messages": (("messages",), SYSTEM),
+    "extra_info.messages": (("extra_info.messages",), SYSTEM),
+    "conversations": (("conversations",), SYSTEM),
+    "prompt_response": (("prompt", "response"), SYSTEM),
+    "prompt_completion": (("prompt", "completion"), SYSTEM),
+    "alpaca": (("instruction", "output"), ("input", "history", *SYSTEM)),
     "text": (("text",), ()),
 }
 EXPECTED = (
@@ -79,14 +82,51 @@ def standard_row(
     Raises:
         BadConversation: a value does not fit the layout.
     """
-    if layout == "conversations":
-        return {**record, "messages": _from_sharegpt(record, where)}, "messages"
-    if layout == "prompt_completion":
-        return {**record, "response": _completion(record.get("completion"), where)}, "prompt_response"
-    if layout == "alpaca":
-        return {**record, "prompt": _from_alpaca(record, where), "response": record.get("output")}, "prompt_response"
     assert layout != "text"
-    return record, layout
+    form: conversation.Layout = "prompt_response"
+    if layout == "conversations":
+        record, form = {**record, "messages": _from_sharegpt(record, where)}, "messages"
+    elif layout == "prompt_completion":
+        record = {**record, "response": _completion(record.get("completion"), where)}
+    elif layout == "alpaca":
+        record = {**record, "prompt": _from_alpaca(record, where), "response": record.get("output")}
+    else:
+        form = layout
+    system = _system(record, where)
+    return (_with_system(record, form, system, where) if system else record), form
+
+
+def _system(record: Mapping[str, Any], where: str) -> str:
+    """The text of the row's column for a system message; "" if it has none."""
+    texts = {name: record[name] for name in SYSTEM if record.get(name)}
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            raise BadConversation(f"{where}, field {name}: expected text, got {type(text).__name__}. Fix the row.")
+    if len(set(texts.values())) > 1:
+        raise BadConversation(
+            f"{where}: the fields {' and '.join(SYSTEM)} differ. Name the wrong one in data.ignore_columns."
+        )
+    return next(iter(texts.values()), "")
+
+
+def _with_system(record: Mapping[str, Any], form: conversation.Layout, system: str, where: str) -> Mapping[str, Any]:
+    """The row with its system message in front of its turns, unless they begin with the same one."""
+    field = "prompt" if form == "prompt_response" else "messages"
+    holder = (record.get("extra_info") or {}) if form == "extra_info.messages" else record
+    value = holder.get(field)
+    if form == "prompt_response" and isinstance(value, str):
+        value = [{"role": "user", "content": value}]
+    turns = read_turns(value, f"{where}, field {field}")
+    if turns[0]["role"] not in ("system", "developer"):
+        turns = [{"role": "system", "content": system}, *turns]
+    elif turns[0]["content"] != system:
+        raise BadConversation(
+            f"{where}: the turns begin with a system message, and the row's column says another one. Remove one of "
+            f"them, or name the column ({' or '.join(SYSTEM)}) in data.ignore_columns."
+        )
+    if form == "extra_info.messages":
+        return {**record, "extra_info": {**holder, field: turns}}
+    return {**record, field: turns}
 
 
 def _from_sharegpt(record: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
@@ -100,9 +140,7 @@ def _from_sharegpt(record: Mapping[str, Any], where: str) -> list[dict[str, Any]
         raise BadConversation(
             f"{where}, field conversations: expected a list of turns with from and value, got {type(value).__name__}."
         )
-    turns = [_turn(turn, f"{where}, field conversations, turn {number}") for number, turn in enumerate(value)]
-    system = record.get("system")
-    return [{"role": "system", "content": system}, *turns] if system else turns
+    return [_turn(turn, f"{where}, field conversations, turn {number}") for number, turn in enumerate(value)]
 
 
 def _turn(turn: Any, where: str) -> dict[str, Any]:
@@ -144,11 +182,11 @@ def _completion(value: Any, where: str) -> Any:
 
 
 def _from_alpaca(record: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
-    texts = {name: record.get(name) or "" for name in ("instruction", "input", "system")}
+    texts = {name: record.get(name) or "" for name in ("instruction", "input")}
     for name, text in texts.items():
         if not isinstance(text, str):
             raise BadConversation(f"{where}, field {name}: expected text, got {type(text).__name__}. Fix the row.")
-    turns = [{"role": "system", "content": texts["system"]}] if texts["system"] else []
+    turns = []
     for number, pair in enumerate(record.get("history") or []):
         if not isinstance(pair, list) or len(pair) != 2:
             raise BadConversation(f"{where}, field history, pair {number}: expected a question and an answer.")

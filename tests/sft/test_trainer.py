@@ -19,6 +19,7 @@ from transformers import AutoModelForCausalLM
 
 from benchmarks import sft_kills
 from ditto.run.checkpoint import saved_steps
+from ditto.run.finite_steps import NotFinite
 from ditto.run.manifest import check as check_manifest
 from ditto.run.manifest import total_bytes
 from ditto.run.store_resume import prepare_store
@@ -35,7 +36,7 @@ SMALL = [
 ]
 
 
-# name -> further words; the last two resume after step 3 of the second
+# name -> further words; "resumed" and "longer" resume after step 3 of the second
 RUNS = {
     "one": [],
     "two": [
@@ -44,6 +45,7 @@ RUNS = {
         "trainer.upload_to={f}/store",
     ],
     "resumed": ["checkpoint.save_lora_only=true", "trainer.max_ckpt_gb=1e-9"],
+    "diverging": ["trainer.total_training_steps=9", "trainer.save_freq=1", "model.lora_rank=0"],
     "longer": ["checkpoint.save_lora_only=true", "trainer.total_training_steps=6", "trainer.save_freq=-1"],
 }
 
@@ -66,7 +68,13 @@ def _rank(rank: int, folder: Path) -> None:
         config = config_of([*SMALL, *places, *(word.format(f=folder) for word in words)])
         check_config(config)
         prepare_store(config)
-        assert SupervisedTrainer(config).fit() == 0
+        if name == "diverging":
+            config.optim.lr = 1e30  # the first update loses the weights
+            with pytest.raises(NotFinite) as ended:
+                SupervisedTrainer(config).fit()
+            (folder / "ended").write_text(str(ended.value))
+        else:
+            assert SupervisedTrainer(config).fit() == 0
         for variable in ("TENSORBOARD_DIR", "VERL_FILE_LOGGER_PATH"):
             os.environ.pop(variable)
     dist.destroy_process_group()
@@ -123,6 +131,15 @@ def test_the_adapter_alone_is_the_merged_model_and_a_run_resumes_from_it(runs: P
     kept = ("step", "train/loss", "train/grad_norm", "train/lr")
     assert [last[key] for key in kept] == [metrics(runs / "one")[-1][key] for key in kept]
     assert saved_steps(runs / "resumed") == [4]
+
+
+def test_three_steps_that_are_not_finite_end_the_run_and_leave_the_last_finite_checkpoint(runs: Path) -> None:
+    lines, ended = metrics(runs / "diverging"), (runs / "ended").read_text()
+    finite = [line["step"] for line in lines if "train/loss" in line and "train/grad_norm" in line]
+    assert lines[-1]["step"] == finite[-1] + 3 < 9
+    assert saved_steps(runs / "diverging") == finite
+    check_manifest(runs / "diverging" / f"global_step_{finite[-1]}")
+    assert f"Step {lines[-1]['step']}: " in ended and f"global_step_{finite[-1]}" in ended
 
 
 def test_checkpoints_are_copied(runs: Path) -> None:

@@ -54,6 +54,7 @@ from ditto.run.alarms import raise_alarms
 from ditto.run.checkpoint_writer import CheckpointWriter
 from ditto.run.diagnostics import step_diagnostics
 from ditto.run.end_report import write_end_report
+from ditto.run.finite_steps import FiniteSteps, are_finite
 from ditto.run.logger_folders import set_logger_folders
 from ditto.run.run_folder import RunFolder
 from ditto.run.session_tables import log_sessions
@@ -109,6 +110,7 @@ class DittoTrainer(Validation):
         self.as_trees = against is None
         logger.info("Prefix trees: %s", "on" if against is None else f"off, because {against}")
         self.parts = StepParts()  # of this step
+        self.finite = FiniteSteps()
         self._servers: dict[str, Any] = {}
         self._idle_keys: list[str] = []  # of the step's rows that are skipped
         self._asked_prompts = 0
@@ -187,6 +189,7 @@ class DittoTrainer(Validation):
         self._idle_keys, self.parts = [], StepParts()
         batch = super().step(metrics, timing_raw)
         metrics.update(self._step_metrics(batch))
+        self.finite.note(self.global_steps, are_finite(metrics, "actor/grad_norm"))
         if self._idle_keys:  # verl clears the queue of the rows that it knows of
             tq.kv_clear(keys=self._idle_keys, partition_id=batch.partition_id)
         self._trained = batch, metrics
@@ -397,6 +400,7 @@ class DittoTrainer(Validation):
         traces = [trace for part in self.parts.batches for trace in part.traces]
         log_sessions(self.logger.logger, self.settings.run, self.global_steps, traces)
         print(summary_line(self.global_steps, self.total_training_steps, metrics), flush=True)
+        self.finite.check(self.global_steps, self.global_steps >= self.total_training_steps, self.checkpoints.root)
 
     def _step_numbers(self, batch: KVBatchMeta, timing_raw: dict[str, float], epoch: int) -> dict[str, Any]:
         """verl's own metrics of the whole step, once it has ended."""
@@ -431,7 +435,12 @@ class DittoTrainer(Validation):
     # ---- checkpoints ------------------------------------------------------------------------------------------
 
     def _save_checkpoint(self) -> None:
-        """Write a complete checkpoint to a temporary folder; `_record` publishes it."""
+        """Write a complete checkpoint to a temporary folder; `_record` publishes it.
+
+        A step that is not finite gets none.
+        """
+        if self.finite.in_a_row:
+            return
         self.checkpoints.write(self.global_steps, super()._save_checkpoint)
 
     def _load_checkpoint(self) -> None:

@@ -7,7 +7,7 @@ after them, so both contexts are the same text. Where a template writes earlier 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ class ChatRenderer:
         stop_ids: token ids that end a turn.
         template: replaces the tokenizer's own.
         template_kwargs: arguments of the template (enable_thinking, ...).
+        escape: takes the control tokens out of the messages' texts; None: they are rendered as they are.
     """
 
     def __init__(
@@ -37,8 +38,9 @@ class ChatRenderer:
         stop_ids: Collection[int],
         template: str | None = None,
         template_kwargs: Mapping[str, Any] | None = None,
+        escape: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] | None = None,
     ) -> None:
-        self.tokenizer, self.stop_ids = tokenizer, frozenset(stop_ids)
+        self.tokenizer, self.stop_ids, self._escape = tokenizer, frozenset(stop_ids), escape
         self._kwargs = {**(template_kwargs or {}), **({"chat_template": template} if template is not None else {})}
 
     def text(self, messages: Sequence[Message], ask: bool = True) -> str:
@@ -48,6 +50,7 @@ class ChatRenderer:
             ask: end with the generation prompt.
         """
         plain = [dict(message) for message in messages]
+        plain = self._escape(plain) if self._escape else plain
         rendered = self.tokenizer.apply_chat_template(plain, tokenize=False, add_generation_prompt=ask, **self._kwargs)
         return str(rendered)
 

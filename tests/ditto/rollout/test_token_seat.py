@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from ditto.model.control_tokens import ControlTokens
 from ditto.rollout.token_seat import TokenSeat
 from soul.chat.rendering import ChatRenderer
 from soul.errors import PolicyFailure
@@ -139,3 +140,17 @@ def test_where_the_context_cannot_grow_each_turn_has_a_sequence_of_its_own(max_p
     assert said[:2] == ["w0 w1 w2 w3"] * 2 and len(prompts) == (3 if max_prompt == 100 else 2)
     assert said[2] == ("w0 w1 w2 w3" if max_prompt == 100 else "") and seat.sequences[-1].full == (max_prompt == 12)
     assert all(sequence.response_mask == [1] * 4 for sequence in seat.sequences)
+
+
+def test_control_tokens_in_the_words_of_others_do_not_reach_a_prompt():
+    tokenizer = Words()
+    tokenizer.added_tokens_decoder = {0: SimpleNamespace(content="<|im_end|>", special=True)}
+    renderer = ChatRenderer(tokenizer, (), escape=ControlTokens(tokenizer).escape)
+    seat = TokenSeat(Loop(), renderer, {}, 100, 100, 100)
+    messages = [{"role": "user", "content": "begin <|im_end|>"}]
+    messages.append({"role": "assistant", "content": asyncio.run(seat.say(messages))})
+    asyncio.run(seat.say([*messages, {"role": "user", "content": "<|im_end|> bye"}]))
+    (sequence,) = seat.sequences
+    assert tokenizer.decode(sequence.prompt_ids, False) == "user begin <|im_end|\u203a"
+    others = [i for i, sampled in zip(sequence.response_ids, sequence.response_mask, strict=True) if not sampled]
+    assert tokenizer.decode(others, False) == "user <|im_end|\u203a bye"

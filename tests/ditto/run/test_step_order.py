@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -19,6 +20,7 @@ from ditto.judging.watch import BudgetSpent, JudgeOutage
 from ditto.objectives import OBJECTIVES
 from ditto.run import checkpoint, stop_request
 from ditto.run.checkpoint_writer import CheckpointWriter
+from ditto.run.finite_steps import FiniteSteps, NotFinite, are_finite
 from ditto.run.run_folder import RunFolder
 from ditto.trainer import NOTICE_S, STOP_S
 from ditto.trainer_modes import DittoTrainerSync
@@ -41,6 +43,7 @@ class Trainer(DittoTrainerSync):
         self.parts: Any = SimpleNamespace(batches=[])
         self.watchdog: Any = SimpleNamespace(phase=lambda _name: nullcontext())
         self.judges: Any = SimpleNamespace(stop=None)
+        self.finite = FiniteSteps()
         self.checkpoints = CheckpointWriter(self.config, self.watchdog.phase)
         self.global_steps, self.steps_per_epoch, self.total_training_steps, self.timing_raw = 1, 4, 8, {}
         self._trained = SimpleNamespace(tags=[]), {"loss": 0.5}
@@ -290,3 +293,21 @@ def test_an_error_of_an_actor_waits_for_the_watchdog_to_name_a_dead_one(
     with pytest.raises(type(error)):
         trainer.fit(SimpleNamespace(agent_loop_workers=[]))
     assert seen == (["failure", NOTICE_S, "stopped"] if isinstance(error, ActorDiedError) else ["stopped"])
+
+
+def test_three_steps_that_are_not_finite_end_the_run_without_a_checkpoint(tmp_path: Path) -> None:
+    """A finite one in between begins the count again; a step without an update does not."""
+    trainer = Trainer(tmp_path)
+    norms = [1.0, math.nan, 2.0, math.inf, None, math.nan, math.nan]
+    ended: list[NotFinite] = []
+    for number, norm in enumerate(norms, 1):
+        trainer.global_steps = number
+        trainer._trained = SimpleNamespace(tags=[]), {}
+        trainer.finite.note(number, are_finite({} if norm is None else {"actor/grad_norm": norm}, "actor/grad_norm"))
+        try:
+            trainer.one_step(validates=False)
+        except NotFinite as error:
+            ended.append(error)
+    assert sorted(trainer.run_folder.metrics()) == list(range(1, len(norms) + 1))
+    assert checkpoint.saved_steps(tmp_path) == [1, 3]
+    assert len(ended) == 1 and str(ended[0]).startswith("Step 7: ") and f"{tmp_path}/global_step_3" in str(ended[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import random
 from pathlib import Path
@@ -12,10 +13,12 @@ import pytest
 import torch
 
 from ditto.model.attention import packing_of
+from sft.corpus import split
 from sft.corpus import tokenize as tokenising
+from sft.corpus.split import open_corpus
 from sft.encode.documents import BadDocumentEnd
 from sft.formats import plain_text
-from tests.sft.corpus.corpora import opened, write
+from tests.sft.corpus.corpora import opened, row, settings, write
 from tests.sft.encode.templates import tokenizer_with
 
 END = "<|endoftext|>"  # not the end of a turn, which is this tokenizer's `eos_token`
@@ -96,6 +99,27 @@ def test_the_token_at_the_end(tmp_path: Path) -> None:
     assert tokenizer.decode(corpus.dataset[0]["input_ids"]) == "hello there<|end|>"
     with pytest.raises(BadDocumentEnd, match="data.document_end='<end>' is not a token"):
         opened(tmp_path, train_files=[str(tmp_path / "a.txt")], document_end="<end>")
+
+
+def test_the_end_may_be_the_token_of_unknown_words(tmp_path: Path) -> None:
+    """As in SmolLM2 and GPT-2."""
+    (tmp_path / "a.txt").write_text("hello there")
+    tokenizer = copy.deepcopy(tokenizer_with("plain"))
+    tokenizer.unk_token = END
+    corpus = open_corpus(settings(tmp_path, train_files=[str(tmp_path / "a.txt")]), tokenizer, "train")
+    assert corpus is not None and corpus.dataset[0]["input_ids"].tolist()[-1] == END_ID
+    unknown = settings(tmp_path, train_files=[str(tmp_path / "a.txt")], document_end="<end>")
+    with pytest.raises(BadDocumentEnd, match="data.document_end='<end>' is not a token"):
+        open_corpus(unknown, tokenizer, "train")
+
+
+def test_a_missing_end_is_found_before_anything_is_tokenised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Conversations come first here, and the documents are those of the validation."""
+    (tmp_path / "val.txt").write_text("hello there")
+    file = write(tmp_path / "a.parquet", [row(0)])
+    monkeypatch.setattr(split, "tokenise", lambda *_: pytest.fail("tokenised"))
+    with pytest.raises(BadDocumentEnd):
+        opened(tmp_path, train_files=[str(file)], val_files=[str(tmp_path / "val.txt")], document_end="<end>")
 
 
 def test_a_pack_is_recorded_under_the_row_of_its_first_document(tmp_path: Path) -> None:

@@ -80,6 +80,51 @@ def alpaca(record: dict[str, Any], number: int) -> dict[str, Any]:
     }
 
 
+SAID = [{"role": "user", "content": "Hi there"}, {"role": "assistant", "content": "Arr, hello"}]
+PIRATE = "You are a pirate."
+WITH_SYSTEM = [{"role": "system", "content": PIRATE}, *SAID]
+SHARED = [{"from": "human", "value": "Hi there"}, {"from": "gpt", "value": "Arr, hello"}]
+
+
+@pytest.mark.parametrize("form", ["parquet", "JSON lines"])
+@pytest.mark.parametrize("column", ["system", "system_prompt"])
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"messages": SAID},
+        {"messages": WITH_SYSTEM},
+        {"extra_info": {"messages": SAID}},
+        {"conversations": SHARED},
+        {"prompt": "Hi there", "response": "Arr, hello"},
+        {"prompt": SAID[:1], "completion": SAID[1:]},
+        {"instruction": "Hi there", "output": "Arr, hello"},
+    ],
+    ids=lambda row: "-".join(row),
+)
+def test_a_system_column_is_the_system_message(tmp_path: Path, form: str, column: str, row: dict[str, Any]) -> None:
+    expected = stored(
+        opened(tmp_path, train_files=[str(WRITERS["JSON lines"](tmp_path / "a", [{"messages": WITH_SYSTEM}]))])
+    )
+    place = WRITERS[form](tmp_path / "b", [row | {column: PIRATE}])
+    assert stored(opened(tmp_path, train_files=[str(place)])) == expected
+    if row.get("messages") != WITH_SYSTEM:
+        ignored = stored(opened(tmp_path, train_files=[str(place)], ignore_columns=[column]))
+        assert len(ignored[0][0]) < len(expected[0][0])
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"system": "Another."}, "x: the turns begin with a system message, and the row's column says another one"),
+        ({"system": PIRATE, "system_prompt": "Another."}, "x: the fields system and system_prompt differ"),
+        ({"system_prompt": [PIRATE]}, "x, field system_prompt: expected text, got list"),
+    ],
+)
+def test_a_system_column_that_contradicts_is_refused(columns: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadConversation, match=message):
+        standard_row({"messages": WITH_SYSTEM} | columns, "messages", "x")
+
+
 @pytest.mark.parametrize("form", ["parquet", "JSON lines", "save_to_disk"])
 def test_layouts(tmp_path: Path, form: str) -> None:
     def stored_as(folder: str, converted: list[dict[str, Any]]) -> list[tuple[Any, ...]]:

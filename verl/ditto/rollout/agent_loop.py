@@ -20,6 +20,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.judging import limits as judge_limits
+from ditto.model.control_tokens import ControlTokens
 from ditto.rollout.session_sequences import SessionSequence, session_sequences, token_sequences
 from ditto.rollout.token_seat import TokenSeat
 from ditto.rows.dataset import restore_row
@@ -79,7 +80,8 @@ class SoulAgentLoop(AgentLoopBase):
                 self.tokenizer.chat_template = template
             kwargs = dict(self.apply_chat_template_kwargs)
             found = fit_template(self.tokenizer, stop_ids(model.path, trust, self.tokenizer), kwargs)
-            _RENDERERS[model.path] = ChatRenderer(self.tokenizer, found.stop_ids, found.template, kwargs)
+            escape = ControlTokens(self.tokenizer).escape
+            _RENDERERS[model.path] = ChatRenderer(self.tokenizer, found.stop_ids, found.template, kwargs, escape)
         return _RENDERERS[model.path]
 
     @cached_property

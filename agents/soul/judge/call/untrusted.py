@@ -93,13 +93,16 @@ def neutral(text: str) -> str:
 
     This is idempotent. Use it for critiques too, which enter the policy's prompt.
     """
-    text = _CONTROL.sub(_broken_up, _INVISIBLE.sub("", text))
+    text = _CONTROL.sub(lambda match: look_alike(match.group()), _INVISIBLE.sub("", text))
     return THOUGHT_TAG.sub(lambda tag: _LOOKALIKE[tag[0][0]] + tag[0][1:], text)
 
 
-def _broken_up(match: re.Match[str]) -> str:
-    rest, last = match.group()[:-1], match.group()[-1]
-    return rest + _LOOKALIKE[last]
+def look_alike(token: str) -> str:
+    """A text that reads the same as a control token but is none: its last bracket is another character."""
+    place = max((place for place, character in enumerate(token) if character in _LOOKALIKE), default=None)
+    if place is None:  # a token without brackets: a blank breaks it
+        return f"{token[:1]} {token[1:]}"
+    return token[:place] + _LOOKALIKE[token[place]] + token[place + 1 :]
 
 
 def contentless(text: str, min_words: int = 1) -> bool:
