@@ -16,7 +16,9 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
+from ditto.launching.temporary_folders import check_temporary_folders
 from ditto.model.attention_check import check_attention
+from ditto.model.folder_check import check_adapted, check_model_folder, check_vocabulary
 from ditto.model.head_settings import check_head
 from ditto.model.tokenizer_check import load_tokenizer
 from ditto.model.weights_check import check_weights
@@ -35,6 +37,7 @@ from sft.run.trained_data import TrainedData, check_unchanged
 from soul.errors import one_line
 from soul.evaluate.run.settings import choose_sets
 from soul.files.writable import check_writable
+from soul.mistakes import Mistakes
 from soul.validation_errors import setting_problem
 
 SHOWN_SOURCES = 10  # in a message, at most
@@ -93,13 +96,24 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     trainer, data = config.trainer, config.data
     run = SftRun(config)
     ranks = run.devices
-    _check_devices(trainer)
     folders = {"run.dir": config.run.dir, "trainer.default_local_dir": trainer.default_local_dir}
-    for setting, folder in {**folders, "data.cache_dir": data_settings(config).cache_dir}.items():
-        check_writable(folder, setting)
     path, trust = str(config.model.path), bool(config.model.trust_remote_code)
-    _tokenizer(config)  # fails early if this is no model
-    check_weights(path, trust, "model.path")
+    found = Mistakes()
+    with found.of():
+        _check_devices(trainer)
+    for setting, folder in {**folders, "data.cache_dir": data_settings(config).cache_dir}.items():
+        with found.of():
+            check_writable(folder, setting)
+    with found.of():
+        check_temporary_folders(os.environ, None, starts_ray=False)
+    with found.of():
+        check_vocabulary(path, trust, "model.path", _tokenizer(config))  # fails early if this is no model
+    for check_folder in (check_model_folder, check_weights):
+        with found.of():
+            check_folder(path, trust, "model.path")
+    with found.of():
+        check_adapted(config.model, "model")
+    found.report()
     check_attention(config)
     _check_callback(config)
     tested = str(trainer.rl_test_files or "").split()  # compared even without a test: somebody will evaluate on them

@@ -2,11 +2,13 @@
 
 The checks cover the config, the files, every row, prompt lengths with the real tokenizer, the model path, and one real
 call to each judge role that the run uses (`judging/plan.py`). Each mistake is one paragraph that names the file, row
-and field, and says what to do.
+and field, and says what to do. Facts that need neither verl nor each other are reported together, before verl is
+imported.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -16,9 +18,11 @@ from omegaconf import DictConfig, OmegaConf
 from ditto.config_checks import check_config, check_every_type, check_model_length, check_overlap, training_steps
 from ditto.judging import plan as judge_plan
 from ditto.launching.compose import SEPARATE
+from ditto.launching.temporary_folders import check_temporary_folders
 from ditto.launching.threads import VARIABLE, cpu_variables
 from ditto.model.attention_check import check_attention
 from ditto.model.expert_checkpoints import check_teachers
+from ditto.model.folder_check import check_adapted, check_model_folder, check_vocabulary
 from ditto.model.head_settings import check_head
 from ditto.model.tokenizer_check import load_tokenizer
 from ditto.model.weights_check import check_weights
@@ -27,6 +31,7 @@ from ditto.run.store_resume import check_address
 from ditto.settings import BadConfig, Settings, prompts_at_once
 from soul import tasks
 from soul.files.writable import check_writable
+from soul.mistakes import Mistakes
 from soul.rows.task_files import TaskRow, read_rows
 
 
@@ -39,23 +44,42 @@ def check(config: DictConfig) -> str:
     Raises:
         SoulError: a subclass that names the mistake; the message says what to do.
     """
-    settings = check_settings(config)
-    available = read_rows(_files(config, "train_files"))
+    model, setting = config.actor_rollout_ref.model, "actor_rollout_ref.model.path"
+    found = Mistakes()
+    with found.of():
+        settings = check_settings(config)
+    with found.of():
+        ray = config.ray_kwargs.ray_init
+        starts_ray = not ray.get("address") and os.environ.get("RAY_ADDRESS", "local") == "local"
+        check_temporary_folders(os.environ, ray.get("_temp_dir"), starts_ray)
+    with found.of():
+        tokenizer = load_tokenizer(model.path, bool(model.trust_remote_code), setting, model.custom_chat_template)
+        check_vocabulary(model.path, bool(model.trust_remote_code), setting, tokenizer)
+    for check_folder in (check_model_folder, check_weights):
+        with found.of():
+            check_folder(model.path, bool(model.trust_remote_code), setting)
+    with found.of():
+        check_adapted(model, "actor_rollout_ref.model")
+    with found.of():
+        check_model_length(config)
+    with found.of():
+        available = read_rows(_files(config, "train_files"))
+    with found.of():
+        tested = read_rows(_files(config, "val_files"))
+    found.report()
     train = settings.mixture.training_rows(available)
     drawn = settings.mixture.summary(available, train)
-    val = settings.mixture.validation_rows(read_rows(_files(config, "val_files")))
+    val = settings.mixture.validation_rows(tested)
     if not train:
         raise BadConfig("data.mixture selects no training row. Raise data.mixture.weights.")
     overlaps = check_overlap(config, train, val)
-    model, setting = config.actor_rollout_ref.model, "actor_rollout_ref.model.path"
-    tokenizer = load_tokenizer(model.path, bool(model.trust_remote_code), setting, model.custom_chat_template)
-    check_weights(model.path, bool(model.trust_remote_code), setting)
     check_attention(config)
     check_head(model, config.actor_rollout_ref.actor, "actor_rollout_ref.model")
     train, lengths = fitting_rows(config.data, train, tokenizer, config.data.train_max_samples)
     val, _ = fitting_rows(config.data, val, tokenizer, config.data.val_max_samples)
     teachers = check_teachers(config, settings, {row.task.name for row in train}, tokenizer)
-    check_model_length(config, teachers.values())
+    if teachers:
+        check_model_length(config, teachers.values())
     lines = _plan(config, settings, train, val, lengths, teachers)
     lines += [("mixture", drawn)] if drawn else []
     lines += [("OVERLAP", f"{overlap} (data.allow_overlap=true)") for overlap in overlaps]
@@ -71,11 +95,16 @@ def check_settings(config: DictConfig) -> Settings:
     check_every_type(config)
     settings = Settings.from_config(config)
     tasks.configure(settings.tasks)
-    check_config(config, settings)
+    found = Mistakes()
+    with found.of():
+        check_config(config, settings)
     for folder in ("run.dir", "trainer.default_local_dir", "judge.cache_dir"):
         if OmegaConf.select(config, folder) is not None:
-            check_writable(OmegaConf.select(config, folder), folder)
-    check_address(config)
+            with found.of():
+                check_writable(OmegaConf.select(config, folder), folder)
+    with found.of():
+        check_address(config)
+    found.report()
     return settings
 
 

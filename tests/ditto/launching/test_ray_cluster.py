@@ -23,7 +23,13 @@ def config(sampling_nodes: int = 0, **trainer: Any) -> DictConfig:
     """What `ray_cluster` reads of the config, for one node of eight GPUs."""
     return OmegaConf.create(
         {
-            "trainer": {"device": "cuda", "nnodes": 1, "n_gpus_per_node": 8, "logger": ["console"], "v1": {"trainer_mode": "ditto_sync"}}
+            "trainer": {
+                "device": "cuda",
+                "nnodes": 1,
+                "n_gpus_per_node": 8,
+                "logger": ["console"],
+                "v1": {"trainer_mode": "ditto_sync"},
+            }
             | trainer,
             "actor_rollout_ref": {
                 "rollout": {"full_determinism": False, "seed": 0, "nnodes": sampling_nodes, "n_gpus_per_node": 8}

@@ -17,7 +17,16 @@ from ditto.config_checks.defaults import changed, only_if
 from ditto.config_checks.mode_rules import MODE_RULES, is_separate, rollout_devices
 from ditto.config_checks.objective_rules import OBJECTIVE_RULES
 from ditto.config_checks.policy_losses import readers, reads, wrong_policy_loss
-from ditto.config_checks.rules import TRAINER_RULES, Rule, Run, engine_rules, one_of, optimizer_rules, saved_parts
+from ditto.config_checks.rules import (
+    TRAINER_RULES,
+    Rule,
+    Run,
+    check_rules,
+    engine_rules,
+    one_of,
+    optimizer_rules,
+    saved_parts,
+)
 from ditto.objectives.loss_weights import LOSS_AGG_MODES, SCALED
 from ditto.settings import Settings
 
@@ -320,7 +329,9 @@ RULES: tuple[Rule, ...] = (
 
 
 def check_values(config: DictConfig, settings: Settings) -> None:
-    """Raise BadConfig for the first rule that the config breaks."""
-    run = RLRun(config, settings)
-    for rule in RULES:
-        rule.check(run)
+    """Check all rules.
+
+    Raises:
+        BadConfig: one is broken. SeveralMistakes: several are.
+    """
+    check_rules(RULES, RLRun(config, settings))

@@ -28,7 +28,7 @@ MOST_TOKENS, LEAST_BUCKET = 65_536, 64  # of a micro-batch, as on a GPU; MiB
 CACHE_BLOCK = 128  # tokens; vLLM's CPU build gives a sequence whole blocks
 CACHE_SHARE = 0.2  # of the free memory, at most, for keys and values beyond one sequence
 USABLE = 0.9  # share of the free memory that a run may plan with
-# Measured with SmolLM2-135M: driver, Ray and workers that share the imports; for each device an actor and vLLM's engine.
+# Measured with SmolLM2-135M: the driver, Ray and workers that share their imports; an actor and an engine of a device.
 PROCESSES, DEVICE_PROCESSES = 2 * GIB, 1 * GIB
 PACKED = 2  # vLLM keeps each weight as it is synced, and packed for its matrix products (verl_hooks/compat.py)
 FRAGMENTS = 1.25  # allocated by malloc, per byte of activations and logits
@@ -53,7 +53,9 @@ class CpuPlan:
         passes = max(m.total + int((FRAGMENTS - 1) * (m.activations + m.logits)) for m in (update, scores))
         copies = 1 + self.setup.exports_model
         held = shard_bytes(self.shape, training) + optimizer_bytes(self.shape, training)
-        largest = max(passes, held + teacher_bytes(self.shape, training) + copies * self.shape.weights * training.master)
+        largest = max(
+            passes, held + teacher_bytes(self.shape, training) + copies * self.shape.weights * training.master
+        )
         reference = self.shape.weights * self.setup.reference // training.devices
         return self.setup.devices * (largest + reference) + self.teachers
 
@@ -188,7 +190,9 @@ def _check(plan: CpuPlan) -> None:
 
 def _write(config: DictConfig, plan: CpuPlan) -> None:
     """Write what was chosen into the config."""
-    chosen: dict[str, Any] = {KEYS[name]: getattr(plan.setup, name) for name in ("bucket_mib", "tokens", "checkpointing")}
+    chosen: dict[str, Any] = {
+        KEYS[name]: getattr(plan.setup, name) for name in ("bucket_mib", "tokens", "checkpointing")
+    }
     chosen |= {f"{section}.log_prob_max_token_len_per_gpu": plan.setup.log_prob_tokens for section in LOG_PROB_KEYS}
     for key, value in {**chosen, CACHE_KEY: plan.cache}.items():
         if OmegaConf.select(config, key) is None:
