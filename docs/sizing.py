@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from ditto.launching.compose import load_config
-from ditto.memory import host, phases, rollout
+from ditto.memory import cpu, host, phases, rollout
 from ditto.memory.machine import ASSUMED_GIB, Machine
 from ditto.memory.model_shape import GIB, ModelShape
 from ditto.memory.phases import Computed, compute
@@ -202,6 +202,23 @@ computes one layer again at a time. `tests/ditto/memory` compares the sum with t
 
 {chr(10).join(models())}
 
+## Without a GPU
+
+With `PLATFORM=cpu` trainer and vLLM hold their memory at the same time, and the plan compares it with the machine's free
+memory, or a container's. It chooses what the config leaves open (null): the size of the pieces in which weights go to
+vLLM (the largest tensor, which must fit into /dev/shm), vLLM's cache (all sequences that are played at once, at most a
+fifth of the free memory), the tokens of a micro-batch, and gradient checkpointing, which it uses only if a micro-batch
+does not fit without. SmolLM2-135M with sequences of 1,280 tokens, full fine-tuning, on a machine with 24 GB:
+
+```text
+memory        0.13 B weights (all trained), at most 15.6 GiB (trainer 10.3, vLLM 1.2, processes 4.1) of 21.6 free
+              micro-batches of 4,096 tokens without gradient checkpointing; keys and values of 11,264 tokens; weights go to vLLM in pieces of 108 MiB
+              2 threads for each process that computes
+```
+
+Each process computes with its device's share of the physical cores (`OMP_NUM_THREADS`): all of them for one device,
+because trainer and engine take turns; in the asynchronous modes they share.
+
 ## What is assumed
 
 No memory tracker sees these values. If you measure others, correct them in `verl/ditto/memory/`.
@@ -211,6 +228,7 @@ No memory tracker sees these values. If you measure others, correct them in `ver
 | CUDA context, NCCL, workspaces of the training process; fragments | {reserve} | `phases.py` |
 | vLLM's CUDA context and CUDA graphs, which stay while it sleeps | {asleep} | `rollout.py` |
 | processes on the host | {processes}, {host.DRIVER // GIB} for the driver | `host.py` |
+| the processes of a run without a GPU | {cpu.PROCESSES // GIB} GiB, {cpu.DEVICE_PROCESSES // GIB} a device | `cpu.py` |
 | the size of a GPU where none is found and `memory.gpu_gib` is null | {ASSUMED_GIB} GiB | `machine.py` |
 
 An adapter makes vLLM sleep at level 1: the weights of every GPU's engine stay in pinned host memory, where each

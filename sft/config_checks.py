@@ -34,6 +34,7 @@ from ditto.config_checks.rules import (
     Rule,
     Run,
     adapter_rule,
+    check_rules,
     engine_rules,
     one_of,
     optimizer_rules,
@@ -204,9 +205,7 @@ def check_config(config: DictConfig) -> None:
     defaults = _defaults("cpu" if OmegaConf.select(config, "trainer.device") == "cpu" else "gpu")
     check_types(config, defaults, SFT_NUMBERS)
     _refuse_unread(config, dict(leaves(OmegaConf.to_container(defaults))))
-    run = SftRun(config)
-    for rule in RULES:
-        rule.check(run)
+    check_rules(RULES, SftRun(config))
 
 
 def _refuse_unread(config: DictConfig, usual: Mapping[str, Any]) -> None:

@@ -16,8 +16,10 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
+from ditto.launching.temporary_folders import check_temporary_folders
 from ditto.model.adapter_check import check_adapter
 from ditto.model.attention_check import check_attention
+from ditto.model.folder_check import check_adapted, check_model_folder, check_vocabulary
 from ditto.model.head_settings import check_head
 from ditto.model.tokenizer_check import Chat, load_chat
 from ditto.model.weights_check import check_weights
@@ -36,6 +38,7 @@ from soul.chat.template_file import shipped
 from soul.errors import one_line
 from soul.evaluate.run.settings import choose_sets
 from soul.files.writable import check_writable
+from soul.mistakes import Mistakes
 from soul.validation_errors import setting_problem
 
 SHOWN_SOURCES = 10  # in a message, at most
@@ -96,14 +99,26 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     trainer, data = config.trainer, config.data
     run = SftRun(config)
     ranks = run.devices
-    _check_devices(trainer)
     folders = {"run.dir": config.run.dir, "trainer.default_local_dir": trainer.default_local_dir}
-    for setting, folder in {**folders, "data.cache_dir": data_settings(config).cache_dir}.items():
-        check_writable(folder, setting)
     path, trust = str(config.model.path), bool(config.model.trust_remote_code)
-    chat = load_training_chat(config)
-    check_weights(path, trust, "model.path")
-    check_adapter(config.model, "model")
+    found = Mistakes()
+    with found.of():
+        _check_devices(trainer)
+    for setting, folder in {**folders, "data.cache_dir": data_settings(config).cache_dir}.items():
+        with found.of():
+            check_writable(folder, setting)
+    with found.of():
+        check_temporary_folders(os.environ, None, starts_ray=False)
+    with found.of():
+        chat = load_training_chat(config)
+        check_vocabulary(path, trust, "model.path", chat.tokenizer)
+    for check_folder in (check_model_folder, check_weights):
+        with found.of():
+            check_folder(path, trust, "model.path")
+    for check_lora in (check_adapted, check_adapter):
+        with found.of():
+            check_lora(config.model, "model")
+    found.report()
     check_attention(config)
     _check_callback(config)
     tested = str(trainer.rl_test_files or "").split()  # compared even without a test: somebody will evaluate on them

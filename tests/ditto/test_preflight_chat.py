@@ -6,8 +6,9 @@ import pytest
 from omegaconf import DictConfig
 
 from ditto.launching.compose import load_config
+from ditto.model.tokenizer_check import Chat
 from ditto.model.weights_check import BadModel
-from ditto.preflight import check_chat
+from ditto.preflight import check_chat, check_dialogues
 from soul import tasks
 from soul.chat.template_check import BadTemplate
 from tests.soul.chat.families import CHATML
@@ -21,26 +22,32 @@ def config_of(folder: Path, *words: str) -> DictConfig:
     return load_config(["platform=cpu", "data.train_files=[x]", "data.val_files=[x]", path, *words])
 
 
+def checked(config: DictConfig, *names: str) -> Chat:
+    chat = check_chat(config)
+    check_dialogues(config, chat, [tasks.load(name) for name in names])
+    return chat
+
+
 def test_a_file_replaces_the_template_by_its_text(tmp_path: Path) -> None:
     model(tmp_path, "Phi 4", ENDS)
     (tmp_path / "mine.jinja").write_text("{# mine #}" + CHATML)
     config = config_of(tmp_path, f"actor_rollout_ref.model.custom_chat_template={tmp_path}/mine.jinja")
-    chat = check_chat(config, [tasks.load("sotopia")])
+    chat = checked(config, "sotopia")
     assert config.actor_rollout_ref.model.custom_chat_template == "{# mine #}" + CHATML
     assert "<|im_start|>user\n" in chat.tokenizer.apply_chat_template([{"role": "user", "content": ""}], tokenize=False)
     with pytest.raises(BadModel, match=r"custom_chat_template=gone\.jinja: neither a file"):
-        check_chat(config_of(tmp_path, "actor_rollout_ref.model.custom_chat_template=gone.jinja"), [])
+        check_chat(config_of(tmp_path, "actor_rollout_ref.model.custom_chat_template=gone.jinja"))
 
 
 def test_a_template_that_does_stays_the_models_own(tmp_path: Path) -> None:
     model(tmp_path, "Phi 4", ENDS)
     config = config_of(tmp_path)
-    check_chat(config, [tasks.load("sotopia")])
+    checked(config, "sotopia")
     assert config.actor_rollout_ref.model.custom_chat_template is None
 
 
 def test_a_template_that_moves_the_instructions_is_refused_for_dialogues_alone(tmp_path: Path) -> None:
     model(tmp_path, "Mistral v0.3", ENDS)
-    check_chat(config_of(tmp_path), [tasks.load("hitom")])
+    checked(config_of(tmp_path), "hitom")
     with pytest.raises(BadTemplate, match=r"(?s)moves or changes.*As served: .*\[INST\].*As trained: .*sotopia cannot"):
-        check_chat(config_of(tmp_path), [tasks.load("hitom"), tasks.load("sotopia")])
+        checked(config_of(tmp_path), "hitom", "sotopia")

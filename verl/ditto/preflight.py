@@ -2,11 +2,13 @@
 
 The checks cover the config, the files, every row, prompt lengths with the real tokenizer, the model path, and one real
 call to each judge role that the run uses (`judging/plan.py`). Each mistake is one paragraph that names the file, row
-and field, and says what to do.
+and field, and says what to do. Facts that need neither verl nor each other are reported together, before verl is
+imported.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -25,10 +27,12 @@ from ditto.config_checks import (
 from ditto.config_checks.resume_changes import check_changes
 from ditto.judging import plan as judge_plan
 from ditto.launching.compose import SEPARATE
+from ditto.launching.temporary_folders import check_temporary_folders
 from ditto.launching.threads import VARIABLE, cpu_variables
 from ditto.model.adapter_check import check_adapter
 from ditto.model.attention_check import check_attention
 from ditto.model.expert_checkpoints import check_teachers
+from ditto.model.folder_check import check_adapted, check_model_folder, check_vocabulary
 from ditto.model.head_settings import check_head
 from ditto.model.tokenizer_check import Chat, load_chat
 from ditto.model.weights_check import check_weights
@@ -39,6 +43,7 @@ from ditto.settings import BadConfig, Settings, prompts_at_once
 from soul import tasks
 from soul.chat.template_check import BadTemplate
 from soul.files.writable import check_writable
+from soul.mistakes import Mistakes
 from soul.one_turn import OneTurnTask
 from soul.rows.task_files import TaskRow, read_rows
 from soul.task import Task
@@ -53,26 +58,45 @@ def check(config: DictConfig) -> str:
     Raises:
         SoulError: a subclass that names the mistake; the message says what to do.
     """
-    settings, choice = check_settings(config)
-    available = read_rows(_files(config, "train_files"))
+    model, setting = config.actor_rollout_ref.model, "actor_rollout_ref.model.path"
+    found = Mistakes()
+    with found.of():
+        settings, choice = check_settings(config)
+    with found.of():
+        ray = config.ray_kwargs.ray_init
+        starts_ray = not ray.get("address") and os.environ.get("RAY_ADDRESS", "local") == "local"
+        check_temporary_folders(os.environ, ray.get("_temp_dir"), starts_ray)
+    with found.of():
+        chat = check_chat(config)
+        check_vocabulary(model.path, bool(model.trust_remote_code), setting, chat.tokenizer)
+    for check_folder in (check_model_folder, check_weights):
+        with found.of():
+            check_folder(model.path, bool(model.trust_remote_code), setting)
+    for check_lora in (check_adapted, check_adapter):
+        with found.of():
+            check_lora(model, "actor_rollout_ref.model")
+    for check_size in (check_model_length, check_fp8):
+        with found.of():
+            check_size(config)
+    with found.of():
+        available = read_rows(_files(config, "train_files"))
+    with found.of():
+        tested = read_rows(_files(config, "val_files"))
+    found.report()
     train = settings.mixture.training_rows(available)
     drawn = settings.mixture.summary(available, train)
-    val = settings.mixture.validation_rows(read_rows(_files(config, "val_files")))
+    val = settings.mixture.validation_rows(tested)
     if not train:
         raise BadConfig("data.mixture selects no training row. Raise data.mixture.weights.")
     overlaps = check_overlap(config, train, val)
-    model, setting = config.actor_rollout_ref.model, "actor_rollout_ref.model.path"
-    chat = check_chat(config, {row.task for row in (*train, *val)})
-    tokenizer = chat.tokenizer
-    check_weights(model.path, bool(model.trust_remote_code), setting)
-    check_adapter(model, "actor_rollout_ref.model")
+    check_dialogues(config, chat, {row.task for row in (*train, *val)})
     check_attention(config)
     check_head(model, config.actor_rollout_ref.actor, "actor_rollout_ref.model")
-    train, lengths = fitting_rows(config.data, train, tokenizer, config.data.train_max_samples)
-    val, _ = fitting_rows(config.data, val, tokenizer, config.data.val_max_samples)
-    teachers = check_teachers(config, settings, {row.task.name for row in train}, tokenizer)
-    check_model_length(config, teachers.values())
-    check_fp8(config)
+    train, lengths = fitting_rows(config.data, train, chat.tokenizer, config.data.train_max_samples)
+    val, _ = fitting_rows(config.data, val, chat.tokenizer, config.data.val_max_samples)
+    teachers = check_teachers(config, settings, {row.task.name for row in train}, chat.tokenizer)
+    if teachers:
+        check_model_length(config, teachers.values())
     lines = _plan(config, settings, train, val, lengths, teachers)
     changes = check_changes(config, choice.folder)  # once the config holds everything that is derived
     lines += [("chat template" if i == 0 else "", note) for i, note in enumerate(chat.format.notes)]
@@ -82,29 +106,34 @@ def check(config: DictConfig) -> str:
     return "\nPlan\n" + "\n".join(f"  {name:<14}{value}" for name, value in lines) + "\n"
 
 
-def check_chat(config: DictConfig, played: Collection[Task[Any]]) -> Chat:
+def check_chat(config: DictConfig) -> Chat:
     """Check tokenizer and chat template; the config then holds the template's text, which every worker uses.
 
-    Args:
-        played: the tasks of the run.
-
     Raises:
-        BadModel, BadTemplate: training would show the model other tokens than serving does.
+        BadModel: training would show the model other tokens than serving does.
     """
     model, setting = config.actor_rollout_ref.model, "actor_rollout_ref.model.path"
     kwargs = dict(config.data.get("apply_chat_template_kwargs") or {})
     chat = load_chat(
         model.path, bool(model.trust_remote_code), setting, model.custom_chat_template, template_kwargs=kwargs
     )
-    dialogues = sorted(task.name for task in played if not isinstance(task, OneTurnTask))
-    if chat.format.dialogue_problem and dialogues:
-        raise BadTemplate(
-            f"{setting}={model.path}: {chat.format.dialogue_problem} Tasks of one turn can be trained with it; "
-            f"{', '.join(dict.fromkeys(dialogues))} cannot."
-        )
     if chat.changed:
         model.custom_chat_template = chat.tokenizer.chat_template
     return chat
+
+
+def check_dialogues(config: DictConfig, chat: Chat, played: Collection[Task[Any]]) -> None:
+    """Refuse tasks of several turns if the chat template cannot be continued turn by turn.
+
+    Raises:
+        BadTemplate: with the text as served and as trained.
+    """
+    dialogues = sorted(task.name for task in played if not isinstance(task, OneTurnTask))
+    if chat.format.dialogue_problem and dialogues:
+        raise BadTemplate(
+            f"actor_rollout_ref.model.path={config.actor_rollout_ref.model.path}: {chat.format.dialogue_problem} Tasks "
+            f"of one turn can be trained with it; {', '.join(dict.fromkeys(dialogues))} cannot."
+        )
 
 
 def check_settings(config: DictConfig) -> tuple[Settings, ResumeChoice]:
@@ -116,11 +145,16 @@ def check_settings(config: DictConfig) -> tuple[Settings, ResumeChoice]:
     check_every_type(config)
     settings = Settings.from_config(config)
     tasks.configure(settings.tasks)
-    choice = check_config(config, settings)
+    found = Mistakes()
+    with found.of():
+        choice = check_config(config, settings)
     for folder in ("run.dir", "trainer.default_local_dir", "judge.cache_dir"):
         if OmegaConf.select(config, folder) is not None:
-            check_writable(OmegaConf.select(config, folder), folder)
-    check_address(config)
+            with found.of():
+                check_writable(OmegaConf.select(config, folder), folder)
+    with found.of():
+        check_address(config)
+    found.report()
     return settings, choice
 
 

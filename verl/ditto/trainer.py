@@ -358,7 +358,7 @@ class DittoTrainer(Validation):
             logger.warning("%s", self.judges.stop)
 
     def _raise_outage(self) -> None:
-        """End the run if the judges or too many drafts failed; call it once the step is recorded and its checkpoint is published."""
+        """End the run if too many sessions failed; call it once the step is recorded and its checkpoint published."""
         if isinstance(self.judges.stop, RunFailed):
             raise self.judges.stop
 

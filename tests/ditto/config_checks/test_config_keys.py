@@ -19,7 +19,9 @@ from ditto.config_checks.keys import Reader, all_patterns, pattern_of, reader_of
 from ditto.config_checks.overrides import leaves, unread_overrides
 from ditto.config_checks.value_rules import RULES, check_values
 from ditto.launching.compose import default_config, load_config, package_dir
-from ditto.settings import BadConfig, Settings
+from ditto.settings import Settings
+from soul.errors import SoulError
+from soul.mistakes import SeveralMistakes
 
 ROOT = Path(__file__).resolve().parents[3]
 ACTOR, ROLLOUT, MODEL = (f"actor_rollout_ref.{section}" for section in ("actor", "rollout", "model"))
@@ -327,9 +329,19 @@ def check(values: dict[str, Any]) -> None:
 @pytest.mark.parametrize("number", range(len(WRONG)), ids=lambda number: f"{WRONG[number][0]}={WRONG[number][1]}")
 def test_a_wrong_value_is_refused_by_its_rule(number: int) -> None:
     key, value, others, said = WRONG[number]
-    with pytest.raises(BadConfig) as refused:
+    with pytest.raises(SoulError) as refused:
         check({**others, key: value})
-    assert str(refused.value).startswith(f"{key}={value}: ") and said in str(refused.value), refused.value
+    first = str(getattr(refused.value, "errors", [refused.value])[0])
+    assert first.startswith(f"{key}={value}: ") and said in first, refused.value
+
+
+def test_all_broken_rules_are_told_but_not_what_follows_from_another() -> None:
+    with pytest.raises(SeveralMistakes) as refused:
+        check({f"{ACTOR}.loss_agg_mode": "sum", f"{ACTOR}.checkpoint.save_contents": ["model"]})  # load_contents fits
+    assert [str(error).partition("=")[0] for error in refused.value.errors] == [
+        f"{ACTOR}.loss_agg_mode",
+        f"{ACTOR}.checkpoint.save_contents",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from ditto.settings import BadConfig
+from soul.mistakes import Mistakes
 
 LOGGERS = (  # verl's Tracking.supported_backend, which takes seconds to import
     *("wandb", "mlflow", "swanlab", "vemlp_wandb", "tensorboard", "console", "clearml", "trackio", "file"),
@@ -51,11 +52,28 @@ class Rule:
     broken: Callable[[Any], Any]
     why: str | Callable[[Any], str]
 
-    def check(self, run: Run) -> None:
-        """Raise BadConfig if the rule is broken."""
-        if self.broken(run):
-            why = self.why if isinstance(self.why, str) else self.why(run)
-            raise BadConfig(f"{self.key}={OmegaConf.select(run.config, self.key)}: {why}")
+    def problem(self, run: Run) -> str | None:
+        """What to tell the user; None if the rule is kept."""
+        if not self.broken(run):
+            return None
+        why = self.why if isinstance(self.why, str) else self.why(run)
+        return f"{self.key}={OmegaConf.select(run.config, self.key)}: {why}"
+
+
+def check_rules(rules: Iterable[Rule], run: Run) -> None:
+    """Check all rules. A problem that names a key which is refused already is left out: it may follow from that one.
+
+    Raises:
+        BadConfig: a rule is broken. SeveralMistakes: several are.
+    """
+    found, refused = Mistakes(), list[str]()
+    for rule in rules:
+        with found.of():
+            text = rule.problem(run)
+            if text and not any(key in text for key in refused):
+                refused.append(rule.key)
+                raise BadConfig(text)
+    found.report()
 
 
 def one_of(key: str, *allowed: Any, because: str = "") -> Rule:

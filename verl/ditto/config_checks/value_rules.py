@@ -22,6 +22,7 @@ from ditto.config_checks.rules import (
     Rule,
     Run,
     adapter_rule,
+    check_rules,
     engine_rules,
     one_of,
     optimizer_rules,
@@ -325,7 +326,9 @@ RULES: tuple[Rule, ...] = (
 
 
 def check_values(config: DictConfig, settings: Settings) -> None:
-    """Raise BadConfig for the first rule that the config breaks."""
-    run = RLRun(config, settings)
-    for rule in RULES:
-        rule.check(run)
+    """Check all rules.
+
+    Raises:
+        BadConfig: one is broken. SeveralMistakes: several are.
+    """
+    check_rules(RULES, RLRun(config, settings))

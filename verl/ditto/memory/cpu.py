@@ -28,7 +28,7 @@ MOST_TOKENS, LEAST_BUCKET = 65_536, 64  # of a micro-batch, as on a GPU; MiB
 CACHE_BLOCK = 128  # tokens; vLLM's CPU build gives a sequence whole blocks
 CACHE_SHARE = 0.2  # of the free memory, at most, for keys and values beyond one sequence
 USABLE = 0.9  # share of the free memory that a run may plan with
-# Measured with SmolLM2-135M: driver, Ray and workers that share the imports; for each device an actor and vLLM's engine.
+# Measured with SmolLM2-135M: the driver, Ray and workers that share their imports; an actor and an engine of a device.
 PROCESSES, DEVICE_PROCESSES = 2 * GIB, 1 * GIB
 PACKED = 2  # vLLM keeps each weight as it is synced, and packed for its matrix products (verl_hooks/compat.py)
 FRAGMENTS = 1.25  # allocated by malloc, per byte of activations and logits

@@ -47,7 +47,8 @@ def read_shape(model: DictConfig, section: str, dense_only: bool = True) -> Mode
     """The shape of the model of a config's section; its path is a local folder or an id in the hub's cache.
 
     Args:
-        dense_only: refuse a mixture of experts; else its activations are those of a dense model as wide as the experts that a token uses.
+        dense_only: refuse a mixture of experts. Otherwise it is taken for a dense model, as wide as the experts that a
+            token uses.
 
     Raises:
         BadConfig: the plan does not support the model.

@@ -118,8 +118,8 @@ ALARMS: tuple[Alarm, ...] = (
     Alarm(
         "invalid",
         lambda history: history.now.get("ditto/share_invalid", 0.0) > INVALID,
-        "Many drafts failed, and teach nothing. ditto/invalid/<stage>/<cause> counts them by cause, and the traces have "
-        "the details; above run.max_invalid_share the run ends.",
+        "Many drafts failed, and teach nothing. ditto/invalid/<stage>/<cause> counts them by cause, and the traces "
+        "have the details; above run.max_invalid_share the run ends.",
     ),
     Alarm(
         "length",

@@ -1,0 +1,44 @@
+"""Several checks are reported together; one alone keeps its class."""
+
+from __future__ import annotations
+
+import pytest
+
+from soul.errors import BadSettings, UnknownTask
+from soul.mistakes import Mistakes, SeveralMistakes
+
+
+def test_nothing_wrong() -> None:
+    found = Mistakes()
+    with found.of():
+        pass
+    found.report()
+
+
+def test_one_error_stays_as_it_is() -> None:
+    found = Mistakes()
+    with found.of():
+        raise UnknownTask("no such task")
+    with pytest.raises(UnknownTask, match="^no such task$"):
+        found.report()
+
+
+def test_all_errors_are_told_also_those_of_a_check_within_a_check() -> None:
+    inner, outer = Mistakes(), Mistakes()
+    for text in ("a", "b"):
+        with inner.of():
+            raise BadSettings(text)
+    with outer.of():
+        inner.report()
+    with outer.of():
+        raise KeyError("what the refused setting should have given")
+    with outer.of():
+        raise UnknownTask("c")
+    with pytest.raises(SeveralMistakes) as raised:
+        outer.report()
+    assert str(raised.value) == "3 things are wrong.\n\n1. BadSettings: a\n\n2. BadSettings: b\n\n3. UnknownTask: c"
+
+
+def test_a_bug_stays_a_bug() -> None:
+    with pytest.raises(KeyError), Mistakes().of():
+        raise KeyError("bug")

@@ -1,0 +1,98 @@
+"""Check facts of a model that would end a run late: quantization, generation config, vocabulary, LoRA's targets."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+from ditto.model.weights_check import BadModel
+from soul.errors import one_line
+from soul.mistakes import Mistakes
+
+GENERATION = "generation_config.json"
+
+
+def check_model_folder(path: str, trust: bool, setting: str) -> None:
+    """Check config.json and generation_config.json of a model.
+
+    Args:
+        trust: whether to run code that comes with the model.
+        setting: the setting that holds the path, for messages.
+
+    Raises:
+        BadModel: its weights are quantized, or its generation_config.json cannot be read.
+    """
+    from transformers import AutoConfig, GenerationConfig
+
+    found = Mistakes()
+    with found.of():
+        config = AutoConfig.from_pretrained(path, trust_remote_code=trust)
+        quantized = getattr(config, "quantization_config", None)
+        if quantized is not None:
+            method = quantized.get("quant_method") if isinstance(quantized, dict) else quantized.quant_method
+            raise BadModel(
+                f"{setting}={path}: its weights are quantized ({method}), and quantized weights cannot be trained. "
+                "Use the checkpoint from which it was made."
+            )
+    if (Path(path) / GENERATION).is_file():
+        with found.of():
+            try:
+                GenerationConfig.from_pretrained(path)
+            except Exception as error:  # noqa: BLE001 - a damaged file makes transformers raise anything
+                raise BadModel(
+                    f"{setting}={path}: {GENERATION} cannot be read ({one_line(error, 200)}). Correct it, or remove it."
+                ) from error
+    found.report()
+
+
+def check_vocabulary(path: str, trust: bool, setting: str, tokenizer: Any) -> None:
+    """Check that the embedding has a row for each token.
+
+    Raises:
+        BadModel: a token's number is beyond the embedding.
+    """
+    from transformers import AutoConfig
+
+    rows = AutoConfig.from_pretrained(path, trust_remote_code=trust).get_text_config().vocab_size
+    token, number = max(tokenizer.get_vocab().items(), key=lambda item: item[1])
+    if number >= rows:
+        raise BadModel(
+            f"{setting}={path}: the tokenizer numbers its tokens up to {number:,} ({token!r}), but the embedding has "
+            f"{rows:,} rows (vocab_size in config.json). Use the tokenizer that belongs to the weights, or enlarge the "
+            "embedding (resize_token_embeddings of transformers) and save the model."
+        )
+
+
+def check_adapted(model: Any, setting: str) -> None:
+    """Check that LoRA's targets name linear maps of the model.
+
+    Args:
+        model: the section of the config, with path, lora_rank and target_modules.
+        setting: the section's name, for messages.
+
+    Raises:
+        BadModel: a target matches none.
+    """
+    targets = model.target_modules
+    if not model.lora_rank or targets in (None, "all-linear"):
+        return
+    from transformers import AutoConfig
+
+    from ditto.memory.read_model import Adapted, build_on_meta
+
+    trust = bool(model.trust_remote_code)
+    built = build_on_meta(AutoConfig.from_pretrained(str(model.path), trust_remote_code=trust), trust)
+    weights = {name: getattr(module, "weight", None) for name, module in built.named_modules()}
+    maps = [name for name, weight in weights.items() if weight is not None and weight.ndim == 2]
+    last = sorted({name.rpartition(".")[2] for name in maps})
+    for target in [targets] if isinstance(targets, str) else [[name] for name in targets]:
+        if any(name in Adapted(target) for name in maps):
+            continue
+        text = target if isinstance(target, str) else target[0]
+        near = difflib.get_close_matches(text, last, n=1)
+        hint = f"Did you mean {near[0]}? " if near else ""
+        raise BadModel(
+            f"{setting}.target_modules: {text!r} matches no linear map of {model.path}. {hint}It has "
+            f"{', '.join(last)}; all-linear adapts all of them but the head."
+        )
