@@ -26,7 +26,7 @@ from soul.judge.audit.canary_cases import CANARIES
 
 FILE = "judge_checks.json"
 _CASES = hashlib.sha256(repr(CANARIES).encode()).hexdigest()[:8]
-_PATIENCE_S = 120.0  # for one reply: a judge that takes longer has no score for it
+_PATIENCE_S = 60.0  # for one reply: a judge that takes longer has no score for it
 
 
 class BadJudgeChecks(SoulError):
@@ -48,10 +48,10 @@ def check_judges(judges: Sequence[Endpoint], folder: Path, console: Console) -> 
         asked = answer_settings(endpoint)
         if problems_of(checks, asked) is not None:
             continue
-        problems = problems_of(known, asked)
+        problems, scored = problems_of(known, asked), True
         if problems is None:
-            problems = _tested(endpoint, console)
-        if problems is not None:
+            problems, scored = _tested(endpoint, console)
+        if scored:  # an endpoint that gave no score at all may only be down
             checks.append({"endpoint": asked, "cases": _CASES, "problems": problems})
             write_whole(folder / FILE, json.dumps({"checks": checks}, indent=1))
         if problems:
@@ -84,8 +84,8 @@ def judge_warning(model: str, problems: Sequence[str]) -> str:
     return f"The judge {model} cannot be trusted on replies that deserve nothing: {'; '.join(problems)}"
 
 
-def _tested(endpoint: Endpoint, console: Console) -> list[str] | None:
-    """What is wrong with this judge; None if it gave no score at all, so that nothing is known about it."""
+def _tested(endpoint: Endpoint, console: Console) -> tuple[list[str], bool]:
+    """What is wrong with this judge, and whether it gave any score."""
     limits = {"max_attempts": 2, "deadline_s": min(_PATIENCE_S, endpoint.deadline_s)}
 
     async def outcomes() -> list[canaries.Outcome]:
@@ -97,5 +97,4 @@ def _tested(endpoint: Endpoint, console: Console) -> list[str] | None:
 
     with console.status(f"{endpoint.model} judges {len(CANARIES)} replies that deserve nothing"):
         found = asyncio.run(outcomes())
-    scored = any(outcome.score is not None for outcome in found)
-    return canaries.problems(found) if scored else None
+    return canaries.problems(found), any(outcome.score is not None for outcome in found)
