@@ -12,11 +12,13 @@ from __future__ import annotations
 import json
 import logging
 import os
+import socket
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import torch
 import torch.distributed as dist
@@ -52,6 +54,8 @@ class Checkpoints:
         self.engine, self.config, self.lora, self.data = engine, config, lora, data
         self.root = Path(config.trainer.default_local_dir).absolute()
         self.rank = dist.get_rank()
+        if config.trainer.nnodes > 1:
+            check_shared(self.root)
         self.uploads = Uploads.from_config(config) if self.rank == 0 else None
         self._background: BackgroundSaves | None = None
         if config.checkpoint.async_save:
@@ -177,6 +181,31 @@ class Checkpoints:
             logger.info("resuming from %s%s", folder, resharding)
         self.engine.load_checkpoint(str(folder / "actor"), del_local_after_load=False)
         return checkpoint.step_of(folder)
+
+
+def check_shared(root: Path) -> None:
+    """Check that all ranks see the folder of checkpoints. Every rank must call it.
+
+    Raises:
+        BadCheckpoint: names the machines that do not.
+    """
+    name = [uuid4().hex]
+    dist.broadcast_object_list(name, src=0)
+    mark, leads = root / f".seen-{name[0]}", dist.get_rank() == 0
+    if leads:
+        root.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+    dist.barrier()
+    blind: list[str | None] = [None] * dist.get_world_size()
+    dist.all_gather_object(blind, None if mark.exists() else socket.gethostname())
+    if leads:
+        mark.unlink()
+    if any(blind):
+        raise BadCheckpoint(
+            f"trainer.default_local_dir={root}: {', '.join(sorted({host for host in blind if host}))} cannot see the "
+            "folder of the first node, so the checkpoints would lack what is trained there. Put OUTPUT_DIR on a disk "
+            "that all nodes share."
+        )
 
 
 def _local_bytes(value: Any) -> int:

@@ -81,9 +81,8 @@ def test_another_number_of_devices_needs_the_files_of_all_that_saved(tmp_path: P
     for devices in (1, 4):
         assert check_resume(config(tmp_path, devices)).folder == folder
     (folder / "actor" / "optim_world_size_2_rank_1.pt").unlink()
-    manifest.write(folder)
-    said = refusal(tmp_path, 4)
-    assert "lacks optim_world_size_2_rank_1.pt, which" in said and f"ACTOR_MODEL_PATH={folder}" in said
+    with pytest.raises(DamagedCheckpoint, match="lacks actor/optim_world_size_2_rank_1.pt"):
+        manifest.write(folder)
 
 
 def test_the_queue_of_an_asynchronous_run_keeps_its_number_of_storage_units(tmp_path: Path) -> None:

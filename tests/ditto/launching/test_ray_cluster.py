@@ -185,3 +185,39 @@ def test_a_program_for_workers_that_does_not_exist_is_named(monkeypatch: pytest.
     made.ray_kwargs.ray_init.runtime_env.py_executable = "nowhere/python -u"
     with pytest.raises(ray_cluster.BadCluster, match="py_executable: this machine has no program 'nowhere/python'"):
         ray_cluster.connect(made)
+
+
+def test_a_node_that_could_train_and_does_not_see_the_folder_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus, cpus = {"GPU": 8, "CPU": 64}, {"CPU": 64}
+    driver, shared, own_disk, without_gpus = (f"{number:056x}" for number in range(1, 5))  # as Ray writes ids
+    blind = {own_disk, without_gpus}
+    nodes = [
+        {"NodeID": name, "NodeManagerHostname": f"host-{name[-1]}", "Alive": True, "Resources": resources}
+        for name, resources in ((driver, gpus), (shared, gpus), (own_disk, gpus), (without_gpus, cpus))
+    ]
+    asked: list[str] = []
+
+    class Task:
+        def __init__(self, function: Any) -> None:
+            self.function = function
+
+        def options(self, scheduling_strategy: Any, num_cpus: int) -> Task:
+            asked.append(scheduling_strategy.node_id)
+            return self
+
+        def remote(self, path: str) -> bool:
+            return asked[-1] not in blind and bool(self.function(path))
+
+    monkeypatch.setattr(ray_cluster.ray, "nodes", lambda: nodes)
+    monkeypatch.setattr(ray_cluster.ray, "remote", Task)
+    monkeypatch.setattr(ray_cluster.ray, "get", lambda answers: answers)
+    context = type("Context", (), {"get_node_id": lambda self: driver})()
+    monkeypatch.setattr(ray_cluster.ray, "get_runtime_context", lambda: context)
+    run = OmegaConf.merge(config(nnodes=2), {"trainer": {"default_local_dir": str(tmp_path / "run")}})
+    with pytest.raises(ray_cluster.BadCluster, match=r"/run: host-3 of the Ray cluster cannot see"):
+        ray_cluster._check_folder(run)
+    assert asked == [shared, own_disk] and not list((tmp_path / "run").iterdir())
+    blind.clear()
+    ray_cluster._check_folder(run)

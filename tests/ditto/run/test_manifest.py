@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from ditto.run import manifest
+from ditto.run.checkpoint import NoCompleteCheckpoint, newest_complete
 
 
 @pytest.fixture
@@ -72,3 +74,20 @@ def test_a_checkpoint_of_before_the_manifest_passes_by_its_shape(
         shard.unlink()
     with pytest.raises(manifest.DamagedCheckpoint, match="no shards"):
         manifest.check(tmp_path)
+
+
+def test_without_the_files_of_all_ranks_there_is_no_manifest_and_no_resume(tmp_path: Path) -> None:
+    """One of 16 nodes writes into the driver's folder; the others write on their own disks."""
+    actor = tmp_path / "global_step_4" / "actor"
+    actor.mkdir(parents=True)
+    for part in ("extra_state", "model", "optim"):
+        torch.save({}, actor / f"{part}_world_size_16_rank_0.pt")
+    for use in (manifest.write, manifest.check):
+        with pytest.raises(manifest.DamagedCheckpoint, match=r"rank_1.pt and 44 more files.* that all of them share"):
+            use(actor.parent)
+    assert not (actor.parent / manifest.FILE).exists()
+    entry = {"bytes": (actor / "model_world_size_16_rank_0.pt").stat().st_size}
+    listed = {"files": {"actor/model_world_size_16_rank_0.pt": entry}}  # as an earlier version wrote it
+    (actor.parent / manifest.FILE).write_text(json.dumps(listed))
+    with pytest.raises(NoCompleteCheckpoint, match="lacks actor/extra_state_world_size_16_rank_1.pt and 44"):
+        newest_complete(tmp_path)

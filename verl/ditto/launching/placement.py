@@ -14,5 +14,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 def with_the_driver() -> dict[str, Any]:
     """Options of an actor that its creator, the driver, starts on its own node, which may have no CPUs for Ray."""
-    node = ray.get_runtime_context().get_node_id()
+    return on_node(ray.get_runtime_context().get_node_id())
+
+
+def on_node(node: str) -> dict[str, Any]:
+    """Options of an actor or a function that runs on the node with this id."""
     return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)}

@@ -29,6 +29,7 @@ from verl.trainer.constants_ppo import PPO_RAY_RUNTIME_ENV, get_ppo_ray_runtime_
 
 from ditto.judging import limits as judge_limits
 from ditto.launching import fork_server, process_tree
+from ditto.launching.placement import on_node
 from ditto.launching.threads import cpu_variables
 from ditto.run.stop_signals import shield_children
 from ditto.verl_hooks import weight_socket
@@ -75,7 +76,7 @@ def connect(config: DictConfig) -> None:
     """Join the running cluster or start one, and check that the run fits.
 
     Raises:
-        BadCluster: Ray cannot be reached or started, or the cluster is too small.
+        BadCluster: Ray cannot be reached or started, the cluster is too small, or a node does not see the run's folder.
         OutOfSpace: Ray's temporary folder is full.
     """
     settings: dict[str, Any] = OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True)
@@ -106,6 +107,7 @@ def connect(config: DictConfig) -> None:
         ) from error
     try:
         _check_size(config)
+        _check_folder(config)
     except BadCluster:
         ray.shutdown()
         raise
@@ -200,6 +202,35 @@ def _check_size(config: DictConfig) -> None:
                 "those jobs, or stop them."
             )
         time.sleep(1.0)
+
+
+def _check_folder(config: DictConfig) -> None:
+    """Check that every node that may train sees the folder of checkpoints: its ranks write their shards there."""
+    here, bundle = ray.get_runtime_context().get_node_id(), needed_on_a_node(config)
+    nodes = [
+        node
+        for node in ray.nodes()
+        if node["Alive"]
+        and node["NodeID"] != here
+        and node["Resources"].get("GPU", 0) >= config.trainer.n_gpus_per_node
+        and node["Resources"].get("CPU", 0) >= bundle
+    ]
+    root = Path(config.trainer.default_local_dir).absolute()
+    mark = root / f".seen-{uuid4().hex}"
+    if not nodes:
+        return
+    root.mkdir(parents=True, exist_ok=True)
+    mark.touch()
+    try:
+        sees = ray.remote(os.path.exists)  # a function of Python: the worker that calls it imports nothing
+        answers = ray.get([sees.options(**on_node(node["NodeID"])).remote(str(mark)) for node in nodes])
+    finally:
+        mark.unlink()
+    if blind := [node["NodeManagerHostname"] for node, answer in zip(nodes, answers, strict=True) if not answer]:
+        raise BadCluster(
+            f"trainer.default_local_dir={root}: {', '.join(blind)} of the Ray cluster cannot see this folder, so the "
+            "checkpoints would lack what is trained there. Put OUTPUT_DIR on a disk that all nodes share."
+        )
 
 
 def needed(config: DictConfig) -> tuple[int, int]:

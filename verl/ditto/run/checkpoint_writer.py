@@ -56,6 +56,7 @@ class CheckpointWriter:
 
         Raises:
             OutOfSpace: the disk is full. Nothing of this checkpoint is left, and the earlier ones are complete.
+            DamagedCheckpoint: the files of other nodes are missing.
         """
         start = time.perf_counter()
         model, alone = (
@@ -68,6 +69,7 @@ class CheckpointWriter:
             with self._target(checkpoint.partial_dir(self.root)):
                 save()
             folder = self.root / checkpoint.PARTIAL / f"global_step_{step}"
+            manifest.require_ranks(folder)  # before the export, which may read them
             if alone:
                 export_saved_adapter(folder, base)
             else:

@@ -22,7 +22,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from ditto.run.rank_files import present_kinds, rank_files
+from ditto.run import rank_files
 from soul.errors import SoulError
 
 logger = logging.getLogger(__name__)
@@ -37,8 +37,27 @@ class DamagedCheckpoint(SoulError):
     """A checkpoint is not as it was written: a file is missing, incomplete or changed."""
 
 
+def require_ranks(folder: Path) -> None:
+    """Check that the files of all ranks are in a checkpoint.
+
+    Raises:
+        DamagedCheckpoint: some are missing.
+    """
+    if missing := rank_files.missing(folder / "actor"):
+        more = f" and {len(missing) - 1} more files" if len(missing) > 1 else ""
+        raise DamagedCheckpoint(
+            f"{folder} lacks actor/{missing[0].name}{more}. Where the training runs on several nodes, its folder "
+            "(OUTPUT_DIR) must be on a disk that all of them share."
+        )
+
+
 def write(folder: Path) -> None:
-    """Write the manifest of a complete checkpoint, as its last file."""
+    """Write the manifest of a complete checkpoint, as its last file.
+
+    Raises:
+        DamagedCheckpoint: the file of a rank is missing.
+    """
+    require_ranks(folder)
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / FILE and path.name != CARD)
     entries = {path.relative_to(folder).as_posix(): _entry(path) for path in files}
     content = {"schema": SCHEMA, "id": uuid.uuid4().hex, "files": entries}
@@ -52,6 +71,7 @@ def check(folder: Path) -> None:
         DamagedCheckpoint: for the first file that is missing or has another size or hash.
     """
     path = folder / FILE
+    require_ranks(folder)
     if not path.exists():
         _check_shape(folder)
         logger.warning("%s has no %s (an older version wrote it): checked only that no file is truncated", folder, FILE)
@@ -79,18 +99,13 @@ def total_bytes(folder: Path) -> int:
 
 
 def _check_shape(folder: Path) -> None:
-    """Check a checkpoint without a manifest: every rank has its shards, and no tensor file is truncated.
+    """Check a checkpoint without a manifest: it has shards, and no tensor file is truncated.
 
     Raises:
         DamagedCheckpoint: for the first file that is missing or incomplete.
     """
-    actor = folder / "actor"
-    kinds = present_kinds(actor)
-    if not kinds:
+    if not rank_files.present_kinds(folder / "actor"):
         raise DamagedCheckpoint(f"{folder} has no {FILE} and no shards under actor/")
-    for file in (each for kind, ranks in sorted(kinds) for each in rank_files(actor, kind, ranks)):
-        if not file.is_file():
-            raise DamagedCheckpoint(f"{folder} lacks actor/{file.name}")
     for file in folder.rglob("*.pt"):
         if not zipfile.is_zipfile(file):  # torch.save writes a zip, whose table of contents is at the end
             raise DamagedCheckpoint(f"{file} is incomplete ({file.stat().st_size:,} bytes)")

@@ -29,6 +29,12 @@ def present_kinds(actor: Path) -> set[tuple[str, int]]:
     return {(match["kind"], int(match["ranks"])) for match in matches if match}
 
 
+def missing(actor: Path) -> list[Path]:
+    """The files that a checkpoint should have by the number of ranks in the names of the others, and has not."""
+    kinds = sorted(present_kinds(actor))
+    return [file for kind, ranks in kinds for file in rank_files(actor, kind, ranks) if not file.is_file()]
+
+
 def writers(actor: Path) -> int | None:
     """The number of ranks that wrote a checkpoint; None if no rank's model is there."""
     return max((ranks for kind, ranks in present_kinds(actor) if kind == "model"), default=None)
