@@ -41,9 +41,9 @@ RUNS = {  # column of the table of phases -> what the run changes
     f"{objective}, {name}": (f"algorithm.objective={objective}", *words)
     for objective in ("grpo", "ditto")
     for name, words in {
-        "recompute": ("algorithm.old_logp=recompute",),
-        "auto": (),
-        "auto, skip_idle": ("algorithm.skip_idle=true",),
+        "recompute": ("algorithm.old_logp=recompute", "algorithm.skip_idle=false"),
+        "auto": ("algorithm.skip_idle=false",),
+        "auto, skip_idle": (),
     }.items()
 }
 console = Console()

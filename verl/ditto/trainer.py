@@ -58,7 +58,7 @@ from ditto.run.finite_steps import FiniteSteps, are_finite
 from ditto.run.logger_folders import set_logger_folders
 from ditto.run.run_folder import RunFolder
 from ditto.run.session_tables import log_sessions
-from ditto.run.step_metrics import session_metrics, summary_line
+from ditto.run.step_metrics import first_look, session_metrics, summary_line
 from ditto.run.uploads import UploadFailed, Uploads
 from ditto.run.watchdog import Watchdog
 from ditto.settings import Settings
@@ -114,6 +114,7 @@ class DittoTrainer(Validation):
         self._servers: dict[str, Any] = {}
         self._idle_keys: list[str] = []  # of the step's rows that are skipped
         self._asked_prompts = 0
+        self._looked = False  # whether this process has told what its first step saw
         self.uploads = Uploads.from_config(config)
         self.checkpoints = CheckpointWriter(config, self.watchdog.phase, self.uploads)
         self._trained: tuple[KVBatchMeta, dict[str, Any]] | None = None  # the step's batch and metrics, once trained
@@ -322,7 +323,9 @@ class DittoTrainer(Validation):
             distillation=self.settings.distillation,
         )
         output = rename_dict(self.actor_rollout_wg.update_actor(batch)["metrics"], "actor/")
-        output["perf/mfu/actor"] = output.pop("actor/mfu")
+        mfu = output.pop("actor/mfu")  # counts tokens that trees never compute, and knows no CPU's peak
+        if not self.as_trees and self.config.trainer.device != "cpu":
+            output["perf/mfu/actor"] = mfu
         self.parts.add_update(step.layout.updates * actor.ppo_epochs, output)
 
     def _step_metrics(self, batch: KVBatchMeta) -> dict[str, Any]:
@@ -400,6 +403,9 @@ class DittoTrainer(Validation):
         traces = [trace for part in self.parts.batches for trace in part.traces]
         log_sessions(self.logger.logger, self.settings.run, self.global_steps, traces)
         print(summary_line(self.global_steps, self.total_training_steps, metrics), flush=True)
+        if not self._looked:  # before the user waits for more steps that teach nothing
+            print(first_look(traces, metrics), flush=True)
+            self._looked = True
         self.finite.check(self.global_steps, self.global_steps >= self.total_training_steps, self.checkpoints.root)
 
     def _step_numbers(self, batch: KVBatchMeta, timing_raw: dict[str, float], epoch: int) -> dict[str, Any]:

@@ -254,7 +254,6 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
         {f"{ACTOR}.policy_loss.loss_mode": "gpg"},
         "only if actor_rollout_ref.actor.policy_loss.loss_mode is vanilla or dppo_tv",
     ),
-    ("algorithm.skip_idle", True, {f"{ACTOR}.entropy_coeff": 0.1}, "none would be skipped"),
     ("refine.include_draft", True, {"algorithm.objective": "sdpo_token"}, "would only copy"),
     (f"{ACTOR}.policy_loss.loss_mode", "gspo", {"algorithm.objective": "sdpo_token"}, "has no clipped part"),
     (f"{MODEL}.use_fused_kernels", False, {"algorithm.objective": "sdpo_logits"}, "token form"),
@@ -351,8 +350,6 @@ def test_all_broken_rules_are_told_but_not_what_follows_from_another() -> None:
         {"algorithm.objective": "grpo", "refine.episode_deadline_s": 9.0, "refine.when": "always"},
         {"algorithm.objective": "sdpo_token", "refine.when": "failed", "refine.max_feedback_chars": 10},
         {"algorithm.objective": "grpo", "algorithm.agent_version": "copy"},
-        # With coefficient 0 the KL is measured and adds no term.
-        {"algorithm.skip_idle": True, f"{ACTOR}.use_kl_loss": True, f"{ACTOR}.kl_loss_coef": 0.0},
         # It has no ratio, but pi_old as sampled saves the pass over refined answers.
         {
             f"{ACTOR}.policy_loss.loss_mode": "gpg",

@@ -130,6 +130,24 @@ def test_the_dataset_trains_on_the_mixture_and_validates_on_its_own(tmp_path):
     assert len(SoulDataset(config.val_files, OneToken(), config, max_samples=3)) == 3
 
 
+def test_validation_on_the_training_files_draws_its_own_rows(tmp_path):
+    from omegaconf import OmegaConf
+
+    from soul.examples.__main__ import write
+
+    write(["lifechoices"], 20, tmp_path / "all.parquet")
+    config = OmegaConf.create(
+        {
+            **{name: [f"{tmp_path}/all.parquet"] for name in ("train_files", "val_files")},
+            "max_prompt_length": 10,
+            "filter_overlong_prompts": False,
+            "mixture": {"rows_per_task": 10, "val_rows_per_task": 5},
+        }
+    )
+    assert len(SoulDataset(config.train_files, OneToken(), config)) == 10
+    assert len(SoulDataset(config.val_files, OneToken(), config)) == 5
+
+
 def test_the_plan_says_what_was_drawn_of_each_task():
     settings = MixtureSettings(rows_per_task=10, seed=3)
     drawn = settings.training_rows(ROWS)

@@ -24,6 +24,7 @@ FIRST = {
     "ditto/style_ratio": 0.8,
 }
 SIGNS = {
+    "invalid": {"ditto/share_invalid": 0.3},
     "length": {"ditto/response_tokens_draft": 33.0},
     "diversity": {"ditto/distinct_2": 0.25},
     "entropy": {"actor/entropy": 0.1},
@@ -41,6 +42,14 @@ def test_a_sign_raises_its_alarm_and_no_other(name: str, caplog: pytest.LogCaptu
         numbers = raise_alarms(7, "sdpo_token", FIRST | SIGNS[name], EARLIER)
     assert {alarm for alarm, raised in numbers.items() if raised} == {f"alarm/{name}"}
     assert [record.message for record in caplog.records if f"objective sdpo_token, alarm {name}" in record.message]
+
+
+def test_two_steps_without_anything_to_learn_raise_an_alarm_and_one_does_not() -> None:
+    idle = FIRST | {"ditto/groups": 4.0, "ditto/groups_idle": 4.0}
+    raised = [raise_alarms(7, "grpo", idle, EARLIER | {6: before})["alarm/idle"] for before in (idle, FIRST)]
+    assert raised == [1.0, 0.0]
+    busy = idle | {"ditto/groups_idle": 3.0}
+    assert raise_alarms(7, "grpo", busy, EARLIER | {6: idle})["alarm/idle"] == 0.0
 
 
 def test_a_warning_is_given_once_while_the_alarm_lasts(caplog: pytest.LogCaptureFixture) -> None:

@@ -11,9 +11,9 @@ import pytest
 from openai.types import CompletionUsage
 from openai.types.completion_usage import PromptTokensDetails
 
-from ditto.run.step_metrics import failures_by_cause, judge_failure, session_metrics
+from ditto.run.step_metrics import failures_by_cause, first_look, judge_failure, session_metrics
 from soul.judge import Endpoint, Usage
-from soul.record import SCHEMA_VERSION, SessionRecord
+from soul.record import SCHEMA_VERSION, AttemptRecord, SessionRecord
 
 CAUSES = ["rate_limit", "invalid", "timeout", "task_error", "leak", "policy", "too_long"]
 SUMS = [
@@ -219,6 +219,21 @@ def test_a_step_without_one_valid_draft_has_no_rewards_and_no_zero() -> None:
     numbers = metrics_of(traces)
     assert numbers["ditto/share_invalid"] == 1.0
     assert not [key for key in numbers if "reward" in key or "gap" in key]
+
+
+def test_the_first_look_says_what_the_drafts_lack() -> None:
+    drafts = [{"answered": 1.0}, {"answered": 0.0}, {"answered": 0.5}, {}, None]
+    traces = [
+        SessionRecord(
+            task="hitom", number=0, row=0, draft=AttemptRecord(reward=None if metrics is None else 0.0, metrics=metrics)
+        )
+        for metrics in drafts
+    ]
+    numbers = {"ditto/groups": 3.0, "ditto/groups_idle": 2.0, "ditto/share_out_of_tokens/draft": 0.4}
+    assert first_look(traces, numbers) == (
+        "first look: 4 of 5 drafts have a verdict, 1 of 3 have the form that the task asks for, 1 of 3 groups teach "
+        "something, 2 drafts were cut off by a token limit"
+    )
 
 
 def test_what_redaction_did() -> None:

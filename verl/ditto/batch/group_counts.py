@@ -11,7 +11,8 @@ class GroupCounts:
     """Counts of a step, or of a part of it; a group is all sessions of a prompt.
 
     Attributes:
-        idle: groups of the batch from which the objective learns nothing.
+        groups: groups of the batch.
+        idle: those from which the objective learns nothing.
         dropped: groups that were replaced (`ditto/rollout/group_filter.py`).
         surplus: groups beyond what a step trains on (`algorithm.filter_groups.over_sampling`).
         tokens_dropped: tokens that the policy sampled for replaced and for surplus groups.
@@ -19,6 +20,7 @@ class GroupCounts:
         tokens_skipped, tokens: of these sequences, and of all sequences before them, prompts included.
     """
 
+    groups: int = 0
     idle: int = 0
     dropped: int = 0
     surplus: int = 0
@@ -33,6 +35,7 @@ class GroupCounts:
         each = list(parts)
         skipped = [part.skipped for part in each if part.skipped is not None]
         return cls(
+            groups=sum(part.groups for part in each),
             idle=sum(part.idle for part in each),
             dropped=sum(part.dropped for part in each),
             surplus=sum(part.surplus for part in each),
@@ -45,6 +48,7 @@ class GroupCounts:
     def metrics(self) -> dict[str, float]:
         """The counts as metrics of the step."""
         numbers = {
+            "ditto/groups": float(self.groups),
             "ditto/groups_idle": float(self.idle),
             "ditto/groups_dropped": float(self.dropped),
             "ditto/groups_surplus": float(self.surplus),

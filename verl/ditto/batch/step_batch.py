@@ -109,7 +109,7 @@ class StepBatch:
             self.records, mini_batch, settings.objective, settings.options, loss_agg_mode, loss_scale_factor
         )
         learning = {r.prompt for i, r in enumerate(self.records) if self.planned.learns(i)}
-        self.groups = GroupCounts(idle=len(self.prompts) - len(learning))
+        self.groups = GroupCounts(groups=len(self.prompts), idle=len(self.prompts) - len(learning))
 
     def skip_idle(self, mini_batch: Sequence[int]) -> list[int]:
         """Drop the rows that teach nothing, so that no forward pass is spent on them. Returns the rows that stay.

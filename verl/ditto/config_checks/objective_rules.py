@@ -102,15 +102,6 @@ OBJECTIVE_RULES: tuple[Rule, ...] = (
         ),
         f"is read only if {_LOSS_MODE} is {readers(PI_OLD)}. Remove it, or set that.",
     ),
-    Rule(
-        "algorithm.skip_idle",
-        lambda run: (
-            run.config.algorithm.skip_idle
-            and (run.actor.entropy_coeff or (run.actor.use_kl_loss and run.actor.kl_loss_coef))
-        ),
-        "KL and entropy terms need a forward pass of every sequence, so none would be skipped. Use false, or leave the "
-        f"terms out: {_ACTOR}.entropy_coeff=0, and use_kl_loss=false or kl_loss_coef=0.",
-    ),
     # Objectives without feedback accept `refine.*` too: recipe/ditto/ablations.sh sets it for all that it trains.
     Rule(
         "refine.include_draft",

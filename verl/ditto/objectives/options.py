@@ -68,7 +68,7 @@ class ObjectiveOptions(BaseModel):
     part_normaliser: Literal["part", "step"] = "part"
     norm_adv_by_std_in_grpo: bool = True
     std_floor: float = Field(default=0.0, ge=0)
-    skip_idle: bool = False
+    skip_idle: bool = True
     prefix_tree: Literal["auto", "off"] = "auto"
     shaping_gamma: float = Field(default=0.1, gt=0)
     erl: ErlOptions = ErlOptions()

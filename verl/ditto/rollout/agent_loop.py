@@ -222,10 +222,10 @@ class _SequenceBuilder:
         yield from outputs
 
     def _out_of_tokens(self) -> dict[str, int]:
-        """Sequences of either episode whose seat had to fall silent."""
+        """Sequences of either episode that a limit on tokens has cut: a turn, or all turns after it."""
         attempts = {"draft": self.session.draft, "refined": self.session.refined}
         return {
-            name: sum(sequence.full for _, sequence in token_sequences(attempt))
+            name: sum(sequence.full or sequence.cut for _, sequence in token_sequences(attempt))
             for name, attempt in attempts.items()
             if attempt
         }

@@ -38,6 +38,7 @@ class TokenSequence:
         turns: number of sampled turns.
         versions: first and last version (training step) of the weights that sampled it.
         full: there was no room for another turn, so nothing is added any more.
+        cut: a turn was cut off by a limit on tokens.
         opening: how many of the messages are in the prompt.
         has_log_probs: the engine returned log-probs for every turn.
         read_tokens: tokens that the engine had to read before it could sample, over all turns.
@@ -55,6 +56,7 @@ class TokenSequence:
     turns: int = 0
     versions: tuple[int, int] | None = None
     full: bool = False
+    cut: bool = False
     opening: int = 0
     has_log_probs: bool = True
     read_tokens: int = 0
@@ -187,6 +189,7 @@ class TokenSeat:
         sequence.cached_tokens = (
             None if cached is None or sequence.cached_tokens is None else sequence.cached_tokens + int(cached)
         )
+        sequence.cut = sequence.cut or ids[-1] not in self._renderer.stop_ids
         text, sequence.exact = self._renderer.decode(ids)
         sequence.messages = [*sequence.messages, {"role": "assistant", "content": text}]
         return text

@@ -35,8 +35,11 @@ class SoulDataset(Dataset):
     ) -> None:
         files = _as_list(data_files)
         mixture = MixtureSettings.model_validate(OmegaConf.to_container(config.mixture, resolve=True))
-        # verl builds both sets with the same call: only the files show which one this is.
-        mix = mixture.training_rows if files == _as_list(config.train_files) else mixture.validation_rows
+        # verl builds both sets with the same call: only the files show which one this is, or, where both sets have the
+        # same files, which list of the config they came in.
+        train, val = _as_list(config.train_files), _as_list(config.val_files)
+        trains = data_files is config.train_files if train == val else files == train
+        mix = mixture.training_rows if trains else mixture.validation_rows
         if processor is not None and processor.chat_template:  # verl gives the run's template to the processor alone
             tokenizer.chat_template = processor.chat_template
         self.rows, _ = fitting_rows(config, mix(read_rows(files)), tokenizer, max_samples)

@@ -17,7 +17,8 @@ from soul.metrics.lexical import words
 from soul.metrics.ngram import bleu
 from soul.record import AttemptRecord, SessionRecord
 
-PAIRS_PER_STEP = 400  # of drafts that are compared by BLEU: a few milliseconds each would hold up a large step
+# What is compared by BLEU, which costs about 10 microseconds a word: half a second of a step at most.
+PAIRS_PER_STEP, WORDS_PER_STEP = 400, 50_000
 
 
 def policy_text(attempt: AttemptRecord) -> str:
@@ -43,7 +44,9 @@ def diversity(traces: Sequence[SessionRecord]) -> dict[str, float]:
         if bigrams:
             shares.append(len(set(bigrams)) / len(bigrams))
     pairs = [pair for texts in several for pair in combinations(texts, 2)]
-    pairs = pairs[:: max(1, -(-len(pairs) // PAIRS_PER_STEP))]
+    both = statistics.fmean(len(a.split()) + len(b.split()) for a, b in pairs) if pairs else 1.0
+    most = max(1, min(PAIRS_PER_STEP, int(WORDS_PER_STEP / max(both, 1.0))))
+    pairs = pairs[:: -(-len(pairs) // most)] if pairs else []
     numbers = {"ditto/distinct_2": statistics.fmean(shares)} if shares else {}
     return numbers | ({"ditto/self_bleu": statistics.fmean(bleu(a, b) for a, b in pairs)} if pairs else {})
 

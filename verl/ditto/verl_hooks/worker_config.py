@@ -32,6 +32,9 @@ def resolve(config: DictConfig) -> None:
         for role in ROLES:
             config.pop(role, None)
         config.gateway = gateway.model_dump(mode="json")
+    for name in ("train_files", "val_files"):  # lists, which `SoulDataset` can tell apart even if they are equal
+        if isinstance(config.data[name], str):
+            config.data[name] = [config.data[name]]
     saved = config.actor_rollout_ref.actor.checkpoint
     if saved.save_lora_only:  # the model would be whole in hf_model
         saved.save_contents = [part for part in saved.save_contents if part != "hf_model"]
