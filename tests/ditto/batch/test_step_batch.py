@@ -96,6 +96,7 @@ def test_what_a_step_does_not_compute_is_counted() -> None:
     first = replace(batch.groups, **skipped_of([10, 10, 30, 30, 10, 10], kept))
     second = GroupCounts(dropped=2, surplus=1, tokens_dropped=7, skipped=0, tokens=100)
     assert GroupCounts.total([first, second]).metrics() == {
+        "ditto/groups": 3.0,
         "ditto/groups_idle": 1.0,
         "ditto/groups_dropped": 2.0,
         "ditto/groups_surplus": 1.0,
