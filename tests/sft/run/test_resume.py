@@ -42,11 +42,12 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Path | None]:
 
 
 def save(run: Path, step: int) -> Path:
-    """A checkpoint in the form of one of two processes."""
+    """A checkpoint in the form of one of two processes, with little in it."""
     folder = partial_dir(run) / f"global_step_{step}"
     (folder / "actor").mkdir(parents=True)
     (folder / "actor" / "ranks.json").write_text("2")
-    (folder / "actor" / "model_world_size_2_rank_0.pt").write_bytes(b"%d" % step)
+    for rank in range(2):
+        (folder / "actor" / f"model_world_size_2_rank_{rank}.pt").write_bytes(b"%d" % step)
     return publish(run, step)
 
 
