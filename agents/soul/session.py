@@ -222,16 +222,21 @@ async def score(attempt: Attempt, task: Task[Any], row: Row, gateway: Gateway) -
         try:
             verdict = await _guarded("judge", judge_with_jury(task, row, attempt.episode, gateway))
         except Contentless:
-            worst = task.headline.worst
-            metrics = {task.headline.name: worst, **({ANSWERED: 0.0} if ANSWERED in task.better else {})}
-            said = task.missing_form(row, attempt.episode) or SAID_NOTHING
-            attempt.contentless, verdict = True, Verdict(worst, metrics, said)
+            verdict = await _guarded("judge", _worst(task, row, attempt.episode))
+            attempt.contentless = isinstance(verdict, Verdict)
     if isinstance(verdict, Failure):
         attempt.failure = verdict
     elif not math.isfinite(verdict.reward):
         attempt.failure = Failure("judge", "invalid", f"the reward is {verdict.reward}")
     else:
         attempt.verdict = verdict
+
+
+async def _worst(task: Task[Any], row: Row, episode: Episode) -> Verdict:
+    """The verdict on an episode in which the policy said nothing that can be judged."""
+    worst = task.headline.worst
+    metrics = {task.headline.name: worst, **({ANSWERED: 0.0} if ANSWERED in task.better else {})}
+    return Verdict(worst, metrics, task.missing_form(row, episode) or SAID_NOTHING)
 
 
 async def _safe_feedback(

@@ -12,7 +12,7 @@ from soul.answers.thinking import without_thinking
 
 TAGGED = re.compile(r"<answer>((?:(?!</?answer>).){0,400}?)</answer>", re.IGNORECASE | re.DOTALL)
 _OPENING, _CLOSING = re.compile(r"<answer>", re.IGNORECASE), re.compile(r"</answer>", re.IGNORECASE)
-_EITHER = r"[\s,/`'\"*]*(?:\b(?:or|and)\b)?[\s`'\"*]*"  # between two forms
+_EITHER = r"[\s,/`'\"*]{0,4}(?:\b(?:or|and)\b)?[\s`'\"*]{0,4}"  # between two forms
 _FORMS = re.compile(rf"<answer>[^<>]{{0,80}}</answer>(?:{_EITHER}<answer>[^<>]{{0,80}}</answer>)*", re.IGNORECASE)
 # A text of nothing but these words stands for an answer, or says where it goes: "<answer>your letter here</answer>".
 _PLACEHOLDERS = frozenset(
@@ -29,7 +29,7 @@ def asked_form(prompt: str) -> str:
 
 def form_pattern(form: str) -> re.Pattern[str]:
     """A pattern of a whole form, with any white space, quotes and commas between its alternatives."""
-    alternatives = [rf"<answer>\s*{re.escape(inner.strip())}\s*</answer>" for inner in TAGGED.findall(form)]
+    alternatives = [rf"<answer>\s{{0,4}}{re.escape(inner.strip())}\s{{0,4}}</answer>" for inner in TAGGED.findall(form)]
     return re.compile(_EITHER.join(alternatives), re.IGNORECASE)
 
 

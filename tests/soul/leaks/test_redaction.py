@@ -199,13 +199,16 @@ def test_a_secret_in_a_script_without_blanks_is_found(text):
     assert len(withheld) == 1 and "红" not in blanked
 
 
-@pytest.mark.parametrize("unit", ["<answer>", "option is : not ", "the first ", "(", "B\t", "choice #", "A "])
+@pytest.mark.parametrize(
+    "unit", ["<answer>", "<answer>A</answer> ", "option is : not ", "the first ", "(", "B\t", "choice #", "A "]
+)
 @pytest.mark.parametrize("blanks", [0, 20_000])
 def test_no_text_holds_the_guard_up(unit, blanks):
     # Two `\s*` in a row once took hours on a word such as "option" and some thousand blanks behind it.
     text = unit * (5_000 // len(unit)) + unit.strip() + " " * blanks + "?"
     start = time.process_time()
-    redact(text, ["the green box"], Choices({"A": "the green box", "B": "mill"}, "Which?"))
+    prompt = "<answer>A</answer> or <answer>B</answer>"
+    redact(text, ["the green box"], Choices({"A": "the green box", "B": "mill"}, "Which?"), prompt)
     assert time.process_time() - start < 2  # some 0.05 s
 
 
