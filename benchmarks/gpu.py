@@ -14,6 +14,7 @@ GPU everything runs at toy sizes, which shows that the script works, and nothing
 
 from __future__ import annotations
 
+import argparse
 import json
 import platform
 import re
@@ -26,7 +27,6 @@ import torch
 import transformers
 
 from benchmarks import gpu_attention, gpu_head, gpu_training
-from soul.cli.error_border import Parser, reports_errors
 
 PARTS = {"attention": gpu_attention.measure, "head": gpu_head.measure, "training": gpu_training.measure}
 
@@ -46,9 +46,10 @@ def measure(device: str, parts: Sequence[str]) -> dict[str, Any]:
     return results
 
 
-@reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = Parser(prog="python -m benchmarks.gpu", description=__doc__)
+    parser = argparse.ArgumentParser(  # not soul's, which a bare machine lacks
+        prog="python -m benchmarks.gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "baselines")
     args = parser.parse_args(arguments)

@@ -9,6 +9,7 @@ same dtype, called once per sequence, shows the effect of rounding alone.
 
 from __future__ import annotations
 
+import argparse
 import json
 import platform
 import time
@@ -21,7 +22,6 @@ import transformers
 from torch import Tensor
 
 from ditto.model import attention
-from soul.cli.error_border import Parser
 
 TENSORS = ("output", "query", "key", "value")  # the output, and the gradients of the inputs
 REPEATS = 10
@@ -177,5 +177,9 @@ def _wait(tensor: Tensor) -> None:
 
 
 if __name__ == "__main__":
-    Parser(prog="python -m benchmarks.gpu_attention", description=__doc__).parse_args()
+    argparse.ArgumentParser(
+        prog="python -m benchmarks.gpu_attention",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    ).parse_args()
     print(json.dumps(measure("cuda" if torch.cuda.is_available() else "cpu"), indent=2))

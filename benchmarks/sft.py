@@ -102,8 +102,9 @@ def ours(folder: Path, size: str) -> None:
     """Run our trainer as a process of torchrun does; its metrics hold the rate of every step."""
     from sft.launch import WORKER, main
     from sft.run.ranks import RESUME_VARIABLE
+    from sft.run.stop import LAUNCHER_VARIABLE
 
-    os.environ[RESUME_VARIABLE] = ""  # start at step 1
+    os.environ |= {RESUME_VARIABLE: "", LAUNCHER_VARIABLE: str(os.getppid())}  # start at step 1, end with this program
     words = [*settings_words(folder, size), f"run.dir={folder}/ours", "trainer.logger=[]"]
     assert main([WORKER, *words]) == 0
     lines = [json.loads(line) for line in (folder / "ours" / "metrics.jsonl").open()]

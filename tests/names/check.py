@@ -40,6 +40,7 @@ def check_all() -> Findings:
     """Imports of all modules, names and calls of all files, and all subclasses."""
     findings = Findings()
     files = sources()
+    classes: list[type] = []
     called = _names_read(files)
     for path, name in files.items():
         check_file(path, str(path.relative_to(ROOT)), findings)
@@ -52,8 +53,9 @@ def check_all() -> Findings:
             continue
         elsewhere = None if Path(module.__file__ or "").is_relative_to(ROOT) else f"is taken from {module.__file__}"
         findings.check("modules", name, elsewhere)
-        for cls in subclasses_in(module):
-            check_class(cls, called, findings)
+        classes += subclasses_in(module)
+    for cls in classes:  # after all imports: a base of ours is known by its subclasses
+        check_class(cls, called, findings)
     return findings
 
 

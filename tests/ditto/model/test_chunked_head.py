@@ -12,15 +12,10 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from benchmarks import gpu_head
 from ditto.model import chunked_head, chunked_models
-from ditto.model.head_settings import check_head
-from ditto.settings import BadConfig
-from tests.ditto.model import head_engine
-from tests.ditto.verl_hooks.verl_patches import undone_afterwards
 
 
 def relative_error(value: Tensor, reference: Tensor) -> float:
@@ -120,6 +115,9 @@ def test_the_benchmark_measures_both_heads(monkeypatch: pytest.MonkeyPatch) -> N
 
 def run_engine(folder: Path, ranks: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """All cases on so many ranks. One runs in this process, which saves importing verl once more."""
+    from tests.ditto.model import head_engine
+    from tests.ditto.verl_hooks.verl_patches import undone_afterwards
+
     head_engine.make_models(folder)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -149,6 +147,9 @@ def run_engine(folder: Path, ranks: int, monkeypatch: pytest.MonkeyPatch) -> dic
 @pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_in_verls_engine_it_is_exact(ranks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """RL (with an entropy term) and SFT, temperature 0.7, several micro-batches of several chunks."""
+    pytest.importorskip("verl")  # the other tests run on a bare machine, too
+    from tests.ditto.model import head_engine
+
     results = run_engine(tmp_path, ranks, monkeypatch)
     # Why there is a head of ours: when this fails, verl's own may do.
     assert "mixed torch.Tensor and DTensor" in results.pop("verl's own head")
@@ -203,6 +204,12 @@ def test_in_verls_engine_it_is_exact(ranks: int, tmp_path: Path, monkeypatch: py
 def test_a_head_that_cannot_be_is_refused(
     model: dict[str, Any], training: dict[str, Any], named: str | None, tmp_path: Path
 ) -> None:
+    pytest.importorskip("omegaconf")
+    from omegaconf import OmegaConf
+
+    from ditto.model.head_settings import check_head
+    from ditto.settings import BadConfig
+
     transformers.Qwen3Config(tie_word_embeddings=False).save_pretrained(tmp_path / "untied")
     transformers.Qwen3Config(tie_word_embeddings=True).save_pretrained(tmp_path / "tied")
     transformers.Gemma2Config().save_pretrained(tmp_path / "gemma2")

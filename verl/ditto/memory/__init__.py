@@ -12,5 +12,6 @@
     machine.py       this machine's GPU and host memory
     remedy.py        which overrides would make a run fit
 
-`model_shape`, `head` and `training` are plain Python: benchmarks import them without verl.
+`model_shape`, `head` and `training` are plain Python, and `read_model.shape_of` needs only torch and transformers:
+benchmarks import them without verl.
 """

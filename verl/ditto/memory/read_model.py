@@ -10,14 +10,15 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 from ditto.memory.model_shape import ModelShape
-from ditto.settings import BadConfig
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 
 class NotDense(ValueError):
@@ -53,7 +54,11 @@ def read_shape(model: DictConfig, section: str, dense_only: bool = True) -> Mode
     Raises:
         BadConfig: the plan does not support the model.
     """
+    # Here, not at the top: benchmarks read a shape on machines that have only torch, transformers and peft.
+    from omegaconf import OmegaConf
     from transformers import AutoConfig
+
+    from ditto.settings import BadConfig
 
     targets, exclude = (
         OmegaConf.to_container(value) if OmegaConf.is_config(value) else value

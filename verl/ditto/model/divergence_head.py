@@ -21,7 +21,6 @@ from ditto.model.chunked_head import (
     log_softmax,
     trained_parameters,
 )
-from ditto.objectives.terms import divergence, top_k_outcomes
 
 
 @dataclass(frozen=True)
@@ -108,6 +107,9 @@ class _ChunkedDivergence(torch.autograd.Function):
 
 def _compare(head: Any, lesson: Lesson, logits: Tensor, part: slice, temperature: float) -> Tensor:
     """The divergences of a chunk, from the student's logits."""
+    # Here, not at the top: the package needs pydantic, which a machine for benchmarks alone may lack.
+    from ditto.objectives.terms import divergence, top_k_outcomes
+
     with torch.no_grad():
         hidden = lesson.hidden[part]
         if lesson.weight is None:
