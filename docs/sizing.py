@@ -204,15 +204,17 @@ computes one layer again at a time. `tests/ditto/memory` compares the sum with t
 
 ## Without a GPU
 
-With `PLATFORM=cpu` trainer and vLLM hold their memory at the same time, and the plan compares it with the machine's free
-memory, or a container's. It chooses what the config leaves open (null): the size of the pieces in which weights go to
-vLLM (the largest tensor, which must fit into /dev/shm), vLLM's cache (all sequences that are played at once, at most a
-fifth of the free memory), the tokens of a micro-batch, and gradient checkpointing, which it uses only if a micro-batch
-does not fit without. SmolLM2-135M with sequences of 1,280 tokens, full fine-tuning, on a machine with 24 GB:
+With `PLATFORM=cpu` trainer and vLLM hold their memory at the same time, and the plan compares it with the machine's
+free memory, or a container's. It chooses what the config leaves open (null): the size of the pieces in which weights go
+to vLLM (the largest tensor, which must fit into /dev/shm), vLLM's cache (all sequences that are played at once, at most
+a fifth of the free memory), the tokens of a micro-batch, and gradient checkpointing, which it uses only if a
+micro-batch does not fit without. SmolLM2-135M with sequences of 1,280 tokens, full fine-tuning, on a machine with
+24 GB:
 
 ```text
-memory        0.13 B weights (all trained), at most 15.6 GiB (trainer 10.3, vLLM 1.2, processes 4.1) of 21.6 free
-              micro-batches of 4,096 tokens without gradient checkpointing; keys and values of 11,264 tokens; weights go to vLLM in pieces of 108 MiB
+memory        0.13 B weights (all trained), at most 15.3 GiB (trainer 10.3, vLLM 1.8, processes 3.1) of 21.6 free
+              micro-batches of 4,096 tokens without gradient checkpointing
+              vLLM caches keys and values of 11,264 tokens, and gets weights in pieces of 108 MiB
               2 threads for each process that computes
 ```
 

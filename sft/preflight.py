@@ -99,12 +99,13 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     trainer, data = config.trainer, config.data
     run = SftRun(config)
     ranks = run.devices
-    folders = {"run.dir": config.run.dir, "trainer.default_local_dir": trainer.default_local_dir}
+    folders = {str(data_settings(config).cache_dir): "data.cache_dir"}
+    folders |= {trainer.default_local_dir: "trainer.default_local_dir", config.run.dir: "run.dir"}  # each folder once
     path, trust = str(config.model.path), bool(config.model.trust_remote_code)
     found = Mistakes()
     with found.of():
         _check_devices(trainer)
-    for setting, folder in {**folders, "data.cache_dir": data_settings(config).cache_dir}.items():
+    for folder, setting in folders.items():
         with found.of():
             check_writable(folder, setting)
     with found.of():

@@ -133,13 +133,15 @@ def run_as_process(
 
 
 def assert_one_paragraph(ended: Ended, mistake: Mistake, places: Mapping[str, Path | str] | None = None) -> None:
-    """The user reads one paragraph with what is wrong, the exit code is right, and no key is repeated."""
+    """The user reads one paragraph for each thing that is wrong, the exit code is right, and no key is repeated."""
     printed = ended.out + ended.err
     assert "Traceback" not in printed, printed
     assert SECRET not in printed, "a key is repeated"
     assert ended.code == mistake.exit_code, f"exit code {ended.code}, {mistake.exit_code} expected\n{printed}"
-    paragraph = ended.err.strip().rpartition("\n\n")[2]
-    assert 0 < len(paragraph) <= LONGEST, ended.err or "nothing was said on stderr"
-    assert "Unexpected " not in paragraph, paragraph
+    listed = ended.err.strip().partition(" things are wrong.\n\n")[2]
+    paragraphs = listed.split("\n\n") if listed else [ended.err.strip().rpartition("\n\n")[2]]
+    assert all(0 < len(each) <= LONGEST for each in paragraphs), ended.err or "nothing was said on stderr"
+    told = "\n\n".join(paragraphs)
+    assert "Unexpected " not in told, told
     for text in mistake.at(places or {}).expects:
-        assert text in paragraph, f"{text!r} is not in:\n{paragraph}"
+        assert text in told, f"{text!r} is not in:\n{told}"

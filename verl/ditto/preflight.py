@@ -148,10 +148,11 @@ def check_settings(config: DictConfig) -> tuple[Settings, ResumeChoice]:
     found = Mistakes()
     with found.of():
         choice = check_config(config, settings)
-    for folder in ("run.dir", "trainer.default_local_dir", "judge.cache_dir"):
-        if OmegaConf.select(config, folder) is not None:
+    keys = {OmegaConf.select(config, key): key for key in ("judge.cache_dir", "trainer.default_local_dir", "run.dir")}
+    for folder, key in keys.items():  # each folder once
+        if folder is not None:
             with found.of():
-                check_writable(OmegaConf.select(config, folder), folder)
+                check_writable(folder, key)
     with found.of():
         check_address(config)
     found.report()

@@ -37,7 +37,7 @@ __all__ = ["check_config", "check_every_type", "check_fp8", "check_model_length"
 
 def check_every_type(config: DictConfig) -> None:
     """Check that every value has its key's type and is in its range, before any other code reads it."""
-    platform = "cpu" if OmegaConf.select(config, "trainer.device") == "cpu" else "gpu"
+    platform = "gpu" if OmegaConf.select(config, "trainer.device") == "cuda" else "cpu"  # whose values may be null
     check_types(config, default_config(platform), RL_NUMBERS)
 
 

@@ -76,7 +76,7 @@ def chosen_on_a_cpu(key: str) -> Rule:
     """A rule: null is for the CPU platform, which chooses the value by the machine's memory."""
     return Rule(
         key,
-        lambda run: OmegaConf.select(run.config, key) is None and run.trainer.device != "cpu",
+        lambda run: OmegaConf.select(run.config, key) is None and run.trainer.device == "cuda",
         "only platform=cpu chooses this value by the machine's memory. Give a number.",
     )
 

@@ -95,9 +95,10 @@ class CpuPlan:
         how = f"LoRA of rank {setup.lora_rank}" if setup.lora_rank else "all trained"
         yield f"{self.shape.weights / 1e9:.2f} B weights ({how}), {self.parts()}"
         checkpointing = "with" if setup.checkpointing else "without"
+        yield f"micro-batches of {setup.tokens:,} tokens {checkpointing} gradient checkpointing"
         yield (
-            f"micro-batches of {setup.tokens:,} tokens {checkpointing} gradient checkpointing; keys and values of "
-            f"{self.cached_tokens:,} tokens; weights go to vLLM in pieces of {setup.bucket_mib} MiB"
+            f"vLLM caches keys and values of {self.cached_tokens:,} tokens, and gets weights in pieces of "
+            f"{setup.bucket_mib} MiB"
         )
 
     def parts(self) -> str:
