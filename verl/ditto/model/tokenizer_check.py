@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ditto.model.hub import use_cache_without_hub
 from ditto.model.weights_check import BadModel
 from soul.errors import one_line
 
@@ -45,6 +46,7 @@ def _load(path: str, trust: bool) -> Any:
     from transformers import AutoConfig, AutoTokenizer
 
     _refuse_adapter(Path(path))
+    use_cache_without_hub(path)
     try:
         AutoConfig.from_pretrained(path, trust_remote_code=trust)
         return AutoTokenizer.from_pretrained(path, trust_remote_code=trust)
