@@ -37,7 +37,8 @@ class ControlTokens:
 
     def escape(self, value: Value) -> Value:
         """The value with a look-alike for each control token in its texts, however deep they are."""
-        return self._escaped(value)  # type: ignore[no-any-return]
+        escaped: Value = self._escaped(value)
+        return escaped
 
     def _escaped(self, value: Any) -> Any:
         if isinstance(value, str):
