@@ -164,6 +164,20 @@ def test_python_names_an_interpreter_whatever_its_versions(env: Env, tmp_path: P
     assert not (tmp_path / "other" / "told").exists()
 
 
+@pytest.mark.parametrize(("backend", "isolated"), [("hatchling", False), ("another", True)])
+def test_an_image_with_the_build_backend_gets_this_package_without_a_network(
+    env: Env, tmp_path: Path, backend: str, isolated: bool
+) -> None:
+    """pip would download the backend into an environment of its own, which fails on a machine without a network."""
+    other = interpreter(tmp_path / "other", CPU)
+    site = tmp_path / "other" / "site"
+    (site / f"{backend}.py").touch()
+    (site / "pip.py").write_text(f"import sys\nopen({str(tmp_path / 'pip')!r}, 'w').write(' '.join(sys.argv[1:]))")
+    assert env("cpu", PYTHON=str(other)) == sys.executable
+    told = (tmp_path / "pip").read_text()
+    assert told.startswith("install ") and told.endswith("-e .") and ("--no-build-isolation" in told) != isolated
+
+
 def test_both_sets_have_the_same_versions() -> None:
     """What CI tests on a CPU is what a GPU cluster runs: only torch's and vLLM's builds differ."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from omegaconf import DictConfig, OmegaConf
-from transformers import LlamaConfig
+from transformers import LlamaConfig, MambaConfig, Qwen3MoeConfig
 
 from ditto.launching.compose import load_config
 from ditto.memory import cpu
@@ -90,6 +90,16 @@ def test_a_small_shared_memory_is_named(models: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(cpu.shutil, "disk_usage", lambda _path: docker)
     with pytest.raises(BadConfig, match="shm-size"):
         fitted(monkeypatch, 22, config(models / "smol"))
+
+
+@pytest.mark.parametrize("family", ["mamba", "mixture"])
+def test_other_families_than_dense_decoders_are_planned_too(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = {"hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 512}
+    experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "num_attention_heads": 4}
+    made = MambaConfig(**small) if family == "mamba" else Qwen3MoeConfig(**small, **experts, num_key_value_heads=2)
+    assert fitted(monkeypatch, 22, config(saved(made, tmp_path / "model")))[BUCKET] == cpu.LEAST_BUCKET
 
 
 @pytest.mark.parametrize(

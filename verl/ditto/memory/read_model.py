@@ -89,8 +89,9 @@ def shape_of(
     head = model.get_output_embeddings()
     tied = bool(head.weight is model.get_input_embeddings().weight)
     vision = getattr(config, "vision_config", None)
-    head_width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-    kv_heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+    heads = getattr(text, "num_attention_heads", None) or 0  # a state-space model has none
+    head_width = getattr(text, "head_dim", None) or (text.hidden_size // heads if heads else 0)
+    kv_heads = getattr(text, "num_key_value_heads", None) or heads
     features: Counter[bool] = Counter()  # whether in a decoder layer -> inputs + outputs
     for path, module in model.named_modules():
         if isinstance(module, nn.Linear) and module is not head and path in adapted:
@@ -105,7 +106,7 @@ def shape_of(
         name=name,
         hidden=text.hidden_size,
         intermediate=_intermediate(text),
-        query=text.num_attention_heads * head_width,
+        query=heads * head_width,
         key_value=kv_heads * head_width,
         vocab=text.vocab_size,
         layers=text.num_hidden_layers,
@@ -124,8 +125,8 @@ def shape_of(
 def _intermediate(text: Any) -> int:
     """The width of the MLP, or of all experts together that a token uses."""
     experts = getattr(text, "num_experts_per_tok", None)
-    width = getattr(text, "moe_intermediate_size", None) or text.intermediate_size
-    return int(width * experts) if experts else int(text.intermediate_size)
+    width = getattr(text, "intermediate_size", None) or 2 * text.hidden_size
+    return int((getattr(text, "moe_intermediate_size", None) or width) * experts) if experts else int(width)
 
 
 def build_on_meta(config: Any, trust_remote_code: bool = False) -> nn.Module:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ditto.model.hub import use_cache_without_hub
 from ditto.model.weights_check import BadModel
 from soul.chat.model_chat import stop_ids
 from soul.chat.template_check import BadTemplate, ChatFormat, fit_template
@@ -66,6 +67,7 @@ def _load(path: str, trust: bool) -> Any:
     from transformers import AutoConfig, AutoTokenizer
 
     _refuse_adapter(Path(path))
+    use_cache_without_hub(path)
     try:
         config = AutoConfig.from_pretrained(path, trust_remote_code=trust)
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust)
