@@ -94,7 +94,7 @@ class Run:
 
     @property
     def tail_s(self) -> float:
-        return self.total_s - self.estimates[-self.at_once][0]
+        return self.total_s - self.estimates[-min(self.at_once, len(self.estimates))][0]
 
     def error_after(self, samples: float = 0.0, of_time: float = 0.0) -> float:
         """The factor between the expected time and the truth, at the first sample after this share of the run."""
