@@ -3,12 +3,13 @@
     python -m benchmarks.grpo_vs_trl --trl-python TRL_VENV/bin/python --rows fantom.parquet [--response 32]
         [--model FOLDER]
 
-The model is the one of FOLDER, in Hugging Face's form; without `--model` it is the demo's tiny one. Both sample with transformers in float32 on one core, every answer as long as `--response`, and train one update of all
-groups, without KL. The reward is a rule, so neither waits for a judge; agent loop, Ray and vLLM stay out of it. Ours
-samples with `one_process_sampler.py` and updates with `one_process_update.py`: our loss and batches on verl's FSDP2
-engine. TRL (`trl_grpo_contender.py`) runs in an interpreter of its own and gets the better of several micro-batch
-sizes. The programs run in turn, `--rounds` times; the first step of each is not counted. Seconds are CPU seconds of one
-process with one thread, which a busy machine does not change much.
+The model is that of FOLDER, in Hugging Face's form; without `--model` it is the demo's tiny one. Both sample with
+transformers in float32 on one core, every answer as long as `--response`, and train one update of all groups, without
+KL. The reward is a rule, so neither waits for a judge; agent loop, Ray and vLLM stay out of it. Ours samples with
+`one_process_sampler.py` and updates with `one_process_update.py`: our loss and batches on verl's FSDP2 engine, each
+group as a tree where a run would. TRL (`trl_grpo_contender.py`) runs in an interpreter of its own and gets the better
+of several micro-batch sizes. The programs run in turn, `--rounds` times; the first step of each is not counted. Seconds
+are CPU seconds of one process with one thread, which a busy machine does not change much.
 
 Both must take the same update: ours also trains on the sequences that TRL sampled, and the gradient norms of each step
 may differ by 1e-3. Goal: TRL's seconds a step over ours at least 1.5.
