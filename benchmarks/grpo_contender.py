@@ -2,8 +2,8 @@
 
     python -m benchmarks.grpo_contender FOLDER
 
-FOLDER holds model/, work.json, and sequences.json of TRL. Writes result.json: CPU seconds of each phase and step, and
-the gradient norms of TRL's updates.
+FOLDER holds model/, work.json, and sequences.json of TRL. Writes result.json: CPU seconds of each phase and step,
+the gradient norms of TRL's updates, and whether updates are computed as trees.
 """
 
 from __future__ import annotations
@@ -131,7 +131,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     steps = [contender.step(texts[i : i + count]) for i in range(0, len(texts), count)]
     contender.update.close()
     seconds = {phase: [step[phase] for step in steps] for phase in steps[0]}
-    (folder / "result.json").write_text(json.dumps({"norms": norms, "seconds": seconds}))
+    result = {"norms": norms, "seconds": seconds, "as_trees": contender.update.as_trees}
+    (folder / "result.json").write_text(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
 """A step of GRPO beside TRL's: the same model, prompts, answer lengths, group size and update.
 
     python -m benchmarks.grpo_vs_trl --trl-python TRL_VENV/bin/python --rows fantom.parquet [--response 32]
+        [--model FOLDER]
 
-Both sample with transformers in float32 on one core, every answer as long as `--response`, and train one update of all
-groups, without KL. The reward is a rule, so neither waits for a judge; agent loop, Ray and vLLM stay out of it. Ours
-samples with `one_process_sampler.py` and updates with `one_process_update.py`: our loss and batches on verl's FSDP2
-engine. TRL (`trl_grpo_contender.py`) runs in an interpreter of its own and gets the better of several micro-batch
-sizes. The programs run in turn, `--rounds` times; the first step of each is not counted. Seconds are CPU seconds of one
-process with one thread, which a busy machine does not change much.
+The model is that of FOLDER, in Hugging Face's form; without `--model` it is the demo's tiny one. Both sample with
+transformers in float32 on one core, every answer as long as `--response`, and train one update of all groups, without
+KL. The reward is a rule, so neither waits for a judge; agent loop, Ray and vLLM stay out of it. Ours samples with
+`one_process_sampler.py` and updates with `one_process_update.py`: our loss and batches on verl's FSDP2 engine, each
+group as a tree where a run would. TRL (`trl_grpo_contender.py`) runs in an interpreter of its own and gets the better
+of several micro-batch sizes. The programs run in turn, `--rounds` times; the first step of each is not counted. Seconds
+are CPU seconds of one process with one thread, which a busy machine does not change much.
 
 Both must take the same update: ours also trains on the sequences that TRL sampled, and the gradient norms of each step
 may differ by 1e-3. Goal: TRL's seconds a step over ours at least 1.5.
@@ -28,7 +30,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from soul.cli.arguments import existing_file, positive_int
+from soul.cli.arguments import existing_file, existing_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import RunFailed
 from soul.rows.task_files import read_rows
@@ -42,17 +44,20 @@ console = Console()
 
 
 def prepare(folder: Path, rows: Path, args: argparse.Namespace) -> None:
-    """The model, and the prompts of every step as text; all rows of a file have the same task."""
-    from recipe.demo import tiny_model
-
+    """Write the prompts of every step as text, and link or build the model; all rows of a file have the same task."""
     steps, count = args.steps, args.prompts
     all_rows = read_rows([str(rows)])
     if len(all_rows) < steps * count:
         raise RunFailed(f"{rows} has {len(all_rows)} rows; {steps} steps of {count} prompts need {steps * count}.")
     prompts = ["\n".join(m["content"] for m in row.task.prompt(row.row)) for row in all_rows]
     texts = prompts[: steps * count]
-    # Without line breaks, because the tokenizer makes one token of a line that many texts share.
-    tiny_model.build(folder / "model", [" ".join(prompt.split()) for prompt in prompts])
+    if args.model:
+        (folder / "model").symlink_to(args.model.resolve())
+    else:
+        from recipe.demo import tiny_model
+
+        # Without line breaks, because the tokenizer makes one token of a line that many texts share.
+        tiny_model.build(folder / "model", [" ".join(prompt.split()) for prompt in prompts])
     settings = {"steps": steps, "prompts": count, "group": args.group, "response": args.response, "texts": texts}
     (folder / "work.json").write_text(json.dumps(settings))
 
@@ -94,6 +99,7 @@ def measure(folder: Path, args: argparse.Namespace) -> dict[str, dict[str, list[
             for phase, values in result["seconds"].items():
                 seconds.setdefault(name, {}).setdefault(phase, []).extend(values[1:])
             if name == "ours":
+                console.print("  ours computes " + ("each group as a tree" if result["as_trees"] else "every row"))
                 compare(result["norms"], json.loads((folder / "sequences.json").read_text())["norms"])
     return seconds
 
@@ -130,6 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = Parser(prog="python -m benchmarks.grpo_vs_trl", description=__doc__)
     parser.add_argument("--trl-python", type=existing_file, required=True, help="an interpreter that has TRL")
     parser.add_argument("--rows", type=existing_file, nargs="+", required=True, help="task files; one table for each")
+    parser.add_argument("--model", type=existing_folder, help="a pretrained model instead of the demo's tiny one")
     parser.add_argument("--prompts", type=positive_int, default=4, help="groups of a step")
     parser.add_argument("--group", type=positive_int, default=8, help="answers to a prompt")
     parser.add_argument("--response", type=positive_int, default=32, help="tokens of an answer")

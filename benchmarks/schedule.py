@@ -16,6 +16,7 @@ time.
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 import tempfile
 import time
@@ -94,16 +95,18 @@ class Run:
 
     @property
     def tail_s(self) -> float:
-        return self.total_s - self.estimates[-self.at_once][0]
+        return self.total_s - self.estimates[-min(self.at_once, len(self.estimates))][0]
 
     def error_after(self, samples: float = 0.0, of_time: float = 0.0) -> float:
-        """The factor between the expected time and the truth, at the first sample after this share of the run."""
-        from_sample = int(samples * len(self.estimates))
-        moment, left = next(
-            (when, left) for when, left in self.estimates[from_sample:] if when >= of_time * self.total_s and left
-        )
-        truth = self.total_s - moment
-        return max(left, truth) / min(left, truth)
+        """The factor between the expected time and the truth, at the first sample after this share of the run.
+
+        It is infinite where the run was too short for an estimate.
+        """
+        for when, left in self.estimates[int(samples * len(self.estimates)) :]:
+            if when >= of_time * self.total_s and left and when < self.total_s:
+                truth = self.total_s - when
+                return max(left, truth) / min(left, truth)
+        return math.inf
 
 
 def script(latency: float) -> Any:

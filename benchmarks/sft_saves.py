@@ -41,9 +41,10 @@ def rank(folder: Path, words: Sequence[str]) -> None:
 
     from sft.launch import WORKER, main
     from sft.run.checkpoints import RESUME_VARIABLE, Checkpoints
+    from sft.run.stop import LAUNCHER_VARIABLE
     from sft.trainer import SupervisedTrainer
 
-    os.environ[RESUME_VARIABLE] = ""  # start at step 1
+    os.environ |= {RESUME_VARIABLE: "", LAUNCHER_VARIABLE: str(os.getppid())}  # start at step 1, end with this program
     saves: dict[int, dict[str, float]] = {}
     steps: list[tuple[float, float]] = []
     save, train = Checkpoints.save, SupervisedTrainer._train_step

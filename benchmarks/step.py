@@ -275,7 +275,7 @@ def run_update(arguments: argparse.Namespace) -> None:
     console.print(table)
     # Every second round swaps the order, so two rounds make one fair pair.
     turns = [sum(seconds["plain"][i : i + 2]) / sum(seconds["ditto"][i : i + 2]) for i in range(0, arguments.rounds, 2)]
-    low, middle, high = statistics.quantiles(turns, n=4)
+    low, middle, high = statistics.quantiles(turns, n=4) if len(turns) > 1 else turns * 3
     console.print(
         f"ditto over plain, median of {len(turns)} pairs of rounds: {middle:.3f}, quartiles {low:.3f} to {high:.3f} "
         "(goal: at least 0.97)"

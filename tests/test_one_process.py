@@ -67,6 +67,7 @@ def talk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def _two_steps(run: OneProcess) -> list[dict[str, float]]:
+    assert run.update.as_trees == (run.settings.options.prefix_tree != "off" and not run.settings.distillation)
     steps = [await run.step(1), await run.step(2)]
     assert run.update.batch is not None and run.update.batch.columns is not None
     return [*steps, await run.evaluate(2)]
@@ -119,6 +120,13 @@ def test_the_one_update_of_a_step_tells_what_a_pass_before_it_tells(world: Path,
     assert {name: auto[name] for name in names} == pytest.approx(
         {name: passed[name] for name in names}, rel=1e-4, abs=1e-5
     )
+
+
+def test_the_updates_are_trees_and_equal_those_of_every_row(world: Path, tmp_path: Path) -> None:
+    trees, _ = _trained(world, tmp_path / "trees", "algorithm.objective=ditto")
+    rows, _ = _trained(world, tmp_path / "rows", "algorithm.objective=ditto", "algorithm.prefix_tree=off")
+    for ours, theirs in zip(_of_the_run(trees), _of_the_run(rows), strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-5)
 
 
 @pytest.mark.parametrize(

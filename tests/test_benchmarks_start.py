@@ -1,0 +1,103 @@
+"""Every benchmark that a page cites is started once: here, as a user starts it, or by the test that STARTED names."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from benchmarks import startup
+from tests.soul.samples import DATA
+from tests.test_docs_paths import PAGES
+
+ROOT = Path(__file__).resolve().parents[1]
+# The words after `python -m benchmarks.`, each benchmark at its smallest -> a part of what it prints after measuring.
+QUICK = {
+    "cluster --gpus 8": "GPUs",
+    "schedule --short 4 --long 1 --latency 0.01 --concurrency 1": "of the time",
+    "throttle verdicts --calls 4 --only b --clients ours": "ours",
+    "traces --sessions 2 --tokens 64": "Goal:",
+    "gpu --parts head": "nothing is written",
+}
+LONG = {  # torch and verl, or Ray, or processes of their own: 10 s and more
+    "step update --sequences 4 --prompt 8 --response 8 --rounds 1": "ditto",
+    "step old_logp --sequences 4 --prompt 8 --response 8 --rounds 1": "recompute",
+    "sft --sizes 1M --rounds 1": "by hand",
+    "sft_saves --size 1M --processes 1": "beside",
+    "sft_data tokenise --rows 64": "datasets.map",
+    "startup_imports": "transformers",
+    f"prefix_tree --data {DATA} --tasks fantom --drafts 2 --width 64 --layers 1 --vocabulary 512 --rounds 1": "goal",
+}
+# A benchmark that needs TRL, or minutes of Ray and vLLM -> the test that starts it or its first unit.
+STARTED = {
+    "evaluate": "soul/test_benchmark_evaluate.py",
+    "grpo_vs_trl": "test_benchmarks_start.py",
+    "kills": "e2e/test_aimed_kill.py",
+    "learning": "test_one_process.py",
+    "limits_load": "ditto/judging/test_benchmark_limits_load.py",
+    "sft_kills": "e2e/test_sft_stops.py",
+    "shared_prefix": "soul/test_benchmark_shared_prefix.py",
+    "startup": "test_benchmarks_start.py",
+    "viewer": "soul/view/test_benchmark_viewer.py",
+}
+
+
+def start(words: str) -> str:
+    """Return the output of a benchmark that ends with 0, or with 1 after it has missed its goal."""
+    paths = os.pathsep.join(str(ROOT / part) for part in ("agents", "verl", "."))
+    environment = {**os.environ, "PYTHONPATH": paths, "VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", *f"benchmarks.{words}".split()]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment | {"HF_HUB_OFFLINE": "1"}, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0 or "Goal" in done.stdout, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [*QUICK, *(pytest.param(words, marks=pytest.mark.slow) for words in LONG)],
+    ids=lambda words: words.split(" --")[0],
+)
+def test_a_benchmark_measures(words: str) -> None:
+    if str(DATA) in words and not DATA.exists():
+        pytest.skip(f"the real records are not in {DATA}")
+    assert (QUICK | LONG)[words] in start(words)
+
+
+def test_every_benchmark_of_a_page_is_started() -> None:
+    cited = {name for page in PAGES for name in re.findall(r"benchmarks\.(\w+)", page.read_text(encoding="utf-8"))}
+    assert cited == {*STARTED, *(words.split()[0] for words in QUICK | LONG)}
+    for name, test in STARTED.items():
+        assert re.search(rf"benchmarks[. ](import )?.*{name}", (ROOT / "tests" / test).read_text(encoding="utf-8")), (
+            name
+        )
+
+
+def test_our_side_of_the_comparison_with_trl_computes_trees(tmp_path: Path) -> None:
+    from benchmarks import grpo_vs_trl
+    from soul.examples.__main__ import write
+
+    write(["hitom"], 2, tmp_path / "rows.parquet")
+    grpo_vs_trl.prepare(
+        tmp_path, tmp_path / "rows.parquet", Namespace(steps=2, prompts=1, group=3, response=4, model=None)
+    )
+    sampled = [[[5, 6, 7], [number, 9, 10, 11]] for number in (3, 4, 6)]
+    (tmp_path / "sequences.json").write_text(json.dumps({"steps": [sampled, sampled]}))
+    start(f"grpo_contender {tmp_path}")
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["as_trees"] and min(result["norms"]) > 0
+    assert {name: len(values) for name, values in result["seconds"].items()} == dict.fromkeys(grpo_vs_trl.PHASES, 2)
+
+
+def test_the_start_up_is_measured_process_by_process() -> None:
+    seen: dict[tuple[int, float], tuple[str, float]] = {}
+    startup.cpu_seconds(psutil.Process(), seen)
+    assert all(name and seconds >= 0 for name, seconds in seen.values()) and os.getpid() in {pid for pid, _ in seen}
