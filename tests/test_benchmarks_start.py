@@ -23,8 +23,6 @@ QUICK = {
     "cluster --gpus 8": "GPUs",
     "schedule --short 4 --long 1 --latency 0.01 --concurrency 1": "of the time",
     "throttle verdicts --calls 4 --only b --clients ours": "ours",
-    "traces --sessions 2 --tokens 64": "Goal:",
-    "gpu --parts head": "nothing is written",
 }
 LONG = {  # torch and verl, or Ray, or processes of their own: 10 s and more
     "step update --sequences 4 --prompt 8 --response 8 --rounds 1": "ditto",
@@ -32,6 +30,8 @@ LONG = {  # torch and verl, or Ray, or processes of their own: 10 s and more
     "sft --sizes 1M --rounds 1": "by hand",
     "sft_saves --size 1M --processes 1": "beside",
     "sft_data tokenise --rows 64": "datasets.map",
+    "traces --sessions 2 --tokens 64": "Goal:",
+    "gpu --parts head": "nothing is written",
     "startup_imports": "transformers",
     f"prefix_tree --data {DATA} --tasks fantom --drafts 2 --width 64 --layers 1 --vocabulary 512 --rounds 1": "goal",
 }
