@@ -21,6 +21,7 @@ from ditto.model.adapter_check import check_adapter
 from ditto.model.attention_check import check_attention
 from ditto.model.folder_check import check_adapted, check_model_folder, check_vocabulary
 from ditto.model.head_settings import check_head
+from ditto.model.pack_check import check_packing
 from ditto.model.tokenizer_check import Chat, load_chat
 from ditto.model.weights_check import check_weights
 from ditto.run.checkpoint import ResumeChoice
@@ -121,6 +122,7 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
             check_lora(config.model, "model")
     found.report()
     check_attention(config)
+    check_packing(config)
     _check_callback(config)
     tested = str(trainer.rl_test_files or "").split()  # compared even without a test: somebody will evaluate on them
     compared = _check_tested(config, tested) if tested else []

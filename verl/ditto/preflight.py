@@ -34,6 +34,7 @@ from ditto.model.attention_check import check_attention
 from ditto.model.expert_checkpoints import check_teachers
 from ditto.model.folder_check import check_adapted, check_model_folder, check_vocabulary
 from ditto.model.head_settings import check_head
+from ditto.model.pack_check import check_packing
 from ditto.model.tokenizer_check import Chat, load_chat
 from ditto.model.weights_check import check_weights
 from ditto.rows.lengths import fitting_rows
@@ -91,6 +92,7 @@ def check(config: DictConfig) -> str:
     overlaps = check_overlap(config, train, val)
     check_dialogues(config, chat, {row.task for row in (*train, *val)})
     check_attention(config)
+    check_packing(config)
     check_head(model, config.actor_rollout_ref.actor, "actor_rollout_ref.model")
     train, lengths = fitting_rows(config.data, train, chat.tokenizer, config.data.train_max_samples)
     val, _ = fitting_rows(config.data, val, chat.tokenizer, config.data.val_max_samples)

@@ -1,0 +1,64 @@
+"""Small models of many classes: rows of a pack are exact, or the run is refused with what works instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+from transformers import CONFIG_MAPPING
+
+import ditto.model.attention  # noqa: F401 - registers packed
+from ditto.model.pack_check import TOLERANCE, check_packing, deviation, small_config
+from ditto.settings import BadConfig
+
+EXACT = ("llama", "qwen2", "qwen3", "qwen3_moe", "mistral", "olmo2", "phi3", "smollm3", "gemma3_text")
+LEAK: dict[str, dict[str, Any]] = {
+    "lfm2": {"layer_types": ["conv", "full_attention"] * 16},
+    "qwen3_next": {},
+    "falcon_h1": {},
+    "mamba": {},
+}
+
+
+def small(model_type: str, **kwargs: Any) -> Any:
+    found = small_config(CONFIG_MAPPING[model_type](**kwargs).get_text_config())
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("model_type", EXACT)
+def test_attention_keeps_the_rows_of_a_pack_apart(model_type: str) -> None:
+    assert deviation(small(model_type), "packed", packed=True) < TOLERANCE
+
+
+@pytest.mark.parametrize("model_type", LEAK)
+def test_a_state_or_a_convolution_runs_over_the_border_of_a_pack_and_not_of_padded_rows(model_type: str) -> None:
+    text = small(model_type, **LEAK[model_type])
+    assert deviation(text, "packed", packed=True) > 0.1
+    assert deviation(text, "sdpa", packed=False) < TOLERANCE
+
+
+def config_of(folder: Path, *, packed: bool, attention: str) -> Any:
+    model = {
+        "path": str(folder),
+        "use_remove_padding": packed,
+        "override_config": {"attn_implementation": attention},
+    }
+    return OmegaConf.create({"model": model})
+
+
+def test_a_run_that_would_leak_is_refused_with_padded_rows_as_the_remedy(tmp_path: Path) -> None:
+    CONFIG_MAPPING["lfm2"](**LEAK["lfm2"]).save_pretrained(tmp_path)
+    with pytest.raises(BadConfig, match=r"influence each other.* Set model\.use_remove_padding=false, with which"):
+        check_packing(config_of(tmp_path, packed=True, attention="packed"))
+    check_packing(config_of(tmp_path, packed=False, attention="packed"))
+
+
+def test_a_soft_cap_that_the_attention_drops_is_found_in_padded_rows_too(tmp_path: Path) -> None:
+    CONFIG_MAPPING["gemma2"]().save_pretrained(tmp_path)
+    for packed in (True, False):
+        with pytest.raises(BadConfig, match=r"use_remove_padding=false and .*attn_implementation=eager"):
+            check_packing(config_of(tmp_path, packed=packed, attention="sdpa"))
+    check_packing(config_of(tmp_path, packed=False, attention="eager"))
