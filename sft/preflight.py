@@ -117,9 +117,10 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     for check_folder in (check_model_folder, check_weights):
         with found.of():
             check_folder(path, trust, "model.path")
-    for check_lora in (check_adapted, check_adapter):
-        with found.of():
-            check_lora(config.model, "model")
+    with found.of():
+        check_adapted(config.model, "model")
+    with found.of():
+        adapted = check_adapter(config.model, "model")
     found.report()
     check_attention(config)
     check_packing(config)
@@ -140,6 +141,7 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
         f"{passes:,.2f} epochs of {len(train.order):,} rows",
         f"run folder {config.run.dir}, {_begin(choice)}",
         *chat.format.notes,
+        *([f"LoRA adapts {', '.join(adapted)}"] if adapted else []),
     ]
     if choice and choice.folder:
         now = TrainedData.from_run(config, data_settings(config), train)

@@ -73,9 +73,10 @@ def check(config: DictConfig) -> str:
     for check_folder in (check_model_folder, check_weights):
         with found.of():
             check_folder(model.path, bool(model.trust_remote_code), setting)
-    for check_lora in (check_adapted, check_adapter):
-        with found.of():
-            check_lora(model, "actor_rollout_ref.model")
+    with found.of():
+        check_adapted(model, "actor_rollout_ref.model")
+    with found.of():
+        adapted = check_adapter(model, "actor_rollout_ref.model")
     for check_size in (check_model_length, check_fp8):
         with found.of():
             check_size(config)
@@ -102,6 +103,7 @@ def check(config: DictConfig) -> str:
     lines = _plan(config, settings, train, val, lengths, teachers)
     changes = check_changes(config, choice.folder)  # once the config holds everything that is derived
     lines += [("chat template" if i == 0 else "", note) for i, note in enumerate(chat.format.notes)]
+    lines += [("LoRA adapts", ", ".join(adapted))] if adapted else []
     lines += [("mixture", drawn)] if drawn else []
     lines += [("resume" if i == 0 else "", line) for i, line in enumerate(changes)]
     lines += [("OVERLAP", f"{overlap} (data.allow_overlap=true)") for overlap in overlaps]

@@ -22,19 +22,22 @@ _MERGE = (
 )
 
 
-def check_adapter(model: DictConfig, section: str) -> None:
+def check_adapter(model: DictConfig, section: str) -> list[str]:
     """Check the adapter of a run before any process of it starts. Builds the model without its weights.
 
     Args:
         model: the model section of the config.
         section: its name, for messages.
 
+    Returns:
+        The names of the layers that LoRA adapts, each kind once; empty without LoRA.
+
     Raises:
         BadConfig: the adapter to start from is not plain LoRA, or has another rank or alpha than the run; or a layer is
             adapted that cannot be merged.
     """
     if not model.lora_rank:
-        return
+        return []
     config = _config_to_start_from(model, section) if model.lora_adapter_path else _new_config(model)
     adapted, wrong = _adapted_layers(model, config, section)
     if wrong:
@@ -46,6 +49,7 @@ def check_adapter(model: DictConfig, section: str) -> None:
         )
     if not adapted:
         raise BadConfig(f"{section}.target_modules={model.target_modules}: LoRA would adapt no layer of {model.path}.")
+    return sorted({name.rpartition(".")[2] for name in adapted})
 
 
 def _new_config(model: DictConfig) -> Any:

@@ -127,8 +127,9 @@ def _smaller(whole: Any) -> Iterator[Any]:
             setattr(fewer, name, min(getattr(fewer, name), size))
     kinds = list(getattr(fewer, "layer_types", None) or [])
     first = sorted({kinds.index(kind) for kind in kinds}) if len(set(kinds)) > 1 else [0, 1][: len(kinds) or 2]
-    with suppress(AttributeError):  # in some configs it follows from other fields
-        fewer.layer_types = [kinds[place] for place in first] if kinds else None
+    if kinds:
+        with suppress(AttributeError):  # in some configs it follows from other fields
+            fewer.layer_types = [kinds[place] for place in first]
     fewer.num_hidden_layers = len(first)
     heads = getattr(fewer, "num_attention_heads", None)
     if isinstance(heads, int) and heads > 4:

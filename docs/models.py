@@ -1,0 +1,106 @@
+"""docs/models.md: how families of models are trained, found out by `ditto.model.pack_check` on small models of each.
+
+python docs/models.py            write the page
+python docs/models.py --check    write nothing; fail if the page is not what the code says
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import ditto.model.attention  # noqa: F401 - registers packed
+from ditto.model.chunked_models import FAMILIES as CHUNKED
+from ditto.model.pack_check import TOLERANCE, deviation, small_config
+from soul.cli.error_border import Parser, reports_errors
+
+PAGE = Path(__file__).resolve().parent / "models.md"
+# Model type in transformers -> what its config needs to have layers of every kind.
+FAMILIES: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("llama", "qwen2", "qwen3", "qwen3_vl", "qwen3_moe", "mistral", "gemma2", "gemma3_text"), {}),
+    **dict.fromkeys(("olmo2", "phi3", "smollm3", "glm4", "granite", "cohere", "gpt_oss", "bloom"), {}),
+    **dict.fromkeys(("qwen3_next", "qwen3_5_text", "falcon_h1", "bamba", "mamba"), {}),
+    "lfm2": {"layer_types": ["conv", "full_attention"] * 16},
+}
+HEAD = """# Models
+
+*Made by `docs/models.py`: the numbers come from small models with random weights, built by transformers from each
+family's default config. The same check reads your model's own config before a run starts, RL or SFT, and refuses what
+is not exact.*
+
+**Packed rows**: several sequences share a row (`use_remove_padding=true`, the default). A recurrent state or a
+convolution runs over their border, and then every log-prob is wrong. **Padded rows** need
+`use_remove_padding=false`, and *eager* also `override_config.attn_implementation=eager`, because sdpa drops the soft
+cap of the attention. **Trees** compute the beginning of a group's rows once ([training](training.md#every-token-once)).
+**Head**: the chunked head makes no logits; where it is missing, `use_fused_kernels=false` builds all logits of a
+micro-batch. **LoRA** lists what `target_modules=all-linear` adapts; experts that are one tensor are no linear layers.
+
+Chat templates have a check of their own ([what the model reads](training.md#what-the-model-reads)).
+
+| model type | packed rows | padded rows | trees | head | LoRA `all-linear` adapts |
+|---|---|---|---|---|---|
+"""
+
+
+def page() -> str:
+    """The text of docs/models.md."""
+    return HEAD + "".join(f"| {' | '.join(_row(name, kwargs))} |\n" for name, kwargs in FAMILIES.items())
+
+
+def _row(model_type: str, kwargs: dict[str, Any]) -> list[str]:
+    from transformers import CONFIG_MAPPING
+
+    whole = CONFIG_MAPPING[model_type](**kwargs)
+    text = small_config(whole.get_text_config())
+    assert text is not None, model_type
+    packed = deviation(text, "packed", packed=True) <= TOLERANCE
+    padded = next((name for name in ("sdpa", "eager") if deviation(text, name, packed=False) <= TOLERANCE), "no")
+    known = model_type in CHUNKED
+    return [
+        f"`{model_type}`",
+        "exact" if packed else "**no**",
+        {"sdpa": "exact", "eager": "exact, eager", "no": "**no**"}[padded],
+        "yes" if known and packed else "no",
+        "chunked" if known else "all logits",
+        _adapted(text),
+    ]
+
+
+def _adapted(text: Any) -> str:
+    """The names of the layers that LoRA adapts."""
+    from peft import LoraConfig, get_peft_model
+    from peft.tuners.lora import LoraLayer
+    from transformers import AutoModel
+
+    with torch.device("meta"):
+        try:
+            model = get_peft_model(AutoModel.from_config(text), LoraConfig(target_modules="all-linear"))
+        except ValueError:
+            return "refused by peft: name `target_modules`"
+    layers = {name.rpartition(".")[2] for name, layer in model.named_modules() if isinstance(layer, LoraLayer)}
+    return ", ".join(f"`{name}`" for name in sorted(layers))
+
+
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the page, or compare it. Returns an exit code."""
+    parser = Parser(prog="python docs/models.py", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if the page differs")
+    check = parser.parse_args(arguments).check
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
+    text = page()
+    if check:
+        return int(PAGE.read_text(encoding="utf-8") != text)
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
