@@ -29,6 +29,7 @@ from ditto.batch.pi_old import PiOld
 from ditto.batch.rollout_correction import correction_weights
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_batch import Columns, StepBatch
+from ditto.memory.cpu import fit
 from ditto.model.prefix_tree.eligibility import why_not
 from ditto.model.prefix_tree.packing import WANTED
 from ditto.objectives.losses import PLACES, objective_loss
@@ -52,6 +53,7 @@ def actor_worker(config: DictConfig, settings: Settings) -> Any:
         raise BadConfig("One process has no reference model: use_kl_loss and use_kl_in_reward need Ray.")
     if config.actor_rollout_ref.model.get("lora_rank", 0) > 0:
         raise BadConfig("The sampler of one process takes whole weights: actor_rollout_ref.model.lora_rank must be 0.")
+    fit(config)  # what the launcher's dry run chooses
     os.environ |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
     if not torch.distributed.is_initialized():
         torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)

@@ -86,6 +86,7 @@ class DittoTrainer(Validation):
     _group_filter: GroupFilter | None = None  # of algorithm.filter_groups
     uploads: Uploads | None = None  # of trainer.upload_to
     actor_worker: type[ActorRolloutRefWorker] = ActorWorker
+    _looked: bool = False  # whether this process has told what its first step saw
     as_trees: bool = False  # log-prob and update passes compute the beginning of a group's rows once
 
     @property
@@ -114,7 +115,6 @@ class DittoTrainer(Validation):
         self._servers: dict[str, Any] = {}
         self._idle_keys: list[str] = []  # of the step's rows that are skipped
         self._asked_prompts = 0
-        self._looked = False  # whether this process has told what its first step saw
         self.uploads = Uploads.from_config(config)
         self.checkpoints = CheckpointWriter(config, self.watchdog.phase, self.uploads)
         self._trained: tuple[KVBatchMeta, dict[str, Any]] | None = None  # the step's batch and metrics, once trained

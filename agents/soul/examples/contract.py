@@ -150,7 +150,8 @@ def check_feedback_stands_last(example: Example[Any], row: Row) -> None:
 def check_feedback_withholds_the_answer(example: Example[Any], row: Row) -> None:
     """Even if the critique contains all secrets, none of them enters the refined prompt."""
     secrets = [secret for secret in example.task.secrets(row) if secret.strip()]
-    critic = _critical(" / ".join(secrets) or LESSON)
+    # Not joined by a stroke: "yes / no" names both answers, so it may stay.
+    critic = _critical("; ".join(secrets) or LESSON)
     session = _sound(asyncio.run(played(example, row, example.contrarian(row), critic)))
     withheld = session.feedback_failure is not None and session.feedback_failure.cause == "leak"
     assert session.feedback or withheld, "there is no feedback, although not all of it was secret"

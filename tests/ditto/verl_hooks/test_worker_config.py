@@ -93,7 +93,7 @@ def test_relative_paths_are_the_launchers(launched: DictConfig, tmp_path: Path) 
     assert Settings.from_config(launched).run_dir == here / "out/run" == Path(launched.trainer.default_local_dir)
     assert Settings.from_config(launched).gateway.policy.cache_dir == str(here / "cache")
     assert launched.data.train_files == [str(here / "train.parquet"), "s3://b/x"]
-    assert launched.data.val_files == str(here / "train.parquet")
+    assert launched.data.val_files == [str(here / "train.parquet")]
     assert launched.actor_rollout_ref.model.path == str(here / "model")
     assert launched.actor_rollout_ref.model.tokenizer_path == "Qwen/Qwen3-8B"
     assert launched.data.custom_cls.path == "pkg://ditto.rows.dataset"

@@ -11,16 +11,15 @@ class GroupCounts:
     """Counts of a step, or of a part of it; a group is all sessions of a prompt.
 
     Attributes:
-        groups: groups of the batch.
-        idle: those from which the objective learns nothing.
+        idle: groups of the batch from which the objective learns nothing.
         dropped: groups that were replaced (`ditto/rollout/group_filter.py`).
         surplus: groups beyond what a step trains on (`algorithm.filter_groups.over_sampling`).
         tokens_dropped: tokens that the policy sampled for replaced and for surplus groups.
         skipped: sequences without a forward pass; None without `algorithm.skip_idle`.
         tokens_skipped, tokens: of these sequences, and of all sequences before them, prompts included.
+        groups: groups of the batch.
     """
 
-    groups: int = 0
     idle: int = 0
     dropped: int = 0
     surplus: int = 0
@@ -28,6 +27,7 @@ class GroupCounts:
     skipped: int | None = None
     tokens_skipped: int = 0
     tokens: int = 0
+    groups: int = 0
 
     @classmethod
     def total(cls, parts: Iterable[GroupCounts]) -> GroupCounts:

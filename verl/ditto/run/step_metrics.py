@@ -66,7 +66,7 @@ def first_look(traces: Sequence[SessionRecord], numbers: dict[str, float]) -> st
     parts = [f"{len(valid)} of {len(traces)} drafts have a verdict"]
     if asked:
         parts.append(f"{sum(share == 1.0 for share in asked)} of {len(asked)} have the form that the task asks for")
-    groups, idle = int(numbers["ditto/groups"]), int(numbers["ditto/groups_idle"])
+    groups, idle = (int(numbers.get(f"ditto/{name}", 0)) for name in ("groups", "groups_idle"))
     parts.append(f"{groups - idle} of {groups} groups teach something")
     cut = round(numbers.get("ditto/share_out_of_tokens/draft", 0.0) * len(traces))
     parts.append(f"{cut} drafts were cut off by a token limit")
