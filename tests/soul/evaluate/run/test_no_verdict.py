@@ -69,15 +69,17 @@ def test_the_same_command_takes_again_what_an_endpoint_failed_and_no_more(evalua
         return replies.pop() if replies else answer(request)
 
     with FakeOpenAI(played_and(failing)) as fake:
-        code, out, _ = evaluate(fake.url, "judge.max_reasks=0", "judge.concurrency=1")
+        code, out, _ = evaluate(fake.url, "judge.max_reasks=0", "judge.concurrency=1", "--no-preflight")
         words = "4 of 6 samples failed. 2 because of endpoints or limits (server_error 2): the same command runs them "
         words += "again. 2 because of an answer or a request (refusal 2): only the same command with --retry-failed"
         assert code == 0 and words in out and "WARNING: 67% of all samples have no verdict." in out
-        code, out, _ = evaluate(fake.url, "judge.max_reasks=0", "judge.concurrency=1")
+        code, out, _ = evaluate(fake.url, "judge.max_reasks=0", "judge.concurrency=1", "--no-preflight")
         assert (
             code == 0 and "4 samples are finished, 2 to run" in out and "2 of 6 samples failed. 2 because of an" in out
         )
-        code, out, _ = evaluate(fake.url, "judge.max_reasks=0", "judge.concurrency=1", "--retry-failed")
+        code, out, _ = evaluate(
+            fake.url, "judge.max_reasks=0", "judge.concurrency=1", "--no-preflight", "--retry-failed"
+        )
         assert code == 0 and "4 samples are finished, 2 to run" in out and "failed." not in out
     assert len(samples(tmp_path / "out")) == ROWS + 2 + 2
 

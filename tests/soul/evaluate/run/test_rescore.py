@@ -55,11 +55,11 @@ def test_another_judge_scores_the_same_episodes(played, tmp_path):
 
     before = {p: p.read_bytes() for p in played.iterdir() if p.is_file()}
     with FakeOpenAI(strict) as fake:
-        assert evaluate(fake, tmp_path, "--rescore", str(played), "judge.model=strict") == 0
+        assert evaluate(fake, tmp_path, "--rescore", str(played), "judge.model=strict", "--no-preflight") == 0
         asked = len(fake.requests)
-        assert evaluate(fake, tmp_path, "--rescore", str(played), "judge.model=strict") == 0
+        assert evaluate(fake, tmp_path, "--rescore", str(played), "judge.model=strict", "--no-preflight") == 0
         assert len(fake.requests) == asked  # a rerun has nothing to do
-    assert models == {"strict"} and asked == 1 + 4  # the preflight's call, and the verdicts
+    assert models == {"strict"} and asked == 4  # the verdicts
     assert before == {p: p.read_bytes() for p in played.iterdir() if p.is_file()}
     (folder,) = tmp_path.glob("*-rescored-*")
     old, new = EvaluationRun.load(played), EvaluationRun.load(folder)
