@@ -118,7 +118,8 @@ def test_self_distillation_resumes_with_its_moving_teacher(world: Path, tmp_path
         sizes = [path.stat().st_size for path in saved]
         assert sizes[0] == sizes[1] < 0.5 * (run.dir / "global_step_2" / "model.safetensors").stat().st_size
         assert saved[0].read_bytes() != saved[1].read_bytes()
-        run.start("trainer.total_training_steps=3", "algorithm.objective=sdpo_logits_grpo")
+        changed = ["algorithm.objective=sdpo_logits_grpo", "trainer.resume_changed=true"]
+        run.start("trainer.total_training_steps=3", *changed)
         assert run.wait(420) == 0, run.tail()
     assert len(of_steps(run)) == 3
     for numbers in of_steps(run):

@@ -27,7 +27,8 @@ pytestmark = pytest.mark.slow
 
 ROWS = 2
 RECIPE = [
-    *("data.max_prompt_length=1536", "data.max_feedback_length=256", "data.max_response_length=384"),
+    *("data.max_prompt_length=1536", "data.max_feedback_length=256", "data.max_response_length=2048"),
+    "data.max_turn_length=96",
     *("data.train_batch_size=2", "actor_rollout_ref.actor.ppo_mini_batch_size=2", "actor_rollout_ref.rollout.n=2"),
     *("actor_rollout_ref.actor.optim.lr=1e-3", "data.allow_overlap=true", "trainer.logger=[console]"),
     *("actor_rollout_ref.model.lora_rank=8", "actor_rollout_ref.model.lora_alpha=16"),
@@ -105,7 +106,7 @@ def test_an_evaluation_of_the_checkpoint_is_the_validation_of_the_run(run: Run, 
             "OPENAI_API_KEY": SENTINEL_KEY,
             "HF_HUB_OFFLINE": "1",
         }
-        words = ["policy.temperature=0", "policy.max_output_tokens=384", "--max-prompt-tokens", "1536"]
+        words = ["policy.temperature=0", "policy.max_output_tokens=96", "--max-prompt-tokens", "1536"]
         command = ["bash", str(ROOT / "recipe/ditto/eval.sh"), "local", *words]
         subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=600)
     (file,) = tmp_path.glob("**/samples.jsonl")

@@ -119,7 +119,7 @@ def test_a_full_disk_leaves_the_earlier_checkpoint_whole(run: Run) -> None:
     free = os.statvfs(run.dir).f_bavail * os.statvfs(run.dir).f_frsize
     filler.write_bytes(b"0" * (free - 2_000_000))
     run.log.unlink()
-    run.start("trainer.save_freq=1", "algorithm.objective=grpo")
+    run.start("trainer.save_freq=1", "algorithm.objective=grpo", "trainer.resume_changed=true")
     assert run.wait(START_S) == 1, run.tail()
     text = run.log.read_text(errors="replace")
     assert f"OutOfSpace: no space left in {run.dir}, needs about 0.1 GB." in text, run.tail()
@@ -133,7 +133,7 @@ def test_a_full_disk_leaves_the_earlier_checkpoint_whole(run: Run) -> None:
 def test_sigterm_saves_a_continued_run(run: Run) -> None:
     """Continued after a full disk, where one could be mounted."""
     before = run.tracked_step()
-    start(run, "algorithm.objective=sdpo_token_grpo")
+    start(run, "algorithm.objective=sdpo_token_grpo", "trainer.resume_changed=true")
     assert f"Resuming from {run.dir}/global_step_{before}" in run.log.read_text(errors="replace")
     code, line = stop(run, signal.SIGTERM)
     last = max(steps(run))

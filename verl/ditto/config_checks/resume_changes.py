@@ -1,7 +1,7 @@
 """Compare a run that resumes with its last start, which `run.json` describes.
 
-refused     what the checkpoint's weights belong to: the model, the adapter, the objective, the kind of optimizer
-accepted    what decides which rows a step trains, with `trainer.resume_changed=true`
+refused     what the checkpoint's weights belong to: the model, the adapter, the kind of optimizer
+accepted    the objective, and what decides which rows a step trains, with `trainer.resume_changed=true`
 applied     optimizer settings: they hold from the next step on (`ditto/model/checkpoint_manager.py`)
 shown       everything else
 """
@@ -61,9 +61,6 @@ def check_changes(config: DictConfig, folder: Path | None) -> list[str]:
     now = run_json.described(settled)
     changes = dict(_changes(before["config"], now["config"]))
     kept = [text for key, text in changes.items() if key in _KEPT and (key not in _ADAPTER or _has_adapter(config))]
-    objective = chosen_objective(config.algorithm).name
-    if before["objective"] != objective:
-        kept.insert(0, f"algorithm.objective was {before['objective']} and is {objective}")
     if kept:
         raise BadConfig(
             f"{folder} was trained with other settings: {_listed(kept)}. Its weights and its optimizer belong to "
@@ -72,15 +69,18 @@ def check_changes(config: DictConfig, folder: Path | None) -> list[str]:
         )
     order = [text for key, text in changes.items() if f"{key}.".startswith(tuple(f"{each}." for each in _ORDER))]
     order += _changed_files(before["data_cards"], now["data_cards"])
+    objective = chosen_objective(config.algorithm).name
+    if before["objective"] != objective:
+        order.insert(0, f"algorithm.objective was {before['objective']} and is {objective}")
     if order and not config.trainer.resume_changed:
         raise BadConfig(
-            f"{folder} was trained on other rows: {_listed(order)}. The checkpoint's position belongs to the order of "
-            "those, so a resumed run would repeat some rows and never see others. Undo the change, or go on with the "
-            "new rows with trainer.resume_changed=true."
+            f"{folder} was trained with another objective or on other rows: {_listed(order)}. Its position belongs to "
+            "the order of its rows, so with others a resumed run would repeat some and never see others. Undo the "
+            "change, or go on with it with trainer.resume_changed=true."
         )
     applied = [text for key, text in changes.items() if key.startswith(f"{_OPTIMIZER}.")]
     other = [text for key, text in changes.items() if text not in (*order, *applied) and key not in _KEPT]
-    lines += [f"on CHANGED rows (trainer.resume_changed=true): {_listed(order)}"] if order else []
+    lines += [f"CHANGED (trainer.resume_changed=true): {_listed(order)}"] if order else []
     lines += [f"from the next step on: {_listed(applied)}"] if applied else []
     return lines + ([f"other than before: {_listed(other)}"] if other else [])
 
