@@ -27,6 +27,7 @@ SHOWN = 6  # differences in a line, at most
 _MODEL, _OPTIMIZER = "actor_rollout_ref.model", "actor_rollout_ref.actor.optim"
 _ADAPTER = tuple(f"{_MODEL}.{name}" for name in ("target_modules", "exclude_modules", "lora_adapter_path"))
 _KEPT = (f"{_MODEL}.path", *_ADAPTER, f"{_OPTIMIZER}.optimizer", f"{_OPTIMIZER}.optimizer_impl")
+_TOLD = (*_KEPT, "algorithm.objective", "algorithm.agent_version")
 _PLACES = (f"{_MODEL}.path", f"{_MODEL}.lora_adapter_path")  # other machines keep them elsewhere: names are compared
 _ORDER = (
     *("data.train_batch_size", "data.seed", "data.shuffle", "data.train_max_samples", "data.max_prompt_length"),
@@ -79,7 +80,7 @@ def check_changes(config: DictConfig, folder: Path | None) -> list[str]:
             "change, or go on with it with trainer.resume_changed=true."
         )
     applied = [text for key, text in changes.items() if key.startswith(f"{_OPTIMIZER}.")]
-    other = [text for key, text in changes.items() if text not in (*order, *applied) and key not in _KEPT]
+    other = [text for key, text in changes.items() if text not in (*order, *applied) and key not in _TOLD]
     lines += [f"CHANGED (trainer.resume_changed=true): {_listed(order)}"] if order else []
     lines += [f"from the next step on: {_listed(applied)}"] if applied else []
     return lines + ([f"other than before: {_listed(other)}"] if other else [])
