@@ -147,7 +147,7 @@ def test_sigterm_saves_a_continued_run(run: Run) -> None:
 def test_a_signal_during_the_start_ends_it_without_waiting(run: Run) -> None:
     before = run.tracked_step()
     run.log.unlink()
-    run.start()
+    run.start("trainer.resume_changed=true")  # the recipe's objective again
     run.until(lambda: "DittoTaskRunner" in run.log.read_text(errors="replace"), START_S, "the trainer's start")
     began = time.monotonic()
     code, line = stop(run, signal.SIGINT)
