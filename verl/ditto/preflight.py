@@ -35,7 +35,7 @@ from ditto.model.expert_checkpoints import check_teachers
 from ditto.model.folder_check import check_adapted, check_model_folder, check_vocabulary
 from ditto.model.head_settings import check_head
 from ditto.model.pack_check import check_packing
-from ditto.model.tokenizer_check import Chat, load_chat
+from ditto.model.tokenizer_check import Chat, check_processor, load_chat
 from ditto.model.weights_check import check_weights
 from ditto.rows.lengths import fitting_rows
 from ditto.run.checkpoint import ResumeChoice
@@ -121,6 +121,7 @@ def check_chat(config: DictConfig) -> Chat:
     chat = load_chat(
         model.path, bool(model.trust_remote_code), setting, model.custom_chat_template, template_kwargs=kwargs
     )
+    check_processor(model.path, bool(model.trust_remote_code), setting)
     if chat.changed:
         model.custom_chat_template = chat.tokenizer.chat_template
     return chat

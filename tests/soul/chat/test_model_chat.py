@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ditto.model.tokenizer_check import load_tokenizer
+from ditto.model.tokenizer_check import check_processor
 from ditto.model.weights_check import BadModel
 from ditto.run.end_tokens import write_end_tokens
 from soul.chat.model_chat import server_arguments, stop_ids
@@ -62,6 +62,6 @@ def test_a_vision_language_folder_without_its_processor_is_refused(tmp_path):
     model(tmp_path, "ChatML (Llama, Yi, InternLM)", ["<|im_end|>"])
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen3_vl", "vision_config": {}}))
     with pytest.raises(BadModel, match="without its processor"):
-        load_tokenizer(str(tmp_path), False, "model.path")
+        check_processor(str(tmp_path), False, "model.path")
     (tmp_path / "preprocessor_config.json").write_text("{}")
-    load_tokenizer(str(tmp_path), False, "model.path")
+    check_processor(str(tmp_path), False, "model.path")

@@ -69,8 +69,8 @@ def _load(path: str, trust: bool) -> Any:
     _refuse_adapter(Path(path))
     use_cache_without_hub(path)
     try:
-        config = AutoConfig.from_pretrained(path, trust_remote_code=trust)
-        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust)
+        AutoConfig.from_pretrained(path, trust_remote_code=trust)
+        return AutoTokenizer.from_pretrained(path, trust_remote_code=trust)
     except Exception as error:  # noqa: BLE001 - a damaged folder makes transformers raise anything
         place = "neither an existing folder nor a model that the hub knows"
         if Path(path).exists():
@@ -79,20 +79,27 @@ def _load(path: str, trust: bool) -> Any:
             f"{place} ({one_line(error, 300)}). Give a folder with config.json, tokenizer and weights, "
             "or a full hub id such as Qwen/Qwen3-8B (ACTOR_MODEL_PATH)."
         ) from error
-    if hasattr(config, "vision_config"):
-        _check_processor(path)
-    return tokenizer
 
 
-def _check_processor(path: str) -> None:
-    """Refuse a vision-language model that vLLM cannot load, even for text alone."""
+def check_processor(path: str, trust: bool, setting: str) -> None:
+    """Refuse a vision-language model that vLLM cannot load, even for text alone.
+
+    Args:
+        trust, setting: as for `load_chat`.
+
+    Raises:
+        BadModel: its processor's files are missing.
+    """
+    from transformers import AutoConfig
     from transformers.utils import cached_file
 
+    if not hasattr(AutoConfig.from_pretrained(path, trust_remote_code=trust), "vision_config"):
+        return
     names = ("preprocessor_config.json", "processor_config.json")
     if not any(cached_file(path, name, _raise_exceptions_for_missing_entries=False) for name in names):
         raise BadModel(
-            f"a vision-language model without its processor: {' and '.join(names)} are missing, and vLLM does not load "
-            "it without one. Copy or download the model again."
+            f"{setting}={path}: a vision-language model without its processor: {' and '.join(names)} are missing, and "
+            "vLLM does not load it without one. Copy or download the model again."
         )
 
 
