@@ -151,7 +151,9 @@ def _smaller(whole: Any) -> Iterator[Any]:
 def _build(text: Any, attention: str) -> nn.Module:
     from transformers import AutoModel
 
-    built: nn.Module = AutoModel.from_config(copy.deepcopy(text), attn_implementation=attention, dtype=torch.float32)
+    built: nn.Module = AutoModel.from_config(
+        config=copy.deepcopy(text), attn_implementation=attention, dtype=torch.float32
+    )
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():  # large weights, so that a leak is far above rounding
         for parameter in built.parameters():
