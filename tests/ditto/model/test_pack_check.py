@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from omegaconf import OmegaConf
 from transformers import CONFIG_MAPPING
 
 import ditto.model.attention  # noqa: F401 - registers packed
-from ditto.model.pack_check import TOLERANCE, check_packing, deviation, small_config
+from ditto.model.pack_check import TOLERANCE, _distance, check_packing, deviation, small_config
 from ditto.settings import BadConfig
 
 EXACT = ("llama", "qwen3_moe", "gemma3_text")
@@ -59,6 +60,17 @@ def test_a_soft_cap_that_the_attention_drops_is_found_in_padded_rows_too(tmp_pat
         with pytest.raises(BadConfig, match=r"use_remove_padding=false and .*attn_implementation=eager"):
             check_packing(config_of(tmp_path, packed=packed, attention="sdpa"))
     check_packing(config_of(tmp_path, packed=False, attention="eager"))
+
+
+def test_numbers_that_are_not_finite_are_no_agreement() -> None:
+    wanted = torch.ones(3)
+    assert max([0.0, _distance(wanted * float("nan"), wanted)]) == float("inf")
+
+
+@pytest.mark.parametrize("model_type", ["falcon", "mpt", "nemotron"])
+def test_a_config_that_cannot_be_made_smaller_ends_in_no_traceback(model_type: str) -> None:
+    text = small_config(CONFIG_MAPPING[model_type]().get_text_config())
+    assert text is None or deviation(text, "packed", packed=True) >= 0
 
 
 @pytest.mark.slow

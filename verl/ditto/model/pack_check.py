@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -88,7 +89,11 @@ def deviation(text: Any, attention: str, packed: bool) -> float:
     alone = _build(text, "eager")
     try:
         other = _build(text, attention)
-    except (ValueError, ImportError):  # a class without attention, or without this one, keeps to plain attention
+    except (
+        ValueError,
+        ImportError,
+        KeyError,
+    ):  # a class without attention, or without this one, keeps to plain attention
         other = _build(text, "eager")
     other.load_state_dict(alone.state_dict())
     ids = [torch.arange(length) * 5 % VOCABULARY + 2 * place for place, length in enumerate(LENGTHS)]
@@ -96,9 +101,9 @@ def deviation(text: Any, attention: str, packed: bool) -> float:
     wanted = [_hidden(alone, each)[0] for each in ids]
     try:
         found = list(_packed(other, ids) if packed else _padded(other, ids))
-    except (RuntimeError, ValueError, TypeError, NotImplementedError, ImportError) as error:
+    except (RuntimeError, ValueError, TypeError, AttributeError, KeyError, ImportError) as error:
         logger.debug("%s with attention %s: %s", text.model_type, attention, one_line(error))
-        return float("inf")
+        return math.inf
     errors = [_distance(a, b) for a, b in zip(found, wanted, strict=True)]
     for outputs in (wanted, found):
         torch.cat(outputs).sin().sum().backward()
@@ -110,13 +115,16 @@ def deviation(text: Any, attention: str, packed: bool) -> float:
 
 def small_config(whole: Any) -> Any | None:
     """The config of a text model with a few small layers, of each kind that `whole` has; None if none can be built."""
-    for text in _smaller(whole):
+    candidates = _smaller(whole)
+    while True:
         try:
+            text = next(candidates, None)
+            if text is None:
+                return None
             _hidden(_build(text, "eager"), torch.zeros(1, 2, dtype=torch.int64))
             return text
         except Exception as error:  # noqa: BLE001 - a config that was made smaller may be refused with anything
             logger.debug("no small %s: %s", whole.model_type, one_line(error))
-    return None
 
 
 def _smaller(whole: Any) -> Iterator[Any]:
@@ -182,5 +190,5 @@ def _padded(model: nn.Module, ids: list[Tensor]) -> Iterator[Tensor]:
 
 
 def _distance(found: Tensor, wanted: Tensor) -> float:
-    size = max(wanted.norm().item(), 1e-6)
-    return float((found - wanted).norm().item() / size)
+    distance = float((found - wanted).norm().item()) / max(wanted.norm().item(), 1e-6)
+    return distance if math.isfinite(distance) else math.inf  # max() would hide a NaN
