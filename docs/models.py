@@ -25,7 +25,8 @@ PAGE = Path(__file__).resolve().parent / "models.md"
 FAMILIES: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("llama", "qwen2", "qwen3", "qwen3_vl", "qwen3_moe", "mistral", "gemma2", "gemma3_text"), {}),
     **dict.fromkeys(("olmo2", "phi3", "smollm3", "glm4", "granite", "cohere", "gpt_oss", "bloom"), {}),
-    **dict.fromkeys(("qwen3_next", "qwen3_5_text", "falcon_h1", "bamba", "mamba"), {}),
+    **dict.fromkeys(("qwen3_next", "qwen3_5_text", "falcon_h1", "bamba", "jamba", "nemotron_h", "minimax"), {}),
+    **dict.fromkeys(("recurrent_gemma", "mamba", "mamba2"), {}),
     "lfm2": {"layer_types": ["conv", "full_attention"] * 16},
 }
 HEAD = """# Models
@@ -36,10 +37,11 @@ is not exact.*
 
 **Packed rows**: several sequences share a row (`use_remove_padding=true`, the default). A recurrent state or a
 convolution runs over their border, and then every log-prob is wrong. **Padded rows** need
-`use_remove_padding=false`, and *eager* also `override_config.attn_implementation=eager`, because sdpa drops the soft
-cap of the attention. **Trees** compute the beginning of a group's rows once ([training](training.md#every-token-once)).
+`use_remove_padding=false`. *Eager* means `override_config.attn_implementation=eager`: the other kinds drop the soft cap
+of the attention. **Trees** compute the beginning of a group's rows once ([training](training.md#every-token-once)).
 **Head**: the chunked head makes no logits; where it is missing, `use_fused_kernels=false` builds all logits of a
-micro-batch. **LoRA** lists what `target_modules=all-linear` adapts; experts that are one tensor are no linear layers.
+micro-batch. **LoRA** lists what `target_modules=all-linear` adapts. Experts and routers whose weights are tensors of
+their own cannot be merged or served as an adapter: a run leaves them out with `exclude_modules`, or is refused.
 
 Chat templates have a check of their own ([what the model reads](training.md#what-the-model-reads)).
 
@@ -59,23 +61,27 @@ def _row(model_type: str, kwargs: dict[str, Any]) -> list[str]:
     whole = CONFIG_MAPPING[model_type](**kwargs)
     text = small_config(whole.get_text_config())
     assert text is not None, model_type
-    packed = deviation(text, "packed", packed=True) <= TOLERANCE
-    padded = next((name for name in ("sdpa", "eager") if deviation(text, name, packed=False) <= TOLERANCE), "no")
+    rows = [_exact(text, packed=True), _exact(text, packed=False)]
     known = model_type in CHUNKED
     return [
         f"`{model_type}`",
-        "exact" if packed else "**no**",
-        {"sdpa": "exact", "eager": "exact, eager", "no": "**no**"}[padded],
-        "yes" if known and packed else "no",
+        *rows,
+        "yes" if known and rows[0] == "exact" else "no",
         "chunked" if known else "all logits",
         _adapted(text),
     ]
 
 
+def _exact(text: Any, *, packed: bool) -> str:
+    """The word for the first attention with which the rows are exact."""
+    words = {"packed" if packed else "sdpa": "exact", "eager": "exact, eager"}
+    return next((word for name, word in words.items() if deviation(text, name, packed=packed) <= TOLERANCE), "**no**")
+
+
 def _adapted(text: Any) -> str:
     """The names of the layers that LoRA adapts."""
     from peft import LoraConfig, get_peft_model
-    from peft.tuners.lora import LoraLayer
+    from peft.tuners.lora import Linear, LoraLayer
     from transformers import AutoModel
 
     with torch.device("meta"):
@@ -83,8 +89,14 @@ def _adapted(text: Any) -> str:
             model = get_peft_model(AutoModel.from_config(text), LoraConfig(target_modules="all-linear"))
         except ValueError:
             return "refused by peft: name `target_modules`"
-    layers = {name.rpartition(".")[2] for name, layer in model.named_modules() if isinstance(layer, LoraLayer)}
-    return ", ".join(f"`{name}`" for name in sorted(layers))
+    layers = {name: type(layer) is Linear for name, layer in model.named_modules() if isinstance(layer, LoraLayer)}
+    linear, others = ({name.rpartition(".")[2] for name in layers if layers[name] is kind} for kind in (True, False))
+    others.discard("base_layer")  # peft wraps a module with several tensors several times
+    return _code(linear) + (f"; leave out {_code(others)}" if others else "")
+
+
+def _code(names: set[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))
 
 
 @reports_errors

@@ -19,7 +19,7 @@ from rich.table import Table
 from ditto.launching.temporary_folders import check_temporary_folders
 from ditto.model.adapter_check import check_adapter
 from ditto.model.attention_check import check_attention
-from ditto.model.folder_check import check_adapted, check_model_folder, check_vocabulary
+from ditto.model.folder_check import check_model_folder, check_vocabulary
 from ditto.model.head_settings import check_head
 from ditto.model.pack_check import check_packing
 from ditto.model.tokenizer_check import Chat, load_chat
@@ -117,8 +117,6 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     for check_folder in (check_model_folder, check_weights):
         with found.of():
             check_folder(path, trust, "model.path")
-    with found.of():
-        check_adapted(config.model, "model")
     with found.of():
         adapted = check_adapter(config.model, "model")
     found.report()

@@ -32,7 +32,7 @@ from ditto.launching.threads import VARIABLE, cpu_variables
 from ditto.model.adapter_check import check_adapter
 from ditto.model.attention_check import check_attention
 from ditto.model.expert_checkpoints import check_teachers
-from ditto.model.folder_check import check_adapted, check_model_folder, check_vocabulary
+from ditto.model.folder_check import check_model_folder, check_vocabulary
 from ditto.model.head_settings import check_head
 from ditto.model.pack_check import check_packing
 from ditto.model.tokenizer_check import Chat, check_processor, load_chat
@@ -73,8 +73,6 @@ def check(config: DictConfig) -> str:
     for check_folder in (check_model_folder, check_weights):
         with found.of():
             check_folder(model.path, bool(model.trust_remote_code), setting)
-    with found.of():
-        check_adapted(model, "actor_rollout_ref.model")
     with found.of():
         adapted = check_adapter(model, "actor_rollout_ref.model")
     for check_size in (check_model_length, check_fp8):

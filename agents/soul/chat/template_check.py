@@ -40,9 +40,6 @@ class ChatFormat:
         template: the template to train and serve with; None: the model's own.
         stop_ids: every token id that ends a turn.
         added_stop_ids: those that the model's generation_config does not list.
-        next_role: the token that the template writes after an unclosed turn and that ends it (GLM); None: turns are
-            closed.
-        one_sequence: a dialogue is one growing sequence; False: each turn needs a sequence of its own.
         dialogue_problem: why dialogues cannot be trained; None if they can. Tasks of one turn can, in any case.
         notes: what was changed, for the plan.
     """
@@ -50,8 +47,6 @@ class ChatFormat:
     template: str | None
     stop_ids: frozenset[int]
     added_stop_ids: tuple[int, ...] = ()
-    next_role: str | None = None
-    one_sequence: bool = True
     dialogue_problem: str | None = None
     notes: tuple[str, ...] = ()
 
@@ -109,21 +104,19 @@ class _Check:
         self._complete()
         self._replace_default_system()
         self._check_generation_prompt()
-        close, next_role = self._end_of_turn()
+        close = self._end_of_turn()
         added = () if close in self.stop_ids else (close,)
         if added:
             word = self.tokenizer.convert_ids_to_tokens(close)
             self.notes.append(f"{word} ends a turn and is no end token of the model's generation_config: made one")
         self.stop_ids |= set(added)
-        one_sequence, dialogue_problem = self._growth(close)
+        dialogue_problem = self._growth_problem(close)
         self.adaptation = replace(self.adaptation, defaults=self.kwargs)
         template = self.adaptation.apply(self.own)
         return ChatFormat(
             None if template == self.tokenizer.chat_template else template,
             self.stop_ids,
             added,
-            next_role,
-            one_sequence,
             dialogue_problem,
             tuple(self.notes),
         )
@@ -218,16 +211,16 @@ class _Check:
 
     # ---- the end of a turn and what follows it ---------------------------------------------------------------------
 
-    def _end_of_turn(self) -> tuple[int, str | None]:
-        """The token that ends a turn, and its text if it belongs to the next role (None: the template closes turns)."""
+    def _end_of_turn(self) -> int:
+        """The token that ends a turn: the template's own, or the one that begins the next turn (GLM)."""
         closed = self._after_answer(ask=False, messages=[_SYSTEM, _USERS[0], _ANSWERS[0]])
         if closed is not None:
-            return closed, None
+            return closed
         opened = self._after_answer(ask=True, messages=[_SYSTEM, _USERS[0], _ANSWERS[0], _USERS[1]])
         if opened is not None and opened in self.stop_ids:
             word = str(self.tokenizer.convert_ids_to_tokens(opened))
             self.notes.append(f"the chat template closes no turn: {word} of the next role ends it")
-            return opened, word
+            return opened
         raise BadTemplate(
             "the chat template never closes the assistant's turn, and what follows it is no end token of the model's "
             f"generation_config, so an answer would have no end. Set {self.setting} to a template that closes it."
@@ -242,8 +235,8 @@ class _Check:
         words = sorted(special, key=len, reverse=True)
         return next((special[word] for word in words if tail.lstrip().startswith(word)), None)
 
-    def _growth(self, close: int) -> tuple[bool, str | None]:
-        """Whether a dialogue grows as one sequence, and why it cannot be trained at all."""
+    def _growth_problem(self, close: int) -> str | None:
+        """The reason why dialogues cannot be trained; None if they can, in one sequence or in one for each turn."""
         renderer = self._renderer()
         for whole, text, ids, said, messages in _turns(renderer, close):
             growth = renderer.growth(text, ids, said, messages)
@@ -254,17 +247,17 @@ class _Check:
                     "the chat template writes earlier answers differently once others follow, so each turn of a "
                     f"dialogue becomes a sequence of its own (for Qwen3, {self.setting}=qwen3 keeps one)"
                 )
-                return False, None
+                return None
             reason = (
                 "it moves or changes what was said before the answer"
                 if growth is None
                 else "the tokens of an answer join with those around it"
             )
-            return False, (
+            return (
                 f"the chat template cannot be continued turn by turn: {reason}. As served: {whole!r}. As trained: "
                 f"{text + said!r} and what follows. Set {self.setting} to a template that appends."
             )
-        return True, None
+        return None
 
 
 def _turns(renderer: ChatRenderer, close: int) -> Iterator[tuple[str, str, list[int], str, Sequence[Message]]]:

@@ -8,10 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
-from transformers import GPT2Config
 
-from ditto.model.folder_check import check_adapted, check_model_folder, check_vocabulary
+from ditto.model.folder_check import check_model_folder, check_vocabulary
 from ditto.model.weights_check import BadModel
 from tests.ditto.memory.qwen3 import saved, text
 
@@ -55,25 +53,3 @@ def test_a_token_beyond_the_embedding(folder: Path) -> None:
     check_vocabulary(str(folder), False, "model.path", tokenizer(151_935))
     with pytest.raises(BadModel, match=r"up to 151,936 \('<extra>'\), but the embedding has 151,936 rows"):
         check_vocabulary(str(folder), False, "model.path", tokenizer(151_936))
-
-
-def section(folder: Path, targets: Any, rank: int = 8) -> Any:
-    values = {"path": str(folder), "lora_rank": rank, "target_modules": targets, "trust_remote_code": False}
-    return OmegaConf.create(values)
-
-
-@pytest.mark.parametrize("targets", ["all-linear", ["q_proj", "down_proj"], r".*\.(q|k)_proj", ["self_attn.q_proj"]])
-def test_targets_that_match(targets: Any, folder: Path) -> None:
-    check_adapted(section(folder, targets), "model")
-
-
-@pytest.mark.parametrize("targets", [["q_prj"], ["q_proj", "q_prj"], "q_prj"])
-def test_a_target_that_matches_nothing(targets: Any, folder: Path) -> None:
-    with pytest.raises(BadModel, match="'q_prj' matches no linear map .* Did you mean q_proj"):
-        check_adapted(section(folder, targets), "model")
-    check_adapted(section(folder, targets, rank=0), "model")  # no LoRA: nothing reads them
-
-
-def test_the_linear_maps_of_gpt2_are_convolutions(tmp_path: Path) -> None:
-    folder = saved(GPT2Config(n_layer=1, architectures=["GPT2LMHeadModel"]), tmp_path / "gpt2")
-    check_adapted(section(folder, ["c_attn"]), "model")

@@ -19,7 +19,7 @@ class Family:
         stops: the end tokens of its generation_config.
         notes: a word of each note; nothing else is noted.
         refused: a word of the error; None if the model is accepted.
-        one_sequence, dialogue_problem: as in `ChatFormat`; of the problem, a word.
+        dialogue_problem: a word of `ChatFormat.dialogue_problem`.
         special: its special tokens.
     """
 
@@ -27,7 +27,6 @@ class Family:
     stops: tuple[str, ...]
     notes: tuple[str, ...] = ()
     refused: str | None = None
-    one_sequence: bool = True
     dialogue_problem: str | None = None
     special: tuple[str, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
@@ -134,9 +133,7 @@ FAMILIES = {
     "SmolLM2, Qwen2.5": Family(SMOLLM, ("<|im_end|>",), ("replaced by an empty one",)),
     "a base model with ChatML": Family(CHATML, ("<|endoftext|>",), ("made one",)),
     "Qwen3": Family(QWEN3, ("<|im_end|>",), special=("<think>", "</think>")),
-    "Qwen3 without thinking": Family(
-        QWEN3, ("<|im_end|>",), (OWN_TURNS,), one_sequence=False, kwargs={"enable_thinking": False}
-    ),
+    "Qwen3 without thinking": Family(QWEN3, ("<|im_end|>",), (OWN_TURNS,), kwargs={"enable_thinking": False}),
     "Qwen3.5": Family(NEEDS_USER + CHATML, ("<|im_end|>",), (ALONE,)),
     "Llama 3": Family(LLAMA3, ("<|eot_id|>",), special=("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")),
     "Gemma 2": Family(GEMMA2, ("<end_of_turn>",), (SYSTEM_FOLDED,), special=GEMMA_WORDS),
@@ -146,7 +143,6 @@ FAMILIES = {
         MISTRAL3,
         ("<|im_end|>",),
         (MERGED, ALONE),
-        one_sequence=False,
         dialogue_problem="moves or changes",
         special=("[INST]", "[/INST]"),
     ),
@@ -159,7 +155,6 @@ FAMILIES = {
         R1_DISTILL,
         ("<|end_of_sentence|>",),
         (OWN_TURNS,),
-        one_sequence=False,
         special=("<|User|>", "<|Assistant|>", "<|end_of_sentence|>"),
     ),
     "Granite": Family(

@@ -6,12 +6,13 @@ do for plain LoRA on linear layers: weight + alpha / rank * B A, with one rank a
 
 from __future__ import annotations
 
+import difflib
 import warnings
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.model.weights_check import class_of
+from ditto.memory.read_model import Adapted, build_on_meta
 from ditto.settings import BadConfig
 from soul.errors import one_line
 from soul.files.lora_adapter import unusual_options
@@ -88,21 +89,17 @@ def _adapted_layers(model: DictConfig, config: Any, section: str) -> tuple[list[
     import torch
     from peft import get_peft_model
     from peft.tuners.lora import Linear, LoraLayer
+    from transformers import AutoConfig
 
     trust = bool(model.get("trust_remote_code", False))
-    model_config, model_class = class_of(str(model.path), trust)
-    if model_class is None:
-        return ["unknown"], []
+    model_config = AutoConfig.from_pretrained(str(model.path), trust_remote_code=trust)
+    built = build_on_meta(model_config, trust)
+    _check_targets(built, model, section)
+    head = built.get_output_embeddings() if model_config.get_text_config().tie_word_embeddings else None
     try:
         with torch.device("meta"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            built = (
-                model_class.from_config(model_config, trust_remote_code=trust)
-                if hasattr(model_class, "from_config")
-                else model_class(model_config)
-            )
-            head = built.get_output_embeddings() if model_config.get_text_config().tie_word_embeddings else None
-            adapted = get_peft_model(built, config, low_cpu_mem_usage=True)
+            adapted = get_peft_model(built, config, low_cpu_mem_usage=True)  # type: ignore[arg-type]
     except ValueError as error:  # peft: no module matches, or one is of a kind that LoRA cannot adapt
         raise BadConfig(f"{section}.target_modules={model.target_modules}: {one_line(error, 300)}.") from error
     layers = {name: layer for name, layer in adapted.named_modules() if isinstance(layer, LoraLayer)}
@@ -114,3 +111,23 @@ def _adapted_layers(model: DictConfig, config: Any, section: str) -> tuple[list[
         or layer.get_base_layer() is head
     ]
     return list(layers), wrong
+
+
+def _check_targets(built: Any, model: DictConfig, section: str) -> None:
+    """Refuse a name among the targets that no layer has: peft leaves it out if another one matches."""
+    targets = model.target_modules
+    if targets in (None, "all-linear"):
+        return
+    weights = {name: getattr(module, "weight", None) for name, module in built.named_modules()}
+    layers = [name for name, weight in weights.items() if weight is not None and weight.ndim == 2]
+    last = sorted({name.rpartition(".")[2] for name in layers})
+    for target in [targets] if isinstance(targets, str) else [[name] for name in targets]:
+        if any(name in Adapted(target) for name in layers):
+            continue
+        text = target if isinstance(target, str) else target[0]
+        near = difflib.get_close_matches(text, last, n=1)
+        hint = f"Did you mean {near[0]}? " if near else ""
+        raise BadConfig(
+            f"{section}.target_modules: {text!r} matches no linear layer of {model.path}. {hint}It has "
+            f"{', '.join(last)}; all-linear adapts all of them but the head."
+        )

@@ -1,8 +1,7 @@
-"""Check facts of a model that would end a run late: quantization, generation config, vocabulary, LoRA's targets."""
+"""Check facts of a model that would end a run late: quantization, generation config, vocabulary."""
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Any
 
@@ -61,38 +60,4 @@ def check_vocabulary(path: str, trust: bool, setting: str, tokenizer: Any) -> No
             f"{setting}={path}: the tokenizer numbers its tokens up to {number:,} ({token!r}), but the embedding has "
             f"{rows:,} rows (vocab_size in config.json). Use the tokenizer that belongs to the weights, or enlarge the "
             "embedding (resize_token_embeddings of transformers) and save the model."
-        )
-
-
-def check_adapted(model: Any, setting: str) -> None:
-    """Check that LoRA's targets name linear maps of the model.
-
-    Args:
-        model: the section of the config, with path, lora_rank and target_modules.
-        setting: the section's name, for messages.
-
-    Raises:
-        BadModel: a target matches none.
-    """
-    targets = model.target_modules
-    if not model.lora_rank or targets in (None, "all-linear"):
-        return
-    from transformers import AutoConfig
-
-    from ditto.memory.read_model import Adapted, build_on_meta
-
-    trust = bool(model.trust_remote_code)
-    built = build_on_meta(AutoConfig.from_pretrained(str(model.path), trust_remote_code=trust), trust)
-    weights = {name: getattr(module, "weight", None) for name, module in built.named_modules()}
-    maps = [name for name, weight in weights.items() if weight is not None and weight.ndim == 2]
-    last = sorted({name.rpartition(".")[2] for name in maps})
-    for target in [targets] if isinstance(targets, str) else [[name] for name in targets]:
-        if any(name in Adapted(target) for name in maps):
-            continue
-        text = target if isinstance(target, str) else target[0]
-        near = difflib.get_close_matches(text, last, n=1)
-        hint = f"Did you mean {near[0]}? " if near else ""
-        raise BadModel(
-            f"{setting}.target_modules: {text!r} matches no linear map of {model.path}. {hint}It has "
-            f"{', '.join(last)}; all-linear adapts all of them but the head."
         )

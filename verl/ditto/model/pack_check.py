@@ -36,6 +36,8 @@ _SMALLER = {
     **dict.fromkeys(("chunk_size", "mamba_chunk_size"), 8),
     "vocab_size": VOCABULARY,
 }
+# Number and width of the heads of a recurrent state.
+_STATE_HEADS = (("mamba_n_heads", "mamba_d_head"), ("mamba_num_heads", "mamba_head_dim"), ("num_heads", "head_dim"))
 
 
 def check_packing(config: DictConfig) -> None:
@@ -49,9 +51,9 @@ def check_packing(config: DictConfig) -> None:
     """
     section = "actor_rollout_ref.model" if "actor_rollout_ref" in config else "model"
     model = OmegaConf.select(config, section)
-    attention = (model.get("override_config") or {}).get("attn_implementation", "sdpa")
-    # Kernels of a GPU are tried by attention_check.py; whether they keep rows apart depends on the class.
-    attention = attention if attention in ("packed", "sdpa", "eager") else "sdpa"
+    name = (model.get("override_config") or {}).get("attn_implementation", "sdpa")
+    # The kernels of a GPU are tried by attention_check.py. They compute what plain attention does, soft caps included.
+    attention = name if name in ("packed", "sdpa", "eager") else "eager"
     from transformers import AutoConfig
 
     trust = bool(model.get("trust_remote_code", False))
@@ -64,19 +66,23 @@ def check_packing(config: DictConfig) -> None:
     error = deviation(text, attention, packed)
     if error <= TOLERANCE:
         return
-    ways = [(attention, False), ("eager", False)]
+    ways = [(attention, False), ("eager", True), ("eager", False)]
     works = next((way for way in ways if way != (attention, packed) and deviation(text, *way) <= TOLERANCE), None)
-    remedy = (
-        f"Set {section}.use_remove_padding=false"
-        + (f" and {section}.override_config.attn_implementation=eager" if works and works[0] != attention else "")
-        + ", with which they are exact."
-        if works
-        else "No setting makes them exact, so this model cannot be trained here."
-    )
     raise BadConfig(
-        f"{section}.path={model.path}: rows of a {text.model_type} influence each other or are computed differently "
-        f"(attention {attention}, {'packed' if packed else 'padded'}: {error:.2g} of the hidden states). {remedy}"
+        f"{section}.path={model.path}: rows of a {text.model_type} influence each other, or attention {name} leaves "
+        f"out what the model computes ({'packed' if packed else 'padded'} rows differ from each row alone by "
+        f"{error:.2g} of their size). {_remedy(section, works, attention)}"
     )
+
+
+def _remedy(section: str, works: tuple[str, bool] | None, attention: str) -> str:
+    """The settings with which the rows are exact: an attention, and whether rows are packed."""
+    if works is None:
+        return "No setting makes them exact, so this model cannot be trained here."
+    settings = [f"{section}.use_remove_padding={str(works[1]).lower()}"]
+    if works[0] != attention:
+        settings.append(f"{section}.override_config.attn_implementation={works[0]}")
+    return f"Set {' and '.join(settings)}, with which they are exact."
 
 
 def deviation(text: Any, attention: str, packed: bool) -> float:
@@ -115,45 +121,53 @@ def deviation(text: Any, attention: str, packed: bool) -> float:
 
 def small_config(whole: Any) -> Any | None:
     """The config of a text model with a few small layers, of each kind that `whole` has; None if none can be built."""
-    candidates = _smaller(whole)
-    while True:
+    for make in (_tiny, _fewer_layers):
         try:
-            text = next(candidates, None)
-            if text is None:
-                return None
+            text = make(whole)
             _hidden(_build(text, "eager"), torch.zeros(1, 2, dtype=torch.int64))
             return text
         except Exception as error:  # noqa: BLE001 - a config that was made smaller may be refused with anything
             logger.debug("no small %s: %s", whole.model_type, one_line(error))
+    return None
 
 
-def _smaller(whole: Any) -> Iterator[Any]:
-    """Candidates, the smallest first: fewer heads and layers, then fewer layers alone."""
-    fewer = copy.deepcopy(whole)
+def _fewer_layers(whole: Any) -> Any:
+    """A config with one layer of each kind, or with two of a single kind."""
+    text = copy.deepcopy(whole)
     for name, size in _SMALLER.items():
-        if isinstance(getattr(fewer, name, None), int):
-            setattr(fewer, name, min(getattr(fewer, name), size))
-    kinds = list(getattr(fewer, "layer_types", None) or [])
+        if isinstance(getattr(text, name, None), int):
+            setattr(text, name, min(getattr(text, name), size))
+    kinds = list(getattr(text, "layer_types", None) or [])
     first = sorted({kinds.index(kind) for kind in kinds}) if len(set(kinds)) > 1 else [0, 1][: len(kinds) or 2]
     if kinds:
         with suppress(AttributeError):  # in some configs it follows from other fields
-            fewer.layer_types = [kinds[place] for place in first]
-    fewer.num_hidden_layers = len(first)
-    heads = getattr(fewer, "num_attention_heads", None)
-    if isinstance(heads, int) and heads > 4:
-        tiny = copy.deepcopy(fewer)
-        head_dim = getattr(tiny, "head_dim", None) or tiny.hidden_size // heads
-        groups = max(heads // (getattr(tiny, "num_key_value_heads", None) or heads), 1)
-        tiny.num_attention_heads, tiny.hidden_size, tiny.head_dim = 4, 4 * head_dim, head_dim
-        if hasattr(tiny, "num_key_value_heads"):
-            tiny.num_key_value_heads = max(4 // groups, 1)
-        if hasattr(tiny, "mamba_n_heads"):
-            tiny.mamba_n_heads = tiny.mamba_expand * tiny.hidden_size // tiny.mamba_d_head
-        for name in ("linear_num_key_heads", "linear_num_value_heads"):
-            if hasattr(tiny, name):
-                setattr(tiny, name, 2)
-        yield tiny
-    yield fewer
+            text.layer_types = [kinds[place] for place in first]
+    text.num_hidden_layers = len(first)
+    return text
+
+
+def _tiny(whole: Any) -> Any:
+    """The same with four heads, and with states as small."""
+    text = _fewer_layers(whole)
+    heads = getattr(text, "num_attention_heads", None)
+    if heads:
+        head_dim = getattr(text, "head_dim", None) or text.hidden_size // heads
+        groups = max(heads // (getattr(text, "num_key_value_heads", None) or heads), 1)
+        text.num_attention_heads, text.hidden_size = 4, 4 * head_dim
+        with suppress(AttributeError):  # in some configs it follows from these
+            text.head_dim = head_dim
+        if hasattr(text, "num_key_value_heads"):
+            text.num_key_value_heads = max(4 // groups, 1)
+    else:
+        text.hidden_size = 256
+    for number, width in _STATE_HEADS:
+        if hasattr(text, number):
+            expand = getattr(text, "mamba_expand", None) or getattr(text, "expand", None) or 1
+            setattr(text, number, max(int(expand * text.hidden_size) // getattr(text, width), 1))
+    for name in ("linear_num_key_heads", "linear_num_value_heads"):
+        if hasattr(text, name):
+            setattr(text, name, 2)
+    return text
 
 
 def _build(text: Any, attention: str) -> nn.Module:

@@ -94,7 +94,7 @@ def _check_file(file: Path) -> None:
 
 def _compare(folder: Path, trust: bool) -> None:
     """Load the folder onto the device "meta": transformers compares names and shapes, and reads no tensor."""
-    _, model_class = class_of(str(folder), trust)
+    model_class = _class_of(folder, trust)
     if model_class is None:
         return
     try:
@@ -122,18 +122,18 @@ def _compare(folder: Path, trust: bool) -> None:
         )
 
 
-def class_of(path: str, trust: bool) -> tuple[Any, Any]:
-    """A model's config, and the class that it names, else the causal language model of its type, else None."""
+def _class_of(folder: Path, trust: bool) -> Any:
+    """The class that config.json names, else the causal language model of its type; None if there is neither."""
     import transformers
 
-    config = transformers.AutoConfig.from_pretrained(path, trust_remote_code=trust)
+    config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=trust)
     if getattr(config, "quantization_config", None) is not None:
-        return config, None  # quantized tensors have other shapes than the model's
+        return None  # quantized tensors have other shapes than the model's
     named = [getattr(transformers, name, None) for name in config.architectures or ()]
     if named and named[0] is not None:
-        return config, named[0]
+        return named[0]
     known = type(config) in transformers.AutoModelForCausalLM._model_mapping
-    return config, transformers.AutoModelForCausalLM if known or trust else None
+    return transformers.AutoModelForCausalLM if known or trust else None
 
 
 @contextmanager
