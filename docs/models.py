@@ -41,7 +41,7 @@ convolution runs over their border, and then every log-prob is wrong. **Padded r
 of the attention. **Trees** compute the beginning of a group's rows once ([training](training.md#every-token-once)).
 **Head**: the chunked head makes no logits; where it is missing, `use_fused_kernels=false` builds all logits of a
 micro-batch. **LoRA** lists what `target_modules=all-linear` adapts. Experts and routers whose weights are tensors of
-their own cannot be merged or served as an adapter: a run leaves them out with `exclude_modules`, or is refused.
+their own cannot be merged or served as an adapter: name the other layers in `target_modules`.
 
 Chat templates have a check of their own ([what the model reads](training.md#what-the-model-reads)).
 
@@ -92,7 +92,7 @@ def _adapted(text: Any) -> str:
     layers = {name: type(layer) is Linear for name, layer in model.named_modules() if isinstance(layer, LoraLayer)}
     linear, others = ({name.rpartition(".")[2] for name in layers if layers[name] is kind} for kind in (True, False))
     others.discard("base_layer")  # peft wraps a module with several tensors several times
-    return _code(linear) + (f"; leave out {_code(others)}" if others else "")
+    return _code(linear) + (f"; not {_code(others)}" if others else "")
 
 
 def _code(names: set[str]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 from peft import LoraConfig, get_peft_model
-from transformers import GPT2Config, Qwen3VLConfig
+from transformers import GPT2Config, Qwen3MoeConfig, Qwen3VLConfig
 
 from ditto.config_checks import check_fp8
 from ditto.model.adapter_check import check_adapter
@@ -138,6 +138,16 @@ def test_the_linear_layers_of_gpt2_are_convolutions_and_refused(tmp_path: Path) 
     GPT2Config(n_layer=1, architectures=["GPT2LMHeadModel"]).save_pretrained(tmp_path)
     with pytest.raises(BadConfig, match="would adapt transformer.h.0.attn.c_attn, which"):
         check_adapter(model_section(tmp_path, target_modules=["c_attn"]), "model")
+
+
+def test_experts_are_refused_with_the_layers_that_can_be_adapted(tmp_path: Path) -> None:
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 64}
+    experts = {"num_experts": 4, "moe_intermediate_size": 16, "num_hidden_layers": 2}
+    Qwen3MoeConfig(**sizes, **experts, architectures=["Qwen3MoeForCausalLM"]).save_pretrained(tmp_path)
+    layers = ["k_proj", "o_proj", "q_proj", "v_proj"]
+    with pytest.raises(BadConfig, match=rf"mlp\.experts and .*Set model\.target_modules=\[{','.join(layers)}\]"):
+        check_adapter(model_section(tmp_path), "model")
+    assert check_adapter(model_section(tmp_path, target_modules=layers), "model") == layers
 
 
 def test_an_own_head_can_be_adapted_and_a_full_training_needs_no_adapter(base: Path) -> None:

@@ -42,11 +42,13 @@ def check_adapter(model: DictConfig, section: str) -> list[str]:
     config = _config_to_start_from(model, section) if model.lora_adapter_path else _new_config(model)
     adapted, wrong = _adapted_layers(model, config, section)
     if wrong:
+        kinds = {name.rpartition(".")[2] for name in wrong}
+        fit = sorted({name.rpartition(".")[2] for name in adapted} - kinds - {"base_layer"})
+        remedy = f"Set {section}.target_modules=[{','.join(fit)}]" if fit else "Name such layers in target_modules"
+        more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
         raise BadConfig(
-            f"{section}.target_modules={model.target_modules}: LoRA would adapt {wrong[0]}"
-            f"{f' and {len(wrong) - 1} more' if len(wrong) > 1 else ''}, which vLLM and the exported model cannot "
-            "have: only linear layers whose weights are their own. Name others in target_modules, or leave these out "
-            "with exclude_modules."
+            f"{section}.target_modules={model.target_modules}: LoRA would adapt {wrong[0]}{more}, which vLLM and the "
+            f"exported model cannot have: only linear layers whose weights are their own. {remedy}."
         )
     if not adapted:
         raise BadConfig(f"{section}.target_modules={model.target_modules}: LoRA would adapt no layer of {model.path}.")
