@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from soul.chat.template_check import BadTemplate, fit_template
+from soul.chat.template_file import read_template
 from soul.files.whole_file import write_whole
 
 
@@ -38,26 +40,31 @@ def _generation_config(path: str) -> dict[str, Any]:
     return said
 
 
-def server_arguments(model: str, trust: bool, folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What vLLM's server needs to show a model the conversations as training does.
+def server_arguments(model: str, given: Sequence[str], folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Arguments of `vllm serve` with which a server shows a model its conversations as training does.
 
     Args:
+        given: the user's arguments; ours come after them and complete a chat template that they name.
         folder: gets the completed chat template and generation_config.json, where the model's own do not do.
 
     Returns:
-        Arguments of `vllm serve`, and what was changed, for people.
+        The arguments, and what was changed, for people.
 
     Raises:
         BadTemplate: the chat template cannot carry our tasks' conversations.
     """
     from transformers import AutoTokenizer
 
+    trust = "--trust-remote-code" in given
     try:
         tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=trust)
     except (OSError, ValueError):
         return (), ()  # the server cannot load it either, and says why
+    if "--chat-template" in given[:-1]:
+        named = given[given.index("--chat-template") + 1]
+        tokenizer.chat_template = read_template(named, "--chat-template", tokenizer.get_vocab())
     if not tokenizer.chat_template:
-        raise BadTemplate(f"{model}: the tokenizer has no chat template. Use an instruct model.")
+        raise BadTemplate(f"{model}: the tokenizer has no chat template. Use an instruct model, or -- --chat-template.")
     listed = stop_ids(model, trust, tokenizer)
     try:
         found = fit_template(tokenizer, listed, setting="--chat-template")

@@ -86,10 +86,10 @@ def served(
     """Serve a checkpoint. Yields a function that truncates rows to fit its context."""
     port = int(settings.policy.url.rpartition(":")[2].partition("/")[0])
     keys = {endpoint.api_key_env for endpoint in (settings.policy, *settings.gateway.endpoints) if endpoint.api_key_env}
-    arguments, notes = server_arguments(checkpoint.model, "--trust-remote-code" in server.arguments, folder)
+    arguments, notes = server_arguments(checkpoint.model, server.arguments, folder)
     for note in notes:
         runner.console.print(f"{checkpoint.name}: {note}")
-    server = replace(server, arguments=(*arguments, *server.arguments))
+    server = replace(server, arguments=(*server.arguments, *arguments))
     with serving(checkpoint, server, port, folder / LOG, runner.console, keys):
         limit = int((settings.served or {})["max_prompt_tokens"])
         yield partial(shortened, measure=partial(_tokens, settings.policy.url, checkpoint.name), limit=limit)

@@ -101,7 +101,7 @@ def _adapted_layers(model: DictConfig, config: Any, section: str) -> tuple[list[
     try:
         with torch.device("meta"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            adapted = get_peft_model(built, config, low_cpu_mem_usage=True)  # type: ignore[arg-type]
+            adapted = get_peft_model(built, config, low_cpu_mem_usage=True)
     except ValueError as error:  # peft: no module matches, or one is of a kind that LoRA cannot adapt
         raise BadConfig(f"{section}.target_modules={model.target_modules}: {one_line(error, 300)}.") from error
     layers = {name: layer for name, layer in adapted.named_modules() if isinstance(layer, LoraLayer)}
