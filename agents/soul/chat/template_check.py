@@ -81,7 +81,7 @@ def fit_template(
     thread.join(PATIENCE_S)
     if not found:
         raise BadTemplate(
-            f"the chat template needs more than {PATIENCE_S:.0f} s for a conversation of seven short messages. Correct "
+            f"the chat template needs more than {PATIENCE_S:g} s for a conversation of seven short messages. Correct "
             f"chat_template.jinja in the model's folder, or set {setting}."
         )
     if isinstance(found[0], BaseException):

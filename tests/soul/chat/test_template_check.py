@@ -1,10 +1,10 @@
 """Chat templates of many families: the context of a dialogue is the same in training as served, token by token."""
 
 import re
-import time
 
 import pytest
 
+from soul.chat import template_check
 from soul.chat.rendering import ChatRenderer
 from soul.chat.template_check import BadTemplate, fit_template
 from tests.soul.chat.families import FAMILIES, OWN_TURNS, stop_ids, tokenizer_of
@@ -15,12 +15,13 @@ TURNS = ["Only two!", " We close\nat six.", "I see; goodbye."]  # answers that n
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_each_family_is_completed_or_refused(name):
-    family, start = FAMILIES[name], time.monotonic()
+def test_each_family_is_completed_or_refused(name, monkeypatch):
+    family = FAMILIES[name]
+    if "0.1 s" in (family.refused or ""):
+        monkeypatch.setattr(template_check, "PATIENCE_S", 0.1)
     if family.refused:
         with pytest.raises(BadTemplate, match=re.escape(family.refused)):
             fit_template(tokenizer_of(name), stop_ids(name), family.kwargs)
-        assert time.monotonic() - start < 8
         return
     found = fit_template(tokenizer_of(name), stop_ids(name), family.kwargs)
     assert len(found.notes) == len(family.notes), found.notes
