@@ -159,7 +159,7 @@ class SupervisedTrainer(SFTTrainer):
         return stopping
 
     def _is_finite(self, metrics: dict[str, float]) -> bool:
-        """Whether the loss and the gradient of a step are finite on all ranks. Every rank must call this."""
+        """True if the loss and the gradient of a step are finite on all ranks. Every rank must call this."""
         flag = torch.tensor(int(are_finite(metrics, "train/loss", "train/grad_norm") is not False))
         dist.all_reduce(flag, op=dist.ReduceOp.MIN)
         return bool(flag)

@@ -1,4 +1,4 @@
-"""What a process may use: the machine's memory and cores, within a container's limits."""
+"""A process may use the machine's memory and cores within a container's limits."""
 
 from __future__ import annotations
 

@@ -403,7 +403,7 @@ class DittoTrainer(Validation):
         traces = [trace for part in self.parts.batches for trace in part.traces]
         log_sessions(self.logger.logger, self.settings.run, self.global_steps, traces)
         print(summary_line(self.global_steps, self.total_training_steps, metrics), flush=True)
-        if not self._looked:  # before the user waits for more steps that teach nothing
+        if not self._looked:
             print(first_look(traces, metrics), flush=True)
             self._looked = True
         self.finite.check(self.global_steps, self.global_steps >= self.total_training_steps, self.checkpoints.root)

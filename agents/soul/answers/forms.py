@@ -14,7 +14,7 @@ TAGGED = re.compile(r"<answer>((?:(?!</?answer>).){0,400}?)</answer>", re.IGNORE
 _OPENING, _CLOSING = re.compile(r"<answer>", re.IGNORECASE), re.compile(r"</answer>", re.IGNORECASE)
 _EITHER = r"[\s,/`'\"*]{0,4}(?:\b(?:or|and)\b)?[\s`'\"*]{0,4}"  # between two forms
 _FORMS = re.compile(rf"<answer>[^<>]{{0,80}}</answer>(?:{_EITHER}<answer>[^<>]{{0,80}}</answer>)*", re.IGNORECASE)
-# A text of nothing but these words stands for an answer, or says where it goes: "<answer>your letter here</answer>".
+# A text of nothing but these words takes the place of an answer: "<answer>your letter here</answer>".
 _PLACEHOLDERS = frozenset(
     "answer answers choice choices letter letters name names number numbers option options place places text "
     "a an the your my only one single final chosen exact here goes of in with by inside between then and tag tags "
@@ -23,7 +23,7 @@ _PLACEHOLDERS = frozenset(
 
 
 def asked_form(prompt: str) -> str:
-    """The answer form of a prompt, as written there; "" if there is none. It stands last, after texts of the row."""
+    """The answer form of a prompt, as written there; "" if there is none. It comes last, after the texts of the row."""
     return next((match[0] for match in reversed(list(_FORMS.finditer(prompt)))), "")
 
 
@@ -34,7 +34,7 @@ def form_pattern(form: str) -> re.Pattern[str]:
 
 
 def is_placeholder(inner: str, letters: Collection[str] = ()) -> bool:
-    """Whether the text inside a tag stands for an answer and is none: "", "...", "LETTER", "your choice".
+    """True for a text inside a tag that is no answer but takes its place: "", "...", "LETTER", "your choice".
 
     Args:
         letters: the letters that are answers. X is a placeholder unless it is one of them.
@@ -45,7 +45,7 @@ def is_placeholder(inner: str, letters: Collection[str] = ()) -> bool:
 
 
 def missing_answer(text: str) -> str:
-    """What an attempt lacks, in which no answer could be read: the tag, its end, its content, or a single answer."""
+    """A sentence that names what an unreadable attempt lacks: the tag, its end, its content, or a single answer."""
     visible = without_thinking(text)
     tagged = TAGGED.findall(visible)
     if tagged and is_placeholder(tagged[-1]):

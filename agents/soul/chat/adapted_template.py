@@ -15,7 +15,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Adaptation:
-    """What a template needs so that it can render every conversation of our tasks.
+    """The completions with which a template can render every conversation of our tasks.
 
     Attributes:
         fold_system: it takes no system message, so the instructions become a user message.

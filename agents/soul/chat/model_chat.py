@@ -1,4 +1,4 @@
-"""How the model of a folder or hub id reads conversations, for whatever serves it. Needs transformers."""
+"""The end tokens of a model, and the arguments with which vLLM serves it. Needs transformers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def stop_ids(path: str, trust: bool, tokenizer: Any) -> frozenset[int]:
 
 
 def _generation_config(path: str) -> dict[str, Any]:
-    """What a model's generation_config.json says; empty if there is none."""
+    """The values of a model's generation_config.json; empty if there is none."""
     from transformers import GenerationConfig
 
     try:

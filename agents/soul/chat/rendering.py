@@ -15,7 +15,7 @@ from soul.message import Message
 
 
 class Growth(NamedTuple):
-    """What follows a sampled turn: the text of the whole context so far, and the token ids that are new in it."""
+    """The context after a sampled turn: its whole text, and the token ids that are new in it."""
 
     text: str
     ids: list[int]
@@ -59,7 +59,7 @@ class ChatRenderer:
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def growth(self, text: str, ids: Sequence[int], said: str, messages: Sequence[Message]) -> Growth | None:
-        """What the template writes after a turn.
+        """Continue the context of a turn with what the template writes after it.
 
         Args:
             text: the context that the turn was sampled in.
@@ -104,7 +104,7 @@ class ChatRenderer:
 
 
 def is_paired_tag(word: str, words: Collection[str]) -> bool:
-    """Whether a token is one of a pair such as <answer> and </answer>; <s> and </s> are none."""
+    """True for a token of a pair such as <answer> and </answer>; False for <s> and </s>."""
     name = word.strip("</>")
     pair = {f"<{name}>", f"</{name}>"}
     return word in pair and name.isidentifier() and name != "s" and all(each in words for each in pair)

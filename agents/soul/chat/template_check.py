@@ -34,7 +34,7 @@ class BadTemplate(SoulError):
 
 @dataclass(frozen=True)
 class ChatFormat:
-    """How a model reads our conversations.
+    """The template and the end tokens with which a model reads our conversations.
 
     Attributes:
         template: the template to train and serve with; None: the model's own.
@@ -57,7 +57,7 @@ def fit_template(
     template_kwargs: Mapping[str, Any] | None = None,
     setting: str = "custom_chat_template",
 ) -> ChatFormat:
-    """Find out how a model reads our conversations.
+    """Find the template and the end tokens with which a model reads our conversations.
 
     Args:
         tokenizer: a Hugging Face tokenizer with a chat template.
@@ -108,7 +108,9 @@ class _Check:
         added = () if close in self.stop_ids else (close,)
         if added:
             word = self.tokenizer.convert_ids_to_tokens(close)
-            self.notes.append(f"{word} ends a turn and is no end token of the model's generation_config: made one")
+            self.notes.append(
+                f"answers end at {word}, which the model's generation_config does not list as an end token"
+            )
         self.stop_ids |= set(added)
         dialogue_problem = self._growth_problem(close)
         self.adaptation = replace(self.adaptation, defaults=self.kwargs)
@@ -127,7 +129,7 @@ class _Check:
         return ChatRenderer(self.tokenizer, self.stop_ids, self.adaptation.apply(self.own), self.kwargs)
 
     def _problem(self, messages: Sequence[Message]) -> str | None:
-        """Why these messages cannot be rendered; None if they can, and all of them are in the text."""
+        """The reason why these messages cannot be rendered; None if the text contains all of them."""
         try:
             text = self._renderer().text(messages)
         except Exception as error:  # noqa: BLE001 - a template is a program of its own
@@ -170,7 +172,7 @@ class _Check:
                 self.notes.append(f"the chat template {note}")
 
     def _replace_default_system(self) -> None:
-        """Replace the template's own system prompt by an empty one: it would stand before every persona."""
+        """Replace the template's own system prompt by an empty one: it would come before every persona."""
         default = self._default_system()
         if not default:
             return
@@ -182,7 +184,7 @@ class _Check:
             self.notes.append(f"the system prompt of the chat template is replaced by an empty one: {default!r}")
 
     def _default_system(self) -> str:
-        """What the template adds to a conversation without a system message; "" if nothing."""
+        """The text that the template adds to a conversation without a system message; "" if it adds none."""
         if self.adaptation.fold_system or self._problem([_SYSTEM, _USERS[0]]):
             return ""
         text = self._renderer().text(_USERS[:1])

@@ -122,7 +122,7 @@ def _redacted(text: str, secrets: Sequence[str], choices: Choices | None, passag
 
 
 def _is_form(passage: str, letters: Collection[str]) -> bool:
-    """Whether a passage is a pair of tags without an answer."""
+    """True for a pair of tags without an answer."""
     tagged = TAGGED.fullmatch(passage)
     return tagged is not None and is_placeholder(tagged[1], letters)
 

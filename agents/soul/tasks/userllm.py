@@ -274,7 +274,7 @@ def _imported(name: str) -> Detector:
 
 
 def _no_message(row: UserLLMRow, turn: Turn, prompt: str) -> str | None:
-    """Why a turn is no message of this person, whatever it mentions; None if it may be one."""
+    """The reason why a turn is not a message of this person, whatever it mentions; None if it may be one."""
     if echoes(turn.text, prompt, row.own_words):
         return "You repeated your instructions or the assistant's words. Write the next message of this person instead."
     if loops(turn.text):

@@ -66,7 +66,7 @@ class UserLLMRow(Row):
 
     @property
     def own_words(self) -> list[str]:
-        """What the person wants, asks and has said so far."""
+        """The words of the row that are the person's own: intents, question and turns so far."""
         turns = _TURN.split(self.conversation)  # text before the first speaker, then speaker and text in turn
         said = [text for speaker, text in zip(turns[1::2], turns[2::2], strict=True) if speaker == "User"]
         return [self.intent, self.question, ", ".join(self.choices), *said]

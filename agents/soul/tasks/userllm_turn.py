@@ -37,13 +37,13 @@ def spoken(text: str) -> Turn:
 
 
 def garbled_end(text: str) -> bool:
-    """Whether the policy tried to end the conversation with something else than the end token: "[end conversation]"."""
+    """True if the policy tried to end the conversation without the end token, as in "[end conversation]"."""
     turn = spoken_as_user(text)
     return _END.search(turn) is None and _GARBLED_END.search(turn) is not None
 
 
 def echoes(turn: str, prompt: str, own: Sequence[str]) -> bool:
-    """Whether a turn repeats ten words in a row of its prompt that are not the person's own.
+    """True if a turn repeats ten words in a row of its prompt that are not the person's own.
 
     Args:
         own: the parts of the prompt that the person may repeat: the question, what the person said before.
@@ -53,7 +53,7 @@ def echoes(turn: str, prompt: str, own: Sequence[str]) -> bool:
 
 
 def loops(turn: str) -> bool:
-    """Whether a long turn says the same over and over: fewer than two in five of its runs of four words are new."""
+    """True if a long turn repeats itself: fewer than two in five of its runs of four words are new."""
     total = len(normalized(turn).split()) - _LOOP_WORDS + 1
     return total >= _LONG_TURN and len(_runs(turn, _LOOP_WORDS)) < 0.4 * total
 

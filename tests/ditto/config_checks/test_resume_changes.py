@@ -1,4 +1,4 @@
-"""What a resumed run of RL may change: refused, accepted, applied or shown, compared with run.json."""
+"""The changes of a resumed RL run: refused, accepted, applied or shown, compared with run.json."""
 
 from __future__ import annotations
 

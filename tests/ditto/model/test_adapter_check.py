@@ -1,4 +1,4 @@
-"""Which adapters a run may train: those whose sampled, merged and exported forms say what the trained model says."""
+"""Adapters are trained only if their sampled, merged and exported forms compute what the trained model computes."""
 
 from __future__ import annotations
 

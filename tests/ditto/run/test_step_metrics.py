@@ -231,8 +231,8 @@ def test_the_first_look_says_what_the_drafts_lack() -> None:
     ]
     numbers = {"ditto/groups": 3.0, "ditto/groups_idle": 2.0, "ditto/share_out_of_tokens/draft": 0.4}
     assert first_look(traces, numbers) == (
-        "first look: 4 of 5 drafts have a verdict, 1 of 3 have the form that the task asks for, 1 of 3 groups teach "
-        "something, 2 drafts were cut off by a token limit"
+        "first look: 4 of 5 drafts have a verdict, 1 of 3 have the form that the task asks for, 1 of 3 groups have a "
+        "learning signal, 2 drafts were cut off by a token limit"
     )
 
 

@@ -131,7 +131,7 @@ OWN_TURNS = "a sequence of its own"
 FAMILIES = {
     "ChatML (Llama, Yi, InternLM)": Family(CHATML, ("<|im_end|>",)),
     "SmolLM2, Qwen2.5": Family(SMOLLM, ("<|im_end|>",), ("replaced by an empty one",)),
-    "a base model with ChatML": Family(CHATML, ("<|endoftext|>",), ("made one",)),
+    "a base model with ChatML": Family(CHATML, ("<|endoftext|>",), ("answers end at",)),
     "Qwen3": Family(QWEN3, ("<|im_end|>",), special=("<think>", "</think>")),
     "Qwen3 without thinking": Family(QWEN3, ("<|im_end|>",), (OWN_TURNS,), kwargs={"enable_thinking": False}),
     "Qwen3.5": Family(NEEDS_USER + CHATML, ("<|im_end|>",), (ALONE,)),

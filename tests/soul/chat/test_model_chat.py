@@ -1,4 +1,4 @@
-"""What vLLM's server gets for a model, and what a checkpoint says of the end of a turn."""
+"""vLLM's server gets the completed template and every end token, and a checkpoint lists them."""
 
 import json
 from pathlib import Path

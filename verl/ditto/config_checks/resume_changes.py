@@ -104,7 +104,7 @@ def _changes(before: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str,
 
 
 def _changed_files(before: list[dict[str, Any]], now: list[dict[str, Any]]) -> Iterator[str]:
-    """What differs between the training files, by their contents: a file may have moved."""
+    """The difference between the training files, by their contents: a file may have moved."""
     old, new = ([card for card in cards if card["split"] == "train"] for cards in (before, now))
     if [_identity(card) for card in old] != [_identity(card) for card in new]:
         names = [", ".join(f"{card['name']} ({card['rows']:,} rows)" for card in cards) for cards in (old, new)]

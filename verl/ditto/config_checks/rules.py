@@ -53,7 +53,7 @@ class Rule:
     why: str | Callable[[Any], str]
 
     def problem(self, run: Run) -> str | None:
-        """What to tell the user; None if the rule is kept."""
+        """The message for the user; None if the rule is kept."""
         if not self.broken(run):
             return None
         why = self.why if isinstance(self.why, str) else self.why(run)

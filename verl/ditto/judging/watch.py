@@ -116,7 +116,7 @@ class JudgeWatch:
             self.stop = InvalidDrafts(f"Validation: {problem} A checkpoint is saved.")
 
     def _invalid(self, traces: Sequence[SessionRecord]) -> str | None:
-        """Why the run must stop after these drafts; None if it can go on."""
+        """The reason why the run must stop after these drafts; None if it can go on."""
         lost = [trace.draft.failure for trace in traces if trace.draft.failure]
         lost = [failure for failure in lost if failure.cause != "budget"]  # which ends a run without an error
         share, limit = len(lost) / len(traces), self.settings.run.max_invalid_share

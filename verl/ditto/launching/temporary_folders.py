@@ -50,5 +50,5 @@ def _check_length(folder: str, socket: str, setting: str, who: str) -> None:
         most = LONGEST_SOCKET - len(os.fsencode(socket)) - 1 - (len("/ray") if setting.endswith("TMPDIR") else 0)
         raise BadConfig(
             f"{setting}: {who}'s sockets below {folder} would have paths of {length} bytes, and the kernel allows "
-            f"{LONGEST_SOCKET}. Use a folder whose path has at most {most} bytes, e.g. RAY_TMPDIR=/tmp."
+            f"{LONGEST_SOCKET}. Use a folder whose path has at most {most} bytes, e.g. {setting}=/tmp."
         )

@@ -1,4 +1,4 @@
-"""How many threads each process of a run computes with on a CPU."""
+"""The number of threads with which each process of a run computes on a CPU."""
 
 from __future__ import annotations
 

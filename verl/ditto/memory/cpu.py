@@ -36,7 +36,7 @@ FRAGMENTS = 1.25  # allocated by malloc, per byte of activations and logits
 
 @dataclass(frozen=True)
 class CpuPlan:
-    """What was chosen, and the bytes that the run needs on this machine."""
+    """The chosen settings, and the bytes that the run needs on this machine."""
 
     shape: ModelShape
     setup: Setup
@@ -86,7 +86,7 @@ class CpuPlan:
 
     @property
     def fits(self) -> bool:
-        """Whether the run fits into the free memory."""
+        """True if the run fits into the free memory."""
         return self.total <= USABLE * self.free
 
     def lines(self) -> Iterator[str]:
@@ -102,7 +102,7 @@ class CpuPlan:
         )
 
     def parts(self) -> str:
-        """What needs how much memory."""
+        """The memory that each part needs."""
         sizes = (self.total, self.trainer, self.engines, self.processes, self.free)
         total, trainer, engines, processes, free = (f"{size / GIB:.1f}" for size in sizes)
         return f"at most {total} GiB (trainer {trainer}, vLLM {engines}, processes {processes}) of {free} free"

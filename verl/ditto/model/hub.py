@@ -1,4 +1,4 @@
-"""Whether the hub can be reached: its client tries for 48 s and repeats that for every file, before it says no."""
+"""Use the cache alone where the hub cannot be reached: its client would try for 48 s, for every file."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def _remedy(section: str, works: tuple[str, bool] | None, attention: str) -> str
 
 
 def deviation(text: Any, attention: str, packed: bool) -> float:
-    """How far rows are from each row alone with plain attention: the largest relative error of outputs and gradients.
+    """The largest relative error of outputs and gradients, compared with each row alone and plain attention.
 
     Args:
         text: the config of a small text model.

@@ -93,7 +93,7 @@ class Alarm:
 
 
 def _idle(numbers: Numbers) -> bool:
-    """Whether no group of a step taught anything."""
+    """True if no group of a step had a learning signal."""
     return 0 < numbers.get("ditto/groups", 0.0) == numbers.get("ditto/groups_idle")
 
 
@@ -123,13 +123,13 @@ ALARMS: tuple[Alarm, ...] = (
     Alarm(
         "invalid",
         lambda history: history.now.get("ditto/share_invalid", 0.0) > INVALID,
-        "Many drafts failed, and teach nothing. ditto/invalid/<stage>/<cause> counts them by cause, and the traces "
-        "have the details; above run.max_invalid_share the run ends.",
+        "Many drafts failed, and give no learning signal. ditto/invalid/<stage>/<cause> counts them by cause, and the "
+        "traces have the details; above run.max_invalid_share the run ends.",
     ),
     Alarm(
         "idle",
         lambda history: _idle(history.now) and _idle(history.before),
-        "Two steps in a row had nothing to learn from: in every group all rewards are equal. If the drafts lack the "
+        "Two steps in a row had no learning signal: in every group all rewards are equal. If the drafts lack the "
         "form that the task asks for (`answered` below 1), warm-start the model with SFT, or train an objective that "
         "refines (refine.when=always). If they are all right or all wrong, take easier or harder rows. If they are all "
         "the same, raise actor_rollout_ref.rollout.temperature or rollout.n. If they are cut off, raise "

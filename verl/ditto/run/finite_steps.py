@@ -24,7 +24,7 @@ class NotFinite(RunFailed):
 
 
 def are_finite(metrics: Mapping[str, float], *names: str) -> bool | None:
-    """Whether these numbers of a step are finite; None if it has none of them, as a step without an update."""
+    """True if these numbers of a step are finite; None if it has none of them, as a step without an update."""
     values = [metrics[name] for name in names if name in metrics]
     return all(map(math.isfinite, values)) if values else None
 

@@ -55,7 +55,7 @@ def summary_line(step: int, steps: int, numbers: dict[str, float]) -> str:
 
 
 def first_look(traces: Sequence[SessionRecord], numbers: dict[str, float]) -> str:
-    """What the first step says of the policy, in one line: whether its drafts can be read, differ, and come to an end.
+    """A line about the first step: how many drafts can be read, how many groups differ, how many answers were cut off.
 
     Args:
         traces: of the step's sessions.
@@ -67,7 +67,7 @@ def first_look(traces: Sequence[SessionRecord], numbers: dict[str, float]) -> st
     if asked:
         parts.append(f"{sum(share == 1.0 for share in asked)} of {len(asked)} have the form that the task asks for")
     groups, idle = (int(numbers.get(f"ditto/{name}", 0)) for name in ("groups", "groups_idle"))
-    parts.append(f"{groups - idle} of {groups} groups teach something")
+    parts.append(f"{groups - idle} of {groups} groups have a learning signal")
     cut = round(numbers.get("ditto/share_out_of_tokens/draft", 0.0) * len(traces))
     parts.append(f"{cut} drafts were cut off by a token limit")
     return f"first look: {', '.join(parts)}"

@@ -1,8 +1,7 @@
 """Test the judges of an evaluation with replies that deserve nothing, once for each endpoint.
 
-A judge that falls for them, or cannot tell a good reply from a weak one, gives scores that look like any others: one of
-135 million weights gave looping nonsense 100. The results are in the run's folder, where the report finds them. Runs in
-the same output folder share them.
+A judge that falls for them, or cannot tell a good reply from a weak one, gives scores that look like any others. The
+results are in the run's folder, where the report finds them. Runs in the same output folder share them.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ def read_checks(path: Path) -> list[dict[str, Any]]:
 
 
 def problems_of(checks: Collection[Mapping[str, Any]], asked: Mapping[str, Any]) -> list[str] | None:
-    """What is wrong with the judge with these settings; empty if it passed, None if it was not tested."""
+    """The problems of the judge with these settings; empty if it passed, None if it was not tested."""
     mine = (check for check in checks if check.get("endpoint") == asked and check.get("cases") == _CASES)
     return next((list(check["problems"]) for check in mine), None)
 
@@ -85,7 +84,7 @@ def judge_warning(model: str, problems: Sequence[str]) -> str:
 
 
 def _tested(endpoint: Endpoint, console: Console) -> tuple[list[str], bool]:
-    """What is wrong with this judge, and whether it gave any score."""
+    """The problems of this judge, and True if it gave any score."""
     limits = {"max_attempts": 2, "deadline_s": min(_PATIENCE_S, endpoint.deadline_s)}
 
     async def outcomes() -> list[canaries.Outcome]:

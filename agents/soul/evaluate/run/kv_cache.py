@@ -1,4 +1,4 @@
-"""How much memory vLLM's CPU build gets for keys and values, when it serves a checkpoint."""
+"""The memory that vLLM's CPU build gets for keys and values when it serves a checkpoint."""
 
 from __future__ import annotations
 

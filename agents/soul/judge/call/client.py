@@ -287,7 +287,7 @@ class EndpointClient:
         return form != "prompt" and not (self.settled and form == self.mode)
 
     def _refuses_limit(self, body: dict[str, Any], error: Exception) -> bool:
-        """Whether this answer refuses a limit that the user did not set."""
+        """True if this answer refuses a limit that the user did not set."""
         ours = _LIMIT in body and self.endpoint.max_output_tokens is None
         return ours and classify(error) == "bad_request" and bool(_REFUSES_LIMIT.search(message_of(error)))
 

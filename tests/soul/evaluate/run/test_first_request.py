@@ -1,4 +1,4 @@
-"""What an evaluation has imported before its first request: no packages that only some verdicts need."""
+"""An evaluation imports no package that only some verdicts need before its first request."""
 
 import json
 import subprocess
