@@ -1,7 +1,7 @@
 """A step of GRPO beside TRL's: the same model, prompts, answer lengths, group size and update.
 
     python -m benchmarks.grpo_vs_trl --trl-python TRL_VENV/bin/python --rows fantom.parquet [--response 32]
-        [--model FOLDER]
+        [--model FOLDER] [--launched]
 
 The model is that of FOLDER, in Hugging Face's form; without `--model` it is the demo's tiny one. Both sample with
 transformers in float32 on one core, every answer as long as `--response`, and train one update of all groups, without
@@ -13,6 +13,13 @@ are CPU seconds of one process with one thread, which a busy machine does not ch
 
 Both must take the same update: ours also trains on the sequences that TRL sampled, and the gradient norms of each step
 may differ by 1e-3. Goal: TRL's seconds a step over ours at least 1.5.
+
+With `--launched`, ours is what a user starts: `bash recipe/ditto/run_rl.sh` with its defaults, through Ray, FSDP2 and
+vLLM, on all cores, and TRL has all cores too. All weights are trained, answers go on to their last token, and groups
+without a learning signal are trained as well, so that both sides do the same work. Wall seconds, on a machine that does
+nothing else. A third column is DITTO, with as many drafts, its feedback from a local test double that answers at once.
+Goals: TRL's seconds a step over ours at least 2 with short prompts and 3 with long ones; DITTO's over GRPO's at most
+1.6.
 """
 
 from __future__ import annotations
@@ -30,10 +37,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.grpo_rule import LEARNING_RATE
 from soul.cli.arguments import existing_file, existing_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import RunFailed
+from soul.examples.endpoint import answer
 from soul.rows.task_files import read_rows
+from soul.testing import FakeOpenAI
 
 ROOT = Path(__file__).resolve().parents[1]
 TOLERANCE = 1e-3  # relative, of a gradient norm
@@ -62,14 +72,13 @@ def prepare(folder: Path, rows: Path, args: argparse.Namespace) -> None:
     (folder / "work.json").write_text(json.dumps(settings))
 
 
-def run(command: Sequence[str]) -> None:
-    """Run a contender on one core.
+def run(command: Sequence[str], variables: Mapping[str, str]) -> None:
+    """Run a contender.
 
     Raises:
         RunFailed: it failed, or took longer than TIME_LIMIT_S.
     """
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "VERL_PLATFORM": "cpu", "TOKENIZERS_PARALLELISM": "false"}
-    environment |= {"HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", **variables}
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT, timeout=TIME_LIMIT_S)
     except subprocess.TimeoutExpired:
@@ -94,7 +103,7 @@ def measure(folder: Path, args: argparse.Namespace) -> dict[str, dict[str, list[
     for number in range(args.rounds):
         for name, command in programs.items():
             console.print(f"round {number + 1} of {args.rounds}: {name}")
-            run(command)
+            run(command, {"OMP_NUM_THREADS": "1", "VERL_PLATFORM": "cpu", "PYTHONPATH": str(ROOT)})
             result = json.loads((folder / "result.json").read_text())
             for phase, values in result["seconds"].items():
                 seconds.setdefault(name, {}).setdefault(phase, []).extend(values[1:])
@@ -102,6 +111,52 @@ def measure(folder: Path, args: argparse.Namespace) -> dict[str, dict[str, list[
                 console.print("  ours computes " + ("each group as a tree" if result["as_trees"] else "every row"))
                 compare(result["norms"], json.loads((folder / "sequences.json").read_text())["norms"])
     return seconds
+
+
+def measure_launched(folder: Path, rows: Path, args: argparse.Namespace) -> dict[str, dict[str, list[float]]]:
+    """Wall seconds of every counted step, by program and phase."""
+    seconds: dict[str, dict[str, list[float]]] = {}
+    trl = [str(args.trl_python), str(ROOT / "benchmarks" / "trl_grpo_contender.py"), str(folder), str(MICRO_BATCHES[0])]
+    for number in range(args.rounds):
+        console.print(f"round {number + 1} of {args.rounds}: TRL")
+        run([*trl, "--all-cores"], {"PYTHONPATH": str(ROOT)})
+        found = {"TRL": json.loads((folder / "result.json").read_text())["seconds"]}
+        for name, objective in (("ours", "grpo"), ("DITTO", "ditto")):
+            console.print(f"round {number + 1} of {args.rounds}: {name}")
+            found[name] = launch(folder / f"{objective}{number}", folder / "model", rows, objective, args)
+        for name, phases in found.items():
+            for phase, values in phases.items():
+                seconds.setdefault(name, {}).setdefault(phase, []).extend(values[1:])
+    return seconds
+
+
+def launch(folder: Path, model: Path, rows: Path, objective: str, args: argparse.Namespace) -> dict[str, list[float]]:
+    """Start a run as a user does, and read the wall seconds of its steps and of their phases."""
+    actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+    words = [
+        *(f"algorithm.objective={objective}", "algorithm.skip_idle=false", "actor_rollout_ref.model.lora_rank=0"),
+        *(f"data.train_batch_size={args.prompts}", f"{actor}.ppo_mini_batch_size={args.prompts}"),
+        *(f"{rollout}.n={args.group}", f"{rollout}.ignore_eos=true", f"{actor}.optim.lr={LEARNING_RATE}"),
+        *(f"data.max_response_length={args.response}", f"data.max_turn_length={args.response}"),
+        *(f"trainer.total_training_steps={args.steps}", "trainer.save_freq=-1", "trainer.test_freq=-1"),
+        *("trainer.val_before_train=false", "trainer.logger=[console]", "data.allow_overlap=true"),
+    ]
+    task = next(iter(read_rows([str(rows)]))).task.name
+    with FakeOpenAI(answer) as judge:
+        variables = {
+            "PLATFORM": "cpu",
+            "OUTPUT_DIR": str(folder),
+            "EXPERIMENT_NAME": "run",
+            "ACTOR_MODEL_PATH": str(model),
+            "TRAIN_FILES": str(rows),
+            "VAL_FILES": str(rows),
+            "OPENAI_BASE_URL": judge.url,
+            "OPENAI_API_KEY": "of-a-test-double",
+        }
+        run(["bash", str(ROOT / "recipe" / "ditto" / "run_rl.sh"), task, *words], variables)
+    steps = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+    sampling, whole = ([step[f"timing_s/{name}"] for step in steps] for name in ("gen", "step"))
+    return {"sampling": sampling, "update": [b - a for a, b in zip(sampling, whole, strict=True)], "step": whole}
 
 
 def compare(ours: Sequence[float], theirs: Sequence[float]) -> None:
@@ -119,14 +174,19 @@ def compare(ours: Sequence[float], theirs: Sequence[float]) -> None:
 def show(title: str, seconds: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
     """Print the medians, and how many times ours the best of TRL's steps takes."""
     medians = {name: {phase: statistics.median(of[phase]) for phase in PHASES} for name, of in seconds.items()}
-    best = min((name for name in medians if name != "ours"), key=lambda name: medians[name]["step"])
+    best = min((name for name in medians if name.startswith("TRL")), key=lambda name: medians[name]["step"])
     table = Table(title=title)
-    for column in ("CPU seconds", *medians, "TRL / ours"):
+    launched = "DITTO" in medians
+    for column in ("wall seconds" if launched else "CPU seconds", *medians, "TRL / ours"):
         table.add_column(column, justify="right")
     for phase in PHASES:
         ratio = medians[best][phase] / medians["ours"][phase]
         table.add_row(phase, *(f"{of[phase]:.2f}" for of in medians.values()), f"{ratio:.2f}")
     console.print(table)
+    if launched:
+        ratio = medians["DITTO"]["step"] / medians["ours"]["step"]
+        console.print(f"DITTO / GRPO: {ratio:.2f}. Goals: TRL / ours at least 2 (short) or 3 (long prompts), this 1.6.")
+        return
     share = medians["ours"]["sampling"] / medians["ours"]["step"]
     console.print(f"Sampling is {share:.0%} of our step. Goal: at least 1.5.")
 
@@ -142,11 +202,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--response", type=positive_int, default=32, help="tokens of an answer")
     parser.add_argument("--steps", type=positive_int, default=4, help="the first one is not counted")
     parser.add_argument("--rounds", type=positive_int, default=2)
+    parser.add_argument("--launched", action="store_true", help="compare the run that the launcher starts")
     args = parser.parse_args(arguments)
     for rows in args.rows:
         with tempfile.TemporaryDirectory() as name:
             prepare(Path(name), rows, args)
-            seconds = measure(Path(name), args)
+            seconds = measure_launched(Path(name), rows, args) if args.launched else measure(Path(name), args)
             sampled = json.loads((Path(name) / "sequences.json").read_text())["steps"]
         length = statistics.fmean(len(prompt) for step in sampled for prompt, _ in step)
         shape = f"{args.prompts} prompts of {length:.0f} tokens x {args.group} answers of {args.response}"

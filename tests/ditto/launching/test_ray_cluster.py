@@ -137,7 +137,7 @@ def test_workers_are_forked_on_a_cpu_where_the_run_starts_ray(
     made = config()
     made.trainer.n_gpus_per_node = 1
     made.trainer.device, made.ray_kwargs.ray_init.runtime_env.py_executable = device, configured
-    for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY"):
+    for name in ("OMP_NUM_THREADS", "GOMP_SPINCOUNT"):
         monkeypatch.delenv(name, raising=False)
     given: dict[str, Any] = {}
 
@@ -153,7 +153,7 @@ def test_workers_are_forked_on_a_cpu_where_the_run_starts_ray(
     assert given["py_executable"] == (fork_server.command() if forks else configured)
     threads = str(physical_cores()) if device == "cpu" else None  # all of them: the run has one device
     assert given["env_vars"].get("OMP_NUM_THREADS") == threads
-    assert given["env_vars"].get("OMP_WAIT_POLICY") == ("PASSIVE" if device == "cpu" else None)
+    assert given["env_vars"].get("GOMP_SPINCOUNT") == ("20000" if device == "cpu" else None)
 
 
 @pytest.mark.parametrize(
@@ -169,12 +169,12 @@ def test_workers_are_forked_on_a_cpu_where_the_run_starts_ray(
 def test_processes_that_compute_at_the_same_time_share_the_cores(
     trainer: dict[str, Any], sampling_nodes: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY"):
+    for name in ("OMP_NUM_THREADS", "GOMP_SPINCOUNT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("ditto.launching.threads.physical_cores", lambda: 8)
     made = config(sampling_nodes, **{"n_gpus_per_node": 1, **trainer})
     made.actor_rollout_ref.rollout.n_gpus_per_node = 1
-    assert cpu_variables(made) == {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE"}
+    assert cpu_variables(made) == {"OMP_NUM_THREADS": str(threads), "GOMP_SPINCOUNT": "20000"}
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert cpu_variables(made)["OMP_NUM_THREADS"] == "3"
 

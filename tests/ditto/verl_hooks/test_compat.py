@@ -56,6 +56,40 @@ found["other"] = outcome(lambda: join("d", "cpu:nonsense"))
 print(json.dumps(found))
 """
 
+SHARED_FACTORS = """
+import json, sys
+import torch
+from vllm.lora.ops.torch_ops import lora_ops
+from vllm.lora.punica_wrapper import punica_cpu
+from ditto.verl_hooks import compat
+
+adapters, rows, rank, width = int(sys.argv[1]), 7, 4, 12
+a, b = torch.randn(adapters, 1, rank, width), torch.randn(adapters, 1, width, rank)
+indices = torch.arange(rows) % adapters
+
+def products(module):
+    shrunk, out, part = torch.zeros(rows, rank), torch.ones(rows, width), torch.ones(rows, 2 * width)
+    module.bgmv_shrink(inputs, a, shrunk, indices, 0.5)
+    module.bgmv_expand(shrunk, b, out, indices, add_inputs=True)
+    module.bgmv_expand_slice(shrunk, b, part, indices, width, width, add_inputs=True)
+    return torch.cat([shrunk, out, part], 1)
+
+inputs = torch.randn(rows, width)
+before = products(lora_ops)
+asked, sizes = torch.Tensor.__getitem__, []
+compat._share_factors()
+compat._share_factors()
+def counted(tensor, key):
+    if tensor.dim() == 4 and isinstance(key, torch.Tensor):
+        sizes.append(len(key))
+    return asked(tensor, key)
+torch.Tensor.__getitem__ = counted
+after = products(punica_cpu)
+torch.Tensor.__getitem__ = asked
+difference = (after - before).abs().max().item()
+print(json.dumps({"difference": difference, "indices": sizes, "rows": rows}))
+"""
+
 
 def source(package: str, path: str) -> str:
     """The text of a module, found without importing the package."""
@@ -153,12 +187,12 @@ def fake_vllm(monkeypatch: pytest.MonkeyPatch, *, cpu: bool) -> Any:
 def test_patched_vllm_keeps_the_weight_and_packs_it_anew_after_a_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from ditto.verl_hooks.compat import keep_vllm_weights
+    from ditto.verl_hooks.compat import patch_vllm
 
     layers = fake_vllm(monkeypatch, cpu=True)
-    keep_vllm_weights()
+    patch_vllm()
     patched = layers.dispatch_cpu_unquantized_gemm
-    keep_vllm_weights()
+    patch_vllm()
     assert layers.dispatch_cpu_unquantized_gemm is patched  # vLLM may load plug-ins twice
     layer = torch.nn.Linear(2, 2, bias=False)
     patched(layer, remove_weight=True)
@@ -166,6 +200,24 @@ def test_patched_vllm_keeps_the_weight_and_packs_it_anew_after_a_sync(monkeypatc
         layer.weight.fill_(3.0)  # a weight sync
         patched(layer, remove_weight=True)  # verl's last act of a sync
         assert layer.cpu_linear(torch.ones(1, 2), layer.weight, None).tolist() == [[6.0, 6.0]]
+
+
+def test_vllm_still_copies_the_factors_of_an_adapter_for_every_token() -> None:
+    text = source("vllm", "lora/ops/torch_ops/lora_ops.py")
+    assert text.count("lora_b_weights[lora_indices_tensor]") == 3
+
+
+@pytest.mark.parametrize("adapters", [1, 2])
+def test_products_with_an_adapter_are_the_same_without_the_copies(adapters: int) -> None:
+    """In a process of its own: the patch changes vLLM's module."""
+    done = subprocess.run(
+        [sys.executable, "-c", SHARED_FACTORS, str(adapters)], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["difference"] < 1e-5
+    copies = 1 if adapters == 1 else found["rows"]
+    assert found["indices"] == [copies] * 3
 
 
 def test_verl_lets_vllm_process_its_weights_after_a_sync_of_the_whole_model() -> None:
@@ -177,9 +229,9 @@ def test_verl_lets_vllm_process_its_weights_after_a_sync_of_the_whole_model() ->
 
 
 def test_vllm_on_a_gpu_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ditto.verl_hooks.compat import keep_vllm_weights
+    from ditto.verl_hooks.compat import patch_vllm
 
     layers = fake_vllm(monkeypatch, cpu=False)
     before: Callable[..., None] = layers.dispatch_cpu_unquantized_gemm
-    keep_vllm_weights()
+    patch_vllm()
     assert layers.dispatch_cpu_unquantized_gemm is before

@@ -12,7 +12,7 @@ from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
 
 from ditto.verl_hooks import adapter_server, weight_socket
 from ditto.verl_hooks.adapter_server import AdapterServer
-from ditto.verl_hooks.compat import keep_vllm_weights
+from ditto.verl_hooks.compat import patch_vllm
 
 JOB = "01000000"  # of the first job of every Ray cluster
 
@@ -35,7 +35,7 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Any:
         if run is not None:
             monkeypatch.setenv(weight_socket.VARIABLE, run)
         for _ in range(3):  # the server's process, the engine's and the worker's, each with the one's environment
-            keep_vllm_weights()
+            patch_vllm()
         worker = SimpleNamespace(local_rank=0, model_runner=SimpleNamespace(vllm_config=None))
         return AdapterServer().zmq_handle, vLLMColocateWorkerExtension._get_zmq_handle(worker)
 

@@ -6,7 +6,7 @@ import os
 
 from omegaconf import DictConfig
 
-from soul.host_resources import physical_cores
+from soul.host_resources import THREAD_VARIABLES, physical_cores
 
 VARIABLE = "OMP_NUM_THREADS"
 OVERLAPPING = "ditto_colocate_async"  # the mode in which devices sample while they train
@@ -16,10 +16,10 @@ def cpu_variables(config: DictConfig) -> dict[str, str]:
     """The environment variables of OpenMP for all processes of a run; those that the user has set stay.
 
     Trainer and rollout engine of a device take turns in synchronous training, so each has the device's share of the
-    cores. A thread without work sleeps (PASSIVE): threads that spin take the cores away from all other processes.
+    cores.
     """
     trainer, rollout = config.trainer, config.actor_rollout_ref.rollout
     devices = trainer.n_gpus_per_node + rollout.nnodes * rollout.n_gpus_per_node
     working = devices * (2 if trainer.v1.trainer_mode == OVERLAPPING else 1)
-    chosen = {VARIABLE: str(max(physical_cores() // working, 1)), "OMP_WAIT_POLICY": "PASSIVE"}
+    chosen = {VARIABLE: str(max(physical_cores() // working, 1))} | THREAD_VARIABLES
     return {name: os.environ.get(name) or value for name, value in chosen.items()}

@@ -1,4 +1,4 @@
-"""Patches that verl 0.9.1 and vLLM 0.28 need to run on a CPU. None of the three is active on a GPU.
+"""Patches that verl 0.9.1 and vLLM 0.28 need to run on a CPU. None of the four is active on a GPU.
 
 1. verl 0.9.1 builds the process-group backend "cpu:gloo,cpu:gloo" on a CPU (verl/utils/distributed.py); torch refuses
    a device named twice.
@@ -7,6 +7,8 @@
 3. vLLM's CPU build packs every linear's weight for oneDNN and deletes `layer.weight` (dispatch_cpu_unquantized_gemm),
    so a weight sync would have nothing to write to. We keep both. verl lets vLLM process its weights again after a sync
    of the whole model, which packs them anew. Packed weights halve the time of a step of 8 sequences or more.
+4. vLLM's CPU build copies an adapter's factors once for every token (`lora_b_weights[lora_indices_tensor]`): three
+   quarters of the sampling time of a LoRA run. A run has one adapter, so its factors serve all tokens.
 
 `tests/ditto/verl_hooks/test_compat.py` fails as soon as one of them is no longer needed.
 """
@@ -43,8 +45,8 @@ def patch_for_cpu() -> None:
         CPUOffloadPolicy.__init__ = unpinned
 
 
-def keep_vllm_weights() -> None:
-    """What vLLM calls in each of its processes (entry-point group `vllm.general_plugins`): apply patch 3.
+def patch_vllm() -> None:
+    """Apply patches 3 and 4. vLLM calls this in each of its processes (entry-point group `vllm.general_plugins`).
 
     It is our only entry into these processes, so the name of the run's socket is set here too, also on a GPU.
     """
@@ -53,6 +55,11 @@ def keep_vllm_weights() -> None:
 
     if not current_platform.is_cpu():
         return
+    _keep_weights()
+    _share_factors()
+
+
+def _keep_weights() -> None:
     import vllm.model_executor.layers.utils as layers
 
     packed = layers.dispatch_cpu_unquantized_gemm
@@ -65,3 +72,26 @@ def keep_vllm_weights() -> None:
 
     dispatch_cpu_unquantized_gemm.ditto_patched = True  # type: ignore[attr-defined]
     layers.dispatch_cpu_unquantized_gemm = dispatch_cpu_unquantized_gemm
+
+
+def _share_factors() -> None:
+    from vllm.lora.ops.torch_ops import lora_ops
+    from vllm.lora.punica_wrapper import punica_cpu
+
+    for name in ("bgmv_shrink", "bgmv_expand", "bgmv_expand_slice"):
+        product = getattr(lora_ops, name)
+        if not getattr(product, "ditto_patched", False):
+            shared = _with_shared_factors(product)
+            setattr(lora_ops, name, shared)  # for the products of prompts, which call these
+            setattr(punica_cpu, name, shared)
+
+
+def _with_shared_factors(product: Any) -> Any:
+    """The product of rows and an adapter's factor; a single index is broadcast over all rows."""
+
+    @functools.wraps(product)
+    def shared(inputs: Any, factors: Any, output: Any, adapter_of_row: Any, *args: Any, **kwargs: Any) -> None:
+        product(inputs, factors, output, adapter_of_row[:1] if len(factors) == 1 else adapter_of_row, *args, **kwargs)
+
+    shared.ditto_patched = True  # type: ignore[attr-defined]
+    return shared

@@ -28,6 +28,7 @@ from soul.cli.redaction import without_secret_values
 from soul.errors import SoulError
 from soul.evaluate.run.checkpoint import Checkpoint
 from soul.evaluate.run.kv_cache import cache_bytes
+from soul.host_resources import THREAD_VARIABLES
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ CPU_ARGUMENTS = ("--dtype", "float32", "--enforce-eager", "--no-enable-chunked-p
 # One device's worker runs in the engine's process: one process less that imports torch and vLLM.
 ONE_PROCESS = ("--distributed-executor-backend", "vllm.v1.executor.uniproc_executor.UniProcExecutor")
 CPU_VARIABLES = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "TORCH_COMPILE_DISABLE": "1", "VERL_PLATFORM": "cpu"}
-CPU_VARIABLES |= {"OMP_WAIT_POLICY": "PASSIVE"}  # a thread without work sleeps, and leaves the core to the server
+CPU_VARIABLES |= THREAD_VARIABLES
 # FlashInfer's sampler would be compiled with nvcc at the start; vLLM's own sampler needs no compiler.
 GPU_VARIABLES = {"VLLM_USE_FLASHINFER_SAMPLER": "0"}
 
