@@ -15,9 +15,10 @@ Both must take the same update: ours also trains on the sequences that TRL sampl
 may differ by 1e-3. Goal: TRL's seconds a step over ours at least 1.5.
 
 With `--launched`, ours is what a user starts: `bash recipe/ditto/run_rl.sh` with its defaults, through Ray, FSDP2 and
-vLLM, on all cores, and TRL has all cores too. All weights are trained, answers go on to their last token, and groups
-without a learning signal are trained as well, so that both sides do the same work. Wall seconds, on a machine that does
-nothing else. A third column is DITTO, with as many drafts, its feedback from a local test double that answers at once.
+vLLM, on all cores, and TRL has all cores too. All weights are trained, and groups without a learning signal as well, so
+that both sides do the same work; `data.max_prompt_length` fits the rows. Our answers end at the model's end tokens,
+TRL's go on to the last token. Wall seconds, on a machine that does nothing else. A third column is DITTO, with as many
+drafts, its feedback from a local test double that answers at once.
 Goals: TRL's seconds a step over ours at least 2 with short prompts and 3 with long ones; DITTO's over GRPO's at most
 1.6.
 """
@@ -136,8 +137,9 @@ def launch(folder: Path, model: Path, rows: Path, objective: str, args: argparse
     words = [
         *(f"algorithm.objective={objective}", "algorithm.skip_idle=false", "actor_rollout_ref.model.lora_rank=0"),
         *(f"data.train_batch_size={args.prompts}", f"{actor}.ppo_mini_batch_size={args.prompts}"),
-        *(f"{rollout}.n={args.group}", f"{rollout}.ignore_eos=true", f"{actor}.optim.lr={LEARNING_RATE}"),
-        *(f"data.max_response_length={args.response}", f"data.max_turn_length={args.response}"),
+        *(f"{rollout}.n={args.group}", f"{actor}.optim.lr={LEARNING_RATE}"),
+        *(f"data.max_prompt_length={args.prompt_length}", f"data.max_response_length={args.response}"),
+        f"data.max_turn_length={args.response}",
         *(f"trainer.total_training_steps={args.steps}", "trainer.save_freq=-1", "trainer.test_freq=-1"),
         *("trainer.val_before_train=false", "trainer.logger=[console]", "data.allow_overlap=true"),
     ]
@@ -155,6 +157,8 @@ def launch(folder: Path, model: Path, rows: Path, objective: str, args: argparse
         }
         run(["bash", str(ROOT / "recipe" / "ditto" / "run_rl.sh"), task, *words], variables)
     steps = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+    lengths = ", ".join(f"{step['response_length/mean']:.0f}" for step in steps)
+    console.print(f"  mean tokens of a training sequence's answer, step by step: {lengths}")
     sampling, whole = ([step[f"timing_s/{name}"] for step in steps] for name in ("gen", "step"))
     return {"sampling": sampling, "update": [b - a for a, b in zip(sampling, whole, strict=True)], "step": whole}
 
@@ -202,6 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--response", type=positive_int, default=32, help="tokens of an answer")
     parser.add_argument("--steps", type=positive_int, default=4, help="the first one is not counted")
     parser.add_argument("--rounds", type=positive_int, default=2)
+    parser.add_argument("--prompt-length", type=positive_int, default=512, help="of --launched: tokens of a prompt")
     parser.add_argument("--launched", action="store_true", help="compare the run that the launcher starts")
     args = parser.parse_args(arguments)
     for rows in args.rows:
