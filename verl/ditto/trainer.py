@@ -56,6 +56,7 @@ from ditto.run.diagnostics import step_diagnostics
 from ditto.run.end_report import write_end_report
 from ditto.run.finite_steps import FiniteSteps, are_finite
 from ditto.run.logger_folders import set_logger_folders
+from ditto.run.rollout_times import rollout_times
 from ditto.run.run_folder import RunFolder
 from ditto.run.session_tables import log_sessions
 from ditto.run.step_metrics import first_look, session_metrics, summary_line
@@ -138,13 +139,7 @@ class DittoTrainer(Validation):
         for rank, worker in enumerate(self.actor_rollout_wg.workers):
             self.liveness.watch_actor(f"actor worker {rank}", worker)
         for manager in self._rollout_server_managers():  # separate_async has standalone servers besides
-            for replica in manager.get_replicas():
-                for number, server in enumerate(replica.servers):
-                    name = f"rollout server {replica.replica_rank}" + (f", node {number}" if number else "")
-                    # Only the first server of an engine that spans nodes has the engine's interface.
-                    watch = self.liveness.watch_actor if number else self.liveness.watch_rollout_server
-                    watch(name, server)
-                self._servers[f"rollout server {replica.replica_rank}"] = replica.servers[0]
+            self._servers |= self.liveness.watch_replicas(manager.get_replicas())
 
     def on_init_end(self) -> None:
         """Load teachers while the rollout servers still sleep, as the memory plan assumes."""
@@ -198,8 +193,11 @@ class DittoTrainer(Validation):
 
     def _step_once(self, metrics: dict[str, Any], timing_raw: dict[str, Any], sample_batch_size: int) -> KVBatchMeta:
         self._asked_prompts = sample_batch_size
+        start, earlier_parts = time.time(), timing_raw.get("gen", 0.0)
         with self.watchdog.phase("rollout and update"):
-            return super()._step_once(metrics, timing_raw, sample_batch_size)
+            batch = super()._step_once(metrics, timing_raw, sample_batch_size)
+        self.parts.rollouts.append((start, start + timing_raw["gen"] - earlier_parts))
+        return batch
 
     # ---- data -------------------------------------------------------------------------------------------------
 
@@ -332,6 +330,7 @@ class DittoTrainer(Validation):
         """The metrics of the step's sessions, sequences and updates, over all its parts."""
         step = self.parts.joined()
         numbers: dict[str, Any] = session_metrics(step.traces) | step_diagnostics(step.traces)
+        numbers |= rollout_times(step.traces, self.parts.rollouts)
         numbers["ditto/sessions"] = len(step.traces)
         numbers |= step.sequence_metrics(teaches_feedback=self.settings.objective.teacher == "feedback")
         if step.entropy is not None and len(step.entropy):
