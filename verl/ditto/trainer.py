@@ -54,7 +54,7 @@ from ditto.run.alarms import raise_alarms
 from ditto.run.checkpoint_writer import CheckpointWriter
 from ditto.run.diagnostics import step_diagnostics
 from ditto.run.end_report import write_end_report
-from ditto.run.finite_steps import FiniteSteps, are_finite
+from ditto.run.finite_steps import FiniteSteps, are_finite, require_finite_weights
 from ditto.run.logger_folders import set_logger_folders
 from ditto.run.rollout_times import rollout_times
 from ditto.run.run_folder import RunFolder
@@ -73,10 +73,6 @@ from soul.evaluate.run.gc_tuning import infrequent_gc
 logger = logging.getLogger(__name__)
 NOTICE_S = RESEND_S + 5.0  # within which a dead actor is noticed
 STOP_S = 10.0  # seconds that a stopped run keeps for its end, after the report
-
-
-class MissingSessions(RunFailed):
-    """Requested sessions never came back: verl would have replaced them by padding."""
 
 
 class DittoTrainer(Validation):
@@ -225,13 +221,7 @@ class DittoTrainer(Validation):
             MissingSessions: fewer sessions than requested came back.
         """
         step = StepBatch.fetch(batch)
-        expected = self._asked_prompts * self.config.actor_rollout_ref.rollout.n
-        if len(step.traces) != expected:
-            raise MissingSessions(
-                f"Step {self.global_steps} asked for {expected} sessions ({self._asked_prompts} prompts x rollout.n="
-                f"{self.config.actor_rollout_ref.rollout.n}) and got {len(step.traces)}. An agent-loop worker failed "
-                "outside of a session; its traceback is in the log of the AgentLoopWorkerTQ actors."
-            )
+        step.require_sessions(self.global_steps, self._asked_prompts, self.config.actor_rollout_ref.rollout.n)
         step.sort(f"{self.config.actor_rollout_ref.actor.data_loader_seed}:{self.global_steps}")
         dp = self.actor_rollout_wg._dispatch_info.get("actor") or self.actor_rollout_wg._query_dispatch_info("actor")
         self.actor_rollout_wg._dispatch_info["actor"] = dp
@@ -443,9 +433,14 @@ class DittoTrainer(Validation):
         """Write a complete checkpoint to a temporary folder; `_record` publishes it.
 
         A step that is not finite gets none.
+
+        Raises:
+            NotFinite: the step's update has lost the weights.
         """
         if self.finite.in_a_row:
             return
+        finite = all(self.actor_rollout_wg.has_finite_weights())
+        require_finite_weights(self.global_steps, finite, self.checkpoints.root)
         self.checkpoints.write(self.global_steps, super()._save_checkpoint)
 
     def _load_checkpoint(self) -> None:
