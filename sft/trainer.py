@@ -107,7 +107,7 @@ class SupervisedTrainer(SFTTrainer):
             The signal that stopped the training early; 0 if the last step is done.
 
         Raises:
-            NotFinite: the loss or its gradient has become NaN or infinite.
+            NotFinite: the loss, its gradient or the weights have become NaN or infinite.
         """
         trainer, done = self.config.trainer, self.resume_global_step
         finite = FiniteSteps()

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile, takewhile
@@ -128,6 +129,8 @@ class SequenceSummary(BaseModel):
         kind: the kind as which the objective trains it: "draft", "refined_base", "refined_feedback".
         prompt_tokens: length of the prompt that is trained.
         response_tokens: tokens that the policy sampled; turns of others in between do not count.
+        turn_times: start (unix time) and seconds of each turn while it was sampled, also of one that a deadline ended;
+            the same for every kind of an attempt.
         logp_sampled: mean log-prob of a response token in the context in which it was sampled, from the rollout engine.
         logp_base: the same without the feedback, from the actor before the step's first update; None if it was not
             computed.
@@ -145,6 +148,7 @@ class SequenceSummary(BaseModel):
     kind: str
     prompt_tokens: int
     response_tokens: int
+    turn_times: list[tuple[float, float]] = Field(default_factory=list)
     logp_sampled: float | None = None
     logp_base: float | None = None
     advantage: float | None = None
@@ -221,6 +225,25 @@ class SessionRecord(BaseModel):
     def attempts(self) -> list[AttemptRecord]:
         """The draft, and the refined episode if there is one."""
         return [self.draft, *([self.refined] if self.refined else [])]
+
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """When the session's first stage began and its last one ended, unix time; None if the record has no times."""
+        stages = [
+            (each.started[stage], s)
+            for each in self.attempts
+            for stage, s in each.seconds.items()
+            if stage in each.started
+        ]
+        return (min(start for start, _ in stages), max(map(sum, stages))) if stages else None
+
+    @property
+    def sampled_tokens(self) -> int:
+        """What the policy sampled in training. A refined episode may be trained under several kinds and counts once."""
+        kinds = Counter[tuple[str, str]]()
+        for sequence in self.sequences:
+            kinds[sequence.attempt, sequence.kind] += sequence.response_tokens
+        return sum(max(n for (of, _), n in kinds.items() if of == attempt) for attempt in {of for of, _ in kinds})
 
     def to_line(self, ascii_only: bool = False) -> str:
         """The record as one line of JSON, which UTF-8 can encode."""

@@ -27,6 +27,7 @@ from torch.distributed.tensor import DTensor
 
 from ditto.config_checks.resume import choose_checkpoint
 from ditto.run import checkpoint
+from ditto.run.finite_steps import require_finite_weights
 from ditto.run.uploads import Uploads
 from sft.run.ranks import RESUME_VARIABLE
 from sft.run.sft_card import write_sft_card
@@ -74,10 +75,16 @@ class Checkpoints:
                 it, the other ranks do not wait for rank 0.
 
         Raises:
+            NotFinite: the weights of a rank are NaN or infinite. Nothing is written.
             OutOfSpace: the disk is full. Earlier checkpoints stay whole; the partial folder holds what was written.
             Exception: an earlier checkpoint could not be written beside the training.
         """
+        from ditto.model.trained_shards import TrainedShards
+
         self.wait()  # the partial folder has room for one checkpoint
+        finite = torch.tensor(int(TrainedShards(self.engine.module).are_finite()))
+        dist.all_reduce(finite, op=dist.ReduceOp.MIN)
+        require_finite_weights(step, bool(finite), self.root)
         start, needed = time.perf_counter(), self._bytes()
         if self.rank == 0:
             checkpoint.partial_dir(self.root)

@@ -1,4 +1,4 @@
-"""A real pretrained model through the product: a step of DITTO with LoRA on dialogues, its checkpoint, its evaluation.
+"""A real pretrained model: a step of DITTO with LoRA on dialogues, its checkpoint, its evaluation, and a resume.
 
 SmolLM2-135M-Instruct has what tiny models with random weights lack: another architecture than the recipe's, a chat
 template with a system prompt of its own, end tokens that the tokenizer does not name, and answers in words.
@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 from peft import PeftModel
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from soul.examples.__main__ import write
@@ -26,11 +27,12 @@ from tests.e2e.run import ROOT, SENTINEL_KEY, Run
 pytestmark = pytest.mark.slow
 
 ROWS = 2
+LR = "actor_rollout_ref.actor.optim.lr"
 RECIPE = [
     *("data.max_prompt_length=1536", "data.max_feedback_length=256", "data.max_response_length=2048"),
     "data.max_turn_length=96",
     *("data.train_batch_size=2", "actor_rollout_ref.actor.ppo_mini_batch_size=2", "actor_rollout_ref.rollout.n=2"),
-    *("actor_rollout_ref.actor.optim.lr=1e-3", "data.allow_overlap=true", "trainer.logger=[console]"),
+    *(f"{LR}=1e-3", "data.allow_overlap=true", "trainer.logger=[console]"),
     *("actor_rollout_ref.model.lora_rank=8", "actor_rollout_ref.model.lora_alpha=16"),
     *("trainer.total_training_steps=1", "trainer.save_freq=1", "trainer.test_freq=1", "trainer.val_before_train=false"),
 ]
@@ -116,6 +118,39 @@ def test_an_evaluation_of_the_checkpoint_is_the_validation_of_the_run(run: Run, 
     assert {row: draft["seats"] for row, draft in evaluated.items()} == {
         row: draft["seats"] for row, draft in validated.items()
     }
+
+
+@pytest.fixture(scope="module")
+def resumed(run: Run) -> Run:
+    """The same run after a second step, with a tenth of the learning rate."""
+    with FakeOpenAI(answer) as judge:
+        run.judge_url = judge.url
+        run.start(f"{LR}=1e-4", "trainer.total_training_steps=2", "trainer.test_freq=-1", "data.max_turn_length=16")
+        code = run.wait(600)
+    assert code == 0, run.tail()
+    return run
+
+
+def test_a_resumed_run_goes_on_from_its_adapter_at_the_new_learning_rate(resumed: Run) -> None:
+    """AdamW moves no weight by more than about the learning rate; a new adapter would differ by 0.04."""
+    assert f"from the next step on: {LR} was 0.001 and is 0.0001" in resumed.log.read_text(errors="replace")
+    first, second = (
+        load_file(resumed.dir / f"global_step_{step}" / "lora_adapter" / "adapter_model.safetensors") for step in (1, 2)
+    )
+    begun = max(weight.abs().max().item() for name, weight in first.items() if "lora_B" in name)  # was 0
+    moved = max((second[name] - weight).abs().max().item() for name, weight in first.items())
+    assert 5e-4 < begun < 1.1e-3 and 5e-5 < moved < 1.1e-4
+    assert resumed.metrics()[2]["actor/lr"] == pytest.approx(1e-4)
+    assert resumed.metrics()[2]["training/rollout_logprob_diff_mean"] < 1e-3
+
+
+def test_a_resume_with_another_lora_alpha_is_refused_before_an_engine_starts(resumed: Run) -> None:
+    before = len(resumed.log.read_text(errors="replace"))
+    resumed.start("actor_rollout_ref.model.lora_alpha=32", "trainer.total_training_steps=3")
+    assert resumed.wait(120) != 0
+    said = resumed.log.read_text(errors="replace")[before:]
+    assert "lora_alpha=32: the checkpoint" in said and "was trained with lora_alpha=16" in said
+    assert "Ray" not in said and resumed.tracked_step() == 2
 
 
 def turns_of(draft: dict[str, Any]) -> int:

@@ -13,6 +13,7 @@ import statistics
 import time
 from collections import Counter
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,24 @@ def test_the_metrics_are_a_recount_of_the_traces(run: Run) -> None:
         assert 0 < numbers["ditto/response_tokens_draft"] <= 32
         assert 0 <= numbers["ditto/prefix_cache_hits_draft"] <= 1
         assert numbers["judge/calls"] == sum(u["calls"] for t in traces for u in t["usage"].values())
+
+
+def test_the_parts_of_the_rollout_add_up_to_it_and_its_speed_is_that_of_the_traces(run: Run) -> None:
+    for step in range(1, STEPS + 1):
+        numbers, sequences = run.metrics()[step], [s for t in run.traces(f"step_{step:06d}") for s in t["sequences"]]
+        parts = [numbers[f"timing_s/rollout_{name}"] for name in ("sampling", "judging", "waiting")]
+        assert min(parts) >= 0 and sum(parts) == pytest.approx(numbers["timing_s/gen"], abs=1e-3)
+        once = [each for each in sequences if each["kind"] != "refined_feedback"]  # has the turns of refined_base
+        edges = sorted(
+            edge for s in once for start, took in s["turn_times"] for edge in ((start, 1), (start + took, -1))
+        )
+        seconds, sampling = 0.0, 0
+        for (moment, change), (following, _) in pairwise(edges):
+            sampling += change
+            seconds += following - moment if sampling else 0.0
+        assert 0 < seconds == pytest.approx(parts[0], rel=0.05)
+        tokens = sum(each["response_tokens"] for each in once)
+        assert numbers["perf/rollout_tokens_per_s"] * seconds == pytest.approx(tokens, rel=1e-3)
 
 
 def test_the_advantages_are_those_of_the_equations(run: Run) -> None:

@@ -45,7 +45,8 @@ RUNS = {
         "trainer.upload_to={f}/store",
     ],
     "resumed": ["checkpoint.save_lora_only=true", "trainer.max_ckpt_gb=1e-9"],
-    "diverging": ["trainer.total_training_steps=9", "trainer.save_freq=1", "model.lora_rank=0"],
+    "diverging": ["trainer.total_training_steps=9", "trainer.save_freq=-1", "model.lora_rank=0"],
+    "lost": ["trainer.save_freq=1", "model.lora_rank=0", "checkpoint.async_save=true"],
     "longer": ["checkpoint.save_lora_only=true", "trainer.total_training_steps=6", "trainer.save_freq=-1"],
 }
 
@@ -68,11 +69,11 @@ def _rank(rank: int, folder: Path) -> None:
         config = config_of([*SMALL, *places, *(word.format(f=folder) for word in words)])
         check_config(config)
         prepare_store(config)
-        if name == "diverging":
-            config.optim.lr = 1e30  # the first update loses the weights
+        if name in ("diverging", "lost"):
+            config.optim.lr = 1e30  # the second update loses the weights; the first has a rate of 0
             with pytest.raises(NotFinite) as ended:
                 SupervisedTrainer(config).fit()
-            (folder / "ended").write_text(str(ended.value))
+            (folder / f"{name}.txt").write_text(str(ended.value))
         else:
             assert SupervisedTrainer(config).fit() == 0
         for variable in ("TENSORBOARD_DIR", "VERL_FILE_LOGGER_PATH"):
@@ -133,13 +134,19 @@ def test_the_adapter_alone_is_the_merged_model_and_a_run_resumes_from_it(runs: P
     assert saved_steps(runs / "resumed") == [4]
 
 
-def test_three_steps_that_are_not_finite_end_the_run_and_leave_the_last_finite_checkpoint(runs: Path) -> None:
-    lines, ended = metrics(runs / "diverging"), (runs / "ended").read_text()
-    finite = [line["step"] for line in lines if "train/loss" in line and "train/grad_norm" in line]
-    assert lines[-1]["step"] == finite[-1] + 3 < 9
-    assert saved_steps(runs / "diverging") == finite
-    check_manifest(runs / "diverging" / f"global_step_{finite[-1]}")
-    assert f"Step {lines[-1]['step']}: " in ended and f"global_step_{finite[-1]}" in ended
+def test_three_steps_that_are_not_finite_end_the_run(runs: Path) -> None:
+    lines, ended = metrics(runs / "diverging"), (runs / "diverging.txt").read_text()
+    assert ["train/grad_norm" in line for line in lines] == [True, True, False, False, False]
+    assert saved_steps(runs / "diverging") == []
+    assert ended.startswith("Step 5: ") and "There is no checkpoint from before" in ended
+
+
+def test_a_step_that_loses_the_weights_ends_the_run_without_a_checkpoint_of_it(runs: Path) -> None:
+    lines, ended = metrics(runs / "lost"), (runs / "lost.txt").read_text()
+    assert [math.isfinite(line["train/grad_norm"]) for line in lines] == [True, True]
+    assert saved_steps(runs / "lost") == [1]
+    check_manifest(runs / "lost" / "global_step_1")
+    assert ended.startswith("Step 2: ") and f"{runs}/lost/global_step_1" in ended
 
 
 def test_checkpoints_are_copied(runs: Path) -> None:

@@ -54,8 +54,9 @@ from ditto.run.alarms import raise_alarms
 from ditto.run.checkpoint_writer import CheckpointWriter
 from ditto.run.diagnostics import step_diagnostics
 from ditto.run.end_report import write_end_report
-from ditto.run.finite_steps import FiniteSteps, are_finite
+from ditto.run.finite_steps import FiniteSteps, are_finite, require_finite_weights
 from ditto.run.logger_folders import set_logger_folders
+from ditto.run.rollout_times import rollout_times
 from ditto.run.run_folder import RunFolder
 from ditto.run.session_tables import log_sessions
 from ditto.run.step_metrics import first_look, session_metrics, summary_line
@@ -72,10 +73,6 @@ from soul.evaluate.run.gc_tuning import infrequent_gc
 logger = logging.getLogger(__name__)
 NOTICE_S = RESEND_S + 5.0  # within which a dead actor is noticed
 STOP_S = 10.0  # seconds that a stopped run keeps for its end, after the report
-
-
-class MissingSessions(RunFailed):
-    """Requested sessions never came back: verl would have replaced them by padding."""
 
 
 class DittoTrainer(Validation):
@@ -138,13 +135,7 @@ class DittoTrainer(Validation):
         for rank, worker in enumerate(self.actor_rollout_wg.workers):
             self.liveness.watch_actor(f"actor worker {rank}", worker)
         for manager in self._rollout_server_managers():  # separate_async has standalone servers besides
-            for replica in manager.get_replicas():
-                for number, server in enumerate(replica.servers):
-                    name = f"rollout server {replica.replica_rank}" + (f", node {number}" if number else "")
-                    # Only the first server of an engine that spans nodes has the engine's interface.
-                    watch = self.liveness.watch_actor if number else self.liveness.watch_rollout_server
-                    watch(name, server)
-                self._servers[f"rollout server {replica.replica_rank}"] = replica.servers[0]
+            self._servers |= self.liveness.watch_replicas(manager.get_replicas())
 
     def on_init_end(self) -> None:
         """Load teachers while the rollout servers still sleep, as the memory plan assumes."""
@@ -198,8 +189,11 @@ class DittoTrainer(Validation):
 
     def _step_once(self, metrics: dict[str, Any], timing_raw: dict[str, Any], sample_batch_size: int) -> KVBatchMeta:
         self._asked_prompts = sample_batch_size
+        start, earlier_parts = time.time(), timing_raw.get("gen", 0.0)
         with self.watchdog.phase("rollout and update"):
-            return super()._step_once(metrics, timing_raw, sample_batch_size)
+            batch = super()._step_once(metrics, timing_raw, sample_batch_size)
+        self.parts.rollouts.append((start, start + timing_raw["gen"] - earlier_parts))
+        return batch
 
     # ---- data -------------------------------------------------------------------------------------------------
 
@@ -227,13 +221,7 @@ class DittoTrainer(Validation):
             MissingSessions: fewer sessions than requested came back.
         """
         step = StepBatch.fetch(batch)
-        expected = self._asked_prompts * self.config.actor_rollout_ref.rollout.n
-        if len(step.traces) != expected:
-            raise MissingSessions(
-                f"Step {self.global_steps} asked for {expected} sessions ({self._asked_prompts} prompts x rollout.n="
-                f"{self.config.actor_rollout_ref.rollout.n}) and got {len(step.traces)}. An agent-loop worker failed "
-                "outside of a session; its traceback is in the log of the AgentLoopWorkerTQ actors."
-            )
+        step.require_sessions(self.global_steps, self._asked_prompts, self.config.actor_rollout_ref.rollout.n)
         step.sort(f"{self.config.actor_rollout_ref.actor.data_loader_seed}:{self.global_steps}")
         dp = self.actor_rollout_wg._dispatch_info.get("actor") or self.actor_rollout_wg._query_dispatch_info("actor")
         self.actor_rollout_wg._dispatch_info["actor"] = dp
@@ -332,6 +320,7 @@ class DittoTrainer(Validation):
         """The metrics of the step's sessions, sequences and updates, over all its parts."""
         step = self.parts.joined()
         numbers: dict[str, Any] = session_metrics(step.traces) | step_diagnostics(step.traces)
+        numbers |= rollout_times(step.traces, self.parts.rollouts)
         numbers["ditto/sessions"] = len(step.traces)
         numbers |= step.sequence_metrics(teaches_feedback=self.settings.objective.teacher == "feedback")
         if step.entropy is not None and len(step.entropy):
@@ -444,9 +433,14 @@ class DittoTrainer(Validation):
         """Write a complete checkpoint to a temporary folder; `_record` publishes it.
 
         A step that is not finite gets none.
+
+        Raises:
+            NotFinite: the step's update has lost the weights.
         """
         if self.finite.in_a_row:
             return
+        finite = all(self.actor_rollout_wg.has_finite_weights())
+        require_finite_weights(self.global_steps, finite, self.checkpoints.root)
         self.checkpoints.write(self.global_steps, super()._save_checkpoint)
 
     def _load_checkpoint(self) -> None:

@@ -74,7 +74,7 @@ class SessionRow(NamedTuple):
             disagree=int(any(map(_disagree, record.attempts))),
             valid=int(all(attempt.valid for attempt in record.attempts)),
             dropped=int(record.dropped),
-            seconds=round(_seconds(record.attempts), 3),
+            seconds=round(_seconds(record), 3),
             cost=_rounded(_cost(record.usage.values())),
             tokens=_tokens(record),
             metrics=json.dumps({name: values for name, values in metrics.items() if values}),
@@ -134,14 +134,12 @@ def _disagree(attempt: AttemptRecord) -> bool:
     return bool(rewards) and max(rewards) - min(rewards) > _SAME
 
 
-def _seconds(attempts: Iterable[AttemptRecord]) -> float:
-    """How long a session took."""
-    attempts = list(attempts)
-    if any(attempt.seconds.keys() - attempt.started.keys() for attempt in attempts):
-        return sum(sum(attempt.seconds.values()) for attempt in attempts)
-    starts = [start for attempt in attempts for start in attempt.started.values()]
-    ends = [start + attempt.seconds.get(stage, 0.0) for attempt in attempts for stage, start in attempt.started.items()]
-    return max(ends) - min(starts) if starts else 0.0
+def _seconds(record: SessionRecord) -> float:
+    """The length of a session."""
+    if any(attempt.seconds.keys() - attempt.started.keys() for attempt in record.attempts):
+        return sum(sum(attempt.seconds.values()) for attempt in record.attempts)
+    start, end = record.span or (0.0, 0.0)
+    return end - start
 
 
 def _cost(usages: Iterable[Usage]) -> float | None:
@@ -150,13 +148,8 @@ def _cost(usages: Iterable[Usage]) -> float | None:
 
 
 def _tokens(record: SessionRecord) -> int | None:
-    """What the policy sampled. A refined episode may be trained under several kinds and counts once."""
-    if not record.sequences:
-        policy = record.usage.get("policy")
-        return policy.completion_tokens if policy else None
-    kinds: dict[tuple[str, str], int] = {}
-    for sequence in record.sequences:
-        key = sequence.attempt, sequence.kind
-        kinds[key] = kinds.get(key, 0) + sequence.response_tokens
-    attempts = {attempt for attempt, _ in kinds}
-    return sum(max(tokens for (name, _), tokens in kinds.items() if name == attempt) for attempt in attempts)
+    """What the policy sampled."""
+    if record.sequences:
+        return record.sampled_tokens
+    policy = record.usage.get("policy")
+    return policy.completion_tokens if policy else None

@@ -6,6 +6,7 @@ On a CPU, and with `param_offload`, `tensor.cpu()` is the tensor itself: a "copy
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +21,7 @@ from torch.distributed.fsdp import fully_shard
 from verl.trainer.ppo.v1 import PPOTrainerSeparateAsync
 from verl.utils.fsdp_utils import fsdp2_sharded_save_to_cpu
 
-from ditto.model.trained_shards import shard
+from ditto.model.trained_shards import TrainedShards, shard
 from ditto.verl_hooks.actor_worker import SeparateActorWorker
 
 
@@ -98,6 +99,19 @@ def test_only_what_is_trained_is_copied(mesh: Any) -> None:
     worker = worker_of(sharded(get_peft_model(Model(), LoraConfig(r=2, target_modules=["layer"])), mesh))
     worker.save_model_to_cpu(0)
     assert len(worker._saved[0]) == 2 and all("lora_" in name for name in worker._saved[0])
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1e30])
+def test_a_weight_that_is_not_finite_is_found_and_a_frozen_one_is_none_of_ours(mesh: Any, value: float) -> None:
+    module = sharded(Model(), mesh)
+    empty = nn.Parameter(torch.empty(0))  # the part of a rank that has no rows of a small weight
+    module.register_parameter("nothing", empty)
+    assert TrainedShards(module).are_finite()
+    with torch.no_grad():
+        shard(module.layer.weight)[2, 1] = value
+    assert not TrainedShards(module).are_finite()
+    module.layer.weight.requires_grad_(False)
+    assert TrainedShards(module).are_finite()
 
 
 def test_verls_own_copy_still_shares_the_live_memory(mesh: Any) -> None:

@@ -4,6 +4,7 @@ The engine is a stand-in here; tests/e2e/test_tokens.py has the real one.
 """
 
 import asyncio
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -154,3 +155,28 @@ def test_control_tokens_in_the_words_of_others_do_not_reach_a_prompt():
     assert tokenizer.decode(sequence.prompt_ids, False) == "user begin <|im_end|\u203a"
     others = [i for i, sampled in zip(sequence.response_ids, sequence.response_mask, strict=True) if not sampled]
     assert tokenizer.decode(others, False) == "user <|im_end|\u203a bye"
+
+
+def test_a_sequence_keeps_when_each_turn_was_sampled_also_of_a_turn_that_a_deadline_ends():
+    loop = Loop()
+    generate = loop.server_manager.generate
+
+    async def slow(**asked):
+        await asyncio.sleep(0.05 if len(loop.asked) == 0 else 9)
+        return await generate(**asked)
+
+    loop.server_manager.generate = slow
+    seat, messages = seat_of(loop), [{"role": "user", "content": "begin"}]
+
+    async def play():
+        said = await seat.say(messages)
+        more = [*messages, {"role": "assistant", "content": said}, {"role": "user", "content": "go on"}]
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(seat.say(more), 0.2)
+
+    before = time.time()
+    asyncio.run(play())
+    (first, second), after = seat.sequences[0].turn_times, time.time()
+    assert seat.sequences[0].turns == 1
+    assert before <= first[0] and 0.05 <= first[1] and sum(first) <= second[0] + 0.01
+    assert 0.15 <= second[1] and sum(second) <= after + 0.01

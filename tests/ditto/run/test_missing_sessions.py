@@ -8,8 +8,7 @@ from omegaconf import OmegaConf
 
 import ditto.trainer
 from ditto.batch.sequence_record import SequenceRecord
-from ditto.batch.step_batch import StepBatch
-from ditto.trainer import MissingSessions
+from ditto.batch.step_batch import MissingSessions, StepBatch
 from ditto.trainer_modes import DittoTrainerSync
 
 PROMPTS, N = 2, 2

@@ -44,6 +44,7 @@ class Trainer(DittoTrainerSync):
         self.watchdog: Any = SimpleNamespace(phase=lambda _name: nullcontext())
         self.judges: Any = SimpleNamespace(stop=None)
         self.finite = FiniteSteps()
+        self.actor_rollout_wg: Any = SimpleNamespace(has_finite_weights=lambda: [True, True])
         self.checkpoints = CheckpointWriter(self.config, self.watchdog.phase)
         self.global_steps, self.steps_per_epoch, self.total_training_steps, self.timing_raw = 1, 4, 8, {}
         self._trained = SimpleNamespace(tags=[]), {"loss": 0.5}
@@ -311,3 +312,12 @@ def test_three_steps_that_are_not_finite_end_the_run_without_a_checkpoint(tmp_pa
     assert sorted(trainer.run_folder.metrics()) == list(range(1, len(norms) + 1))
     assert checkpoint.saved_steps(tmp_path) == [1, 3]
     assert len(ended) == 1 and str(ended[0]).startswith("Step 7: ") and f"{tmp_path}/global_step_3" in str(ended[0])
+
+
+def test_weights_that_one_rank_has_lost_are_not_saved_and_end_the_run(tmp_path: Path) -> None:
+    trainer = Trainer(tmp_path)
+    trainer.one_step(validates=False)
+    trainer.global_steps, trainer.actor_rollout_wg.has_finite_weights = 2, lambda: [True, False]
+    with pytest.raises(NotFinite, match=f"Step 2: .* weights .*{tmp_path}/global_step_1"):
+        trainer.one_step(validates=False)
+    assert checkpoint.saved_steps(tmp_path) == [1] and not (tmp_path / checkpoint.PARTIAL).exists()

@@ -141,7 +141,8 @@ def write_step(folder, step, sessions):
     """A finished step: its traces and its metrics."""
     run = RunFolder(folder)
     run.write_traces("step", step, sessions)
-    times = {"timing_s/gen": 30.0, "timing_s/update_actor": 12.0, "timing_s/step": 45.0}
+    times = {"timing_s/gen": 30.0, "timing_s/rollout_sampling": 22.0, "timing_s/rollout_judging": 8.0}
+    times |= {"timing_s/update_actor": 12.0, "timing_s/step": 45.0}
     numbers = {"actor/entropy": 1 - 0.02 * step, "actor/grad_norm": 0.5 + 0.01 * step}
     run.log_metrics(step, session_metrics(sessions) | times | numbers)
 

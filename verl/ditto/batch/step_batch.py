@@ -23,7 +23,13 @@ from ditto.batch.queue import KVBatchMeta, tq
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.objectives.losses import ADVANTAGES, DISTILL_WEIGHTS, LOSS_WEIGHTS, ROWS, STYLE, TEACHER_PROMPTS, TEACHERS
 from ditto.settings import Settings
+from soul.errors import RunFailed
 from soul.record import SessionRecord
+
+
+class MissingSessions(RunFailed):
+    """Requested sessions never came back: verl would have replaced them by padding."""
+
 
 PADDING = SequenceRecord("padding", "", "", valid=False)
 
@@ -71,6 +77,23 @@ class StepBatch:
         records = [SequenceRecord(**fields["ditto"]) for fields in extra]
         traces = [SessionRecord.from_line(fields["trace"], "a step's trace") for fields in extra if "trace" in fields]
         return cls(records, sorted(traces, key=lambda trace: (trace.task, trace.row, trace.session)), list(records))
+
+    def require_sessions(self, step: int, prompts: int, n: int) -> None:
+        """Check that every session came back.
+
+        Args:
+            prompts: that the step asked for.
+            n: sessions of each prompt.
+
+        Raises:
+            MissingSessions: there are fewer, or more.
+        """
+        if len(self.traces) != prompts * n:
+            raise MissingSessions(
+                f"Step {step} asked for {prompts * n} sessions ({prompts} prompts x rollout.n={n}) and got "
+                f"{len(self.traces)}. An agent-loop worker failed outside of a session; its traceback is in the log of "
+                "the AgentLoopWorkerTQ actors."
+            )
 
     @property
     def prompts(self) -> list[str]:

@@ -30,10 +30,12 @@ class StepParts:
     Attributes:
         batches: of each part, in the order in which they are trained.
         updated: whether any part moved a weight.
+        rollouts: when the rollout phase of each part began and ended, unix time.
     """
 
     batches: list[StepBatch] = field(default_factory=list)
     updated: bool = False
+    rollouts: list[tuple[float, float]] = field(default_factory=list)
     _updates: int = 0
     _reported: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     _rate: float = 0.0

@@ -1,4 +1,4 @@
-"""This rank's shards of a model's parameters: to copy those that are trained, to write copies back, to gather one."""
+"""This rank's shards of a model's parameters: to copy, check and write back those that are trained, to gather one."""
 
 from __future__ import annotations
 
@@ -29,6 +29,13 @@ class TrainedShards:
     def copies(self, device: str | None = None) -> dict[str, Tensor]:
         """A copy of every shard, on a device or (None) on its own; never the live memory."""
         return {name: shard(p).detach().to(device, copy=True) for name, p in self.parameters.items()}
+
+    def are_finite(self) -> bool:
+        """True if no weight of this rank is NaN, infinite, or so large that its square is: no forward pass of such
+        weights is finite. Takes no memory of their size."""
+        shards = (shard(p).detach() for p in self.parameters.values())
+        extremes = (torch.stack(values.aminmax()) for values in shards if values.numel())
+        return all(bool(pair.float().square().isfinite().all()) for pair in extremes)
 
     @torch.no_grad()
     def write(self, values: Mapping[str, Tensor]) -> None:

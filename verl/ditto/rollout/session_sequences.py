@@ -46,6 +46,7 @@ class SessionSequence:
             kind=self.kind,
             prompt_tokens=len(self.prompt_ids),
             response_tokens=sampled,
+            turn_times=self.tokens.turn_times,
             logp_sampled=sum(compress(self.tokens.response_logprobs, self.tokens.response_mask)) / sampled
             if known
             else None,

@@ -12,6 +12,7 @@ Masking the sequence instead would give the policy no signal against talking too
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,6 +37,7 @@ class TokenSequence:
         response_logprobs: the rollout engine's log-probs of sampled tokens, 0 elsewhere.
         messages: the conversation that the ids encode.
         turns: number of sampled turns.
+        turn_times: start (unix time) and seconds of each turn while it was sampled.
         versions: first and last version (training step) of the weights that sampled it.
         full: there was no room for another turn, so nothing is added any more.
         cut: a turn was cut off by a limit on tokens.
@@ -54,6 +56,7 @@ class TokenSequence:
     response_mask: list[int] = field(default_factory=list)
     response_logprobs: list[float] = field(default_factory=list)
     turns: int = 0
+    turn_times: list[tuple[float, float]] = field(default_factory=list)
     versions: tuple[int, int] | None = None
     full: bool = False
     cut: bool = False
@@ -167,6 +170,7 @@ class TokenSeat:
     async def _generate(self, sequence: TokenSequence) -> str:
         room = min(self._max_turn, self._max_response - len(sequence.response_ids))
         read = sequence.prompt_ids + sequence.response_ids
+        began, start = time.time(), time.perf_counter()
         try:
             output = await self._loop.server_manager.generate(
                 request_id=self._request_id,
@@ -175,6 +179,8 @@ class TokenSeat:
             )
         except Exception as error:  # whatever the engine raises fails this session, with its cause
             raise PolicyFailure("policy", f"{type(error).__name__}: {error}") from error
+        finally:  # also if a deadline cancels the turn
+            sequence.turn_times.append((began, time.perf_counter() - start))
         ids = list(output.token_ids)
         if not ids:
             raise PolicyFailure("policy", f"the engine returned no tokens (stop reason {output.stop_reason})")

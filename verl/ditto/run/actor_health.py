@@ -8,7 +8,7 @@ in flight while the engine dies may never be answered, so after a while another 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import ray
@@ -37,6 +37,17 @@ class Liveness:
     def watch_rollout_server(self, name: str, server: Any) -> None:
         """Watch a rollout server and the engine behind it."""
         self._pings[name] = lambda: server.collective_rpc.remote("check_health")
+
+    def watch_replicas(self, replicas: Iterable[Any]) -> dict[str, Any]:
+        """Watch the servers of rollout engines. Returns the first server of each engine by its name."""
+        servers = {}
+        for replica in replicas:
+            name = f"rollout server {replica.replica_rank}"
+            servers[name], *others = replica.servers
+            self.watch_rollout_server(name, servers[name])
+            for node, server in enumerate(others, 1):  # of an engine that spans nodes, without the engine's interface
+                self.watch_actor(f"{name}, node {node}", server)
+        return servers
 
     def died(self) -> str | None:
         """Which actor has died and why, as a clause; None if no dead actor is known."""

@@ -3,6 +3,10 @@
 verl skips the update of a step whose gradient is NaN or infinite, so a single bad batch does no harm. If the weights
 themselves are lost, every later step is the same: the run would go on to its end, and its checkpoints would push the
 good ones out. So no checkpoint is written at such a step, and `MOST` of them in a row end the run.
+
+The loss and the gradient of the step whose update loses the weights are finite, say at a far too high learning rate. So
+all ranks look at their weights before they write a checkpoint (`TrainedShards.are_finite`), and weights that are lost
+end the run at once.
 """
 
 from __future__ import annotations
@@ -60,16 +64,32 @@ class FiniteSteps:
         Raises:
             NotFinite: names the newest checkpoint, which is from before.
         """
-        if not self.in_a_row or (self.in_a_row < MOST and not last):
-            return
-        if steps := saved_steps(root):
-            left = (
-                f"The newest checkpoint, {root / f'global_step_{steps[-1]}'}, is from before. Start a new run from it"
-            )
-        else:
-            left = "There is no checkpoint from before. Start again"
-        raise NotFinite(
-            f"Step {step}: the loss or its gradient is NaN or infinite, in {self.in_a_row} steps in a row. {left} "
-            "with a lower learning rate (optim.lr) or a longer warm-up. If it happens at once, look for NaN in the "
-            "model's weights."
-        )
+        if self.in_a_row >= MOST or (self.in_a_row and last):
+            found = f"the loss or its gradient is NaN or infinite, in {self.in_a_row} steps in a row"
+            raise NotFinite(f"Step {step}: {found}. {_remedy(root)}")
+
+
+def require_finite_weights(step: int, finite: bool, root: Path) -> None:
+    """End the run instead of writing a checkpoint of weights that are lost.
+
+    Args:
+        finite: the trained weights of all ranks are.
+        root: the folder of the checkpoints.
+
+    Raises:
+        NotFinite: names the newest checkpoint, which is from before.
+    """
+    if not finite:
+        found = "its update has made the weights NaN, infinite or immense, so they are not saved"
+        raise NotFinite(f"Step {step}: {found}. {_remedy(root)}")
+
+
+def _remedy(root: Path) -> str:
+    if steps := saved_steps(root):
+        left = f"The newest checkpoint, {root / f'global_step_{steps[-1]}'}, is from before. Start a new run from it"
+    else:
+        left = "There is no checkpoint from before. Start again"
+    return (
+        f"{left} with a lower learning rate (optim.lr) or a longer warm-up. If it happens at once, look for NaN in the "
+        "model's weights."
+    )

@@ -49,6 +49,11 @@ class _DittoActor(ActorRolloutRefWorker):
         return active_dropout(self.actor.engine.module)
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def has_finite_weights(self) -> bool:
+        """True if no trained weight of this rank is NaN or infinite."""
+        return TrainedShards(self.actor.engine.module).are_finite()
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def load_teachers(self, checkpoints: list[str]) -> None:
         """Load the checkpoints that score what the policy samples; their places are their numbers."""
         self.actor.engine.load_teachers(checkpoints)

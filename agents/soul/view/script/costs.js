@@ -80,8 +80,10 @@ class CostsView {
     const places = all.map((_, i) => i).filter((i) => within(all[i], this.filters.from, this.filters.to));
     const steps = places.map((i) => all[i]);
     const total = (key) => places.reduce((sum, i) => sum + (series[key][i] ?? 0), 0);
+    const wholes = ["timing_s/step"]; // whose parts are shown
+    if ("timing_s/rollout_sampling" in series) wholes.push("timing_s/gen");
     const keys = Object.keys(series)
-      .filter((key) => key.startsWith("timing_s/") && key !== "timing_s/step" && !key.startsWith("timing_s/agent_loop/"))
+      .filter((key) => key.startsWith("timing_s/") && !wholes.includes(key) && !key.startsWith("timing_s/agent_loop/"))
       .sort((a, b) => total(b) - total(a));
     const named = keys.slice(0, PARTS_SHOWN);
     const parts = named.map((key) => ({ name: words(key.slice(9)), values: places.map((i) => series[key][i] ?? 0) }));
