@@ -1,13 +1,10 @@
 """The CUDA wheels fit together: vLLM's kernels load against this torch."""
 
 import importlib
-from pathlib import Path
 
 import pytest
 
-from soul.evaluate.run.vllm_server import ServerSettings
 from tests.gpu_pins.conftest import vllm_folder
-from tests.gpu_pins.test_arguments import compose
 
 
 def test_torch_is_built_for_cuda_13_and_for_the_cards_we_name() -> None:
@@ -29,15 +26,36 @@ def test_vllms_libraries_load_against_this_torch(package: str, least: int, cuda_
 
 
 def test_sampling_needs_no_cuda_compiler(h100: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """vLLM prefers FlashInfer's sampler without asking for nvcc, which compiles it: both ways to a server say no."""
+    """vLLM prefers FlashInfer's sampler, which needs nvcc, without asking for either: our plugin says no."""
+    from vllm.plugins import load_plugins_by_group
     from vllm.v1.sample.ops.topk_topp_sampler import flashinfer_sampler_supported
 
-    assert flashinfer_sampler_supported(), "vLLM no longer prefers it: the setting can go"
-    training = compose("ditto", Path("somewhere")).ray_kwargs.ray_init.runtime_env.env_vars
-    for variables in (training, ServerSettings(platform="gpu").environment()):
-        monkeypatch.setenv("VLLM_USE_FLASHINFER_SAMPLER", variables["VLLM_USE_FLASHINFER_SAMPLER"])
-        assert not flashinfer_sampler_supported()
-        monkeypatch.delenv("VLLM_USE_FLASHINFER_SAMPLER")
+    monkeypatch.delenv("VLLM_USE_FLASHINFER_SAMPLER", raising=False)
+    with pytest.raises(ImportError):
+        flashinfer_sampler_supported()
+    for plugin in load_plugins_by_group("vllm.general_plugins").values():
+        plugin()
+    assert not flashinfer_sampler_supported()
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "vllm.v1.worker.gpu_worker",
+        "vllm.entrypoints.openai.api_server",
+        "vllm.distributed.device_communicators.flashinfer_all_reduce",  # every engine with tensor parallelism
+        "vllm.v1.attention.backends.flash_attn",
+        "vllm.vllm_flash_attn.cute.interface",  # a B200's attention
+        "vllm.multimodal.video",
+        "vllm.model_executor.models.qwen3_vl",
+        "vllm.model_executor.models.qwen3_moe",
+        "vllm.lora.worker_manager",
+        "verl.checkpoint_engine.nccl_checkpoint_engine",
+        "pynvml",  # verl binds a worker to the cores beside its card, and goes on without where it is missing
+    ],
+)
+def test_what_runs_on_a_card_imports_without_the_packages_that_we_leave_out(module: str, h100: None) -> None:
+    importlib.import_module(module)
 
 
 def test_the_kernels_that_a_gpu_calls_are_registered(h100: None) -> None:

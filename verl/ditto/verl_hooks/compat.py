@@ -14,6 +14,7 @@
 """
 
 import functools
+import os
 from typing import Any
 
 from ditto.verl_hooks import weight_socket
@@ -48,9 +49,11 @@ def patch_for_cpu() -> None:
 def patch_vllm() -> None:
     """Apply patches 3 and 4. vLLM calls this in each of its processes (entry-point group `vllm.general_plugins`).
 
-    It is our only entry into these processes, so the name of the run's socket is set here too, also on a GPU.
+    It is our only entry into these processes, so what a GPU needs there is set here, too: the name of the run's socket,
+    and vLLM's own sampler. FlashInfer's, which vLLM prefers, needs nvcc; requirements/gpu.txt is without FlashInfer.
     """
     weight_socket.name_for_engine()
+    os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")
     from vllm.platforms import current_platform
 
     if not current_platform.is_cpu():

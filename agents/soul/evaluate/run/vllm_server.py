@@ -47,8 +47,6 @@ CPU_ARGUMENTS = ("--dtype", "float32", "--enforce-eager", "--no-enable-chunked-p
 ONE_PROCESS = ("--distributed-executor-backend", "vllm.v1.executor.uniproc_executor.UniProcExecutor")
 CPU_VARIABLES = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "TORCH_COMPILE_DISABLE": "1", "VERL_PLATFORM": "cpu"}
 CPU_VARIABLES |= THREAD_VARIABLES
-# FlashInfer's sampler would be compiled with nvcc at the start; vLLM's own sampler needs no compiler.
-GPU_VARIABLES = {"VLLM_USE_FLASHINFER_SAMPLER": "0"}
 
 
 class ServerFailed(SoulError):
@@ -107,7 +105,7 @@ class ServerSettings:
         """
         kept = {name for name in os.environ if not name.startswith("OPENAI_")} - set(keys)
         inherited = {name: os.environ[name] for name in kept}
-        return inherited | CPU_VARIABLES if self.platform == "cpu" else GPU_VARIABLES | inherited
+        return inherited | CPU_VARIABLES if self.platform == "cpu" else inherited
 
 
 def free_port() -> int:
