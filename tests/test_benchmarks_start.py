@@ -98,15 +98,13 @@ def test_our_side_of_the_comparison_with_trl_computes_trees(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_the_launched_side_of_the_comparison_with_trl_measures_every_step(tmp_path: Path) -> None:
+def test_the_launched_side_of_the_comparison_with_trl_measures_every_step(real_model: Path, tmp_path: Path) -> None:
     from benchmarks import grpo_vs_trl
-    from recipe.demo import tiny_model
     from soul.examples.__main__ import write
 
     write(["hitom"], 2, tmp_path / "rows.parquet")
-    tiny_model.build(tmp_path / "model", ["Where is the melon?"])
     args = Namespace(prompts=1, group=2, response=8, steps=1, prompt_length=1024)
-    phases = grpo_vs_trl.launch(tmp_path / "run", tmp_path / "model", tmp_path / "rows.parquet", "ditto", args)
+    phases = grpo_vs_trl.launch(tmp_path / "run", real_model, tmp_path / "rows.parquet", "ditto", args)
     assert {name: len(values) for name, values in phases.items()} == dict.fromkeys(grpo_vs_trl.PHASES, 1)
     assert phases["step"][0] == pytest.approx(phases["sampling"][0] + phases["update"][0])
 
