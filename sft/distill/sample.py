@@ -111,7 +111,7 @@ def finished(
         problem = CONTENTLESS
     elif cut_off:
         problem = CUT_OFF
-    elif (attempt.metrics or {}).get(ANSWERED, 1.0) < 1.0:  # some tasks score such an answer, but it would teach no form
+    elif seats and (attempt.metrics or {}).get(ANSWERED, 1.0) < 1.0:  # some tasks score it, but it would teach no form
         problem = NO_FORM
     return ExpertSample(
         source=source,
