@@ -59,6 +59,7 @@ CHOICES = {
     "algorithm.objective": "name of an objective",
     "algorithm.agent_version": "`default`, `copy`, or null",
     "actor_rollout_ref.model.enable_gradient_checkpointing": "true or false, or null on a CPU",
+    "model.enable_gradient_checkpointing": "true or false, or null on a CPU",
 }
 OPEN = ("tasks", "data.apply_chat_template_kwargs", "judge.by_task", "judge.canary", "judge.jury")  # any key below them
 

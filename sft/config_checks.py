@@ -24,6 +24,7 @@ from ditto.config_checks.numbers import (
     POSITIVE_OR_NULL,
     SEED,
     TOKENS,
+    TOKENS_OR_NULL,
     TRAINER,
     Number,
     below,
@@ -35,6 +36,8 @@ from ditto.config_checks.rules import (
     Run,
     adapter_rule,
     check_rules,
+    checkpointing_rule,
+    chosen_on_a_cpu,
     engine_rules,
     one_of,
     optimizer_rules,
@@ -57,7 +60,8 @@ SFT_NUMBERS: dict[str, Number] = {
         "data",
         {
             "train_batch_size": COUNT,
-            "max_token_len_per_gpu max_prompt_length max_response_length": TOKENS,
+            "max_prompt_length max_response_length": TOKENS,
+            "max_token_len_per_gpu": TOKENS_OR_NULL,  # null on a CPU: chosen by memory_plan.py
             "tokenizer_workers": Number(0, whole=True, null=True),
             "num_workers": FROM_ZERO,
             "cache_limit_gib": POSITIVE_OR_NULL,
@@ -135,6 +139,8 @@ RULES: tuple[Rule, ...] = (
     *optimizer_rules("optim"),
     *engine_rules("engine"),
     adapter_rule("model"),
+    checkpointing_rule("model"),
+    chosen_on_a_cpu("data.max_token_len_per_gpu"),
     one_of("data.pad_mode", "no_padding"),
     some_of("checkpoint.save_contents", *_PARTS),
     some_of("checkpoint.load_contents", *_PARTS),
@@ -146,7 +152,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "data.max_token_len_per_gpu",
-        lambda run: run.data.max_token_len_per_gpu < run.longest,
+        lambda run: (run.data.max_token_len_per_gpu or run.longest) < run.longest,
         lambda run: (
             f"is less than one sequence may have ({run.longest} tokens). Raise it, or lower data.max_prompt_length or "
             "data.max_response_length."

@@ -52,6 +52,7 @@ def _launch(words: list[str]) -> int:
     from ditto.run.checkpoint import rename_damaged
     from ditto.run.run_folder import RunFolder
     from ditto.run.store_resume import check_address, prepare_store
+    from sft.memory_plan import CHECKPOINTING, TOKENS
     from sft.preflight import check
     from sft.run.checkpoints import choose
     from sft.run.ranks import node_rank, run_ranks
@@ -71,5 +72,6 @@ def _launch(words: list[str]) -> int:
         if choice:
             rename_damaged(root, choice)
             RunFolder(Path(config.run.dir)).rewind(choice.step)
-        program = [str(PROGRAM), WORKER, *words]
+        chosen = [f"{key}={OmegaConf.select(config, key)}" for key in (TOKENS, CHECKPOINTING)]  # by `check`
+        program = [str(PROGRAM), WORKER, *words, *chosen]
         return run_ranks(config, program, choice.folder if choice else None)

@@ -1,4 +1,4 @@
-"""The GPU memory plan of supervised training: a single phase, the update, with everything on the GPU."""
+"""The memory plan of supervised training: a single phase, the update, with everything on the GPU or in host memory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from omegaconf import DictConfig, OmegaConf
 
+from ditto.memory.cpu import DEVICE_PROCESSES, USABLE, choices, micro_batches, process_bytes
 from ditto.memory.machine import Machine
 from ditto.memory.model_shape import GIB, ModelShape
 from ditto.memory.phases import reserve
@@ -13,7 +14,9 @@ from ditto.memory.read_model import read_shape
 from ditto.memory.setup import number_formats
 from ditto.memory.training import Memory, Training, update_peak
 from ditto.settings import BadConfig
+from soul.host_resources import free_memory
 
+TOKENS, CHECKPOINTING = "data.max_token_len_per_gpu", "model.enable_gradient_checkpointing"  # null: open, on a CPU
 TOKEN_STEP = 4096
 
 
@@ -42,6 +45,41 @@ def check_memory(config: DictConfig, longest: int) -> list[str]:
         f"memory of an update with {tokens:,} tokens, GiB on each of {where}: {parts}; with a reserve "
         f"{needed[1] / GIB:.1f}"
     ]
+
+
+def fit(config: DictConfig, longest: int) -> list[str]:
+    """The memory plan on a CPU, for people. What the config leaves open is chosen, and written there.
+
+    Args:
+        longest: tokens of the longest sequence.
+
+    Raises:
+        BadConfig: the model does not fit.
+    """
+    shape, devices = read_shape(config.model, "model", dense_only=False), int(config.trainer.n_gpus_per_node)
+    step_tokens = -(-config.data.train_batch_size // (devices * config.trainer.nnodes)) * longest
+    exports, free = "hf_model" in config.checkpoint.save_contents, free_memory()
+    processes = (devices + 1) * DEVICE_PROCESSES  # the launcher, too
+    trainer = 0
+    for checkpointing, tokens in choices(*(OmegaConf.select(config, key) for key in (CHECKPOINTING, TOKENS)), longest):
+        OmegaConf.update(config, TOKENS, tokens)
+        OmegaConf.update(config, CHECKPOINTING, checkpointing)
+        most = min(tokens, step_tokens)
+        trainer = devices * process_bytes(shape, _training(config), most, most, exports)
+        if trainer + processes <= USABLE * free:
+            break
+    sizes = (f"{size / GIB:.1f}" for size in (trainer + processes, trainer, processes, free))
+    parts = "at most {} GiB (trainer {}, processes {}) of {} free".format(*sizes)
+    if trainer + processes > USABLE * free:
+        lora = "" if config.model.lora_rank else "LoRA (model.lora_rank=32), "
+        raise BadConfig(
+            f"{shape.name} does not fit into this machine's memory: it needs {parts}, of which a run may use "
+            f"{USABLE:.0%}. Use shorter sequences (data.max_prompt_length, data.max_response_length; now {longest:,} "
+            f"tokens together), {lora}a smaller model, or stop other programs."
+        )
+    how = f"LoRA of rank {config.model.lora_rank}" if config.model.lora_rank else "all trained"
+    chosen = micro_batches(config.data.max_token_len_per_gpu, config.model.enable_gradient_checkpointing)
+    return [f"memory: {shape.weights / 1e9:.2f} B weights ({how}), {parts}; {chosen}"]
 
 
 def _training(config: DictConfig) -> Training:

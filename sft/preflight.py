@@ -32,7 +32,7 @@ from sft.corpus.settings import SftDataSettings
 from sft.corpus.sources import find_files
 from sft.corpus.split import Corpus, open_corpus
 from sft.corpus.store_limits import GIB, prune
-from sft.memory_plan import check_memory
+from sft.memory_plan import check_memory, fit
 from sft.run.tested_rows import check_overlap
 from sft.run.trained_data import TrainedData, check_unchanged
 from soul.chat.template_file import shipped
@@ -88,6 +88,8 @@ def load_training_chat(config: DictConfig) -> Chat:
 def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     """Check everything except the values of the config (`config_checks.check_config`) and the checkpoint.
 
+    On a CPU, what the config leaves open is chosen here.
+
     Args:
         choice: the checkpoint to resume from; None: another node decides.
 
@@ -133,7 +135,7 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     check_head(config.model, config.engine, "model")
     steps = trainer.total_training_steps or trainer.total_epochs * -(-len(train.order) // data.train_batch_size)
     passes = steps * data.train_batch_size / len(train.order)
-    memory = check_memory(config, run.longest) if config.trainer.device != "cpu" else []
+    memory = (fit if config.trainer.device == "cpu" else check_memory)(config, run.longest)
     lines = [
         f"{config.model.path} on {ranks} devices, {steps:,} steps of {data.train_batch_size:,} rows: "
         f"{passes:,.2f} epochs of {len(train.order):,} rows",

@@ -13,7 +13,7 @@
 #   LIMIT, N                      rows of each set, samples of each row
 #   DATA_DIR                      folder of the task files; a set without a file is listed and skipped
 #   OUTPUT_DIR, EXPERIMENT_NAME   the run's folder is OUTPUT_DIR/EXPERIMENT_NAME-HASH
-#   DRY_RUN=1                     check the endpoints, print calls, tokens, price and time, evaluate nothing (0: off)
+#   DRY_RUN=1                     check the endpoints, print calls, tokens and price, evaluate nothing (0: off)
 #   OPENAI_API_KEY, OPENAI_BASE_URL, JUDGE_MODEL_NAME    the judges: the paper's, or one for all sets
 # Of api: OPENAI_AGENT_MODEL, OPENAI_AGENT_BASE_URL, OPENAI_AGENT_API_KEY, OPENAI_AGENT_REASONING_EFFORT.
 # Of local:

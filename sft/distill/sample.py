@@ -16,9 +16,11 @@ from sft.distill.heldout import HeldOut, RowIdentity
 from soul.files.line_file import read_lines
 from soul.record import AttemptRecord, Conversations, SessionRecord
 from soul.rows.overlap import ScopedKey
+from soul.session import ANSWERED
 
 Origin = Literal["expert", "trace"]
 HELD_OUT, CONTENTLESS, CUT_OFF, NO_BASE = "in an evaluation", "contentless", "cut off", "no base context"
+NO_FORM = "without the form"  # that the task asks for, in at least one turn
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,8 @@ def finished(
         problem = CONTENTLESS
     elif cut_off:
         problem = CUT_OFF
+    elif seats and (attempt.metrics or {}).get(ANSWERED, 1.0) < 1.0:  # some tasks score it, but it would teach no form
+        problem = NO_FORM
     return ExpertSample(
         source=source,
         place=place,

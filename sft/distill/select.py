@@ -1,8 +1,9 @@
 """Decide which samples are kept, and why each of the others is not. This works on numbers only and reads no files.
 
 Every sample has one fate: kept, or the first of these reasons that applies. It can never be kept (failed, contentless,
-cut off, in an evaluation, unusable); it has the worst reward; it is below the threshold; below the margin; a duplicate;
-in surplus of `per_row`; dropped to balance the tasks. Draws depend only on the seed and the sample.
+cut off, in an evaluation, unusable, without the form that the task asks for); it has the worst reward; it is below the
+threshold; below the margin; a duplicate; in surplus of `per_row`; dropped to balance the tasks. Draws depend only on
+the seed and the sample.
 """
 
 from __future__ import annotations

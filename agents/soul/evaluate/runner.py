@@ -26,7 +26,7 @@ from soul.evaluate.run.ctrl_c import interruptible
 from soul.evaluate.run.failures import Failures
 from soul.evaluate.run.gc_tuning import infrequent_gc
 from soul.evaluate.run.journal import Journal, Key, holds
-from soul.evaluate.run.judge_check import check_judges
+from soul.evaluate.run.judge_check import check_judges, read_checks, untested
 from soul.evaluate.run.options import FIRST, RunChoice, RunOptions, Sections
 from soul.evaluate.run.plan import plan
 from soul.evaluate.run.progress import Progress
@@ -143,7 +143,7 @@ def run(
     targets, choice = check(options.export), options.choice
     wanted = rescore.sample_requests(settings, source) if source else sample_requests(settings)
     if options.dry_run:
-        dry_run(settings, wanted, folder, choice, options.thinking_tokens, source)
+        dry_run(settings, wanted, folder, choice, options.thinking_tokens, source, tests_judges=choice.ask_first)
         return None
     preflight.check(settings, missing_samples(wanted, finished_samples(folder), choice, source), ask=choice.ask_first)
     with alone_in(folder):
@@ -152,7 +152,8 @@ def run(
             write_choice(folder, settings, wanted)
             if choice.ask_first:
                 todo = missing_samples(wanted, journal.samples, choice, source)
-                check_judges(preflight.judges_asked(settings, todo), folder, console)
+                asked = preflight.judges_asked(settings, todo)
+                check_judges(settings.gateway, asked, folder, journal.paid_usd, console)
             try:
                 run_missing(settings, wanted, journal, folder, choice, served, source)
             except OutOfSpace:
@@ -189,20 +190,24 @@ def dry_run(
     choice: RunChoice,
     thinking_tokens: int = 0,
     source: EvaluationRun | None = None,
+    tests_judges: bool = False,
 ) -> None:
     """Print the plan for the samples that are missing. No sample is run and no file is written.
+
+    Args:
+        tests_judges: the run will test judges that are new to it (`check_judges`).
 
     Raises:
         SoulError: after the plan is printed, if an endpoint that it needs does not answer.
     """
     todo = missing_samples(wanted, finished_samples(folder), choice, source)
-    latencies: dict[str, float | None] = {}
     problem: SoulError | None = None
     try:
-        latencies = preflight.check(settings, todo, ask=choice.ask_first)
+        preflight.check(settings, todo, ask=choice.ask_first)
     except SoulError as error:
         problem = error
-    preflight.show(console, settings, plan(settings, todo, latencies, thinking_tokens))
+    tested = untested(preflight.judges_asked(settings, todo), folder) if tests_judges else []
+    preflight.show(console, settings, plan(settings, todo, thinking_tokens, tested))
     console.print(f"{len(wanted) - len(todo):,} samples are finished already; run folder {folder}")
     if problem is not None:
         raise problem
@@ -276,6 +281,6 @@ def run_missing(
             # Not earlier: its server has just started.
             preflight.check_served(settings.policy, folder / SERVER_LOG, console)
         chosen = prepare(todo) if prepare else todo
-        with Progress(console, counts, known) as progress:
+        with Progress(console, counts, known, read_checks(folder).usage.cost_usd) as progress:
             work = engine.evaluate(settings, chosen, journal, folder, progress.add, progress.follow, source)
             asyncio.run(work)

@@ -91,14 +91,15 @@ class CoSERExample(Example[CoSERRow]):
         }
 
     def oracle(self, row: CoSERRow) -> Player:
-        """Every character says their lines of the book in order, then nothing."""
+        """Every character says their lines of the book in order, then only dots."""
 
         def say(messages: Sequence[Message]) -> str:
             name = _part(messages, row)
             lines = [line.text for line in row.reference if line.speaker == name]
             at_once = math.ceil(len(lines) / max(1, MAX_ROUNDS // len(row.speakers) - 1))
-            start = at_once * sum(message["role"] == "assistant" for message in messages)
-            return "[I know what I want.] " + " ".join(lines[start : start + at_once])
+            turn = sum(message["role"] == "assistant" for message in messages)
+            said = " ".join(lines[at_once * turn : at_once * (turn + 1)])
+            return f"[I know what I want.] {said or '.' * (turn + 1)}"
 
         return say
 

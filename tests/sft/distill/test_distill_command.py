@@ -1,6 +1,7 @@
 """`python -m sft.distill` over real HTTP: one-turn tasks, dialogues and scenes, from experts to parquet files."""
 
 import json
+import re
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -105,7 +106,7 @@ def test_a_dry_run_prints_the_plan_and_neither_samples_nor_writes(tmp_path, caps
         assert {request.body["model"] for request in fake.requests} == {"expert-a", "gpt-5-nano"}
     assert not out.exists()
     printed = capsys.readouterr().out
-    assert "expert-a on 2 sets" in printed and "48 samples to run" in printed and "Time: about" in printed
+    assert "expert-a on 2 sets" in printed and "48 samples to run" in printed and "Time: unknown" in printed
 
 
 def test_a_judge_without_a_key_is_said_before_the_first_sample(tmp_path, capsys):
@@ -167,6 +168,32 @@ def test_what_failed_was_cut_off_or_says_nothing_is_counted_and_never_kept(tmp_p
     blank = sum(count for fate, count in fates.items() if fate.startswith("unusable") or fate == "contentless")
     assert blank == kinds[2] and fates["kept"] + fates.get("duplicate", 0) == kinds[3] > 0
     assert report_of(out, "hitom")["invalid"]["server_error"] == kinds[0]
+
+
+@pytest.mark.parametrize("task, form", [("humanual", "</?response>"), ("sim_arena_doc", "^Message: ?")])
+def test_an_answer_without_the_form_is_never_kept_whatever_its_reward(task, form, tmp_path):
+    write([task], 6, tmp_path / "mine.parquet")
+    experts = Experts(task, good=lambda seed: True)
+    formless = []
+
+    def script(request):
+        reply = experts(request)
+        if "seed" not in request.body or request.body["seed"] % 2:
+            return reply
+        said = re.sub(form, "", reply.content)
+        formless.append(said != reply.content)
+        return Text(said)
+
+    with FakeOpenAI(script) as fake:
+        out = distil(tmp_path, *words(fake, f"{task}:{tmp_path / 'mine.parquet'}"), "--n", "4", "--per-row", "0")
+    samples = [sample["draft"] for sample in journal(out)]
+    without = [draft for draft in samples if draft["metrics"]["answered"] < 1]
+    assert any(formless) and max(draft["reward"] for draft in without) == max(draft["reward"] for draft in samples)
+    (found,) = json.loads((out / "distill.json").read_text())["tasks"].values()
+    assert found["fates"]["without the form"] == len(without) and found["kept"] > 0 and not found["invalid"]
+    for row in rows_of(out):
+        said = [message["content"] for message in row["messages"] if message["role"] == "assistant"]
+        assert all(re.search(form, text) for text in said)
 
 
 def test_another_threshold_asks_nobody_again(tmp_path):

@@ -173,6 +173,25 @@ def adapter_rule(section: str) -> Rule:
     )
 
 
+def chosen_on_a_cpu(key: str) -> Rule:
+    """A rule: null is for the CPU platform, which chooses the value by the machine's memory."""
+    return Rule(
+        key,
+        lambda run: OmegaConf.select(run.config, key) is None and run.trainer.device == "cuda",
+        "only platform=cpu chooses this value by the machine's memory. Give a number.",
+    )
+
+
+def checkpointing_rule(section: str) -> Rule:
+    """A rule for the gradient checkpointing of a model section; the CPU's default of null gives it no type."""
+    key = f"{section}.enable_gradient_checkpointing"
+    return Rule(
+        key,
+        lambda run: OmegaConf.select(run.config, key) not in (True, False, None),
+        "use true or false, or null on a CPU: only if a micro-batch does not fit without it.",
+    )
+
+
 def engine_rules(section: str) -> tuple[Rule, ...]:
     """Rules for the section of an FSDP engine."""
     size = f"{section}.fsdp_size"

@@ -23,6 +23,8 @@ from ditto.config_checks.rules import (
     Run,
     adapter_rule,
     check_rules,
+    checkpointing_rule,
+    chosen_on_a_cpu,
     engine_rules,
     one_of,
     optimizer_rules,
@@ -69,15 +71,6 @@ def budget(key: str, applies: Callable[[RLRun], Any] = lambda run: True) -> Rule
             f"at least {_SHORTEST_BUDGET}). Raise it, or lower data.max_prompt_length, data.max_feedback_length or "
             "data.max_response_length."
         ),
-    )
-
-
-def chosen_on_a_cpu(key: str) -> Rule:
-    """A rule: null is for the CPU platform, which chooses the value by the machine's memory."""
-    return Rule(
-        key,
-        lambda run: OmegaConf.select(run.config, key) is None and run.trainer.device == "cuda",
-        "only platform=cpu chooses this value by the machine's memory. Give a number.",
     )
 
 
@@ -171,11 +164,7 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     *(chosen_on_a_cpu(key) for key in _CHOSEN),
-    Rule(
-        f"{_MODEL}.enable_gradient_checkpointing",
-        lambda run: run.config.actor_rollout_ref.model.enable_gradient_checkpointing not in (True, False, None),
-        "use true or false, or null on a CPU: only if a micro-batch does not fit without it.",
-    ),
+    checkpointing_rule(_MODEL),
     budget(f"{_ACTOR}.ppo_max_token_len_per_gpu"),
     budget(f"{_ROLLOUT}.log_prob_max_token_len_per_gpu"),
     budget("actor_rollout_ref.ref.log_prob_max_token_len_per_gpu", lambda run: run.actor.use_kl_loss),

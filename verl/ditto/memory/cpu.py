@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from ditto.memory.model_shape import GIB, ModelShape
 from ditto.memory.read_model import read_shape
 from ditto.memory.setup import KEYS, Setup
-from ditto.memory.training import forward_peak, optimizer_bytes, shard_bytes, teacher_bytes, update_peak
+from ditto.memory.training import Training, forward_peak, optimizer_bytes, shard_bytes, teacher_bytes, update_peak
 from ditto.settings import BadConfig, Settings
 from soul.host_resources import free_memory
 
@@ -47,17 +47,11 @@ class CpuPlan:
     @property
     def trainer(self) -> int:
         """Bytes of all actors at their largest moment: an update, a pass for log-probs, loading, or an export."""
-        training, tokens = self.setup.training, min(self.setup.tokens, self.setup.update_tokens)
-        update = update_peak(self.shape, tokens, training)
-        scores = forward_peak(self.shape, min(self.setup.log_prob_tokens, self.setup.update_tokens), training, True)
-        passes = max(m.total + int((FRAGMENTS - 1) * (m.activations + m.logits)) for m in (update, scores))
-        copies = 1 + self.setup.exports_model
-        held = shard_bytes(self.shape, training) + optimizer_bytes(self.shape, training)
-        largest = max(
-            passes, held + teacher_bytes(self.shape, training) + copies * self.shape.weights * training.master
-        )
-        reference = self.shape.weights * self.setup.reference // training.devices
-        return self.setup.devices * (largest + reference) + self.teachers
+        setup, training = self.setup, self.setup.training
+        tokens = [min(most, setup.update_tokens) for most in (setup.tokens, setup.log_prob_tokens)]
+        largest = process_bytes(self.shape, training, *tokens, setup.exports_model)
+        reference = self.shape.weights * setup.reference // training.devices
+        return setup.devices * (largest + reference) + self.teachers
 
     @property
     def engines(self) -> int:
@@ -94,8 +88,7 @@ class CpuPlan:
         setup = self.setup
         how = f"LoRA of rank {setup.lora_rank}" if setup.lora_rank else "all trained"
         yield f"{self.shape.weights / 1e9:.2f} B weights ({how}), {self.parts()}"
-        checkpointing = "with" if setup.checkpointing else "without"
-        yield f"micro-batches of {setup.tokens:,} tokens {checkpointing} gradient checkpointing"
+        yield micro_batches(setup.tokens, setup.checkpointing)
         yield (
             f"vLLM caches keys and values of {self.cached_tokens:,} tokens, and gets weights in pieces of "
             f"{setup.bucket_mib} MiB"
@@ -106,6 +99,38 @@ class CpuPlan:
         sizes = (self.total, self.trainer, self.engines, self.processes, self.free)
         total, trainer, engines, processes, free = (f"{size / GIB:.1f}" for size in sizes)
         return f"at most {total} GiB (trainer {trainer}, vLLM {engines}, processes {processes}) of {free} free"
+
+
+def process_bytes(shape: ModelShape, training: Training, tokens: int, scored_tokens: int, exports_model: bool) -> int:
+    """Bytes of one training process at its largest moment: an update, a pass without gradients, loading, or an export.
+
+    Args:
+        tokens, scored_tokens: of a micro-batch of an update, and of a pass without gradients.
+    """
+    update, scores = update_peak(shape, tokens, training), forward_peak(shape, scored_tokens, training, True)
+    passes = max(m.total + int((FRAGMENTS - 1) * (m.activations + m.logits)) for m in (update, scores))
+    held = shard_bytes(shape, training) + optimizer_bytes(shape, training) + teacher_bytes(shape, training)
+    return max(passes, held + (1 + exports_model) * shape.weights * training.master)
+
+
+def choices(checkpointing: bool | None, tokens: int | None, longest: int) -> Iterator[tuple[bool, int]]:
+    """Gradient checkpointing and tokens of a micro-batch to try, the fastest first.
+
+    Checkpointing computes every layer twice.
+
+    Args:
+        checkpointing, tokens: given values; None: open.
+        longest: tokens of the longest sequence.
+    """
+    halves = [MOST_TOKENS >> n for n in range(17) if MOST_TOKENS >> n > longest]
+    for checkpoints in [False, True] if checkpointing is None else [checkpointing]:
+        for most in [*halves, longest] if tokens is None else [tokens]:
+            yield checkpoints, most
+
+
+def micro_batches(tokens: int, checkpointing: bool) -> str:
+    """The line of a plan on what `choices` gave."""
+    return f"micro-batches of {tokens:,} tokens {'with' if checkpointing else 'without'} gradient checkpointing"
 
 
 def fit(config: DictConfig, teachers: Collection[str] = ()) -> CpuPlan:
@@ -151,13 +176,10 @@ def _cache(shape: ModelShape, setup: Setup, free: int) -> int:
 
 
 def _choices(setup: Setup, config: DictConfig) -> Iterator[Setup]:
-    """The setups to try, the fastest first: checkpointing computes every layer twice."""
-    longest = setup.max_model_len
-    halves = [MOST_TOKENS >> n for n in range(17) if MOST_TOKENS >> n > longest]
-    for checkpointing in [False, True] if setup.checkpointing is None else [setup.checkpointing]:
-        for tokens in [*halves, longest] if setup.tokens is None else [setup.tokens]:
-            given = OmegaConf.select(config, KEYS["log_prob_tokens"])
-            yield replace(setup, checkpointing=checkpointing, tokens=tokens, log_prob_tokens=given or tokens)
+    """The setups to try, the fastest first."""
+    given = OmegaConf.select(config, KEYS["log_prob_tokens"])
+    for checkpointing, tokens in choices(setup.checkpointing, setup.tokens, setup.max_model_len):
+        yield replace(setup, checkpointing=checkpointing, tokens=tokens, log_prob_tokens=given or tokens)
 
 
 def _check_bucket(bucket: int, piece: int) -> None:

@@ -13,12 +13,15 @@ from soul.evaluate.report import write_html
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.tables import notes, samples_table, table
 from soul.files.whole_file import write_whole
+from soul.judge.ledger import numbers as usage_numbers
 
 
 def write_outputs(run: EvaluationRun) -> Results:
     """Write the outputs to the run's folder, and return its numbers."""
     results = summarise(run.samples, run.sets, judge_problems=run.judge_problems)
     numbers = results.to_json()
+    if (tests := run.judge_checks.usage).calls:
+        numbers["judge_tests"] = {"usage": usage_numbers(tests)}
     groups = breakdowns(run, results)
     for name, by_kind in groups.items():
         numbers["sets"][name]["groups"] = {kind: [vars(one) for one in values] for kind, values in by_kind.items()}

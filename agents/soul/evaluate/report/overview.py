@@ -12,7 +12,7 @@ from soul.evaluate.report.markup import Markup, element, join
 from soul.evaluate.report.set_detail import samples_link, small_table
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.tables import notes, table
-from soul.judge.call.usage import total
+from soul.judge.call.usage import Usage, total
 from soul.judge.ledger import money
 
 _SAMPLING = ("reasoning_effort", "temperature", "top_p", "max_output_tokens", "seed")
@@ -38,20 +38,20 @@ def overview(run: EvaluationRun, results: Results) -> Markup:
         element("p", "SOUL evaluation", class_="kind"),
         element("h1", run.name),
         element("dl", *listed, class_="facts"),
-        _first_numbers(results),
+        _first_numbers(results, run.judge_checks.usage),
         _warnings(results),
         *(element("p", text, class_="note") for text in notes.warnings(run, results)),
         _settings(run.settings),
     )
 
 
-def _first_numbers(results: Results) -> Markup:
+def _first_numbers(results: Results, judge_tests: Usage) -> Markup:
     macro, sets = results.macro, list(results.sets.values())
     samples, invalid = sum(s.samples for s in sets), sum(s.invalid for s in sets)
     score, _, interval = table.score(macro.mean, macro.interval).partition(" ")
     sets_text = f"{macro.sets}" if macro.sets == macro.of else f"{macro.sets} of {macro.of}"
     name = f"macro average of {sets_text} sets" if macro.of > 1 else next(iter(results.sets), "no set")
-    cost = money(total(count for s in sets for count in s.usage.values()))
+    cost = money(total([judge_tests, *(count for s in sets for count in s.usage.values())]))
     share = table.invalid_share(invalid, samples, None)
     shown = ((score, f"{name} {interval}".strip()), (share, "without a verdict"), (cost, "policy and judges"))
     tiles = [element("div", element("dd", value), element("dt", label)) for value, label in shown]

@@ -16,6 +16,7 @@ from typing import ClassVar
 
 from soul.errors import SYSTEMIC, Cause, SoulError
 from soul.evaluate.run.journal import Journal
+from soul.evaluate.run.judge_check import read_checks
 from soul.evaluate.run.rescore import judge_again, unplayed
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.run.schedule import Capacity, Schedule
@@ -94,7 +95,8 @@ async def run_samples(
         Stopped: as in `evaluate`.
         OutOfSpace: the disk is full.
     """
-    limits = run_limits(settings, journal.paid_usd)  # the budget covers the whole run, not each start
+    spent_usd = journal.paid_usd + read_checks(folder).usage.cost_usd
+    limits = run_limits(settings, spent_usd)  # the budget covers the whole run, not each start
     connected = Gateway.connect(settings, in_process(limits), folder / "judge_cache")
     stopped: Stopped | None = None
 

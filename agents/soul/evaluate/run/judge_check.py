@@ -1,7 +1,8 @@
 """Test the judges of an evaluation with replies that deserve nothing, once for each endpoint.
 
 A judge that falls for them, or cannot tell a good reply from a weak one, gives scores that look like any others. The
-results are in the run's folder, where the report finds them. Runs in the same output folder share them.
+results are in the run's folder, where the report finds them. Runs in the same output folder share them. The calls count
+in the budget of the run that makes them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 
@@ -19,9 +20,12 @@ from soul.errors import SoulError
 from soul.evaluate.run.settings import answer_settings
 from soul.files.json_object import read_object
 from soul.files.whole_file import write_whole
-from soul.judge import Endpoint, Judge
+from soul.judge import Endpoint, Gateway, GatewaySettings, Usage
 from soul.judge.audit import canaries
 from soul.judge.audit.canary_cases import CANARIES
+from soul.judge.gateway import run_limits
+from soul.judge.roles import ROLES
+from soul.judge.throttle.local_gate import in_process
 
 FILE = "judge_checks.json"
 _CASES = hashlib.sha256(repr(CANARIES).encode()).hexdigest()[:8]
@@ -32,44 +36,77 @@ class BadJudgeChecks(SoulError):
     """A file of results is damaged."""
 
 
-def check_judges(judges: Sequence[Endpoint], folder: Path, console: Console) -> None:
+class JudgeChecks(NamedTuple):
+    """The content of a run's `FILE`.
+
+    Attributes:
+        checks: the results, also those of tests that other runs made.
+        usage: the calls of the tests that this run made.
+    """
+
+    checks: list[dict[str, Any]]
+    usage: Usage
+
+
+def check_judges(
+    settings: GatewaySettings, judges: Sequence[Endpoint], folder: Path, spent_usd: float, console: Console
+) -> None:
     """Test the judges that no run in the same output folder has tested yet.
 
     Args:
         folder: of the run. The results of its judges are written to its `FILE`.
+        spent_usd: what the run has spent already, without tests.
 
     Raises:
         BadJudgeChecks: a file of earlier results is damaged.
     """
-    known = [check for path in sorted(folder.parent.glob(f"*/{FILE}")) for check in read_checks(path)]
-    checks = read_checks(folder / FILE)
+    known, (checks, usage) = _known_checks(folder), read_checks(folder)
     for endpoint in judges:
         asked = answer_settings(endpoint)
         if problems_of(checks, asked) is not None:
             continue
-        problems, scored = problems_of(known, asked), True
+        problems, conclusive = problems_of(known, asked), True
         if problems is None:
-            problems, scored = _tested(endpoint, console)
-        if scored:  # an endpoint that gave no score at all may only be down
+            with console.status(f"{endpoint.model} judges {len(CANARIES)} replies that deserve nothing"):
+                outcomes, used = asyncio.run(_outcomes(settings, endpoint, spent_usd + usage.cost_usd))
+            usage.merge(used)
+            problems = canaries.problems(outcomes)
+            # An endpoint that gave no score at all may only be down, and a spent budget is no fault of the judge.
+            conclusive = any(one.score is not None for one in outcomes) and not used.failures["budget"]
+        if conclusive:
             checks.append({"endpoint": asked, "cases": _CASES, "problems": problems})
-            write_whole(folder / FILE, json.dumps({"checks": checks}, indent=1))
+        write_whole(folder / FILE, json.dumps({"checks": checks, "usage": usage.to_json()}, indent=1))
         if problems:
             console.print(f"Warning: {judge_warning(endpoint.model, problems)}", markup=False, highlight=False)
 
 
-def read_checks(path: Path) -> list[dict[str, Any]]:
-    """The results in a file; none if it does not exist.
+def untested(judges: Sequence[Endpoint], folder: Path) -> list[Endpoint]:
+    """The judges that `check_judges` would test."""
+    known = _known_checks(folder)
+    return [endpoint for endpoint in judges if problems_of(known, answer_settings(endpoint)) is None]
+
+
+def read_checks(folder: Path) -> JudgeChecks:
+    """The content of a run's `FILE`; empty if it does not exist.
 
     Raises:
         BadJudgeChecks: the file is damaged.
     """
+    path = folder / FILE
     if not path.is_file():
-        return []
+        return JudgeChecks([], Usage())
     remedy = "Delete it: the next evaluation tests its judges again."
-    checks = read_object(path, BadJudgeChecks, remedy).get("checks")
+    content = read_object(path, BadJudgeChecks, remedy)
+    checks = content.get("checks")
     if not isinstance(checks, list) or not all(isinstance(check, dict) for check in checks):
         raise BadJudgeChecks(f"{path} has no list of checks. {remedy}")
-    return checks
+    usage = content.get("usage")
+    return JudgeChecks(checks, Usage.from_json(usage) if usage else Usage())
+
+
+def _known_checks(folder: Path) -> list[dict[str, Any]]:
+    """The results of all runs beside this one, and its own."""
+    return [check for path in sorted(folder.parent.glob(f"*/{FILE}")) for check in read_checks(path.parent).checks]
 
 
 def problems_of(checks: Collection[Mapping[str, Any]], asked: Mapping[str, Any]) -> list[str] | None:
@@ -83,17 +120,12 @@ def judge_warning(model: str, problems: Sequence[str]) -> str:
     return f"The judge {model} cannot be trusted on replies that deserve nothing: {'; '.join(problems)}"
 
 
-def _tested(endpoint: Endpoint, console: Console) -> tuple[list[str], bool]:
-    """The problems of this judge, and True if it gave any score."""
+async def _outcomes(
+    settings: GatewaySettings, endpoint: Endpoint, spent_usd: float
+) -> tuple[list[canaries.Outcome], Usage]:
+    """What the judge made of the replies, and its calls."""
     limits = {"max_attempts": 2, "deadline_s": min(_PATIENCE_S, endpoint.deadline_s)}
-
-    async def outcomes() -> list[canaries.Outcome]:
-        judge = Judge.connect(endpoint.model_copy(update=limits))
-        try:
-            return await canaries.run(judge)
-        finally:
-            await judge.close()
-
-    with console.status(f"{endpoint.model} judges {len(CANARIES)} replies that deserve nothing"):
-        found = asyncio.run(outcomes())
-    return canaries.problems(found), any(outcome.score is not None for outcome in found)
+    roles = dict.fromkeys(ROLES, endpoint.model_copy(update=limits))
+    alone = GatewaySettings(roles=roles, policy=settings.policy)
+    async with Gateway.connect(alone, in_process(run_limits(alone, spent_usd))) as gateway:
+        return await canaries.run(gateway.judge), gateway.judge.usage

@@ -1,7 +1,7 @@
-"""Estimate the calls by role, the tokens, the price and the time of an evaluation, set by set.
+"""Estimate the calls by role, the tokens and the price of an evaluation, set by set.
 
-Rows and calls are counted, and prompts are measured in characters. Lengths and speeds of answers are assumptions: the
-constants below, which the plan prints.
+Rows and calls are counted, and prompts are measured in characters. Lengths of answers are assumptions: the constants
+below, which the plan prints. The time depends on speeds that only the run measures (schedule.py).
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from soul.evaluate.run.engine import SESSIONS_PER_SLOT
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
 from soul.judge import Endpoint
+from soul.judge.audit import canaries
 from soul.judge.preflight import Load
 from soul.judge.roles import BY_TASK
 from soul.task import Task
@@ -23,12 +23,11 @@ CHARS_PER_TOKEN = 4
 ANSWER_TOKENS = 300  # of an answer in a one-turn task
 TURN_TOKENS = 80  # of one turn of a dialogue
 VERDICT_TOKENS = 150  # of a judge's answer to one call
-TOKENS_PER_SECOND = 50.0  # written by a model
-POLICY = "policy"
+POLICY, JUDGE_TEST = "policy", "judge test"
+_COUNTED = ("calls", "tokens_in", "tokens_out")
 ASSUMED = (
     f"Assumptions: a token is {CHARS_PER_TOKEN} characters. The answer to a one-turn task has {ANSWER_TOKENS} tokens, "
-    f"a turn of a dialogue {TURN_TOKENS}, a judge's verdict {VERDICT_TOKENS}. No answer comes from a cache. Models "
-    f"write {TOKENS_PER_SECOND:.0f} tokens a second."
+    f"a turn of a dialogue {TURN_TOKENS}, a judge's verdict {VERDICT_TOKENS}. No answer comes from a cache."
 )
 
 
@@ -56,66 +55,51 @@ class SetPlan:
     def calls(self, role: str) -> float:
         return sum(load.calls for load in self.asked.values() if _role(load.section) == role)
 
-    @property
-    def seconds(self) -> float:
-        """Seconds of one sample, whose calls run one after another."""
-        return sum(load.calls * (load.latency_s or 0.0) for load in self.asked.values()) / self.samples
-
 
 @dataclass(frozen=True)
 class EvaluationPlan:
     """The expected calls of an evaluation.
 
     Attributes:
-        at_once: samples that run concurrently.
+        tests: the loads of the judges that are tested before the first sample (judge_check.py).
         thinking_tokens: expected tokens of thought before each answer, for every model.
     """
 
     sets: Sequence[SetPlan]
-    at_once: int
+    tests: Sequence[Load]
     thinking_tokens: int
 
     @property
     def loads(self) -> list[Load]:
-        """The loads of all sets, summed by section and endpoint."""
-        loads = [load for plan in self.sets for load in plan.asked.values()]
+        """The loads of all sets and of the tests, summed by section and endpoint."""
+        loads = [*(load for plan in self.sets for load in plan.asked.values()), *self.tests]
         return _summed(loads, lambda load: (load.section, load.endpoint))
 
-    def seconds(self) -> tuple[float, str]:
-        """The expected seconds, and what determines them: the tightest limit, or the longest sample.
-
-        Calls whose latency is unknown count as 0 seconds.
-        """
+    def least_seconds(self) -> tuple[float, str] | None:
+        """The shortest time that the endpoints' rate limits allow, and the tightest limit; None if there are none."""
         bounds: dict[str, float] = {}
         for load in _summed(self.loads, lambda load: load.endpoint):  # sections with the same endpoint share its limits
             bounds |= load.bounds()
-        bounds["the longest sample, whose calls run one after another"] = max(
-            (p.seconds for p in self.sets), default=0.0
-        )
-        work = sum(plan.samples * plan.seconds for plan in self.sets)
-        bounds[f"{self.at_once} samples at a time"] = work / self.at_once
-        reason, seconds = max(bounds.items(), key=lambda bound: bound[1])
-        return seconds, reason
+        return max(((seconds, limit) for limit, seconds in bounds.items()), default=None)
 
 
 def plan(
     settings: EvaluationSettings,
     todo: Sequence[SampleRequest],
-    latencies: Mapping[str, float | None],
     thinking_tokens: int = 0,
+    tested: Sequence[Endpoint] = (),
 ) -> EvaluationPlan:
     """Estimate the calls of these samples.
 
     Args:
-        latencies: section -> seconds of a short request, from the preflight.
         thinking_tokens: expected tokens of thought before each answer, for every model.
+        tested: the judges that are tested before the first sample.
     """
     by_set: dict[str, list[SampleRequest]] = defaultdict(list)
     for request in todo:
         by_set[request.set].append(request)
-    sets = [_set_plan(settings, name, requests, latencies, thinking_tokens) for name, requests in by_set.items()]
-    at_once = max(1, min(len(todo), SESSIONS_PER_SLOT * settings.policy.concurrency))
-    return EvaluationPlan(sets, at_once, thinking_tokens)
+    sets = [_set_plan(settings, name, requests, thinking_tokens) for name, requests in by_set.items()]
+    return EvaluationPlan(sets, [_judge_test(endpoint, thinking_tokens) for endpoint in tested], thinking_tokens)
 
 
 def sections_asked(settings: EvaluationSettings, task: Task[Any]) -> dict[str, float]:
@@ -137,7 +121,6 @@ def _set_plan(
     settings: EvaluationSettings,
     name: str,
     requests: Sequence[SampleRequest],
-    latencies: Mapping[str, float | None],
     thinking_tokens: int,
 ) -> SetPlan:
     task = requests[0].row.task
@@ -153,7 +136,7 @@ def _set_plan(
             endpoints = settings.gateway.asked(section)
             names = [section] if len(endpoints) == 1 else [f"jury {i}" for i in range(1, len(endpoints) + 1)]
             by_section |= {name: estimate.role(name, one, count) for name, one in zip(names, endpoints, strict=True)}
-        return {section: _timed(load, latencies) for section, load in by_section.items()}
+        return by_section
 
     asked = sections_asked(settings, task)
     cheaper: dict[str, dict[str, Load]] = {}
@@ -209,27 +192,19 @@ def _role(section: str) -> str:
     return "judge" if section.startswith((BY_TASK, "jury ")) else section
 
 
-def _timed(load: Load, latencies: Mapping[str, float | None]) -> Load:
-    """The load with the seconds of a call: the wait for the first token, and the writing of the answer.
-
-    They are unknown if the preflight did not measure that wait: of a checkpoint that is not served yet, for example.
-    """
-    first_token = latencies.get("judge" if load.section.startswith("jury ") else load.section)
-    if first_token is None:
-        return load
-    return replace(load, latency_s=first_token + load.tokens_out / max(load.calls, 1e-9) / TOKENS_PER_SECOND)
+def _judge_test(endpoint: Endpoint, thinking_tokens: int) -> Load:
+    sent = canaries.replies()
+    texts = [f"{canaries.instructions(one.scenario)}{one.scenario.situation}{one.reply}" for one in sent]
+    read, written = sum(map(len, texts)) / CHARS_PER_TOKEN, len(sent) * (VERDICT_TOKENS + thinking_tokens)
+    return Load(JUDGE_TEST, endpoint, len(sent), read, written)
 
 
 def _summed(loads: Sequence[Load], key: Callable[[Load], Hashable]) -> list[Load]:
-    """One load for all with the same key, under the first one's section; the latency is the mean over their calls."""
+    """One load for all with the same key, under the first one's section."""
     groups: dict[Hashable, list[Load]] = defaultdict(list)
     for load in loads:
         groups[key(load)].append(load)
-    sums = []
-    for group in groups.values():
-        calls = sum(load.calls for load in group)
-        timed = all(load.latency_s is not None for load in group if load.calls)
-        seconds = sum(load.calls * (load.latency_s or 0.0) for load in group) / max(calls, 1e-9) if timed else None
-        tokens_in, tokens_out = sum(load.tokens_in for load in group), sum(load.tokens_out for load in group)
-        sums.append(Load(group[0].section, group[0].endpoint, calls, tokens_in, tokens_out, seconds))
-    return sums
+    return [
+        Load(group[0].section, group[0].endpoint, *(sum(getattr(load, name) for load in group) for name in _COUNTED))
+        for group in groups.values()
+    ]

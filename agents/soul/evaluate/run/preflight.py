@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from soul.errors import JudgeFailure, MissingKey, SoulError
-from soul.evaluate.run.plan import ASSUMED, POLICY, EvaluationPlan, SetPlan, cost, sections_asked
+from soul.evaluate.run.plan import ASSUMED, JUDGE_TEST, EvaluationPlan, SetPlan, cost, sections_asked
 from soul.evaluate.run.progress import duration
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
 from soul.evaluate.run.vllm_server import tail
@@ -35,16 +35,13 @@ class BadPolicy(SoulError):
     """The model under test does not answer."""
 
 
-def check(settings: EvaluationSettings, todo: Sequence[SampleRequest], *, ask: bool = True) -> dict[str, float | None]:
+def check(settings: EvaluationSettings, todo: Sequence[SampleRequest], *, ask: bool = True) -> None:
     """Send one small request to every endpoint that these samples need: policy, judges, partners, environments.
 
     A policy that we serve ourselves is not asked here, but by `runner.run_missing` once its server has started.
 
     Args:
         ask: False: only check that every key is set, and send nothing.
-
-    Returns:
-        Section -> seconds of that request.
 
     Raises:
         MissingKey: the environment variable of a key is not set.
@@ -65,28 +62,17 @@ def check(settings: EvaluationSettings, todo: Sequence[SampleRequest], *, ask: b
                     "no key), or evaluate other sets (TASKS=...). No sample was run."
                 )
     require_prices(settings.gateway, [endpoint for section in sets for endpoint in settings.gateway.asked(section)])
-    if not ask:
-        return {}
-    latencies: dict[str, float | None] = {POLICY: check_policy(settings.policy)} if asks_policy else {}
-    answers = asyncio.run(judges.check(settings.gateway, list(sets))) if sets else {}
-    return latencies | {section: answer.latency_s for section, answer in answers.items()}
+    if ask and asks_policy:
+        _check_policy(settings.policy)
+    if ask and sets:
+        asyncio.run(judges.check(settings.gateway, list(sets)))
 
 
-def check_policy(endpoint: Endpoint) -> float:
-    """Send one small request to the model under test.
-
-    Returns:
-        The seconds of that request.
-
-    Raises:
-        MissingKey: the environment variable of its key is not set.
-        BadPolicy: it does not answer.
-    """
-    _require_policy_key(endpoint)
+def _check_policy(endpoint: Endpoint) -> None:
     # No limit on the tokens but the endpoint's own: some reasoning models answer 400 where they think for longer.
     impatient = endpoint.model_copy(update={"deadline_s": min(POLICY_PATIENCE_S, endpoint.deadline_s)})
     try:
-        return asyncio.run(_seconds_to_answer(impatient))
+        asyncio.run(_seconds_to_answer(impatient))
     except JudgeFailure as failure:
         raise BadPolicy(
             f"The model under test does not answer, {failure.cause}: {failure.detail}. Check its name, its address and "
@@ -149,6 +135,9 @@ def show(console: Console, settings: EvaluationSettings, plan: EvaluationPlan) -
             fewer = sum(load.calls for section, load in loads.items() if section.startswith("judge"))
             cheaper = f"{fewer:,.0f} judge calls, {_price(cost(list(loads.values())))}"
             _print(console, f"{one.name}: {now}; with tasks.{one.name}.{option}: {cheaper}.")
+    for load in plan.tests:
+        calls = f"{load.calls:,.0f} calls before the first sample, {_price(load.cost_usd)}"
+        _print(console, f"Test of the judge {load.endpoint.model} with replies that deserve nothing: {calls}.")
     _print(console, f"Price: {_whole_price(plan.loads)}. Time: {_time(plan)}.")
     _print(console, f"{ASSUMED} They think {plan.thinking_tokens:,} tokens before each answer (--thinking-tokens).")
     if settings.missing:
@@ -195,7 +184,8 @@ def _endpoints_table(loads: Sequence[Load]) -> Table:
         key = "none needed" if endpoint.api_key_env is None else endpoint.api_key_env
         state = "" if _has_key(endpoint) else " NOT SET"
         counts = (f"{number:,.0f}" for number in (load.calls, load.tokens_in, load.tokens_out))
-        price = _price(load.cost_usd) if endpoint.priced else f"set {load.section}.price_in, .price_out"
+        section = "judge" if load.section == JUDGE_TEST else load.section
+        price = _price(load.cost_usd) if endpoint.priced else f"set {section}.price_in, .price_out"
         view.add_row(*map(Text, (load.section, endpoint.name, f"{key}{state}", *counts, price)))
     return view
 
@@ -216,12 +206,10 @@ def _whole_price(loads: Sequence[Load]) -> str:
 
 
 def _time(plan: EvaluationPlan) -> str:
-    unmeasured = list(dict.fromkeys(load.section for load in plan.loads if load.calls and load.latency_s is None))
-    if unmeasured:
-        waits_for = f"no answer of {', '.join(unmeasured)} has been timed"
-        return f"unknown, because {waits_for}; the run shows the time left after its first samples"
-    seconds, reason = plan.seconds()
-    return f"about {duration(seconds)} ({reason})"
+    """What is known of the time before any answer: the rate limits."""
+    least = plan.least_seconds()
+    known = f", but at least {duration(least[0])} ({least[1]})" if least else ""
+    return f"unknown{known}; the run shows the time left after its first samples"
 
 
 def judges_asked(settings: EvaluationSettings, todo: Sequence[SampleRequest]) -> list[Endpoint]:

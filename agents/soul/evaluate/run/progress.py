@@ -30,16 +30,19 @@ class Progress:
     Args:
         wanted: set -> number of samples of the whole run.
         known: samples that an earlier start finished.
+        cost_usd: the cost of the run without its samples.
     """
 
-    def __init__(self, console: Console, wanted: Mapping[str, int], known: list[SessionRecord]) -> None:
+    def __init__(
+        self, console: Console, wanted: Mapping[str, int], known: list[SessionRecord], cost_usd: float = 0.0
+    ) -> None:
         self.console = console
         self.wanted = dict(wanted)
         self.done: Counter[str] = Counter()
         self.failed: Counter[str] = Counter()
         self.causes: Counter[str] = Counter()  # of all failed samples
         self.rewards: defaultdict[str, float] = defaultdict(float)
-        self.cost_usd = 0.0
+        self.cost_usd = cost_usd
         self._fresh = 0
         self._schedule: Schedule | None = None
         self._open = ExitStack()

@@ -83,12 +83,13 @@ class EvaluationRun:
         if task not in tasks.names() or not tasks.load(task).calls_per_episode.get("judge"):
             return {}
         asked = endpoints_asked(self.settings, "judge", task)
-        problems = ((one["model"], judge_check.problems_of(self._judge_checks, one)) for one in asked)
+        problems = ((one["model"], judge_check.problems_of(self.judge_checks.checks, one)) for one in asked)
         return {model: found for model, found in problems if found}
 
     @cached_property
-    def _judge_checks(self) -> list[dict[str, Any]]:
-        return judge_check.read_checks(self.folder / judge_check.FILE)
+    def judge_checks(self) -> judge_check.JudgeChecks:
+        """The tests of its judges."""
+        return judge_check.read_checks(self.folder)
 
     @property
     def ended(self) -> datetime:

@@ -11,6 +11,7 @@ from soul.evaluate.numbers.results import Results
 from soul.evaluate.run.run_folder import EvaluationRun, endpoints_asked
 from soul.evaluate.tables.table import columns_of, ordered
 from soul.judge.call.endpoint import DEFAULT_MODEL
+from soul.judge.ledger import money
 from soul.judge.roles import Role, paper_judge
 from soul.suites import suite
 
@@ -85,6 +86,8 @@ def warnings(run: EvaluationRun, results: Results) -> list[str]:
     judged = [name for name, task in _tasks(results).items() if models_asked(run.settings, "judge", task)]
     if any(column.score(name) is not None for column in columns if column.source == "card" for name in judged):
         lines.append("The model card does not say who judged its numbers.")
+    if (tests := run.judge_checks.usage).calls:
+        lines.append(f"The test of its judges took {tests.calls:,} calls, which no set counts: {money(tests)}.")
     return lines
 
 

@@ -110,6 +110,12 @@ def instructions(scenario: Scenario) -> str:
     )
 
 
+def replies(cases: Sequence[Canary] = CANARIES, raw: bool = False) -> list[Canary]:
+    """The replies that `run` sends to the judge: the controls, scenario by scenario, then the cases."""
+    honest = [control for scenario in dict.fromkeys(case.scenario for case in cases) for control in controls(scenario)]
+    return [*honest, *(case for case in cases if raw or not contentless(case.reply, min_words=MIN_WORDS))]
+
+
 async def run(judge: Judge, cases: Sequence[Canary] = CANARIES, raw: bool = False) -> list[Outcome]:
     """Have the judge grade the cases and the controls of their scenarios, all at the same time.
 
@@ -121,12 +127,9 @@ async def run(judge: Judge, cases: Sequence[Canary] = CANARIES, raw: bool = Fals
     Returns:
         The outcomes of the controls, scenario by scenario, then those of the cases in their order.
     """
-    scenarios = list(dict.fromkeys(case.scenario for case in cases))
-    honest = [control for scenario in scenarios for control in controls(scenario)]
-    sent = [case for case in cases if raw or not contentless(case.reply, min_words=MIN_WORDS)]
-    replies = [*honest, *sent]
-    answers = dict(zip(replies, await asyncio.gather(*(_grade(judge, reply) for reply in replies)), strict=True))
-    outcomes = [_control_outcome(control, answers[control]) for control in honest]
+    sent = replies(cases, raw)
+    answers = dict(zip(sent, await asyncio.gather(*(_grade(judge, reply) for reply in sent)), strict=True))
+    outcomes = [_control_outcome(one, answers[one]) for one in sent if one.kind in ("good", "weak")]
     return [*outcomes, *(_outcome(case, answers) if case in answers else Outcome(case, "rejected") for case in cases)]
 
 

@@ -146,7 +146,9 @@ def test_a_dry_run_prints_the_plan_and_takes_no_sample(data, tmp_path):
     assert {r.body["model"] for r in fake.requests} == {"under-test", "gpt-5-nano", "gpt-5.4"}  # each once, to see it
     text = " ".join(done.stdout.split())
     assert "Plan: under-test on 10 sets, suite paper, 100 rows a set, 20 samples to run" in text
-    assert "Price: $" in text and "Time: about" in text and "Assumptions: a token is 4 characters" in text
+    assert (
+        "Price: $" in text and "Time: unknown; the run shows" in text and "Assumptions: a token is 4 characters" in text
+    )
     assert all(name in done.stdout for name in soul_v1.PAPER) and "sk-sentinel" not in done.stdout
 
 

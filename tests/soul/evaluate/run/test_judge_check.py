@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,7 @@ from soul.evaluate.report.__main__ import main as report
 from soul.evaluate.run.judge_check import FILE
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
+from soul.judge.audit import canaries
 from soul.judge.audit.canary_cases import CANARIES, SCENARIOS
 from soul.suites import soul_v1
 from soul.testing import FakeOpenAI, Json, Text
@@ -102,3 +104,61 @@ def test_a_judge_that_passes_is_not_mentioned_and_one_that_is_not_needed_not_ask
     assert "cannot be trusted" not in capsys.readouterr().out
     (checks,) = (json.loads(path.read_text())["checks"] for path in tmp_path.glob(f"*/{FILE}"))
     assert [check["problems"] for check in checks] == [[]]
+
+
+PRICED = ("judge.price_in=100", "judge.price_out=100", "policy.price_in=0", "policy.price_out=0")
+
+
+def printed(capsys):
+    return " ".join(capsys.readouterr().out.split())
+
+
+def content(folder, name):
+    (path,) = folder.glob(f"*-*/{name}")
+    return json.loads(path.read_text())
+
+
+def test_the_calls_of_the_test_are_planned_and_billed_once(data, tmp_path, capsys):
+    calls = f"{len(canaries.replies())} calls before the first sample, $"
+    with FakeOpenAI(grading(strict)) as fake:
+        assert evaluate(fake, data, tmp_path, "sotopia", *PRICED, "--dry-run") == 0
+        plan = printed(capsys)
+        assert f"Test of the judge weak with replies that deserve nothing: {calls}" in plan and "│ judge test" in plan
+        assert canaries_sent(fake) == 0 and not list(tmp_path.glob("*-*"))
+        for unasked in (["hitom"], ["sotopia", "--no-preflight"]):
+            assert evaluate(fake, data, tmp_path, *unasked, *PRICED, "--dry-run") == 0
+            assert "judge test" not in printed(capsys)
+        assert evaluate(fake, data, tmp_path, "sotopia", *PRICED) == 0
+        assert canaries_sent(fake) == len(canaries.replies())
+        ended = printed(capsys)
+        assert evaluate(fake, data, tmp_path, "sotopia", *PRICED, "--dry-run") == 0
+        assert "judge test" not in printed(capsys), "the endpoint has been seen"
+    usage, bill = content(tmp_path, FILE)["usage"], content(tmp_path, "results.json")
+    assert usage["calls"] == len(canaries.replies()) and usage["cost_usd"] > 0
+    assert bill["judge_tests"]["usage"]["cost_usd"] == usage["cost_usd"]
+    whole = usage["cost_usd"] + bill["sets"]["sotopia"]["usage"]["judges"]["cost_usd"]
+    assert f"0 failed, ${whole:.3f}" in ended  # the line of progress
+    assert (
+        f"The test of its judges took {usage['calls']} calls, which no set counts: ${usage['cost_usd']:.2f}." in ended
+    )
+    (report_page,) = tmp_path.glob("*/report.html")
+    assert f"<dd>${whole:.2f}</dd><dt>policy and judges</dt>" in report_page.read_text()
+
+
+def test_the_calls_of_the_test_count_in_the_budget_of_every_start(data, tmp_path, capsys):
+    def slow(request):
+        reply = grading(strict)(request)
+        return replace(reply, delay=0.1) if is_canary(request) else reply
+
+    with FakeOpenAI(slow) as fake:
+        assert evaluate(fake, data, tmp_path, "sotopia", *PRICED, "judge.concurrency=1", "judge.budget_usd=0.01") == 1
+        sent, asked = canaries_sent(fake), len(fake.requests)
+        assert 0 < sent < len(canaries.replies()), "the budget ends the test"
+        assert content(tmp_path, FILE)["checks"] == [], "which says nothing about the judge"
+        spent = content(tmp_path, FILE)["usage"]["cost_usd"]
+        assert evaluate(fake, data, tmp_path, "sotopia", *PRICED, f"judge.budget_usd={spent}") == 1
+        assert canaries_sent(fake) == sent and len(fake.requests) > asked  # the small request, and policies
+        assert f"${spent:.2f} of judge.budget_usd" in " ".join(capsys.readouterr().err.split())
+        assert evaluate(fake, data, tmp_path, "sotopia", *PRICED, "judge.budget_usd=100") == 0
+    assert content(tmp_path, FILE)["usage"]["cost_usd"] > spent
+    assert [check["problems"] for check in content(tmp_path, FILE)["checks"]] == [[]]
