@@ -1,5 +1,7 @@
 """A chat message, the type that judges, policies and tasks share."""
 
+from collections.abc import Callable
+
 from typing_extensions import TypedDict  # pydantic reads this one on Python 3.11 too
 
 
@@ -8,3 +10,6 @@ class Message(TypedDict):
 
     role: str
     content: str
+
+
+Escape = Callable[[list[Message]], list[Message]]  # takes the control tokens of a model out of the texts that it reads

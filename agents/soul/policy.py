@@ -13,7 +13,7 @@ from typing import Protocol
 
 from soul.errors import JudgeFailure, PolicyFailure
 from soul.judge import ChatModel, Gateway, Judge
-from soul.message import Message
+from soul.message import Escape, Message
 
 # Most tokens of one turn in a dialogue, in training (data.max_turn_length) and of a checkpoint that we serve. A turn of
 # a person has a tenth of it, and a model that repeats itself would use up the tokens of the whole episode.
@@ -98,14 +98,17 @@ class OpenAISeat:
     Attributes:
         seed: sent with every turn, so that the endpoint samples reproducibly; None: not sent.
         most_tokens: of one turn, if the endpoint's settings have no limit; None: no limit.
+        escape: of a model that we serve, as in training; None: it reads the texts as they are.
     """
 
     model: ChatModel
     seed: int | None = None
     most_tokens: int | None = None
+    escape: Escape | None = None
 
     async def say(self, messages: Sequence[Message], base: Sequence[Message] | None = None) -> str:
         try:
-            return await self.model.say(messages, self.seed, self.most_tokens)
+            read = self.escape(list(messages)) if self.escape else messages
+            return await self.model.say(read, self.seed, self.most_tokens)
         except JudgeFailure as error:
             raise PolicyFailure(error.cause, error.detail) from error

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from transformers import PreTrainedTokenizerBase
 
-from ditto.model.control_tokens import ControlTokens
 from sft.corpus.settings import SftDataSettings
 from sft.corpus.store import SequenceWriter
 from sft.encode.conversation import Conversation, read_conversation
@@ -23,6 +22,7 @@ from sft.encode.rendering import ChatEncoder, TemplateFailure, TrainedTurn
 from sft.encode.sequence import EncodedSequence
 from sft.encode.train_roles import RoleRules, override, source_of
 from sft.formats.plain_text import BEGINS, ENDS
+from soul.chat.control_tokens import ControlTokens
 from soul.errors import SoulError
 
 BAD_ROWS = "bad_rows"

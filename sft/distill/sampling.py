@@ -32,7 +32,7 @@ from soul.evaluate.run.options import RunChoice
 from soul.evaluate.run.run_folder import finished_samples, resolve_run_folder, write_choice
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest, sample_requests
 from soul.evaluate.run.vllm_server import ServerSettings, free_port
-from soul.evaluate.runner import Prepare, alone_in, dry_run, missing_samples, run_missing, show_failures
+from soul.evaluate.runner import Served, alone_in, dry_run, missing_samples, run_missing, show_failures
 from soul.files.whole_file import write_whole
 from soul.judge import GatewaySettings
 from soul.judge.cli_overrides import sections_of
@@ -75,7 +75,7 @@ class _SamplingPlan:
     expert: Expert
     settings: EvaluationSettings
     folder: Path
-    served: AbstractContextManager[Prepare | None] | None
+    served: AbstractContextManager[Served] | None
 
 
 RowIdentities = Mapping[str, Mapping[int, RowIdentity]]  # set -> number of a row -> what it is

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from soul.chat.paired_tags import special_tags
 from soul.message import Message
 
 
@@ -97,14 +98,5 @@ class ChatRenderer:
 
     @cached_property
     def _control_ids(self) -> frozenset[int]:
-        special = {
-            token.content: number for number, token in self.tokenizer.added_tokens_decoder.items() if token.special
-        }
-        return self.stop_ids | {number for word, number in special.items() if not is_paired_tag(word, special)}
-
-
-def is_paired_tag(word: str, words: Collection[str]) -> bool:
-    """True for a token of a pair such as <answer> and </answer>; False for <s> and </s>."""
-    name = word.strip("</>")
-    pair = {f"<{name}>", f"</{name}>"}
-    return word in pair and name.isidentifier() and name != "s" and all(each in words for each in pair)
+        tags, added = special_tags(self.tokenizer, self.stop_ids), self.tokenizer.added_tokens_decoder.items()
+        return self.stop_ids | {number for number, token in added if token.special and token.content not in tags}

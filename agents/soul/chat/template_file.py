@@ -6,12 +6,14 @@ uses it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection
 from pathlib import Path
 
 from soul.chat.template_check import BadTemplate
 
+TEMPLATE = "chat_template.jinja"  # the name of the file that transformers writes and reads
 SHIPPED = Path(__file__).parent / "shipped"
 _SPECIAL = re.compile(r"<\|\w+\|>|</?think>")  # what a shipped template needs as tokens of the model
 
@@ -48,3 +50,13 @@ def read_template(value: str, setting: str, vocabulary: Collection[str]) -> str:
             f"{', '.join(lacking)}. Leave it null for the model's own template, or name a file."
         )
     return text
+
+
+def saved_template(folder: Path) -> str | None:
+    """The chat template in a folder, as transformers saves it, also beside a LoRA adapter; None if there is none."""
+    file, config = folder / TEMPLATE, folder / "tokenizer_config.json"
+    if file.is_file():
+        return file.read_text(encoding="utf-8")
+    said = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
+    template = said.get("chat_template")  # before transformers 5
+    return template if isinstance(template, str) else None

@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from soul.chat.model_chat import server_arguments
+from soul.chat.model_chat import served_chat
 from soul.cli.error_border import reports_errors
 from soul.cli.redaction import without_secret_values
 from soul.errors import BadSettings
@@ -82,17 +82,18 @@ def prompt_tokens(wanted: int | None, checkpoint: Checkpoint) -> int:
 @contextmanager
 def served(
     settings: EvaluationSettings, checkpoint: Checkpoint, server: ServerSettings, folder: Path
-) -> Iterator[runner.Prepare]:
-    """Serve a checkpoint. Yields a function that truncates rows to fit its context."""
+) -> Iterator[runner.Served]:
+    """Serve a checkpoint."""
     port = int(settings.policy.url.rpartition(":")[2].partition("/")[0])
     keys = {endpoint.api_key_env for endpoint in (settings.policy, *settings.gateway.endpoints) if endpoint.api_key_env}
-    arguments, notes = server_arguments(checkpoint.model, server.arguments, folder)
-    for note in notes:
+    chat = served_chat(checkpoint.model, checkpoint.adapter, server.arguments, folder)
+    for note in chat.notes:
         runner.console.print(f"{checkpoint.name}: {note}")
-    server = replace(server, arguments=(*server.arguments, *arguments))
+    server = replace(server, arguments=(*server.arguments, *chat.arguments))
     with serving(checkpoint, server, port, folder / LOG, runner.console, keys):
         limit = int((settings.served or {})["max_prompt_tokens"])
-        yield partial(shortened, measure=partial(_tokens, settings.policy.url, checkpoint.name), limit=limit)
+        measure = partial(_tokens, settings.policy.url, checkpoint.name)
+        yield runner.Served(partial(shortened, measure=measure, limit=limit), chat.escape)
 
 
 def shortened(

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 from rich.console import Console
@@ -37,10 +37,23 @@ from soul.evaluate.tables import notes, table
 from soul.files.disk_space import guarded_writes
 from soul.files.folder_lock import FolderLock
 from soul.judge import Endpoint, GatewaySettings
+from soul.message import Escape
 from soul.record import SessionRecord
 from soul.validation_errors import setting_problem
 
-Prepare = Callable[[list[SampleRequest]], list[SampleRequest]]
+
+class Served(NamedTuple):
+    """A model under test that we serve.
+
+    Attributes:
+        prepare: truncates the rows of samples to fit its context.
+        escape: takes its control tokens out of what it reads; None: its tokenizer is unknown.
+    """
+
+    prepare: Callable[[list[SampleRequest]], list[SampleRequest]]
+    escape: Escape | None
+
+
 console = Console(width=max(120, Console().width))
 
 
@@ -120,7 +133,7 @@ def run(
     settings: EvaluationSettings,
     folder: Path,
     options: RunOptions,
-    served: AbstractContextManager[Prepare | None] | None = None,
+    served: AbstractContextManager[Served] | None = None,
     source: EvaluationRun | None = None,
 ) -> Results | None:
     """Evaluate and write the results; with --dry-run only print the plan.
@@ -128,7 +141,7 @@ def run(
     Args:
         source: the run whose episodes are judged again, without playing them.
         served: a context manager that runs the server of the model under test. It is entered only if samples are
-            missing, and may yield a function that prepares them.
+            missing.
 
     Returns:
         The results; None after a dry run.
@@ -265,7 +278,7 @@ def run_missing(
     journal: Journal,
     folder: Path,
     choice: RunChoice,
-    served: AbstractContextManager[Prepare | None] | None = None,
+    served: AbstractContextManager[Served] | None = None,
     source: EvaluationRun | None = None,
 ) -> None:
     """Run the samples that the journal lacks; the arguments are those of `run`."""
@@ -276,11 +289,11 @@ def run_missing(
     if not todo:
         return
     counts = Counter(request.set for request in wanted)
-    with served or nullcontext() as prepare:
+    with served or nullcontext() as model:
         if served and choice.ask_first:
             # Not earlier: its server has just started.
             preflight.check_served(settings.policy, folder / SERVER_LOG, console)
-        chosen = prepare(todo) if prepare else todo
+        chosen, escape = (model.prepare(todo), model.escape) if model else (todo, None)
         with Progress(console, counts, known, read_checks(folder).usage.cost_usd) as progress:
-            work = engine.evaluate(settings, chosen, journal, folder, progress.add, progress.follow, source)
+            work = engine.evaluate(settings, chosen, journal, folder, progress.add, progress.follow, source, escape)
             asyncio.run(work)

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from ditto.model.control_tokens import ControlTokens
 from ditto.rollout.token_seat import TokenSeat
+from soul.chat.control_tokens import ControlTokens
 from soul.chat.rendering import ChatRenderer
 from soul.errors import PolicyFailure
 

@@ -83,7 +83,9 @@ def test_merged_model_and_adapter_say_what_the_trained_model_says(
     assert any(".lora_A.default.weight" in key for path in shards for key in load_file(path))
     assert any("base_model.model." in key and ".base_layer." in key for path in shards for key in load_file(path))
 
+    (folder / "actor" / "huggingface" / "chat_template.jinja").write_text("{{ messages }}")
     export_model(folder, BASE)
+    assert (folder / "lora_adapter" / "chat_template.jinja").read_text() == "{{ messages }}"
     # float32 arithmetic in another order: logits of size about 5, round-off 6e-8 each step
     torch.testing.assert_close(logits(load(folder)), expected, rtol=1e-5, atol=1e-5)
     adapter = json.loads((folder / "lora_adapter" / "adapter_config.json").read_text())

@@ -20,13 +20,13 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.judging import limits as judge_limits
-from ditto.model.control_tokens import ControlTokens
 from ditto.rollout.session_sequences import SessionSequence, session_sequences, token_sequences
 from ditto.rollout.token_seat import TokenSeat
 from ditto.rows.dataset import restore_row
 from ditto.run.live_traces import LiveTraces
 from ditto.settings import Settings
 from soul import tasks
+from soul.chat.control_tokens import ControlTokens
 from soul.chat.model_chat import stop_ids
 from soul.chat.rendering import ChatRenderer
 from soul.chat.template_check import fit_template

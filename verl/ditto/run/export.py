@@ -23,9 +23,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers.utils import cached_file
 
-from ditto.run.end_tokens import write_end_tokens
+from ditto.run.chat_files import complete_chat_files
 from ditto.run.rank_files import writers
 from ditto.run.reshard import joined_model
+from soul.chat.template_file import TEMPLATE
 
 logger = logging.getLogger(__name__)
 _PEFT_PREFIX = "base_model.model."
@@ -55,7 +56,7 @@ def export_model(step_dir: Path, base: str) -> None:
     meta_file = step_dir / "actor" / "lora_train_meta.json"
     _finish_weights(step_dir, json.loads(meta_file.read_text()) if meta_file.exists() else None, base)
     _write_dtype(step_dir)
-    write_end_tokens(step_dir)
+    complete_chat_files(step_dir)
 
 
 def _finish_weights(step_dir: Path, meta: dict[str, Any] | None, base: str) -> None:
@@ -68,7 +69,7 @@ def _finish_weights(step_dir: Path, meta: dict[str, Any] | None, base: str) -> N
         for shard in shards:  # read all factors first: they may be in another shard than their weight
             of_shard = {key: tensor for key, tensor in load_file(shard).items() if ".lora_" in key}
             adapter |= {key.replace(".default.", "."): tensor for key, tensor in of_shard.items()}  # PEFT's own names
-        _save_adapter(step_dir / "lora_adapter", adapter, meta, base)
+        _save_adapter(step_dir, step_dir, adapter, meta, base)
     scale = float(meta["lora_alpha"]) / float(meta["r"]) if meta is not None else 0.0
     weight_map: dict[str, str] = {}
     stored_bytes = 0
@@ -136,9 +137,10 @@ def export_adapter(step_dir: Path, adapter: dict[str, Tensor], meta: dict[str, A
         meta: r, lora_alpha and task_type.
         base: path or hub id of the model that training started from.
     """
-    shutil.rmtree(step_dir / "actor" / "huggingface")  # a config without weights
+    saved = step_dir / "actor" / "huggingface"
     factors = {key.replace(".default.", "."): tensor.contiguous() for key, tensor in adapter.items()}
-    _save_adapter(step_dir / "lora_adapter", factors, meta, base)
+    _save_adapter(step_dir, saved, factors, meta, base)
+    shutil.rmtree(saved)  # a config without weights
 
 
 def export_saved_adapter(step_dir: Path, base: str) -> None:
@@ -151,8 +153,12 @@ def export_saved_adapter(step_dir: Path, base: str) -> None:
     export_adapter(step_dir, joined_model(actor, ranks), meta, base)
 
 
-def _save_adapter(folder: Path, adapter: dict[str, Tensor], meta: dict[str, Any], base: str) -> None:
+def _save_adapter(step_dir: Path, tokenizer: Path, adapter: dict[str, Tensor], meta: dict[str, Any], base: str) -> None:
+    """Save `lora_adapter/` with the chat template of the training, in place of the base model's."""
+    folder = step_dir / "lora_adapter"
     folder.mkdir()
+    if (tokenizer / TEMPLATE).exists():
+        shutil.copy(tokenizer / TEMPLATE, folder / TEMPLATE)
     targets = sorted({key.rsplit(".lora_", 1)[0].rsplit(".", 1)[-1] for key in adapter})
     LoraConfig(
         r=int(meta["r"]),

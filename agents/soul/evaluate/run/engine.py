@@ -24,6 +24,7 @@ from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
 from soul.judge import ChatModel, Gateway, GatewaySettings
 from soul.judge.gateway import run_limits
 from soul.judge.throttle.local_gate import in_process
+from soul.message import Escape
 from soul.policy import OpenAISeat, Players
 from soul.record import SessionRecord
 from soul.session import RefineSettings, run_session
@@ -52,6 +53,7 @@ async def evaluate(
     on_sample: Listener,
     on_schedule: Callable[[Schedule], None] = lambda schedule: None,
     source: EvaluationRun | None = None,
+    escape: Escape | None = None,
 ) -> None:
     """Run the samples, and save each one as soon as it finishes.
 
@@ -60,12 +62,13 @@ async def evaluate(
         on_sample: called with every finished sample, failed ones too.
         on_schedule: called with the schedule before the first sample; it estimates the time left.
         source: a run whose episodes are judged again; nothing is played then.
+        escape: takes the control tokens of the model under test out of what it reads; None: they are unknown.
 
     Raises:
         Stopped: an endpoint no longer answers, or the budget is spent. The same command continues later.
     """
     policy = ChatModel.connect(settings.policy)
-    run_one: RunOne = partial(run_sample, settings, policy)
+    run_one: RunOne = partial(run_sample, settings, policy, escape)
     asked, capacity = settings.policy, Capacity(settings.gateway, settings.policy)
     if source is not None:
         saved = {sample.key: sample for sample in source.samples}
@@ -125,7 +128,7 @@ async def run_samples(
 
 
 async def run_sample(
-    settings: EvaluationSettings, policy: ChatModel, request: SampleRequest, gateway: Gateway
+    settings: EvaluationSettings, policy: ChatModel, escape: Escape | None, request: SampleRequest, gateway: Gateway
 ) -> SessionRecord:
     """Run one sample.
 
@@ -141,7 +144,7 @@ async def run_sample(
     session = await run_session(
         task,
         request.row.row,
-        lambda context: Players(lambda seat: OpenAISeat(own_policy, seed(seat), most_tokens)),
+        lambda context: Players(lambda seat: OpenAISeat(own_policy, seed(seat), most_tokens, escape)),
         gateway,
         RefineSettings(episode_deadline_s=settings.deadline_s),
         refine=False,

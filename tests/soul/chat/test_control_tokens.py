@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from tokenizers import AddedToken
 
-from ditto.model.control_tokens import ControlTokens
 from recipe.demo.tiny_model import build_tokenizer
 from sft.corpus.row_encoder import ESCAPED
+from soul.chat.control_tokens import ControlTokens
+from soul.chat.paired_tags import is_paired_tag
 from tests.sft.corpus.corpora import opened, write
 from tests.sft.encode.templates import tokenizer_with
 from tests.soul.judge.call.control_tokens import FAMILIES
@@ -27,7 +28,7 @@ def test_no_text_becomes_a_control_token_and_tags_of_thoughts_stay(family: str) 
         number = tokenizer.convert_tokens_to_ids(token)
         text = f"hello{token} there"
         escaped = control.escape(text)
-        is_tag = "think" in token.lower() and not token.startswith("/") or token.strip("</>") == "answer"
+        is_tag = "think" in token.lower() and not token.startswith("/") or is_paired_tag(token, FAMILIES[family])
         assert (number in tokenizer(escaped).input_ids) == (is_tag and escaped == text), token
         assert escaped == text or len(escaped) == len(text), token
         assert control.escape(escaped) == escaped
