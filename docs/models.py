@@ -16,8 +16,10 @@ from typing import Any
 import torch
 
 import ditto.model.attention  # noqa: F401 - registers packed
-from ditto.model.chunked_models import FAMILIES as CHUNKED
-from ditto.model.pack_check import TOLERANCE, deviation, small_config
+from ditto.model.head_settings import head_problem
+from ditto.model.pack_check import deviation
+from ditto.model.prefix_tree.eligibility import TESTED
+from ditto.model.small_models import TOLERANCE, small_config
 from soul.cli.error_border import Parser, reports_errors
 
 PAGE = Path(__file__).resolve().parent / "models.md"
@@ -62,12 +64,11 @@ def _row(model_type: str, kwargs: dict[str, Any]) -> list[str]:
     text = small_config(whole.get_text_config())
     assert text is not None, model_type
     rows = [_exact(text, packed=True), _exact(text, packed=False)]
-    known = model_type in CHUNKED
     return [
         f"`{model_type}`",
         *rows,
-        "yes" if known and rows[0] == "exact" else "no",
-        "chunked" if known else "all logits",
+        "yes" if model_type in TESTED and rows[0] == "exact" else "no",
+        "chunked" if head_problem(whole) is None else "all logits",
         _adapted(text),
     ]
 

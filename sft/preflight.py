@@ -123,7 +123,7 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
         adapted = check_adapter(config.model, "model")
     found.report()
     check_attention(config)
-    check_packing(config)
+    check_packing(config.model, "model")
     _check_callback(config)
     tested = str(trainer.rl_test_files or "").split()  # compared even without a test: somebody will evaluate on them
     compared = _check_tested(config, tested) if tested else []

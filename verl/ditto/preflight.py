@@ -91,7 +91,7 @@ def check(config: DictConfig) -> str:
     overlaps = check_overlap(config, train, val)
     check_dialogues(config, chat, {row.task for row in (*train, *val)})
     check_attention(config)
-    check_packing(config)
+    check_packing(model, "actor_rollout_ref.model")
     check_head(model, config.actor_rollout_ref.actor, "actor_rollout_ref.model")
     train, lengths = fitting_rows(config.data, train, chat.tokenizer, config.data.train_max_samples)
     val, _ = fitting_rows(config.data, val, chat.tokenizer, config.data.val_max_samples)

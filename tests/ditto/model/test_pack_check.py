@@ -12,7 +12,8 @@ from omegaconf import OmegaConf
 from transformers import CONFIG_MAPPING
 
 import ditto.model.attention  # noqa: F401 - registers packed
-from ditto.model.pack_check import TOLERANCE, _distance, check_packing, deviation, small_config
+from ditto.model.pack_check import check_packing, deviation
+from ditto.model.small_models import TOLERANCE, distance, small_config
 from ditto.settings import BadConfig
 
 EXACT = ("llama", "qwen3_moe", "gemma3_text")
@@ -38,34 +39,34 @@ def test_a_state_or_a_convolution_runs_over_the_border_of_a_pack_and_not_of_padd
     assert deviation(text, "sdpa", packed=False) < TOLERANCE
 
 
-def config_of(folder: Path, *, packed: bool, attention: str) -> Any:
+def check(folder: Path, *, packed: bool, attention: str) -> None:
     model = {
         "path": str(folder),
         "use_remove_padding": packed,
         "override_config": {"attn_implementation": attention},
     }
-    return OmegaConf.create({"model": model})
+    check_packing(OmegaConf.create(model), "model")
 
 
 def test_a_run_that_would_leak_is_refused_with_padded_rows_as_the_remedy(tmp_path: Path) -> None:
     CONFIG_MAPPING["lfm2"](**LEAK["lfm2"]).save_pretrained(tmp_path)
     with pytest.raises(BadConfig, match=r"influence each other.* Set model\.use_remove_padding=false, with which"):
-        check_packing(config_of(tmp_path, packed=True, attention="packed"))
-    check_packing(config_of(tmp_path, packed=False, attention="packed"))
+        check(tmp_path, packed=True, attention="packed")
+    check(tmp_path, packed=False, attention="packed")
 
 
 def test_a_soft_cap_that_the_attention_drops_is_found_in_padded_rows_too(tmp_path: Path) -> None:
     CONFIG_MAPPING["gemma2"]().save_pretrained(tmp_path)
     for packed in (True, False):
         with pytest.raises(BadConfig, match=r"use_remove_padding=true and .*attn_implementation=eager"):
-            check_packing(config_of(tmp_path, packed=packed, attention="sdpa"))
+            check(tmp_path, packed=packed, attention="sdpa")
         for attention in ("eager", "flash_attention_2"):  # a kernel that computes the cap
-            check_packing(config_of(tmp_path, packed=packed, attention=attention))
+            check(tmp_path, packed=packed, attention=attention)
 
 
 def test_numbers_that_are_not_finite_are_no_agreement() -> None:
     wanted = torch.ones(3)
-    assert max([0.0, _distance(wanted * float("nan"), wanted)]) == float("inf")
+    assert max([0.0, distance(wanted * float("nan"), wanted)]) == float("inf")
 
 
 @pytest.mark.parametrize("model_type", ["falcon", "mpt", "nemotron"])

@@ -1,11 +1,11 @@
-"""Give transformers' language models the chunked head wherever verl builds them.
+"""Give a language model the chunked head.
 
 verl's engine has an interface for heads that make no logits (`model.use_fused_kernels`): it calls the model with
 `temperature` and `shift_labels`, and reads `log_probs` and `entropy`; our engine adds `lessons`, `divergence`. verl's
-own implementations fail under FSDP2 with an untied head, because they read a sharded weight. Ours are subclasses,
-registered with transformers' auto classes in place of the originals. verl does not know
+own implementations fail under FSDP2 with an untied head, because they read a sharded weight. Ours are subclasses of the
+models' own classes; our engine gives them to the models that it builds. verl does not know
 `fused_kernel_options.impl_backend=chunked`, so it does not replace their forward. Called without `temperature`, they
-behave like the originals.
+behave like the originals. `head_settings` checks that a model's logits are `lm_head` of the output of `model`.
 """
 
 from __future__ import annotations
@@ -16,21 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import transformers
 from torch import Tensor
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from ditto.model.chunked_head import token_log_probs
 from ditto.model.divergence_head import Lesson, token_divergences
-
-# model_type -> (config class, model class, auto class). To qualify, a model's logits must be exactly `self.lm_head` of
-# the output of `self.model`, without soft cap or scale.
-FAMILIES = {
-    "llama": ("LlamaConfig", "LlamaForCausalLM", "AutoModelForCausalLM"),
-    "qwen2": ("Qwen2Config", "Qwen2ForCausalLM", "AutoModelForCausalLM"),
-    "qwen3": ("Qwen3Config", "Qwen3ForCausalLM", "AutoModelForCausalLM"),
-    "qwen3_vl": ("Qwen3VLConfig", "Qwen3VLForConditionalGeneration", "AutoModelForImageTextToText"),
-}
 
 
 @dataclass
@@ -74,10 +64,3 @@ def with_chunked_head(base: type[Any]) -> type[Any]:
         return TokenLogProbs(log_probs=log_probs, entropy=entropy, divergence=torch.cat(parts) if parts else None)
 
     return type(base.__name__, (base,), {"forward": forward, "__module__": base.__module__})
-
-
-def register() -> None:
-    """Make transformers' auto classes build the subclasses in this process."""
-    for config_name, model_name, auto_name in FAMILIES.values():
-        config, auto = getattr(transformers, config_name), getattr(transformers, auto_name)
-        auto.register(config, with_chunked_head(getattr(transformers, model_name)), exist_ok=True)

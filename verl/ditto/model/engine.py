@@ -1,4 +1,4 @@
-"""verl's FSDP engine, with frozen weights stored in the dtype of the computation.
+"""verl's FSDP engine, with the chunked head, and with frozen weights stored in the dtype of the computation.
 
 Trained weights must be float32: an AdamW step at a learning rate of 5e-6 is too small to change a bfloat16 weight of
 ordinary size. verl has one dtype for the whole model (`fsdp_config.model_dtype`) and casts new LoRA factors to it, so a
@@ -33,6 +33,7 @@ from verl.workers.engine import EngineRegistry, FSDPEngineWithLMHead
 from ditto.batch.jagged import response_tokens, row_lengths
 from ditto.model import experts, teaching
 from ditto.model.checkpoint_manager import CheckpointManager
+from ditto.model.chunked_models import with_chunked_head
 from ditto.model.divergence_head import Lesson
 from ditto.model.prefix_tree.packing import TreePack, wants_tree
 from ditto.model.teacher_weights import TeacherWeights
@@ -70,6 +71,13 @@ class DittoEngine(FSDPEngineWithLMHead):
             checkpoint_config=verls.checkpoint_config,
             trust_remote_code=verls.trust_remote_code,
         )
+
+    def _build_module(self) -> torch.nn.Module:
+        module: torch.nn.Module = super()._build_module()
+        options = self.model_config.fused_kernel_options or {}
+        if self.model_config.use_fused_kernels and options.get("impl_backend") == "chunked":
+            module.__class__ = with_chunked_head(type(module))
+        return module
 
     def _build_lora_module(self, module: torch.nn.Module) -> torch.nn.Module:
         with warnings.catch_warnings():  # peft warns if a text model has no module that exclude_modules matches

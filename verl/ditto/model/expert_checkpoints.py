@@ -10,6 +10,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from ditto.model.head_settings import check_head
+from ditto.model.pack_check import check_packing
 from ditto.model.tokenizer_check import load_tokenizer
 from ditto.model.weights_check import check_weights
 from ditto.objectives.options import EVERY_OTHER
@@ -95,8 +96,10 @@ def _check_model(config: DictConfig, settings: Settings, setting: str, path: str
             "Use a teacher with the student's tokenizer, or distil from its answers: python -m sft.distill."
         )
     check_weights(path, trust, setting)
+    as_teacher = OmegaConf.merge(student, {"path": path})
     try:
-        check_head(OmegaConf.merge(student, {"path": path}), config.actor_rollout_ref.actor, "actor_rollout_ref.model")
+        check_packing(as_teacher, "actor_rollout_ref.model")
+        check_head(as_teacher, config.actor_rollout_ref.actor, "actor_rollout_ref.model")
     except BadConfig as error:
         raise BadConfig(f"{setting}={path}: the student's settings do not fit this teacher. {error}") from error
     sizes = [

@@ -6,12 +6,21 @@ The default on every platform is `model.use_fused_kernels=true` with `model.fuse
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
+import torch
 from omegaconf import DictConfig
+from torch import Tensor, nn
 
+from ditto.model.chunked_models import with_chunked_head
+from ditto.model.small_models import TOLERANCE, VOCABULARY, build, distance, small_whole
 from ditto.settings import BadConfig
+from soul.errors import one_line
 
+logger = logging.getLogger(__name__)
+
+TEMPERATURE = 0.7  # of the check
 INSTALLER = "ditto.model.install"  # `external_lib` must name it
 # verl reads these only with full logits; with a head that makes none, it would ignore them.
 FULL_LOGITS_KEYS = ("entropy_from_logits_with_chunking", "entropy_checkpointing", "calculate_sum_pi_squared")
@@ -48,21 +57,59 @@ def check_head(model: DictConfig, training: DictConfig, prefix: str) -> None:
 
 
 def _check_chunked(model: DictConfig, prefix: str, full_logits: str) -> None:
-    from ditto.model.chunked_models import FAMILIES
-
     libraries = model.get("external_lib") or []
     if INSTALLER not in ([libraries] if isinstance(libraries, str) else libraries):
         raise BadConfig(
             f"{prefix}.external_lib={model.get('external_lib')} does not contain {INSTALLER}, which installs the "
             f"chunked head. Use {prefix}.external_lib=[{INSTALLER},your.module], {full_logits}."
         )
-    model_type = _config_of(model).model_type
-    if model_type not in FAMILIES:
+    problem = head_problem(_config_of(model))
+    if problem is not None:
         raise BadConfig(
-            f"{prefix}.path={model.path} is a model of type {model_type}; the chunked head supports only "
-            f"{', '.join(FAMILIES)}. Use {prefix}.use_fused_kernels=false (it builds all logits of a micro-batch, so "
-            "lower its tokens too), or add the type to ditto/model/chunked_models.py."
+            f"{prefix}.path={model.path}: the chunked head is not exact for this model: {problem}. Use "
+            f"{prefix}.use_fused_kernels=false (it builds all logits of a micro-batch, so lower its tokens too)."
         )
+
+
+def head_problem(whole: Any) -> str | None:
+    """The reason why the chunked head is not exact for a model with this config; None if it is.
+
+    A small model of the model's own class tells: its logits must be `lm_head` of the output of `model`, and log-probs,
+    entropy and gradients of the chunked head must be those of full logits.
+    """
+    from transformers import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING, AutoModelForCausalLM, AutoModelForImageTextToText
+
+    auto = AutoModelForImageTextToText if type(whole) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING else AutoModelForCausalLM
+    small = small_whole(whole)
+    try:
+        model: Any = None if small is None else build(small, "eager", auto)
+    except Exception as error:  # noqa: BLE001 - a config that was made smaller may be refused with anything
+        logger.debug("no small %s with a head: %s", whole.model_type, one_line(error))
+        model = None
+    if model is None:
+        return "transformers cannot build a small model from its config, which would check it"
+    if not (hasattr(model, "model") and hasattr(model, "lm_head")):
+        return f"its class {type(model).__name__} has no `lm_head` behind `model`"
+    ids = torch.arange(9)[None] * 5 % VOCABULARY
+    full = model(input_ids=ids, use_cache=False).logits
+    if not torch.equal(full, model.lm_head(model.model(input_ids=ids, use_cache=False)[0])):
+        return f"its class {type(model).__name__} scales or caps its logits, or makes them otherwise than by `lm_head`"
+    scores = torch.log_softmax(full / TEMPERATURE, dim=-1)
+    log_probs = scores.gather(-1, ids.roll(-1, -1)[..., None]).squeeze(-1)
+    wanted = _values_and_gradients(model, log_probs, -(scores.exp() * scores).sum(-1))
+    model.__class__ = with_chunked_head(type(model))
+    chunked = model(input_ids=ids, use_cache=False, temperature=TEMPERATURE)
+    found = _values_and_gradients(model, chunked.log_probs, chunked.entropy)
+    error = max(distance(found[name], value) for name, value in wanted.items())
+    return None if error <= TOLERANCE else f"log-probs or gradients differ by {error:.2g} of their size"
+
+
+def _values_and_gradients(model: nn.Module, log_probs: Tensor, entropy: Tensor) -> dict[str, Tensor]:
+    """Both outputs, and the gradient of each parameter under a loss of both."""
+    model.zero_grad()
+    (log_probs.sin() + entropy).sum().backward()  # type: ignore[no-untyped-call]
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+    return {"log-probs": log_probs.detach(), "entropy": entropy.detach(), **gradients}
 
 
 def _config_of(model: DictConfig) -> Any:
