@@ -61,7 +61,8 @@ def fit(config: DictConfig, longest: int) -> list[str]:
     exports, free = "hf_model" in config.checkpoint.save_contents, free_memory()
     processes = (devices + 1) * DEVICE_PROCESSES  # the launcher, too
     trainer = 0
-    for checkpointing, tokens in choices(*(OmegaConf.select(config, key) for key in (CHECKPOINTING, TOKENS)), longest):
+    given = OmegaConf.select(config, CHECKPOINTING), OmegaConf.select(config, TOKENS)
+    for checkpointing, tokens in choices(given[0], given[1], longest):
         OmegaConf.update(config, TOKENS, tokens)
         OmegaConf.update(config, CHECKPOINTING, checkpointing)
         most = min(tokens, step_tokens)

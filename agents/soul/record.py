@@ -239,7 +239,7 @@ class SessionRecord(BaseModel):
 
     @property
     def sampled_tokens(self) -> int:
-        """What the policy sampled in training. A refined episode may be trained under several kinds and counts once."""
+        """Number of tokens that the policy sampled in training. A refined episode may be trained under several kinds and counts once."""
         kinds = Counter[tuple[str, str]]()
         for sequence in self.sequences:
             kinds[sequence.attempt, sequence.kind] += sequence.response_tokens

@@ -148,7 +148,7 @@ def _cost(usages: Iterable[Usage]) -> float | None:
 
 
 def _tokens(record: SessionRecord) -> int | None:
-    """What the policy sampled."""
+    """Number of tokens that the policy sampled."""
     if record.sequences:
         return record.sampled_tokens
     policy = record.usage.get("policy")

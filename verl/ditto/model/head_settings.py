@@ -100,14 +100,14 @@ def head_problem(whole: Any) -> str | None:
     model.__class__ = with_chunked_head(type(model))
     chunked = model(input_ids=ids, use_cache=False, temperature=TEMPERATURE)
     found = _values_and_gradients(model, chunked.log_probs, chunked.entropy)
-    error = max(distance(found[name], value) for name, value in wanted.items())
-    return None if error <= TOLERANCE else f"log-probs or gradients differ by {error:.2g} of their size"
+    furthest = max(distance(found[name], value) for name, value in wanted.items())
+    return None if furthest <= TOLERANCE else f"log-probs or gradients differ by {furthest:.2g} of their size"
 
 
 def _values_and_gradients(model: nn.Module, log_probs: Tensor, entropy: Tensor) -> dict[str, Tensor]:
     """Both outputs, and the gradient of each parameter under a loss of both."""
     model.zero_grad()
-    (log_probs.sin() + entropy).sum().backward()  # type: ignore[no-untyped-call]
+    (log_probs.sin() + entropy).sum().backward()
     gradients = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
     return {"log-probs": log_probs.detach(), "entropy": entropy.detach(), **gradients}
 

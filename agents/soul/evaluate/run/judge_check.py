@@ -123,7 +123,7 @@ def judge_warning(model: str, problems: Sequence[str]) -> str:
 async def _outcomes(
     settings: GatewaySettings, endpoint: Endpoint, spent_usd: float
 ) -> tuple[list[canaries.Outcome], Usage]:
-    """What the judge made of the replies, and its calls."""
+    """Let the judge score the replies. Returns the outcomes, and the usage of its calls."""
     limits = {"max_attempts": 2, "deadline_s": min(_PATIENCE_S, endpoint.deadline_s)}
     roles = dict.fromkeys(ROLES, endpoint.model_copy(update=limits))
     alone = GatewaySettings(roles=roles, policy=settings.policy)

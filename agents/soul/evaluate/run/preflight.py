@@ -206,7 +206,7 @@ def _whole_price(loads: Sequence[Load]) -> str:
 
 
 def _time(plan: EvaluationPlan) -> str:
-    """What is known of the time before any answer: the rate limits."""
+    """The part of the time that is known before any answer: the rate limits."""
     least = plan.least_seconds()
     known = f", but at least {duration(least[0])} ({least[1]})" if least else ""
     return f"unknown{known}; the run shows the time left after its first samples"
