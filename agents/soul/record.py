@@ -239,7 +239,7 @@ class SessionRecord(BaseModel):
 
     @property
     def sampled_tokens(self) -> int:
-        """Number of tokens that the policy sampled in training. A refined episode may be trained under several kinds and counts once."""
+        """Number of tokens sampled in training. A refined episode counts once, also if several kinds are trained."""
         kinds = Counter[tuple[str, str]]()
         for sequence in self.sequences:
             kinds[sequence.attempt, sequence.kind] += sequence.response_tokens
