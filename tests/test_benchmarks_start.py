@@ -31,6 +31,7 @@ LONG = {  # torch and verl, or Ray, or processes of their own: 10 s and more
     "sft_saves --size 1M --processes 1": "beside",
     "sft_data tokenise --rows 64": "datasets.map",
     "traces --sessions 2 --tokens 64": "Goal:",
+    "cpu_sampling --answers 2 --tokens 4 --rounds 1": "vLLM's seconds",
     "gpu --parts head": "nothing is written",
     "startup_imports": "transformers",
     f"prefix_tree --data {DATA} --tasks fantom --drafts 2 --width 64 --layers 1 --vocabulary 512 --rounds 1": "goal",
