@@ -26,9 +26,11 @@ PAGE = Path(__file__).resolve().parent / "models.md"
 # Model type in transformers -> what its config needs to have layers of every kind.
 FAMILIES: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("llama", "qwen2", "qwen3", "qwen3_vl", "qwen3_moe", "mistral", "gemma2", "gemma3_text"), {}),
-    **dict.fromkeys(("olmo2", "phi3", "smollm3", "glm4", "granite", "cohere", "gpt_oss", "bloom"), {}),
+    **dict.fromkeys(("olmo2", "olmo3", "phi3", "smollm3", "glm4", "cohere", "gpt_oss", "bloom"), {}),
+    "granite": {"logits_scaling": 8.0},  # its checkpoints scale, as Falcon H1's; the defaults are 1
     **dict.fromkeys(("qwen3_next", "qwen3_5_text", "falcon_h1", "bamba", "jamba", "nemotron_h", "minimax"), {}),
     **dict.fromkeys(("recurrent_gemma", "mamba", "mamba2"), {}),
+    "falcon_h1": {"lm_head_multiplier": 0.05},
     "lfm2": {"layer_types": ["conv", "full_attention"] * 16},
 }
 HEAD = """# Models
@@ -41,9 +43,11 @@ is not exact.*
 convolution runs over their border, and then every log-prob is wrong. **Padded rows** need
 `use_remove_padding=false`. *Eager* means `override_config.attn_implementation=eager`: the other kinds drop the soft cap
 of the attention. **Trees** compute the beginning of a group's rows once ([training](training.md#every-token-once)).
-**Head**: the chunked head makes no logits; where it is missing, `use_fused_kernels=false` builds all logits of a
-micro-batch. **LoRA** lists what `target_modules=all-linear` adapts. Experts and routers whose weights are tensors of
-their own cannot be merged or served as an adapter: name the other layers in `target_modules`.
+**Head**: the chunked head makes no logits, and is exact where logits are the output of `lm_head`. Where a class or a
+value of its config scales or caps them (`logits_scaling`, `logit_scale`, `lm_head_multiplier`, `final_logit_softcapping`),
+`use_fused_kernels=false` builds all logits of a micro-batch. **LoRA** lists what `target_modules=all-linear` adapts.
+Experts and routers whose weights are tensors of their own cannot be merged or served as an adapter: name the other
+layers in `target_modules`.
 
 Chat templates have a check of their own ([what the model reads](training.md#what-the-model-reads)).
 

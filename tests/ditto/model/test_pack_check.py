@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 import pytest
 import torch
 from omegaconf import OmegaConf
-from transformers import CONFIG_MAPPING
+from transformers import CONFIG_MAPPING, AutoConfig, dynamic_module_utils
 
 import ditto.model.attention  # noqa: F401 - registers packed
-from ditto.model.pack_check import check_packing, deviation
-from ditto.model.small_models import TOLERANCE, distance, small_config
+from ditto.model.head_settings import head_problem
+from ditto.model.pack_check import LENGTHS, check_packing, deviation
+from ditto.model.small_models import TOLERANCE, build, distance, small_config
 from ditto.settings import BadConfig
 
 EXACT = ("llama", "qwen3_moe", "gemma3_text")
@@ -69,10 +71,49 @@ def test_numbers_that_are_not_finite_are_no_agreement() -> None:
     assert max([0.0, distance(wanted * float("nan"), wanted)]) == float("inf")
 
 
-@pytest.mark.parametrize("model_type", ["falcon", "mpt", "nemotron"])
-def test_a_config_that_cannot_be_made_smaller_ends_in_no_traceback(model_type: str) -> None:
-    text = small_config(CONFIG_MAPPING[model_type]().get_text_config())
-    assert text is None or deviation(text, "packed", packed=True) >= 0
+BUILT: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("falcon", "mpt", "nemotron", "gemma3n_text", "deepseek_v3"), {}),
+    "deepseek_v2": {"num_experts_per_tok": 6, "n_group": 1, "topk_group": 1},
+    "lfm2_moe": LEAK["lfm2"],
+}
+
+
+@pytest.mark.parametrize("model_type", BUILT)
+def test_a_small_model_can_be_built_of_classes_with_sizes_of_their_own(model_type: str) -> None:
+    text = small(model_type, **BUILT[model_type])
+    assert deviation(text, "eager", packed=False) < TOLERANCE
+    assert sum(parameter.numel() for parameter in build(text, "eager").parameters()) < 20e6
+
+
+def test_windows_are_shorter_than_the_sequences_of_the_check() -> None:
+    assert small("mistral").sliding_window < min(LENGTHS)
+
+
+def test_a_model_that_cannot_be_built_is_refused_but_with_padded_rows_and_plain_attention(tmp_path: Path) -> None:
+    CONFIG_MAPPING["dbrx"]().save_pretrained(tmp_path)  # transformers cannot build it
+    remedy = r"Set model\.use_remove_padding=false and model\.override_config\.attn_implementation=eager"
+    for packed, attention in ((True, "eager"), (True, "packed"), (False, "sdpa")):
+        with pytest.raises(BadConfig, match=f"cannot build a small dbrx .* {remedy}"):
+            check(tmp_path, packed=packed, attention=attention)
+    check(tmp_path, packed=False, attention="eager")
+
+
+def test_code_that_comes_with_a_checkpoint_is_checked_for_its_rows_and_keeps_its_head(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+    (tmp_path / "mine.py").write_text(
+        "from transformers import LlamaConfig, LlamaForCausalLM\n\n"
+        "class MineConfig(LlamaConfig):\n    model_type = 'mine'\n\n"
+        "class MineForCausalLM(LlamaForCausalLM):\n    config_class = MineConfig\n"
+    )
+    named = {"AutoConfig": "mine.MineConfig", "AutoModelForCausalLM": "mine.MineForCausalLM"}
+    text = {"model_type": "mine", "architectures": ["MineForCausalLM"], "auto_map": named}
+    (tmp_path / "config.json").write_text(json.dumps(text))
+    model = {"path": str(tmp_path), "trust_remote_code": True, "use_remove_padding": True}
+    check_packing(OmegaConf.create(model), "model")
+    whole = AutoConfig.from_pretrained(tmp_path, trust_remote_code=True)
+    assert head_problem(whole) == "its code comes with the checkpoint"
 
 
 @pytest.mark.slow

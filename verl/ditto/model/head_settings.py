@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from ditto.model.chunked_models import with_chunked_head
-from ditto.model.small_models import TOLERANCE, VOCABULARY, build, distance, small_whole
+from ditto.model.small_models import TOLERANCE, VOCABULARY, build, distance, is_remote, small_whole
 from ditto.settings import BadConfig
 from soul.errors import one_line
 
@@ -79,20 +79,22 @@ def head_problem(whole: Any) -> str | None:
     """
     from transformers import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING, AutoModelForCausalLM, AutoModelForImageTextToText
 
+    if is_remote(whole):
+        return "its code comes with the checkpoint"
     auto = AutoModelForImageTextToText if type(whole) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING else AutoModelForCausalLM
-    small = small_whole(whole)
+    small, ids = small_whole(whole), torch.arange(9)[None] * 5 % VOCABULARY
+    seen: dict[str, Tensor] = {}
     try:
-        model: Any = None if small is None else build(small, "eager", auto)
-    except Exception as error:  # noqa: BLE001 - a config that was made smaller may be refused with anything
+        model: Any = build(small, "eager", auto)
+        if not (hasattr(model, "model") and hasattr(model, "lm_head")):
+            return f"its class {type(model).__name__} has no `lm_head` behind `model`"
+        model.model.register_forward_hook(lambda _module, _inputs, output: seen.update(hidden=output[0]))
+        model.lm_head.register_forward_hook(lambda _module, inputs, output: seen.update(read=inputs[0], made=output))
+        full = model(input_ids=ids, use_cache=False).logits
+    except Exception as error:  # noqa: BLE001 - a config that was made smaller, or is None, is refused with anything
         logger.debug("no small %s with a head: %s", whole.model_type, one_line(error))
-        model = None
-    if model is None:
         return "transformers cannot build a small model from its config, which would check it"
-    if not (hasattr(model, "model") and hasattr(model, "lm_head")):
-        return f"its class {type(model).__name__} has no `lm_head` behind `model`"
-    ids = torch.arange(9)[None] * 5 % VOCABULARY
-    full = model(input_ids=ids, use_cache=False).logits
-    if not torch.equal(full, model.lm_head(model.model(input_ids=ids, use_cache=False)[0])):
+    if not (seen.keys() >= {"hidden", "made"} and seen["hidden"].equal(seen["read"]) and full.equal(seen["made"])):
         return f"its class {type(model).__name__} scales or caps its logits, or makes them otherwise than by `lm_head`"
     scores = torch.log_softmax(full / TEMPERATURE, dim=-1)
     log_probs = scores.gather(-1, ids.roll(-1, -1)[..., None]).squeeze(-1)

@@ -46,10 +46,11 @@ def check_packing(model: DictConfig, prefix: str) -> None:
     whole = AutoConfig.from_pretrained(model.path, trust_remote_code=trust, local_files_only=True)
     text = small_config(whole.get_text_config())
     if text is None:
-        if packed or name != "eager":  # padded rows with plain attention are what every class is written for
+        if packed or name != "eager":
             raise BadConfig(
                 f"{prefix}.path={model.path}: transformers cannot build a small {whole.model_type} from its config, so "
-                f"nothing can check whether its rows influence each other. {_remedy(prefix, ('eager', False), name)}"
+                f"nothing can check whether its rows influence each other. Set {prefix}.use_remove_padding=false and "
+                f"{prefix}.override_config.attn_implementation=eager, for which every class is written."
             )
         return
     error = deviation(text, attention, packed)
@@ -57,10 +58,11 @@ def check_packing(model: DictConfig, prefix: str) -> None:
         return
     ways = [(attention, False), ("eager", True), ("eager", False)]
     works = next((way for way in ways if way != (attention, packed) and deviation(text, *way) <= TOLERANCE), None)
+    found = "do not run" if math.isinf(error) else f"differ from each row alone by {error:.2g} of their size"
     raise BadConfig(
         f"{prefix}.path={model.path}: rows of a {text.model_type} influence each other, or attention {name} leaves "
-        f"out what the model computes ({'packed' if packed else 'padded'} rows differ from each row alone by "
-        f"{error:.2g} of their size). {_remedy(prefix, works, attention)}"
+        f"out what the model computes ({'packed' if packed else 'padded'} rows {found}). "
+        f"{_remedy(prefix, works, attention)}"
     )
 
 

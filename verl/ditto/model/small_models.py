@@ -19,12 +19,15 @@ TOLERANCE = 1e-3  # relative, of outputs and gradients in float32
 # Sizes that shrink, and what they shrink to; the kinds of layers, their state and their attention stay.
 _SMALLER = {
     **dict.fromkeys(("intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size"), 32),
+    **dict.fromkeys(("ffn_hidden_size", "expert_ffn_hidden_size"), 32),
     **dict.fromkeys(("num_experts", "num_local_experts", "n_routed_experts"), 4),
     **dict.fromkeys(("num_experts_per_tok", "moe_topk"), 2),
     **dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"), 1),
     **dict.fromkeys(("chunk_size", "mamba_chunk_size"), 8),
     **dict.fromkeys(("first_k_dense_replace", "n_group", "topk_group"), 1),
+    **dict.fromkeys(("sliding_window", "attention_chunk_size"), 4),
     "num_kv_shared_layers": 0,
+    "vocab_size_per_layer_input": VOCABULARY,
     "vocab_size": VOCABULARY,
 }
 # Number and width of the heads of a recurrent state.
@@ -80,8 +83,9 @@ def _fewer_layers(whole: Any) -> Any:
     first = sorted({kinds.index(kind) for kind in kinds}) if len(set(kinds)) > 1 else [0, 1][: len(kinds) or 2]
     for name, value in vars(whole).items():  # what each layer has of its own
         if isinstance(value, list) and len(value) == whole.num_hidden_layers:
+            kept, size = [value[place] for place in first], _SMALLER.get(name)
             with suppress(AttributeError):  # in some configs it follows from other fields
-                setattr(text, name, [value[place] for place in first])
+                setattr(text, name, kept if size is None else [min(each, size) for each in kept])
     text.num_hidden_layers = len(first)
     return text
 
@@ -110,16 +114,24 @@ def _tiny(whole: Any) -> Any:
     return text
 
 
-def build(config: Any, attention: str, auto: Any = None) -> nn.Module:
-    """A model in float32; `auto` is the auto class of transformers, AutoModel unless given."""
-    from transformers import AutoModel
+def is_remote(config: Any) -> bool:
+    """True if the model's code comes with its checkpoint, and the user trusts it (`trust_remote_code`)."""
+    return type(config).__module__.startswith("transformers_modules.")
 
-    built: nn.Module = (auto or AutoModel).from_config(
-        config=copy.deepcopy(config), attn_implementation=attention, dtype=torch.float32
-    )
+
+def build(config: Any, attention: str, auto: Any = None) -> nn.Module:
+    """A model in float32, the same each time. `auto`: the auto class of transformers; None: one without a head."""
+    from transformers import AutoModel, AutoModelForCausalLM
+
+    remote = is_remote(config)
+    auto = auto or (AutoModelForCausalLM if remote else AutoModel)  # such code has one auto class, seldom both
     generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():  # large weights, so that a leak is far above rounding
-        for parameter in built.parameters():
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(1)
+        built: nn.Module = auto.from_config(
+            config=copy.deepcopy(config), attn_implementation=attention, dtype=torch.float32, trust_remote_code=remote
+        )
+        for parameter in built.parameters():  # large weights, so that a leak is far above rounding
             if parameter.dim() > 1:
                 parameter.normal_(0.0, 0.2, generator=generator)
     return built.eval()
