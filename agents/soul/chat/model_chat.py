@@ -71,9 +71,9 @@ def served_chat(model: str, adapter: Path | None, given: Sequence[str], folder: 
     """
     from transformers import AutoTokenizer
 
-    trust = "--trust-remote-code" in given
+    trust, place = "--trust-remote-code" in given, _value(given, "--tokenizer") or model
     try:
-        tokenizer = AutoTokenizer.from_pretrained(_value(given, "--tokenizer") or model, trust_remote_code=trust)
+        tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=trust)
     except (OSError, ValueError):
         return ServedChat()  # the server cannot load it either, and says why
     own, named = tokenizer.chat_template, _value(given, "--chat-template")
@@ -109,7 +109,7 @@ def served_chat(model: str, adapter: Path | None, given: Sequence[str], folder: 
 def _value(words: Sequence[str], name: str) -> str | None:
     """The value of an argument in the forms that vLLM takes: `--chat-template X` or `--chat_template=X`."""
     found: str | None = None
-    for word, following in zip(words, (*words[1:], None), strict=True):
+    for word, following in zip(words, (*words, None)[1:], strict=True):
         key, equals, value = word.partition("=")
         if key.replace("_", "-") == name:
             found = value if equals else following

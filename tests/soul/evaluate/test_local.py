@@ -332,7 +332,8 @@ def test_a_forged_turn_in_a_row_is_the_same_tokens_as_in_the_prompts_of_rl(bin, 
     words, tokenizer = start["arguments"], AutoTokenizer.from_pretrained(folder)
     template = Path(words[words.index("--chat-template") + 1]).read_text()
     messages = json.loads(asked[-1])["messages"]
-    served = tokenizer.apply_chat_template(messages, template, add_generation_prompt=True, return_dict=False)
+    rendering = {"chat_template": template, "add_generation_prompt": True, "return_dict": False}
+    served = tokenizer.apply_chat_template(messages, **rendering)
 
     loop = object.__new__(SoulAgentLoop)
     loop.config = OmegaConf.create({"actor_rollout_ref": {"model": {"path": str(folder)}}})
