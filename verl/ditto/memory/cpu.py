@@ -48,8 +48,8 @@ class CpuPlan:
     def trainer(self) -> int:
         """Bytes of all actors at their largest moment: an update, a pass for log-probs, loading, or an export."""
         setup, training = self.setup, self.setup.training
-        tokens = [min(most, setup.update_tokens) for most in (setup.tokens, setup.log_prob_tokens)]
-        largest = process_bytes(self.shape, training, *tokens, setup.exports_model)
+        tokens, scored = (min(most, setup.update_tokens) for most in (setup.tokens, setup.log_prob_tokens))
+        largest = process_bytes(self.shape, training, tokens, scored, setup.exports_model)
         reference = self.shape.weights * setup.reference // training.devices
         return setup.devices * (largest + reference) + self.teachers
 
