@@ -61,10 +61,9 @@ def fit(config: DictConfig, longest: int) -> list[str]:
     exports, free = "hf_model" in config.checkpoint.save_contents, free_memory()
     processes = (devices + 1) * DEVICE_PROCESSES  # the launcher, too
     trainer = 0
-    given = OmegaConf.select(config, CHECKPOINTING), OmegaConf.select(config, TOKENS)
-    for checkpointing, tokens in choices(given[0], given[1], longest):
-        OmegaConf.update(config, TOKENS, tokens)
-        OmegaConf.update(config, CHECKPOINTING, checkpointing)
+    data, model = config.data, config.model
+    for checkpointing, tokens in choices(model.enable_gradient_checkpointing, data.max_token_len_per_gpu, longest):
+        data.max_token_len_per_gpu, model.enable_gradient_checkpointing = tokens, checkpointing
         most = min(tokens, step_tokens)
         trainer = devices * process_bytes(shape, _training(config), most, most, exports)
         if trainer + processes <= USABLE * free:
@@ -72,14 +71,14 @@ def fit(config: DictConfig, longest: int) -> list[str]:
     sizes = (f"{size / GIB:.1f}" for size in (trainer + processes, trainer, processes, free))
     parts = "at most {} GiB (trainer {}, processes {}) of {} free".format(*sizes)
     if trainer + processes > USABLE * free:
-        lora = "" if config.model.lora_rank else "LoRA (model.lora_rank=32), "
+        lora = "" if model.lora_rank else "LoRA (model.lora_rank=32), "
         raise BadConfig(
             f"{shape.name} does not fit into this machine's memory: it needs {parts}, of which a run may use "
             f"{USABLE:.0%}. Use shorter sequences (data.max_prompt_length, data.max_response_length; now {longest:,} "
             f"tokens together), {lora}a smaller model, or stop other programs."
         )
-    how = f"LoRA of rank {config.model.lora_rank}" if config.model.lora_rank else "all trained"
-    chosen = micro_batches(config.data.max_token_len_per_gpu, config.model.enable_gradient_checkpointing)
+    how = f"LoRA of rank {model.lora_rank}" if model.lora_rank else "all trained"
+    chosen = micro_batches(data.max_token_len_per_gpu, model.enable_gradient_checkpointing)
     return [f"memory: {shape.weights / 1e9:.2f} B weights ({how}), {parts}; {chosen}"]
 
 
