@@ -44,8 +44,9 @@ convolution runs over their border, and then every log-prob is wrong. **Padded r
 `use_remove_padding=false`. *Eager* means `override_config.attn_implementation=eager`: the other kinds drop the soft cap
 of the attention. **Trees** compute the beginning of a group's rows once ([training](training.md#every-token-once)).
 **Head**: the chunked head makes no logits, and is exact where logits are the output of `lm_head`. Where a class or a
-value of its config scales or caps them (`logits_scaling`, `logit_scale`, `lm_head_multiplier`, `final_logit_softcapping`),
-`use_fused_kernels=false` builds all logits of a micro-batch. **LoRA** lists what `target_modules=all-linear` adapts.
+value of its config scales or caps them (`logits_scaling`, `logit_scale`, `lm_head_multiplier`,
+`final_logit_softcapping`), `use_fused_kernels=false` builds all logits of a micro-batch. **LoRA** lists what
+`target_modules=all-linear` adapts.
 Experts and routers whose weights are tensors of their own cannot be merged or served as an adapter: name the other
 layers in `target_modules`.
 

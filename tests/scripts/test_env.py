@@ -41,7 +41,10 @@ def lay_out(site: Path, name: str, version: str) -> None:
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     if name == "ditto-soul":
-        (info / "entry_points.txt").write_text("[verl.plugins]\nditto = ditto.verl_hooks.plugin\n")
+        (info / "entry_points.txt").write_text(
+            "[verl.plugins]\nditto = ditto.verl_hooks.plugin\n"
+            "[vllm.general_plugins]\nditto = ditto.verl_hooks.compat:patch_vllm\n"
+        )
 
 
 @pytest.fixture

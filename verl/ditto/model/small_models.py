@@ -83,9 +83,9 @@ def _fewer_layers(whole: Any) -> Any:
     first = sorted({kinds.index(kind) for kind in kinds}) if len(set(kinds)) > 1 else [0, 1][: len(kinds) or 2]
     for name, value in vars(whole).items():  # what each layer has of its own
         if isinstance(value, list) and len(value) == whole.num_hidden_layers:
-            kept, size = [value[place] for place in first], _SMALLER.get(name)
+            kept, most = [value[place] for place in first], _SMALLER.get(name)
             with suppress(AttributeError):  # in some configs it follows from other fields
-                setattr(text, name, kept if size is None else [min(each, size) for each in kept])
+                setattr(text, name, kept if most is None else [min(each, most) for each in kept])
     text.num_hidden_layers = len(first)
     return text
 
