@@ -218,6 +218,9 @@ memory        0.13 B weights (all trained), at most 15.3 GiB (trainer 10.3, vLLM
               2 threads for each process that computes
 ```
 
+Supervised training on a CPU chooses the tokens of a micro-batch and gradient checkpointing in the same way, by the same
+arithmetic; it has no vLLM.
+
 Each process computes with its device's share of the physical cores (`OMP_NUM_THREADS`): all of them for one device,
 because trainer and engine take turns; in the asynchronous modes they share.
 
@@ -230,7 +233,8 @@ No memory tracker sees these values. If you measure others, correct them in `ver
 | CUDA context, NCCL, workspaces of the training process; fragments | {reserve} | `phases.py` |
 | vLLM's CUDA context and CUDA graphs, which stay while it sleeps | {asleep} | `rollout.py` |
 | processes on the host | {processes}, {host.DRIVER // GIB} for the driver | `host.py` |
-| the processes of a run without a GPU | {cpu.PROCESSES // GIB} GiB, {cpu.DEVICE_PROCESSES // GIB} a device | `cpu.py` |
+| the processes of a run without a GPU | {cpu.PROCESSES // GIB} GiB, {cpu.DEVICE_PROCESSES // GIB} a device; of supervised \
+training {cpu.DEVICE_PROCESSES // GIB} GiB, {cpu.DEVICE_PROCESSES // GIB} a device | `cpu.py` |
 | the size of a GPU where none is found and `memory.gpu_gib` is null | {ASSUMED_GIB} GiB | `machine.py` |
 
 An adapter makes vLLM sleep at level 1: the weights of every GPU's engine stay in pinned host memory, where each
