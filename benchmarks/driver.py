@@ -44,6 +44,7 @@ from ditto.batch.style_signal import StyleSignal
 from ditto.launching.compose import load_config
 from ditto.rollout.sync_alarm import SyncAlarm
 from ditto.run.checkpoint_writer import CheckpointWriter
+from ditto.run.finite_steps import FiniteSteps
 from ditto.run.run_folder import RunFolder
 from ditto.settings import Settings
 from ditto.trainer_modes import DittoTrainerSync
@@ -265,6 +266,7 @@ class Trainer(DittoTrainerSync):
             eos_token_id=0, all_special_ids=[0], convert_ids_to_tokens=str, decode=lambda ids: f"{ids[0]} "
         )
         self.style = StyleSignal(self.tokenizer)
+        self.logger = SimpleNamespace(logger={})  # no tracker
         self.resource_pool_manager = SimpleNamespace(get_n_gpus=lambda: 2)
         self._rollout_moe_lb_metrics_accumulator = RolloutMoELoadBalanceMetricsAccumulator(
             model_config=SimpleNamespace()
@@ -273,7 +275,7 @@ class Trainer(DittoTrainerSync):
         self.use_critic = False
         self._asked_prompts = config.data.train_batch_size
         self.parameter_sync_step = 1  # a step of a synchronous run is one part
-        self.parts = StepParts()
+        self.parts, self.finite, self._idle_keys = StepParts(), FiniteSteps(), []
         self.pi_old = PiOld.chosen(config, self.settings, [])
         self.checkpoints = CheckpointWriter(config, lambda _name: nullcontext())
         self.replay_buffer = self._build_replay_buffer()

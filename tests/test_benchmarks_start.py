@@ -31,6 +31,7 @@ LONG = {  # torch and verl, or Ray, or processes of their own: 10 s and more
     "sft_saves --size 1M --processes 1": "beside",
     "sft_data tokenise --rows 64": "datasets.map",
     "traces --sessions 2 --tokens 64": "Goal:",
+    "driver --sessions 8 --turns 2 --tokens 4": "Goal:",
     "cpu_sampling --answers 2 --tokens 4 --rounds 1": "vLLM's seconds",
     "gpu --parts head": "nothing is written",
     "startup_imports": "transformers",
