@@ -233,8 +233,8 @@ No memory tracker sees these values. If you measure others, correct them in `ver
 | CUDA context, NCCL, workspaces of the training process; fragments | {reserve} | `phases.py` |
 | vLLM's CUDA context and CUDA graphs, which stay while it sleeps | {asleep} | `rollout.py` |
 | processes on the host | {processes}, {host.DRIVER // GIB} for the driver | `host.py` |
-| the processes of a run without a GPU | {cpu.PROCESSES // GIB} GiB, {cpu.DEVICE_PROCESSES // GIB} a device; of supervised \
-training {cpu.DEVICE_PROCESSES // GIB} GiB, {cpu.DEVICE_PROCESSES // GIB} a device | `cpu.py` |
+| the processes of a run without a GPU | {cpu.PROCESSES // GIB} GiB, {cpu.DEVICE_PROCESSES // GIB} a device; of \
+supervised training {cpu.DEVICE_PROCESSES // GIB} GiB, {cpu.DEVICE_PROCESSES // GIB} a device | `cpu.py` |
 | the size of a GPU where none is found and `memory.gpu_gib` is null | {ASSUMED_GIB} GiB | `machine.py` |
 
 An adapter makes vLLM sleep at level 1: the weights of every GPU's engine stay in pinned host memory, where each
