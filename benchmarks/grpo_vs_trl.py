@@ -158,7 +158,7 @@ def launch(folder: Path, model: Path, rows: Path, objective: str, args: argparse
         run(["bash", str(ROOT / "recipe" / "ditto" / "run_rl.sh"), task, *words], variables)
     steps = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
     lengths = ", ".join(f"{step['response_length/mean']:.0f}" for step in steps)
-    console.print(f"  mean tokens of a training sequence's answer, step by step: {lengths}")
+    console.print(f"  mean length of the answers in each step, in tokens: {lengths}")
     sampling, whole = ([step[f"timing_s/{name}"] for step in steps] for name in ("gen", "step"))
     return {"sampling": sampling, "update": [b - a for a, b in zip(sampling, whole, strict=True)], "step": whole}
 

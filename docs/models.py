@@ -47,8 +47,8 @@ of the attention. **Trees** compute the beginning of a group's rows once ([train
 value of its config scales or caps them (`logits_scaling`, `logit_scale`, `lm_head_multiplier`,
 `final_logit_softcapping`), `use_fused_kernels=false` builds all logits of a micro-batch. **LoRA** lists what
 `target_modules=all-linear` adapts.
-Experts and routers whose weights are tensors of their own cannot be merged or served as an adapter: name the other
-layers in `target_modules`.
+In some models, experts and routers are single tensors, which can be neither merged nor served as an adapter: name the
+other layers in `target_modules`.
 
 Chat templates have a check of their own ([what the model reads](training.md#what-the-model-reads)).
 

@@ -208,7 +208,7 @@ def refuse_left_out(words: Sequence[str]) -> None:
 
 def check_config(config: DictConfig) -> None:
     """Check the values of all keys."""
-    # A device that there is not is named by the rules: only cuda refuses null.
+    # The rules name an unknown device, so its null values must pass until then; only cuda refuses null.
     defaults = _defaults("gpu" if OmegaConf.select(config, "trainer.device") == "cuda" else "cpu")
     check_types(config, defaults, SFT_NUMBERS)
     _refuse_unread(config, dict(leaves(OmegaConf.to_container(defaults))))

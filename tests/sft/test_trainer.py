@@ -141,7 +141,7 @@ def test_three_steps_that_are_not_finite_end_the_run(runs: Path) -> None:
     lines, ended = metrics(runs / "diverging"), (runs / "diverging.txt").read_text()
     assert ["train/grad_norm" in line for line in lines] == [True, True, False, False, False]
     assert saved_steps(runs / "diverging") == []
-    assert ended.startswith("Step 5: ") and "There is no checkpoint from before" in ended
+    assert ended.startswith("Step 5: ") and "No earlier checkpoint exists" in ended
 
 
 def test_a_step_that_loses_the_weights_ends_the_run_without_a_checkpoint_of_it(runs: Path) -> None:

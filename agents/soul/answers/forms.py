@@ -34,7 +34,7 @@ def form_pattern(form: str) -> re.Pattern[str]:
 
 
 def is_placeholder(inner: str, letters: Collection[str] = ()) -> bool:
-    """True for a text inside a tag that is no answer but takes its place: "", "...", "LETTER", "your choice".
+    """True if the text inside a tag only takes the place of an answer: "", "...", "LETTER", "your choice".
 
     Args:
         letters: the letters that are answers. X is a placeholder unless it is one of them.

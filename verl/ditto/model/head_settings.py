@@ -20,7 +20,7 @@ from soul.errors import one_line
 
 logger = logging.getLogger(__name__)
 
-TEMPERATURE = 0.7  # of the check
+TEMPERATURE = 0.7  # any but 1, so that the check sees whether the head divides by it
 INSTALLER = "ditto.model.install"  # `external_lib` must name it
 # verl reads these only with full logits; with a head that makes none, it would ignore them.
 FULL_LOGITS_KEYS = ("entropy_from_logits_with_chunking", "entropy_checkpointing", "calculate_sum_pi_squared")

@@ -31,8 +31,10 @@ class TrainedShards:
         return {name: shard(p).detach().to(device, copy=True) for name, p in self.parameters.items()}
 
     def are_finite(self) -> bool:
-        """True if no weight of this rank is NaN, infinite, or so large that its square is: no forward pass of such
-        weights is finite. Takes no memory of their size."""
+        """True if the square of every weight of this rank is finite.
+
+        Weights beyond that are as lost as NaN: no forward pass is finite. The check takes no memory of their size.
+        """
         shards = (shard(p).detach() for p in self.parameters.values())
         extremes = (torch.stack(values.aminmax()) for values in shards if values.numel())
         return all(bool(pair.float().square().isfinite().all()) for pair in extremes)

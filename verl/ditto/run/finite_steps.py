@@ -62,7 +62,7 @@ class FiniteSteps:
             root: the folder of the checkpoints.
 
         Raises:
-            NotFinite: names the newest checkpoint, which is from before.
+            NotFinite: names the newest checkpoint, which is older.
         """
         if self.in_a_row >= MOST or (self.in_a_row and last):
             found = f"the loss or its gradient is NaN or infinite, in {self.in_a_row} steps in a row"
@@ -77,7 +77,7 @@ def require_finite_weights(step: int, finite: bool, root: Path) -> None:
         root: the folder of the checkpoints.
 
     Raises:
-        NotFinite: names the newest checkpoint, which is from before.
+        NotFinite: names the newest checkpoint, which is older.
     """
     if not finite:
         found = "its update has made the weights NaN, infinite or immense, so they are not saved"
@@ -86,9 +86,9 @@ def require_finite_weights(step: int, finite: bool, root: Path) -> None:
 
 def _remedy(root: Path) -> str:
     if steps := saved_steps(root):
-        left = f"The newest checkpoint, {root / f'global_step_{steps[-1]}'}, is from before. Start a new run from it"
+        left = f"The newest checkpoint, {root / f'global_step_{steps[-1]}'}, is older. Start a new run from it"
     else:
-        left = "There is no checkpoint from before. Start again"
+        left = "No earlier checkpoint exists. Start again"
     return (
         f"{left} with a lower learning rate (optim.lr) or a longer warm-up. If it happens at once, look for NaN in the "
         "model's weights."

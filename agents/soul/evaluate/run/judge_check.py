@@ -71,7 +71,7 @@ def check_judges(
                 outcomes, used = asyncio.run(_outcomes(settings, endpoint, spent_usd + usage.cost_usd))
             usage.merge(used)
             problems = canaries.problems(outcomes)
-            # An endpoint that gave no score at all may only be down, and a spent budget is no fault of the judge.
+            # Without any score the endpoint may just be down, and a spent budget says nothing about the judge.
             conclusive = any(one.score is not None for one in outcomes) and not used.failures["budget"]
         if conclusive:
             checks.append({"endpoint": asked, "cases": _CASES, "problems": problems})
