@@ -1,7 +1,6 @@
 """Compare an update of groups as trees (`algorithm.prefix_tree`) with one of every row, ours and plain verl's.
 
-    python -m benchmarks.prefix_tree --data DIR        # the public files are in DIR/coser and DIR/fantom
-    python -m benchmarks.prefix_tree --data DIR --width 640 --layers 1 --vocabulary 151936
+    python -m benchmarks.prefix_tree --model FOLDER --data DIR    # the public files are in DIR/coser and DIR/fantom
 
 Both engines get the same groups of real prompts (`benchmarks/prefix_tree_rows.py`) in turns, in one process with one
 thread: verl's TrainingWorker with full logits and its GRPO loss ("plain verl"), and with our head and DITTO's loss,
@@ -16,7 +15,6 @@ import argparse
 import ctypes
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,7 +24,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from soul.cli.arguments import positive_int
+from soul.cli.arguments import existing_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
 
 PARTS = {"draft": 0, "refined_base": 0, "refined_feedback": 1}  # of ditto's loss
@@ -80,14 +78,14 @@ class Contender:
         return time.process_time() - start
 
 
-def contenders(task: str, arguments: argparse.Namespace, folder: Path) -> dict[str, Contender]:
+def contenders(task: str, arguments: argparse.Namespace) -> dict[str, Contender]:
     """Everything that is compared, on the rows of one task."""
     import torch
 
     from benchmarks.prefix_tree_rows import groups
     from benchmarks.step import build_worker, row_columns
 
-    rows = groups(task, arguments.data, arguments.prompts, arguments.drafts, arguments.vocabulary)
+    rows = groups(task, arguments.data, arguments.prompts, arguments.drafts, arguments.model)
     sampled = sum(sum(row.mask) for row in rows)
     chance = torch.Generator().manual_seed(0)
 
@@ -95,14 +93,14 @@ def contenders(task: str, arguments: argparse.Namespace, folder: Path) -> dict[s
         chosen: dict[str, list[Any]] = {}
         for row in rows:
             if row.kind in kinds:
-                ids = (torch.tensor(values) for values in (row.prompt, row.response, row.mask))
+                prompt, response, mask = (torch.tensor(values) for values in (row.prompt, row.response, row.mask))
                 advantage = float(torch.randn(1, generator=chance))
-                for name, value in row_columns(*ids, advantage, sampled, PARTS[row.kind]).items():
+                for name, value in row_columns(prompt, response, mask, advantage, sampled, PARTS[row.kind]).items():
                     chosen.setdefault(name, []).append(value)
         return chosen
 
-    plain, losses = build_worker(folder, arguments.budget)
-    ours, _ = build_worker(folder, arguments.budget, chunked=True)
+    plain, losses = build_worker(arguments.model, arguments.budget)
+    ours, _ = build_worker(arguments.model, arguments.budget, chunked=True)
     every, drafts = columns(list(PARTS)), columns(["draft"])
     return {
         "plain verl": Contender(plain, losses["plain"], every, False),
@@ -111,29 +109,6 @@ def contenders(task: str, arguments: argparse.Namespace, folder: Path) -> dict[s
         "GRPO of plain verl": Contender(plain, losses["plain"], drafts, False),
         "GRPO, trees": Contender(ours, losses["grpo"], drafts, True),
     }
-
-
-def build_model(folder: Path, width: int, layers: int, vocabulary: int) -> int:
-    """Save a random Qwen3 whose head is tied. Returns its number of weights."""
-    import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
-    heads = max(1, width // 64)
-    torch.manual_seed(0)
-    model = Qwen3ForCausalLM(
-        Qwen3Config(
-            vocab_size=vocabulary,
-            hidden_size=width,
-            intermediate_size=3 * width,
-            num_hidden_layers=layers,
-            num_attention_heads=heads,
-            num_key_value_heads=heads // 2 if heads % 2 == 0 else heads,
-            head_dim=64,
-            tie_word_embeddings=True,
-        )
-    )
-    model.save_pretrained(folder)
-    return int(model.num_parameters())
 
 
 def show(task: str, measured: dict[str, Contender], rounds: int) -> None:
@@ -164,13 +139,11 @@ def show(task: str, measured: dict[str, Contender], rounds: int) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = Parser(prog="python -m benchmarks.prefix_tree", description=__doc__)
+    parser.add_argument("--model", type=existing_folder, required=True, help="in Hugging Face's form")
     parser.add_argument("--data", type=Path, required=True, help="folder with the public files, one folder a task")
     parser.add_argument("--tasks", nargs="+", choices=("coser", "fantom"), default=["coser", "fantom"])
     parser.add_argument("--prompts", type=positive_int, default=1, help="groups of the update")
     parser.add_argument("--drafts", type=positive_int, default=8, help="drafts of a group")
-    parser.add_argument("--width", type=positive_int, default=256, help="hidden size, in steps of 64")
-    parser.add_argument("--layers", type=positive_int, default=4)
-    parser.add_argument("--vocabulary", type=positive_int, default=8192)
     parser.add_argument("--budget", type=positive_int, default=8192, help="tokens of a micro-batch")
     parser.add_argument("--rounds", type=positive_int, default=3)
     args = parser.parse_args(arguments)
@@ -181,17 +154,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     as_only_rank()
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as folder:
-        weights = build_model(Path(folder), args.width, args.layers, args.vocabulary)
-        console.print(f"a Qwen3 of {weights:,} weights: width {args.width}, {args.layers} layers, float32")
-        for task in args.tasks:
-            measured = contenders(task, args, Path(folder))
-            for number in range(args.rounds + 1):
-                for one in list(measured.values())[:: 1 if number % 2 else -1]:
-                    one.run()
-            for one in measured.values():  # the first round warms up
-                one.update, one.log_probs, one.peak = one.update[1:], one.log_probs[1:], one.peak[1:]
-            show(task, measured, args.rounds)
+    for task in args.tasks:
+        measured = contenders(task, args)
+        for number in range(args.rounds + 1):
+            for one in list(measured.values())[:: 1 if number % 2 else -1]:
+                one.run()
+        for one in measured.values():  # the first round warms up
+            one.update, one.log_probs, one.peak = one.update[1:], one.log_probs[1:], one.peak[1:]
+        show(task, measured, args.rounds)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Groups of real prompts as training rows: what `benchmarks/prefix_tree.py` gives to both engines.
 
-Prompts come from a task's own rows and its own `prompt`, without and with feedback, through a tokenizer that is trained
-on them. Answers have the lengths of the row's reference (in CoSER the book's conversation, in which a character's own
-lines are sampled and the others' are context), varied by a quarter; their tokens are random, because only lengths
-matter here. A feedback is 45 random words of the prompts, which is about 60 tokens.
+Prompts come from a task's own rows and its own `prompt`, without and with feedback, through the model's tokenizer and
+chat template. Answers have the lengths of the row's reference (in CoSER the book's conversation, in which a character's
+own lines are sampled and the others' are context), varied by a quarter; their tokens are random, because only lengths
+matter here. A feedback is 45 random words of the prompt, which is about 60 tokens.
 """
 
 from __future__ import annotations
@@ -14,14 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tokenizers import ByteLevelBPETokenizer
-
 from data import coser, fantom
 from soul import tasks
-from soul.message import Message
 
 FEEDBACK_WORDS = 45
-MERGES = 8192  # of the tokenizer
 
 
 @dataclass(frozen=True)
@@ -41,17 +37,19 @@ def read_records(task: str, folder: Path) -> list[dict[str, Any]]:
     return fantom.convert(sorted((folder / task).glob("FANToM_*.csv")))
 
 
-def groups(task_name: str, folder: Path, prompts: int, drafts: int, vocabulary: int) -> list[TrainingRow]:
+def groups(task_name: str, folder: Path, prompts: int, drafts: int, model: Path) -> list[TrainingRow]:
     """The rows of `prompts` groups: for each `drafts` drafts and as many refined answers in both contexts."""
+    from transformers import AutoTokenizer
+
     task, chance = tasks.load(task_name), random.Random(0)
     records = read_records(task_name, folder)
     rows: list[Any] = [task.row_type.model_validate(r) for r in chance.sample(records, prompts)]
-    texts = [_text(task.prompt(task.row_type.model_validate(record))) for record in records]
-    tokenizer = ByteLevelBPETokenizer()
-    tokenizer.train_from_iterator(texts, vocab_size=min(MERGES, vocabulary), show_progress=False)
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    words = " ".join(message["content"] for message in task.prompt(rows[0])).split()
 
-    def tokens(text: str) -> list[int]:
-        ids: list[int] = tokenizer.encode(text).ids
+    def prompt(row: Any, feedback: str | None = None) -> list[int]:
+        text = tokenizer.apply_chat_template(task.prompt(row, feedback), tokenize=False, add_generation_prompt=True)
+        ids: list[int] = tokenizer(text, add_special_tokens=False).input_ids
         return ids
 
     def sampled(lengths: Sequence[tuple[int, bool]]) -> tuple[list[int], list[int]]:
@@ -59,20 +57,20 @@ def groups(task_name: str, folder: Path, prompts: int, drafts: int, vocabulary: 
         mask: list[int] = []
         for length, own in lengths:
             size = max(1, round(length * chance.uniform(0.75, 1.25)))
-            response += [chance.randrange(vocabulary) for _ in range(size)]
+            response += [chance.randrange(len(tokenizer)) for _ in range(size)]
             mask += [int(own)] * size
         return response, mask
 
     training: list[TrainingRow] = []
     for row in rows:
-        words, base = texts[0].split(), tokens(_text(task.prompt(row)))
-        turns = [(len(tokens(text)), own) for text, own in _turns(task_name, task, row)]
+        base = prompt(row)
+        turns = [(len(tokenizer(text).input_ids), own) for text, own in _turns(task_name, task, row)]
         for _ in range(drafts):
             feedback = " ".join(chance.choices(words, k=FEEDBACK_WORDS))
             training.append(TrainingRow("draft", base, *sampled(turns)))
             refined = sampled(turns)
             training.append(TrainingRow("refined_base", base, *refined))
-            training.append(TrainingRow("refined_feedback", tokens(_text(task.prompt(row, feedback))), *refined))
+            training.append(TrainingRow("refined_feedback", prompt(row, feedback), *refined))
     return training
 
 
@@ -85,9 +83,3 @@ def _turns(task_name: str, task: Any, row: Any) -> list[tuple[str, bool]]:
     while not turns[-1][1]:  # a sequence ends with a turn of its own
         turns.pop()
     return turns
-
-
-def _text(messages: Sequence[Message]) -> str:
-    """Messages in the form of Qwen's chat template."""
-    turns = (f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n" for message in messages)
-    return "".join(turns) + "<|im_start|>assistant\n"

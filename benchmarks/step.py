@@ -1,28 +1,21 @@
-"""Measure the phases of a training step, and compare our update with plain verl's.
+"""Compare our update with plain verl's, and a step's passes by `algorithm.old_logp`.
 
-    python -m benchmarks.step update              # one process: verl's GRPO update against ours, on the same tokens
-    python -m benchmarks.step old_logp            # the same process: a step's passes, by algorithm.old_logp
-    python -m benchmarks.step phases [--steps 8]  # real runs of grpo and ditto: seconds a phase, by algorithm.old_logp
+    python -m benchmarks.step update --model FOLDER     # verl's GRPO update against ours, on the same tokens
+    python -m benchmarks.step old_logp --model FOLDER   # a step's passes and its update, by algorithm.old_logp
 
 `update` builds verl's own TrainingWorker (FSDP2, gloo) once and gives it the same sequences in turns: as verl's trainer
 does (`plain`), and as ours does (`ditto`: with a weight per token). Goal: ditto tokens/s over plain tokens/s, measured
-in one run, at least 0.97. `old_logp` takes steps of one
-update, with the pass for old log-probs before it, without it, and with a pass of the refined answers alone (a third of
-the sequences). `phases` trains the demo's tiny model through Ray, FSDP2 and vLLM with one update a step, one run after
-the other, and reads the medians from their metrics.jsonl: with the pass for old log-probs, without it, and without
-sequences that teach nothing.
+in one run, at least 0.97. `old_logp` takes steps of one update, with the pass for old log-probs before it, without it,
+and with a pass of the refined answers alone (a third of the sequences).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import socket
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -32,20 +25,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from soul.cli.arguments import positive_int
+from soul.cli.arguments import existing_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
 
-ROOT = Path(__file__).resolve().parents[1]
-PHASES = ("gen", "old_log_prob", "adv", "update_actor", "update_weights")
-RUNS = {  # column of the table of phases -> what the run changes
-    f"{objective}, {name}": (f"algorithm.objective={objective}", *words)
-    for objective in ("grpo", "ditto")
-    for name, words in {
-        "recompute": ("algorithm.old_logp=recompute", "algorithm.skip_idle=false"),
-        "auto": ("algorithm.skip_idle=false",),
-        "auto, skip_idle": (),
-    }.items()
-}
 console = Console()
 
 
@@ -215,11 +197,8 @@ def run_old_logp(arguments: argparse.Namespace) -> None:
     as_only_rank()
     from ditto.objectives.losses import PLACES
     from ditto.verl_hooks.update_outputs import UpdateOutputs, places
-    from recipe.demo import tiny_model
 
-    with tempfile.TemporaryDirectory() as folder:
-        tiny_model.build(Path(folder), ["a corpus of a few words"] * 10, seed=0)
-        worker, losses = build_worker(Path(folder), arguments.budget, chunked=True)
+    worker, losses = build_worker(arguments.model, arguments.budget, chunked=True)
     rows = columns(arguments.sequences, arguments.prompt, arguments.response, vocabulary=300)
     refined = {key: values[::3] for key, values in rows.items()}
     observed = rows | {PLACES: list(places(arguments.sequences).unbind())}
@@ -250,21 +229,18 @@ def run_update(arguments: argparse.Namespace) -> None:
     """Print tokens/s of plain verl and of ours, and their ratio."""
     as_only_rank()
     from ditto.objectives.losses import LOSS_WEIGHTS, ROWS
-    from recipe.demo import tiny_model
 
-    with tempfile.TemporaryDirectory() as folder:
-        tiny_model.build(Path(folder), ["a corpus of a few words"] * 10, seed=0)
-        worker, losses = build_worker(Path(folder), arguments.budget)
-        ours = columns(arguments.sequences, arguments.prompt, arguments.response, vocabulary=300)
-        plain = {key: value for key, value in ours.items() if key not in (LOSS_WEIGHTS, ROWS)}
-        tokens = sum(len(ids) for ids in ours["input_ids"])
-        seconds: dict[str, list[float]] = {"plain": [], "ditto": []}
-        for round_number in range(arguments.rounds + 1):
-            for name, rows in (("plain", plain), ("ditto", ours))[:: 1 if round_number % 2 else -1]:
-                worker.set_loss_fn(losses["plain" if name == "plain" else "grpo"])
-                took = one_update(worker, rows, arguments.updates)
-                if round_number:  # the first round warms up
-                    seconds[name].append(took)
+    worker, losses = build_worker(arguments.model, arguments.budget)
+    ours = columns(arguments.sequences, arguments.prompt, arguments.response, vocabulary=300)
+    plain = {key: value for key, value in ours.items() if key not in (LOSS_WEIGHTS, ROWS)}
+    tokens = sum(len(ids) for ids in ours["input_ids"])
+    seconds: dict[str, list[float]] = {"plain": [], "ditto": []}
+    for round_number in range(arguments.rounds + 1):
+        for name, rows in (("plain", plain), ("ditto", ours))[:: 1 if round_number % 2 else -1]:
+            worker.set_loss_fn(losses["plain" if name == "plain" else "grpo"])
+            took = one_update(worker, rows, arguments.updates)
+            if round_number:  # the first round warms up
+                seconds[name].append(took)
     table = Table(
         title=f"One step's update: {arguments.sequences} sequences, {tokens:,} tokens, {arguments.updates} updates"
     )
@@ -282,65 +258,6 @@ def run_update(arguments: argparse.Namespace) -> None:
     )
 
 
-def run_phases(arguments: argparse.Namespace) -> None:
-    """Train every run of RUNS for a few steps and print the medians of their phases."""
-    from recipe.demo.run import judge
-
-    folder = Path(tempfile.mkdtemp(prefix="step-benchmark-"))
-    subprocess.run(
-        [sys.executable, "-m", "recipe.demo.warm_start", "--out", str(folder), "--steps", "60"], cwd=ROOT, check=True
-    )
-    medians: dict[str, dict[str, float]] = {}
-    for number, (name, words) in enumerate(RUNS.items()):
-        with judge(folder) as endpoint:
-            command = [
-                *(sys.executable, "train_ppo.py", "--config-dir", "recipe/demo", "--config-name", "demo"),
-                *("platform=cpu", f"data.train_files=[{folder}/train.parquet]"),
-                *(f"data.val_files=[{folder}/heldback.parquet]", f"actor_rollout_ref.model.path={folder}/warm"),
-                *(f"run.dir={folder}/{number}", *words, "actor_rollout_ref.actor.ppo_mini_batch_size=12"),
-                *("trainer.save_freq=-1", "trainer.test_freq=-1"),
-                *("trainer.resume_mode=disable", f"trainer.total_training_steps={arguments.steps}"),
-            ]
-            environment = {**os.environ, **endpoint, "VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1"}
-            console.print(f"training {arguments.steps} steps of {name} ...")
-            with (folder / f"{number}.log").open("w") as log:
-                subprocess.run(command, cwd=ROOT, env=environment, stdout=log, stderr=log, check=True, timeout=1200)
-        medians[name] = read_medians(folder / str(number) / "metrics.jsonl")
-    print_phases(medians, arguments.steps)
-
-
-def read_medians(path: Path) -> dict[str, float]:
-    """Median of every number over the steps, without the first one, which warms up caches."""
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    steps = [line for line in lines if "timing_s/step" in line][1:]
-    return {key: statistics.median(step[key] for step in steps if key in step) for key in steps[-1]}
-
-
-def print_phases(medians: dict[str, dict[str, float]], steps: int) -> None:
-    """A table of seconds per phase."""
-    table = Table(title=f"Seconds per phase of a step, median of steps 2 to {steps}")
-    table.add_column("phase")
-    for name in medians:
-        table.add_column(name, justify="right")
-    rows = {
-        "rollout and judge (gen)": "timing_s/gen",
-        "of which critiques, mean per session": "session_s/draft_feedback_mean",
-    }
-    rows |= {phase: f"timing_s/{phase}" for phase in PHASES if phase != "gen"}
-    for title, key in rows.items():
-        table.add_row(title, *(f"{m[key]:.3f}" if key in m else "-" for m in medians.values()))
-    rest = [m["timing_s/step"] - sum(m.get(f"timing_s/{p}", 0.0) for p in PHASES) for m in medians.values()]
-    table.add_row("rest", *(f"{seconds:.3f}" for seconds in rest))
-    table.add_row("whole step", *(f"{m['timing_s/step']:.3f}" for m in medians.values()))
-    table.add_row("sequences", *(f"{m['ditto/sequences_trained']:.0f}" for m in medians.values()))
-    table.add_row("tokens", *(f"{m['perf/total_num_tokens']:,.0f}" for m in medians.values()))
-    table.add_row(
-        "update tokens/s",
-        *(f"{m['perf/total_num_tokens'] / m['timing_s/update_actor']:,.0f}" for m in medians.values()),
-    )
-    console.print(table)
-
-
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = Parser(prog="python -m benchmarks.step", description=__doc__)
@@ -351,14 +268,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     old_logp = what.add_parser("old_logp", help="passes and update of a step by algorithm.old_logp, in one process")
     old_logp.set_defaults(run=run_old_logp)
     for command, rounds in ((update, 40), (old_logp, 10)):
+        command.add_argument("--model", type=existing_folder, required=True, help="in Hugging Face's form")
         command.add_argument("--sequences", type=positive_int, default=48)
         command.add_argument("--prompt", type=positive_int, default=110, help="mean tokens")
         command.add_argument("--response", type=positive_int, default=24, help="mean tokens")
         command.add_argument("--budget", type=positive_int, default=8192, help="tokens of a micro-batch")
         command.add_argument("--rounds", type=positive_int, default=rounds)
-    phases = what.add_parser("phases", help="seconds a phase of real grpo and ditto steps")
-    phases.add_argument("--steps", type=positive_int, default=8)
-    phases.set_defaults(run=run_phases)
     args = parser.parse_args(arguments)
     args.run(args)
 

@@ -25,8 +25,8 @@ QUICK = {
     "throttle verdicts --calls 4 --only b --clients ours": "ours",
 }
 LONG = {  # torch and verl, or Ray, or processes of their own: 10 s and more
-    "step update --sequences 4 --prompt 8 --response 8 --rounds 1": "ditto",
-    "step old_logp --sequences 4 --prompt 8 --response 8 --rounds 1": "recompute",
+    "step update --model MODEL --sequences 4 --prompt 8 --response 8 --rounds 1": "ditto",
+    "step old_logp --model MODEL --sequences 4 --prompt 8 --response 8 --rounds 1": "recompute",
     "sft --sizes 1M --rounds 1": "by hand",
     "sft_saves --size 1M --processes 1": "beside",
     "sft_data tokenise --rows 64": "datasets.map",
@@ -35,7 +35,7 @@ LONG = {  # torch and verl, or Ray, or processes of their own: 10 s and more
     "cpu_sampling --answers 2 --tokens 4 --rounds 1": "vLLM's seconds",
     "gpu --parts head": "nothing is written",
     "startup_imports": "transformers",
-    f"prefix_tree --data {DATA} --tasks fantom --drafts 2 --width 64 --layers 1 --vocabulary 512 --rounds 1": "goal",
+    f"prefix_tree --model MODEL --data {DATA} --tasks fantom --drafts 2 --rounds 1": "goal",
 }
 # A benchmark that needs TRL, or minutes of Ray and vLLM -> the test that starts it or its first unit.
 STARTED = {
@@ -68,10 +68,14 @@ def start(words: str) -> str:
     [*QUICK, *(pytest.param(words, marks=pytest.mark.slow) for words in LONG)],
     ids=lambda words: words.split(" --")[0],
 )
-def test_a_benchmark_measures(words: str) -> None:
+def test_a_benchmark_measures(words: str, tmp_path: Path) -> None:
     if str(DATA) in words and not DATA.exists():
         pytest.skip(f"the real records are not in {DATA}")
-    assert (QUICK | LONG)[words] in start(words)
+    if "MODEL" in words:
+        from recipe.demo import tiny_model
+
+        tiny_model.build(tmp_path, ["a corpus of a few words"] * 10)
+    assert (QUICK | LONG)[words] in start(words.replace("MODEL", str(tmp_path)))
 
 
 def test_every_benchmark_of_a_page_is_started() -> None:

@@ -47,7 +47,7 @@ def authors_names(path: Path, names: Sequence[str], given: Mapping[str, Any]) ->
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         targets = [t.id for t in getattr(node, "targets", []) if isinstance(t, ast.Name)]
         for name in [getattr(node, "name", None), *targets]:
-            if name in names and name not in found and isinstance(node, ast.stmt):
+            if isinstance(name, str) and name in names and name not in found and isinstance(node, ast.stmt):
                 found.add(name)
                 chosen.append(node)
     if missing := set(names) - found:
