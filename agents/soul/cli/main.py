@@ -47,11 +47,6 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "soul view outputs/",
     ),
     "judge": ("soul.judge.__main__", "show, check and audit the judges", "soul judge check judge.model=gpt-5-mini"),
-    "merge": (
-        "soul.merge",
-        "put the folders of one training, written on several nodes, into one",
-        "soul merge node1/run node2/run --out whole",
-    ),
     "push": (
         "soul.push.__main__",
         "upload a checkpoint or training files, with their card, to the Hugging Face hub",

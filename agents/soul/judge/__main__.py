@@ -4,7 +4,6 @@
     soul judge check                       # make one real call for each role
     soul judge canaries [--raw] [--json F] # does the judge fall for known tricks?
     soul judge agree --labels FILE         # does it agree with people? (MirrorBench's GTEval, pairwise)
-    soul judge merge FOLDER ... --out DIR  # put answers and bills of several nodes or evaluations into one folder
 
 Settings come from the environment, and from arguments such as judge.model=gpt-5-mini or
 partner.base_url=http://127.0.0.1:8000/v1.
@@ -26,10 +25,8 @@ from rich.table import Table
 
 from soul.cli.arguments import (
     existing_file,
-    existing_folder,
     non_negative_int,
     output_file,
-    output_folder,
     positive_int,
 )
 from soul.cli.error_border import Parser, reports_errors
@@ -41,7 +38,6 @@ from soul.judge.cli_overrides import sections_of
 from soul.judge.gateway import Gateway
 from soul.judge.judge import ChatModel, Judge
 from soul.judge.ledger import Ledger, table
-from soul.judge.merge import BILL, BadMerge, merge_judges, merged_folder
 from soul.judge.roles import GatewaySettings, policy_endpoint
 
 console = Console(width=max(120, Console().width))  # rich assumes 80 columns for a pipe, too few for the tables
@@ -143,17 +139,6 @@ async def ask_agreement(
     return 0 if all(metric.n for metric in (agreement.gteval, agreement.pairwise) if metric) else 1
 
 
-def merge(folders: Sequence[Path], out: Path) -> int:
-    """Merge the answers and bills of several folders, and print what they cost together."""
-    with merged_folder(out) as written:
-        merged = merge_judges(folders, written)
-        if not merged.answers and not merged.bills:
-            raise BadMerge("No folder has judge_cache/*.sqlite or usage.json: name folders of runs or evaluations.")
-    console.print(f"{out}: {merged}", markup=False)
-    console.print(table(Ledger.load(out / BILL)))
-    return 0
-
-
 def _finish(gateway: Gateway, task: str, result: Any, out: Path | None) -> None:
     if out is not None:
         out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -181,12 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
             command.add_argument("--repeats", type=positive_int, default=1, help="number of judgments of each record")
             command.add_argument("--seed", type=non_negative_int, default=0, help="seed for the order within pairs")
-    command = commands.add_parser("merge")
-    command.add_argument("folders", nargs="+", type=existing_folder, metavar="FOLDER", help="folder of a run")
-    command.add_argument("--out", type=output_folder, required=True, metavar="DIR", help="new folder to write to")
     args = parser.parse_args(arguments)
-    if args.command == "merge":
-        return merge(args.folders, args.out)
     sections = sections_of(args.settings)
     if args.no_cache:
         sections.setdefault("judge", {})["cache"] = False

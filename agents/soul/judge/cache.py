@@ -167,31 +167,6 @@ class Cache:
             if self._writes % _CHECK_EVERY == 0:
                 self._shrink()
 
-    def take_from(self, other: Path) -> tuple[int, int, int]:
-        """Copy the answers of another cache that this one lacks. The other file is only read.
-
-        Returns:
-            The numbers of answers that were copied, that were here with the same text, and with another text.
-
-        Raises:
-            BadCache: the other file is not a cache, or this one cannot be written.
-        """
-        try:
-            self._db.execute("ATTACH ? AS other", (f"file:{quote(str(other.absolute()))}?mode=ro",))
-            try:
-                with self._transaction():
-                    both = "SELECT count(*) FROM main.answers m JOIN other.answers o USING (key) WHERE m.text"
-                    (same,), (different,) = (
-                        self._db.execute(f"{both} {sign} o.text").fetchone() for sign in ("=", "<>")
-                    )
-                    copy = "INSERT OR IGNORE INTO main.answers SELECT key, text, used FROM other.answers"
-                    copied = self._db.execute(copy).rowcount
-            finally:
-                self._db.execute("DETACH other")
-        except sqlite3.Error as error:
-            raise BadCache(f"The judge's cache {other} cannot be merged into {self.path}: {error}.") from error
-        return copied, same, different
-
     def release(self, key: bytes) -> None:
         """Release the claim without an answer."""
         with self._forgiving():

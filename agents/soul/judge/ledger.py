@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rich.table import Table
@@ -50,16 +50,11 @@ class Ledger:
             for role, usage in roles.items():
                 yield task, role, usage
 
-    def save(self, path: Path, merged_from: Sequence[str] = ()) -> None:
-        """Write the file atomically: after a crash it holds either the new content or the old.
-
-        Args:
-            merged_from: hashes of the files that this ledger is the sum of (merge.py).
-        """
+    def save(self, path: Path) -> None:
+        """Write the file atomically: after a crash it holds either the new content or the old."""
         value = {
             "total": numbers(self.total()),
             "tasks": {task: {role: u.to_json() for role, u in roles.items()} for task, roles in self.tasks.items()},
-            **({"merged_from": list(merged_from)} if merged_from else {}),
         }
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(value, indent=1))
