@@ -139,7 +139,7 @@ class SequenceSummary(BaseModel):
         distill_weight: the same in the part that distils; None if none does.
         masked: why the sequence is not trained; None if it is. Before the step is trained: "no verdict", "validation",
             or "not in the objective". Afterwards also "zero spread" (the group has one reward), "zero advantage",
-            "zero weight", "no teacher", "not the best" (`Objective.refined`), "group replaced" or "surplus group"
+            "zero weight", "no teacher", "not the best" (`Objective.refined`) or "group replaced"
             (`algorithm.filter_groups`).
     """
 

@@ -50,7 +50,6 @@ class RefineSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     when: str = "always"  # always | failed | below:<reward>
-    until_step: int | None = None  # no refinement after this training step
     max_feedback_chars: int = 3000
     include_draft: bool = False  # ablation: beside the feedback, a seat's refined prompt holds its side of the draft
     reveal_reference: bool = False  # ablation: keep the gold answer in the feedback
@@ -63,10 +62,8 @@ class RefineSettings(BaseModel):
             return when
         raise ValueError("use always, failed or below:<reward>, e.g. below:0.4")
 
-    def opens(self, verdict: Verdict, step: int, full_marks: float) -> bool:
+    def opens(self, verdict: Verdict, full_marks: float) -> bool:
         """Whether this draft gets feedback and a refined episode."""
-        if self.until_step is not None and step > self.until_step:
-            return False
         if self.when == "always":
             return True
         threshold = full_marks if self.when == "failed" else float(self.when.removeprefix("below:"))
@@ -277,7 +274,7 @@ async def run_session(
     Args:
         new_players: creates the participants of one episode; the refined one gets the context "feedback".
         gateway: judge, feedback, partner and environment; the session counts its calls in a scope of its own.
-        step: the training step, for the gate.
+        step: the training step.
         refine: False in validation and test: no refined episode.
         contexts: also find the prompts of the draft's seats with the feedback, for self-distillation.
         canary: let the gateway's canary, if there is one, score the draft too.
@@ -289,7 +286,7 @@ async def run_session(
     draft = await _attempt(task, row, new_players("base"), scope, None, settings, canary)
     prompts = tuple(prompt.id for prompt in task.prompts)
     session = Session(task.name, row, step, draft, full_marks=task.headline.high, prompts=prompts)
-    gate = draft.verdict is not None and settings.opens(draft.verdict, step, task.headline.high)
+    gate = draft.verdict is not None and settings.opens(draft.verdict, task.headline.high)
     if gate and (refine or contexts):
         await _add_feedback(session, task, row, scope, settings)
     if session.feedback is not None:

@@ -96,7 +96,7 @@ def test_a_wrong_key_or_value_is_named(key: str, value: Any, named: str) -> None
 
 
 def test_the_known_keys_are_listed() -> None:
-    with pytest.raises(BadConfig, match="Known keys of refine: when, until_step"):
+    with pytest.raises(BadConfig, match="Known keys of refine: when"):
         Settings.from_config(config(refine__until=5))
 
 

@@ -91,11 +91,6 @@ RL_FILES = [
         expects=["good.parquet", "max_prompt_length=20"],
     ),
     Mistake("too few rows", ["data.train_batch_size=8"], expects=["data.train_batch_size=8", "4 rows"]),
-    Mistake(
-        "too few rows to ask for more at once",
-        ["algorithm.filter_groups.enable=true", "algorithm.filter_groups.over_sampling=1.5"],
-        expects=["algorithm.filter_groups.over_sampling=1.5", "6 prompts", "4 rows"],
-    ),
     Mistake("weights that leave no row", ["+data.mixture.weights.hitom=0.01"], expects=["data.mixture"]),
 ]
 

@@ -66,7 +66,6 @@ RL_RANGES: dict[str, list[str]] = {
     f"{ROLLOUT}.nnodes": ["1", "-1", "abc"],
     f"{ROLLOUT}.n_gpus_per_node": ["0", "99", "abc"],
     f"{ACTOR}.fsdp_config.fsdp_size": ["0", "-3", "abc"],
-    "refine.until_step": ["-1", "abc"],
     "refine.max_feedback_chars": ["0", "-1", "abc"],
     "refine.episode_deadline_s": ["0", "-1", "nan", "abc"],
     "run.phase_timeout_s": ["0", "-1", "nan", "inf", "abc"],

@@ -137,14 +137,6 @@ def test_the_gate(when, reward, opens):
     assert session.draft.verdict.reward == reward
 
 
-@pytest.mark.parametrize("step, opens", [(0, True), (100, True), (101, False)])
-def test_no_refinement_after_until_step(step, opens):
-    task = Scored()
-    session = run(task, opinions(0, 1), RefineSettings(until_step=100), step=step)
-    assert (session.refined is not None) == opens
-    assert ("feedback", "be warmer") in task.log or not opens
-
-
 @pytest.mark.parametrize("when", ["never", "below", "below:", "below:high", "Always", "failed ", "below:1e3", ""])
 def test_an_unknown_gate_is_refused(when):
     with pytest.raises(ValidationError, match="use always, failed or below"):

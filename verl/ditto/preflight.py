@@ -40,7 +40,7 @@ from ditto.model.weights_check import check_weights
 from ditto.rows.lengths import fitting_rows
 from ditto.run.checkpoint import ResumeChoice
 from ditto.run.store_resume import check_address
-from ditto.settings import BadConfig, Settings, prompts_at_once
+from ditto.settings import BadConfig, Settings
 from soul import tasks
 from soul.chat.template_check import BadTemplate
 from soul.files.writable import check_writable
@@ -193,9 +193,7 @@ def _plan(
     names = ", ".join(f"{name} {count}" for name, count in Counter(row.task.name for row in train).items())
     groups = config.algorithm.filter_groups
     played = groups.max_num_gen_batches if groups.enable else 1  # at most, in batches of prompts
-    filtered = (
-        f"asks for {prompts_at_once(config)} prompts at once, for up to {prompts * played} where groups teach nothing"
-    )
+    filtered = f"asks for {prompts} prompts at once, for up to {prompts * played} where groups teach nothing"
     step = (train, objective, sessions * played, settings.gateway.by_task)
     canary = judge_plan.canary_calls(train, sessions * played, settings.gateway)
     loads = judge_plan.plan(settings, judge_plan.calls_per_step(*step) | canary, mean, config)

@@ -6,7 +6,6 @@ driver resolves the roles of the judge gateway, because that reads its environme
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -44,16 +43,8 @@ class RunSettings(BaseModel):
     max_invalid_share: float = Field(default=0.5, ge=0, le=1)  # of a step's drafts, for whatever cause they failed
     max_logprob_diff: float | None = Field(default=None, gt=0)  # rollout/sync_alarm.py; None: set by the precision
     max_unchanged_syncs: int | None = Field(default=3, gt=0)  # None: not checked
-    trace_file_mb: float | None = Field(default=16.0, gt=0)  # larger trace files are packed; None: none is
     logged_sessions: int = Field(default=8, ge=0)  # of a step, as a table in the tracker (run/session_tables.py)
     logged_sessions_freq: int = Field(default=5, gt=0)  # of every this many steps
-
-
-def prompts_at_once(config: DictConfig) -> int:
-    """Prompts for which a step asks at its start; with `filter_groups.over_sampling` more than it trains on."""
-    groups, prompts = config.algorithm.filter_groups, int(config.data.train_batch_size)
-    # Rounded first: 1.1 * 10 is a little more than 11.
-    return math.ceil(round(prompts * groups.over_sampling, 6)) if groups.enable else prompts
 
 
 def chosen_objective(algorithm: DictConfig) -> Objective:

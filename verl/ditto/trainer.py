@@ -99,7 +99,7 @@ class DittoTrainer(Validation):
         plugin.require(config.trainer.device)
         self.settings = Settings.from_config(config)
         tasks.configure(self.settings.tasks)
-        self.run_folder = RunFolder(self.settings.run_dir, self.settings.run.trace_file_mb)
+        self.run_folder = RunFolder(self.settings.run_dir)
         self.liveness = Liveness()
         self.watchdog = Watchdog(self.settings.run_dir, self.settings.run.phase_timeout_s, self.liveness.died)
         self.judges = JudgeWatch(self.settings)

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import logging
 
-from tensordict import TensorDict
 from verl.trainer.ppo.v1 import PPOTrainerColocateAsync, PPOTrainerSeparateAsync, PPOTrainerSync
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 
 from ditto.old_log_probs import OldLogProbs
-from ditto.settings import prompts_at_once
 from ditto.trainer import DittoTrainer
 from ditto.verl_hooks.actor_worker import SeparateActorWorker
 
@@ -22,9 +20,6 @@ class DittoTrainerSync(DittoTrainer, PPOTrainerSync, OldLogProbs):
     """Rollout and update alternate on the same devices."""
 
     base_mode = "sync"
-
-    def _next_train_batch(self, num_prompts: int | None = None) -> TensorDict:
-        return super()._next_train_batch(prompts_at_once(self.config) if num_prompts is None else num_prompts)
 
 
 @register_trainer("ditto_colocate_async")

@@ -1,7 +1,7 @@
 """The trace files of a training, by name.
 
     traces/step_000007.jsonl          sessions of step 7, written whole; step_000007.1.jsonl is a further part of it
-    traces/step_000007.jsonl.gz       the same, packed (line_file.py), where it is larger than `run.trace_file_mb`
+    traces/step_000007.jsonl.gz       the same, packed (line_file.py), where it is larger than 16 MB
     traces/val_000005.jsonl           sessions of the validation after step 5
     traces/live/step_000007.91.jsonl  sessions of step 7 so far, from one process
 

@@ -45,7 +45,7 @@ CANARY = "judge.canary"  # the section of the second judge
 BY_TASK = "judge.by_task."  # the section of a task's own judge is this prefix and the task's name
 POLICY_KEY = "OPENAI_AGENT_API_KEY"
 # Settings that make sense for any model: inherited in every case.
-_ANY_MODEL = ("timeout_s", "deadline_s", "max_attempts", "max_reasks", "max_answer_mb", "concurrency")
+_ANY_MODEL = ("timeout_s", "deadline_s", "max_attempts", "max_reasks", "concurrency")
 
 
 class JudgePolicy(BaseModel):

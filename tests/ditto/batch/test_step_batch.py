@@ -94,12 +94,11 @@ def test_what_a_step_does_not_compute_is_counted() -> None:
     assert batch.groups.metrics()["ditto/groups_idle"] == 1 and "ditto/sequences_skipped" not in batch.groups.metrics()
     kept = batch.skip_idle([0] * 6)
     first = replace(batch.groups, **skipped_of([10, 10, 30, 30, 10, 10], kept))
-    second = GroupCounts(dropped=2, surplus=1, tokens_dropped=7, skipped=0, tokens=100)
+    second = GroupCounts(dropped=2, tokens_dropped=7, skipped=0, tokens=100)
     assert GroupCounts.total([first, second]).metrics() == {
         "ditto/groups": 3.0,
         "ditto/groups_idle": 1.0,
         "ditto/groups_dropped": 2.0,
-        "ditto/groups_surplus": 1.0,
         "ditto/tokens_dropped": 7.0,
         "ditto/sequences_skipped": 2.0,
         "ditto/share_tokens_skipped": 0.3,

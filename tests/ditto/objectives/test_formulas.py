@@ -236,28 +236,6 @@ def test_update_equals_the_formula(
             assert error <= TOLERANCE, (name, error)
 
 
-@pytest.mark.parametrize("mode", ["token-mean", "seq-mean-token-mean"])
-@pytest.mark.parametrize("case", ["rltf_sd", "erl"])  # refined answers in the base context, and in both
-def test_normaliser_step_weighs_refined_rows_as_if_every_draft_were_refined(
-    case: str, mode: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each part's divisor counts its refined rows (drafts / refined episodes of the mini-batch) times."""
-    objective, _, kinds, formula = CASES[case]
-    rows, old = step_of(kinds)
-    settings = settings_of(objective, part_normaliser="step")
-    step, data = step_data(rows, old, settings, mode, 1, monkeypatch)
-    model, theirs = tiny_model(), tiny_model()
-    for update, members in enumerate(mini_batches(rows)):
-        loss, _ = ours(model, step, data, mode, settings, ranks=1, splits=1, update=update)
-        prompts = {rows[i].prompt for i in members}
-        drafts, refined = (sum(s.split("_")[0] in prompts for s in {t for t in table}) for table in (DRAFTS, REFINED))
-        of_members = [rows[i] for i in members], [old[i] for i in members]
-        of_drafts = drafts_by_grpo(theirs, *of_members, mode)
-        expected = of_drafts + (formula(theirs, *of_members, mode) - of_drafts) * refined / drafts
-        assert refined < drafts or update == 0
-        assert loss == pytest.approx(expected.item(), rel=TOLERANCE)
-
-
 @pytest.mark.parametrize(("objective", "kinds"), [("grpo", ("draft",)), ("erl", ALL), ("critique_grpo", ALL[:2])])
 def test_skipping_idle_rows_changes_no_update(
     objective: str, kinds: tuple[str, ...], monkeypatch: pytest.MonkeyPatch

@@ -73,12 +73,6 @@ def test_rows_without_tokens_weigh_nothing(mode: str) -> None:
     assert row_weights([0, 0], [0, 1], mode) == {}
 
 
-def test_a_row_can_count_as_several() -> None:
-    """One refined row stands for three drafts: the average counts it three times, and it weighs a third."""
-    assert row_weights([2, 4], [0, 1], "token-mean", counts={1: 3.0}) == {0: 1 / 14, 1: 1 / 14}
-    assert row_weights([2, 4], [0, 1], "seq-mean-token-mean", counts={1: 3.0}) == {0: 1 / 8, 1: 1 / 16}
-
-
 def test_an_unknown_mode_is_refused() -> None:
     with pytest.raises(ValueError, match="token-sum.*token-mean"):
         row_weights([1], [0], "token-sum")

@@ -20,7 +20,6 @@ from ditto.objectives.options import ObjectiveOptions
 from ditto.rollout import replay_buffer
 from ditto.rollout.group_filter import GroupFilter, sampled_tokens
 from ditto.rollout.replay_buffer import PromptReplayBuffer, PromptReplayBufferAsync
-from ditto.settings import prompts_at_once
 from soul.record import AttemptRecord, Failure, SequenceSummary, SessionRecord
 
 N = 2
@@ -137,51 +136,6 @@ def test_a_step_has_its_number_of_groups_that_teach(mode: str, monkeypatch: pyte
     batch, _ = buffer.sample(1, "train", 2)
     assert prompts(batch) == {"p5", "p7"} and reported(groups)[0]["ditto/groups_dropped"] == 1
     assert not [key for key in queue.tags["train"] if "_" not in key]
-
-
-def test_a_step_that_asks_for_more_waits_for_all_and_takes_what_chance_picks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five prompts at once for a batch of two. The slowest group is as likely to be trained as the first."""
-    buffer, queue, groups = filtered([SAME, MIXED, SAME, MIXED, MIXED], monkeypatch)
-    monkeypatch.setattr("time.sleep", lambda _seconds: None)
-    queue.slow = {"p3": 2, "p4": 4}
-    queue.ask(5)
-    batch, metrics = buffer.sample(1, "train", 2)
-    assert prompts(batch) == {"p3", "p4"} and queue.asked == 5  # by name, and verl's names are random
-    assert not [name for name in metrics if "filter" in name]
-    numbers, traces = reported(groups)
-    assert (numbers["ditto/groups_dropped"], numbers["ditto/groups_surplus"]) == (2, 1)
-    assert numbers["ditto/tokens_dropped"] == 3 * N * 5
-    assert len(traces) == 3 * N and all(trace.dropped for trace in traces)
-    assert sorted({str(trace.sequences[0].masked) for trace in traces}) == ["group replaced", "surplus group"]
-    assert not queue.tags["train"].keys() - set(batch.keys)
-
-
-def test_a_step_that_asks_for_more_replaces_only_what_it_misses(monkeypatch: pytest.MonkeyPatch) -> None:
-    buffer, queue, groups = filtered([SAME, SAME, MIXED, SAME, MIXED], monkeypatch)
-    queue.ask(3)
-    batch, _ = buffer.sample(1, "train", 2)
-    assert prompts(batch) == {"p2", "p4"} and queue.asked == 5
-    numbers, _ = reported(groups)
-    assert (numbers["ditto/groups_dropped"], numbers["ditto/groups_surplus"]) == (3, 0)
-
-
-def test_surplus_groups_are_those_that_teach_nothing_where_the_limit_left_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    lost = group([None, None], cause="outage")  # not replaced: the next prompt would fail too
-    buffer, queue, groups = filtered([MIXED, lost, MIXED, lost], monkeypatch)
-    queue.ask(4)
-    batch, _ = buffer.sample(1, "train", 2)
-    assert prompts(batch) == {"p0", "p2"} and queue.asked == 4
-    assert reported(groups)[0]["ditto/groups_surplus"] == 2
-
-
-def test_more_prompts_are_asked_for_only_where_groups_are_filtered() -> None:
-    groups = {"enable": True, "over_sampling": 1.1}
-    config = OmegaConf.create({"algorithm": {"filter_groups": groups}, "data": {"train_batch_size": 10}})
-    assert prompts_at_once(config) == 11
-    config.algorithm.filter_groups.over_sampling = 1.14
-    assert prompts_at_once(config) == 12
-    config.algorithm.filter_groups.enable = False
-    assert prompts_at_once(config) == 10
 
 
 def test_the_objective_decides_what_teaches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,7 @@ class GroupCounts:
     Attributes:
         idle: groups of the batch from which the objective learns nothing.
         dropped: groups that were replaced (`ditto/rollout/group_filter.py`).
-        surplus: groups beyond what a step trains on (`algorithm.filter_groups.over_sampling`).
-        tokens_dropped: tokens that the policy sampled for replaced and for surplus groups.
+        tokens_dropped: tokens that the policy sampled for replaced groups.
         skipped: sequences without a forward pass; None without `algorithm.skip_idle`.
         tokens_skipped, tokens: of these sequences, and of all sequences before them, prompts included.
         groups: groups of the batch.
@@ -22,7 +21,6 @@ class GroupCounts:
 
     idle: int = 0
     dropped: int = 0
-    surplus: int = 0
     tokens_dropped: int = 0
     skipped: int | None = None
     tokens_skipped: int = 0
@@ -38,7 +36,6 @@ class GroupCounts:
             groups=sum(part.groups for part in each),
             idle=sum(part.idle for part in each),
             dropped=sum(part.dropped for part in each),
-            surplus=sum(part.surplus for part in each),
             tokens_dropped=sum(part.tokens_dropped for part in each),
             skipped=sum(skipped) if skipped else None,
             tokens_skipped=sum(part.tokens_skipped for part in each),
@@ -51,7 +48,6 @@ class GroupCounts:
             "ditto/groups": float(self.groups),
             "ditto/groups_idle": float(self.idle),
             "ditto/groups_dropped": float(self.dropped),
-            "ditto/groups_surplus": float(self.surplus),
             "ditto/tokens_dropped": float(self.tokens_dropped),
         }
         if self.skipped is not None:

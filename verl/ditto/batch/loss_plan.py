@@ -158,14 +158,13 @@ def _weigh(
     weigh: Callable[..., dict[int, float]],
 ) -> None:
     """Fill in the weights of one mini-batch's rows."""
-    counts = _as_if_all_refined(records, mini_batch) if options.part_normaliser == "step" else None
     trained = {i for members in rows.values() for i in members if i in mini_batch}
     mean = weigh(members=sorted(trained))
     for part in objective.parts:
         members = [i for i in rows[part.name] if i in mini_batch]
         shared = set(part.average_over or part.kinds)
         divisor = members if part.distils else [i for i in sorted(trained) if records[i].kind in shared]
-        weights = weigh(members=divisor, counts=counts)
+        weights = weigh(members=divisor)
         weight = options.weight(part)
         if part.distils:
             for i in members:
@@ -206,11 +205,3 @@ def _trained(
         if record.valid and record.kind in part.kinds and _episode(record) in episodes:
             if not part.distils or record.teacher_prompt or teachers[i] >= 0:
                 yield i
-
-
-def _as_if_all_refined(records: Sequence[SequenceRecord], mini_batch: set[int]) -> dict[int, float]:
-    """How often each refined row counts, so that the refined rows count as if every draft had been refined."""
-    episodes = list(_episodes([records[i] for i in sorted(mini_batch)]))
-    refined = sum(episode.refined for episode in episodes)
-    times = (len(episodes) - refined) / refined if refined else 1.0
-    return {i: times for i in mini_batch if records[i].refined}

@@ -229,8 +229,7 @@ FIXED: dict[str, str] = {
         "the objective decides which groups teach something (ditto/rollout/group_filter.py), not one metric."
     ),
     "algorithm.filter_groups.max_inflight_gen_batches": (
-        "a dropped group is replaced by at most one prompt. algorithm.filter_groups.over_sampling says how many "
-        "prompts a step asks for at once, and algorithm.filter_groups.max_num_gen_batches limits all of them."
+        "a dropped group is replaced by at most one prompt; algorithm.filter_groups.max_num_gen_batches limits them."
     ),
     "algorithm.use_kl_in_reward": (
         "is not supported: rewards come unchanged from the judge. Use actor_rollout_ref.actor.use_kl_loss=true."

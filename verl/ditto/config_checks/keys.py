@@ -89,9 +89,9 @@ READ_BY_DITTO: dict[str, str] = {
     "actor_rollout_ref.rollout": "n",
     "actor_rollout_ref.model": "path custom_chat_template override_config.attention_dropout",
     "algorithm": (
-        "objective agent_version feedback_coef old_logp refined_old_logp part_normaliser norm_adv_by_std_in_grpo "
+        "objective agent_version feedback_coef old_logp refined_old_logp norm_adv_by_std_in_grpo "
         "std_floor skip_idle prefix_tree filter_groups.enable filter_groups.max_num_gen_batches "
-        "filter_groups.over_sampling shaping_gamma erl.* "
+        "shaping_gamma erl.* "
         "sdpo.* distill.*"
     ),
     "data": (

@@ -69,7 +69,6 @@ MODE_RULES: tuple[Rule, ...] = (
     _of_mode("separate_async", "parameter_sync_step"),
     _of_the_asynchronous_modes("max_off_policy_threshold"),
     _of_the_asynchronous_modes("max_off_policy_strategy"),
-    only_if("algorithm.filter_groups.over_sampling", _MODE, lambda chosen: chosen == "ditto_sync", "ditto_sync"),
     _not_too_early("colocate_async"),
     _not_too_early("separate_async"),
     Rule(

@@ -146,14 +146,6 @@ RULES: tuple[Rule, ...] = (
         "trainer.v1.sampler.custom_sampler.path unchanged, or use false.",
     ),
     only_if("algorithm.filter_groups.max_num_gen_batches", "algorithm.filter_groups.enable", bool, "true"),
-    only_if("algorithm.filter_groups.over_sampling", "algorithm.filter_groups.enable", bool, "true"),
-    Rule(
-        "algorithm.filter_groups.over_sampling",
-        lambda run: (
-            run.config.algorithm.filter_groups.over_sampling > run.config.algorithm.filter_groups.max_num_gen_batches
-        ),
-        "is more than algorithm.filter_groups.max_num_gen_batches allows. Lower it, or raise that.",
-    ),
     # ---- lengths
     Rule(
         f"{_ROLLOUT}.max_model_len",

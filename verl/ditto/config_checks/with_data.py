@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from omegaconf import DictConfig
 
-from ditto.settings import BadConfig, prompts_at_once
+from ditto.settings import BadConfig
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import TaskRow
 
@@ -30,12 +30,6 @@ def training_steps(config: DictConfig, rows: int) -> int:
             f"data.train_batch_size={data.train_batch_size}: the training set has {rows} rows (after data.mixture, "
             "data.filter_overlong_prompts and data.train_max_samples), fewer than one step needs. Lower "
             "data.train_batch_size, or add rows to data.train_files."
-        )
-    if rows < prompts_at_once(config):
-        raise BadConfig(
-            f"algorithm.filter_groups.over_sampling={config.algorithm.filter_groups.over_sampling}: a step asks for "
-            f"{prompts_at_once(config)} prompts at once, and the training set has {rows} rows, so it would play some "
-            "of them twice. Lower it, or add rows to data.train_files."
         )
     steps = steps_per_epoch * int(trainer.total_epochs)
     if trainer.total_training_steps is None:

@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from ditto.launching.compose import SEPARATE
 from ditto.memory.training import Training
 from ditto.objectives.spec import Objective
-from ditto.settings import BadConfig, prompts_at_once
+from ditto.settings import BadConfig
 
 _ACTOR, _ROLLOUT, _MODEL = (f"actor_rollout_ref.{part}" for part in ("actor", "rollout", "model"))
 
@@ -76,7 +76,7 @@ class Setup:
         known |= {
             "lora_rank": lora,
             "sleep_mode": known["sleep_mode"] is not False,  # null means verl's default, true
-            "prompts": prompts_at_once(config),
+            "prompts": int(config.data.train_batch_size),
             "sequences": len(objective.kinds),
             "teacher_copies": 2 if objective.teacher == "feedback" and config.algorithm.sdpo.teacher != "live" else 0,
             "compares_logits": objective.distillation is not None and objective.distillation.loss == "distill_logits",

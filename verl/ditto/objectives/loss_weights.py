@@ -10,14 +10,11 @@ what one token of a part weighs. With T tokens and S sequences in what the part 
 
 times the part's weight. As the sum is over the whole mini-batch, it does not depend on the split into micro-batches or
 on the number of ranks.
-
-`algorithm.part_normaliser=step` divides by the tokens or sequences that there would be if every draft were refined:
-where the gate refines one draft in ten, a refined token then weighs a tenth of what it does with `part`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 SCALED = "seq-mean-token-sum-norm"  # the one that reads actor.loss_scale_factor
 LOSS_AGG_MODES = ("token-mean", "seq-mean-token-mean", "seq-mean-token-sum", SCALED)
@@ -28,7 +25,6 @@ def row_weights(
     members: Sequence[int],
     mode: str,
     scale: float = 1.0,
-    counts: Mapping[int, float] | None = None,
 ) -> dict[int, float]:
     """The weight of one sampled token of each row, in the average over `members`.
 
@@ -37,7 +33,6 @@ def row_weights(
         members: the rows that are averaged over; those without a token do not count.
         mode: one of LOSS_AGG_MODES.
         scale: verl's `actor.loss_scale_factor`, for seq-mean-token-sum-norm.
-        counts: for a member, how many rows like it the average counts; 1 where it is missing.
 
     Raises:
         ValueError: an aggregation mode that is not known.
@@ -45,12 +40,10 @@ def row_weights(
     if mode not in LOSS_AGG_MODES:
         raise ValueError(f"actor.loss_agg_mode={mode!r}: use {', '.join(LOSS_AGG_MODES)}")
     rows = [i for i in members if tokens[i] > 0]
-    counted = {i: counts.get(i, 1.0) if counts else 1.0 for i in rows}
     if mode == "token-mean":
-        total = sum(tokens[i] * counted[i] for i in rows)
+        total = sum(tokens[i] for i in rows)
         return dict.fromkeys(rows, 1.0 / total) if rows else {}
-    sequences = sum(counted.values())
     if mode == "seq-mean-token-mean":
-        return {i: 1.0 / (sequences * tokens[i]) for i in rows}
-    divisor = sequences * (scale if mode == SCALED else 1.0)
+        return {i: 1.0 / (len(rows) * tokens[i]) for i in rows}
+    divisor = len(rows) * (scale if mode == SCALED else 1.0)
     return {i: 1.0 / divisor for i in rows}

@@ -65,7 +65,6 @@ class ObjectiveOptions(BaseModel):
     feedback_coef: float = Field(default=1.0, ge=0)
     old_logp: Literal["auto", "recompute", "rollout"] = "auto"
     refined_old_logp: Literal["recompute", "rollout"] = "recompute"
-    part_normaliser: Literal["part", "step"] = "part"
     norm_adv_by_std_in_grpo: bool = True
     std_floor: float = Field(default=0.0, ge=0)
     skip_idle: bool = True

@@ -191,6 +191,4 @@ class Objective:
                 own = ("teachers",) if part.teacher == "experts" else ("teacher", "teacher_rate")
                 compared = ("alpha", "top_k", "tail") if part.loss == "distill_logits" else ()
                 names |= {f"{section}.{option}" for option in (*own, "ratio_clip", *compared)}
-        if self.refines and self.refined == "all":
-            names.add("part_normaliser")
         return frozenset(names)

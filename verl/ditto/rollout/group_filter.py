@@ -9,9 +9,8 @@ A step plays at most `max_num_gen_batches` times its prompts. Beyond that, group
 which then trains with what there is; `ditto/groups_idle` counts them and a warning says so. While a judge is down or
 the budget is spent nothing is replaced, because the next prompt would fail too.
 
-A dropped group is replaced by one prompt. With `over_sampling` a synchronous step asks for more prompts from its start,
-so that it seldom waits for a second round; it then waits for all of them, and chance decides which of the surplus
-groups are left out. To take those that end first would prefer short answers.
+A dropped group is replaced by one prompt. To ask for more at once and take those that end first would prefer short
+answers.
 
 verl's own filter knows only one number per sequence, so its buffer calls this module instead (`replay_buffer.py`).
 """
@@ -44,13 +43,11 @@ class _Group:
     Attributes:
         records: of all its sequences.
         traces: the lines of its sessions.
-        teaches: the objective learns something from it.
         replaceable: it teaches nothing, and another prompt could do better.
     """
 
     records: list[SequenceRecord]
     traces: list[str]
-    teaches: bool
     replaceable: bool
 
 
@@ -101,7 +98,7 @@ class GroupFilter:
         replaceable = not teaches and not any(
             failure.cause in SYSTEMIC for line in lines for failure in failures(_session(line))
         )
-        self._groups[prompt] = _Group(records, lines, teaches, replaceable)
+        self._groups[prompt] = _Group(records, lines, replaceable)
 
     def to_drop(self, age: dict[str, int]) -> set[str]:
         """The groups to replace now, the oldest first, as far as the limit allows.
@@ -113,30 +110,22 @@ class GroupFilter:
         oldest_first = sorted(idle, key=lambda prompt: (age.get(prompt, 0), prompt))
         return set(oldest_first[: max(self.limit - self._dropped.dropped, 0)])
 
-    def surplus(self, finished: Collection[str]) -> set[str]:
-        """The finished groups beyond what a batch trains on: at first those that teach nothing, then by chance."""
-        known = [prompt for prompt in finished if prompt in self._groups]
-        by_chance = sorted(known, key=lambda prompt: (self._groups[prompt].teaches, prompt))  # verl's names are random
-        return set(by_chance[: max(len(finished) - self.prompts, 0)])
-
-    def drop(self, prompts: Collection[str], *, surplus: bool = False) -> None:
-        """Count groups that leave the queue untrained: replaced by others, or beyond what the batch trains on."""
+    def drop(self, prompts: Collection[str]) -> None:
+        """Count groups that leave the queue untrained, because others take their place."""
         for prompt in prompts:
             group = self._groups.pop(prompt)
-            counts = GroupCounts(
-                dropped=int(not surplus), surplus=int(surplus), tokens_dropped=sampled_tokens(group.records)
-            )
+            counts = GroupCounts(dropped=1, tokens_dropped=sampled_tokens(group.records))
             self._dropped = GroupCounts.total([self._dropped, counts])
             for trace in map(_session, group.traces):
                 trace.dropped = True
                 for summary in trace.sequences:
-                    summary.masked = summary.masked or ("surplus group" if surplus else "group replaced")
+                    summary.masked = summary.masked or "group replaced"
                 self._traces.append(trace)
 
     def report(self, batch: StepBatch, step: int) -> None:
         """Add what was dropped for this batch to its counts and traces; the next batch starts from nothing."""
         gone, dropped = self._dropped, self._dropped.dropped
-        batch.groups = replace(batch.groups, dropped=dropped, surplus=gone.surplus, tokens_dropped=gone.tokens_dropped)
+        batch.groups = replace(batch.groups, dropped=dropped, tokens_dropped=gone.tokens_dropped)
         batch.traces += self._traces
         self._dropped, self._traces = GroupCounts(), []
         if dropped >= self.limit and batch.groups.idle:

@@ -97,19 +97,6 @@ class PromptReplayBuffer(_FiltersGroups, _Paced, ReplayBuffer):
         keys: set[str] = super()._sampleable_terminal_keys(partition_id, eviction_reasons)
         return keys
 
-    def _select_prompt_uids(
-        self, partition_id: str, sampleable_keys: set[str], batch_size: int
-    ) -> tuple[list[str], dict[str, dict[str, Any]], dict[str, int]]:
-        if self.filter is not None and partition_id != "val":
-            surplus = self.filter.surplus(sampleable_keys)
-            self.filter.drop(surplus, surplus=True)
-            self._clear_groups(partition_id, surplus)
-            sampleable_keys = sampleable_keys - surplus
-        selected: tuple[list[str], dict[str, dict[str, Any]], dict[str, int]] = super()._select_prompt_uids(
-            partition_id, sampleable_keys, batch_size
-        )
-        return selected
-
 
 class PromptReplayBufferAsync(_FiltersGroups, _Paced, ReplayBufferAsync):
     """The buffer of the asynchronous trainers.

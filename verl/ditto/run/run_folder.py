@@ -1,7 +1,7 @@
 """The run folder: one JSON line per session, one JSON line of metrics per step.
 
     <run>/traces/step_000007.jsonl    sessions of training step 7: messages, verdicts, feedback, advantages, timings
-    <run>/traces/step_000007.jsonl.gz the same, packed, where it is larger than `run.trace_file_mb`
+    <run>/traces/step_000007.jsonl.gz the same, packed, where it is larger than 16 MB
     <run>/traces/val_000005.jsonl     sessions of the validation after step 5
     <run>/traces/live/                sessions of the running step (live_traces.py)
     <run>/run.json                    objective, settings, versions, data (run_json.py)
@@ -28,16 +28,14 @@ from soul.files.metrics_file import NAME, metric_lines, read_metrics
 from soul.files.trace_files import FOLDER, trace_files
 from soul.record import SessionRecord
 
+PACKED_FROM_MB = 16.0  # trace files that would be larger are packed, one gzip member a session
+
 
 class RunFolder:
-    """Writes what a run leaves for people to read.
+    """Writes what a run leaves for people to read."""
 
-    Args:
-        trace_file_mb: trace files that would be larger than this are packed; None: none is.
-    """
-
-    def __init__(self, folder: Path, trace_file_mb: float | None = None) -> None:
-        self.folder, self.trace_file_mb = folder, trace_file_mb
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
 
     def write_traces(self, split: str, step: int, sessions: Iterable[SessionRecord], part: int = 0) -> None:
         """The sessions of a step; split is "step" or "val".
@@ -47,7 +45,7 @@ class RunFolder:
         """
         name = f"{split}_{step:06d}" + (f".{part}" if part else "")
         lines = (session.to_line() for session in sessions)
-        write_lines(self.folder / FOLDER / f"{name}.jsonl", lines, self.trace_file_mb)
+        write_lines(self.folder / FOLDER / f"{name}.jsonl", lines, PACKED_FROM_MB)
         if split == "step":
             remove_live(self.folder, step)
 

@@ -76,7 +76,7 @@ class _AnswerStream(httpx.AsyncByteStream):
 
     def _check(self, size: int) -> None:
         if size > self._limit:
-            raise JudgeFailure("invalid", f"the answer is larger than {self._limit / 1e6:g} MB (max_answer_mb)")
+            raise JudgeFailure("invalid", f"the answer is larger than {self._limit / 1e6:g} MB")
 
     async def aclose(self) -> None:
         await self._stream.aclose()

@@ -23,6 +23,7 @@ DEFAULT_MODEL = "gpt-5-nano"  # the judge of the paper
 # Most tokens of an answer of a judge, partner or environment without `max_output_tokens`: several times the longest
 # verdict with its thoughts. Without a limit, a model that repeats itself writes until its context ends.
 MOST_TOKENS = 16_384
+MAX_ANSWER_BYTES = 8_000_000  # also after decompression
 
 StructuredMode = Literal["json_schema", "json_object", "prompt"]
 MODES: tuple[StructuredMode, ...] = ("json_schema", "json_object", "prompt")  # the best first
@@ -46,7 +47,6 @@ class Endpoint(BaseModel):
     deadline_s: float = Field(default=300.0, gt=0)  # for one call with retries and re-asks, from its first request on
     max_attempts: int = Field(default=6, ge=1)  # requests for one answer; those refused with 429 do not count
     max_reasks: int = Field(default=1, ge=0)  # how often an unusable answer is asked for again
-    max_answer_mb: float = Field(default=8.0, gt=0, allow_inf_nan=False)  # size of one answer, also when decompressed
     concurrency: int = Field(default=64, ge=1)  # requests in flight, over all processes of a run
     requests_per_minute: float | None = Field(default=None, gt=0)
     tokens_per_minute: float | None = Field(default=None, gt=0)  # prompt and completion together
@@ -122,7 +122,7 @@ class Endpoint(BaseModel):
         """
         server = f"{self.address} (model {self.model})"
         key = ANY_KEY if self.api_key_env is None else key_of(self.api_key_env, server)
-        http = http_client(self.url, self.timeout_s, int(self.max_answer_mb * 1e6))
+        http = http_client(self.url, self.timeout_s, MAX_ANSWER_BYTES)
         return openai.AsyncOpenAI(
             api_key=key, base_url=self.url, timeout=self.timeout_s, max_retries=0, http_client=http
         )

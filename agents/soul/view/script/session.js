@@ -51,8 +51,7 @@ function sessionHead(line, store, i) {
   const facts = [`file ${line.file || "unknown"}`, `record ${line.row}`, `best possible ${shortNumber(line.full_marks ?? 1)}`];
   if (line.model_version !== null && line.model_version !== undefined) facts.push(`weights of step ${line.model_version}`);
   if (line.dropped) {
-    const surplus = (line.sequences ?? []).some((sequence) => sequence.masked === "surplus group");
-    facts.push(surplus ? "its group was more than the step trains on" : "its group was replaced: the objective learns nothing from it");
+    facts.push("its group was replaced: the objective learns nothing from it");
   }
   if (line.shortened?.length) facts.push(`shortened to fit the model: ${line.shortened.join(", ")}`);
   for (const [name, count] of Object.entries(line.out_of_tokens ?? {})) if (count) facts.push(`${name}: ${count} sequences out of tokens`);

@@ -36,6 +36,7 @@ def transport(request, monkeypatch):
     if request.param == "httpx":
         monkeypatch.setattr(soul.judge.call.http_client, "aiohttp", None)
     monkeypatch.setattr(soul.judge.call.client, "_BACKOFF", lambda state: 0.001)
+    monkeypatch.setattr("soul.judge.call.endpoint.MAX_ANSWER_BYTES", int(LIMIT_MB * 1e6))
     # Every client reads the machine's certificates, which takes 50 ms, and here are hundreds.
     context = ssl.create_default_context()
     for module in (httpx2, httpx2._transports.default):
@@ -55,7 +56,7 @@ class Heard:
 
 def endpoint(server: HostileServer, kind: str, **settings) -> Endpoint:
     given = {**LONG, "max_attempts": 2, "max_reasks": 0, "model": "m"}
-    given |= {"structured": "prompt", "max_answer_mb": LIMIT_MB, "api_key_env": None, "base_url": server.url(kind)}
+    given |= {"structured": "prompt", "api_key_env": None, "base_url": server.url(kind)}
     return Endpoint(**{**given, **settings})
 
 
@@ -209,13 +210,14 @@ def test_a_bomb_is_not_unpacked(transport):
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
-def test_the_limit_is_a_setting(transport, packed):
+def test_an_answer_just_below_the_limit_is_read(transport, packed, monkeypatch):
     body = b" " * 300_000 + b'{"choices": [{"message": {"content": "{\\"critique\\": \\"x\\"}"}}]}'
     answer = http(gzip.compress(body), "200 OK", "Content-Encoding: gzip") if packed else http(body)
 
     async def run(limit_mb):
+        monkeypatch.setattr("soul.judge.call.endpoint.MAX_ANSWER_BYTES", int(limit_mb * 1e6))
         async with serving({"x": answer}) as server:
-            judge = Judge.connect(endpoint(server, "x", max_answer_mb=limit_mb))
+            judge = Judge.connect(endpoint(server, "x"))
             try:
                 return await ask(judge)
             finally:
