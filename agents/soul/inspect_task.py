@@ -26,7 +26,6 @@ from typing import Any
 
 from soul import tasks
 from soul.errors import BadSettings, SoulError
-from soul.evaluate.export.targets import expected
 from soul.evaluate.run.engine import STOPPING, Stopped
 from soul.evaluate.run.settings import EvaluationSettings, choose_sets, sample_requests
 from soul.judge import Endpoint, Gateway, GatewaySettings, Usage
@@ -244,7 +243,12 @@ def _sample(row: TaskRow) -> Sample:
     groups, record = dict(row.task.groups(row.row)), row.row.model_dump(mode="json")
     metadata = {"task": row.task.name, "groups": groups, "record": record}
     prompt = InspectSeat().converted(row.task.prompt(row.row))
-    return Sample(id=row.number, input=prompt, target=expected(row.task, row.row), metadata=metadata)
+    return Sample(
+        id=row.number,
+        input=prompt,
+        target=row.task.target(row.row) or row.task.human_answer(row.row) or "",
+        metadata=metadata,
+    )
 
 
 def _row(state: TaskState, arguments: Mapping[str, Any]) -> TaskRow:

@@ -46,8 +46,6 @@ EVALUATE = [
             (["--out", "/proc/out"], "cannot write to /proc/out"),
             (["--out", ""], "is not a path"),
             (["--out", "x" * 300], "too long"),
-            (["--export", "nosuch"], "there is no such target"),
-            (["--export", ","], "names no target"),
             (["--suite", "nosuch"], "There is no suite 'nosuch'"),
             (["--suite", "paper"], "or a suite (paper), not both"),
             (["nosuch"], "There is no evaluation set 'nosuch'"),
@@ -169,19 +167,6 @@ FIGURES = each(
         (["--evals", "a={run}", "--baseline", "b"], "--evals has no such name. It has a."),
         (["--runs", "a={training}", "--baseline", "a"], "--baseline names evaluations"),
         (["--runs", "a={training}", "--out", "{file}"], "{file} is a file"),
-    ],
-)
-EXPORT = each(
-    ["{run}"],
-    [
-        ([], "required: --to"),
-        (["--to", ""], "names no target"),
-        (["--to", "nosuch"], "there is no such target"),
-        (["--to", "lm-eval", "--step", "x"], "--step"),
-        (["--to", "lm-eval", "--samples", "-1"], "--samples"),
-        (["--to", "lm-eval", "--out", "{file}"], "{file} is a file"),
-        (["--to", "lm-eval", "--out", "/proc/x"], "cannot write to /proc/x"),
-        (["{run_without_model}", "--to", "nosuch"], "there is no such target"),
     ],
 )
 JUDGE = [
@@ -324,7 +309,6 @@ COMMANDS: Mapping[str, Sequence[Mistake]] = {
     "soul.evaluate.__main__": [*EVALUATE, *each(["{hitom.parquet}", *POLICY], [([word], "") for word in KEYS])],
     "soul.evaluate.local": LOCAL,
     "soul.evaluate.report.__main__": REPORT,
-    "soul.evaluate.export.__main__": EXPORT,
     "soul.compare.__main__": COMPARE,
     "soul.compare.table": TABLE,
     "soul.figures.__main__": FIGURES,

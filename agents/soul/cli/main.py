@@ -29,10 +29,10 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "write the report of an evaluation again",
         "soul report outputs/eval-base-1a2b3c4d",
     ),
-    "export": (
-        "soul.evaluate.export.__main__",
-        "write results in the forms that other tools read",
-        "soul export outputs/eval-base-1a2b3c4d --to lm-eval",
+    "wandb": (
+        "soul.evaluate.wandb_log",
+        "log the results of an evaluation to Weights & Biases",
+        "soul wandb outputs/eval-base-1a2b3c4d",
     ),
     "compare": ("soul.compare.__main__", "compare evaluations row by row", "soul compare RUN_A RUN_B --html out.html"),
     "compare table": ("soul.compare.table", "put evaluations into one table", "soul compare table RUN_A RUN_B"),

@@ -20,5 +20,5 @@ Folders, each of which imports only those above it:
                 (samples.parquet), answers.py (question, right and given answer)
     report/     report.html: overview.py and set_detail.py (the page), packing.py (the samples in it); outputs.py
                 writes it with results.json, table.md and samples.parquet, from a run's journal
-    export/     lm_eval.py, wandb_log.py, tensorboard_log.py
+    wandb_log.py    results in Weights & Biases
 """

@@ -16,8 +16,7 @@ from rich.text import Text
 
 from soul import tasks
 from soul.errors import BadSettings, OutOfSpace, SoulError, UnknownTask
-from soul.evaluate.export import check, export
-from soul.evaluate.export.options import ExportOptions
+from soul.evaluate import wandb_log
 from soul.evaluate.numbers.results import Results
 from soul.evaluate.report import FILE as REPORT
 from soul.evaluate.report.outputs import write_outputs
@@ -153,7 +152,9 @@ def run(
         NoVerdict: all verdicts failed; the results are written and shown.
         OutOfSpace: the disk is full; the finished samples are kept.
     """
-    targets, choice = check(options.export), options.choice
+    choice = options.choice
+    if options.wandb:
+        wandb_log.check()
     wanted = rescore.sample_requests(settings, source) if source else sample_requests(settings)
     if options.dry_run:
         dry_run(settings, wanted, folder, choice, options.thinking_tokens, source, tests_judges=choice.ask_first)
@@ -177,9 +178,8 @@ def run(
                 raise
             finished, results = results_of(folder, journal)
     Failures.from_run(finished).require_verdict()
-    places = export(finished, results, targets, ExportOptions(step=options.step))
-    for target, place in zip(targets, places, strict=True):
-        console.print(f"{target}: {place}")
+    if options.wandb:
+        console.print(f"Weights & Biases: {wandb_log.write(finished, results, options.step)}")
     return results
 
 

@@ -10,19 +10,17 @@ import json
 import statistics
 import time
 from io import StringIO
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from soul import tasks
 from soul.compare.comparison import compare
-from soul.evaluate.export import export
-from soul.evaluate.export.scalars import scalars
 from soul.evaluate.numbers.breakdown import breakdown
 from soul.evaluate.numbers.results import Results, summarise
 from soul.evaluate.report.set_detail import set_detail
 from soul.evaluate.tables.table import markdown, rich_table
+from soul.evaluate.wandb_log import scalars
 from soul.metrics.set_metrics import Ratio
 from soul.task_types import Metric
 from soul.tasks.userllm import END, spoken
@@ -204,19 +202,11 @@ def test_any_task_may_score_a_set_as_a_whole(monkeypatch):
     assert [row.mean for row in found.per_row] == [0.0, None, 0.5]  # the rewards are what they were
 
 
-def test_other_tools_get_the_score_of_the_set_and_the_rewards_of_rows(tmp_path):
+def test_a_curve_shows_the_score_of_the_set(tmp_path):
     said = [(CSQA, "why?"), (CSQA, "cave"), (OPENS, "do bees see red"), (OPENS, "what of wasps")]
     run = finished_run(tmp_path / "run-1", [line(i, *pair, Fixed(0.5)) for i, pair in enumerate(said)])
     results = summarise(run.samples, run.sets)
     assert scalars(results)["userllm/score"] == pytest.approx(100 * results.sets["userllm"].mean)
-    (place,) = export(run, results, ["lm-eval"])
-    saved = json.loads(Path(place).read_text())["results"]["userllm"]
-    assert saved["mean_of_metrics,none"] == results.sets["userllm"].mean
-    assert 0 < saved["mean_of_metrics_stderr,none"] < 0.3 and saved["role_adherence,none"] == 0.5
-    (documents,) = Path(place).parent.glob("samples_userllm_*.jsonl")
-    rows = [json.loads(one) for one in documents.read_text().splitlines()]
-    assert [row["metrics"] for row in rows] == [["episode_score"]] * 4
-    assert [row["episode_score"] for row in rows[:2]] == [1.0, 0.0]
 
 
 def test_a_whole_set_is_scored_and_resampled_in_seconds():

@@ -39,7 +39,7 @@ class RunChoice:
 
 FIRST = RunChoice()  # a first start
 # Options that are fields of `RunOptions` under the same name.
-_AS_GIVEN = ("data", "out", "name", "limit", "n", "seed", "thinking_tokens", "dry_run", "export", "step")
+_AS_GIVEN = ("data", "out", "name", "limit", "n", "seed", "thinking_tokens", "dry_run", "wandb", "step")
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class RunOptions:
         deadline_s: seconds to play one episode; None: no limit.
         thinking_tokens: expected tokens of thought before each answer, for the plan.
         dry_run: print the plan and run no sample.
-        export: names of export targets, comma-separated.
-        step: the training step of the checkpoint, for exports.
+        wandb: log the results to Weights & Biases.
+        step: the training step of the checkpoint, for that.
     """
 
     sets: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class RunOptions:
     thinking_tokens: int = 0
     dry_run: bool = False
     choice: RunChoice = FIRST
-    export: str = ""
+    wandb: bool = False
     step: int | None = None
 
     @classmethod
@@ -125,10 +125,8 @@ def parser(program: str, description: str | None) -> Parser:
     parser.add_argument("--n", type=positive_int, default=1, help="samples of each row")
     parser.add_argument("--seed", type=int, default=0, help="decides which rows are drawn")
     add_run_choice_options(parser)
-    parser.add_argument(
-        "--export", default="", metavar="TO,...", help="lm-eval, wandb, tensorboard (soul.evaluate.export)"
-    )
-    parser.add_argument("--step", type=non_negative_int, help="the checkpoint's training step: the x axis of exports")
+    parser.add_argument("--wandb", action="store_true", help="log the results to Weights & Biases")
+    parser.add_argument("--step", type=non_negative_int, help="the checkpoint's training step: the x axis there")
     return parser
 
 

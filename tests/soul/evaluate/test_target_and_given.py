@@ -1,18 +1,17 @@
-"""What was expected and what was given, in the files that other tools read, from real evaluations of every kind of
-task; and which turn of an episode is the answer."""
+"""The right answer and the given one in samples.parquet, from real evaluations of every kind of task; and which turn of
+an episode is the answer."""
 
 import asyncio
 import json
 
+import pyarrow.parquet as pq
 import pytest
 
 from soul import examples
 from soul.evaluate.__main__ import main
-from soul.evaluate.export.targets import expected, expected_and_given
 from soul.examples.__main__ import write
 from soul.examples.contract import played
 from soul.examples.endpoint import answer
-from soul.record import AttemptRecord, SessionRecord
 from soul.task_types import Episode
 from soul.tasks.coser_stage import ENVIRONMENT, Scene, SpokenLine
 from soul.testing import FakeOpenAI, Text
@@ -20,8 +19,8 @@ from soul.testing import FakeOpenAI, Text
 B = "<answer>B</answer>"
 
 
-def exported(name, tmp_path, monkeypatch, said=B):
-    """The lines of the samples file of a real evaluation by a model that always says the same."""
+def evaluated(name, tmp_path, monkeypatch, said=B):
+    """The rows of samples.parquet of a real evaluation by a model that always says the same."""
     for variable in ("OPENAI_API_KEY", "OPENAI_AGENT_MODEL", "OPENAI_BASE_URL"):
         monkeypatch.delenv(variable, raising=False)
     write([name], 6, tmp_path / f"{name}.parquet")
@@ -31,50 +30,33 @@ def exported(name, tmp_path, monkeypatch, said=B):
 
     with FakeOpenAI(script) as fake:
         words = ["policy.model=under-test", f"policy.base_url={fake.url}", f"judge.base_url={fake.url}"]
-        words += ["judge.api_key_env=none", "--out", str(tmp_path / "out"), "--export", "lm-eval"]
+        words += ["judge.api_key_env=none", "--out", str(tmp_path / "out")]
         assert main([str(tmp_path / f"{name}.parquet"), *words]) == 0
-    (file,) = tmp_path.glob("out/*/lm-eval/*/samples_*.jsonl")
-    return [json.loads(line) for line in file.open(encoding="utf-8")]
+    (file,) = tmp_path.glob("out/*/samples.parquet")
+    return pq.read_table(file).to_pylist()
 
 
 @pytest.mark.parametrize("name", ["hitom", "fantom", "mistakes", "lifechoices", "twinvoice", "alignx"])
 def test_letter_tasks_show_letter_and_text_on_both_sides(name, tmp_path, monkeypatch):
-    lines = exported(name, tmp_path, monkeypatch)
+    lines = evaluated(name, tmp_path, monkeypatch)
     task = examples.load(name).task
-    assert len(lines) == 6 and len({line["target_hash"] for line in lines}) > 1
+    assert len(lines) == 6 and len({line["target"] for line in lines}) > 1
     for line in lines:
-        assert line["target"] == task.target(task.row_type.model_validate(line["doc"]))
-        (given,), (reward,) = line["given"], line["rewards"]
-        if name != "fantom" or line["doc"]["question_type"].endswith("multiple-choice"):
+        assert line["target"] == task.target(task.row_type.model_validate(json.loads(line["record"])))
+        given, reward = line["given"], line["reward"]
+        if name != "fantom" or json.loads(line["record"])["question_type"].endswith("multiple-choice"):
             assert given.startswith("B. ") and line["target"][1:3] == ". "
         assert (given == line["target"]) == (reward == 1.0)
 
 
 def test_an_answer_that_cannot_be_read_is_none(tmp_path, monkeypatch):
-    lines = exported("hitom", tmp_path, monkeypatch, said="I would say B.")
-    assert all(line["given"] == [None] and line["target"] for line in lines)
-
-
-def test_what_a_person_wrote_is_the_target_where_no_single_answer_is_right(tmp_path, monkeypatch):
-    said = "<response>I would rather sleep on it, and tell you tomorrow.</response>"
-    lines = exported("humanual-chat", tmp_path, monkeypatch, said)
-    assert all(line["target"] == line["doc"]["completion"] and line["given"] == [None] for line in lines)
-
-
-def test_a_task_that_is_gone_or_takes_the_record_no_longer_has_no_target():
-    example = examples.load("hitom")
-    record = example.row(0).model_dump(mode="json")
-
-    def sample(task, fields):
-        return SessionRecord(task=task, number=0, row=0, record=fields, draft=AttemptRecord())
-
-    assert expected_and_given([sample("hitom", record)])[0] == example.task.target(example.row(0))
-    assert expected_and_given([sample("hitom", {"index": 0})]) == ("", [None])
-    assert expected_and_given([sample("of another machine", record)]) == ("", [None])
+    lines = evaluated("hitom", tmp_path, monkeypatch, said="I would say B.")
+    assert all(line["given"] is None and line["target"] for line in lines)
 
 
 def test_tasks_say_what_is_expected_or_that_nothing_is():
-    shown = {name: expected(examples.load(name).task, examples.load(name).row(0)) for name in examples.names()}
+    loaded = {name: examples.load(name) for name in examples.names()}
+    shown = {name: one.task.target(one.row(0)) or one.task.human_answer(one.row(0)) for name, one in loaded.items()}
     assert [name for name, text in shown.items() if not text] == ["sotopia", "userllm"]
     letters = {"alignx", "behavior_chain", "hitom", "humanllm", "lifechoices", "mistakes", "social_r1", "twinvoice"}
     assert all(shown[name][1:3] == ". " for name in shown if name.partition("_")[0] in letters or name in letters)
