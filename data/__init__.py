@@ -13,8 +13,7 @@ Run them from the repository root: `python -m data.hitom convert SRC.json --out 
 Every other module is the builder of one task (alignx, coser, ..., userllm) or a part of one. Where training rows come
 from another source than evaluation rows, they have a builder of their own: mirrorbench_train (mirrorbench_sources),
 twinvoice_train (twinvoice_people), userllm_train (prism, intents) and sotopia_pairs. hitom_stories, hitom_world and
-hitom_beliefs generate Hi-ToM stories; fantom_json reads FANToM's official file; sotopia_scenarios and
-paratomi_paraphrase make rows beyond the paper.
+hitom_beliefs generate Hi-ToM stories; fantom_json reads FANToM's official file.
 
 Git ignores downloads and parquet files in this folder; only the builders are versioned.
 """

@@ -1,11 +1,9 @@
 """The models that write and check training items, and their settings.
 
     drafter         writes wrong options that could be right (TwinVoice)
-    filter          answers a drafted question, to see whether it can be answered and needs the history (TwinVoice);
-                    compares two tellings of a story (ParaToMi)
+    filter          answers a drafted question, to see whether it can be answered and needs the history (TwinVoice)
     goal_writer     describes what the user of a conversation wants (MirrorBench)
     intent_writer   writes a high-level sentence in place of a person's message (UserLLM)
-    paraphraser     tells a story in other words (ParaToMi)
 
 The settings are those of a judge (docs/judge.md), on the command line as ROLE.KEY=VALUE: `drafter.model=gpt-5.4-mini`.
 A role inherits from `judge` as a task's own judge does, and shares its limits and `judge.budget_usd`. If you name no
@@ -22,7 +20,7 @@ from soul.judge import Endpoint, GatewaySettings
 from soul.judge.cli_overrides import sections_of
 from soul.judge.roles import VARIABLES
 
-Role = Literal["drafter", "filter", "goal_writer", "intent_writer", "paraphraser"]
+Role = Literal["drafter", "filter", "goal_writer", "intent_writer"]
 ROLES: tuple[Role, ...] = get_args(Role)
 PAPER_MODELS: dict[Role, str] = {"drafter": "gpt-5.4-mini", "filter": "gpt-5.4"}  # appendix C, TwinVoice
 
