@@ -90,7 +90,7 @@ class CoSER(Task[CoSERRow]):
     """
 
     name = "coser"
-    version = 3  # 3: reworded prompts, of the narrator too
+    version = 4  # 4: characters know the plot summary; BLEU and ROUGE-L as in the published files
     row_type = CoSERRow
     episode_type = Scene
     headline = Metric("overall", source="paper, appendix C.7 and table 1; mean of the four dimensions")
@@ -157,13 +157,14 @@ class CoSER(Task[CoSERRow]):
         return tuple(dict.fromkeys(map(" ".join, quotations)))
 
     def _instructions(self, row: CoSERRow, name: str, feedback: str | None) -> Message:
-        """What a character knows. The plot summary is left out, because it reveals how the scene ends."""
+        """What a character knows."""
         others = [(other, row.portrait(other, shown=True)) for other in row.cast if other != name]
         company = "\n\n".join(f"### {other}\n{text or '(You know only the name.)'}" for other, text in others)
         sections = [
             f'You are an actor, and you play {name} in a scene from "{row.book}". Think, feel and speak as {name} '
             f"does, using only what {name} can know at this moment; never as an assistant, a narrator or an author.",
             _section(f"Your character: {name}", row.portrait(name, shown=True)),
+            _section("The plot around this scene", row.plot_summary.strip()),
             _section("The scene", row.scenario),
             _section("The other characters", company),
             _section(f"What drives {name} now (nobody else knows this)", row.motivation(name)),

@@ -126,10 +126,11 @@ def test_a_circumstance_that_is_no_object_is_refused(circumstance):
 
 def test_a_seat_knows_its_part_and_of_the_others_what_is_public():
     text = instructions("Ada")
-    for known in ("The Salt Road", "Night on the gallery", "She never begs.", "He fears the sea.", "### Sailors"):
+    plot = "In the end Ada sells the lighthouse and drowns."  # as in the paper's appendix C.7
+    for known in ("The Salt Road", plot, "Night on the gallery", "She never begs.", "He fears the sea.", "### Sailors"):
         assert known in text
     assert "ashamed of it" in text and "must land before dawn" not in text  # motives are private
-    assert "drown" not in text  # neither the plot's summary nor what will happen to her
+    assert "She will drown" not in text  # her experience
     assert "you play Sailors" in instructions("Sailors") and "What drives" not in instructions("Sailors")
 
 
