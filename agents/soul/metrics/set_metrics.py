@@ -57,6 +57,11 @@ def group_runs(outcomes: Sequence[Outcome], group_of: Callable[[Any], Hashable |
     return {group: list(zip(*places.values(), strict=False)) for group, places in groups.items()}
 
 
+def is_right(outcome: Outcome) -> bool:
+    """Whether a sample has the full reward of a task whose rewards lie between 0 and 1."""
+    return isinstance(outcome.scored, Scored) and outcome.scored.verdict.reward == 1.0
+
+
 def share_all_right(runs: Runs, right: Callable[[Outcome], bool]) -> float:
     """The share of runs in which every sample is right."""
     return statistics.fmean(all(map(right, run)) for run in runs)

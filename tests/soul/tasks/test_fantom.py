@@ -78,7 +78,9 @@ def test_a_question_set_counts_only_if_all_of_it_is_right(tmp_path):
     assert torn["all_correct"] == 1.0
     # Files that do not say how many rows a set has: what is there counts as the set.
     old = [{key: value for key, value in record.items() if key != "set_rows"} for record in records]
-    assert shown_for_the_set(answered(old, wrong=(access,), without=(access + 1, belief)))["all_correct"] == pytest.approx(0.75)
+    assert shown_for_the_set(answered(old, wrong=(access,), without=(access + 1, belief)))[
+        "all_correct"
+    ] == pytest.approx(0.75)
 
 
 def test_with_several_samples_the_numbers_are_means_over_whole_passes(tmp_path):
