@@ -243,7 +243,7 @@ def test_metrics_and_critique():
     assert verdict.critique == advice("Roe should plead.")
     assert [verdict.metrics[name] for name in DIMENSIONS] == pytest.approx([0.89, 0.79, 0.69, 0.59])
     assert verdict.reward == pytest.approx(0.74)
-    said = "\n\n".join(["You will have to pay me for every single hour."] * 6)
+    said = "\n\n".join(f"{line.speaker}: You will have to pay me for every single hour." for line in scene.lines)
     book = "\n\n".join(
         [
             "Captain Roe: Put out your lamp for one hour, Ada. (holds out a purse)",
