@@ -124,6 +124,7 @@ class FanToM(AnswerTask[FanToMRow]):
     """What does Veronica believe was said before she joined?"""
 
     name = "fantom"
+    version = 3  # 3: "False" and "doesn't know" are read too, and the official score is a metric
     row_type = FanToMRow
     headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1; token F1 for facts")
     strata = Strata("question")

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
 from soul.metrics.set_metrics import Edge, Outcome, SetScore
 from soul.record import SessionRecord
 from soul.task import Task
@@ -36,9 +38,16 @@ def set_scores(task: Task[Any], by_row: Sequence[Sequence[SessionRecord]]) -> Se
 
 
 def metrics_beside(task: Task[Any], by_row: Sequence[Sequence[SessionRecord]]) -> Mapping[str, float]:
-    """The metrics of a set that are not its score."""
-    has_none = type(task).set_metrics is Task.set_metrics  # most tasks: spare them the validation of their rows
-    return {} if has_none or task.set_headline is not None else score_of(task, by_row).parts
+    """The metrics of a set that are not its score; none if a record is no row of the task any more.
+
+    The score needs no rows, so the report of an old run shows it without these metrics.
+    """
+    if type(task).set_metrics is Task.set_metrics or task.set_headline is not None:
+        return {}  # without a look at the rows, because to validate them takes time
+    try:
+        return score_of(task, by_row).parts
+    except ValidationError:
+        return {}
 
 
 def score_of(task: Task[Any], by_row: Sequence[Sequence[SessionRecord]], missing: Edge | None = None) -> SetScore:
