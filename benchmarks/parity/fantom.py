@@ -17,11 +17,8 @@ from soul.task_types import Episode, Scored
 _WHO = {"correct_answer": ["Ann", "Bob"], "wrong_answer": ["Carl"], "question_type": "tom:answerability:list"}
 _NO = {"correct_answer": "no", "question_type": "tom:answerability:binary"}
 _YES = {**_NO, "correct_answer": "yes"}
-_BELIEF = {
-    "correct_answer": 1,
-    "answer_choices": ["x", "y"],
-    "question_type": "tom:belief:inaccessible:multiple-choice",
-}
+_CHOICES = {"answer_choices": ["x", "y"], "correct_answer": 1}
+_BELIEF = {**_CHOICES, "question_type": "tom:belief:inaccessible:multiple-choice"}
 _FACT = {"correct_answer": "three hives", "question_type": "fact"}
 READINGS = [
     *((_NO, said) for said in ("no", "False", "She doesn't know it.", "Nobody told her", "unknown", "yes and no")),
@@ -31,15 +28,10 @@ READINGS = [
     *((_FACT, said) for said in ("three hives", "Three hives.", "the three hives")),
 ]
 # Sets of questions, each with its answers: all right, one wrong, one unreadable.
-_INFO = {"question_type": "tom:info_accessibility:binary"}, {"question_type": "tom:info_accessibility:list"}
-_RIGHT = (
-    (_BELIEF, "B"),
-    (_WHO, "Ann, Bob"),
-    (_NO, "no"),
-    ({**_NO, **_INFO[0]}, "no"),
-    ({**_WHO, **_INFO[1]}, "Ann, Bob"),
-)
-SETS = [[_RIGHT + ((_YES, said),) for said in ("yes", *others)] for others in (("yes",), ("no",), ("maybe", "no"))]
+_YES_NO, _LIST = ({"question_type": f"tom:info_accessibility:{kind}"} for kind in ("binary", "list"))
+_INFO = (({**_NO, **_YES_NO}, "no"), ({**_WHO, **_LIST}, "Ann, Bob"))
+_RIGHT = ((_BELIEF, "B"), (_WHO, "Ann, Bob"), (_NO, "no"), *_INFO)
+SETS = [[(*_RIGHT, (_YES, said)) for said in ("yes", *others)] for others in (("yes",), ("no",), ("maybe", "no"))]
 
 
 def _verdict(case: tuple[dict[str, Any], str]) -> Scored:
@@ -52,45 +44,40 @@ def _verdict(case: tuple[dict[str, Any], str]) -> Scored:
 def _of_the_set(metric: str) -> Score:
     def score(sets: Sequence[Any]) -> float:
         task = tasks.load("fantom")
-        cases = [(number, case) for number, questions in enumerate(sets) for case in questions]
         shared = {"index": 0, "context": "-", "question": "-", "missed_info_accessibility": "inaccessible"}
-        outcomes = [
-            Outcome(
-                place,
-                1.0,
-                task.row_type.model_validate({**shared, "set_id": f"{number}-0-0", **case[0]}),
-                _verdict(case),
-            )
-            for place, (number, case) in enumerate(cases)
-        ]
-        return SetScore.from_metrics(len(cases), task.set_metrics(len(cases), outcomes)).parts[metric]
+        outcomes: list[Outcome] = []
+        for number, case in ((number, case) for number, questions in enumerate(sets) for case in questions):
+            row = task.row_type.model_validate({**shared, "set_id": f"{number}-0-0", **case[0]})
+            outcomes.append(Outcome(len(outcomes), 1.0, row, _verdict(case)))
+        return SetScore.from_metrics(len(outcomes), task.set_metrics(len(outcomes), outcomes)).parts[metric]
 
     return score
 
 
+_METHODS = (
+    "evaluate_mc_belief_q evaluate_list_q map_binary_answer_to_int compute_f1 evaluate_fact_q yesno_to_int "
+    "score_and_analyze"
+)
+
+
+def _agent(clone: Path, **given: Any) -> Any:
+    """Their agent without model and data."""
+    return type("Agent", (), authors_names(clone / "eval_fantom.py", _METHODS.split(), {"Counter": Counter, **given}))()
+
+
 def _their_reading(clone: Path) -> Score:
-    names = (
-        "evaluate_mc_belief_q",
-        "evaluate_list_q",
-        "map_binary_answer_to_int",
-        "compute_f1",
-        "evaluate_fact_q",
-        "yesno_to_int",
-    )
-    code = SimpleNamespace(**authors_names(clone / "eval_fantom.py", names, {"Counter": Counter}))
+    agent = _agent(clone)
 
     def score(case: tuple[dict[str, Any], str]) -> float:
         row, said = case
-        kind = row["question_type"]
-        if kind.endswith(":multiple-choice"):
-            return float(code.evaluate_mc_belief_q(None, row, said))
-        if kind.endswith(":list"):
-            return float(code.evaluate_list_q(None, row, said)[0])
-        if kind.endswith(":binary"):
-            return float(code.map_binary_answer_to_int(None, said) == code.yesno_to_int(None, row["correct_answer"]))
-        return float(
-            code.evaluate_fact_q(SimpleNamespace(compute_f1=lambda *texts: code.compute_f1(None, *texts)), row, said)
-        )
+        kind = row["question_type"].rpartition(":")[2]
+        if kind == "multiple-choice":
+            return float(agent.evaluate_mc_belief_q(row, said))
+        if kind == "list":
+            return float(agent.evaluate_list_q(row, said)[0])
+        if kind == "binary":
+            return float(agent.map_binary_answer_to_int(said) == agent.yesno_to_int(row["correct_answer"]))
+        return float(agent.evaluate_fact_q(row, said))
 
     return score
 
@@ -106,69 +93,41 @@ def _their_report(key: str) -> Callable[[Path], Score]:
         import pandas as pd
 
         f1 = SimpleNamespace(compute=_f1 if key.endswith("f1") else lambda **_: {"f1": 0.0})
-        given = {"pd": pd, "evaluate": SimpleNamespace(load=lambda _: f1)}
-        names = ("score_and_analyze", "map_binary_answer_to_int", "yesno_to_int")
-        code, read = authors_names(clone / "eval_fantom.py", names, given), _their_reading(clone)
-        args = SimpleNamespace(model="", conversation_input_type="short", aggregation_target="set")
-        this = SimpleNamespace(args=args, yesno_to_int=lambda text: code["yesno_to_int"](None, text))
+        agent, read = _agent(clone, pd=pd, evaluate=SimpleNamespace(load=lambda _: f1)), _their_reading(clone)
+        agent.args = SimpleNamespace(model="", conversation_input_type="short", aggregation_target="set")
         unused = {"tom_type": "-", "word_overlap": 0.0, "excluded_aware_character": 0, "included_unaware_character": 0}
         shared = {"missed_info_accessibility": "inaccessible", "question": "does - know", **unused}
 
         def row(number: int, case: tuple[dict[str, Any], str]) -> dict[str, Any]:
-            polarity = code["map_binary_answer_to_int"](None, case[1])
+            polarity = agent.map_binary_answer_to_int(case[1])
             read_so = {"prediction": case[1], "result": bool(read(case)), "binarized_model_answer": polarity}
             return {**shared, **case[0], "set_id": f"{number}-0-0", **read_so}
 
         def score(sets: Sequence[Any]) -> float:
             rows = [row(number, case) for number, questions in enumerate(sets) for case in questions]
-            return float(code["score_and_analyze"](this, pd.DataFrame(rows))[f"inaccessible:{key}"]) / 100
+            return float(agent.score_and_analyze(pd.DataFrame(rows))[f"inaccessible:{key}"]) / 100
 
         return score
 
     return authors
 
 
-_REPOSITORY = "fantom"
+def _compared(metric: str, follows: Any, differs: str, cases: Sequence[Any], ours: Score, authors: Any) -> Comparison:
+    return Comparison("fantom", metric, follows, differs, "fantom", cases, ours, authors)
+
+
+def _official(case: Any) -> float:
+    return _verdict(case).verdict.metrics["accuracy_official"]
+
+
+_WHOLE = "whole words and single letters count, beginnings and parts of words do not; facts by SQuAD's F1"
 _LIMITS = "lists whose answer is nobody and beliefs in free words (and so ALL*) are no rows of ours"
+_F1_KEY = "answerability:binary-f1"
 COMPARISONS: list[Comparison] = [
-    Comparison(
-        "fantom",
-        "accuracy (headline)",
-        "original",
-        "whole words and single letters count, beginnings and parts of words do not; facts by SQuAD's F1",
-        _REPOSITORY,
-        READINGS,
-        lambda case: _verdict(case).verdict.reward,
-        _their_reading,
+    _compared(
+        "accuracy (headline)", "original", _WHOLE, READINGS, lambda c: _verdict(c).verdict.reward, _their_reading
     ),
-    Comparison(
-        "fantom",
-        "accuracy_official",
-        "authors",
-        "",
-        _REPOSITORY,
-        READINGS,
-        lambda case: _verdict(case).verdict.metrics["accuracy_official"],
-        _their_reading,
-    ),
-    Comparison(
-        "fantom",
-        "all_correct",
-        "authors",
-        _LIMITS,
-        _REPOSITORY,
-        SETS,
-        _of_the_set("all_correct"),
-        _their_report("set:ALL"),
-    ),
-    Comparison(
-        "fantom",
-        "f1_answerability",
-        "authors",
-        "",
-        _REPOSITORY,
-        SETS,
-        _of_the_set("f1_answerability"),
-        _their_report("answerability:binary-f1"),
-    ),
+    _compared("accuracy_official", "authors", "", READINGS, _official, _their_reading),
+    _compared("all_correct", "authors", _LIMITS, SETS, _of_the_set("all_correct"), _their_report("set:ALL")),
+    _compared("f1_answerability", "authors", "", SETS, _of_the_set("f1_answerability"), _their_report(_F1_KEY)),
 ]
