@@ -6,9 +6,9 @@ Source: github.com/O-L1RU1/BehaviorChain (Apache-2.0), which holds the pipeline 
 the books' copyright to be cleared. This reader takes the files that their pipeline writes (07_aggregation.py), for your
 own books or for the benchmark once it is published.
 
-A file is one book: profile, summaries of chapters, and examples, each with its context, the character's behaviour and
-three others. As in the authors' evaluation, a row shows the summaries up to the chain's first chapter, and the links
-before this one. Where the pipeline left the options unshuffled, they are shuffled by seed.
+A file is one book: profile, summaries of chapters, and a chain of examples, each with its context, the character's
+behaviour and three others. As in the authors' evaluation, a row shows the summaries up to the chain's first chapter,
+and the links before this one. Where the pipeline left the options unshuffled, they are shuffled by seed.
 """
 
 import json
@@ -52,6 +52,8 @@ def _book(path: Path, seed: int, left_out: Counter[str]) -> Iterator[Record]:
         "profile_text": json.dumps(book["profile"], ensure_ascii=False),
         "history_truncated": list(_summaries(book)),
     }
+    title = clean_text(book.get("title")) or path.stem
+    links: list[Record] = []
     chain: list[dict[str, str]] = []
     for number, example in enumerate(book["examples"]):
         where = f"{path}: link {number}"
@@ -62,11 +64,13 @@ def _book(path: Path, seed: int, left_out: Counter[str]) -> Iterator[Record]:
             right = next(letter for letter, text in options.items() if text == behavior)
             link = {**known, "prior_chain": list(chain), "current_context": context}
             raw = {**link, "options_dict": options, "right_option_letter": right}
-            title = clean_text(book.get("title")) or path.stem
-            yield {"question": context, "raw": json.dumps(raw, ensure_ascii=False), "group": f"{title}: {name}"}
+            raw_text = json.dumps(raw, ensure_ascii=False)
+            links.append({"question": context, "raw": raw_text, "group": f"{title}: {name}", "link": number})
         elif number:
             left_out[NO_OPTIONS] += 1
         chain.append({"context": context, "behavior": behavior})
+    for link in links:
+        yield {**link, "chain": path.stem, "chain_links": len(links)}
 
 
 def _summaries(book: Mapping[str, Any]) -> Iterator[dict[str, str]]:

@@ -117,12 +117,16 @@ def convert(path: Path, seed: int = 0, context: Context = "short") -> Rows:
             f"{path}: entry {entry}: field '{name}': {message}; is this FANToM's fantom_v1.json?"
         ) from error
     left_out: Counter[str] = Counter()
-    records = (
-        {"context": getattr(entry, f"{context}_context"), "set_id": entry.set_id, **record}
-        for entry in entries
-        for record in _questions(entry, seed, context, left_out)
-    )
+    records = (record for entry in entries for record in _rows_of(entry, seed, context, left_out))
     return Rows(numbered(records), left_out)
+
+
+def _rows_of(entry: _Entry, seed: int, context: Context, left_out: Counter[str]) -> Iterator[Record]:
+    """The rows of a set, each with the number of those that count as a whole ("ALL" in the official code)."""
+    records = list(_questions(entry, seed, context, left_out))
+    counted = sum(record["missed_info_accessibility"] == "inaccessible" for record in records)
+    shared = {"context": getattr(entry, f"{context}_context"), "set_id": entry.set_id, "set_rows": counted}
+    return ({**shared, **record} for record in records)
 
 
 def _questions(entry: _Entry, seed: int, context: Context, left_out: Counter[str]) -> Iterator[Record]:

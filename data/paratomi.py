@@ -1,14 +1,15 @@
-"""ParaToMi task files: paraphrased ToMi stories (.txt) for training, the rows of Percept-ToMi (.csv) for evaluation.
+"""ParaToMi task files: paraphrased ToMi stories (.txt), or the rows of Percept-ToMi (.csv), which are for evaluation.
 
     python -m data.paratomi convert train.txt --out data/sim_rl_data/paratomi_rl_train.parquet
     python -m data.paratomi convert Percept-ToMi.csv --out data/sim_eval_data/paratomi_val.parquet
+    python -m data.paratomi convert test.txt --out data/sim_eval_data/paratomi_paraphrased_val.parquet
 
 Sources: github.com/skywalker023/thought-tracing, data/paraphrased_tomi (MIT; the stories derive from ToMi,
 CC BY-NC 4.0: not for commercial use), and github.com/chanijung/PercepToM, dataset/Percept-ToMi.csv (no
 licence).
 
-Train on `train.txt` only: it shares no story with the 600 questions of Percept-ToMi. `test.txt` of the same folder
-paraphrases every one of those 600 stories.
+Train on `train.txt` only: it shares no story with Percept-ToMi or with `test.txt` of the same folder, the paraphrased
+test. docs/tasks/paratomi.md says how the two tests differ.
 
 The .trace file beside a .txt file names each question's type. Without it the type is read from the question's wording
 and does not say whether the belief is false ("first_order" instead of "first_order_tom").

@@ -3,9 +3,9 @@
     python -m data.sets SOURCES --out data        ->  data/sim_eval_data/hitom_val.parquet, ...
 
 SOURCES holds a folder for each benchmark (hitom/, fantom/, ...) with the files as their authors publish them; see
-`data.sources` for their names. A table lists all 27 sets: how many rows each has, what was left out and why, or which
-files to put where. If a set fails, the others are still built, and the exit code is 1. It is 2 if SOURCES holds no
-source at all.
+`data.sources` for their names. A table lists the suite's 27 sets and ParaToMi's paraphrased test: how many rows each
+has, what was left out and why, or which files to put where. If a set fails, the others are still built, and the exit
+code is 1. It is 2 if SOURCES holds no source at all.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from rich.console import Console
 from rich.table import Table
 
 from data.built import BadSource, Built
-from data.sources import BUILDS, Build, SourceMatch, describe_files
+from data.sources import BUILDS, EVALUATION_SETS, Build, SourceMatch, describe_files
 from soul.cli.arguments import existing_folder, output_folder
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import one_line
-from soul.suites import soul_v1
 
 _SHOWN = 6  # unused files to name for each reason; a clone of a repository has hundreds
 
@@ -118,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--out", type=output_folder, default="data", help="DATA_DIR; the files go to its sim_eval_data/"
     )
     args = parser.parse_args(arguments)
-    files = {name: args.out / "sim_eval_data" / f"{part.file}.parquet" for name, part in soul_v1.SETS.items()}
+    files = {name: args.out / "sim_eval_data" / f"{part.file}.parquet" for name, part in EVALUATION_SETS.items()}
     outcomes = [build_set(name, args.sources, out) for name, out in files.items()]
     outcomes = [_with_older_file(outcome, files[outcome.name]) for outcome in outcomes]
     console = Console(width=max(120, Console().width), markup=False, highlight=False)

@@ -17,6 +17,7 @@ from data.licences import (
     APACHE_NOT_COMMERCIAL,
     APACHE_NOVELS,
     BY_THEIR_AUTHORS,
+    CC_BY_NC_4,
     CC_BY_SA_3,
     CC_BY_SA_4,
     COMPETITION,
@@ -27,6 +28,7 @@ from data.licences import (
     PRISM,
     Origin,
 )
+from soul.suites import soul_v1
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,11 @@ def describe_files(patterns: Sequence[str]) -> str:
     return ", ".join(pattern.removeprefix("**/") for pattern in patterns)
 
 
+# Evaluation files beside the 27 sets of the suite: built and kept out of training like them, and evaluated as files.
+EXTRA_SETS: Mapping[str, soul_v1.EvaluationSet] = {
+    "paratomi_paraphrased": soul_v1.EvaluationSet("paratomi", "paratomi_paraphrased_val"),
+}
+EVALUATION_SETS: Mapping[str, soul_v1.EvaluationSet] = {**soul_v1.SETS, **EXTRA_SETS}
 ALIGNX = ("alignx", "alignx_demo", "alignx_pair", "alignx_ugc", "alignx_arbitrary", "alignx_history16")
 HUMANUAL = ("book", "chat", "email", "news", "opinion", "politics")
 _SIM_ARENA = (Origin("github.com/microsoft/SimulatorArena, folder data", MIT),)
@@ -184,13 +191,22 @@ BUILDS: dict[str, Build] = {
         (Origin("github.com/ying-hui-he/Hi-ToM_dataset", APACHE),),
         (Form(("**/Hi-ToM_data.json",)),),
     ),
+    "paratomi_paraphrased": Build(
+        "paratomi",
+        (
+            Origin("github.com/skywalker023/thought-tracing, data/paraphrased_tomi/", MIT),
+            Origin("the stories derive from ToMi", CC_BY_NC_4),
+        ),
+        (Form(("**/*test.txt",)),),
+        beside=("**/*test.trace",),
+    ),
     "paratomi": Build(
         "paratomi",
         (Origin("github.com/chanijung/PercepToM, dataset/", NO_LICENCE),),
         (Form(("**/Percept-ToMi.csv",)),),
         unused={
             "train.t*": "for training: python -m data.paratomi convert train.txt",
-            "*test.t*": "paraphrases of the evaluation's stories: not for training",
+            "*test.t*": "the paraphrased test: for evaluation",
         },
     ),
     "fantom": Build(

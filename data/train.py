@@ -32,12 +32,12 @@ from rich.table import Table
 from data import sets
 from data.built import Builder, counted
 from data.model_stages.roles import settings_of
+from data.sources import BUILDS, EVALUATION_SETS, EXTRA_SETS
 from data.training.building import SHARE_BOOKS, Building, Evaluated, Outcome, file_of, what_to_get
 from data.training.table import TRAINING, RunOptions, TrainingBuild
 from soul.cli.arguments import existing_folder, output_folder, positive_share
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import SoulError, one_line
-from soul.suites import soul_v1
 
 
 def plan(chosen: dict[str, TrainingBuild], root: Path, options: RunOptions) -> Table:
@@ -116,7 +116,7 @@ def _beside(ours: Mapping[str, float], theirs: Mapping[str, float], name: str, f
 
 
 def _evaluation_file(data: Path, name: str) -> Path:
-    return data / "sim_eval_data" / f"{soul_v1.SETS[name].file}.parquet"
+    return data / "sim_eval_data" / f"{EVALUATION_SETS[name].file}.parquet"
 
 
 def _evaluation_files(chosen: Sequence[str], root: Path, data: Path) -> Iterator[str]:
@@ -165,7 +165,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     # Books are compared between the two tasks that take them from novels, so both evaluation files are needed.
     compared = dict.fromkeys([*args.tasks, *(SHARE_BOOKS if SHARE_BOOKS & set(args.tasks) else ())])
-    without = list(_evaluation_files(list(compared), args.sources, args.out))
+    extra = [
+        name for name, part in EXTRA_SETS.items() if part.task in compared and BUILDS[name].find(args.sources).form
+    ]
+    without = list(_evaluation_files([*compared, *extra], args.sources, args.out))
     evaluated = Evaluated.in_folder(args.out / "sim_eval_data", args.near)
     building = Building(args.sources, args.out, evaluated, _options(args, chosen))
     outcomes = [building.run(name, build) for name, build in chosen.items()]

@@ -1,16 +1,16 @@
 """TwinVoice task files: a person's earlier words, a new occasion, and four replies, one of them the person's.
 
     python -m data.twinvoice convert dimension_3/choices.jsonl dimension_3/profiles.jsonl --out twinvoice_val.parquet
-    python -m data.twinvoice convert dimension_1.jsonl --out data/sim_eval_data/twinvoice_val.parquet
+    python -m data.twinvoice convert dimension_1.jsonl --without-leaks --out clean.parquet
 
 Source: github.com/TwinVoice/TwinBench (no licence). The narrative dimension has its questions in one file and the
-characters in the other (one JSON object, whatever its name says); as in the benchmark, a character is described by
-traits, goals and the last twelve utterances before the question. The social and interpersonal dimensions have
-everything in one record: history, anchor_post or context, choices, answer_idx.
+characters in the other (one JSON object, whatever its name says). The social and interpersonal dimensions have
+everything in one record: history, anchor_post or context, choices, answer_idx. As in the benchmark's own evaluation, a
+row shows the last 30 lines of the history, and of a character also traits and goals.
 
-Some of these texts contain the right reply, literally or almost: in the narration before it, or in the history. Such
-sentences are blanked ("[...]"), such history lines are dropped, and both are counted. A row is left out if blanking
-leaves nothing to reply to.
+Some of these texts contain the right reply, literally or almost: in the narration before it, or in the history. The
+benchmark shows them as they are, and so do we. With --without-leaks such sentences are blanked ("[...]"), such history
+lines are dropped, and both are counted; a row is left out if blanking leaves nothing to reply to.
 """
 
 import json
@@ -22,14 +22,14 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, NamedTuple
 
-from data.built import Builder, Rows
+from data.built import Builder, Rows, argument
 from data.fields import options_and_gold, required_text
 from data.reading import read_json_lines, read_text
 from data.rows import Record
 from soul.leaks.quotations import runs
 from soul.row_fields import clean_text, to_prose
 
-UTTERANCES = 12  # of a character's history, in the benchmark's own evaluation
+HISTORY = 30  # lines of the history that the benchmark's own evaluation shows
 _RUN = 6  # consecutive words that two texts do not share by chance
 _BLANK = "[...]"
 # A word; or one character of a script without spaces between words.
@@ -43,8 +43,11 @@ class _Person(NamedTuple):
     history: list[tuple[int, str]]  # (place in the book, utterance), in order
 
 
-def convert(paths: Sequence[str | Path]) -> Rows:
+def convert(paths: Sequence[str | Path], *, without_leaks: bool = False) -> Rows:
     """The questions in these files as `extra_info` dicts, in the files' order.
+
+    Args:
+        without_leaks: remove what gives the right reply away (`without_answer`).
 
     Raises ValueError naming file, line and field.
     """
@@ -60,7 +63,7 @@ def convert(paths: Sequence[str | Path]) -> Rows:
     removed: Counter[str] = Counter()
     for where, raw in questions:
         record = _narrative(where, raw, people) if "mcq" in raw else _social(where, raw)
-        cleaned = without_answer(record, removed)
+        cleaned = without_answer(record, removed) if without_leaks else record
         if cleaned is None:
             left_out["the occasion is the right reply itself"] += 1
         else:
@@ -108,7 +111,7 @@ def _narrative(where: str, raw: dict[str, Any], people: Mapping[str, _Person]) -
         "dimension": "3",
         "speaker": person.name,
         "persona": person.persona,
-        "conversation_history": json.dumps(before[-UTTERANCES:], ensure_ascii=False),
+        "conversation_history": json.dumps(before[-HISTORY:], ensure_ascii=False),
         "answer_choices": options,
         "answer_idx": ascii_uppercase.index(gold),
         "group": f"{clean_text(raw.get('source_novel'))}:{person.name}",
@@ -128,7 +131,7 @@ def _social(where: str, raw: dict[str, Any]) -> Record:
         "dimension": dimension,
         "speaker": "",
         "persona": "",
-        "conversation_history": json.dumps(history, ensure_ascii=False),
+        "conversation_history": json.dumps(history[-HISTORY:], ensure_ascii=False),
         "answer_choices": options,
         "answer_idx": ascii_uppercase.index(gold),
         "group": clean_text(raw.get("user_id")) or where,
@@ -192,11 +195,12 @@ def side(record: Record) -> str:
 BUILDER = Builder(
     "data.twinvoice",
     __doc__,
-    lambda args: convert(args.sources),
+    lambda args: convert(args.sources, without_leaks=args.without_leaks),
     group=side,
     groups="users and novels",
     answer_letter=lambda record: ascii_uppercase[record["answer_idx"]],
     sources="SRC.jsonl",
+    options=[argument("--without-leaks", action="store_true", help="remove texts that give the right reply away")],
 )
 build, main = BUILDER.build, BUILDER.main
 

@@ -35,7 +35,7 @@ class Task(ABC, Generic[RowT]):
     # Metrics of a verdict besides the headline, as far as more or less of them is clearly better. Training raises an
     # alarm if one of them gets worse while the reward rises.
     better: ClassVar[Mapping[str, Direction]] = {}
-    set_headline: ClassVar[Metric | None] = None  # if given, a set's score is the mean of `set_metrics` instead
+    set_headline: ClassVar[Metric | None] = None  # if given, the mean of `set_metrics` is the score of a set instead
     episode_type: ClassVar[type[Episode]] = Episode  # the type that `play` returns, to read saved episodes back
     # Calls that each role gets for one episode (play and verdict), and for the feedback on it. The plan of a run uses
     # them, and so does the check that all the endpoints that a run needs can be reached.
@@ -171,16 +171,18 @@ class Task(ABC, Generic[RowT]):
         return Scored(cls.saved_episode(attempt), attempt.verdict)
 
     def set_metrics(self, rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
-        """The metrics whose mean is the score of a set; only for tasks with a `set_headline`.
+        """The metrics of a whole set, such as the share of stories whose questions are all answered right.
 
-        Which metrics are defined should depend on the rows and not on the answers, so that all models are scored by the
-        same metrics. Every metric must lie within the range of `set_headline`.
+        With a `set_headline` their mean is the score of the set. Then the rows should decide which metrics are defined,
+        and not the answers, so that all models are scored by the same metrics; and every metric must lie within the
+        range of `set_headline`. Without one, table and report show them beside the score, and all outcomes have a
+        verdict.
 
         Args:
             rows: the number of rows in the set; `Outcome.place` numbers them.
             outcomes: samples of these rows, at least one for each.
         """
-        raise NotImplementedError(f"{self.name} has no set_headline: the score of a set is the mean of its rewards")
+        return ()
 
     def summarize(self, scored: Sequence[Scored]) -> dict[str, float]:
         """Set-level metrics of the episodes with a verdict: the mean of the reward and of every metric they report."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from data.built import Built, ModelUse
-from data.sources import SourceMatch, describe_files
+from data.sources import EVALUATION_SETS, SourceMatch, describe_files
 from data.training import report
 from data.training.difficulty import Measures, remarks
 from data.training.kept_rows import Kept, copy_kept
@@ -24,7 +24,6 @@ from soul.errors import SoulError, one_line
 from soul.rows import data_card as card
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import TaskRow, read_rows
-from soul.suites import soul_v1
 
 Difficulty: TypeAlias = Mapping[str, Mapping[str, Mapping[str, float]]]
 EVALUATED = "in groups that are drawn for evaluation"
@@ -76,7 +75,7 @@ class Evaluated:
         Raises:
             BadRow: one of them cannot be read.
         """
-        paths = {name: folder / f"{part.file}.parquet" for name, part in soul_v1.SETS.items()}
+        paths = {name: folder / f"{part.file}.parquet" for name, part in EVALUATION_SETS.items()}
         files = {name: path for name, path in paths.items() if path.is_file()}
         rows = read_rows([str(path) for path in files.values()])
         by_file = {str(path): name for name, path in files.items()}
@@ -177,7 +176,7 @@ class Building:
             yield match.form.stands_in
         for evaluated in sorted(SHARE_BOOKS) if name in SHARE_BOOKS else [name]:
             if evaluated not in self.evaluated.files:
-                file = f"{soul_v1.SETS[evaluated].file}.parquet"
+                file = f"{EVALUATION_SETS[evaluated].file}.parquet"
                 yield f"NOT compared with the evaluation set {evaluated}: {file} does not exist"
 
     def _card(

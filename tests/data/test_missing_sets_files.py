@@ -40,6 +40,9 @@ def test_a_chain_gives_a_row_for_each_link_after_the_first(tmp_path):
     assert [row.row.current_context for row in rows] == ["Scene 1.", "Scene 2.", "Scene 4."]
     assert [row.task.options(row.row)[row.task.gold(row.row)] for row in rows] == ["runs 1", "runs 2", "runs 4"]
     assert [row.row.earlier_scenes for row in rows] == [1, 2, 4]
+    assert [(row.row.chain, row.row.link, row.row.chain_links) for row in rows] == [
+        ("finally_examples_Ponds", place, 3) for place in (1, 2, 4)
+    ]
     assert "Chapter 2." in rows[0].row.history and "Chapter 3." not in rows[0].row.history
     assert "Home" not in rows[0].row.history and "Cook" in rows[0].row.profile
 
@@ -82,6 +85,19 @@ def test_a_draw_is_seeded_and_fair(tmp_path):
     draws = [tuple(r["response"] for r in socsci210.convert([path], rows=50, seed=seed).records) for seed in (1, 1, 2)]
     assert draws[0] == draws[1] != draws[2] and len(draws[0]) == 50
     assert len(Counter(draws[0])) == 9
+
+
+def test_answers_are_drawn_by_question_so_that_distributions_can_be_compared(tmp_path):
+    two, few = answers("s2", "1", list(range(30))), answers("s1", "2", [1, 2] * 5)
+    path = write_lines(
+        tmp_path / "a.jsonl", *answers("s1", "1", list(range(40))), *two, *few, *answers("s3", "1", [4] * 50)
+    )
+    rows = socsci210.convert([path], rows=45, per_question=20).records
+    asked = Counter((row["study_id"], row["condition_num"], row["task_num"]) for row in rows)
+    assert set(asked.values()) == {20} and set(asked) == {("s1", "1", "1"), ("s2", "1", "1")}
+    assert len({row["response"] for row in rows if row["study_id"] == "s1"}) == 20
+    (only,) = {row["study_id"] for row in socsci210.convert([path], rows=39, per_question=20).records}
+    assert only in ("s1", "s2")
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from data import coser, sets
-from data.sources import BUILDS, Form
+from data.sources import BUILDS, EVALUATION_SETS, Form
 from soul.evaluate.run.drawing import drawing_order
 from soul.rows.task_files import read_rows
-from soul.suites import soul_v1
 from tests.published import publish
 from tests.soul.samples import DATA
 
@@ -48,19 +47,19 @@ def build(sources: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[
 
 
 def file_of(sources: Path, name: str) -> Path:
-    return sources.parent / "out" / "sim_eval_data" / f"{soul_v1.SETS[name].file}.parquet"
+    return sources.parent / "out" / "sim_eval_data" / f"{EVALUATION_SETS[name].file}.parquet"
 
 
 @needs_records
 def test_published_folders_give_every_set_that_has_a_builder(sources, capsys):
     code, table, printed = build(sources, capsys)
-    assert code == 0 and list(table) == list(soul_v1.SETS)
+    assert code == 0 and list(table) == list(EVALUATION_SETS)
     built = {name for name, (state, *_) in table.items() if state == "built"}
     without = {"behaviorchain", "socsci210", "humanllm", *(f"humanual_{kind}" for kind in sets_without_answers())}
-    assert built == set(soul_v1.SETS) - without
+    assert built == set(EVALUATION_SETS) - without
     for name in built:
         rows = read_rows([str(file_of(sources, name))])
-        assert {row.task.name for row in rows} == {soul_v1.SETS[name].task}
+        assert {row.task.name for row in rows} == {EVALUATION_SETS[name].task}
         assert len(rows) == int(table[name][1].replace(",", ""))
     for name in without:
         assert not file_of(sources, name).exists() and ("put " in table[name][2])
@@ -90,10 +89,18 @@ def test_each_source_gives_the_rows_of_the_paper(sources, capsys):
     assert table["hitom"][1:] == ["6", "left out: 6 (prompting type VP: the same questions as type CoTP)"]
     questions = len((DATA / "paratomi" / "percept_tomi_sample.csv").read_text().splitlines()) - 1
     assert table["paratomi"][1:] == [str(questions), ""]
+    # The paraphrased test is a file of its own, which has what Percept-ToMi has not.
+    blocks = (DATA / "paratomi" / "paraphrased_tomi_test.txt").read_text().count("\t1\n")
+    assert table["paratomi_paraphrased"][1:] == [f"{blocks:,}", ""]
+    kinds = {
+        name: {row.row.qType for row in read_rows([str(file_of(sources, name))])}
+        for name in ("paratomi", "paratomi_paraphrased")
+    }
+    assert kinds["paratomi_paraphrased"] - kinds["paratomi"] == {"reality", "memory"}
     assert int(table["mistakes"][1]) > 0
     unused = printed.partition("Not used:")[2].replace("\n", " ")
     assert re.search(r"held_out_plots\.json\s+\(plots without conversations", unused)
-    assert re.search(r"train\.txt\s+\(for training", unused) and re.search(r"test\.txt\s+\(paraphrases", unused)
+    assert re.search(r"train\.txt\s+\(for training", unused) and "test.txt" not in unused
     assert "hitom: Hi-ToM_prompt.json" in unused
     assert not any(name in unused for name in ("SOURCE.txt", "README", "config"))
 
@@ -119,7 +126,8 @@ def test_a_bad_source_costs_its_own_set_only(sources, capsys):
     assert "incomplete: put qulac*_mirror.jsonl into" in table["mirrorbench"][2]
     assert not any(file_of(sources, name).exists() for name in failed)
     assert {name for name, (state, *_) in table.items() if state == "built"} == {
-        *("userllm", "fantom", "paratomi", "mistakes", "twinvoice", "social_r1", "sim_math", "sim_doc"),
+        *("userllm", "fantom", "paratomi", "paratomi_paraphrased", "mistakes", "twinvoice", "social_r1"),
+        *("sim_math", "sim_doc"),
         *("humanual_opinion", *(f"alignx_{kind}" for kind in ("demo", "pair", "ugc", "arbitrary", "history16"))),
     }
 

@@ -87,6 +87,27 @@ def test_a_bad_source_costs_its_own_file_only(sources, capsys):
     assert not file_of(sources, "paratomi").exists()
 
 
+def test_training_shares_no_story_with_either_test_of_paratomi(tmp_path, capsys):
+    def block(who: str, question: str = "Where is the hat really?") -> str:
+        told = (f"{who} entered the attic.", "The hat is in the box.", f"{who} moved the hat to the crate.")
+        return "".join(f"{n} {text}\n" for n, text in enumerate((*told, f"{question}\tcrate\t1"), 1))
+
+    folder = tmp_path / "sources" / "paratomi"
+    folder.mkdir(parents=True)
+    (folder / "train.txt").write_text(block("Mia") + block("Ella") + block("Owen"))
+    (folder / "test.txt").write_text(block("Ella").replace("moved the hat", "carried the hat"))
+    story = ["Owen went into the attic.", "In the box is the hat.", "Owen put the hat into the crate."]
+    row = f"\"{story}\",Where will Owen look for the hat?,\"['box', 'crate']\",crate,first_order_0_tom"
+    (folder / "Percept-ToMi.csv").write_text(f"story,question,cands,answer,qType\n{row}\n")
+    code, table, _ = build(tmp_path / "sources", capsys, "--tasks", "paratomi")
+    assert code == 0 and table["paratomi"][1] == "1"
+    (left,) = read_rows([str(file_of(tmp_path / "sources", "paratomi"))])
+    assert "Mia" in left.row.story[0]
+    about = card.read(file_of(tmp_path / "sources", "paratomi"))
+    assert about is not None and about.contamination.rows == 2
+    assert set(about.contamination.against) == {"paratomi_val.parquet", "paratomi_paraphrased_val.parquet"}
+
+
 @pytest.mark.parametrize("extra", [0, 1])
 def test_a_batch_of_evaluated_rows_alone_is_left_out(tmp_path, extra, monkeypatch):
     monkeypatch.setattr(kept_rows, "_BATCH", 2)

@@ -1,4 +1,4 @@
-"""TwinVoice task files: the right reply must not stand in what precedes it."""
+"""TwinVoice task files: as published, or without the right reply in what precedes it."""
 
 import json
 
@@ -58,9 +58,25 @@ def write(folder, *choices, profiles=PROFILES):
     return [folder / "choices.jsonl", folder / "profiles.jsonl"]
 
 
+def test_a_row_is_as_published_with_the_last_thirty_lines_of_the_history(tmp_path):
+    said = [{"chunk_id": str(number), "utterance": f"Line {number}."} for number in range(1, 20)]
+    said += [{"chunk_id": "19", "utterance": GOLD}, *({"chunk_id": "19", "utterance": f"{n}"} for n in range(15))]
+    profiles = {"characterList": {"C": {"NameCanonical": "Ada Brook", "UtteranceHistory": said}}}
+    leak = {**CHOICE, "context": f"Bo laughed. “{GOLD}”"}
+    (record,), left_out, removed, *_ = twinvoice.convert(write(tmp_path, leak, profiles=profiles))
+    history = json.loads(record["conversation_history"])
+    assert (
+        len(history) == 30 and GOLD in history and history[0] == "Line 6." and record["anchor_post"] == leak["context"]
+    )
+    assert not left_out and not removed
+    (tmp_path / "d.jsonl").write_text(json.dumps({**SOCIAL, "history": [*map(str, range(30)), SOCIAL["choices"][1]]}))
+    (record,), *_ = twinvoice.convert([tmp_path / "d.jsonl"])
+    assert json.loads(record["conversation_history"]) == [*map(str, range(1, 30)), SOCIAL["choices"][1]]
+
+
 def test_a_character_is_known_by_traits_and_by_what_was_said_before(tmp_path):
     for order in (1, -1):
-        (record,), _, removed, *_ = twinvoice.convert(write(tmp_path, CHOICE)[::order])
+        (record,), _, removed, *_ = twinvoice.convert(write(tmp_path, CHOICE)[::order], without_leaks=True)
         assert json.loads(record["conversation_history"]) == ["The mill is mine.", "Never."]
         assert removed["lines of the history with the right reply"] == 1
         assert record["persona"] == "Traits: proud\nGoals: keep the mill\nDetails: Occupation: miller"
@@ -114,7 +130,9 @@ def test_what_tells_the_reply(text, gold, told):
 
 
 def test_a_row_of_which_nothing_is_left_is_left_out(tmp_path):
-    records, left_out, *_ = twinvoice.convert(write(tmp_path, {**CHOICE, "context": f"Ada: “{GOLD}”"}, CHOICE))
+    records, left_out, *_ = twinvoice.convert(
+        write(tmp_path, {**CHOICE, "context": f"Ada: “{GOLD}”"}, CHOICE), without_leaks=True
+    )
     assert len(records) == 1 and records[0]["index"] == 0
     assert left_out["the occasion is the right reply itself"] == 1
 
@@ -122,7 +140,7 @@ def test_a_row_of_which_nothing_is_left_is_left_out(tmp_path):
 def test_the_other_dimensions(tmp_path):
     interpersonal = {**{k: v for k, v in SOCIAL.items() if k != "anchor_post"}, "context": "Coming?", "answer_idx": 3}
     (tmp_path / "d.jsonl").write_text(f"{json.dumps(SOCIAL)}\n\n{json.dumps(interpersonal)}\n")
-    records, _, removed, *_ = twinvoice.convert([tmp_path / "d.jsonl"])
+    records, _, removed, *_ = twinvoice.convert([tmp_path / "d.jsonl"], without_leaks=True)
     assert [(r["dimension"], r["anchor_post"], r["answer_idx"]) for r in records] == [
         ("1", "The office moves.", 1),
         ("2", "Coming?", 3),
@@ -150,7 +168,7 @@ def test_errors_name_file_line_and_field(tmp_path, choice, words):
 @needs_records
 def test_real_records_through_the_command_line_and_the_task(tmp_path, capsys):
     out = tmp_path / "val.parquet"
-    twinvoice.main(["convert", *map(str, SOURCES), "--out", str(out)])
+    twinvoice.main(["convert", *map(str, SOURCES), "--without-leaks", "--out", str(out)])
     assert "sentences of the occasion with the right reply" in capsys.readouterr().out
     task, rows = TwinVoice(), pq.read_table(out).to_pylist()
     assert len(rows) == len(SOURCES[0].read_text().splitlines())
@@ -160,4 +178,4 @@ def test_real_records_through_the_command_line_and_the_task(tmp_path, capsys):
         gold = row.answer_choices[row.answer_idx]
         text = task.prompt(row)[0]["content"]
         assert gold not in text.partition("Question:")[0] and not any(tells(h, gold) for h in row.conversation_history)
-        assert len(row.conversation_history) <= twinvoice.UTTERANCES and "Traits: " in text
+        assert len(row.conversation_history) <= twinvoice.HISTORY and "Traits: " in text

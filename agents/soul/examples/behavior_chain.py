@@ -35,7 +35,7 @@ class BehaviorChainExample(LetterExample[BehaviorChainRow]):
     """A person who shows the same trait in every scene."""
 
     name = "behavior_chain"
-    hidden = ("right_option_letter",)
+    hidden = ("right_option_letter", "chain", "link", "chain_links")
 
     def record(self, number: int) -> dict[str, Any]:
         name, trait, deed, behaviour = pick(_PEOPLE, number)

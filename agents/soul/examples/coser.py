@@ -67,7 +67,7 @@ class CoSERExample(Example[CoSERRow]):
     """Scenes in which two people both want one thing."""
 
     name = "coser"
-    hidden = ("dialogues", "plot_summary")
+    hidden = ("dialogues",)
 
     def record(self, number: int) -> dict[str, Any]:
         people = [pick(persons, number).split(" / ") for persons in (_FIRST, _SECOND)]

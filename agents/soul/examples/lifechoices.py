@@ -22,7 +22,7 @@ class LifeChoicesExample(LetterExample[LifeChoicesRow]):
     """Decisions that follow from the one thing that the story says about a person."""
 
     name = "lifechoices"
-    hidden = ("correct_answer",)
+    hidden = ("correct_answer", "book")
 
     def record(self, number: int) -> dict[str, Any]:
         name, place = pick(_NAMES, number), pick(_PLACES, number, len(_NAMES))

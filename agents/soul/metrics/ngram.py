@@ -1,9 +1,8 @@
-"""BLEU and ROUGE-L of a text against one reference, with the same values as the packages behind the published numbers.
+"""BLEU and ROUGE-L of a text against one reference, with the values in CoSER's published evaluation files.
 
-CoSER's public code (github.com/Neph0s/CoSER, gca_evaluation/utils.py) computes BLEU with NLTK and ROUGE-L with the
-package `rouge`. Other implementations give other values, so `bleu` calls NLTK and `rouge_l` follows `rouge` 1.0.1. That
-package differs from the ROUGE-L of Lin (2004) in three ways: it counts each word once, splits sentences only at full
-stops, and distinguishes upper and lower case.
+Those files (github.com/Neph0s/CoSER, exp/evaluation) have NLTK's BLEU, which `bleu` calls, and a ROUGE-L that is a
+plain longest common subsequence of words. The code beside them (gca_evaluation/utils.py) calls the package `rouge`,
+whose version 1.0.1 counts each word once, sentence by sentence, and gives up to twice that value.
 """
 
 import warnings
@@ -52,52 +51,25 @@ def _tokenizers() -> tuple[Any, Any]:
 
 
 def rouge_l(text: str, reference: str) -> float:
-    """ROUGE-L F1 in [0, 1], as the package `rouge` 1.0.1 computes it (`Rouge().get_scores(...)["rouge-l"]["f"]`).
+    """ROUGE-L F1 in [0, 1]: the longest common subsequence of the two texts' words, upper and lower case distinguished.
 
-    The values equal those of the package wherever it works (the tests compare them). The package itself recurses once
-    for each word, so it fails on a sentence of a few hundred words, which a policy may write at any time.
+    A word is what stands between white space, with its punctuation.
     """
-    actual, wanted = _sentences(text), _sentences(reference)
-    common = {word for sentence in wanted for other in actual for word in _common_subsequence(sentence, other)}
-    if not common:
-        return 0.0
-    precision, recall = (len(common) / len({word for words in side for word in words}) for side in (actual, wanted))
-    return 2 * precision * recall / (precision + recall + 1e-8)
+    actual, wanted = text.split(), reference.split()
+    return 2 * _common_length(actual, wanted) / (len(actual) + len(wanted)) if actual or wanted else 0.0
 
 
-def _sentences(text: str) -> list[list[str]]:
-    """The words of each sentence. (As in the package, white space alone is a sentence with one empty word.)"""
-    return [" ".join(part.split()).split(" ") for part in text.split(".") if part]
+def _common_length(first: Sequence[str], second: Sequence[str]) -> int:
+    """The length of a longest common subsequence.
 
-
-def _common_subsequence(first: Sequence[str], second: Sequence[str]) -> list[str]:
-    """A longest common subsequence, backwards; if there are several, the one that the package `rouge` finds.
-
-    The algorithm is bit-parallel (Hyyrö, 2004): one integer stands for a row of the usual table. The length of the
-    longest common subsequence of `first[:i]` and `second[:j]` is the number of zeros in the lowest j bits of row i.
+    The algorithm is bit-parallel (Hyyrö, 2004): one integer stands for a row of the usual table, and the length is the
+    number of zeros in the last row.
     """
     places: dict[str, int] = {}
     for position, word in enumerate(second):
         places[word] = places.get(word, 0) | 1 << position
-    if not places.keys() & set(first):
-        return []
-    full = (1 << len(second)) - 1
-    rows = [full]
+    full = row = (1 << len(second)) - 1
     for word in first:
-        matched = rows[-1] & places.get(word, 0)
-        rows.append(((rows[-1] + matched) | (rows[-1] - matched)) & full)
-
-    def length(i: int, j: int) -> int:
-        return j - (rows[i] & ((1 << j) - 1)).bit_count()
-
-    subsequence: list[str] = []
-    i, j = len(first), len(second)
-    while i and j:
-        if first[i - 1] == second[j - 1]:
-            subsequence.append(first[i - 1])
-            i, j = i - 1, j - 1
-        elif length(i - 1, j) > length(i, j - 1):
-            i -= 1
-        else:
-            j -= 1
-    return subsequence
+        matched = row & places.get(word, 0)
+        row = ((row + matched) | (row - matched)) & full
+    return len(second) - row.bit_count()

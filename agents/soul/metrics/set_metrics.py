@@ -1,15 +1,16 @@
 """Metrics of a whole set of rows, such as an F1 or the diversity of answers, and their mean.
 
-A task whose score for a set is not the mean of its rewards returns such metrics from `Task.set_metrics`. A metric has a
-value for any weights of the rows. So one object is enough for the score itself (every row counts once), the bootstrap
-(a row counts as often as it was drawn) and the comparison of two runs (with the same weights for both).
+A task returns such metrics from `Task.set_metrics`: those of which the score of a set is the mean, or those to show
+beside a score that is the mean of the rewards. A metric has a value for any weights of the rows. So one object is
+enough for the score itself (every row counts once), the bootstrap (a row counts as often as it was drawn) and the
+comparison of two runs (with the same weights for both).
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
@@ -38,6 +39,32 @@ class Outcome(NamedTuple):
     share: float
     row: Any
     scored: Scored | Edge
+
+
+Runs = Sequence[Sequence[Outcome]]  # of a group: the k-th run holds the k-th sample of each of its rows
+
+
+def group_runs(outcomes: Sequence[Outcome], group_of: Callable[[Any], Hashable | None]) -> dict[Hashable, Runs]:
+    """The runs of each group of rows.
+
+    Args:
+        group_of: the group of a row; None: the row is in no group.
+    """
+    groups: dict[Hashable, dict[int, list[Outcome]]] = {}
+    for outcome in outcomes:
+        if (group := group_of(outcome.row)) is not None:
+            groups.setdefault(group, {}).setdefault(outcome.place, []).append(outcome)
+    return {group: list(zip(*places.values(), strict=False)) for group, places in groups.items()}
+
+
+def is_right(outcome: Outcome) -> bool:
+    """Whether a sample has the full reward of a task whose rewards lie between 0 and 1."""
+    return isinstance(outcome.scored, Scored) and outcome.scored.verdict.reward == 1.0
+
+
+def share_all_right(runs: Runs, right: Callable[[Outcome], bool]) -> float:
+    """The share of runs in which every sample is right."""
+    return statistics.fmean(all(map(right, run)) for run in runs)
 
 
 class SetMetric(Protocol):
@@ -82,8 +109,51 @@ class Ratio:
                 bottom[outcome.place] += outcome.share * part[1]
         return cls(name, top, bottom)
 
+    @classmethod
+    def from_groups(cls, name: str, rows: int, groups: Sequence[tuple[Runs, float]]) -> Ratio:
+        """Build the mean over groups of rows from each group's value; a group weighs as much as its mean row."""
+        top, bottom = np.zeros(rows), np.zeros(rows)
+        for runs, value in groups:
+            places = [outcome.place for outcome in runs[0]]
+            top[places] += value / len(places)
+            bottom[places] += 1 / len(places)
+        return cls(name, top, bottom)
+
     def values(self, weights: Array) -> Array:
         return _divided(weights @ self.top, weights @ self.bottom)
+
+
+@dataclass(frozen=True)
+class WeightedF1:
+    """The F1 of each class, averaged with the classes' shares of the gold answers as weights.
+
+    Attributes:
+        hits, given, gold: for each class, each row's right answers, answers and gold answers; shape (classes, rows).
+    """
+
+    name: str
+    hits: Array
+    given: Array
+    gold: Array
+
+    @classmethod
+    def from_answers(
+        cls, name: str, rows: int, outcomes: Sequence[Outcome], answers: Sequence[tuple[str, str]]
+    ) -> WeightedF1:
+        """Build it from each sample's answer and gold answer; an answer that is no gold answer of a row is wrong."""
+        classes = sorted({gold for _, gold in answers})
+        hits, given, gold = (np.zeros((len(classes), rows)) for _ in range(3))
+        for outcome, (answer, right) in zip(outcomes, answers, strict=True):
+            gold[classes.index(right), outcome.place] += outcome.share
+            if answer in classes:
+                given[classes.index(answer), outcome.place] += outcome.share
+                hits[classes.index(answer), outcome.place] += outcome.share * (answer == right)
+        return cls(name, hits, given, gold)
+
+    def values(self, weights: Array) -> Array:
+        hits, given, gold = (weights @ counts.T for counts in (self.hits, self.given, self.gold))
+        scores = np.where(given + gold > 0, 2 * hits / np.maximum(given + gold, 1e-12), 0.0)
+        return _divided((scores * gold).sum(axis=1), gold.sum(axis=1))
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ each (protocol and score: paper, appendix C.7).
 call. It costs a quarter and agrees less well with people. Use it for cheap training runs; its scores cannot be compared
 with published ones.
 
-Two metrics need no judge. Both equal the values of CoSER's public code, which keeps the speakers' names in the
-reference but not in the simulation: `bleu` is BLEU-4 of NLTK 3 (`sentence_bleu`, no smoothing, over the lower-cased
-tokens of `word_tokenize`), and `rouge_l` is the ROUGE-L F1 of the package `rouge` 1.0.1 (`soul.metrics.ngram` says how
-they are computed).
+Two metrics need no judge. Both equal the values in CoSER's published files, in which the speakers' names stand before
+the turns of the reference and of the simulation: `bleu` is BLEU-4 of NLTK 3 (`sentence_bleu`, no smoothing, over the
+lower-cased tokens of `word_tokenize`), and `rouge_l` the F1 of the longest common subsequence of words
+(`soul.metrics.ngram` says how they are computed).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class CoSER(Task[CoSERRow]):
     """
 
     name = "coser"
-    version = 3  # 3: reworded prompts, of the narrator too
+    version = 4  # 4: characters know the plot summary; BLEU and ROUGE-L as in the published files
     row_type = CoSERRow
     episode_type = Scene
     headline = Metric("overall", source="paper, appendix C.7 and table 1; mean of the four dimensions")
@@ -157,13 +157,14 @@ class CoSER(Task[CoSERRow]):
         return tuple(dict.fromkeys(map(" ".join, quotations)))
 
     def _instructions(self, row: CoSERRow, name: str, feedback: str | None) -> Message:
-        """What a character knows. The plot summary is left out, because it reveals how the scene ends."""
+        """What a character knows."""
         others = [(other, row.portrait(other, shown=True)) for other in row.cast if other != name]
         company = "\n\n".join(f"### {other}\n{text or '(You know only the name.)'}" for other, text in others)
         sections = [
             f'You are an actor, and you play {name} in a scene from "{row.book}". Think, feel and speak as {name} '
             f"does, using only what {name} can know at this moment; never as an assistant, a narrator or an author.",
             _section(f"Your character: {name}", row.portrait(name, shown=True)),
+            _section("The plot around this scene", row.plot_summary.strip()),
             _section("The scene", row.scenario),
             _section("The other characters", company),
             _section(f"What drives {name} now (nobody else knows this)", row.motivation(name)),
@@ -234,8 +235,8 @@ class CoSER(Task[CoSERRow]):
         ask = merged_review if self.merged_dimensions else review
         scene_review = await ask(judge, context, row.majors)
         scores = scene_review.scores(episode.turns)
-        # As in CoSER's public code, only the reference has the speakers' names.
-        simulated, book = "\n\n".join(line.text for line in episode.lines), "\n\n".join(reference)
+        simulated = "\n\n".join(str(line) for line in episode.lines if line.text)
+        book = "\n\n".join(reference)
         overlap = {"bleu": bleu(simulated, book), "rouge_l": rouge_l(simulated, book)}
         reward = statistics.fmean(scores.values())
         answered = statistics.fmean(bool(line.text) for line in _character_lines(episode))

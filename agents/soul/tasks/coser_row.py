@@ -55,7 +55,7 @@ class CoSERRow(Row):
 
     book: NotBlank
     scenario: NotBlank
-    plot_summary: str = ""  # plot.summary; for the judge only
+    plot_summary: str = ""  # plot.summary
     plot_characters: tuple[Described, ...] = ()  # plot.key_characters
     key_characters: tuple[Motivated, ...] = ()
     character_profiles: dict[str, str] = {}

@@ -1,13 +1,26 @@
 """FanToM: who knows what in a conversation that people join and leave (Kim et al., 2023).
 
-One turn: an answer in `<answer>`, scored by rule in the same way as in the benchmark's own code:
+One turn: an answer in `<answer>`, scored by rule:
 
     choice   a first- or second-order belief: the letter of the right one
     list     who can answer a question, or has a piece of information: all the right names and no others
     yes/no   the same for one person
     fact     token F1; the official evaluation reports these questions separately, and the builder makes no rows of them
 
+The paper evaluates 1,086 questions of 18 conversations, which it does not name. All 253 conversations hold 10,422
+questions of the first three kinds, so 18 of them hold 741 on average, and 570 to 920 in 95 of 100 draws; the builder's
+short context leaves out a few more. 1,086 is plausible only with facts and beliefs in free words, which make it 913 on
+average, and 710 to 1,130.
+
 The field `extra_info` holds what a list or yes/no question is about.
+
+"False", "She doesn't know it" and "Eve knows this" are read as yes or no too, as in the benchmark's own code. What that
+code would score is the metric `accuracy_official`. It differs where it takes the beginning or a part of a word for an
+answer ("Nobody told her" is no, "Anna" names Ann) and where it misses a letter ("Option B"). A whole set also has
+`all_correct` ("ALL": the share of question sets without a wrong answer), its two parts, and the weighted F1 of yes and
+no, all read in that way and over the questions about information that somebody missed (`fantom_official.py`). A
+question set counts if all its rows have an answer, so these need an evaluation without a limit. "ALL*" is not among
+them: it also counts beliefs in free words, which the builder leaves out.
 """
 
 from __future__ import annotations
@@ -23,10 +36,12 @@ from soul.answers.extraction import names_given, tagged_answer, tagged_letter, u
 from soul.judge import Judge
 from soul.leaks.quotations import Choices
 from soul.metrics.overlap import normalized_tokens, token_f1
+from soul.metrics.set_metrics import Outcome, SetMetric
 from soul.one_turn import AnswerTask, letter_options, with_letter
 from soul.prompts import load_prompt
 from soul.row_fields import Listed, as_list, drop_empty_groups
 from soul.task_types import Episode, GroupKey, Metric, NotBlank, Row, Strata, Verdict
+from soul.tasks import fantom_official
 
 Kind = Literal["choice", "list", "binary", "fact"]
 
@@ -49,6 +64,9 @@ _KINDS: dict[str, Kind] = {"multiple-choice": "choice", "list": "list", "binary"
 _INDEX = re.compile(r"\s*[0-9]{1,2}\s*")
 _OFFICIAL_ID = re.compile(r"(\d+)-\d+(?:-\d+)*")  # conversation, part, set: "12-0-1"
 _ACCESS = ("accessible", "inaccessible")  # parts of the types of belief questions
+_KNOWS = re.compile(r"^true\b|\bknows\b", re.IGNORECASE)
+_KNOWS_NOT = re.compile(r"^false\b|\b(?:does not|doesn't) know\b", re.IGNORECASE)
+_NO_PERSON = re.compile(r"\b(?:not|never|nobody|no one|nothing|nor|neither|n't)\b", re.IGNORECASE)
 
 
 class FanToMRow(Row):
@@ -63,6 +81,7 @@ class FanToMRow(Row):
     tom_type: str = ""
     missed_info_accessibility: str = ""
     set_id: Annotated[str, BeforeValidator(str)] = ""
+    set_rows: int | None = None  # how many rows of this set ask about information that somebody missed
     extra_info: str = ""
 
     @model_validator(mode="before")
@@ -78,6 +97,11 @@ class FanToMRow(Row):
             answers = {key: record.get(key) for key in ("correct_answer", "wrong_answer")}
             return {**record, **{key: _names(value) for key, value in answers.items() if value is not None}}
         return record
+
+    @property
+    def official_id(self) -> re.Match[str] | None:
+        """The official name of the question set, with its conversation as the first group; None for other names."""
+        return _OFFICIAL_ID.fullmatch(self.set_id)
 
     @property
     def kind(self) -> Kind:
@@ -100,6 +124,7 @@ class FanToM(AnswerTask[FanToMRow]):
     """What does Veronica believe was said before she joined?"""
 
     name = "fantom"
+    version = 3  # 3: "False" and "doesn't know" are read too, and the official score is a metric
     row_type = FanToMRow
     headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1; token F1 for facts")
     strata = Strata("question")
@@ -157,7 +182,7 @@ class FanToM(AnswerTask[FanToMRow]):
 
     def group_keys(self, row: FanToMRow) -> Sequence[GroupKey]:
         # Excerpts of one conversation start and end at different lines, so each long line is a key.
-        official = _OFFICIAL_ID.fullmatch(row.set_id)
+        official = row.official_id
         lines = [line for line in row.context.split("\n") if len(line) >= TELLING_LINE] or [row.context]
         # A belief question names people and a subject; "Does Ann know this?" occurs in many conversations.
         belief = [GroupKey.from_text("question", row.question)] if row.question_type.startswith("tom:belief") else []
@@ -185,14 +210,23 @@ class FanToM(AnswerTask[FanToMRow]):
         if row.kind == "list":
             return ", ".join(sorted(names_given(answer, _listed_names(row), strict=strict))) or None
         if row.kind == "binary":
-            return {True: "yes", False: "no", None: None}[_polarity(answer if strict else undressed(answer))]
+            polarity = _polarity(answer) if strict else _loose_polarity(undressed(answer))
+            return {True: "yes", False: "no", None: None}[polarity]
         return " ".join(normalized_tokens(answer)) or None
 
     async def judge(self, row: FanToMRow, episode: Episode, judge: Judge) -> Verdict:
         answer = self.answer_of(row, episode)
         score = _score(row, answer) if answer is not None else 0.0
-        metrics = {"accuracy": score, **self.reading_metrics(row, episode), f"accuracy_{row.kind}": score}
+        metrics = {
+            "accuracy": score,
+            **self.reading_metrics(row, episode),
+            f"accuracy_{row.kind}": score,
+            fantom_official.NAME: fantom_official.official_score(row, tagged_answer(episode.answer) or ""),
+        }
         return Verdict(score, metrics)
+
+    def set_metrics(self, rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
+        return fantom_official.set_metrics(rows, outcomes)
 
 
 def _names(value: Any) -> Any:
@@ -212,6 +246,16 @@ def _polarity(text: str) -> bool | None:
     """True for yes, False for no; None if the text says neither, both or "not yes". "Nobody" does not count as no."""
     yes, no = (re.search(rf"(?<!\bnot )\b{word}\b", text, re.IGNORECASE) is not None for word in ("yes", "no"))
     return yes if yes != no else None
+
+
+def _loose_polarity(text: str) -> bool | None:
+    """`_polarity`; for a text without yes and no, also what it says about truth or knowledge."""
+    found = _polarity(text)
+    if found is not None or re.search(r"\b(?:yes|no)\b", text, re.IGNORECASE):
+        return found
+    if _KNOWS_NOT.search(text):
+        return None if _KNOWS.search(text) else False
+    return True if _KNOWS.search(text) and not _NO_PERSON.search(text) else None
 
 
 def _listed_names(row: FanToMRow) -> set[str]:

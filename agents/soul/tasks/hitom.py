@@ -1,6 +1,8 @@
 """HiToM: nested beliefs (orders 0 to 4) in stories with deception and with public and private talk (He et al., 2024).
 
-One turn: a letter in `<answer>`, exact match.
+One turn: a letter in `<answer>`, exact match. A whole set also has the authors' joint accuracy of each order k: the
+share of stories whose questions of the orders 0 to k are all answered right, over the stories that have them all. An
+evaluation with a limit draws few such stories.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from soul.answers.extraction import tagged_letter
 from soul.judge import Judge
 from soul.leaks.quotations import Choices
+from soul.metrics.set_metrics import Outcome, Ratio, Runs, SetMetric, group_runs, is_right, share_all_right
 from soul.one_turn import AnswerTask, parse_options
 from soul.prompts import load_prompt
 from soul.task_types import Episode, GroupKey, Metric, NotBlank, Row, Verdict
@@ -17,7 +20,8 @@ from soul.task_types import Episode, GroupKey, Metric, NotBlank, Row, Verdict
 RULES = """\
 Read the story and answer the question after it. These rules hold in every story. A character sees everything that \
 happens in a room while they are in it, and nothing after they leave it. A character who was in the room knows who \
-else was there, who left before them and who stayed longer. Characters may lie when they speak. Only the listener \
+else was there, who left before them and who stayed longer. Characters may lie when they speak. What a character tells \
+others does not change what this character believes. Only the listener \
 hears what is said in private; everyone hears what is said in public. A character who left the room later than the \
 speaker trusts their own eyes rather than the speaker. A character who left earlier than the speaker believes what the \
 speaker says. Everyone takes these rules for granted when they think about the thoughts of others."""
@@ -42,6 +46,7 @@ class HiToM(AnswerTask[HiToMRow]):
     """Where does Ava think that Ben thinks the tomato is?"""
 
     name = "hitom"
+    version = 3  # 3: the rule that telling others something does not change one's own belief
     row_type = HiToMRow
     headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1")
     critic = load_prompt("choice/critique_of_a_mind_reader", 3)
@@ -97,6 +102,22 @@ class HiToM(AnswerTask[HiToMRow]):
         if row.question_order is not None:
             metrics[f"accuracy_order_{row.question_order}"] = float(correct)
         return Verdict(float(correct), metrics)
+
+    def set_metrics(self, rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
+        stories = group_runs([one for one in outcomes if one.row.question_order is not None], lambda row: row.story)
+        highest = max((one.row.question_order for runs in stories.values() for one in runs[0]), default=0)
+        metrics = []
+        for order in range(1, highest + 1):
+            parts = [_up_to(runs, order) for runs in stories.values()]
+            whole = [(part, share_all_right(part, is_right)) for part in parts if part is not None]
+            metrics.append(Ratio.from_groups(f"joint_accuracy_order_{order}", rows, whole))
+        return metrics
+
+
+def _up_to(runs: Runs, order: int) -> Runs | None:
+    """The questions of a story up to an order; None if one of the orders is missing."""
+    part = [[one for one in run if one.row.question_order <= order] for run in runs]
+    return part if {one.row.question_order for one in part[0]} == set(range(order + 1)) else None
 
 
 def _with_letter(row: HiToMRow, text: str) -> str:

@@ -43,6 +43,9 @@ FORM = (
     "else, in this format: <answer>{example}</answer>"
 )
 
+# The original's records: "... History 1: a tent, History 2: boots. Candidate 1: a stove, Candidate 2: ...".
+_FIRST_CANDIDATE = re.compile(r"(?:\bcandidates?(?: items)?:\s*)?\bCandidate\s*1\s*:", re.IGNORECASE)
+_NEXT_ENTRY = re.compile(r"[,;\s]+(?=\bHistory\s*\d+\s*:)")
 _ENUMERATOR = re.compile(r"^\s*[-*•]?\s*(?:[(\[]?(?:\d{1,3}|[A-Za-z])[)\].:]+)?\s*")
 
 
@@ -61,14 +64,21 @@ class HumanLLMRow(Row):
         text = user_text(record) if isinstance(record, Mapping) else ""
         if not text or record.get("candidates") is None:
             return record
-        return {**record, "history": without_candidates(text, option_texts(record["candidates"]))}
+        history = without_candidates(text, option_texts(record["candidates"]))
+        return {**record, "history": _NEXT_ENTRY.sub("\n", history).strip()}
 
 
 def without_candidates(text: str, candidates: Sequence[str]) -> str:
-    """Remove the block of lines that lists all candidates, if there is one; the prompt lists them with new letters.
+    """Remove the list of all candidates, if there is one; the prompt lists them with new letters.
 
-    A line elsewhere in the history that names a candidate stays.
+    The list is a block of lines, or begins with "Candidate 1:". Elsewhere, what names a candidate stays.
     """
+    if published := _FIRST_CANDIDATE.search(text):
+        listed = text[published.end() :]
+        end = listed.rfind(candidates[-1]) + len(candidates[-1])
+        if all(candidate in listed[:end] for candidate in candidates):
+            rest = listed[end:].lstrip(" ,;.\n")
+            return f"{text[: published.start()].rstrip()}\n{rest}".strip()
     wanted = {_plain(candidate) for candidate in candidates}
     lines = text.split("\n")
     block: list[int] = []

@@ -1,6 +1,7 @@
 """LifeChoices: what a character of a novel decides, given their life up to that point (Xu et al., 2024).
 
-One turn: a letter in `<answer>`, exact match. Letters outside the tag do not count as an answer.
+One turn: a letter in `<answer>`, exact match. Letters outside the tag do not count as an answer. As in the benchmark's
+own prompt, the policy sees the character's name and not the book's title, which would let it answer from memory.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class LifeChoicesRow(Row):
     """One decision of one character. Public files nest the question in the field "Multiple Choice Question"."""
 
     character_name: NotBlank
-    book: str = ""
+    book: str = ""  # never shown
     input_text: NotBlank = Field(validation_alias=AliasChoices("input_text", "biography"))
     scenario: str = ""
     question: NotBlank
@@ -56,16 +57,16 @@ class LifeChoices(LetterTask[LifeChoicesRow]):
     """What would Amelia do when her professor threatens her?"""
 
     name = "lifechoices"
+    version = 3  # 3: the prompt no longer names the book
     row_type = LifeChoicesRow
     headline = Metric("accuracy", source="paper, section 4 (Character Role Play) and appendix C.8")
     cuts = (("input_text", "start"),)
     critic = load_prompt("lifechoices/critique", 3)
 
     def render(self, row: LifeChoicesRow) -> str:
-        book = f" (from {row.book.strip()})" if row.book.strip() else ""
         scenario = f"Scenario:\n{row.scenario.strip()}\n\n" if row.scenario.strip() else ""
         return (
-            f"{RULES}\n\nCharacter: {row.character_name}{book}\n\nLife so far:\n{row.input_text}\n\n{scenario}"
+            f"{RULES}\n\nCharacter: {row.character_name}\n\nLife so far:\n{row.input_text}\n\n{scenario}"
             f"Question: {row.question}\nOptions:\n{letter_options(row.options)}\n\n{FORM}"
         )
 

@@ -2,6 +2,15 @@
 
 One turn: a short answer in `<answer>`. It is right if it names the gold place as a whole word and no other candidate.
 The same rule scores the draft and the refined answer.
+
+Two sets test it, and training shares no story with either. `paratomi` is Percept-ToMi: 600 questions about beliefs, in
+ToMi's own wording, with candidates. `paratomi_paraphrased` is the paraphrased test that belongs to the training file:
+6,004 questions, a third of them about reality or memory. It is in no suite; evaluate its file. Of the 600 questions,
+590 are about stories that the paraphrased test tells in other words.
+
+The paper's number can mean either. It is for 600 questions, and the original's rows have Percept-ToMi's fields, so it
+stands beside `paratomi`. But the paper describes paraphrased stories and questions about reality and memory, which only
+the other set has.
 """
 
 from __future__ import annotations

@@ -82,8 +82,8 @@ needed, with the odd slip in spelling or punctuation, and leave part of what you
 answer, help or explain: that is the assistant's job."""
 FIRST = "The conversation has not begun. Write your first message."
 NEXT = f"""\
-Write your next message. If it is the last one that this person would send in this conversation, put {END} directly \
-after it."""
+If this person has got what they want by now, end the conversation: with {END} alone, or directly after a last \
+message. Otherwise write your next message."""
 
 _SCORES = {"commonsense_qa": "role_adherence", "natural_questions": "intent_adherence"}
 _COUNTS = ("termination_tp", "termination_fp", "termination_fn")  # the terms of termination F1
@@ -151,7 +151,7 @@ class UserLLM(Task[UserLLMRow]):
 
     name = "userllm"
     row_type = UserLLMRow
-    version = 3  # 3: a repeated prompt, or a turn that loops, is no message
+    version = 4  # 4: the conversation ends when the person has got what they want, and a turn at its end token
     headline = HEADLINE
     better = {
         "answered": "higher",

@@ -15,6 +15,8 @@ Source = Literal["commonsense_qa", "natural_questions", "prism"]
 
 _INTENTS = ("intent", "intent_summary", "opening_prompt", "question")  # in this order
 _OWN_WORDS = ("opening_prompt", "question")  # in a prism row these are the person's own message, not an intent
+# The form of published intents: "You are a user chatting with an assistant language model to get travel advice."
+_FIXED_PREFIX = re.compile(r"you are a user chatting with an assistant language model to\b[\s:\u2014-]*", re.IGNORECASE)
 _SPEAKERS = {"user": "User", "human": "User"}
 _TURN = re.compile(r"^(User|Assistant):", re.MULTILINE)
 
@@ -46,6 +48,8 @@ class UserLLMRow(Row):
                 "intents with `python -m data.userllm intents`"
             )
         given = kept[known[0]] if known else None
+        if isinstance(given, str):
+            given = _FIXED_PREFIX.split(given, maxsplit=1)[-1] or given
         return kept if given is None else kept | {"intent": given}
 
     @field_validator("source", mode="before")

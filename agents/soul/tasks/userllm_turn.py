@@ -31,9 +31,9 @@ class Turn(NamedTuple):
 
 
 def spoken(text: str) -> Turn:
-    """The policy's turn without think block, label and end token."""
-    turn = spoken_as_user(text)
-    return Turn(_END.sub(" ", turn).strip(), _END.search(turn) is not None)
+    """The policy's turn without think block, label and end token. What follows the end token is not said."""
+    said, *rest = _END.split(spoken_as_user(text), maxsplit=1)
+    return Turn(said.strip(), bool(rest))
 
 
 def garbled_end(text: str) -> bool:

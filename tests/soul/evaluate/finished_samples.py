@@ -4,8 +4,15 @@ import random
 from functools import cache
 
 from soul import examples, tasks
+from soul.evaluate.numbers.results import summarise
+from soul.evaluate.report.set_detail import set_detail
+from soul.evaluate.tables.table import markdown
 from soul.judge.call.usage import Usage
 from soul.record import AttemptRecord, Failure, SessionRecord
+from soul.rows.task_files import parse_row
+from soul.session import Attempt
+from soul.testing import scripted_players
+from tests.soul.samples import episode_of, verdict_of
 
 TOM = "hitom"  # accuracy, 0 to 1
 
@@ -78,3 +85,33 @@ def shuffled(samples, seed=0):
     samples = list(samples)
     random.Random(seed).shuffle(samples)
     return samples
+
+
+def scored_by_rule(task, record, text, number=0, k=0):
+    """A sample in which the policy said this text, with the verdict of a task that scores by rule."""
+    item = parse_row(task, {"index": number, **record})
+    attempt = Attempt(scripted_players(text)(), episode_of(item, text), verdict_of(item, text))
+    return SessionRecord(
+        set=task,
+        task=task,
+        number=number,
+        row=number,
+        sample=k,
+        stamp=f"{task}-{number}",
+        record=item.row.model_dump(mode="json"),
+        groups=dict(item.task.groups(item.row)),
+        draft=attempt.to_record(),
+    )
+
+
+def shown_for_the_set(samples):
+    """The metrics beside the score of these samples' only set, which the table and the report show as well."""
+    name = samples[0].set
+    results = summarise(samples, [name])
+    found = results.sets[name]
+    (line,) = [line for line in markdown(results).splitlines() if line.startswith(f"{name}, beside the score:")]
+    detail = str(set_detail(found, {}))
+    for metric, value in found.whole.items():
+        assert f"{metric} {value:.3g}" in line and metric in detail and f"{value:.4g}" in detail
+        assert found.metrics[metric] == found.to_json()["metrics"][metric] == value
+    return found.whole

@@ -6,7 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from soul.tasks.behavior_chain import BehaviorChain, BehaviorChainRow
-from tests.soul.tasks.one_turn_samples import BEHAVIOR_CHAIN, verdict_of
+from tests.soul.evaluate.finished_samples import scored_by_rule, shown_for_the_set
+from tests.soul.tasks.one_turn_samples import BEHAVIOR_CHAIN, tagged, verdict_of
 
 TASK = BehaviorChain()
 RAW = json.loads(BEHAVIOR_CHAIN["raw"])
@@ -91,3 +92,22 @@ def test_a_right_letter_that_is_no_option():
 def test_what_is_only_thought_is_no_answer():
     assert verdict_of(TASK, row_with(), "<think><answer>C</answer></think>I cannot say.").reward == 0.0
     assert verdict_of(TASK, row_with(), "<think><answer>A</answer></think><answer>C</answer>").reward == 1.0
+
+
+def test_a_chain_counts_its_runs_of_right_links():
+    chains = {"one": "CCAC", "two": "AAC", "three": "CC"}  # C is right
+    placed = [(name, place, said) for name, answers in chains.items() for place, said in enumerate(answers)]
+    samples = [
+        scored_by_rule(
+            "behavior_chain",
+            {**RAW, "chain": name, "link": place + 1, "chain_links": len(chains[name])},
+            tagged(said),
+            n,
+        )
+        for n, (name, place, said) in enumerate(reversed(placed))  # the file's order does not matter
+    ]
+    found = shown_for_the_set(samples)
+    assert found["chain_accuracy"] == pytest.approx(((1 + 2 + 1) / 10 + 1 / 6 + 3 / 3) / 3)
+    assert found["longest_run"] == pytest.approx((2 / 4 + 1 / 3 + 2 / 2) / 3)
+    # A chain of which a link has no answer is no chain.
+    assert shown_for_the_set(samples[1:])["longest_run"] == pytest.approx((2 / 4 + 1 / 3) / 2)

@@ -126,10 +126,11 @@ def test_a_circumstance_that_is_no_object_is_refused(circumstance):
 
 def test_a_seat_knows_its_part_and_of_the_others_what_is_public():
     text = instructions("Ada")
-    for known in ("The Salt Road", "Night on the gallery", "She never begs.", "He fears the sea.", "### Sailors"):
+    plot = "In the end Ada sells the lighthouse and drowns."  # as in the paper's appendix C.7
+    for known in ("The Salt Road", plot, "Night on the gallery", "She never begs.", "He fears the sea.", "### Sailors"):
         assert known in text
     assert "ashamed of it" in text and "must land before dawn" not in text  # motives are private
-    assert "drown" not in text  # neither the plot's summary nor what will happen to her
+    assert "She will drown" not in text  # her experience
     assert "you play Sailors" in instructions("Sailors") and "What drives" not in instructions("Sailors")
 
 
@@ -242,7 +243,7 @@ def test_metrics_and_critique():
     assert verdict.critique == advice("Roe should plead.")
     assert [verdict.metrics[name] for name in DIMENSIONS] == pytest.approx([0.89, 0.79, 0.69, 0.59])
     assert verdict.reward == pytest.approx(0.74)
-    said = "\n\n".join(["You will have to pay me for every single hour."] * 6)
+    said = "\n\n".join(f"{line.speaker}: You will have to pay me for every single hour." for line in scene.lines)
     book = "\n\n".join(
         [
             "Captain Roe: Put out your lamp for one hour, Ada. (holds out a purse)",

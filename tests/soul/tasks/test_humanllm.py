@@ -132,6 +132,16 @@ def test_a_list_in_the_text_is_shown_once_and_with_new_letters(block):
     assert prompt.count("Thing 19") == 1 and "\nT. Thing 19\n" in prompt and prompt.count("Thing 3\n") == 2
 
 
+def test_the_originals_inline_list_is_shown_once_and_its_history_line_by_line():
+    inline = ", ".join(f"Candidate {n + 1}: Thing {n}" for n in range(20))
+    row = row_with(prompt_text=f"Buys outdoors. History 1: Thing 3, History 2: Tent\nCandidates: {inline}.\nPick one.")
+    assert row.history == "Buys outdoors.\nHistory 1: Thing 3\nHistory 2: Tent\nPick one."
+    prompt = TASK.prompt(row)[0]["content"]
+    assert "Candidate" not in prompt and prompt.count("Thing 19") == 1 and prompt.count("Thing 3\n") == 2
+    other = "Candidate 1: Thing 3 was mentioned once."  # not a list of them all
+    assert without_candidates(other, HUMANLLM["candidates"]) == other
+
+
 def test_a_history_that_names_some_candidates_stays():
     text = "History:\n- Thing 3\n- Thing 4\n- Thing 5"
     assert without_candidates(text, HUMANLLM["candidates"]) == text

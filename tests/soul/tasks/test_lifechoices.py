@@ -85,8 +85,9 @@ def test_a_letter_outside_of_the_tag_is_no_answer(text):
     assert verdict_of(TASK, row, f"{text} {tagged('B')}").reward == 1.0
 
 
-def test_without_book_and_scenario():
-    row = LifeChoicesRow.model_validate({**FLAT, "book": None, "scenario": None})
-    text = TASK.prompt(row)[0]["content"]
-    assert "Character: Ada Brook\n" in text and "Scenario" not in text
-    assert "Character: Ada Brook (from The Weir)\n" in TASK.prompt(LifeChoicesRow.model_validate(FLAT))[0]["content"]
+def test_the_prompt_does_not_name_the_book():
+    with_title, without = (LifeChoicesRow.model_validate({**FLAT, "book": book}) for book in ("Moby-Dick", None))
+    text = TASK.prompt(with_title)[0]["content"]
+    assert "Character: Ada Brook\n" in text and "Moby-Dick" not in text and "Scenario:" in text
+    assert text == TASK.prompt(without)[0]["content"]
+    assert "Scenario" not in TASK.prompt(LifeChoicesRow.model_validate({**FLAT, "scenario": None}))[0]["content"]

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from soul.leaks.redaction import redact
-from soul.tasks.socsci210 import SocSci210, SocSci210Row, labels_in, thinking_allowed
+from soul.tasks.socsci210 import SocSci210, SocSci210Row, labels_in, thinking_allowed, wasserstein
+from tests.soul.evaluate.finished_samples import scored_by_rule, shown_for_the_set
 from tests.soul.tasks.one_turn_samples import SOCSCI, tagged, verdict_of
 
 TASK = SocSci210()
@@ -158,3 +159,28 @@ def test_a_long_scale_is_not_spelled_out():
     secrets = TASK.secrets(row_with(r_min=0, r_max=1e9, response=123456))
     assert "123456" in secrets and len(secrets) < 20
     assert redact("say yes", TASK.secrets(row_with(**BINARY)))[1] == ["yes"]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(0, 9), min_size=1), st.lists(st.integers(0, 9), min_size=1))
+def test_the_wasserstein_distance_is_that_of_scipy(first, second):
+    from scipy.stats import wasserstein_distance
+
+    assert wasserstein(first, second) == pytest.approx(wasserstein_distance(first, second))
+
+
+def test_distributions_are_compared_question_by_question():
+    samples = []
+
+    def asked(task_num, own, said, **fields):
+        for response, answer in zip(own, said, strict=True):
+            about = {"study_id": "s", "condition_num": 1, "task_num": task_num, "response": response}
+            record = {**SOCSCI, "r_min": 1, "r_max": 5, **about, **fields}
+            samples.append(scored_by_rule("socsci210", record, tagged(answer), len(samples)))
+
+    asked(1, [1, 5] * 5, "51" * 5)  # everyone wrong, but the same distribution
+    asked(2, [1] * 10, "2" * 9 + "?")  # a quarter of the scale nine times, and no answer: the far end
+    asked(3, [1] * 9, "5" * 9)  # too few people
+    asked(4, [1] * 10, "5" * 10, response_type="categorical")
+    asked(5, [1] * 10, "5" * 10, study_id="")  # a row of an older file
+    assert shown_for_the_set(samples) == {"wasserstein": pytest.approx((0 + (9 / 4 + 1) / 10) / 2)}

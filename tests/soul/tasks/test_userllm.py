@@ -102,10 +102,17 @@ def test_the_prompt(name):
     (refined,) = TASK.prompt(row, LESSON)
     text = draft["content"]
     assert row.intent in text and row.conversation in text
-    assert (END in text) == bool(row.conversation)
+    assert (f"has got what they want by now, end the conversation: with {END} alone" in text) == bool(row.conversation)
     assert not re.search(r"\b(None|null|nan|True|False)\b", text)
     assert refined["content"].count(LESSON) == 1 and LESSON not in text and "coach" not in text
     assert refined["content"].partition("\n\nA coach read")[0] == text
+
+
+def test_an_intent_is_shown_and_compared_without_the_published_prefix():
+    prefix = "You are a user chatting with an assistant language model to"
+    for text in (f"{prefix} get travel advice", f"{prefix}: get travel advice", "get travel advice"):
+        assert row_of({**OPENS, "intent": text}).intent == "get travel advice"
+    assert row_of({**OPENS, "intent": prefix}).intent == prefix
 
 
 def test_the_prompt_does_not_tell_whether_the_turn_is_the_last():
@@ -139,7 +146,7 @@ def test_a_long_history_loses_its_beginning_alone():
     [
         ("hm?", "hm?", False),
         (f"thanks {END}", "thanks", True),
-        (f"{END.upper()}thanks", "thanks", True),
+        (f"bye {END.upper()}\nAssistant: bye", "bye", True),
         (f"<think>should I say {END}?</think>no", "no", False),
         (f"User: who?\n{END}", "who?", True),
         ("**User:** who?", "who?", False),

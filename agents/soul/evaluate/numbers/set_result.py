@@ -20,7 +20,7 @@ from typing import Any
 from soul import tasks
 from soul.evaluate.numbers.bootstrap import percentile_interval, resampled_means, resampled_scores
 from soul.evaluate.numbers.row_result import RowResult
-from soul.evaluate.numbers.set_score import SetScores, set_scores
+from soul.evaluate.numbers.set_score import SetScores, metrics_beside, set_scores
 from soul.judge.call.usage import Usage, merged, total
 from soul.judge.ledger import numbers
 from soul.record import SessionRecord
@@ -41,7 +41,8 @@ class SetResult:
         joint: the score of the set as a whole; None if the score is the mean of the rewards.
         causes: cause -> invalid samples.
         contentless: valid samples in which the policy said nothing; they score the headline's worst.
-        metrics: the task's other set-level metrics, over all valid samples.
+        metrics: the task's other metrics, over all valid samples.
+        whole: those of the metrics that exist only for a whole set and are not in its score.
         best: with several samples per row, k -> (mean best@k, number of rows with at least k valid samples, over which
             it is the mean). For rewards of 0 or 1 this is pass@k. Empty if the set is scored as a whole, because a
             row then has no best sample.
@@ -60,6 +61,7 @@ class SetResult:
     causes: Mapping[str, int] = field(default_factory=dict)
     contentless: int = 0
     metrics: Mapping[str, float] = field(default_factory=dict)
+    whole: Mapping[str, float] = field(default_factory=dict)
     usage: Mapping[str, Usage] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     seed: int = 0
@@ -185,9 +187,8 @@ def set_result(name: str, task_name: str, samples: Iterable[SessionRecord], seed
         for stage, spent in sample.draft.seconds.items():
             seconds[stage] = seconds.get(stage, 0.0) + spent
     metrics = task.summarize([task.saved(sample.draft) for sample in ordered if sample.draft.valid])
-    joint = set_scores(task, list(by_row.values()))
-    if joint is not None:  # the score counts rows, `summarize` counts samples
-        metrics |= joint.valid.parts
+    joint, whole = set_scores(task, list(by_row.values())), metrics_beside(task, list(by_row.values()))
+    metrics |= whole if joint is None else joint.valid.parts  # these count rows, `summarize` counts samples
     return SetResult(
         name=name,
         task=task_name,
@@ -198,6 +199,7 @@ def set_result(name: str, task_name: str, samples: Iterable[SessionRecord], seed
         contentless=sum(sample.draft.contentless for sample in ordered),
         # Without the headline: it is `mean`, and a second value, over samples rather than rows, would confuse.
         metrics={key: value for key, value in metrics.items() if key not in ("reward", task.headline.name)},
+        whole=whole,
         usage=merged(count for sample in ordered for count in sample.usage.items()),
         seconds=seconds,
         seed=seed,

@@ -1,14 +1,17 @@
-"""The score of a set by its task's set metrics (`Task.set_metrics`), from the samples of its rows.
+"""The metrics of a set as a whole (`Task.set_metrics`), from the samples of its rows.
 
-Only tasks with a `set_headline` have such a score; for all others it is the mean of the rewards. Samples without a
-verdict do not count. For the bounds, the worst and the best possible sample replace them.
+If the task has a `set_headline`, their mean is the score of the set; otherwise the score is the mean of the rewards,
+and these metrics are shown beside it. Samples without a verdict do not count. For the bounds of the score, the worst
+and the best possible sample replace them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from pydantic import ValidationError
 
 from soul.metrics.set_metrics import Edge, Outcome, SetScore
 from soul.record import SessionRecord
@@ -32,6 +35,19 @@ def set_scores(task: Task[Any], by_row: Sequence[Sequence[SessionRecord]]) -> Se
     if all(sample.draft.valid for samples in by_row for sample in samples):
         return SetScores(valid, valid, valid)
     return SetScores(valid, score_of(task, by_row, "worst"), score_of(task, by_row, "best"))
+
+
+def metrics_beside(task: Task[Any], by_row: Sequence[Sequence[SessionRecord]]) -> Mapping[str, float]:
+    """The metrics of a set that are not its score; none if a record is no row of the task any more.
+
+    The score needs no rows, so the report of an old run shows it without these metrics.
+    """
+    if type(task).set_metrics is Task.set_metrics or task.set_headline is not None:
+        return {}  # without a look at the rows, because to validate them takes time
+    try:
+        return score_of(task, by_row).parts
+    except ValidationError:
+        return {}
 
 
 def score_of(task: Task[Any], by_row: Sequence[Sequence[SessionRecord]], missing: Edge | None = None) -> SetScore:

@@ -152,12 +152,17 @@ def markdown_rows(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
 
 
 def explanations(results: Results) -> list[str]:
-    """For each set that is scored as a whole, a line with the metrics of which its score is the mean."""
-    return [
-        f"{name}: the score is {result.headline.name}, the mean of {', '.join(result.joint.valid.parts)}."
-        for name, result in results.sets.items()
-        if result.joint is not None and result.mean is not None
-    ]
+    """A line for each set with metrics of the whole set: those of which its score is the mean, or those beside it."""
+    lines = []
+    for name, result in results.sets.items():
+        if result.joint is not None and result.mean is not None:
+            lines.append(
+                f"{name}: the score is {result.headline.name}, the mean of {', '.join(result.joint.valid.parts)}."
+            )
+        if result.whole:
+            shown = ", ".join(f"{metric} {value:.3g}" for metric, value in result.whole.items())
+            lines.append(f"{name}, beside the score: {shown}.")
+    return lines
 
 
 def score(mean: float | None, interval: Interval | None) -> str:
