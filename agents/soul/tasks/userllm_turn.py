@@ -19,7 +19,7 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 # The words that the original leaves out of the overlap; others, such as "not" or "please", count.
 STOP_WORDS = frozenset(
     """
-    a an the this that these those i me my we us our you your it its they them their there
+    a an the this that these i me my we us our you your it its they them their there
     are is was were be can could do does did had has have might should will would
     how what when where which who why and as at but by for from if in into of on or so then to with
     """.split()
