@@ -186,7 +186,7 @@ class SimArena(Task[RowT], Generic[RowT]):
             data["final_document"] = document
         schema = verdict_schema(tuple(writing), tuple(interaction), rated)
         answer = (await judge.ask(schema, self.judge_prompt, data, policy_texts=texts, min_words=2)).model_dump()
-        reward, parts = _scores(answer)
+        reward, parts = session_scores(answer)
         answered = statistics.fmean(heard.labelled for heard in self._own_turns(episode))
         course = {"answered": answered, "turns": float(len(texts)), "left": float(episode.ended == "left")}
         return Verdict(reward, {self.headline.name: reward, **parts, **course}, answer["critique"])
@@ -379,7 +379,7 @@ def _keyed(traits: Sequence[Trait]) -> dict[str, Trait]:
     return {f"f{n}_{slug}".rstrip("_"): trait for n, (slug, trait) in enumerate(zip(slugs, traits, strict=True), 1)}
 
 
-def _scores(answer: Mapping[str, Any]) -> tuple[float, dict[str, float]]:
+def session_scores(answer: Mapping[str, Any]) -> tuple[float, dict[str, float]]:
     """The reward and its parts, from the judge's answer."""
     scored = {
         "writing_style": (answer["writing_style"]["similarity"], _LIKERT[1]),
