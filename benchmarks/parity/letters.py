@@ -82,7 +82,7 @@ COMPARISONS = [
     ),
     Comparison(
         "twinvoice",
-        "accuracy (headline)",
+        "accuracy",
         "paper",
         "The authors ask for JSON with a reason and a letter, and read an upper-case or lower-case letter alone.",
         "TwinBench",
