@@ -29,8 +29,8 @@ def _theirs(clone: Path) -> Score:
 COMPARISONS = [
     Comparison(
         "sotopia",
-        "overall (headline)",
-        "paper",
+        "overall",
+        "authors",
         "The mean of the seven scores is the authors'; the paper's number is a tenth of it. One judge scores the "
         "policy's seat alone, with instructions of our own.",
         "sotopia",
