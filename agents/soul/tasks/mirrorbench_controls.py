@@ -42,7 +42,8 @@ class Calibrated:
 
     Attributes:
         places, shares: the row of each sample, and its share of the row.
-        scores, human, proxy: the sample's score, and those of its HH and PP controls.
+        scores, human, proxy: the sample's score, and those of its HH and PP controls; NaN for a silent episode, which
+            was not judged and counts as 0.
     """
 
     name: str
@@ -54,30 +55,34 @@ class Calibrated:
 
     @classmethod
     def from_outcomes(cls, judgment: str, outcomes: Sequence[Outcome]) -> Calibrated:
-        """Build it from samples that all have controls."""
+        """Build it from samples that have a verdict."""
         names = judgment, f"hh_{judgment}", f"pp_{judgment}"
         metrics = [outcome.scored.verdict.metrics for outcome in outcomes if not isinstance(outcome.scored, str)]
         return cls(
             f"{judgment}_calibrated",
             np.array([outcome.place for outcome in outcomes], dtype=int),
             np.array([outcome.share for outcome in outcomes]),
-            *(np.array([values[name] for values in metrics]) for name in names),
+            *(np.array([values.get(name, np.nan) for values in metrics]) for name in names),
         )
 
     def values(self, weights: Array) -> Array:
         drawn = weights[:, self.places] * self.shares
-        total = drawn.sum(axis=1)
-        human, proxy = ((drawn @ control) / np.where(total > 0, total, 1) for control in (self.human, self.proxy))
+        judged = ~np.isnan(self.scores)
+        heard = drawn[:, judged]
+        human, proxy = (_divided(heard @ control[judged], heard.sum(axis=1)) for control in (self.human, self.proxy))
         units = np.maximum(_GAP, human - proxy)[:, None]
-        scores = np.clip((self.scores[None, :] - proxy[:, None]) / units, 0, 1)
-        return np.where(total > 0, (drawn * scores).sum(axis=1) / np.where(total > 0, total, 1), np.nan)
+        scores = np.clip((self.scores[judged] - proxy[:, None]) / units, 0, 1)
+        return _divided((heard * np.nan_to_num(scores)).sum(axis=1), drawn.sum(axis=1))
 
 
 def calibrated_metrics(outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
-    """The calibrated score of each judgment that has controls, over the samples that have them."""
-    controlled = [
-        outcome
-        for outcome in outcomes
-        if not isinstance(outcome.scored, str) and f"hh_{CALIBRATED[0]}" in outcome.scored.verdict.metrics
-    ]
-    return [Calibrated.from_outcomes(judgment, controlled) for judgment in CALIBRATED] if controlled else []
+    """The calibrated score of each judgment; none if no sample has controls."""
+    known = [outcome for outcome in outcomes if not isinstance(outcome.scored, str)]
+    metrics = [outcome.scored.verdict.metrics for outcome in known if not isinstance(outcome.scored, str)]
+    if not any(f"hh_{CALIBRATED[0]}" in values for values in metrics):
+        return []
+    return [Calibrated.from_outcomes(judgment, known) for judgment in CALIBRATED]
+
+
+def _divided(top: Array, bottom: Array) -> Array:
+    return np.where(bottom > 0, top / np.where(bottom > 0, bottom, 1), np.nan)

@@ -247,6 +247,8 @@ def calibrated(scores, human, proxy, weights=None, task=TASK):
     """The calibrated GTEval of a set, from each sample's score and its controls."""
     metrics = [
         {"gteval": s, "hh_gteval": h, "pp_gteval": p, "pairwise": 0.5, "hh_pairwise": 0.5, "pp_pairwise": 0.5}
+        if s is not None
+        else {}
         for s, h, p in zip(scores, human, proxy, strict=True)
     ]
     outcomes = [
@@ -264,6 +266,7 @@ def test_scores_are_calibrated_between_the_means_of_the_controls():
     )
     drawn = calibrated([0.5, 0.7], [1.0, 0.6], [0.2, 0.4], weights=[[2, 0], [0, 2], [1, 1]])
     assert drawn == pytest.approx([0.3 / 0.8, 1.0, statistics.fmean([0.2 / 0.5, 0.4 / 0.5])])
+    assert calibrated([0.5, None], [0.8, None], [0.4, None]) == pytest.approx([0.25 / 2])  # silence counts as 0
     assert calibrated([0.9, 1.0], [1.0] * 2, [1.0] * 2) == [0.0]  # a judge that gives both controls the same
     assert (
         list(TASK.set_metrics(1, [Outcome(0, 1.0, row_of(), Scored(None, Verdict(0.5, {"gteval": 0.5}, None)))])) == []
