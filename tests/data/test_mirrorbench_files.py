@@ -48,13 +48,17 @@ def test_every_published_conversation_is_a_row_that_the_task_can_play():
 
 @needs_records
 def test_the_documented_norms_are_those_of_the_published_users():
+    """Exactly where all 795 conversations are; a copy with a part of them must come close."""
     rows = [MirrorBenchRow.model_validate(record) for record in mirrorbench.convert(FILES)]
-    if len(rows) != 547:
-        pytest.skip(f"{len(rows)} records here; DEVIATION and HUMANS stand on the 547 of another copy")
+    whole = len(rows) == 795
+
+    def close(found, documented, part):
+        return found == pytest.approx(documented, rel=1e-4 if whole else part)
+
     for dataset, (mean, deviation) in HUMANS.items():
         found = human_norms([lexis(row.user_turns) for row in rows if row.dataset == dataset])
-        assert found[0] == pytest.approx(mean, rel=1e-4) and found[1] == pytest.approx(deviation, rel=2e-4)
-    assert human_norms([lexis(row.user_turns) for row in rows])[1] == pytest.approx(DEVIATION, rel=1e-4)
+        assert close(found[0], mean, 0.1) and close(found[1], deviation, 0.3)
+    assert close(human_norms([lexis(row.user_turns) for row in rows])[1], DEVIATION, 0.05)
 
 
 @needs_records

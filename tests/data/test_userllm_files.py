@@ -106,7 +106,7 @@ def test_without_a_judge_the_other_sources_are_built_and_prism_is_counted():
     found = userllm.convert(FILES)
     assert set(Counter(r["source"] for r in found.records)) == {"commonsense_qa", "natural_questions"}
     lines = sum(path.read_text(encoding="utf-8").count("\n") for path in FILES if path.suffix == ".jsonl")
-    assert found.left_out[userllm.NO_INTENT] == 70 and found.left_out[userllm.OWN_OPTION] == 14
+    assert found.left_out[userllm.NO_INTENT] == 70 and found.left_out[userllm.OWN_OPTION] == 4
     assert len(found.records) + found.left_out.total() == lines + 70  # every row of every source
 
 
@@ -154,7 +154,7 @@ def test_a_question_with_options(tmp_path):
 
 
 def test_a_question_that_holds_its_own_option_is_left_out(tmp_path):
-    own = {**CSQA, "question": "Where is seaweed from?", "choices": {"text": ["sea", "shop"]}}
+    own = {**CSQA, "question": "Where in the sea is it dark?", "choices": {"text": ["sea", "shop"]}}
     found = userllm.convert([write_lines(tmp_path / "csqa.jsonl", own, CSQA)])
     assert found.records == records_of(write_lines(tmp_path / "csqa.jsonl", CSQA)) and found.left_out == {
         userllm.OWN_OPTION: 1

@@ -142,8 +142,8 @@ class Judgments:
 
     @property
     def scores(self) -> dict[str, float]:
-        """The mean of each judgment's samples, in [0, 1]."""
-        return {name: statistics.fmean(one.score for one in judged) for name, judged in vars(self).items()}
+        """The mean of each judgment's samples, in [0, 1]; a judgment without samples is left out."""
+        return {name: statistics.fmean(one.score for one in judged) for name, judged in vars(self).items() if judged}
 
 
 async def judgments(

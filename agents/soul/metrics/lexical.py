@@ -1,10 +1,9 @@
 """Lexical diversity of texts (MATTR, HD-D and Yule's K), and how similar two writers are in it.
 
-Tokens are words: texts are normalised to NFC and lower case, curly apostrophes become straight ones, and a word is a
-run of letters and digits that may contain hyphens and apostrophes ("don't", "8-year-old"). Punctuation, emoji and
-underscores are not words. MirrorBench uses the tokens of GPT-4o's tokenizer instead, so single values differ from
-published ones by a few hundredths, but differences between two texts hardly change. In a script without spaces, a whole
-run of letters counts as one word.
+The measures take any tokens. MirrorBench's are GPT-4o's (`soul.metrics.gpt4o_tokens`), over all turns of a writer,
+joined by spaces; punctuation and emoji are tokens too. `words` is for everything else: texts are normalised to NFC and
+lower case, curly apostrophes become straight ones, and a word is a run of letters and digits that may contain hyphens
+and apostrophes ("don't", "8-year-old"). In a script without spaces, a whole run of letters counts as one word.
 """
 
 from __future__ import annotations
@@ -14,14 +13,16 @@ import re
 import statistics
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import combinations
 from typing import NamedTuple
 
-WINDOW = 50  # words in the window of MATTR
-SAMPLE = 42  # words in a sample of HD-D
-MIN_WORDS = 5  # fewer words are too few to measure diversity (MirrorBench's `min_tokens`)
+from soul.metrics.gpt4o_tokens import gpt4o_tokens
+
+WINDOW = 50  # tokens in the window of MATTR
+SAMPLE = 42  # tokens in a sample of HD-D
+MIN_TOKENS = 5  # fewer tokens are too few to measure diversity (MirrorBench's `min_tokens`)
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 
 # English function words and greetings, which say nothing about what somebody wants.
@@ -51,7 +52,7 @@ def content_words(text: str) -> list[str]:
     return [word for word in words(text) if word not in FUNCTION_WORDS]
 
 
-def mattr(tokens: Sequence[str], window: int = WINDOW) -> float:
+def mattr(tokens: Sequence[Hashable], window: int = WINDOW) -> float:
     """Moving-average type-token ratio (Covington and McFall, 2010), in (0, 1].
 
     For a text shorter than the window it is the plain type-token ratio.
@@ -72,7 +73,7 @@ def mattr(tokens: Sequence[str], window: int = WINDOW) -> float:
     return total / (window * (len(tokens) - window + 1))
 
 
-def hdd(tokens: Sequence[str], sample: int = SAMPLE) -> float:
+def hdd(tokens: Sequence[Hashable], sample: int = SAMPLE) -> float:
     """HD-D (McCarthy and Jarvis, 2007), in (0, 1]: the expected type-token ratio of `sample` tokens drawn without
     replacement.
 
@@ -84,7 +85,7 @@ def hdd(tokens: Sequence[str], sample: int = SAMPLE) -> float:
     _require(tokens)
     sample = min(sample, len(tokens))
     draws = math.comb(len(tokens), sample)
-    # Words with the same frequency have the same chance of being drawn at least once.
+    # Tokens with the same frequency have the same chance of being drawn at least once.
     by_frequency = Counter(Counter(tokens).values())
     expected = sum(
         types * (1 - math.comb(len(tokens) - frequency, sample) / draws) for frequency, types in by_frequency.items()
@@ -92,8 +93,8 @@ def hdd(tokens: Sequence[str], sample: int = SAMPLE) -> float:
     return expected / sample
 
 
-def yules_k(tokens: Sequence[str]) -> float:
-    """Yule's K (1944): how much a text repeats its words; 0 if no word appears twice.
+def yules_k(tokens: Sequence[Hashable]) -> float:
+    """Yule's K (1944): how much a text repeats its tokens; 0 if no token appears twice.
 
     Raises:
         ValueError: there are no tokens.
@@ -112,8 +113,15 @@ class Lexis(NamedTuple):
 
 
 def lexis(turns: Sequence[str]) -> Lexis | None:
-    """The measures of all turns of one writer, taken as one text; None if there are no words."""
-    tokens = words("\n".join(turns))
+    """The measures of all turns of one writer, taken as one text; None if there are no tokens."""
+    return _measures(_tokens(turns))
+
+
+def _tokens(turns: Sequence[str]) -> list[int]:
+    return gpt4o_tokens(" ".join(turns))
+
+
+def _measures(tokens: Sequence[Hashable]) -> Lexis | None:
     return Lexis(mattr(tokens), hdd(tokens), yules_k(tokens)) if tokens else None
 
 
@@ -130,22 +138,22 @@ def likeness(one: Lexis, other: Lexis, deviation: Lexis) -> float:
 def lexical_score(turns: Sequence[str], human: Sequence[str], deviation: Lexis) -> float | None:
     """How similar a writer is to a human lexically, in [0, 1].
 
-    A text that repeats no word has a diversity of 1, and a text of one or two words hardly ever repeats one. So a short
-    text gets only a part of `likeness`. The full value needs at least half as many words as the human wrote (at most
-    half of `WINDOW`), and at least `MIN_WORDS`. Fewer words get a proportional share, so one word gets at most
-    1 / `MIN_WORDS`.
+    A text that repeats no token has a diversity of 1, and a text of one or two tokens hardly ever repeats one. So a
+    short text gets only a part of `likeness`. The full value needs at least half as many tokens as the human wrote (at
+    most half of `WINDOW`), and at least `MIN_TOKENS`. Fewer tokens get a proportional share, so one token gets at most
+    1 / `MIN_TOKENS`.
 
     Returns:
-        None if the human wrote fewer than `MIN_WORDS` words, which is too little for a comparison.
+        None if the human wrote fewer than `MIN_TOKENS` tokens, which is too little for a comparison.
     """
-    human_words = words("\n".join(human))
-    if len(human_words) < MIN_WORDS:
+    own_tokens, human_tokens = _tokens(turns), _tokens(human)
+    own, other = _measures(own_tokens), _measures(human_tokens)
+    if other is None or len(human_tokens) < MIN_TOKENS:
         return None
-    own, other = lexis(turns), lexis(human)
-    if own is None or other is None:
+    if own is None:
         return 0.0
-    needed = max(MIN_WORDS, min(len(human_words), WINDOW) / 2)
-    return likeness(own, other, deviation) * min(1.0, len(words("\n".join(turns))) / needed)
+    needed = max(MIN_TOKENS, min(len(human_tokens), WINDOW) / 2)
+    return likeness(own, other, deviation) * min(1.0, len(own_tokens) / needed)
 
 
 def jaccard_diversity(sets: Sequence[AbstractSet[object]]) -> float | None:
@@ -158,6 +166,6 @@ def jaccard_diversity(sets: Sequence[AbstractSet[object]]) -> float | None:
     return statistics.fmean(1 - len(a & b) / len(a | b) if a or b else 0.0 for a, b in combinations(sets, 2))
 
 
-def _require(tokens: Sequence[str]) -> None:
+def _require(tokens: Sequence[Hashable]) -> None:
     if not tokens:
-        raise ValueError("a text without words has no lexical diversity")
+        raise ValueError("a text without tokens has no lexical diversity")

@@ -12,23 +12,32 @@ about the judge: section 5 names gpt-5-nano for every task but CoSER, section C.
 gpt-5-nano.
 
 The lexical score compares the policy's turns with the real user's turns of the same conversation in MATTR, HD-D and
-Yule's K. The unit is the standard deviation over MirrorBench's real users: a difference within one deviation gets full
-marks, three deviations get nothing (`soul.metrics.lexical.likeness`). This equals the difference of the two z-scores,
-in which the mean cancels. Comparing with the mean of the set instead would be wrong: a real user far from the mean
-would lose points against themselves. The deviation covers all four subsets together, because QuLAC answers almost never
-repeat a word, and a unit that small would measure length. With this reading the paper's four examples get the overall
-rewards that the paper prints; with a deviation or a mean per subset they do not. The benchmark's own z-scores, computed
-per subset, are reported as metrics.
+Yule's K over GPT-4o's tokens, as the benchmark's public code computes them. The unit is the standard deviation over
+MirrorBench's 795 real users: a difference within one deviation gets full marks, three deviations get nothing
+(`soul.metrics.lexical.likeness`). This equals the difference of the two z-scores, in which the mean cancels. Comparing
+with the mean of the set instead would be wrong: a real user far from the mean would lose points against themselves. The
+deviation covers all four subsets together, because QuLAC answers almost never repeat a token, and a unit that small
+would measure length. With this reading the paper's four examples get the overall rewards that the paper prints; with a
+deviation or a mean per subset they do not. The z-scores per subset are reported as metrics; the benchmark's own code
+takes mean and deviation from the rows that it scores, we take them from all that are published.
 
-The lexical score has a blind spot: it measures how varied the words are, not what they say. Every text without a
-repeated word has full diversity, so without a guard a single word such as "ok" would score 0.87 in Chatbot Arena, 0.51
-in ClariQ, 0.87 in OASST1 and 0.99 in QuLAC. Two rules guard against this (`soul.metrics.lexical.lexical_score`): a text
-of less than half the human's length is scaled down in proportion, and a single word never gets more than a fifth. With
-them, the same word scores 0.12, 0.04, 0.08 and 0.18. If the human wrote fewer than five words (34 of 547
+The tokens are those of the package bpe-openai or of tiktoken, which downloads their vocabulary once
+(`soul.metrics.gpt4o_tokens`). If neither can be had, an evaluation or training with this task is refused before it
+starts; `MirrorBench(lexical=False)` leaves these measures out, and the reward is then the mean of the three judgments.
+
+The lexical score has a blind spot: it measures how varied the tokens are, not what they say. Every text without a
+repeated token has full diversity, so without a guard a single token such as "ok" would score 0.86 in Chatbot Arena,
+0.54 in ClariQ, 0.84 in OASST1 and 0.98 in QuLAC. Two rules guard against this (`soul.metrics.lexical.lexical_score`): a
+text of less than half the human's length is scaled down in proportion, and a single token never gets more than a fifth.
+With them, the same text scores 0.11, 0.03, 0.07 and 0.18. If the human wrote fewer than five tokens (34 of 795
 conversations), there is no lexical score, and the reward is the mean of the three judgments. One gap remains: a fixed
-answer of five different words scores 0.91 in QuLAC, where people answer in eight words. Only the three judgments can
-tell it from a real answer. (A policy that says nothing but "ok" gets 0 without a judgment, because the judge gateway
-counts "ok" as an empty answer.)
+answer of five different tokens scores 0.87 in QuLAC, where people answer in nine. Only the three judgments can tell it
+from a real answer. (A policy that says nothing but "ok" gets 0 without a judgment, because the judge gateway counts
+"ok" as an empty answer.)
+
+With `MirrorBench(controls=True)` every episode also gets the benchmark's controls (ten more calls): the real
+conversation judged against itself (HH) and the simulated one against itself (PP). The set then has GTEval and pairwise
+calibrated by them, as the public code does (`soul.tasks.mirrorbench_controls`). The reward stays as it is.
 
 Neither the policy nor the judge sees an assistant turn at the end of a record. No user turn follows it, and it would
 only tell the judge which conversation is real.
@@ -61,13 +70,16 @@ from soul.judge.mirrorbench_judgments import (
 from soul.leaks.quotations import runs
 from soul.leaks.redaction import WITHHELD
 from soul.message import Message
+from soul.metrics.gpt4o_tokens import gpt4o_tokens
 from soul.metrics.lexical import Lexis, lexical_score, lexis
+from soul.metrics.set_metrics import Outcome, SetMetric
 from soul.one_turn import with_feedback
 from soul.policy import Players
 from soul.prompts import Prompt, load_prompt
 from soul.row_fields import Label, Listed, drop_empty_groups
 from soul.task import Task
 from soul.task_types import Episode, GroupKey, Metric, NotBlank, Row, Strata, Verdict
+from soul.tasks.mirrorbench_controls import calibrated_metrics, controls
 
 Assistant = Literal["record", "model"]
 
@@ -82,15 +94,15 @@ OPENING = "(The conversation begins here. Write your first message to the assist
 BEGUN = "(The user opens the conversation.)"
 SILENCE = "..."  # stands for an empty turn, which an endpoint may refuse
 
-# Real users of MirrorBench: the deviation over all of them, and mean and deviation per subset. Computed from the 547
-# published conversations (135, 148, 127, 137); the test of data.mirrorbench recomputes them.
-DEVIATION = Lexis(mattr=0.13450, hdd=0.12977, yules_k=127.027)
+# Real users of MirrorBench: the deviation over all of them, and mean and deviation per subset. Computed from the 795
+# published conversations (195, 200, 200, 200); the test of data.mirrorbench recomputes them.
+DEVIATION = Lexis(mattr=0.12072, hdd=0.11375, yules_k=102.203)
 HUMANS: Mapping[str, tuple[Lexis, Lexis]] = MappingProxyType(
     {
-        "chatbot_arena": (Lexis(0.89828, 0.90425, 106.067), Lexis(0.12386, 0.11516, 161.089)),
-        "clariq": (Lexis(0.71949, 0.72330, 226.113), Lexis(0.09371, 0.08993, 82.795)),
-        "oasst1": (Lexis(0.85650, 0.86419, 109.973), Lexis(0.09290, 0.08418, 79.647)),
-        "qulac": (Lexis(0.98488, 0.98488, 26.089), Lexis(0.03722, 0.03722, 67.104)),
+        "chatbot_arena": (Lexis(0.90236, 0.90895, 88.261), Lexis(0.11434, 0.10591, 128.838)),
+        "clariq": (Lexis(0.75658, 0.76436, 163.428), Lexis(0.08932, 0.08225, 63.403)),
+        "oasst1": (Lexis(0.86133, 0.87228, 96.296), Lexis(0.09554, 0.08602, 86.938)),
+        "qulac": (Lexis(0.98312, 0.98312, 28.147), Lexis(0.03915, 0.03915, 68.384)),
     }
 )
 
@@ -141,10 +153,12 @@ class MirrorBench(Task[MirrorBenchRow]):
     Args:
         assistant: where the assistant's turns come from: the "record", or a "model" (the partner of the players).
         judge_samples: samples of each of the three judgments; None: as many as in the published runs.
+        lexical: whether the lexical score is part of the reward; it needs GPT-4o's tokens.
+        controls: whether to judge real and simulated conversation against themselves too, and to calibrate by that.
     """
 
     name = "mirrorbench"
-    version = 2
+    version = 3  # 3: GPT-4o's tokens
     row_type = MirrorBenchRow
     headline = Metric("overall", source="paper, section C.9, overall reward of the examples")
     # Not the lexical measures themselves: what is right is a person's value of each, neither more nor less.
@@ -154,18 +168,33 @@ class MirrorBench(Task[MirrorBenchRow]):
     policy_turns = 2.1  # mean number of user turns in a published conversation
     substitute = load_prompt("mirrorbench/assistant", 2)  # instructions of the model that plays the assistant
 
-    def __init__(self, *, assistant: str = "record", judge_samples: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        assistant: str = "record",
+        judge_samples: int | None = None,
+        lexical: bool = True,
+        controls: bool = False,
+    ) -> None:
         if assistant not in get_args(Assistant):
             raise ValueError(f"assistant={assistant!r}: use {' or '.join(get_args(Assistant))}")
         if judge_samples is not None and (type(judge_samples) is not int or judge_samples < 1):
             raise ValueError(f"judge_samples={judge_samples!r}: use a whole number of at least 1, or null")
-        self.assistant = assistant
-        self.samples = PUBLISHED_SAMPLES if judge_samples is None else Samples(*[judge_samples] * len(Samples._fields))
+        for option, value in (("lexical", lexical), ("controls", controls)):
+            if type(value) is not bool:
+                raise ValueError(f"{option}={value!r}: use true or false")
+        self.assistant, self.lexical, self.controls = assistant, lexical, controls
+        one_each = Samples(*[judge_samples or 1] * len(Samples._fields))
+        self.samples = PUBLISHED_SAMPLES if judge_samples is None else one_each
         # The model that plays the assistant is called between user turns: 1.1 times per published conversation.
         others: dict[Role, float] = {"partner": 1.1} if assistant == "model" else {}
-        self.calls_per_episode = {"judge": float(sum(self.samples)), **others}
+        self.calls_per_episode = {"judge": self._judge_calls(self.samples), **others}
         if judge_samples != 1:
-            self.cheaper = {"judge_samples=1": {"judge": float(len(self.samples)), **others}}
+            self.cheaper = {"judge_samples=1": {"judge": self._judge_calls(one_each), **others}}
+
+    def _judge_calls(self, samples: Samples) -> float:
+        more = 2 * sum(samples) - samples.rubric_and_reason if self.controls else 0
+        return float(sum(samples) + more)
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
@@ -175,6 +204,10 @@ class MirrorBench(Task[MirrorBenchRow]):
     def check(self, row: MirrorBenchRow) -> None:
         if not row.user_turns:
             raise ValueError("turns: no turn has the role user, so there is nobody to play")
+
+    def check_setup(self) -> None:
+        if self.lexical:
+            gpt4o_tokens("")
 
     def secrets(self, row: MirrorBenchRow) -> Sequence[str]:
         return [turn for turn in row.user_turns if len(turn.split()) > 1]  # `without_quotations` handles parts of them
@@ -237,15 +270,23 @@ class MirrorBench(Task[MirrorBenchRow]):
         simulated = conversation(episode.seats["policy"])
         texts = user_turns(simulated)
         require_content(texts, 1)
+        # Before the judges are asked: they are not paid for an episode that cannot be scored.
+        lexical = lexical_score(texts, row.user_turns, DEVIATION) if self.lexical else None
         judged = await judgments(judge, row.conversation, simulated, row.index, self.samples)
         scores = judged.scores
-        lexical = lexical_score(texts, row.user_turns, DEVIATION)
         if lexical is not None:
             scores["lexical"] = lexical
         reward = statistics.fmean(scores.values())
         answered = 1 - sum(map(contentless, texts)) / len(texts)
-        metrics = {self.headline.name: reward, **scores, **_measures(row, lexis(texts)), "answered": answered}
+        metrics = {self.headline.name: reward, **scores, "answered": answered}
+        if self.lexical:
+            metrics |= _measures(row, lexis(texts))
+        if self.controls:
+            metrics |= await controls(judge, row.conversation, simulated, row.index, self.samples)
         return Verdict(reward, metrics, _critique(judged))
+
+    def set_metrics(self, rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
+        return calibrated_metrics(outcomes)
 
     def missing_form(self, row: MirrorBenchRow, episode: Episode) -> str | None:
         texts = user_turns(conversation(episode.seats["policy"]))
@@ -277,18 +318,6 @@ def conversation(messages: Sequence[Message]) -> list[Message]:
 def user_turns(turns: Conversation) -> list[str]:
     """The user's texts in a conversation."""
     return [turn["content"] for turn in turns if turn["role"] == "user"]
-
-
-async def human_control(row: MirrorBenchRow, judge: Judge) -> dict[str, float]:
-    """HH control: the real conversation against itself. A sound judge gives GTEval 1, and pairwise 0.5 on average."""
-    return (await judgments(judge, row.conversation, row.conversation, row.index)).scores
-
-
-async def proxy_control(row: MirrorBenchRow, episode: Episode, judge: Judge) -> dict[str, float]:
-    """PP control: the simulated conversation against itself; like `human_control`, but on the policy's texts."""
-    simulated = conversation(episode.seats["policy"])
-    require_content(user_turns(simulated), 1)
-    return (await judgments(judge, simulated, simulated, row.index)).scores
 
 
 def _measures(row: MirrorBenchRow, values: Lexis | None) -> dict[str, float]:

@@ -5,8 +5,8 @@ writing assistant. The policy has up to eight turns. A judge compares its messag
 writing style, interaction style, fulfilled style features, and how well the final document meets the person's
 preferences. Not among the paper's ten tasks.
 
-Reward: the mean of the parts that a row has, each rescaled to [0, 1], so that the worst Likert score is 0. For
-comparison with the model card, the metric `original_scale` divides each part by its maximum instead.
+Reward: the mean of the parts that a row has, each divided by its maximum, which is the model card's scale. The worst
+Likert score is 1 of 5, so the worst session with every part still has 0.1 (document) or 0.13 (mathematics).
 """
 
 from __future__ import annotations
@@ -103,13 +103,13 @@ class Heard(NamedTuple):
 RowT = TypeVar("RowT", bound=SimArenaRow)
 
 
-_RATED = ("answered", "writing_style", "interaction_style", "original_scale")  # in every verdict; more is better
+_RATED = ("answered", "writing_style", "interaction_style")  # in every verdict; more is better
 
 
 class SimArena(Task[RowT], Generic[RowT]):
     """The common part of both kinds of session."""
 
-    version = 3  # 3: a message without its label counts as said
+    version = 4  # 4: the model card's scale
     prefixes: ClassVar[tuple[str, ...]]  # the words that introduce a message
     opening: ClassVar[str]  # the first user message: chat templates need one before the first turn of the policy
     judge_prompt: ClassVar[Prompt]
@@ -186,7 +186,7 @@ class SimArena(Task[RowT], Generic[RowT]):
             data["final_document"] = document
         schema = verdict_schema(tuple(writing), tuple(interaction), rated)
         answer = (await judge.ask(schema, self.judge_prompt, data, policy_texts=texts, min_words=2)).model_dump()
-        reward, parts = _scores(answer)
+        reward, parts = session_scores(answer)
         answered = statistics.fmean(heard.labelled for heard in self._own_turns(episode))
         course = {"answered": answered, "turns": float(len(texts)), "left": float(episode.ended == "left")}
         return Verdict(reward, {self.headline.name: reward, **parts, **course}, answer["critique"])
@@ -379,21 +379,19 @@ def _keyed(traits: Sequence[Trait]) -> dict[str, Trait]:
     return {f"f{n}_{slug}".rstrip("_"): trait for n, (slug, trait) in enumerate(zip(slugs, traits, strict=True), 1)}
 
 
-def _scores(answer: Mapping[str, Any]) -> tuple[float, dict[str, float]]:
+def session_scores(answer: Mapping[str, Any]) -> tuple[float, dict[str, float]]:
     """The reward and its parts, from the judge's answer."""
     scored = {
-        "writing_style": (answer["writing_style"]["similarity"], _LIKERT),
-        "interaction_style": (answer["interaction_style"]["similarity"], _LIKERT),
+        "writing_style": (answer["writing_style"]["similarity"], _LIKERT[1]),
+        "interaction_style": (answer["interaction_style"]["similarity"], _LIKERT[1]),
     }
     for part in ("writing_features", "interaction_features"):
         if part in answer:
-            scored[part] = (statistics.fmean(match["fulfilled"] for match in answer[part].values()), (0, 1))
+            scored[part] = (statistics.fmean(match["fulfilled"] for match in answer[part].values()), 1)
     if "document" in answer:
-        scored["document_rating"] = (answer["document"]["rating"], _RATING)
-    reward = statistics.fmean((value - low) / (high - low) for value, (low, high) in scored.values())
-    metrics = {name: float(value) for name, (value, _) in scored.items()}
-    metrics["original_scale"] = statistics.fmean(value / high for value, (_, high) in scored.values())
-    return reward, metrics
+        scored["document_rating"] = (answer["document"]["rating"], _RATING[1])
+    reward = statistics.fmean(value / high for value, high in scored.values())
+    return reward, {name: float(value) for name, (value, _) in scored.items()}
 
 
 def _document(episode: Episode) -> str:

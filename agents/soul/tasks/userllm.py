@@ -1,18 +1,20 @@
 """UserLLM: write one message as the user of an AI assistant (Naous et al., 2025); three kinds of rows.
 
     commonsense_qa      The user asked a question with options, and the assistant asks the user for the answer. Role
-                        adherence: 1 if the turn mentions no option, or all of them (a repeated question); else 0.
+                        adherence: 0 if the turn mentions one or two of the options (the user leaks an answer), 1 if
+                        none, more, or all of them (a repeated question). An option is mentioned if its words occur.
     natural_questions   The assistant does not know the answer and proposes something else. Intent adherence: the judge
                         says whether the user refused (1) or accepted (0).
-    prism               An open conversation. Intent decomposition: 1 - the share of the turn's content words that also
-                        occur in the intent. Termination: whether the turn ends the conversation if and only if it is
-                        the last one. Human-likeness: by an AI detector.
+    prism               An open conversation. Intent decomposition: 1 - the share of the turn's different words,
+                        without stop words, that also occur in the intent. Termination: whether the turn ends the
+                        conversation if and only if it is the last one. Human-likeness: by an AI detector.
 
 The score of a set is the paper's (sections 5 and C.10): the plain mean of six metrics, each over the rows that it
 applies to. These are role adherence, intent adherence, intent decomposition, human-likeness, the F1 of ending the
 conversation, and the diversity of first turns. A metric without rows in the set (no first turns, no last turns) does
 not count, and results.json says which ones do. Two of the six exist only for a whole set, so the score is not the mean
-of the episodes' rewards.
+of the episodes' rewards. Diversity is the mean Jaccard distance between the tokens of two first turns, stop words and
+punctuation included; tokens and stop words are the original's.
 
 The reward of one episode is for training: role adherence, intent adherence, or the mean of the scores of a single prism
 turn. It cannot penalise a policy that says the same thing in every conversation; the score of a set does.
@@ -39,7 +41,7 @@ from pydantic import BaseModel, Field
 from soul.judge import Judge, Role
 from soul.judge.call.untrusted import require_content
 from soul.message import Message
-from soul.metrics.lexical import jaccard_diversity, words
+from soul.metrics.lexical import jaccard_diversity
 from soul.metrics.set_metrics import Outcome, SetMetric
 from soul.one_turn import with_feedback
 from soul.policy import Players
@@ -58,6 +60,7 @@ from soul.tasks.userllm_turn import (
     loops,
     normalized,
     spoken,
+    turn_tokens,
 )
 
 HEADLINE = Metric(
@@ -151,7 +154,9 @@ class UserLLM(Task[UserLLMRow]):
 
     name = "userllm"
     row_type = UserLLMRow
-    version = 4  # 4: the conversation ends when the person has got what they want, and a turn at its end token
+    # 4: a conversation ends when the wish is met, a turn at its end token; options are whole words, one or two are a
+    # leak; overlap and diversity as in the original
+    version = 4
     headline = HEADLINE
     better = {
         "answered": "higher",
@@ -249,7 +254,7 @@ class UserLLM(Task[UserLLMRow]):
         means = super().summarize(scored)
         for name in (_FIRST_TURN, *_COUNTS):
             means.pop(name, None)
-        first = [set(words(spoken(episode.answer).text)) for episode, v in scored if _FIRST_TURN in v.metrics]
+        first = [turn_tokens(spoken(episode.answer).text) for episode, v in scored if _FIRST_TURN in v.metrics]
         if (diversity := jaccard_diversity(first)) is not None:
             means["first_turn_diversity"] = diversity
         tp, fp, fn = (sum(verdict.metrics.get(count, 0.0) for _, verdict in scored) for count in _COUNTS)
@@ -284,7 +289,7 @@ def _no_message(row: UserLLMRow, turn: Turn, prompt: str) -> str | None:
 
 def _role_adherence(row: UserLLMRow, turn: Turn) -> Verdict:
     mentioned, options = choices_mentioned(row.choices, turn.text)
-    adheres = float(mentioned in (0, options))
+    adheres = float(mentioned == options or mentioned not in (1, 2))
     critique = (
         "You stayed with your question and left the answer to the assistant. Keep doing that, in your own words."
         if adheres
@@ -332,8 +337,8 @@ def _critique(row: UserLLMRow, overlap: float, detection: Detection) -> str:
     parts = [detection.critique.strip()] if detection.critique and detection.critique.strip() else []
     if overlap > 0:
         parts.append(
-            f"{overlap:.0%} of the content words in your message come from the description of what you want. "
-            "Say it in your own words."
+            f"{overlap:.0%} of the words in your message, without the small ones, come from the description of what "
+            "you want. Say it in your own words."
         )
     else:
         parts.append("You repeated no word from the description of what you want. Keep doing that.")

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from soul.judge.call.untrusted import contentless
-from soul.metrics.lexical import words
 from soul.metrics.set_metrics import Edge, Outcome, Ratio, SetMetric, jaccard_pairs
 from soul.task_types import Scored
 from soul.tasks.userllm_row import UserLLMRow
-from soul.tasks.userllm_turn import Turn, spoken
+from soul.tasks.userllm_turn import Turn, spoken, turn_tokens
 
 F1 = "termination_f1"
 MEANS = ("role_adherence", "intent_adherence", "intent_decomposition", "human_likeness")
@@ -69,7 +68,7 @@ def _f1(row: UserLLMRow, ends: bool) -> dict[str, tuple[float, float]]:
 
 
 def _first_turn(row: UserLLMRow, scored: Scored | Edge) -> AbstractSet[str] | Edge | None:
-    """The words of a first turn of prism, an empty set if it has no text; None if the row has no such turn."""
+    """The tokens of a first turn of prism, an empty set if it has no text; None if the row has no such turn."""
     if row.source != "prism" or row.conversation:
         return None
     if isinstance(scored, str):
@@ -77,7 +76,7 @@ def _first_turn(row: UserLLMRow, scored: Scored | Edge) -> AbstractSet[str] | Ed
     turn = spoken(scored.episode.answer)
     if contentless(turn.text):
         return None if _rightly_silent(row, turn) else frozenset()
-    return frozenset(words(turn.text))
+    return turn_tokens(turn.text)
 
 
 def _rightly_silent(row: UserLLMRow, turn: Turn) -> bool:

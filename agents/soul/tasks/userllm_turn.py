@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from soul.answers.thinking import spoken_as_user
 from soul.judge.call.untrusted import contentless
 from soul.leaks.quotations import runs
-from soul.metrics.lexical import content_words
 
 END = "<|endconversation|>"
 _END = re.compile(re.escape(END), re.IGNORECASE)
 _GARBLED_END = re.compile(r"[<\[({|][|/\s]{0,3}end[\s_-]?(?:of[\s_-]?)?conversation[|/\s]{0,3}[>\])}|]", re.IGNORECASE)
 _ECHO_WORDS, _LOOP_WORDS = 10, 4
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+# The words that the original leaves out of the overlap; others, such as "not" or "please", count.
+STOP_WORDS = frozenset(
+    """
+    a an the this that these i me my we us our you your it its they them their there
+    are is was were be can could do does did had has have might should will would
+    how what when where which who why and as at but by for from if in into of on or so then to with
+    """.split()
+)
 _LONG_TURN = 20  # a shorter turn may repeat itself, as in "no no no no"
 
 
@@ -62,21 +71,31 @@ def _runs(text: str, size: int) -> set[tuple[str, ...]]:
     return set(runs(normalized(text).split(), size))
 
 
+def turn_tokens(text: str) -> set[str]:
+    """The different tokens of a text in lower case: words, and single punctuation marks and symbols."""
+    found = _TOKEN.findall(text.lower())
+    return {token for token in found if token[0].isalnum() or unicodedata.category(token[0])[0] in "PS"}
+
+
+def _telling(text: str) -> set[str]:
+    return {token for token in turn_tokens(text) - STOP_WORDS if token.isalnum()}
+
+
 def intent_overlap(intent: str, turn: str) -> float:
-    """The share of the turn's content words that also occur in the intent; 0 for a turn without content words."""
-    intent_words, turn_words = set(content_words(intent)), content_words(turn)
-    return sum(word in intent_words for word in turn_words) / len(turn_words) if turn_words else 0.0
+    """The share of the turn's different words, without stop words, that also occur in the intent; 0 if it has none."""
+    said = _telling(turn)
+    return len(said & _telling(intent)) / len(said) if said else 0.0
 
 
 def choices_mentioned(choices: Sequence[str], turn: str) -> tuple[int, int]:
     """The number of different options that a turn mentions, and the number of different options.
 
-    An option is mentioned if it is a substring of the turn, ignoring case and punctuation.
+    An option is mentioned if its words occur in the turn, in a row, ignoring case and punctuation.
     """
-    options, text = {normalized(choice) for choice in choices}, normalized(turn)
-    return sum(option in text for option in options), len(options)
+    options, text = {normalized(choice) for choice in choices}, f" {normalized(turn)} "
+    return sum(f" {option} " in text for option in options), len(options)
 
 
 def normalized(text: str) -> str:
-    """The text as options are compared: lower case, no punctuation, single spaces."""
-    return " ".join(re.sub(r"[^\w\s]|_", "", text.lower()).split())
+    """The text as options are compared: lower case, words and digits with single spaces between them."""
+    return " ".join(re.sub(r"[\W_]+", " ", text.lower()).split())

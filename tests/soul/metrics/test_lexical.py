@@ -1,17 +1,25 @@
 """Lexical diversity against references written another way, by counting pairs, windows and draws one by one."""
 
+import gzip
+import hashlib
 import itertools
 import math
 import statistics
+import string
 import time
 from fractions import Fraction
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from soul.metrics import gpt4o_tokens as vocabulary
+from soul.metrics.gpt4o_tokens import MissingTokens, gpt4o_tokens
 from soul.metrics.lexical import (
-    MIN_WORDS,
+    MIN_TOKENS,
     Lexis,
     content_words,
     hdd,
@@ -25,6 +33,8 @@ from soul.metrics.lexical import (
 )
 from tests.soul.tasks.mirrorbench_talks import human_norms
 
+# Where tiktoken has the vocabulary from: the hash of the address is the file's name in its cache folder.
+ADDRESS = "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken"
 TEXTS = [
     "no",
     "no no no no",
@@ -107,7 +117,7 @@ def test_a_long_text_takes_no_time():
 
 @pytest.mark.parametrize("measure", [mattr, hdd, yules_k])
 def test_nothing_has_no_diversity(measure):
-    with pytest.raises(ValueError, match="without words"):
+    with pytest.raises(ValueError, match="without tokens"):
         measure([])
 
 
@@ -125,14 +135,40 @@ def test_words(text, tokens):
     assert words(text) == tokens
 
 
+def test_tokens_are_gpt4os_whichever_package_has_them(monkeypatch, tmp_path):
+    """The ids are those that tiktoken documents for o200k_base; control tokens and half a surrogate are only text."""
+    assert gpt4o_tokens("hello world") == [24912, 2375] and gpt4o_tokens("") == []
+    assert len(gpt4o_tokens("<|endoftext|>")) > 1 and len(gpt4o_tokens("\ud83d")) >= 1
+    text = "I\u2019d like 3 pi\u00f1atas \u2014 thx!!  \U0001f44d\n\t\u4f60\u597d"
+    ours = gpt4o_tokens(text)
+    data = Path(find_spec("bpe_openai").origin).parent / "data" / "o200k_base.tiktoken.gz"
+    (tmp_path / hashlib.sha1(ADDRESS.encode()).hexdigest()).write_bytes(gzip.decompress(data.read_bytes()))
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(vocabulary, "find_spec", lambda name: None)
+    monkeypatch.setattr(vocabulary, "_encode", vocabulary._encode.__wrapped__)
+    assert gpt4o_tokens(text) == ours
+
+
+def test_without_the_vocabulary_the_measures_are_refused_with_what_to_do(monkeypatch):
+    def fails(name):
+        raise ConnectionError("no route to host")
+
+    package = SimpleNamespace(get_encoding=fails)
+    monkeypatch.setattr(vocabulary, "import_module", lambda name: package)
+    monkeypatch.setattr(vocabulary, "_encode", vocabulary._encode.__wrapped__)
+    with pytest.raises(MissingTokens, match="no route to host.*bpe-openai.*TIKTOKEN_CACHE_DIR.*lexical=false"):
+        lexis(["hello"])
+
+
 def test_content_words_leave_function_words_out():
     assert content_words("What are the biggest things, and how do I get them?") == ["biggest", "things", "get"]
     assert content_words("Hello, how are you?") == []
 
 
 def test_the_turns_of_one_writer_are_one_text():
-    assert lexis(["no", "", "No thanks"]) == Lexis(2 / 3, 2 / 3, yules_k(["no", "no", "thanks"]))
-    assert lexis(["\U0001f44d"]) is None and lexis([]) is None
+    tokens = gpt4o_tokens("no  No thanks")
+    assert lexis(["no", "", "No thanks"]) == Lexis(mattr(tokens), hdd(tokens), yules_k(tokens))
+    assert lexis(["\U0001f44d"]) == Lexis(1, 1, 0) and lexis([]) is lexis([""]) is None
 
 
 UNIT = Lexis(0.1, 0.2, 50.0)
@@ -151,21 +187,25 @@ def test_likeness_falls_from_one_deviation_to_three(distance, score):
         assert likeness(alone, HERE, UNIT) == pytest.approx((2 + score) / 3, abs=1e-9)
 
 
-WIDE = Lexis(0.134, 0.130, 127.0)  # about that of MirrorBench's users
+WIDE = Lexis(0.12, 0.11, 102.0)  # about that of MirrorBench's users
 TEN = "i would like to know how the ferry leaves today".split()
+DIFFERENT = (
+    "one two three four five six seven eight nine ten red blue green black white north south east west up".split()
+)
+MANY = DIFFERENT + "Monday Tuesday Friday June July August king queen cat dog tree house river sea".split()
 
 
 @pytest.mark.parametrize(
     "said, human, score",
     [
         (TEN, TEN, 1.0),
-        (TEN[:5], TEN, 1.0),  # half of the human's words is enough
+        (TEN[:5], TEN, 1.0),  # half of the human's tokens is enough
         (TEN[:4], TEN, 4 / 5),  # less is not, in proportion
         (["ok"], TEN, 1 / 5),
-        (["ok"], TEN[:5], 1 / 5),  # nor is less than five words, whatever the human wrote
-        (["no"], [f"w{i}" for i in range(40)], 1 / 20),
-        ([f"w{i}" for i in range(25)], [f"w{i}" for i in range(400)], 1.0),  # no more is asked for than half a window
-        (["\U0001f44d"], TEN, 0.0),
+        (["ok"], TEN[:5], 1 / 5),  # nor is less than five tokens, whatever the human wrote
+        (["no"], DIFFERENT, 1 / 10),
+        (MANY[:25], [*string.ascii_letters, *MANY], 1.0),  # no more is asked for than half a window
+        (["\U0001f44d"], TEN, 1 / 5),
         ([], TEN, 0.0),
         (["ok"], TEN[:4], None),  # the human's own text is too short to be compared with
         (["ok"], ["\U0001f44d"], None),
@@ -176,11 +216,11 @@ def test_a_short_text_is_not_scored_as_human(said, human, score):
     assert found == (None if score is None else pytest.approx(score))
 
 
-@given(st.lists(st.sampled_from("ok no yes maybe sure".split()), max_size=60), st.integers(MIN_WORDS, 80))
-def test_a_lexical_score_is_in_range_and_one_word_gets_a_fifth_at_most(said, length):
-    human = [" ".join(f"w{i}" for i in range(length))]
+@given(st.lists(st.sampled_from("ok no yes maybe sure".split()), max_size=60), st.integers(MIN_TOKENS, len(MANY)))
+def test_a_lexical_score_is_in_range_and_one_token_gets_a_fifth_at_most(said, length):
+    human = [" ".join(MANY[:length])]
     assert 0 <= lexical_score(said, human, WIDE) <= 1
-    assert lexical_score(said[:1], human, WIDE) <= 1 / MIN_WORDS
+    assert lexical_score(said[:1], human, WIDE) <= 1 / MIN_TOKENS
     assert lexical_score(human, human, WIDE) == 1.0
 
 

@@ -88,5 +88,5 @@ def human_norms(values):
     return Lexis(*map(statistics.fmean, measures)), Lexis(*map(statistics.stdev, measures))
 
 
-def verdict_of(row, episode, fake):
-    return asyncio.run(TASK.judge(row, episode, fake_judge(fake, max_attempts=1, max_reasks=0)))
+def verdict_of(row, episode, fake, task=TASK):
+    return asyncio.run(task.judge(row, episode, fake_judge(fake, max_attempts=1, max_reasks=0)))

@@ -32,13 +32,10 @@ from tests.soul.tasks.sim_arena_cases import (
 
 
 def expected(kind, writing, interaction, marks, rating):
-    """Independent exact numbers: (rescaled mean, mean of the parts over their maximum)."""
-    parts = [(Fraction(writing - 1, 4), Fraction(writing, 5)), (Fraction(interaction - 1, 4), Fraction(interaction, 5))]
-    if kind == "math":
-        parts += [(Fraction(sum(marks), 2),) * 2]
-    else:
-        parts += [(Fraction(marks[0]),) * 2, (Fraction(marks[0]),) * 2, (Fraction(rating - 1, 9), Fraction(rating, 10))]
-    return [float(sum(part[i] for part in parts) / len(parts)) for i in (0, 1)]
+    """The exact mean of the parts over their maximum, as the model card has it."""
+    parts = [Fraction(writing, 5), Fraction(interaction, 5)]
+    parts += [Fraction(sum(marks), 2)] if kind == "math" else [Fraction(marks[0])] * 2 + [Fraction(rating, 10)]
+    return float(sum(parts) / len(parts))
 
 
 @each_task
@@ -46,13 +43,12 @@ def expected(kind, writing, interaction, marks, rating):
     ("writing", "interaction", "marks", "rating"),
     [(1, 1, (False, False), 1), (5, 5, (True, True), 10), (4, 2, (True, False), 7), (3, 5, (False, True), 2)],
 )
-def test_the_reward_is_the_mean_of_the_rescaled_parts(kind, writing, interaction, marks, rating):
+def test_the_reward_is_the_mean_of_the_parts_on_the_cards_scale(kind, writing, interaction, marks, rating):
     episode, *_ = play(kind, short(kind))
     scores = {"writing": writing, "interaction": interaction, "fulfilled": marks, "rating": rating}
     verdict = judged(kind, episode, **scores)
-    reward, original = expected(kind, writing, interaction, marks, rating)
+    reward = expected(kind, writing, interaction, marks, rating)
     assert verdict.metrics["likeness"] == verdict.reward == pytest.approx(reward)
-    assert verdict.metrics["original_scale"] == pytest.approx(original)
     assert verdict.metrics["writing_style"] == writing and verdict.metrics["interaction_style"] == interaction
     assert verdict.metrics["turns"] == 1.0 and verdict.metrics["left"] == 1.0
     assert verdict.critique == "Write shorter."
@@ -68,12 +64,12 @@ def test_parts_that_a_row_does_not_have_do_not_count():
     row = row_of("math", target_interaction_style_features=None)
     episode, *_ = play("math", short("math"), row=row)
     verdict = judged("math", episode, row=row, writing=5, interaction=3)
-    assert verdict.reward == pytest.approx(0.75)
+    assert verdict.reward == pytest.approx(0.8)
     assert not {"interaction_features", "writing_features", "document_rating"} & set(verdict.metrics)
     row = row_of("doc", target_document_preferences=None, target_writing_style_features=None)
     episode, *_ = play("doc", short("doc"), row=row)
     verdict = judged("doc", episode, row=row, writing=1, interaction=1, fulfilled=(True,))
-    assert verdict.reward == pytest.approx(1 / 3)
+    assert verdict.reward == pytest.approx(1.4 / 3)
 
 
 def test_features_are_matched_by_name_whatever_their_order():

@@ -61,16 +61,17 @@ def test_a_person_may_repeat_their_own_words():
         ("cave", 0.0),
         ("is it the CAVE?", 0.0),
         ("cave or barn?", 0.0),
-        ("cave, barn or bridge", 0.0),  # three of four is neither none nor all
+        ("cave, barn or bridge", 1.0),  # one or two are an answer; three repeat the question
         ("cave barn night sky bridge, which one", 1.0),
         ("Cave; Barn; Night, sky; Bridge!", 1.0),
         ("the night is young", 1.0),
-        ("a barnacle?", 0.0),  # a substring, as the paper has it
+        ("a barnacle in an excavation?", 1.0),  # whole words
+        ("the night-sky!", 0.0),
         ("<think>surely the cave</think>where now?", 1.0),
         ("<think>hm</think>the cave", 0.0),
     ],
 )
-def test_role_adherence_is_none_or_all(turn, score):
+def test_one_or_two_options_are_a_leak(turn, score):
     verdict = verdict_of(row_of(CSQA), turn, fake_judge(nobody))
     assert verdict.reward == score and verdict.metrics == {
         "episode_score": score,
@@ -123,12 +124,14 @@ def test_another_outcome_is_a_failure(outcome):
     [
         ("Gain insight into how songs are made.", "what shapes the way people write music these days?", 0.0),
         ("Explore how bees find flowers.", "how do bees find flowers", 1.0),
-        ("Explore how bees find flowers.", "Bees! can bees see red?", 0.5),  # bees, bees of bees, bees, see, red
+        ("Explore how bees find flowers.", "Bees! can bees see red?", 1 / 3),  # bees, see, red: each word once
+        ("Explore how bees find flowers.", "please not bees", 1 / 3),  # only the original's stop words are left out
+        ("Explore how bees find flowers.", "bees_find 100% \U0001f44d!", 0.0),
         ("Explore how bees find flowers.", "hello, how are you?", 0.0),
         ("BEES\u2019 flowers", "bees see flowers", 2 / 3),
     ],
 )
-def test_intent_overlap_is_the_share_of_the_turns_content_words(intent, turn, overlap):
+def test_intent_overlap_is_the_share_of_the_turns_different_words(intent, turn, overlap):
     assert intent_overlap(intent, turn) == overlap
 
 
@@ -275,6 +278,7 @@ def test_diversity_is_the_mean_distance_of_first_turns():
         "do bees see red or blue when they fly to a flower in may and what makes them stay there so long".split()
     )
     turns = [" ".join(rng.choices(vocabulary, k=rng.randint(1, 25))) for _ in range(30)]
+    turns[:2] = ["don ' t ? !", "what ? ?"]  # stop words and single marks count, as in the original
     first = [scored(OPENS, f"<think>what now</think>User: {turn} {END}") for turn in turns]
     others = [scored(GOES_ON, "bees"), scored(NQ, "who?")]
     sets = [set(turn.split()) for turn in turns]
