@@ -45,6 +45,7 @@ STARTED = {
     "learning": "test_one_process.py",
     "limits_load": "ditto/judging/test_benchmark_limits_load.py",
     "sft_kills": "e2e/test_sft_stops.py",
+    "parity": "test_parity.py",
     "shared_prefix": "soul/test_benchmark_shared_prefix.py",
     "startup": "test_benchmarks_start.py",
     "viewer": "soul/view/test_benchmark_viewer.py",

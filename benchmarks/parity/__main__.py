@@ -26,7 +26,7 @@ from soul.cli.arguments import existing_folder
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings
 
-TOLERANCE = 1e-6  # of a score, in the unit of the metric
+TOLERANCE = 5e-4  # of a score, in the unit of the metric; some authors round to three digits
 COLUMNS = ("evaluation set", "number", "follows", "authors' code", "equal", "largest difference", "what differs")
 INTRODUCTION = """\
 # Parity
@@ -63,8 +63,9 @@ class Outcome:
         """The texts of a table's row, in the order of COLUMNS."""
         one, each = self.comparison, self.differences
         equal = f"{sum(d <= TOLERANCE for d in each)} of {len(each)}" if each else self.skipped
-        largest = f"{max(each):.3g}" if each else ""
-        return one.evaluation_set, one.metric, one.follows, one.repository, equal, largest, one.differs
+        largest = f"{max(each):.2f}" if each else ""
+        differs = one.differs[:1].upper() + one.differs[1:].removesuffix(".")
+        return one.evaluation_set, one.metric, one.follows, one.repository, equal, largest, differs and f"{differs}."
 
 
 def all_comparisons() -> Iterator[Comparison]:
@@ -81,8 +82,11 @@ def run(comparison: Comparison, authors: Path) -> Outcome:
     clone = authors / comparison.repository
     if not clone.is_dir():
         return Outcome(comparison, skipped=f"skipped: {clone} is not there")
-    theirs = comparison.authors(clone)
-    return Outcome(comparison, tuple(abs(comparison.ours(case) - theirs(case)) for case in comparison.cases))
+    try:
+        theirs = comparison.authors(clone)
+        return Outcome(comparison, tuple(abs(comparison.ours(case) - theirs(case)) for case in comparison.cases))
+    except ModuleNotFoundError as error:  # their code needs what ours does not
+        return Outcome(comparison, skipped=f"skipped: pip install what {comparison.repository} needs ({error.name})")
 
 
 def page_of(outcomes: Sequence[Outcome]) -> str:

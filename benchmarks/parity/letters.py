@@ -1,4 +1,4 @@
-"""Social-R1, TwinVoice and AlignX: how an answer with a letter is read, by their public code and by `soul.answers`."""
+"""Social-R1, Mistakes, TwinVoice, AlignX: how an answer with a letter is read, by public code and by `soul.answers`."""
 
 from __future__ import annotations
 
@@ -79,6 +79,16 @@ COMPARISONS = [
         ANSWERS,
         _ours("ABCD"),
         _theirs("get_results.py", ("extract_answer",), "[[{}]]".format),
+    ),
+    Comparison(
+        "mistakes",
+        "accuracy (headline)",
+        "original",
+        f"{_READING} Every option that the misconception leads to is right, where the row names several.",
+        "OdysSim",
+        ANSWERS,
+        _ours("ABCD"),
+        _theirs("agents/mistakes/agent.py", ("_extract_option_letter",), _tagged),
     ),
     Comparison(
         "twinvoice",

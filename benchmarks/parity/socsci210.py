@@ -21,6 +21,11 @@ def _scipy(_: Path) -> Score:
 
 
 COMPARISONS: list[Comparison] = [
-    Comparison("socsci210", "normalised_accuracy (headline)", "original"),
+    Comparison(
+        "socsci210",
+        "normalised_accuracy (headline)",
+        "original",
+        "1 - distance / width of the scale, and an exact match for categories; the authors compare distributions",
+    ),
     Comparison("socsci210", "wasserstein", "authors", _CELLS, "", _SAMPLES, lambda pair: wasserstein(*pair), _scipy),
 ]
