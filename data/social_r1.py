@@ -16,7 +16,7 @@ from typing import Any
 
 from data.built import Builder, Rows, argument
 from data.fields import options_and_gold, required_text
-from data.reading import by_name, read_json_lines
+from data.reading import by_name, read_records
 from data.rows import Record, numbered
 from soul.one_turn import letter_options
 from soul.row_fields import clean_text, options_by_letter
@@ -34,7 +34,7 @@ def convert(paths: Sequence[str | Path], language: str = "en") -> list[Record]:
     return numbered(
         {**_record(where, raw, language), "subtask": path.stem}
         for path in by_name(paths)
-        for where, raw in read_json_lines(path)
+        for where, raw in read_records(path)
     )
 
 
