@@ -164,12 +164,22 @@ def _humanual(kind: str) -> Build:
 
 
 def _alignx(name: str) -> Build:
-    psoups = "P-Soups, AlignX's out-of-distribution benchmark, stands in for AlignX-test"
+    # AlignX-test has one file for each set (Reddit_DEMO, Reddit_PAIR, ...); the builder refuses another set's file.
+    words = {"alignx_demo": "DEMO", "alignx_pair": "PAIR", "alignx_ugc": "UGC"}
+    words |= {"alignx_arbitrary": "arbitrary", "alignx_history16": "16"}
+    forms = [Form((f"**/*{words[name]}*.{kind}",)) for kind in ("json*", "parquet")] if name in words else []
+    if name in ("alignx", "alignx_pair"):
+        psoups = "P-Soups, AlignX's out-of-distribution benchmark, stands in for AlignX-test"
+        forms.append(Form(("**/P-Soups/*.json",), psoups))
     return Build(
         "alignx",
-        (Origin("github.com/JinaLeejnl/AlignX, benchmark/P-Soups", NO_LICENCE),),
-        (Form(("**/P-Soups/*.json",), psoups), Form(("*.json",))),
+        (
+            Origin("huggingface.co/datasets/JinaLeejnl/AlignX-test", NO_LICENCE),
+            *([Origin("github.com/JinaLeejnl/AlignX, benchmark/P-Soups", NO_LICENCE)] if len(forms) != 2 else []),
+        ),
+        (*forms, *([Form(("*.json",))] if name == "alignx" else [])),
         options=("--set", name),
+        unused={"UF-P-4*": "another benchmark of AlignX", "PRISM.json": "another benchmark of AlignX"},
     )
 
 
