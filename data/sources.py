@@ -1,15 +1,19 @@
 """Where the rows of each evaluation set come from: the files that authors publish, and the builder that reads them.
 
-`BUILDS` names for each set the folder below SOURCES, the files that the builder needs (a `Form`; the first complete one
-is used) and the hint for a user who lacks them. Files are glob patterns below the folder, so a clone of the
-authors' repository works as well as the bare files.
+`BUILDS` names for each set the files that the builder needs (a `Form`; the first complete one is used) and the hint for
+a user who lacks them. Files are glob patterns, in upper or lower case, below a folder of SOURCES. A folder belongs to a
+set if it has the set's name or that of a repository that publishes it; a file of any other folder is taken if its name
+and its content say what it is (`CONTENT`). So clones of the authors' repositories work as they are.
 """
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from functools import cached_property
 from pathlib import Path
 
 from data.licences import (
@@ -44,11 +48,89 @@ class Form:
     options: tuple[str, ...] = ()
 
 
+# Pattern of a file that is recognised wherever it lies -> a text that its first 64 KiB hold.
+CONTENT = {
+    "Hi-ToM_data.json": "question_order",
+    "Percept-ToMi.csv": "qTypeRaw",
+    "fantom_v1.json": "set_id",
+    "train.csv": "MisconceptionAId",
+    "misconception_mapping.csv": "MisconceptionName",
+    "dataset/dimension_3/*.jsonl": "choices",
+    "data/*.jsonl": "OPTION-A",
+    "motivation_dataset.json": "Multiple Choice Question",
+    "truth_persona_*.json": "{",
+    "P-Soups/*.json": "ground_truth_persona",
+    "*dev_rand_split.jsonl": "choices",
+    "NQ-open.dev.jsonl": "answer",
+    "conversations.jsonl": "conversation_history",
+    "*opening_prompt_cluster*.csv": "top_texts",
+    "intents.jsonl": "intent",
+    "chatbot_arena*_mirror.jsonl": "task_description",
+    "clariq*_mirror.jsonl": "task_description",
+    "oasst1*_mirror.jsonl": "task_description",
+    "qulac*_mirror.jsonl": "task_description",
+    "math_tutoring_annotations_for_benchmarking.json": "user_queries",
+    "math_tutoring_annotations_redacted_for_benchmarking.json": "user_queries",
+    "document_creation_annotations_for_benchmarking.json": "user_queries",
+    "environment_profiles.jsonl": "agent_goals",
+    "agent_profiles.jsonl": "first_name",
+    "relationship_profiles.jsonl": "agent1_id",
+    "env_agent_combo_storages.jsonl": "agent_ids",
+    "env_ids.json": "sotopia_hard_env_id",
+    "test_set.json": "scenario",
+}
+_REPOSITORY = re.compile(r"(?:github\.com|huggingface\.co/datasets)/[\w.-]+/([\w.-]*\w)")
+
+
+class Sources:
+    """The folders of SOURCES and the files in them, listed once; hidden files and folders are left out."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._files: dict[Path, list[Path]] = {}
+
+    @cached_property
+    def folders(self) -> list[Path]:
+        """The folders of SOURCES, by name."""
+        return sorted(path for path in self.root.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+    def files(self, folder: Path) -> list[Path]:
+        """The files of a folder, as paths below it, in alphabetical order."""
+        if folder not in self._files:
+            found: list[Path] = []
+            for place, inner, names in os.walk(folder):
+                inner[:] = [name for name in inner if not name.startswith(".")]
+                here = Path(place).relative_to(folder)
+                found += (here / name for name in names if not name.startswith("."))
+            self._files[folder] = sorted(found)
+        return self._files[folder]
+
+
+def _plain(name: str) -> str:
+    """The name of a folder without case and punctuation: "Hi-ToM_dataset" and "hi_tom_dataset" are one."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _fits(path: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether the parts of a path match those of a glob pattern, in upper or lower case."""
+    if not pattern:
+        return not path
+    if pattern[0] == "**":
+        return any(_fits(path[start:], pattern[1:]) for start in range(len(path)))
+    return bool(path) and fnmatch(path[0].lower(), pattern[0].lower()) and _fits(path[1:], pattern[1:])
+
+
+def _starts_with(path: Path, text: str) -> bool:
+    with path.open("rb") as file:
+        return text.encode() in file.read(2**16)
+
+
 @dataclass(frozen=True)
 class SourceMatch:
     """The files of SOURCES that belong to one set.
 
     Attributes:
+        folder: where they are, or where to put them.
         form: the complete form; None if there is none.
         files: the files that the form's patterns match.
         missing: patterns of the nearest form that match nothing; empty if a form is complete.
@@ -85,7 +167,6 @@ class Build:
         options: command-line options of the builder.
         other_folders: names that the folder below SOURCES may have, if not that of the builder.
         first: arguments that go before the files.
-        whole_folder: whether the builder takes the folder instead of its files.
         beside: patterns of optional files that the builder finds by itself.
         unused: files of the folder that do not belong to this set -> why not.
         hint: what else the user should know about getting the files.
@@ -97,7 +178,6 @@ class Build:
     options: tuple[str, ...] = ()
     other_folders: tuple[str, ...] = ()
     first: tuple[str, ...] = ()
-    whole_folder: bool = False
     beside: tuple[str, ...] = ()
     unused: Mapping[str, str] = field(default_factory=dict)
     hint: str = ""
@@ -109,35 +189,69 @@ class Build:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Names that the folder below SOURCES may have."""
-        return self.other_folders or (self.builder,)
+        """Names that a folder below SOURCES may have: the builder's or its own, and those of the repositories."""
+        own = self.other_folders or (self.builder,)
+        return (*own, *(name for origin in self.origins for name in _REPOSITORY.findall(origin.where)))
 
-    def find(self, root: Path) -> SourceMatch:
-        """Match the files of SOURCES: the first complete form, or else the one with the most files."""
-        folder = next((root / name for name in self.folders if (root / name).is_dir()), root / self.folders[0])
-        matches = {form: [self._matching(folder, pattern) for pattern in form.files] for form in self.forms}
-        complete = next((form for form in self.forms if all(matches[form])), None)
-        best = complete or max(self.forms, key=lambda form: sum(map(bool, matches[form])))
-        files = tuple(dict.fromkeys(path for match in matches[best] for path in match))
-        missing = tuple(pattern for pattern, match in zip(best.files, matches[best], strict=True) if not match)
-        beside = (path for pattern in self.beside for path in self._matching(folder, pattern))
-        return SourceMatch(folder, complete, files, missing, tuple(beside))
+    def homes(self, sources: Sources) -> list[Path]:
+        """The folders of SOURCES that have one of these names."""
+        by_name: dict[str, list[Path]] = {}
+        for folder in sources.folders:
+            by_name.setdefault(_plain(folder.name), []).append(folder)
+        return [folder for name in dict.fromkeys(map(_plain, self.folders)) for folder in by_name.get(name, ())]
+
+    def find(self, root: Path | Sources) -> SourceMatch:
+        """Match the files of SOURCES: the first complete form, or else the one with the most files.
+
+        A form is complete in one folder if possible, or its files are taken from several.
+        """
+        sources = root if isinstance(root, Sources) else Sources(root)
+        homes = self.homes(sources)
+        home = homes[0] if homes else sources.root / self.folders[0]
+        found = {form: self._find_form(form, homes, sources) for form in self.forms}
+        complete = next((form for form in self.forms if all(found[form])), None)
+        best = complete or max(self.forms, key=lambda form: sum(map(bool, found[form])))
+        files = tuple(dict.fromkeys(path for match in found[best] for path in match))
+        missing = tuple(pattern for pattern, match in zip(best.files, found[best], strict=True) if not match)
+        if files:
+            home = next(folder for folder in sources.folders if folder in files[0].parents)
+        beside = (path for pattern in self.beside for path in self._matching(home, pattern, sources))
+        return SourceMatch(home, complete, files, missing, tuple(beside))
+
+    def _find_form(self, form: Form, homes: Sequence[Path], sources: Sources) -> list[list[Path]]:
+        """The files of each pattern of a form."""
+        by_home = [[self._matching(home, pattern, sources) for pattern in form.files] for home in homes]
+        if whole := next((found for found in by_home if all(found)), None):
+            return whole
+        return [
+            next((found[place] for found in by_home if found[place]), self._recognised(pattern, homes, sources))
+            for place, pattern in enumerate(form.files)
+        ]
+
+    def _recognised(self, pattern: str, homes: Sequence[Path], sources: Sources) -> list[Path]:
+        """The files of another folder whose names and contents say that they are these."""
+        content = CONTENT.get(pattern.removeprefix("**/"))
+        for folder in sources.folders if content else ():
+            files = [] if folder in homes else self._matching(folder, pattern, sources)
+            if files and _starts_with(files[0], content or ""):
+                return files
+        return []
 
     def arguments(self, match: SourceMatch, out: Path) -> list[str]:
         """The builder's command line; `match` must be complete."""
         assert match.form is not None, match
-        sources = [match.folder] if self.whole_folder else match.files
-        return ["convert", *self.first, *map(str, sources), *self.options, *match.form.options, "--out", str(out)]
+        return ["convert", *self.first, *map(str, match.files), *self.options, *match.form.options, "--out", str(out)]
 
     def why_unused(self, path: Path) -> str | None:
         """Why a file, named by its path below the folder, does not belong to this set; None if it may belong to it."""
         known = {**self.unused, **UNUSED}.items()
         return next((why for pattern, why in known if fnmatch(path.name, pattern) or path.match(pattern)), None)
 
-    def _matching(self, folder: Path, pattern: str) -> list[Path]:
+    def _matching(self, folder: Path, pattern: str, sources: Sources) -> list[Path]:
         named = "*" not in pattern.removeprefix("**/")  # a pattern without wildcards always matches
-        files = (path for path in folder.glob(pattern) if path.is_file())
-        return sorted(path for path in files if named or self.why_unused(path.relative_to(folder)) is None)
+        parts = pattern.split("/")
+        files = (path for path in sources.files(folder) if _fits(path.parts, parts))
+        return [folder / path for path in files if named or self.why_unused(path) is None]
 
 
 def describe_files(patterns: Sequence[str]) -> str:
@@ -148,7 +262,13 @@ def describe_files(patterns: Sequence[str]) -> str:
 ALIGNX = ("alignx", "alignx_demo", "alignx_pair", "alignx_ugc", "alignx_arbitrary", "alignx_history16")
 HUMANUAL = ("book", "chat", "email", "news", "opinion", "politics")
 _SIM_ARENA = (Origin("github.com/microsoft/SimulatorArena, folder data", MIT),)
-_SOTOPIA = ("environment_profiles.jsonl", "agent_profiles.jsonl", "relationship_profiles.jsonl")
+_SOTOPIA = tuple(
+    f"**/{name}"
+    for name in (
+        *("environment_profiles.jsonl", "agent_profiles.jsonl", "relationship_profiles.jsonl"),
+        *("env_agent_combo_storages.jsonl", "env_ids.json"),
+    )
+)
 _CORPORA = ("chatbot_arena", "clariq", "oasst1", "qulac")
 
 
@@ -226,12 +346,26 @@ BUILDS: dict[str, Build] = {
     "twinvoice": Build(
         "twinvoice",
         (Origin("github.com/TwinVoice/TwinBench, dataset/", NO_LICENCE),),
-        tuple(Form((pattern,)) for pattern in ("dataset/**/*.jsonl", "dimension_*/*.jsonl", "*.jsonl")),
+        (
+            *(Form(tuple(f"{top}dimension_{number}/*.jsonl" for number in (1, 2, 3))) for top in ("dataset/", "")),
+            *(
+                Form((pattern,), "ONLY the dimensions in these files; the paper has three")
+                for pattern in ("dataset/dimension_3/*.jsonl", "dataset/**/*.jsonl", "dimension_*/*.jsonl", "*.jsonl")
+            ),
+        ),
+        hint="its clone holds dimension 3 only",
     ),
     "social_r1": Build(
         "social_r1",
-        (Origin("github.com/zhchen18/ToMBench, data/", MIT_FOR_EVALUATION),),
-        tuple(Form((pattern,), "ToMBench stands in for ToMBench-Hard") for pattern in ("data/*.jsonl", "*.jsonl")),
+        (
+            Origin("huggingface.co/datasets/Jincenzi/ToMBench_Hard", NO_LICENCE),
+            Origin("github.com/zhchen18/ToMBench, data/", MIT_FOR_EVALUATION),
+        ),
+        (
+            *(Form((pattern,)) for pattern in ("**/*.parquet", "**/*hard*.json*")),
+            *(Form((pattern,), "ToMBench stands in for ToMBench-Hard") for pattern in ("data/*.jsonl", "*.jsonl")),
+        ),
+        hint="the first is named by the model card of huggingface.co/Jincenzi/SocialR1-8B; its files are unknown to us",
     ),
     "lifechoices": Build(
         "lifechoices",
@@ -245,13 +379,14 @@ BUILDS: dict[str, Build] = {
                 options=("--rows", "180"),  # the same share of its 445 rows
             ),
         ),
+        other_folders=("lifechoices", "character_profiling"),
     ),
     **{name: _alignx(name) for name in ALIGNX},
     **{f"humanual_{kind}": _humanual(kind) for kind in HUMANUAL},
     "userllm": Build(
         "userllm",
         (
-            Origin("CommonsenseQA", MIT),
+            Origin("CommonsenseQA, dev_rand_split.jsonl", MIT),
             Origin("github.com/google-research-datasets/natural-questions, nq_open/", CC_BY_SA_3),
             Origin("github.com/HannahKirk/prism-alignment", PRISM),
         ),
@@ -260,6 +395,7 @@ BUILDS: dict[str, Build] = {
             _userllm("**/*opening_prompt_cluster*.csv", "PRISM's table of openings stands in for its conversations"),
         ),
         options=("--per-source", "600"),
+        other_folders=("userllm", "commonsenseqa"),
         unused={"*no_answers*": "without answers", "*.train.*": "for training"},
         hint="a model writes intents.jsonl: "
         "python -m data.userllm intents conversations.jsonl --limit 400 --out intents.jsonl",
@@ -291,15 +427,12 @@ BUILDS: dict[str, Build] = {
     "sotopia": Build(
         "sotopia",
         (
-            Origin(
-                "github.com/sotopia-lab/sotopia-space, profiles/, and for env_ids.json, which names the hard "
-                "environments, github.com/sotopia-lab/sotopia-pi, llm_self_train/resources/",
-                CC_BY_SA_4,
-            ),
+            Origin("github.com/sotopia-lab/sotopia-space, profiles/", CC_BY_SA_4),
+            Origin("github.com/sotopia-lab/sotopia-pi, llm_self_train/resources/env_ids.json", CC_BY_SA_4),
         ),
-        (Form((*_SOTOPIA, "env_agent_combo_storages.jsonl", "env_ids.json")),),
+        (Form(_SOTOPIA),),
         options=("--hard",),
-        whole_folder=True,
+        hint="a clone of github.com/sotopia-lab/sotopia holds no rows",
     ),
     "behaviorchain": Build(
         "behavior_chain",

@@ -72,8 +72,7 @@ class TrainingBuild(Build):
             beside: the file for the evaluation side of a split, which nobody reads.
         """
         assert match.form is not None, match
-        sources = [match.folder] if self.whole_folder else match.files
-        words = [self.command, *self.first, *map(str, sources), *self.options, *match.form.options]
+        words = [self.command, *self.first, *map(str, match.files), *self.options, *match.form.options]
         if self.split:
             return [*words, "--train-out", str(out), "--val-out", str(beside)]
         if self.asks_models:
@@ -141,12 +140,15 @@ TRAINING: dict[str, TrainingBuild] = {
         (
             Form(("**/redis_json_data.json",)),
             Form(
-                ("environment_profiles.jsonl", "agent_profiles.jsonl", "relationship_profiles.jsonl", "env_ids.json"),
+                (
+                    *("**/environment_profiles.jsonl", "**/agent_profiles.jsonl"),
+                    *("**/relationship_profiles.jsonl", "**/env_ids.json"),
+                ),
                 "the environments of Sotopia that are not hard stand in for Sotopia-pi's",
             ),
             Form(("**/environment_profiles.*", "**/agent_profiles.*", "**/relationship_profiles.*")),
         ),
-        other_folders=("sotopia_pi", "sotopia"),
+        other_folders=("sotopia_pi", "sotopia", "sotopia-space"),
         size="2,310 rows: 462 x 5",
     ),
     "mistakes": TrainingBuild(

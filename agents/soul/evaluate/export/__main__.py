@@ -33,7 +33,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         run = EvaluationRun.load(folder)
         for name, place in zip(
             names,
-            export(run, summarise(run.samples, run.sets, judge_problems=run.judge_problems), names, options),
+            export(
+                run,
+                summarise(run.samples, run.sets, judge_problems=run.judge_problems, stand_ins=run.stand_ins),
+                names,
+                options,
+            ),
             strict=True,
         ):
             print(f"{name}: {place}")

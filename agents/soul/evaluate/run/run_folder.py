@@ -14,7 +14,7 @@ import shutil
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,7 @@ from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
 from soul.files.json_object import read_object
 from soul.files.whole_file import write_whole
 from soul.record import SessionRecord
+from soul.rows.data_card import read_inside
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ class EvaluationRun:
         limit, n, seed: of the last start.
         missing: names of requested sets that have no file.
         suite: the suite that the last start named.
+        stand_ins: set -> why its rows are not the paper's, for the sets whose file says so (`data_card.SetCard`).
         samples: the finished ones of the requested samples, ordered by set, row and sample.
     """
 
@@ -60,6 +62,7 @@ class EvaluationRun:
     samples: Sequence[SessionRecord]
     missing: Sequence[str] = ()
     suite: str | None = None
+    stand_ins: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -124,6 +127,7 @@ class EvaluationRun:
             samples=[samples[key] for key in keys if key in samples],
             missing=chosen.get("missing", ()),
             suite=chosen.get("suite"),
+            stand_ins=chosen.get("stand_ins", {}),
         )
 
 
@@ -205,5 +209,7 @@ def write_choice(folder: Path, settings: EvaluationSettings, requests: Sequence[
         samples[request.set].append((request.row.number, request.sample))
     chosen: dict[str, Any] = {"limit": settings.limit, "n": settings.n, "seed": settings.seed}
     chosen |= {"suite": settings.suite, "missing": list(settings.missing)}
+    cards = {name: read_inside(file) for name, file in settings.sets.items()}
+    chosen["stand_ins"] = {name: card.stands_in for name, card in cards.items() if card and card.stands_in}
     by_set = {name: sorted(samples[name]) for name in settings.sets}
     write_whole(folder / "chosen.json", json.dumps({**chosen, "samples": by_set}))
