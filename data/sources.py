@@ -353,7 +353,6 @@ BUILDS: dict[str, Build] = {
                 for pattern in ("dataset/dimension_3/*.jsonl", "dataset/**/*.jsonl", "dimension_*/*.jsonl", "*.jsonl")
             ),
         ),
-        hint="its clone holds dimension 3 only",
     ),
     "social_r1": Build(
         "social_r1",

@@ -226,6 +226,15 @@ def test_the_better_form_of_a_source_is_taken(tmp_path):
     assert found.files == (folder / "fantom_v1.json",) and BUILDS["fantom"].options == ("--test-conversations", "18")
 
 
+def test_all_dimensions_of_twinbench_are_no_stand_in(tmp_path):
+    for number in (1, 2, 3):
+        assert (BUILDS["twinvoice"].find(tmp_path).form or Form((), "?")).stands_in
+        (tmp_path / "TwinBench" / "dataset" / f"dimension_{number}").mkdir(parents=True)
+        (tmp_path / "TwinBench" / "dataset" / f"dimension_{number}" / "rows.jsonl").write_text('{"choices": []}')
+    found = BUILDS["twinvoice"].find(tmp_path)
+    assert found.form is not None and not found.form.stands_in and len(found.files) == 3
+
+
 def test_a_test_split_goes_before_other_files_of_a_download(tmp_path):
     folder = tmp_path / "humanual-news" / "data"
     folder.mkdir(parents=True)

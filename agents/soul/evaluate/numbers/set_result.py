@@ -73,6 +73,14 @@ class SetResult:
         return self.headline if self.joint is None else tasks.load(self.task).headline
 
     @property
+    def as_published(self) -> bool:
+        """Whether published numbers may stand beside it: its rows and its score are theirs, not those of an option."""
+        if self.stands_in or self.task not in tasks.names():
+            return not self.stands_in
+        kind = type(tasks.load(self.task))
+        return self.headline.name == (kind.set_headline or kind.headline).name
+
+    @property
     def samples(self) -> int:
         return sum(len(row.rewards) + row.invalid for row in self.per_row)
 

@@ -82,6 +82,15 @@ def test_rows_that_stand_in_for_the_papers_have_no_published_number_beside_them(
     assert "stands_in" not in results.to_json()["sets"]["hitom"]
 
 
+def test_a_set_that_an_option_scores_otherwise_has_no_published_number_beside_it():
+    tasks.configure({"sotopia": {"reward": "weighted"}})
+    try:
+        (line,) = lines(summarise(numbered([0.4] * 3, "sotopia", metrics={"weighted": 0.4}), ["sotopia"]))
+    finally:
+        tasks.configure({})
+    assert line.cells[1].startswith("40.0") and set(line.published) == {""}
+
+
 def test_failures_and_their_effect_are_shown():
     (line,) = lines(summarise(numbered([1.0, 1.0, 0.0, None]), [TOM]))
     assert line.cells[1].startswith("66.7 [") and line.cells[2:4] == ("4", "25.0 % (50.0 to 75.0)")
