@@ -168,7 +168,7 @@ class Build:
         other_folders: names that the folder below SOURCES may have, if not that of the builder.
         first: arguments that go before the files.
         beside: patterns of optional files that the builder finds by itself.
-        unused: files of the folder that do not belong to this set -> why not.
+        unused: files of the folder that do not belong to this set -> why not; None: they do, against `UNUSED`.
         hint: what else the user should know about getting the files.
     """
 
@@ -179,7 +179,7 @@ class Build:
     other_folders: tuple[str, ...] = ()
     first: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
-    unused: Mapping[str, str] = field(default_factory=dict)
+    unused: Mapping[str, str | None] = field(default_factory=dict)
     hint: str = ""
 
     @property
@@ -244,7 +244,10 @@ class Build:
 
     def why_unused(self, path: Path) -> str | None:
         """Why a file, named by its path below the folder, does not belong to this set; None if it may belong to it."""
-        known = {**self.unused, **UNUSED}.items()
+        known = {
+            **self.unused,
+            **{pattern: why for pattern, why in UNUSED.items() if pattern not in self.unused},
+        }.items()
         return next((why for pattern, why in known if fnmatch(path.name, pattern) or path.match(pattern)), None)
 
     def _matching(self, folder: Path, pattern: str, sources: Sources) -> list[Path]:
@@ -364,6 +367,7 @@ BUILDS: dict[str, Build] = {
             *(Form((pattern,)) for pattern in ("**/*.parquet", "**/*hard*.json*")),
             *(Form((pattern,), "ToMBench stands in for ToMBench-Hard") for pattern in ("data/*.jsonl", "*.jsonl")),
         ),
+        unused={"train*": None, "val*": None},
         hint="the first is named by the model card of huggingface.co/Jincenzi/SocialR1-8B; its files are unknown to us",
     ),
     "lifechoices": Build(
@@ -446,6 +450,7 @@ BUILDS: dict[str, Build] = {
         (Origin("huggingface.co/datasets/socratesft/SocSci210, data/, metadata/participant_mapping.json", NO_LICENCE),),
         tuple(Form((pattern, "**/participant_mapping.json")) for pattern in ("**/*.parquet", "**/*.jsonl")),
         options=("--part", "unseen", "--rows", "500"),
+        unused={"train*": None},  # the hub's only split, with the studies of both parts
     ),
     "humanllm": Build(
         "humanllm",
