@@ -119,7 +119,7 @@ def _by_reason(paths: Sequence[Path], build: Build) -> list[str]:
     reasons: dict[str | None, list[str]] = {}
     for path in paths:
         reason = build.why_unused(path)
-        if reason or path.suffix.lower() in _DATA:
+        if path.suffix.lower() in _DATA or (reason and path.suffix in (".txt", ".trace")):
             reasons.setdefault(reason, []).append(path.name)
     texts = []
     for reason, names in reasons.items():
@@ -166,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(width=max(120, Console().width), markup=False, highlight=False)
     console.print(table(outcomes))
     if len(files) == len(soul_v1.SETS) and (lines := unused(sources, outcomes)):
-        console.print("Not used:", *lines, sep="\n  ")
+        console.print("Not used:", *lines, sep="\n  ", no_wrap=True, overflow="ellipsis")
     states = [outcome.state for outcome in outcomes]
     counts = {state: states.count(state) for state in ("built", "no source", "failed")}
     console.print("{built} sets built, {no source} without a source, {failed} failed".format_map(counts))

@@ -28,7 +28,6 @@ from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
 from soul.files.json_object import read_object
 from soul.files.whole_file import write_whole
 from soul.record import SessionRecord
-from soul.rows.data_card import read_inside
 
 logger = logging.getLogger(__name__)
 
@@ -208,8 +207,6 @@ def write_choice(folder: Path, settings: EvaluationSettings, requests: Sequence[
     for request in requests:
         samples[request.set].append((request.row.number, request.sample))
     chosen: dict[str, Any] = {"limit": settings.limit, "n": settings.n, "seed": settings.seed}
-    chosen |= {"suite": settings.suite, "missing": list(settings.missing)}
-    cards = {name: read_inside(file) for name, file in settings.sets.items()}
-    chosen["stand_ins"] = {name: card.stands_in for name, card in cards.items() if card and card.stands_in}
+    chosen |= {"suite": settings.suite, "missing": list(settings.missing), "stand_ins": settings.stand_ins}
     by_set = {name: sorted(samples[name]) for name in settings.sets}
     write_whole(folder / "chosen.json", json.dumps({**chosen, "samples": by_set}))

@@ -17,7 +17,14 @@ from soul.evaluate.run import engine, preflight
 from soul.evaluate.run.journal import Journal
 from soul.evaluate.run.options import RunChoice
 from soul.evaluate.run.run_folder import EvaluationRun, write_choice
-from soul.evaluate.run.settings import EvaluationSettings, choose_sets, find_sets, how_to_build, sample_requests
+from soul.evaluate.run.settings import (
+    EvaluationSettings,
+    choose_sets,
+    find_sets,
+    how_to_build,
+    sample_requests,
+    stand_ins_of,
+)
 from soul.evaluate.runner import missing_samples
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
@@ -320,11 +327,13 @@ def test_table_and_report_of_a_run_mark_a_set_whose_file_says_that_it_stands_in_
     facts = {"sources": [], "where": "", "builder": "", "left_out": {}, "notes": []}
     (file,) = choose(data, "hitom")
     write_inside(file, SetCard(task="hitom", rows=12, stands_in="Lo-ToM stands in for Hi-ToM", **facts))
-    settings, folder = settings_of("http://127.0.0.1:1/v1", data), tmp_path / "run"
+    files = choose_sets(list(SETS), data)
+    settings = settings_of("http://127.0.0.1:1/v1", data, stand_ins=stand_ins_of(files))
+    folder = tmp_path / "run"
     Journal(folder).close()
     write_choice(folder, settings, sample_requests(settings))
     run = EvaluationRun.load(folder)
-    assert run.stand_ins == {"hitom": "Lo-ToM stands in for Hi-ToM"}
+    assert run.stand_ins == {"hitom": "Lo-ToM stands in for Hi-ToM", "sotopia": "invented rows"}  # by `soul examples`
     write_outputs(run)
     for page in ("table.md", "report.html"):
         text = (folder / page).read_text()
