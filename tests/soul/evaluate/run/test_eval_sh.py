@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -33,7 +32,10 @@ def under_test(request):
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     for found in soul_v1.SETS.values():
-        write([found.task], 2, folder / "sim_eval_data" / f"{found.file}.parquet")
+        path = folder / "sim_eval_data" / f"{found.file}.parquet"
+        write([found.task], 2, path)
+        # Without the card, which says that the rows are invented: no published number would be beside them.
+        pq.write_table(pq.read_table(path).replace_schema_metadata(None), path)
     return folder
 
 
@@ -129,11 +131,8 @@ def test_the_papers_suite_has_its_sets_rows_judges_and_columns(data, tmp_path):
 
 
 def test_one_judge_for_all_sets_is_warned_of_beside_the_papers_numbers(data, tmp_path):
-    published = shutil.copytree(data, tmp_path / "published")
-    for path in published.rglob("*.parquet"):  # without the card, by which invented rows have no number beside them
-        pq.write_table(pq.read_table(path).replace_schema_metadata(None), path)
     with FakeOpenAI(under_test) as fake:
-        variables = endpoints(fake, DATA_DIR=str(published), OUTPUT_DIR=str(tmp_path), SUITE="paper", LIMIT="1")
+        variables = endpoints(fake, DATA_DIR=str(data), OUTPUT_DIR=str(tmp_path), SUITE="paper", LIMIT="1")
         done = run("api", **variables, JUDGE_MODEL_NAME="mine")
     assert done.returncode == 0 and models_asked(fake) == {"under-test", "mine"}
     assert "Warning: the paper's numbers were scored by other models." in done.stdout
