@@ -23,7 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 from data.built import BadSource, Built
-from data.sources import BUILDS, Build, SourceMatch, Sources, describe_files
+from data.source_folders import Build, SourceMatch, Sources, describe_files
+from data.sources import BUILDS
 from soul.cli.arguments import existing_folder, output_folder
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import one_line

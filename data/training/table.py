@@ -24,7 +24,8 @@ from data.licences import (
     PUBLIC_DOMAIN,
     Origin,
 )
-from data.sources import BUILDS, UNUSED, Build, Form, SourceMatch
+from data.source_folders import UNUSED, Build, Form, SourceMatch
+from data.sources import BUILDS
 
 # Files that come with every download. Unlike for evaluation sets, "train*" is what is wanted here.
 _WITH_EVERY_DOWNLOAD = tuple(pattern for pattern, why in UNUSED.items() if not why)

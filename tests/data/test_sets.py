@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from data import coser, sets
-from data.sources import BUILDS, Form
+from data.source_folders import Form
+from data.sources import BUILDS
 from soul.evaluate.run.drawing import drawing_order
 from soul.rows.data_card import read_inside
 from soul.rows.task_files import read_rows
