@@ -62,7 +62,7 @@ CONTENT = {
     "relationship_profiles.jsonl": "agent1_id",
     "env_agent_combo_storages.jsonl": "agent_ids",
     "env_ids.json": "sotopia_hard_env_id",
-    "test_set.json": "scenario",
+    "test_set.json": "speaking_characters_w_env",
 }
 _REPOSITORY = re.compile(r"(?:github\.com|huggingface\.co/datasets)/[\w.-]+/([\w.-]*\w)")
 
