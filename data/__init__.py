@@ -3,6 +3,7 @@
 Run them from the repository root: `python -m data.hitom convert SRC.json --out FILE.parquet`.
 
     sets, sources           build the files of all evaluation sets whose sources you have
+    source_folders          find the files of a source in clones and folders
     licences                the terms of these sources, and whether rows made from them may be published
     check                   validate task files: schema, lengths, duplicates, overlap with evaluation files
     train, training         build the training files of the paper's ten tasks, each with a data card

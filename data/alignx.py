@@ -1,10 +1,11 @@
 """AlignX task files: a post, two responses, and what is known of the user who preferred one of them.
 
-    python -m data.alignx convert P-Soups/*.json --set alignx_pair --out data/sim_eval_data/alignx_pair_val.parquet
+    python -m data.alignx convert Reddit_UGC.json --set alignx_ugc --out data/sim_eval_data/alignx_ugc_val.parquet
 
-Sources: github.com/JinaLeejnl/AlignX, benchmark/P-Soups (no licence), and files in AlignX's own format (prompt,
-chosen, rejected, Demographic Information, User-Generated Content, Pair-wise Comparative Feedback). `--set` names the
-evaluation set, which determines what its rows hold about the user.
+Sources: AlignX-test (huggingface.co/datasets/JinaLeejnl/AlignX-test), one file for each set, and P-Soups
+(github.com/JinaLeejnl/AlignX, benchmark/P-Soups, no licence). A record holds prompt, chosen, rejected, and of the user
+Demographic Information, profile, User-Generated Content, Pair-wise Comparative Feedback. `--set` names the evaluation
+set, which determines what its rows hold about the user. A record without any of that is left out and counted.
 
 In P-Soups, some preferred responses consist of a zero-width space. `ground_truth_persona` states the user's preference
 in plain words, and some responses repeat it. Blank responses and example pairs that repeat the preference are left out
@@ -14,25 +15,26 @@ and counted, and the field itself is never copied.
 import json
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from data.built import Builder, Rows, argument
-from data.reading import by_name, read_json
+from data.reading import by_name, read_records
 from data.rows import Record
 from soul.row_fields import clean_text, to_prose
 from soul.tasks.alignx import AlignX, AlignXRow
 
 _DEMOGRAPHIC, _PAIRS, _COMMENTS = "Demographic Information", "Pair-wise Comparative Feedback", "User-Generated Content"
-# What the rows of each set hold about the user, and how many pairs and comments they show.
-_EVERYTHING = ("demographic", "profile", "icl_pairs", "ugc")
+_WORDS = {"description": "a description of the user", "icl_pairs": "earlier choices", "ugc": "earlier comments"}
+# What each set is about, of which a row needs one, and how many pairs and comments its rows show. All rows have the
+# description that the record holds, as in the original.
 SETS: dict[str, tuple[tuple[str, ...], int]] = {
-    "alignx": (_EVERYTHING, 2),
-    "alignx_demo": (("demographic", "profile"), 0),
+    "alignx": (("description", "icl_pairs", "ugc"), 2),
+    "alignx_demo": (("description",), 0),
     "alignx_pair": (("icl_pairs",), 4),
     "alignx_ugc": (("ugc",), 4),
-    "alignx_arbitrary": (_EVERYTHING, 2),
+    "alignx_arbitrary": (("description", "icl_pairs", "ugc"), 2),
     "alignx_history16": (("icl_pairs", "ugc"), 16),
 }
 
@@ -40,28 +42,40 @@ SETS: dict[str, tuple[tuple[str, ...], int]] = {
 def convert(paths: Sequence[str | Path], name: str = "alignx") -> Rows:
     """The records of AlignX files as `extra_info` dicts, ordered by file name whatever the order of `paths`.
 
-    Raises ValueError naming file, record (1 = first) and field.
+    Raises ValueError naming file, record and field, and if no record holds what the set is about.
     """
     records: list[Record] = []
     left_out: Counter[str] = Counter()
     removed: Counter[str] = Counter()
+    without = f"without {' or '.join(_WORDS[what] for what in SETS[name][0])}"
     for path in by_name(paths):
-        content = read_json(path)
-        if not isinstance(content, list):
-            raise ValueError(f"{path}: expected a list of records, got {type(content).__name__}")
-        for number, raw in enumerate(content, start=1):
-            where = f"{path}: record {number}"
-            if not isinstance(raw, dict):
-                raise ValueError(f"{where}: expected an object, got {type(raw).__name__}")
+        for number, (where, raw) in enumerate(read_records(path), start=1):
             record = _record(where, raw, name, removed)
             if record is None:
                 left_out["a blank response, or twice the same"] += 1
+            elif not _tells_about_the_user(record, name):
+                left_out[without] += 1
             else:
                 records.append({"index": len(records), **record, "source": f"{path.stem}:{number}"})
+    if left_out[without] and not records:
+        raise ValueError(
+            f"{', '.join(map(str, paths))}: all {left_out[without]:,} records are {without}, which is what {name} is "
+            "about; take the file of this set from huggingface.co/datasets/JinaLeejnl/AlignX-test"
+        )
     return Rows(records, left_out, removed, task=name)
 
 
-def _record(where: str, raw: dict[str, Any], name: str, removed: Counter[str]) -> Record | None:
+def _tells_about_the_user(record: Record, name: str) -> bool:
+    """Whether a row holds one of the things that its set is about."""
+    held = {
+        "description": record["demographic"] or record["profile"],
+        "icl_pairs": record["icl_pairs"] != "[]",
+        "ugc": record["ugc"] != "[]",
+    }
+    return any(held[what] for what in SETS[name][0])
+
+
+def _record(where: str, raw: Mapping[str, Any], name: str, removed: Counter[str]) -> Record | None:
     post, chosen, rejected = (clean_text(raw.get(key)) for key in ("prompt", "chosen", "rejected"))
     if not post:
         raise ValueError(f"{where}: field 'prompt' is missing or empty")
@@ -75,23 +89,23 @@ def _record(where: str, raw: dict[str, Any], name: str, removed: Counter[str]) -
     persona = clean_text(raw.get("ground_truth_persona")).rstrip(".").lower()
     known = [pair for pair in other if not persona or persona not in f"{pair['chosen']} {pair['rejected']}".lower()]
     removed["pairs that repeat the user's preference in words"] += len(other) - len(known)
-    holds, count = SETS[name]
+    about, count = SETS[name]
     return {
         "question": post,
         "raw_prompt": post,
         "chosen": chosen,
         "rejected": rejected,
-        "demographic": to_prose(raw.get(_DEMOGRAPHIC)) if "demographic" in holds else "",
-        "profile": to_prose(raw.get("profile")) if "profile" in holds else "",
-        "icl_pairs": json.dumps(known if "icl_pairs" in holds else [], ensure_ascii=False),
-        "ugc": json.dumps(comments if "ugc" in holds else [], ensure_ascii=False),
+        "demographic": to_prose(raw.get(_DEMOGRAPHIC)),
+        "profile": to_prose(raw.get("profile")),
+        "icl_pairs": json.dumps(known if "icl_pairs" in about else [], ensure_ascii=False),
+        "ugc": json.dumps(comments if "ugc" in about else [], ensure_ascii=False),
         "n_icl": count,
         "n_ugc": count,
     }
 
 
 def _entries(
-    where: str, raw: dict[str, Any], field: str, needed: tuple[str, ...], removed: Counter[str]
+    where: str, raw: Mapping[str, Any], field: str, needed: tuple[str, ...], removed: Counter[str]
 ) -> list[dict[str, str]]:
     """The pairs or comments without a blank text."""
     entries = raw.get(field) or []

@@ -57,6 +57,7 @@ class Rows(NamedTuple):
         removed: what was removed from the rows that stayed, by reason.
         notes: see `Built`.
         task: names the task in every row; None: the builder's own name.
+        stands_in: see `Built`.
         models: the models that wrote or checked rows.
         decisions: what was made of each item that a model was asked about.
         draw_groups, draw_rows: draw so many groups, or as many as fit into so many rows, for --out; in a split, for the
@@ -68,6 +69,7 @@ class Rows(NamedTuple):
     removed: Mapping[str, int] = MappingProxyType({})
     notes: Sequence[str] = ()
     task: str | None = None
+    stands_in: str = ""
     models: Sequence[ModelUse] = ()
     decisions: Sequence[Decision] = ()
     draw_groups: int | None = None
@@ -107,6 +109,7 @@ class Built:
         left_out: rows of the source that are in no file, by reason.
         notes: other things that the user must know: lines removed inside rows, files that were absent.
         models, decisions: see `Rows`.
+        stands_in: not "": the rows are not the paper's, and why.
     """
 
     files: tuple[BuiltFile, ...]
@@ -114,6 +117,7 @@ class Built:
     notes: tuple[str, ...] = ()
     models: tuple[ModelUse, ...] = ()
     decisions: tuple[Decision, ...] = ()
+    stands_in: str = ""
 
     @property
     def rows(self) -> int:
@@ -122,8 +126,8 @@ class Built:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """A line for each reason why rows were left out, and the notes."""
-        return (*counted("left out", self.left_out), *self.notes)
+        """What the rows stand in for, a line for each reason why rows were left out, and the notes."""
+        return (*([self.stands_in] if self.stands_in else []), *counted("left out", self.left_out), *self.notes)
 
     def lines(self) -> list[str]:
         """What the builder's command line prints."""
@@ -267,7 +271,7 @@ class Builder:
         task = rows.task or self.task
         files = [self._write_file(path, task, records, names, places) for path, places in parts.items()]
         notes = (*counted("removed", rows.removed), *rows.notes)
-        return Built(tuple(files), +left_out, notes, tuple(rows.models), tuple(rows.decisions))
+        return Built(tuple(files), +left_out, notes, tuple(rows.models), tuple(rows.decisions), rows.stands_in)
 
     def _write_stream(self, path: Path, rows: RowStream) -> Built:
         """Write all rows as they are read."""

@@ -2,6 +2,7 @@
 
     python -m data.check train.parquet [more.parquet ...] [--against val.parquet ...] [--json report.json]
     python -m data.check train.parquet --against val.parquet --without-overlap clean.parquet
+    python -m data.check mixed.parquet --without-extra clean.parquet
 
 Works on any task file, including those published with the paper. Each row is validated by its task's own schema; an
 error names file, row and field.
@@ -11,6 +12,9 @@ whatever its prompt says. A group is a story with all its paraphrases, a convers
 each task defines its own (`Task.group_keys`). Groups are compared within a task; books also between CoSER and
 LifeChoices. With --near 0.6, a text that shares that much of its word pairs with an evaluated one overlaps too: other
 punctuation, a few changed words. Stories that come from one generator may be near without being the same.
+
+The original's mixed files also hold rows of tasks that are no part of SOUL (`soul.tasks.EXTRA`). --without-extra copies
+a file without them and counts them by task; what follows checks the copy.
 
 A file that `python -m data.train` built has a card beside it. The card is read too, and one that
 describes another file is an error.
@@ -22,6 +26,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -37,7 +42,8 @@ from soul.errors import BadRow
 from soul.rows import data_card as card
 from soul.rows.file_report import Report, reports
 from soul.rows.overlap import HeldOut
-from soul.rows.task_files import read_rows
+from soul.rows.task_files import read_rows, read_table
+from soul.tasks import EXTRA
 
 
 def table(reported: Sequence[Report]) -> Table:
@@ -73,6 +79,25 @@ def write_without_overlap(report: Sequence[Report], out: Path) -> str:
     return f"{out}: {len(kept):,} rows; left out: {len(left_out):,} (they share a group with --against)"
 
 
+def write_without_extra(file: str, out: Path) -> str:
+    """Copy a task file without the rows of tasks that are no part of SOUL. Returns a line with their counts.
+
+    Raises:
+        BadRow: no row would be left, or the file cannot be read.
+    """
+    source = read_table(file)
+    names = source["data_source"].to_pylist()
+    kept = [number for number, name in enumerate(names) if name not in EXTRA]
+    if not kept:
+        raise BadRow(
+            f"{file}: all rows are of tasks that are no part of SOUL, so {out} would be empty. Use other rows."
+        )
+    write_table(source.take(kept), out)
+    extra = sorted(Counter(name for name in names if name in EXTRA).items())
+    counts = ", ".join(f"{name} {count:,}" for name, count in extra) or "none"
+    return f"{out}: {len(kept):,} rows; left out: {len(names) - len(kept):,} (no part of SOUL: {counts})"
+
+
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check the files. Returns the exit code."""
@@ -84,11 +109,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--without-overlap", type=output_file, metavar="OUT", help="copy FILE without its overlapping rows"
     )
+    parser.add_argument(
+        "--without-extra", type=output_file, metavar="OUT", help="copy FILE without rows of tasks that SOUL lacks"
+    )
     args = parser.parse_args(arguments)
+    if args.without_extra and len(args.files) > 1:
+        parser.error("--without-extra copies one file: name one FILE")
     if args.without_overlap and (len(args.files) > 1 or not args.against):
         parser.error("--without-overlap copies one file: name one FILE, and use --against")
     if args.near is not None and not args.against:
         parser.error("--near compares with the rows of --against: use both")
+    if args.without_extra:
+        print(write_without_extra(args.files[0], args.without_extra))
+        args.files = [str(args.without_extra)]
     held_out = HeldOut(read_rows(args.against), args.near)
     reported = [report for file in args.files for report in reports(file, held_out)]
     if args.without_overlap:

@@ -12,14 +12,14 @@ import argparse
 import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
 from data.built import Builder, Commands, Rows, add_output_arguments, argument
 from data.hitom_stories import StoryConfig, generate_examples
-from data.reading import read_json
+from data.reading import read_records
 from data.rows import Record
 from soul.cli.arguments import non_negative_int, positive_int, probability
 
@@ -45,19 +45,15 @@ def convert(path: str | Path, orders: Sequence[int] | None = None) -> Rows:
     keys of `_KEYS`. `index` counts the rows of the file before filtering, `story_id` the distinct stories.
     Raises ValueError naming file, record and field.
     """
-    content = read_json(Path(path))
-    raw = content.get("data") if isinstance(content, dict) else content
-    if not isinstance(raw, list):
-        raise ValueError(f"{path}: expected a list of records or an object with a 'data' list; is it Hi-ToM_data.json?")
     story_ids: dict[str, int] = {}
     records: list[Record] = []
     left_out: Counter[str] = Counter()
-    for index, item in enumerate(raw):
-        prompting = item.get("prompting_type", PROMPTING) if isinstance(item, dict) else PROMPTING
+    for index, (where, item) in enumerate(read_records(Path(path))):
+        prompting = item.get("prompting_type", PROMPTING)
         if prompting != PROMPTING:
             left_out[f"prompting type {prompting}: the same questions as type {PROMPTING}"] += 1
             continue
-        record = _record(f"{path}: record {index}", index, item, story_ids)
+        record = _record(where, index, item, story_ids)
         if orders is None or record["question_order"] in orders:
             records.append(record)
         else:
@@ -65,9 +61,7 @@ def convert(path: str | Path, orders: Sequence[int] | None = None) -> Rows:
     return Rows(records, left_out)
 
 
-def _record(where: str, index: int, item: Any, story_ids: dict[str, int]) -> Record:
-    if not isinstance(item, dict):
-        raise ValueError(f"{where}: expected an object with the fields {', '.join(_KEYS)}, got {item!r:.60}")
+def _record(where: str, index: int, item: Mapping[str, Any], story_ids: dict[str, int]) -> Record:
     for key, kind in _KEYS.items():
         if type(item.get(key)) is not kind:
             raise ValueError(f"{where}: field '{key}' must be {kind.__name__}, got {item.get(key)!r}")

@@ -9,15 +9,14 @@ picked as `answer_text`, `answer_index` (from 0) or `answer_letter`.
 
 import hashlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from data.built import Builder, Rows
-from data.reading import by_name, read_json_lines
+from data.reading import by_name, read_records
 from data.rows import Record, numbered
 from soul.tasks.humanllm import HumanLLM, HumanLLMRow
 from soul.validation_errors import first_problem
@@ -28,16 +27,7 @@ def convert(paths: Sequence[str | Path]) -> list[Record]:
 
     Raises ValueError naming file, record and field.
     """
-    return numbered(_record(where, raw) for path in by_name(paths) for where, raw in _records(path))
-
-
-def _records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    if path.suffix != ".parquet":
-        yield from read_json_lines(path)
-        return
-    rows = (row for batch in pq.ParquetFile(path).iter_batches(500) for row in batch.to_pylist())
-    for number, row in enumerate(rows):
-        yield f"{path}: row {number}", row
+    return numbered(_record(where, raw) for path in by_name(paths) for where, raw in read_records(path))
 
 
 def _record(where: str, raw: Mapping[str, Any]) -> Record:

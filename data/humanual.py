@@ -17,11 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from data.built import Builder, Rows, argument
-from data.reading import read_json, read_json_lines
+from data.reading import read_json, read_records
 from data.rows import Record
 from soul.errors import one_line
 from soul.tasks.humanual import HumanualRow
@@ -47,13 +44,8 @@ def convert(paths: Sequence[str | Path], dataset: str = "", replies: str | Path 
 
 
 def _raw_records(path: Path, answers: Mapping[str, Any]) -> list[Any]:
-    if path.suffix == ".parquet":
-        try:
-            return list(pq.read_table(path).to_pylist())
-        except pa.ArrowException as error:
-            raise ValueError(f"{path}: is not a readable parquet file: {error}") from error
-    if path.suffix == ".jsonl":
-        return [record for _, record in read_json_lines(path)]
+    if path.suffix != ".json":
+        return [record for _, record in read_records(path)]
     content = read_json(path)
     if isinstance(content, list):
         return content

@@ -19,9 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
-from data.reading import read_csv, read_json, read_json_lines
+from data.reading import read_csv, read_json, read_records
 
 Turn = dict[str, str]
 
@@ -59,11 +57,8 @@ def read(path: Path, left_out: Counter[str]) -> Iterator[Dialogue]:
         dialogues = _clariq(path)
     elif path.suffix == ".json":
         dialogues = _qulac(path)
-    elif path.suffix == ".parquet":
-        rows = (row for batch in pq.ParquetFile(path).iter_batches(200) for row in batch.to_pylist())
-        dialogues = _records(((f"{path}: row {number}", row) for number, row in enumerate(rows)), left_out)
     else:
-        dialogues = _records(read_json_lines(path), left_out)
+        dialogues = _records(read_records(path), left_out)
     for dialogue in dialogues:
         if not dialogue.user_turns:
             left_out[f"{dialogue.dataset}: no turn of a person"] += 1

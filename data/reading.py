@@ -1,4 +1,4 @@
-"""Reading source files: JSON, JSON lines and CSV, with errors that name the file and the line or row."""
+"""Reading source files: JSON, JSON lines, CSV and parquet, with errors that name the file and the line or row."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import ijson
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from soul.errors import one_line
 
@@ -108,6 +110,45 @@ def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         raise _not_utf8(path, error) from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{path}: not a whole gzip file ({error}); take the file from its source again") from error
+
+
+def read_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (place, record) of a file of records, one by one: JSON lines, parquet, or a JSON list, bare or in `data`.
+
+    Authors publish one form and the hub another; the records are the same.
+
+    Raises:
+        ValueError: the file is none of these, or an item is not an object; names file and item.
+    """
+    if path.suffix == ".parquet":
+        yield from _parquet_records(path)
+    elif path.suffix == ".json":
+        items = read_json_items(path)
+        if items is None:
+            content = read_json(path)
+            items = content.get("data") if isinstance(content, dict) else None
+            if not isinstance(items, list):
+                raise ValueError(f"{path}: expected a list of records, or an object with a list 'data'")
+        for number, record in enumerate(items):
+            if not isinstance(record, dict):
+                raise ValueError(f"{path}: record {number}: expected an object, got {type(record).__name__}")
+            yield f"{path}: record {number}", record
+    else:
+        yield from read_json_lines(path)
+
+
+def _parquet_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    number = 0
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(500):
+                for row in batch.to_pylist():
+                    yield f"{path}: row {number}", row
+                    number += 1
+    except pa.ArrowException as error:
+        raise ValueError(
+            f"{path}: not a readable parquet file ({one_line(error, 120)}); take the file from its source again"
+        ) from error
 
 
 def read_csv(path: Path, delimiter: str = ",") -> Iterator[tuple[str, dict[str, str]]]:

@@ -1,18 +1,20 @@
 """Build the files of all evaluation sets whose sources you have.
 
     python -m data.sets SOURCES --out data        ->  data/sim_eval_data/hitom_val.parquet, ...
+    python -m data.sets SOURCES --out data --tasks hitom,coser
 
-SOURCES holds a folder for each benchmark (hitom/, fantom/, ...) with the files as their authors publish them; see
-`data.sources` for their names. A table lists the suite's 27 sets and ParaToMi's paraphrased test: how many rows each
-has, what was left out and why, or which files to put where. If a set fails, the others are still built, and the exit
-code is 1. It is 2 if SOURCES holds no source at all.
+SOURCES holds a folder for each benchmark: a clone of its authors' repository, or a folder with its name (hitom/,
+fantom/, ...) and the files as they publish them; see `data.sources` for their names. A table lists the suite's 27 sets
+and ParaToMi's paraphrased test: how many rows each has, what was left out and why, or which files to put where. If a
+set fails, the others are still built, and the exit code is 1. It is 2 if SOURCES holds no source at all.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -21,12 +23,17 @@ from rich.console import Console
 from rich.table import Table
 
 from data.built import BadSource, Built
-from data.sources import BUILDS, EVALUATION_SETS, Build, SourceMatch, describe_files
+from data.source_folders import Build, SourceMatch, Sources, describe_files
+from data.sources import BUILDS, EVALUATION_SETS
 from soul.cli.arguments import existing_folder, output_folder
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import one_line
+from soul.rows import data_card as card
+from soul.suites import soul_v1
 
-_SHOWN = 6  # unused files to name for each reason; a clone of a repository has hundreds
+_SHOWN = 2  # unused files to name for each reason; a clone of a repository has hundreds
+_LINES = 8  # about unused files and folders
+_DATA = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".gz")
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,7 @@ class Outcome:
     read: tuple[Path, ...] = ()
 
 
-def build_set(name: str, root: Path, out: Path) -> Outcome:
+def build_set(name: str, root: Path | Sources, out: Path) -> Outcome:
     """Write the file of one evaluation set, if its source is there."""
     build = BUILDS[name]
     match = build.find(root)
@@ -56,8 +63,27 @@ def build_set(name: str, root: Path, out: Path) -> Outcome:
     except Exception as error:  # noqa: BLE001 - a defect of one builder must not stop the other sets
         command = f"for the traceback: python -m data.{build.builder} {' '.join(build.arguments(match, out))}"
         return Outcome(name, "failed", remarks=(f"{type(error).__name__}: {one_line(error)} ({command})",), read=read)
-    stands_in = [match.form.stands_in] if match.form.stands_in else []
-    return Outcome(name, "built", built.rows, (*stands_in, *built.remarks), read)
+    stands_in = match.form.stands_in or built.stands_in
+    about = _card(name, match, built, stands_in, root.root if isinstance(root, Sources) else root)
+    card.write_inside(out, about)
+    return Outcome(name, "built", built.rows, (*filter(None, [match.form.stands_in]), *built.remarks), read)
+
+
+def _card(name: str, match: SourceMatch, built: Built, stands_in: str, root: Path) -> card.SetCard:
+    """What an evaluation file says about itself; equal sources give equal bytes, so it names no date."""
+    build = BUILDS[name]
+    words = [Path(word).name for word in build.arguments(match, built.files[0].path)]
+    return card.SetCard(
+        task=EVALUATION_SETS[name].task,
+        rows=built.rows,
+        sources=card.source_files([*match.files, *match.beside], root),
+        where=build.where,
+        licences=[origin.stated() for origin in build.origins],
+        stands_in=stands_in,
+        builder=" ".join(["python -m", f"data.{build.builder}", *words]),
+        left_out=dict(built.left_out),
+        notes=list(built.notes),
+    )
 
 
 def _incomplete(name: str, build: Build, match: SourceMatch) -> Outcome:
@@ -68,31 +94,40 @@ def _incomplete(name: str, build: Build, match: SourceMatch) -> Outcome:
     return Outcome(name, "no source", remarks=(remark,))
 
 
-def unused(root: Path, outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Describe the files of SOURCES that no set reads, in one line for each folder and reason.
+def unused(sources: Sources, outcomes: Sequence[Outcome]) -> list[str]:
+    """Describe the data files that no set reads, a line for each folder, and the folders that are no set's.
 
     Hidden files and those that come with every download (`sources.UNUSED` without a reason) are not listed.
     """
     read = {path for outcome in outcomes for path in outcome.read}
-    builds: dict[str, Build] = {folder: build for build in BUILDS.values() for folder in build.folders}
-    for folder in sorted(path for path in root.iterdir() if path.is_dir()):
-        rest = [path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file() and path not in read]
-        build = builds.get(folder.name)
-        if build is not None:
-            yield from (f"{folder.name}: {line}" for line in _by_reason(rest, build))
-        elif rest:
-            yield f"{folder.name}: no set has a folder of this name (the names are {', '.join(sorted(builds))})"
+    homes: dict[Path, Build] = {folder: build for build in BUILDS.values() for folder in build.homes(sources)}
+    lines, unknown = [], []
+    for folder in sources.folders:
+        rest = [path for path in sources.files(folder) if folder / path not in read]
+        if folder in homes:
+            lines += [f"{folder.name}: {'; '.join(parts)}"] if (parts := _by_reason(rest, homes[folder])) else []
+        elif not any(folder in path.parents for path in read):
+            unknown.append(folder.name)
+    if unknown:
+        lines.insert(
+            0,
+            f"no set reads these folders: {', '.join(unknown)} (the table says which folders and files the sets take)",
+        )
+    return lines if len(lines) <= _LINES else [*lines[: _LINES - 1], f"and {len(lines) - _LINES + 1} more folders"]
 
 
-def _by_reason(paths: Sequence[Path], build: Build) -> Iterator[str]:
+def _by_reason(paths: Sequence[Path], build: Build) -> list[str]:
     reasons: dict[str | None, list[str]] = {}
     for path in paths:
-        if not any(part.startswith(".") for part in path.parts):
-            reasons.setdefault(build.why_unused(path), []).append(str(path))
+        reason = build.why_unused(path)
+        if path.suffix.lower() in _DATA or (reason and path.suffix in (".txt", ".trace")):
+            reasons.setdefault(reason, []).append(path.name)
+    texts = []
     for reason, names in reasons.items():
         if reason != "":
             more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-            yield f"{', '.join(names[:_SHOWN])}{more}{f' ({reason})' if reason else ''}"
+            texts.append(f"{', '.join(names[:_SHOWN])}{more}{f' ({reason})' if reason else ''}")
+    return texts
 
 
 def table(outcomes: Sequence[Outcome]) -> Table:
@@ -108,6 +143,13 @@ def table(outcomes: Sequence[Outcome]) -> Table:
     return view
 
 
+def _sets(text: str) -> list[str]:
+    names = [each for name in text.split(",") for each in (soul_v1.ALIGNX if name == "alignx" else (name,))]
+    if unknown := [name for name in names if name not in EVALUATION_SETS]:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(EVALUATION_SETS)}")
+    return list(dict.fromkeys(names))
+
+
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """Build all sets. Returns the exit code: 0, or 1 if a source exists but its set could not be built."""
@@ -116,19 +158,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--out", type=output_folder, default="data", help="DATA_DIR; the files go to its sim_eval_data/"
     )
+    parser.add_argument("--tasks", type=_sets, default=list(EVALUATION_SETS), help="hitom,coser,... (default: all)")
     args = parser.parse_args(arguments)
-    files = {name: args.out / "sim_eval_data" / f"{part.file}.parquet" for name, part in EVALUATION_SETS.items()}
-    outcomes = [build_set(name, args.sources, out) for name, out in files.items()]
+    sources = Sources(args.sources)
+    files = {name: args.out / "sim_eval_data" / f"{EVALUATION_SETS[name].file}.parquet" for name in args.tasks}
+    outcomes = [build_set(name, sources, out) for name, out in files.items()]
     outcomes = [_with_older_file(outcome, files[outcome.name]) for outcome in outcomes]
     console = Console(width=max(120, Console().width), markup=False, highlight=False)
     console.print(table(outcomes))
-    if lines := list(unused(args.sources, outcomes)):
-        console.print("Not used:", *lines, sep="\n  ")
+    if len(files) == len(EVALUATION_SETS) and (lines := unused(sources, outcomes)):
+        console.print("Not used:", *lines, sep="\n  ", no_wrap=True, overflow="ellipsis")
     states = [outcome.state for outcome in outcomes]
     counts = {state: states.count(state) for state in ("built", "no source", "failed")}
     console.print("{built} sets built, {no source} without a source, {failed} failed".format_map(counts))
     if set(states) == {"no source"}:
-        raise BadSource(f"{args.sources} holds no source of any set: the table says which files to put where.")
+        raise BadSource(
+            f"{args.sources} holds no source of any of these sets: the table says which files to put where."
+        )
     return 1 if "failed" in states else 0
 
 

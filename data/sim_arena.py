@@ -219,12 +219,13 @@ def _rows(args: argparse.Namespace) -> Rows:
     if absent := Source(args.kind, args.source).absent():
         notes.append(f"not found beside the annotations, so not in the rows: {', '.join(absent)}")
     without = sum(not record["problem"] for record in records) if args.kind == "math" else 0
+    stands_in = ""
     if without:
+        stands_in = f"topics stand in for the texts of {without} of {len(records)} problems"
         notes.append(
-            f"{without} of {len(records)} rows have no problem text, only a topic: give --math-root, or put the MATH "
-            "data set beside the annotations, as the folder MATH"
+            "for the texts give --math-root, or put the MATH data set beside the annotations, as the folder MATH"
         )
-    return Rows(records, notes=notes, task=f"sim_arena_{args.kind}")
+    return Rows(records, notes=notes, task=f"sim_arena_{args.kind}", stands_in=stands_in)
 
 
 BUILDER = Builder(

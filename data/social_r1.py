@@ -1,11 +1,14 @@
-"""Social-R1 task files, from the files of ToMBench, whose hard version Social-R1 uses.
+"""Social-R1 task files, from the files of ToMBench or of its hard version, which Social-R1 uses.
 
     python -m data.social_r1 convert ToMBench/data/*.jsonl --out data/sim_eval_data/social_r1_val.parquet
 
-Source: github.com/zhchen18/ToMBench (MIT). Its authors ask to use it for evaluation only, never for training.
+Source: github.com/zhchen18/ToMBench (MIT). Its authors ask to use it for evaluation only, never for training. For
+ToMBench-Hard this reader takes the form that the authors of DITTO use: the text with its lettered options
+(`prompt_text`, `conversations` or `prompt`), and `answer_letter` or `answer_text`.
 
-Every record is in English and in Chinese. Questions with two options have the bare token NaN, which Python's JSON
-module reads, for the other two; a few options begin with a letter of their own, and an answer may read "A. ".
+Every record of ToMBench is in English and in Chinese. Questions with two options have the bare token NaN, which
+Python's JSON module reads, for the other two; a few options begin with a letter of their own, and an answer may read
+"A. ".
 """
 
 import hashlib
@@ -16,10 +19,12 @@ from typing import Any
 
 from data.built import Builder, Rows, argument
 from data.fields import options_and_gold, required_text
-from data.reading import by_name, read_json_lines
+from data.reading import by_name, read_records
 from data.rows import Record, numbered
+from soul.errors import one_line
 from soul.one_turn import letter_options
-from soul.row_fields import clean_text, options_by_letter
+from soul.row_fields import clean_text, options_by_letter, user_text
+from soul.tasks.social_r1 import SocialR1, SocialR1Row
 
 # language -> the keys of story, question and option, and the word that introduces the question
 LANGUAGES = {"en": ("STORY", "QUESTION", "OPTION-{}", "Question: "), "zh": ("故事", "问题", "选项{}", "问题：")}
@@ -34,11 +39,13 @@ def convert(paths: Sequence[str | Path], language: str = "en") -> list[Record]:
     return numbered(
         {**_record(where, raw, language), "subtask": path.stem}
         for path in by_name(paths)
-        for where, raw in read_json_lines(path)
+        for where, raw in read_records(path)
     )
 
 
 def _record(where: str, raw: dict[str, Any], language: str) -> Record:
+    if "STORY" not in raw and user_text(raw):
+        return _ready_made(where, raw)
     story_key, question_key, option_key, introduction = LANGUAGES[language]
     story, question = required_text(where, raw, story_key), required_text(where, raw, question_key)
     given = [raw.get(option_key.format(letter)) for letter in "ABCD"]
@@ -50,6 +57,24 @@ def _record(where: str, raw: dict[str, Any], language: str) -> Record:
         "answer_text": options_by_letter(options)[gold],
         "ability": clean_text(raw.get(_ABILITY)),
         "story_id": hashlib.sha256(" ".join(story.split()).encode()).hexdigest()[:12],
+    }
+
+
+def _ready_made(where: str, raw: dict[str, Any]) -> Record:
+    """A record whose text has its question and options already."""
+    try:
+        row = SocialR1Row.model_validate({**raw, "index": 0})
+        SocialR1().check(row)
+    except ValueError as error:
+        raise ValueError(f"{where}: {one_line(error)}") from error
+    gold = SocialR1().gold(row)
+    return {
+        "question": row.prompt_text,
+        "prompt_text": row.prompt_text,
+        "answer_letter": gold,
+        "answer_text": SocialR1().options(row)[gold],
+        "ability": "",
+        "story_id": hashlib.sha256(" ".join(row.prompt_text.split()).encode()).hexdigest()[:12],
     }
 
 

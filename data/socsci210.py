@@ -25,10 +25,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import pyarrow.parquet as pq
-
 from data.built import Builder, Rows, argument
-from data.reading import read_json, read_json_lines
+from data.reading import read_json, read_records
 from data.rows import Record, numbered
 from soul.cli.arguments import positive_int
 from soul.tasks.socsci210 import labels_in
@@ -132,15 +130,7 @@ def _mapping(path: Path) -> list[Any]:
 
 def _records(files: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for path in files:
-        if path.suffix == ".parquet":
-            batches = pq.ParquetFile(path).iter_batches(5000)
-            rows = (row for batch in batches for row in batch.to_pylist())
-            found: Iterator[tuple[str, Mapping[str, Any]]] = (
-                (f"{path}: row {number}", row) for number, row in enumerate(rows)
-            )
-        else:
-            found = read_json_lines(path)
-        for where, raw in found:
+        for where, raw in read_records(path):
             if missing := [field for field in _FIELDS if raw.get(field) is None]:
                 raise ValueError(f"{where}: field '{missing[0]}' is missing; is this SocSci210?")
             yield where, raw

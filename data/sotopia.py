@@ -1,12 +1,12 @@
 """Sotopia task files: environments, agents and the pairs that may meet, one row for each encounter and side.
 
-    python -m data.sotopia convert FOLDER --hard --out data/sim_eval_data/sotopia_hard_val.parquet
-    python -m data.sotopia convert FOLDER --without-hard --position agent1 --out data/sim_rl_data/sotopia_rl.parquet
+    python -m data.sotopia convert SOURCES --hard --out data/sim_eval_data/sotopia_hard_val.parquet
+    python -m data.sotopia convert SOURCES --without-hard --position agent1 --out data/sim_rl_data/sotopia_rl.parquet
 
-FOLDER holds environment_profiles.jsonl, agent_profiles.jsonl, relationship_profiles.jsonl and
-env_agent_combo_storages.jsonl (github.com/sotopia-lab/sotopia-space, Apache-2.0; the data are CC BY-SA 4.0:
-name the source, share alike), and for --hard and --without-hard env_ids.json (github.com/sotopia-lab/sotopia-pi,
-Apache-2.0) with the hard environments.
+SOURCES are files, or folders and clones that hold them: environment_profiles.jsonl, agent_profiles.jsonl,
+relationship_profiles.jsonl and env_agent_combo_storages.jsonl (github.com/sotopia-lab/sotopia-space, Apache-2.0; the
+data are CC BY-SA 4.0: name the source, share alike), and for --hard and --without-hard env_ids.json
+(github.com/sotopia-lab/sotopia-pi, Apache-2.0) with the hard environments.
 
 Goals and scenarios keep their tags: the task decides who may read the tagged parts. The stories of
 relationship_profiles.jsonl are left out: some reveal the secrets of both agents, some are about other people.
@@ -27,19 +27,21 @@ from soul.tasks.sotopia_row import POSITIONS, RELATIONSHIPS, Position, SotopiaRo
 Part = Literal["all", "hard", "rest"]
 
 
-def convert(folder: str | Path, part: Part = "all", positions: Sequence[Position] = POSITIONS) -> Rows:
-    """The encounters of a folder as `extra_info` dicts, in the order of the combinations.
+def convert(
+    source: str | Path | Sequence[str | Path], part: Part = "all", positions: Sequence[Position] = POSITIONS
+) -> Rows:
+    """The encounters of these files and folders as `extra_info` dicts, in the order of the combinations.
 
     Args:
         part: all environments, the hard ones, or the others.
         positions: the sides that the policy plays; a combination gives one row for each.
     """
-    folder = Path(folder)
-    environments = _by_id(folder / "environment_profiles.jsonl", "env_id")
-    agents = _by_id(folder / "agent_profiles.jsonl", "agent_id")
-    relationships = _relationships(folder / "relationship_profiles.jsonl")
-    hard = _hard(folder / "env_ids.json") if part != "all" else set()
-    path = folder / "env_agent_combo_storages.jsonl"
+    sources = [Path(source)] if isinstance(source, str | Path) else list(map(Path, source))
+    environments = _by_id(_file(sources, "environment_profiles.jsonl"), "env_id")
+    agents = _by_id(_file(sources, "agent_profiles.jsonl"), "agent_id")
+    relationships = _relationships(_file(sources, "relationship_profiles.jsonl"))
+    hard = _hard(_file(sources, "env_ids.json")) if part != "all" else set()
+    path = _file(sources, "env_agent_combo_storages.jsonl")
     records: list[Record] = []
     left_out: Counter[str] = Counter()
     for where, combo in read_json_lines(path):
@@ -54,6 +56,20 @@ def convert(folder: str | Path, part: Part = "all", positions: Sequence[Position
             # The column `prompt` is for people who browse the file: it must not show what only the judge may read.
             records.append({**record, "question": row.shown(row.scenario, position)})
     return Rows(records, left_out)
+
+
+def _file(sources: Sequence[Path], name: str) -> Path:
+    """The file of this name among the sources, or below them.
+
+    Raises:
+        ValueError: there is none, or more than one.
+    """
+    found = [path for path in sources if path.name == name and path.is_file()]
+    found = found or [path for folder in sources for path in sorted(folder.rglob(name))]
+    if len(found) != 1:
+        places = ", ".join(map(str, found or sources))
+        raise ValueError(f"{places}: {'more than one' if found else 'no'} file {name}; name the file itself")
+    return found[0]
 
 
 def _encounter(
@@ -171,7 +187,6 @@ def _known(where: str, field: str, name: Any, known: Mapping[str, Mapping[str, A
 
 
 def _options(convert: argparse.ArgumentParser) -> None:
-    convert.add_argument("source", type=Path, metavar="FOLDER")
     part = convert.add_mutually_exclusive_group()
     part.add_argument("--hard", dest="part", action="store_const", const="hard", help="Sotopia-hard alone")
     part.add_argument("--without-hard", dest="part", action="store_const", const="rest", help="all but Sotopia-hard")
@@ -182,7 +197,7 @@ def _options(convert: argparse.ArgumentParser) -> None:
 
 def _rows(args: argparse.Namespace) -> Rows:
     positions: Sequence[Position] = POSITIONS if args.position == "both" else (args.position,)
-    return convert(args.source, args.part or "all", positions)
+    return convert(args.sources, args.part or "all", positions)
 
 
 BUILDER = Builder(
@@ -192,6 +207,7 @@ BUILDER = Builder(
     # Variants of one situation (the same scene about other goods) share a codename: they stay on one side of a split.
     group="codename",
     groups="situations",
+    sources="SRC",
     options=[_options],
 )
 build, main = BUILDER.build, BUILDER.main

@@ -1,16 +1,12 @@
 """Where the rows of each evaluation set come from: the files that authors publish, and the builder that reads them.
 
-`BUILDS` names for each set the folder below SOURCES, the files that the builder needs (a `Form`; the first complete one
-is used) and the hint for a user who lacks them. Files are glob patterns below the folder, so a clone of the
-authors' repository works as well as the bare files.
+`BUILDS` names for each set the files that the builder needs (a `Form`; the first complete one is used) and the hint for
+a user who lacks them; `data.source_folders` finds them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from fnmatch import fnmatch
-from pathlib import Path
+from collections.abc import Mapping
 
 from data.licences import (
     APACHE,
@@ -28,124 +24,8 @@ from data.licences import (
     PRISM,
     Origin,
 )
+from data.source_folders import Build, Form
 from soul.suites import soul_v1
-
-
-@dataclass(frozen=True)
-class Form:
-    """One form in which a source is published.
-
-    Attributes:
-        files: patterns below the folder; each must match at least one file.
-        stands_in: a remark for the user if these are not the rows that the paper evaluates; else "".
-        options: command-line options of the builder for this form.
-    """
-
-    files: tuple[str, ...]
-    stands_in: str = ""
-    options: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class SourceMatch:
-    """The files of SOURCES that belong to one set.
-
-    Attributes:
-        form: the complete form; None if there is none.
-        files: the files that the form's patterns match.
-        missing: patterns of the nearest form that match nothing; empty if a form is complete.
-        beside: further files that the builder reads.
-    """
-
-    folder: Path
-    form: Form | None
-    files: tuple[Path, ...]
-    missing: tuple[str, ...] = ()
-    beside: tuple[Path, ...] = ()
-
-
-# Pattern of files that never hold rows of an evaluation set -> why not; "" for files that come with every download.
-UNUSED = {
-    "SOURCE.txt": "",
-    "README*": "",
-    "LICENSE*": "",
-    ".*": "",
-    "*sample*": "a sample, not the published file",
-    "train*": "for training",
-    "val*": "for training",
-}
-
-
-@dataclass(frozen=True)
-class Build:
-    """How the file of a set is built: `python -m data.BUILDER convert FIRST FILES... OPTIONS --out FILE`.
-
-    Attributes:
-        builder: the module in data/.
-        origins: where to get the source, and under which terms.
-        forms: the forms of the source, the best one first.
-        options: command-line options of the builder.
-        other_folders: names that the folder below SOURCES may have, if not that of the builder.
-        first: arguments that go before the files.
-        whole_folder: whether the builder takes the folder instead of its files.
-        beside: patterns of optional files that the builder finds by itself.
-        unused: files of the folder that do not belong to this set -> why not.
-        hint: what else the user should know about getting the files.
-    """
-
-    builder: str
-    origins: tuple[Origin, ...]
-    forms: tuple[Form, ...]
-    options: tuple[str, ...] = ()
-    other_folders: tuple[str, ...] = ()
-    first: tuple[str, ...] = ()
-    whole_folder: bool = False
-    beside: tuple[str, ...] = ()
-    unused: Mapping[str, str] = field(default_factory=dict)
-    hint: str = ""
-
-    @property
-    def where(self) -> str:
-        """Where to get the source, for people."""
-        return "; ".join([*map(str, self.origins), *([self.hint] if self.hint else [])])
-
-    @property
-    def folders(self) -> tuple[str, ...]:
-        """Names that the folder below SOURCES may have."""
-        return self.other_folders or (self.builder,)
-
-    def find(self, root: Path) -> SourceMatch:
-        """Match the files of SOURCES: the first complete form, or else the one with the most files."""
-        folder = next((root / name for name in self.folders if (root / name).is_dir()), root / self.folders[0])
-        matches = {form: [self._matching(folder, pattern) for pattern in form.files] for form in self.forms}
-        complete = next((form for form in self.forms if all(matches[form])), None)
-        best = complete or max(self.forms, key=lambda form: sum(map(bool, matches[form])))
-        files = tuple(dict.fromkeys(path for match in matches[best] for path in match))
-        missing = tuple(pattern for pattern, match in zip(best.files, matches[best], strict=True) if not match)
-        beside = (path for pattern in self.beside for path in self._matching(folder, pattern))
-        return SourceMatch(folder, complete, files, missing, tuple(beside))
-
-    def arguments(self, match: SourceMatch, out: Path) -> list[str]:
-        """The builder's command line; `match` must be complete."""
-        assert match.form is not None, match
-        sources = [match.folder] if self.whole_folder else match.files
-        return ["convert", *self.first, *map(str, sources), *self.options, *match.form.options, "--out", str(out)]
-
-    def why_unused(self, path: Path) -> str | None:
-        """Why a file, named by its path below the folder, does not belong to this set; None if it may belong to it."""
-        known = {**self.unused, **UNUSED}.items()
-        return next((why for pattern, why in known if fnmatch(path.name, pattern) or path.match(pattern)), None)
-
-    def _matching(self, folder: Path, pattern: str) -> list[Path]:
-        named = "*" not in pattern.removeprefix("**/")  # a pattern without wildcards always matches
-        files = (path for path in folder.glob(pattern) if path.is_file())
-        return sorted(path for path in files if named or self.why_unused(path.relative_to(folder)) is None)
-
-
-def describe_files(patterns: Sequence[str]) -> str:
-    """The files of a form, for a message."""
-    return ", ".join(pattern.removeprefix("**/") for pattern in patterns)
-
 
 # Evaluation files beside the 27 sets of the suite: built and kept out of training like them, and evaluated as files.
 EXTRA_SETS: Mapping[str, soul_v1.EvaluationSet] = {
@@ -155,7 +35,13 @@ EVALUATION_SETS: Mapping[str, soul_v1.EvaluationSet] = {**soul_v1.SETS, **EXTRA_
 ALIGNX = ("alignx", "alignx_demo", "alignx_pair", "alignx_ugc", "alignx_arbitrary", "alignx_history16")
 HUMANUAL = ("book", "chat", "email", "news", "opinion", "politics")
 _SIM_ARENA = (Origin("github.com/microsoft/SimulatorArena, folder data", MIT),)
-_SOTOPIA = ("environment_profiles.jsonl", "agent_profiles.jsonl", "relationship_profiles.jsonl")
+_SOTOPIA = tuple(
+    f"**/{name}"
+    for name in (
+        *("environment_profiles.jsonl", "agent_profiles.jsonl", "relationship_profiles.jsonl"),
+        *("env_agent_combo_storages.jsonl", "env_ids.json"),
+    )
+)
 _CORPORA = ("chatbot_arena", "clariq", "oasst1", "qulac")
 
 
@@ -171,12 +57,22 @@ def _humanual(kind: str) -> Build:
 
 
 def _alignx(name: str) -> Build:
-    psoups = "P-Soups, AlignX's out-of-distribution benchmark, stands in for AlignX-test"
+    # AlignX-test has one file for each set (Reddit_DEMO, Reddit_PAIR, ...); the builder refuses another set's file.
+    words = {"alignx_demo": "DEMO", "alignx_pair": "PAIR", "alignx_ugc": "UGC"}
+    words |= {"alignx_arbitrary": "arbitrary", "alignx_history16": "16"}
+    forms = [Form((f"**/*{words[name]}*.{kind}",)) for kind in ("json*", "parquet")] if name in words else []
+    if name in ("alignx", "alignx_pair"):
+        psoups = "P-Soups, AlignX's out-of-distribution benchmark, stands in for AlignX-test"
+        forms.append(Form(("**/P-Soups/*.json",), psoups))
     return Build(
         "alignx",
-        (Origin("github.com/JinaLeejnl/AlignX, benchmark/P-Soups", NO_LICENCE),),
-        (Form(("**/P-Soups/*.json",), psoups), Form(("*.json",))),
+        (
+            Origin("huggingface.co/datasets/JinaLeejnl/AlignX-test", NO_LICENCE),
+            *([Origin("github.com/JinaLeejnl/AlignX, benchmark/P-Soups", NO_LICENCE)] if len(forms) != 2 else []),
+        ),
+        (*forms, *([Form(("*.json",))] if name == "alignx" else [])),
         options=("--set", name),
+        unused={"UF-P-4*": "another benchmark of AlignX", "PRISM.json": "another benchmark of AlignX"},
     )
 
 
@@ -232,12 +128,26 @@ BUILDS: dict[str, Build] = {
     "twinvoice": Build(
         "twinvoice",
         (Origin("github.com/TwinVoice/TwinBench, dataset/", NO_LICENCE),),
-        tuple(Form((pattern,)) for pattern in ("dataset/**/*.jsonl", "dimension_*/*.jsonl", "*.jsonl")),
+        (
+            *(Form(tuple(f"{top}dimension_{number}/*.jsonl" for number in (1, 2, 3))) for top in ("dataset/", "")),
+            *(
+                Form((pattern,), "ONLY the dimensions in these files; the paper has three")
+                for pattern in ("dataset/dimension_3/*.jsonl", "dataset/**/*.jsonl", "dimension_*/*.jsonl", "*.jsonl")
+            ),
+        ),
     ),
     "social_r1": Build(
         "social_r1",
-        (Origin("github.com/zhchen18/ToMBench, data/", MIT_FOR_EVALUATION),),
-        tuple(Form((pattern,), "ToMBench stands in for ToMBench-Hard") for pattern in ("data/*.jsonl", "*.jsonl")),
+        (
+            Origin("huggingface.co/datasets/Jincenzi/ToMBench_Hard", NO_LICENCE),
+            Origin("github.com/zhchen18/ToMBench, data/", MIT_FOR_EVALUATION),
+        ),
+        (
+            *(Form((pattern,)) for pattern in ("**/*.parquet", "**/*hard*.json*")),
+            *(Form((pattern,), "ToMBench stands in for ToMBench-Hard") for pattern in ("data/*.jsonl", "*.jsonl")),
+        ),
+        unused={"train*": None, "val*": None},
+        hint="the first is named by the model card of huggingface.co/Jincenzi/SocialR1-8B; its files are unknown to us",
     ),
     "lifechoices": Build(
         "lifechoices",
@@ -251,13 +161,14 @@ BUILDS: dict[str, Build] = {
                 options=("--rows", "180"),  # the same share of its 445 rows
             ),
         ),
+        other_folders=("lifechoices", "character_profiling"),
     ),
     **{name: _alignx(name) for name in ALIGNX},
     **{f"humanual_{kind}": _humanual(kind) for kind in HUMANUAL},
     "userllm": Build(
         "userllm",
         (
-            Origin("CommonsenseQA", MIT),
+            Origin("CommonsenseQA, dev_rand_split.jsonl", MIT),
             Origin("github.com/google-research-datasets/natural-questions, nq_open/", CC_BY_SA_3),
             Origin("github.com/HannahKirk/prism-alignment", PRISM),
         ),
@@ -266,6 +177,7 @@ BUILDS: dict[str, Build] = {
             _userllm("**/*opening_prompt_cluster*.csv", "PRISM's table of openings stands in for its conversations"),
         ),
         options=("--per-source", "600"),
+        other_folders=("userllm", "commonsenseqa"),
         unused={"*no_answers*": "without answers", "*.train.*": "for training"},
         hint="a model writes intents.jsonl: "
         "python -m data.userllm intents conversations.jsonl --limit 400 --out intents.jsonl",
@@ -297,15 +209,12 @@ BUILDS: dict[str, Build] = {
     "sotopia": Build(
         "sotopia",
         (
-            Origin(
-                "github.com/sotopia-lab/sotopia-space, profiles/, and for env_ids.json, which names the hard "
-                "environments, github.com/sotopia-lab/sotopia-pi, llm_self_train/resources/",
-                CC_BY_SA_4,
-            ),
+            Origin("github.com/sotopia-lab/sotopia-space, profiles/", CC_BY_SA_4),
+            Origin("github.com/sotopia-lab/sotopia-pi, llm_self_train/resources/env_ids.json", CC_BY_SA_4),
         ),
-        (Form((*_SOTOPIA, "env_agent_combo_storages.jsonl", "env_ids.json")),),
+        (Form(_SOTOPIA),),
         options=("--hard",),
-        whole_folder=True,
+        hint="a clone of github.com/sotopia-lab/sotopia holds no rows",
     ),
     "behaviorchain": Build(
         "behavior_chain",
@@ -320,6 +229,7 @@ BUILDS: dict[str, Build] = {
         (Origin("huggingface.co/datasets/socratesft/SocSci210, data/, metadata/participant_mapping.json", NO_LICENCE),),
         tuple(Form((pattern, "**/participant_mapping.json")) for pattern in ("**/*.parquet", "**/*.jsonl")),
         options=("--part", "unseen", "--rows", "500"),
+        unused={"train*": None},  # the hub's only split, with the studies of both parts
     ),
     "humanllm": Build(
         "humanllm",

@@ -3,10 +3,10 @@
     python -m data.userllm intents conversations.jsonl --limit 400 --out intents.jsonl judge.model=gpt-5-nano
     python -m data.userllm convert csqa.jsonl NQ-open.jsonl conversations.jsonl intents.jsonl --per-source 600 --out F
 
-Each source file is recognised by its fields:
+Each source file (JSON lines, or the hub's parquet) is recognised by its fields:
 
-    CommonsenseQA      .jsonl with question, choices {label, text}: MIT
-    Natural Questions  .jsonl with question, answer (nq_open): CC BY-SA 3.0
+    CommonsenseQA      question {stem, choices}, as its authors publish it, or question and choices, as on the hub: MIT
+    Natural Questions  question, answer (nq_open): CC BY-SA 3.0
     PRISM              conversations.jsonl of github.com/HannahKirk/prism-alignment, or its table of opening prompts
                        by cluster (.csv with top_texts): texts of people CC BY 4.0, of models under their own terms
     intents            .jsonl that the first command wrote
@@ -41,10 +41,11 @@ from typing import Any
 from data import intents
 from data.built import Builder, Commands, Rows, argument
 from data.prism import ADDS_NOTHING, Conversation, is_conversation, read_conversation, read_openings
-from data.reading import by_name, read_json_lines
+from data.reading import by_name, read_records
 from data.rows import Record, numbered
 from soul.cli.arguments import positive_int
 from soul.metrics.lexical import content_words
+from soul.row_fields import option_texts
 from soul.tasks.userllm import choices_mentioned
 
 OWN_OPTION = "CommonsenseQA: the question contains one of its own options"
@@ -97,7 +98,7 @@ def convert(
         seed: also selects the assistant's wording, together with the record's own text.
     """
     files = [path for path in by_name(paths) if path.name not in ADDS_NOTHING]
-    written = intents.read(chain.from_iterable(read_json_lines(path) for path in files if path.suffix != ".csv"))
+    written = intents.read(chain.from_iterable(read_records(path) for path in files if path.suffix != ".csv"))
     left_out: Counter[str] = Counter()
     rows: dict[str, Record] = {}
     for row in chain.from_iterable(_file_rows(path, written, seed, left_out) for path in files):
@@ -135,7 +136,9 @@ def _file_rows(path: Path, written: Mapping[str, str], seed: int, left_out: Coun
     if path.suffix == ".csv":
         yield from _prism(read_openings(path), written, left_out)
         return
-    for where, raw in read_json_lines(path):
+    for where, raw in read_records(path):
+        if isinstance(raw.get("question"), Mapping):  # CommonsenseQA's own form
+            raw = {**raw, **raw["question"], "question": raw["question"].get("stem")}
         fields = set(raw)
         if {"question", "choices"} <= fields:
             yield from _commonsense(where, raw, seed, left_out)
@@ -152,9 +155,10 @@ def _file_rows(path: Path, written: Mapping[str, str], seed: int, left_out: Coun
 
 def _commonsense(where: str, raw: Mapping[str, Any], seed: int, left_out: Counter[str]) -> Iterator[Record]:
     question = _text(where, raw, "question")
-    choices = raw["choices"].get("text") if isinstance(raw["choices"], dict) else raw["choices"]
-    if not (isinstance(choices, list) and len(choices) > 1 and all(isinstance(c, str) and c.strip() for c in choices)):
-        raise ValueError(f"{where}: field 'choices' must hold at least two texts, got {choices!r:.80}")
+    try:
+        choices = option_texts(raw["choices"])
+    except ValueError as error:
+        raise ValueError(f"{where}: field 'choices': {error}") from error
     if choices_mentioned(choices, question)[0]:
         left_out[OWN_OPTION] += 1
         return

@@ -57,6 +57,55 @@ def publish(root: Path, data: Path) -> None:
     _humanual(root / "humanual_opinion" / "data" / "test-00000-of-00001.parquet", data)
 
 
+# A folder or file of `publish` -> its place in the clones of the authors' repositories; the first that fits.
+CLONES = {
+    "hitom": "Hi-ToM_dataset",
+    "paratomi/Percept-ToMi.csv": "PercepToM/dataset/Percept-ToMi.csv",
+    "paratomi": "thought-tracing/data/paraphrased_tomi",
+    "coser": "CoSER",
+    "alignx": "AlignX",
+    "twinvoice": "TwinBench",
+    "userllm/dev_rand_split.jsonl": "commonsense/dev_rand_split.jsonl",
+    "userllm/NQ-open.dev.jsonl": "natural-questions/nq_open/NQ-open.dev.jsonl",
+    "userllm/opening_prompt_cluster_df_original.csv": "prism-alignment/data/opening_prompt_cluster_df_original.csv",
+    "social_r1": "ToMBench/data",
+    "lifechoices": "character_profiling/data",
+    "mirrorbench": "mirrorbench/scratch_pad/data",
+    "sim_math/knowledge_state.json": "SimulatorArena/data/user_simulator_profiles/math_tutoring/knowledge_state.json",
+    "sim_doc/preferences.json": "SimulatorArena/data/user_simulator_profiles/document_creation/preferences.json",
+    "sim_math": "SimulatorArena/data",
+    "sim_doc": "SimulatorArena/data",
+    "sotopia/env_ids.json": "sotopia-pi/llm_self_train/resources/env_ids.json",
+    "sotopia": "sotopia-space/profiles",
+    "mistakes": "eedi-mining-misconceptions-in-mathematics",
+    "humanual_opinion": "humanual-opinion",
+}
+
+
+def lay_out_as_clones(root: Path, published: Path) -> None:
+    """Write the folder `root` with the files of `published` as they lie in clones of the authors' repositories."""
+    for path in (path for path in sorted(published.rglob("*")) if path.is_file()):
+        name = path.relative_to(published).as_posix()
+        old = next((old for old in CLONES if name == old or name.startswith(f"{old}/")), "")
+        _copy(root / (name.replace(old, CLONES[old], 1) if old else name), path)
+    for name in (
+        "sotopia/sotopia/samplers/base.json",
+        "fantom/eval_fantom.py",
+        "OdysSim/agents/x.json",
+        "CoSER/.git/x",
+    ):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("{}")
+    questions = root / "commonsense" / "dev_rand_split.jsonl"  # the records are the hub's; this is the authors' form
+    lines = []
+    for raw in map(json.loads, questions.read_text().splitlines()):
+        pairs = zip(raw["choices"]["label"], raw["choices"]["text"], strict=True)
+        choices = [{"label": label, "text": text} for label, text in pairs]
+        question = {"stem": raw["question"], "question_concept": raw.get("question_concept"), "choices": choices}
+        lines.append(json.dumps({"answerKey": raw.get("answerKey"), "id": raw.get("id"), "question": question}))
+    questions.write_text("\n".join(lines))
+
+
 def _copy(path: Path, source: Path) -> None:
     """A copy, not a link: what writes to the published file must not change the real records."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -85,26 +85,56 @@ def options_by_letter(texts: Iterable[str]) -> dict[str, str]:
     return {chr(ord("A") + number): text for number, text in enumerate(texts)}
 
 
-def option_texts(value: Any) -> list[str]:
-    """The texts of a record's options, in order, without letters.
+def listed_texts(value: Any) -> list[str]:
+    """The texts of a record's options, in order; none for an absent value.
 
     Args:
-        value: a list, an object (letter -> text), or a string with either of them. Blank options at the end (a question
-            with two options in a table with four columns) are dropped.
+        value: a list of texts, a list of objects ({label, text}), an object of lists ({label, text}), an object
+            (letter -> text), or a string with any of them.
 
     Raises:
-        ValueError: it is neither, fewer than two options remain, or one of them is blank.
+        ValueError: it is none of these, or its letters are not A, B, C and so on.
     """
-    value = parse_literal(value)
+    value = parse_literal(value) if isinstance(value, str) and value.strip() else value or []
+    if isinstance(value, Mapping) and "text" in value:
+        value = _labelled(value.get("label"), value["text"])
+    elif not isinstance(value, Mapping | str) and hasattr(value, "__iter__"):
+        value = list(value)
+        if value and all(isinstance(item, Mapping) and "text" in item for item in value):
+            value = _labelled([item.get("label") for item in value], [item["text"] for item in value])
     if isinstance(value, Mapping):
         by_letter = {clean_text(key).upper(): text for key, text in value.items() if clean_text(text)}
         letters = sorted(by_letter)
         if letters != list(options_by_letter(letters)):
             raise ValueError(f"the options are named {letters}, not A, B, C and so on")
         value = [by_letter[letter] for letter in letters]
-    if not isinstance(value, list | tuple):
+    if not isinstance(value, list):
         raise ValueError(f"expected a list of options, got {type(value).__name__}")
-    texts = [clean_text(text) for text in value]
+    if nested := [item for item in value if isinstance(item, Mapping | list | tuple)]:
+        raise ValueError(f"expected texts or objects with a label and a text, got {str(nested[0])[:60]}")
+    return [clean_text(text) for text in value]
+
+
+def _labelled(labels: Any, texts: Any) -> Any:
+    """The texts under their labels; in their order, if they have no labels."""
+    texts = list(texts) if hasattr(texts, "__iter__") and not isinstance(texts, str) else texts
+    names = list(labels) if hasattr(labels, "__iter__") and not isinstance(labels, str) else []
+    if not any(map(clean_text, names)):
+        return texts
+    if not isinstance(texts, list) or len(names) != len(texts) or len(set(names)) != len(names):
+        raise ValueError(f"{len(names)} labels {names} do not fit the texts {str(texts)[:60]}")
+    return dict(zip(names, texts, strict=True))
+
+
+def option_texts(value: Any) -> list[str]:
+    """The texts of a record's options (`listed_texts`), without letters.
+
+    Blank options at the end (a question with two options in a table with four columns) are dropped.
+
+    Raises:
+        ValueError: it holds no options, fewer than two remain, or one of them is blank.
+    """
+    texts = listed_texts(value)
     while texts and not texts[-1]:
         texts.pop()
     if len(texts) < 2 or not all(texts):

@@ -25,6 +25,7 @@ from benchmarks.parity.comparison import Comparison
 from soul.cli.arguments import existing_folder
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings
+from soul.suites import soul_v1
 
 TOLERANCE = 5e-4  # of a score, in the unit of the metric; some authors round to three digits
 COLUMNS = ("evaluation set", "number", "follows", "authors' code", "equal", "largest difference", "what differs")
@@ -69,10 +70,13 @@ class Outcome:
 
 
 def all_comparisons() -> Iterator[Comparison]:
-    """The comparisons of all modules of this package, in the modules' order by name."""
-    for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda module: module.name):
+    """The comparisons of all modules of this package, in the suite's order of their sets."""
+    found: list[Comparison] = []
+    for module in pkgutil.iter_modules(package.__path__):
         if module.name != "__main__":
-            yield from getattr(importlib.import_module(f"{package.__name__}.{module.name}"), "COMPARISONS", ())
+            found += getattr(importlib.import_module(f"{package.__name__}.{module.name}"), "COMPARISONS", ())
+    order = list(soul_v1.SETS)
+    yield from sorted(found, key=lambda one: order.index(one.evaluation_set.split(",")[0]))
 
 
 def run(comparison: Comparison, authors: Path) -> Outcome:

@@ -1,4 +1,4 @@
-"""Social-R1, Mistakes, TwinVoice, AlignX: how an answer with a letter is read, by public code and by `soul.answers`."""
+"""Social-R1, Mistakes and TwinVoice: how an answer with a letter is read, by public code and by `soul.answers`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,6 @@ def _tagged(said: str) -> str:
     return f"<answer>{said}</answer>"
 
 
-_TWO = [answer for answer in ANSWERS if answer.said in ("B", "b", "(B)", "the shelf", "")]
 _READING = (
     "Ours also reads a letter with its option's text, and the text alone; with strict_answers=true only brackets and a "
     "full stop around the letter remain."
@@ -92,9 +91,10 @@ COMPARISONS = [
     ),
     Comparison(
         "twinvoice",
-        "accuracy",
-        "paper",
-        "The authors ask for JSON with a reason and a letter, and read an upper-case or lower-case letter alone.",
+        "accuracy (headline)",
+        "original",
+        "The authors ask for JSON with a reason and a letter, read an upper-case or lower-case letter alone, and skip "
+        "other answers; ours reads the answer tag and counts them as wrong.",
         "TwinBench",
         ANSWERS,
         _ours("ABCD"),
@@ -103,22 +103,5 @@ COMPARISONS = [
             ("parse_choice",),
             lambda said: json.dumps({"reasoning": "-", "choice": said}),
         ),
-    ),
-    Comparison(
-        "alignx_demo, _pair, _ugc, _arbitrary, _history16",
-        "accuracy (headline)",
-        "original",
-        f"{_READING} The original refuses a lower-case letter.",
-        "OdysSim",
-        _TWO,
-        _ours("AB"),
-        _theirs("agents/alignx/agent.py", ("ANSWER_PATTERN", "_predict_choice"), _tagged),
-    ),
-    Comparison(
-        "alignx_demo, _pair, _ugc, _arbitrary, _history16",
-        "accuracy",
-        "original",
-        "AlignX's own code asks for no answer: it compares how much the user's description raises the log-likelihood "
-        "of either response, which an API does not give.",
     ),
 ]

@@ -38,9 +38,7 @@ def _theirs(clone: Path) -> Score:
     return score
 
 
-_READING = "theirs reads a letter from JSON and skips other answers, ours reads the answer tag and counts them as wrong"
 _HISTORY = "of the traits of a character, theirs shows the first eight of each kind, ours all"
 COMPARISONS: list[Comparison] = [
-    Comparison("twinvoice", "accuracy (headline)", "original", _READING),
     Comparison("twinvoice", "lines of history", "authors", _HISTORY, "TwinBench", HISTORIES, _ours, _theirs),
 ]

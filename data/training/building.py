@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from data.built import Built, ModelUse
-from data.sources import EVALUATION_SETS, SourceMatch, describe_files
+from data.source_folders import SourceMatch, describe_files
+from data.sources import EVALUATION_SETS
 from data.training import report
 from data.training.difficulty import Measures, remarks
 from data.training.kept_rows import Kept, copy_kept

@@ -24,7 +24,8 @@ from data.licences import (
     PUBLIC_DOMAIN,
     Origin,
 )
-from data.sources import BUILDS, UNUSED, Build, Form, SourceMatch
+from data.source_folders import UNUSED, Build, Form, SourceMatch
+from data.sources import BUILDS
 
 # Files that come with every download. Unlike for evaluation sets, "train*" is what is wanted here.
 _WITH_EVERY_DOWNLOAD = tuple(pattern for pattern, why in UNUSED.items() if not why)
@@ -72,8 +73,7 @@ class TrainingBuild(Build):
             beside: the file for the evaluation side of a split, which nobody reads.
         """
         assert match.form is not None, match
-        sources = [match.folder] if self.whole_folder else match.files
-        words = [self.command, *self.first, *map(str, sources), *self.options, *match.form.options]
+        words = [self.command, *self.first, *map(str, match.files), *self.options, *match.form.options]
         if self.split:
             return [*words, "--train-out", str(out), "--val-out", str(beside)]
         if self.asks_models:
@@ -141,12 +141,15 @@ TRAINING: dict[str, TrainingBuild] = {
         (
             Form(("**/redis_json_data.json",)),
             Form(
-                ("environment_profiles.jsonl", "agent_profiles.jsonl", "relationship_profiles.jsonl", "env_ids.json"),
+                (
+                    *("**/environment_profiles.jsonl", "**/agent_profiles.jsonl"),
+                    *("**/relationship_profiles.jsonl", "**/env_ids.json"),
+                ),
                 "the environments of Sotopia that are not hard stand in for Sotopia-pi's",
             ),
             Form(("**/environment_profiles.*", "**/agent_profiles.*", "**/relationship_profiles.*")),
         ),
-        other_folders=("sotopia_pi", "sotopia"),
+        other_folders=("sotopia_pi", "sotopia", "sotopia-space"),
         size="2,310 rows: 462 x 5",
     ),
     "mistakes": TrainingBuild(

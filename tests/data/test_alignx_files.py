@@ -2,10 +2,12 @@
 
 import json
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from data import alignx
+from data.sources import BUILDS
 from soul.tasks.alignx import AlignX
 from tests.data.source_files import needs
 from tests.soul.samples import DATA
@@ -57,20 +59,53 @@ def test_records_without_two_responses_are_left_out(tmp_path):
 @pytest.mark.parametrize(
     "name, told",
     [
-        ("alignx", ("Young.", "Likes blunt words", "Tea?", "Queues")),
-        ("alignx_demo", ("Young.", "Likes blunt words")),
-        ("alignx_pair", ("Tea?",)),
-        ("alignx_ugc", ("Queues",)),
-        ("alignx_arbitrary", ("Young.", "Likes blunt words", "Tea?", "Queues")),
-        ("alignx_history16", ("Tea?", "Queues")),
+        ("alignx", ("Young.", "Tea?", "Queues")),
+        ("alignx_demo", ("Young.",)),
+        ("alignx_pair", ("Young.", "Tea?")),
+        ("alignx_ugc", ("Young.", "Queues")),
+        ("alignx_arbitrary", ("Young.", "Tea?", "Queues")),
+        ("alignx_history16", ("Young.", "Tea?", "Queues")),
     ],
 )
 def test_each_set_tells_its_own_part_of_the_user(tmp_path, name, told):
-    (record,), *_ = alignx.convert([write(tmp_path / "soup.json", RECORD)], name)
     (task,) = (cls() for cls in (AlignX, *AlignX.__subclasses__()) if cls.name == name)
-    text = task.prompt(task.row_type.model_validate(record))[0]["content"]
-    for part in ("Young.", "Likes blunt words", "Tea?", "Queues"):
-        assert (part in text) is (part in told)
+    for description, record in {
+        "Young.": RECORD,
+        "Likes blunt words": {**RECORD, "Demographic Information": ""},  # a profile stands in for a description
+    }.items():
+        (row,), *_ = alignx.convert([write(tmp_path / "soup.json", record)], name)
+        text = task.prompt(task.row_type.model_validate(row))[0]["content"]
+        wanted = {description if part == "Young." else part for part in told}
+        assert {part for part in ("Young.", "Likes blunt words", "Tea?", "Queues") if part in text} == wanted
+
+
+@pytest.mark.parametrize("form", ["Reddit_{}.json", "data/Reddit_{}.jsonl", "Reddit_{}.parquet"])
+def test_one_file_gives_one_set_and_no_row_is_a_coin_flip(tmp_path, form):
+    bare = {key: RECORD[key] for key in ("prompt", "chosen", "rejected")}
+    known = {
+        "DEMO": {"Demographic Information": "Young."},
+        "PAIR": {"profile": "Blunt", "Pair-wise Comparative Feedback": RECORD["Pair-wise Comparative Feedback"][:1]},
+        "UGC": {"User-Generated Content": RECORD["User-Generated Content"][:1]},
+    }
+    for word, user in known.items():
+        path = tmp_path / "alignx" / form.format(word)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        records = [{**bare, **user, "prompt": f"{word} one?"}, {**bare, "prompt": "nobody?"}]
+        if path.suffix == ".parquet":
+            pq.write_table(pa.Table.from_pylist(records), path)
+        else:
+            path.write_text("\n".join(map(json.dumps, records)) if path.suffix == ".jsonl" else json.dumps(records))
+    for word in known:
+        name = f"alignx_{word.lower()}"
+        build = BUILDS[name]
+        match = build.find(tmp_path)
+        assert match.form is not None and [file.stem for file in match.files] == [f"Reddit_{word}"]
+        built = alignx.build(build.arguments(match, tmp_path / "out.parquet"))
+        (row,) = pq.read_table(tmp_path / "out.parquet")["extra_info"].to_pylist()
+        assert row["raw_prompt"] == f"{word} one?" and sum(built.left_out.values()) == 1
+    with pytest.raises(ValueError, match="all 2 records are without earlier comments, which is what alignx_ugc"):
+        alignx.convert([next((tmp_path / "alignx").rglob("Reddit_DEMO*"))], "alignx_ugc")
+    assert BUILDS["alignx_history16"].find(tmp_path).form is None
 
 
 def test_every_set_has_its_class():
@@ -82,7 +117,7 @@ def test_every_set_has_its_class():
     [({"prompt": ""}, "field 'prompt'"), ({"Pair-wise Comparative Feedback": "x"}, "a list of objects")],
 )
 def test_errors_name_file_record_and_field(tmp_path, change, words):
-    with pytest.raises(ValueError, match=rf"soup\.json: record 2: .*{words}"):
+    with pytest.raises(ValueError, match=rf"soup\.json: record 1: .*{words}"):
         alignx.convert([write(tmp_path / "soup.json", RECORD, {**RECORD, **change})])
 
 

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -71,6 +72,26 @@ def test_a_story_with_a_changed_word_overlaps_if_asked(files: tuple[str, str], t
     write_rows(Path(files[1]), "hitom", questions({**HALL, "story": long}, "Where?"))
     assert main([str(changed), "--against", files[1]]) == 0
     assert main([str(changed), "--against", files[1], "--near", "0.6"]) == 1
+
+
+def test_rows_of_the_originals_extra_tasks_are_left_out_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mixed, clean = tmp_path / "mixed.parquet", tmp_path / "clean.parquet"
+    record = questions(HALL, "Where is it?")[0]
+    names = ["mmtom", "hitom", "tombench", "mmtom", "hitom", "ifbench"]
+    rows = [{"data_source": name, "extra_info": {**record, "index": n}} for n, name in enumerate(names)]
+    pq.write_table(pa.Table.from_pylist(rows), mixed)
+    assert main([str(mixed)]) == 2
+    said = capsys.readouterr().err
+    assert "--without-extra" in said and "Did you mean" not in said and "row 0, field data_source: 'mmtom'" in said
+    assert main([str(mixed), "--without-extra", str(clean)]) == 0
+    shown = capsys.readouterr().out
+    assert "2 rows; left out: 4 (no part of SOUL: ifbench 1, mmtom 2, tombench 1)" in shown
+    assert [row.row.index for row in read_rows([str(clean)])] == [1, 4]
+    pq.write_table(pa.Table.from_pylist(rows[:1]), mixed)
+    assert main([str(mixed), "--without-extra", str(tmp_path / "none.parquet")]) == 2
+    assert not (tmp_path / "none.parquet").exists()
 
 
 def test_a_file_that_would_be_empty_is_not_written(files: tuple[str, str], tmp_path: Path) -> None:

@@ -308,7 +308,7 @@ def test_convert_names_record_and_field(tmp_path):
         source.write_text(json.dumps({"data": [good, good | {field: value}]}))
         with pytest.raises(ValueError, match=rf"bad\.json: record 1: field '{field}'"):
             hitom.convert(source)
-    for text, message in (("[1]", "record 0: expected an object"), ("{", "not a JSON file"), ("{}", "'data' list")):
+    for text, message in (("[1]", "record 0: expected an object"), ("{", "not a JSON file"), ("{}", "list 'data'")):
         source.write_text(text)
         with pytest.raises(ValueError, match=rf"bad\.json: .*{message}"):
             hitom.convert(source)

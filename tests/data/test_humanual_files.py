@@ -70,7 +70,7 @@ def test_bad_files_are_named(tmp_path, capsys):
     with pytest.raises(ValueError, match=r"a\.jsonl: line 2: not JSON"):
         humanual.convert([tmp_path / "a.jsonl"])
     (tmp_path / "a.parquet").write_text("no parquet")
-    with pytest.raises(ValueError, match=r"a\.parquet: is not a readable parquet file"):
+    with pytest.raises(ValueError, match=r"a\.parquet: not a readable parquet file"):
         humanual.convert([tmp_path / "a.parquet"])
     assert "expected a list of records" in refusal(
         humanual, capsys, write_json(tmp_path / "b.json", 3), "--out", tmp_path / "x.parquet"

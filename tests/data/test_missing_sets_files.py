@@ -1,9 +1,8 @@
-"""The converters of BehaviorChain, SocSci210 and HumanLLM, on invented records in the documented forms.
+"""The converters of BehaviorChain, SocSci210 and HumanLLM, and clones with files out of reach, from invented records.
 
 BehaviorChain's data are withheld, SocSci210's are on a hub that is out of reach here, and HumanLLM's are not public.
 """
 
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -13,8 +12,10 @@ import pytest
 
 from data import behavior_chain, humanllm, sets, socsci210
 from soul import examples
+from soul.rows.data_card import read_inside
 from soul.rows.task_files import read_rows
 from soul.suites import soul_v1
+from tests.data.fantom_official import entries
 from tests.data.source_files import refusal, write_json, write_lines
 
 
@@ -133,10 +134,68 @@ def test_what_is_wrong_is_named(builder, records, message, tmp_path, capsys):
     assert message in refusal(builder, capsys, path, "--out", tmp_path / "out.parquet")
 
 
-def test_every_evaluation_set_has_a_builder(tmp_path: Path):
+def clones(root: Path) -> None:
+    """Clones and downloads with the files that are out of reach here, in their authors' layout and form."""
+    write_json(root / "BehaviorChain" / "data" / "finally_examples_Ponds.json", book(link(0), link(1)))
+    write_json(root / "SocSci210" / "metadata" / "participant_mapping.json", {"unseen": ["s2"]})
+    write_table(
+        root / "SocSci210" / "data" / "train-0.parquet", [{**r, "response": str(r["response"])} for r in SOCSCI]
+    )
+    item = examples.load("humanllm")
+    write_table(root / "humanllm" / "item_selection.parquet", [item.record(number) for number in range(2)])
+    for kind in ("book", "chat", "email", "news", "opinion", "politics"):
+        about = {"prompt": [{"role": "poster", "content": "A post."}], "completion": "A reply.", "persona": "Kind."}
+        write_table(root / f"humanual-{kind}" / "data" / "test-0.parquet", [{**about, "post_id": "p", "user_id": "u"}])
+    for name in ("Reddit_DEMO", "Reddit_PAIR", "Reddit_UGC", "Arbitrary", "History16"):
+        pair, comment = {"prompt": "Tea?", "chosen": "No.", "rejected": "Ah."}, {"prompt": "Rain?", "comment": "Ugh."}
+        known = {"Pair-wise Comparative Feedback": [pair], "User-Generated Content": [comment], "profile": "Blunt"}
+        write_json(root / "AlignX-test" / f"{name}.json", [{"prompt": name, "chosen": "y", "rejected": "n", **known}])
+    write_json(root / "fantom" / "data" / "fantom" / "fantom_v1.json", entries(19))
+    choice = {"Scenario": "At the weir.", "Question": "What now?", "Options": ["A.x", "B. y"], "Correct Answer": "B"}
+    decision = {"character_name": "Ada", "book": "Weir", "input_text": "Ada.", "Multiple Choice Question": choice}
+    write_json(root / "LifeChoice" / "data" / "data.json", [[decision]])
+    post = {"history": ["Hm."], "choices": ["one", "two", "three", "four"], "answer_idx": 2, "user_id": "u"}
+    character = {"NameCanonical": "Ida", "UtteranceHistory": [{"chunk_id": "1", "utterance": "Hm."}]}
+    scene = {"chunk_id": "2", "speaker": "Ida", "context": "A knock at the door of the old mill."}
+    scene |= {"mcq": {"options": dict(zip("ABCD", post["choices"], strict=True)), "answer": "C"}}
+    for name, record in {
+        "dimension_1/pchatbot.jsonl": {**post, "anchor_post": "Who goes?"},
+        "dimension_2/conversation_data.jsonl": {**post, "context": "Who stays?"},
+        "dimension_3/choices.jsonl": scene,
+        "dimension_3/profiles.jsonl": {"characterList": {"1": character}},
+    }.items():
+        write_lines(write_json(root / "TwinBench" / "dataset" / name, {}), record)
+    hard = {"prompt_text": "Bo leaves.\nA. Yes\nB. No", "answer_letter": "B"}
+    write_table(root / "ToMBench_Hard" / "data" / "train-0.parquet", [hard])
+    bat = {"question": "Where does a bat sleep?", "choices": {"label": ["A", "B"], "text": ["cave", "barn"]}}
+    write_lines(write_json(root / "commonsenseqa" / "dev_rand_split.jsonl", {}), bat)
+    bridge = {"question": "who built the bridge", "answer": ["Roe"]}
+    write_lines(write_json(root / "natural-questions" / "nq_open" / "NQ-open.dev.jsonl", {}), bridge)
+    turns = [{"turn": 0, "role": "user", "content": "do bees see"}]
+    talk = {"conversation_id": "c7", "user_id": "u3", "conversation_history": turns}
+    write_lines(write_json(root / "prism-alignment" / "data" / "conversations.jsonl", {}), talk)
+    intent = {"conversation": "c7", "intent": "Gain insight into insect vision.", "prompt": "userllm/intent.v1"}
+    write_lines(write_json(root / "mine" / "intents.jsonl", {}), intent)
+
+
+def write_table(path: Path, records: list[dict]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(records), path)
+
+
+def test_files_out_of_reach_are_built_from_clones_and_stand_in_for_nothing(tmp_path: Path):
+    clones(tmp_path / "sources")
     assert set(sets.BUILDS) >= set(soul_v1.SETS)
-    folder = tmp_path / "behaviorchain"
-    write_json(folder / "finally_examples_Ponds.json", book(link(0), link(1)))
-    out = tmp_path / "out.parquet"
-    assert sets.build_set("behaviorchain", tmp_path, out).state == "built"
-    assert json.loads(pq.read_table(out).to_pylist()[0]["extra_info"]["raw"])["persona_name"] == "Ida"
+    single = {"behaviorchain", "socsci210", "humanllm", "fantom", "lifechoices", "twinvoice", "social_r1", "userllm"}
+    several = {name for name in soul_v1.SETS if name.startswith(("humanual_", "alignx_"))}
+    for name in single | several:
+        out = tmp_path / f"{name}.parquet"
+        outcome = sets.build_set(name, tmp_path / "sources", out)
+        assert outcome.state == "built", (name, outcome)
+        assert {row.task.name for row in read_rows([str(out)])} == {soul_v1.SETS[name].task}
+        assert read_inside(out).stands_in == ""
+        if name.startswith("alignx_"):
+            word = name.removeprefix("alignx_")
+            assert [row.row.raw_prompt.lower().removeprefix("reddit_") for row in read_rows([str(out)])] == [word]
+    assert len({row.row.source for row in read_rows([str(tmp_path / "userllm.parquet")])}) == 3
+    assert {row.row.dimension for row in read_rows([str(tmp_path / "twinvoice.parquet")])} == {"1", "2", "3"}

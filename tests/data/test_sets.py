@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from data import coser, sets
-from data.sources import BUILDS, EVALUATION_SETS, Form
+from data.source_folders import Form
+from data.sources import BUILDS, EVALUATION_SETS
 from soul.evaluate.run.drawing import drawing_order
+from soul.rows.data_card import read_inside
 from soul.rows.task_files import read_rows
-from tests.published import publish
+from tests.published import lay_out_as_clones, publish
 from tests.soul.samples import DATA
 
 needs_records = pytest.mark.skipif(not DATA.is_dir(), reason=f"no benchmark records in {DATA} (SOUL_DATA_SOURCES)")
@@ -51,20 +53,65 @@ def file_of(sources: Path, name: str) -> Path:
 
 
 @needs_records
-def test_published_folders_give_every_set_that_has_a_builder(sources, capsys):
+@pytest.mark.parametrize("layout", ["folders", "clones"])
+def test_folders_and_untouched_clones_give_every_set_that_has_a_builder(sources, capsys, layout):
+    if layout == "clones":
+        build(sources, capsys)
+        by_folder = {path.name: read_rows([str(path)]) for path in (sources.parent / "out").rglob("*.parquet")}
+        lay_out_as_clones(sources.parent / "clones", sources)
+        sources = sources.parent / "clones"
     code, table, printed = build(sources, capsys)
     assert code == 0 and list(table) == list(EVALUATION_SETS)
     built = {name for name, (state, *_) in table.items() if state == "built"}
-    without = {"behaviorchain", "socsci210", "humanllm", *(f"humanual_{kind}" for kind in sets_without_answers())}
+    alignx = ("alignx_demo", "alignx_ugc", "alignx_arbitrary", "alignx_history16")  # P-Soups tells of choices only
+    without = {"behaviorchain", "socsci210", "humanllm", *alignx}
+    without |= {f"humanual_{kind}" for kind in sets_without_answers()}
     assert built == set(EVALUATION_SETS) - without
     for name in built:
         rows = read_rows([str(file_of(sources, name))])
         assert {row.task.name for row in rows} == {EVALUATION_SETS[name].task}
         assert len(rows) == int(table[name][1].replace(",", ""))
+        if layout == "clones":
+            assert [row.row for row in rows] == [row.row for row in by_folder[file_of(sources, name).name]]
     for name in without:
         assert not file_of(sources, name).exists() and ("put " in table[name][2])
     assert "snap-stanford/humanual-book" in table["humanual_book"][2]
+    assert "JinaLeejnl/AlignX-test" in table["alignx_ugc"][2]
+    assert not any(name in table[of][2] for of in ("sim_math", "sim_doc") for name in ("knowledge", "preferences"))
     assert f"{len(built)} sets built, {len(without)} without a source, 0 failed" in printed
+    assert len(printed.partition("Not used:")[2].splitlines()) < 10
+
+
+@needs_records
+def test_a_set_whose_rows_stand_in_for_others_says_so_wherever_it_is_copied(sources, capsys):
+    _, table, _ = build(sources, capsys)
+    copied = shutil.copy(file_of(sources, "social_r1"), sources / "mine.parquet")
+    card = read_inside(Path(copied))
+    assert card and card.stands_in == "ToMBench stands in for ToMBench-Hard" and card.stands_in in table["social_r1"][2]
+    assert card.rows == int(table["social_r1"][1].replace(",", "")) and "ToMBench_Hard" in card.where
+    assert {source.name.partition("/")[0] for source in card.sources} == {"social_r1"} and len(
+        card.sources[0].sha256
+    ) == 64
+    first = file_of(sources, "social_r1").read_bytes()
+    marked = {name for name in table if table[name][0] == "built" and read_inside(file_of(sources, name)).stands_in}
+    assert marked == {*("social_r1", "lifechoices", "fantom", "twinvoice", "userllm", "sim_math", "alignx_pair")}
+    build(sources, capsys)
+    assert file_of(sources, "social_r1").read_bytes() == first
+
+
+@needs_records
+def test_chosen_sets_alone_are_built(sources, capsys):
+    words = [str(sources), "--out", str(sources.parent / "out"), "--tasks", "hitom,alignx"]
+    assert sets.main(words) == 0
+    printed = capsys.readouterr().out
+    assert [path.stem for path in sorted((sources.parent / "out").rglob("*.parquet"))] == [
+        "alignx_pair_val",
+        "hitom_val",
+    ]
+    assert "2 sets built, 4 without a source" in printed and "Not used" not in printed
+    with pytest.raises(SystemExit, match="2"):
+        sets.main([*words[:-1], "hi-tom"])
+    assert "'hi-tom' is none of sotopia, coser" in capsys.readouterr().err
 
 
 def sets_without_answers():
@@ -127,8 +174,7 @@ def test_a_bad_source_costs_its_own_set_only(sources, capsys):
     assert not any(file_of(sources, name).exists() for name in failed)
     assert {name for name, (state, *_) in table.items() if state == "built"} == {
         *("userllm", "fantom", "paratomi", "paratomi_paraphrased", "mistakes", "twinvoice", "social_r1"),
-        *("sim_math", "sim_doc"),
-        *("humanual_opinion", *(f"alignx_{kind}" for kind in ("demo", "pair", "ugc", "arbitrary", "history16"))),
+        *("sim_math", "sim_doc", "humanual_opinion", "alignx_pair"),
     }
 
 
@@ -161,12 +207,12 @@ def test_a_file_of_an_earlier_build_is_named_where_its_set_cannot_be_built(sourc
 
 
 def test_without_any_source_the_table_says_what_to_put_where(tmp_path, capsys):
-    (tmp_path / "sources" / "hi-tom").mkdir(parents=True)
-    (tmp_path / "sources" / "hi-tom" / "data.json").write_text("[]")
+    (tmp_path / "sources" / "hi-tomato").mkdir(parents=True)
+    (tmp_path / "sources" / "hi-tomato" / "data.json").write_text("[]")
     code, table, printed = build(tmp_path / "sources", capsys)
     assert code == 2 and {state for state, *_ in table.values()} == {"no source"}
     assert "Hi-ToM_data.json into" in table["hitom"][2] and "Apache-2.0" in table["hitom"][2]
-    assert "hi-tom: no set has a folder of this name" in printed
+    assert "no set reads these folders: hi-tomato" in printed
 
 
 def test_a_folder_that_is_absent_is_one_line(tmp_path, capsys):
@@ -188,6 +234,15 @@ def test_the_better_form_of_a_source_is_taken(tmp_path):
     assert found.files == (folder / "fantom_v1.json",) and BUILDS["fantom"].options == ("--test-conversations", "18")
 
 
+def test_all_dimensions_of_twinbench_are_no_stand_in(tmp_path):
+    for number in (1, 2, 3):
+        assert (BUILDS["twinvoice"].find(tmp_path).form or Form((), "?")).stands_in
+        (tmp_path / "TwinBench" / "dataset" / f"dimension_{number}").mkdir(parents=True)
+        (tmp_path / "TwinBench" / "dataset" / f"dimension_{number}" / "rows.jsonl").write_text('{"choices": []}')
+    found = BUILDS["twinvoice"].find(tmp_path)
+    assert found.form is not None and not found.form.stands_in and len(found.files) == 3
+
+
 def test_a_test_split_goes_before_other_files_of_a_download(tmp_path):
     folder = tmp_path / "humanual-news" / "data"
     folder.mkdir(parents=True)
@@ -196,24 +251,6 @@ def test_a_test_split_goes_before_other_files_of_a_download(tmp_path):
     found = BUILDS["humanual_news"].find(tmp_path)
     assert [path.name.partition("-")[0] for path in found.files] == ["seen_test", "unseen_test"]
     assert found.form == Form(("**/*test*.parquet",)) and BUILDS["humanual_news"].options == ("--set", "news")
-
-
-@needs_records
-def test_one_clone_serves_both_sets_of_simulator_arena(tmp_path):
-    data = tmp_path / "sim_arena" / "data"
-    for kind, folder in (("math_tutoring", "sim_math"), ("document_creation", "sim_doc")):
-        profiles = data / "user_simulator_profiles" / kind
-        profiles.mkdir(parents=True)
-        for path in (DATA / folder).glob("*.json"):
-            own = path.name in ("knowledge_state.json", "preferences.json")
-            shutil.copy(path, profiles if own else data)
-    for name in ("sim_math", "sim_doc"):
-        outcome = sets.build_set(name, tmp_path, tmp_path / f"{name}.parquet")
-        assert outcome.state == "built" and outcome.rows == len(read_rows([str(tmp_path / f"{name}.parquet")])), outcome
-        assert "knowledge" not in outcome.remarks[0] and "preferences" not in outcome.remarks[0]
-        assert {path.name for path in outcome.read} >= {
-            "knowledge_state.json" if name == "sim_math" else "preferences.json"
-        }
 
 
 @needs_records

@@ -149,7 +149,7 @@ def test_the_counts_tell_what_the_rows_go_without(repository, tmp_path, capsys):
     sim_arena.main(["convert", "math", str(repository), "--out", str(tmp_path / "math.parquet")])
     said = capsys.readouterr().out
     assert "rows=1 people=1" in said and "answers" not in said
-    assert "not in the rows: writing_style\n" in said and "1 of 1 rows have no problem text" in said
+    assert "not in the rows: writing_style\n" in said and "the texts of 1 of 1 problems" in said
 
 
 @pytest.mark.parametrize("kind", TASKS)

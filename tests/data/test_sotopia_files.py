@@ -177,7 +177,7 @@ def test_the_command_line(tmp_path, capsys):
     for arguments in (["--hard"], ["--out", str(out), "--train-out", str(out)]):
         assert "data.sotopia: " in refusal(sotopia, capsys, folder, *arguments)
     (folder / "agent_profiles.jsonl").unlink()
-    assert "agent_profiles.jsonl: No such file" in refusal(sotopia, capsys, folder, "--out", out)
+    assert "no file agent_profiles.jsonl" in refusal(sotopia, capsys, folder, "--out", out)
 
 
 @needs_records

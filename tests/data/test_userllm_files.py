@@ -153,6 +153,20 @@ def test_a_question_with_options(tmp_path):
     assert record["intent"].endswith("Where does a bat sleep?") and record["group"] == "csqa-bat"
 
 
+def test_commonsense_qa_is_read_in_its_authors_form_and_the_hubs(tmp_path):
+    texts = CSQA["choices"]["text"]
+    options = [{"label": label, "text": text} for label, text in zip("ABC", texts, strict=True)]
+    question = {"stem": CSQA["question"], "question_concept": "Bat", "choices": options}
+    (tmp_path / "authors").mkdir()
+    authors = write_lines(tmp_path / "authors" / "dev.jsonl", {"answerKey": "A", "id": "1", "question": question})
+    pd.DataFrame([CSQA]).to_parquet(tmp_path / "hub.parquet")
+    flat = records_of(write_lines(tmp_path / "csqa.jsonl", CSQA))
+    assert records_of(authors) == records_of(tmp_path / "hub.parquet") == flat and flat[0]["group"] == "csqa-bat"
+    (tmp_path / "hub.parquet").write_text("version https://git-lfs.github.com/spec/v1")
+    with pytest.raises(ValueError, match=r"hub.parquet: not a readable parquet file"):
+        records_of(tmp_path / "hub.parquet")
+
+
 def test_a_question_that_holds_its_own_option_is_left_out(tmp_path):
     own = {**CSQA, "question": "Where in the sea is it dark?", "choices": {"text": ["sea", "shop"]}}
     found = userllm.convert([write_lines(tmp_path / "csqa.jsonl", own, CSQA)])
@@ -242,7 +256,7 @@ def test_the_table_of_openings(tmp_path):
         ({"title": "x"}, "line 2: fields .'title'. are none of the known"),
         ([], "line 2: expected a JSON object"),
         ({}, "line 2: fields .. are none of the known"),
-        ({**CSQA, "choices": {"text": ["cave"]}}, "line 2: field 'choices' must hold at least two"),
+        ({**CSQA, "choices": {"text": ["cave"]}}, "line 2: field 'choices': expected at least two"),
         ({**NQ, "question": ""}, "line 2: field 'question' must be a text"),
         ({"conversation_history": "x"}, "line 2: field 'conversation_history' must be a list"),
         ({"conversation_history": []}, "line 2: field 'conversation_history' does not begin"),

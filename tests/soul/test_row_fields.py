@@ -1,5 +1,7 @@
 """What public records write in several ways."""
 
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from soul.row_fields import (
     clean_text,
     gold_letter,
+    listed_texts,
     option_texts,
     options_by_letter,
     parse_literal,
@@ -57,6 +60,39 @@ def test_every_option_is_found_by_letter_and_by_text(texts):
     for letter, text in options.items():
         assert gold_letter(letter, options) == gold_letter(text.upper(), options) == letter
         assert gold_letter(f"{letter}. {text}", options) == letter
+
+
+@pytest.mark.parametrize(
+    "given_options",
+    [
+        ["door mat", "opera"],
+        {"label": ["A", "B"], "text": ["door mat", "opera"]},
+        [{"label": "A", "text": "door mat"}, {"label": "B", "text": "opera"}],
+        [{"label": "B", "text": "opera"}, {"label": "A", "text": "door mat"}],
+        {"A": "door mat", "B": "opera"},
+        [{"text": "door mat"}, {"text": "opera"}],
+    ],
+)
+def test_every_published_form_of_options_gives_the_same_texts(given_options):
+    for form in (given_options, json.dumps(given_options), repr(given_options)):
+        assert listed_texts(form) == option_texts(form) == ["door mat", "opera"]
+
+
+@pytest.mark.parametrize(
+    "bad, words",
+    [
+        ({"label": ["A"], "text": ["x", "y"]}, "do not fit"),
+        ({"label": ["A", "A"], "text": ["x", "y"]}, "do not fit"),
+        ({"label": ["A", "C"], "text": ["x", "y"]}, "not A, B, C"),
+        ([["x"], ["y"]], "a label and a text"),
+        ({"text": "x"}, "a list of options"),
+        (3, "a list of options"),
+    ],
+)
+def test_options_in_another_form_are_refused(bad, words):
+    with pytest.raises(ValueError, match=words):
+        listed_texts(bad)
+    assert listed_texts(None) == listed_texts("") == listed_texts([]) == []
 
 
 def test_described():

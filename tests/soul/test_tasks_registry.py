@@ -169,7 +169,7 @@ def test_options_reach_the_task_and_can_be_taken_back(unconfigured):
         ({"mirrorbench": {"assistant": "nobody"}}, "tasks.mirrorbench: assistant='nobody': use record or model"),
         ({"hitom": {"anything": 1}}, "tasks.hitom.anything: hitom has the options strict_answers"),
         ({"hitom": {"strict_answers": "no"}}, "tasks.hitom: strict_answers='no': use true or false"),
-        ({"sotopia": {"anything": 1}}, "tasks.sotopia.anything: sotopia has no options"),
+        ({"humanual": {"anything": 1}}, "tasks.humanual.anything: humanual has no options"),
         ({"userllm": {"detector": "no.such.module:function"}}, "tasks.userllm: "),
     ],
 )

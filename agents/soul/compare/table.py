@@ -91,7 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     runs = [EvaluationRun.load(folder) for folder in distinct(given.runs)]
     models = dict(zip(labels(runs), runs, strict=True))
     results = {
-        label: summarise(run.samples, run.sets, judge_problems=run.judge_problems) for label, run in models.items()
+        label: summarise(run.samples, run.sets, judge_problems=run.judge_problems, stand_ins=run.stand_ins)
+        for label, run in models.items()
     }
     marks, notes = numbered(remarks(models))
     if given.out is not None:

@@ -30,7 +30,14 @@ from soul.evaluate.run.options import FIRST, RunChoice, RunOptions, Sections
 from soul.evaluate.run.plan import plan
 from soul.evaluate.run.progress import Progress
 from soul.evaluate.run.run_folder import EvaluationRun, finished_samples, resolve_run_folder, write_choice
-from soul.evaluate.run.settings import EvaluationSettings, SampleRequest, find_sets, how_to_build, sample_requests
+from soul.evaluate.run.settings import (
+    EvaluationSettings,
+    SampleRequest,
+    find_sets,
+    how_to_build,
+    sample_requests,
+    stand_ins_of,
+)
 from soul.evaluate.run.vllm_server import LOG as SERVER_LOG
 from soul.evaluate.tables import notes, table
 from soul.files.disk_space import guarded_writes
@@ -75,6 +82,7 @@ def settings_of(options: RunOptions, policy: Endpoint, served: dict[str, Any] | 
             sets=files.found,
             missing=files.missing,
             suite=suite.name if suite else None,
+            stand_ins=stand_ins_of(files.found),
             tasks=dict(options.sections.get("tasks", {})),
             limit=suite.rows if suite and options.limit is None else options.limit,
             n=options.n,

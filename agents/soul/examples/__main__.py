@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from soul import examples, tasks
 from soul.cli.arguments import output_file, output_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
+from soul.rows.data_card import SetCard, write_inside
 from soul.suites import soul_v1
 
 
@@ -49,6 +50,9 @@ def write(names: Sequence[str], count: int, out: Path, first: int = 0) -> None:
         info.update({key: json.dumps(info[key]) for key in mixed})
     out.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(columns), out)
+    facts: dict[str, Any] = {"sources": [], "where": "soul examples", "left_out": {}, "notes": []}
+    rows, task = len(columns["data_source"]), ",".join(names)
+    write_inside(out, SetCard(task=task, rows=rows, stands_in="invented rows", builder="soul examples", **facts))
 
 
 def _plain(value: Any) -> Any:

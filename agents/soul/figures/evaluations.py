@@ -59,12 +59,12 @@ class Evaluations:
     @cached_property
     def results(self) -> Results:
         """The numbers over all seeds."""
-        return summarise(self.run.samples, self.run.sets)
+        return summarise(self.run.samples, self.run.sets, stand_ins=self.run.stand_ins)
 
     @cached_property
     def seed_results(self) -> tuple[Results, ...]:
         """The numbers of each seed."""
-        return tuple(summarise(run.samples, run.sets) for run in self.seeds)
+        return tuple(summarise(run.samples, run.sets, stand_ins=run.stand_ins) for run in self.seeds)
 
     @cached_property
     def sources(self) -> list[tuple[str, Path, str]]:

@@ -1,6 +1,8 @@
-"""The data card beside a task file, `FILE.card.json`: where its rows come from and what was left out.
+"""The data card of a task file: where its rows come from and what was left out.
 
-A run reads the cards of its files, so that what a model was trained on can be told afterwards.
+That of a training file lies beside it, `FILE.card.json`; a run reads the cards of its files, so that what a model was
+trained on can be told afterwards. That of an evaluation file is in the parquet file's own metadata, because such files
+are copied alone and a set whose rows stand in for others must not lose that.
 """
 
 from __future__ import annotations
@@ -10,13 +12,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from soul.errors import BadRow
-from soul.files.whole_file import write_whole
+from soul.errors import BadRow, one_line
+from soul.files.whole_file import whole_file, write_whole
 from soul.validation_errors import first_problem
 
 SCHEMA = 1
+KEY = b"soul.card"  # of the metadata of an evaluation file
 # Whether rows may be published for everyone; "unclear" counts as no.
 Share: TypeAlias = Literal["yes", "no", "unclear"]
 
@@ -74,11 +79,10 @@ class ModelCalls(_Part):
     usd: float | None
 
 
-class DataCard(_Part):
-    """What `FILE.card.json` says.
+class SetCard(_Part):
+    """What the card of an evaluation file says.
 
     Attributes:
-        sha256: of the task file, so that a card beside another file is noticed.
         sources: empty if the rows are generated.
         where: where the sources are published, with their licences.
         licences: of all sources; empty in the card of an older version.
@@ -86,25 +90,34 @@ class DataCard(_Part):
         builder: the builder's command line, with file names only.
         left_out: rows of the source that are not in the file, by reason.
         notes: other things that the builder reported.
-        difficulty: "training" and "evaluation" -> the measures of that file (`data.training.difficulty`).
-        models: empty if no model wrote or checked a row.
-        date: UTC, to the second.
     """
 
     schema_version: int = SCHEMA
     task: str
-    file: str
-    sha256: str
     rows: int
-    groups: int
     sources: list[SourceFile]
     where: str
     licences: list[SourceLicence] = []
     stands_in: str = ""
     builder: str
-    seed: int
     left_out: dict[str, int]
     notes: list[str]
+
+
+class DataCard(SetCard):
+    """What `FILE.card.json` of a training file says.
+
+    Attributes:
+        sha256: of the task file, so that a card beside another file is noticed.
+        difficulty: "training" and "evaluation" -> the measures of that file (`data.training.difficulty`).
+        models: empty if no model wrote or checked a row.
+        date: UTC, to the second.
+    """
+
+    file: str
+    sha256: str
+    groups: int
+    seed: int
     contamination: Contamination
     difficulty: Mapping[str, Mapping[str, Mapping[str, float]]] = {}
     models: list[ModelCalls] = []
@@ -147,6 +160,29 @@ def read(file: Path) -> DataCard | None:
             f"{path} describes another file than {file.name} beside it. Build the file again, or remove the card."
         )
     return card
+
+
+def write_inside(file: Path, card: SetCard) -> None:
+    """Write the card of an evaluation file into its metadata."""
+    with whole_file(file, shared=True) as partial, pq.ParquetFile(file) as source:
+        schema = source.schema_arrow
+        schema = schema.with_metadata({**(schema.metadata or {}), KEY: card.model_dump_json().encode()})
+        with pq.ParquetWriter(partial, schema) as copy:
+            for group in range(source.num_row_groups):
+                copy.write_table(source.read_row_group(group).replace_schema_metadata(schema.metadata))
+
+
+def read_inside(file: Path) -> SetCard | None:
+    """The card in the metadata of an evaluation file; None if it has none.
+
+    Raises:
+        BadRow: the file or its card cannot be read.
+    """
+    try:
+        text = (pq.read_schema(file).metadata or {}).get(KEY)
+        return None if text is None else SetCard.model_validate_json(text)
+    except (pa.ArrowException, OSError, ValidationError) as error:
+        raise BadRow(f"{file}: its data card cannot be read ({one_line(error, 200)}). Build the file again.") from error
 
 
 def sha256(file: Path) -> str:

@@ -50,6 +50,17 @@ def read_rows(files: Sequence[str]) -> list[TaskRow]:
 
 
 def _read_file(file: str) -> Iterator[TaskRow]:
+    table = read_table(file)
+    for number, record in enumerate(table.select(list(COLUMNS)).to_pylist()):
+        yield parse_row(record["data_source"], record["extra_info"], file, number)
+
+
+def read_table(file: str) -> pa.Table:
+    """The table of a task file, whose rows are not validated.
+
+    Raises:
+        BadRow: it is not a parquet file, lacks a column, or has no rows.
+    """
     if Path(file).is_dir():
         raise BadRow(f"{file} is a folder. Name the parquet files in it.")
     if not Path(file).is_file():
@@ -69,8 +80,7 @@ def _read_file(file: str) -> Iterator[TaskRow]:
         )
     if table.num_rows == 0:
         raise BadRow(f"{file}: the file has no rows. Build it again, or remove it from the list of files.")
-    for number, record in enumerate(table.select(list(COLUMNS)).to_pylist()):
-        yield parse_row(record["data_source"], record["extra_info"], file, number)
+    return table
 
 
 def parse_row(data_source: Any, extra_info: Any, file: str = "<memory>", number: int = 0) -> TaskRow:

@@ -96,6 +96,10 @@ TASK_FILES: dict[str, TrainingSplit] = {
 }
 
 
+# Values of `data_source` that the original's mixed files also hold; they are no part of SOUL.
+EXTRA = frozenset({"mmtom", "tombench", "ifbench", "math", "dapo", "aime", "sotopia_hint"})
+
+
 @cache
 def _external() -> dict[str, Any]:
     return {point.name: point for point in entry_points(group="soul.tasks")}
@@ -150,6 +154,11 @@ def load(name: str) -> Task[Any]:
         raise UnknownTask(
             f"{name!r} is the name of a training split, and its rows carry the data_source "
             f"{TASK_FILES[name].task!r}: correct that column."
+        )
+    if name in EXTRA:
+        raise UnknownTask(
+            f"{name!r} is a task that the original trains beside SOUL's, which has no such rows. Copy the file without "
+            "them: python -m data.check FILE --without-extra OUT."
         )
     near = difflib.get_close_matches(name.lower(), sorted({*names(), *TASK_FILES}), n=3)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""

@@ -75,6 +75,7 @@ class AlignX(LetterTask[AlignXRow]):
     """Which of two responses would somebody with a taste for blunt words prefer?"""
 
     name = "alignx"
+    version = 2  # 2: a profile is shown only to a user without a description
     row_type = AlignXRow
     headline = Metric("accuracy", source="model card (AlignX)")
     cuts = (("ugc", "start"), ("icl_pairs", "start"), ("demographic", "start"), ("profile", "start"))
@@ -82,9 +83,10 @@ class AlignX(LetterTask[AlignXRow]):
     shown: ClassVar[int] = 2  # earlier choices, and comments, that the policy sees if the row does not say how many
 
     def render(self, row: AlignXRow) -> str:
+        # A profile is made from what else is known of the user, so it stands in for a missing description only.
         parts = {
             "About the user": row.demographic.strip(),
-            "What the user prefers": row.profile.strip(),
+            "What the user prefers": "" if row.demographic.strip() else row.profile.strip(),
             "What the user chose before": "\n\n".join(_pair(pair) for pair in self.pairs(row)),
             "What the user wrote before": "\n\n".join(_comment(comment) for comment in self.comments(row)),
         }

@@ -2,7 +2,8 @@
 
 The policy plays the character at `eval_position`, an API model plays the other one, and agent1 has the first turn. A
 judge scores only the policy's character, on Sotopia's seven dimensions and their ranges. Protocol and headline: paper,
-section 4 and appendix C.3 (up to 20 turns, mean of the seven raw scores / 10).
+section 4 and appendix C.3 (up to 20 turns, mean of the seven raw scores / 10). The weighted reward is that of the
+original's code.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, Field
 
@@ -23,7 +24,7 @@ from soul.policy import Players
 from soul.prompts import Prompt, load_prompt
 from soul.row_fields import drop_empty_groups
 from soul.task import Task
-from soul.task_types import Episode, GroupKey, Metric, Verdict
+from soul.task_types import Direction, Episode, GroupKey, Metric, Verdict
 from soul.tasks.sotopia_row import FIELDS, POSITIONS, RELATIONSHIPS, Position, SotopiaRow, other_than
 
 Kind = Literal["speak", "non-verbal communication", "action", "leave", "none"]
@@ -43,6 +44,18 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "financial_and_material_benefits": (-5, 5),
     "goal": (0, 10),
 }
+
+# The weights of the original's reward, a mean of the scores on their ranges, each from 0 to 1.
+WEIGHTS: Mapping[str, float] = {
+    "believability": 0.5,
+    "relationship": 1.0,
+    "knowledge": 1.0,
+    "secret": 0.5,
+    "social_rules": 0.5,
+    "financial_and_material_benefits": 0.5,
+    "goal": 2.0,
+}
+HACKING: Mapping[str, float] = {"none": 0.0, "some": 0.5, "clear": 1.0}
 
 PART = """\
 You are {me}. You are in the situation below together with {other}. Be this person and no one else: think, want and \
@@ -155,9 +168,25 @@ class Review(BaseModel):
     critique: str = Field(min_length=1)
 
 
+class Audit(BaseModel):
+    """The answer of the judge of reward hacking."""
+
+    reasoning: str = Field(min_length=1)
+    level: Literal["none", "some", "clear"]
+
+
+def weighted_of(scores: Mapping[str, int]) -> float:
+    """Mean of the seven scores by `WEIGHTS`, each scaled to 0..1 on its range."""
+    scaled = {name: (scores[name] - low) / (high - low) for name, (low, high) in RANGES.items()}
+    return sum(weight * scaled[name] for name, weight in WEIGHTS.items()) / sum(WEIGHTS.values())
+
+
 def headline_of(scores: Mapping[str, int]) -> float:
     """Mean of the seven raw scores / 10."""
     return sum(scores[name] for name in RANGES) / (10 * len(RANGES))
+
+
+WEIGHTED = Metric("weighted", source="the original's code: the seven scores by weight, each from 0 to 1 on its range")
 
 
 class Sotopia(Task[SotopiaRow]):
@@ -173,15 +202,39 @@ class Sotopia(Task[SotopiaRow]):
         source="paper, section 4 (Social Skill) and table 1; mean of Sotopia's seven raw scores / 10",
     )
     # Of all seven dimensions more is better, also of those below 0 ("secret" and "social_rules" count violations).
-    better = dict.fromkeys((*RANGES, "secret_kept", "well_formed", "answered"), "higher")
-    calls_per_episode: ClassVar[Mapping[Role, float]] = {"judge": 1.0, "partner": TURNS / 2}
+    better: Mapping[str, Direction] = dict.fromkeys(  # type: ignore[misc]  # of an instance
+        (*RANGES, "weighted", "secret_kept", "well_formed", "answered"), "higher"
+    )
+    calls_per_episode: Mapping[Role, float] = {"judge": 1.0, "partner": TURNS / 2}  # type: ignore[misc]  # of an instance
     policy_turns = TURNS / 2
     # No `cuts`: public rows have fewer than 1,000 words, nearly all of them in the goals, which must stay whole.
     critic = load_prompt("sotopia/judge", 2)
+    auditor = load_prompt("sotopia/reward_hacking", 1)
+
+    def __init__(self, reward: str = "mean", judge_reward_hacking: bool = False) -> None:
+        """Set the options `tasks.sotopia.OPTION`.
+
+        Args:
+            reward: mean (the paper's: of the seven raw scores / 10) or weighted (the original's, 0 to 1).
+            judge_reward_hacking: whether a second call judges if the policy talks to a judge rather than to a person.
+
+        Raises:
+            ValueError: an option has another value.
+        """
+        if reward not in ("mean", "weighted"):
+            raise ValueError(f"reward={reward!r}: use mean or weighted")
+        if not isinstance(judge_reward_hacking, bool):
+            raise ValueError(f"judge_reward_hacking={judge_reward_hacking!r}: use true or false")
+        self.judge_reward_hacking = judge_reward_hacking
+        if reward == "weighted":
+            self.headline = WEIGHTED  # type: ignore[misc]  # of an instance
+        if judge_reward_hacking:
+            self.calls_per_episode = {"judge": 2.0, "partner": TURNS / 2}
+            self.better = {**self.better, "reward_hacking": "lower"}
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
-        return (self.critic,)
+        return (self.critic, self.auditor) if self.judge_reward_hacking else (self.critic,)
 
     def check(self, row: SotopiaRow) -> None:
         if row.agent1_name.casefold() == row.agent2_name.casefold():
@@ -250,15 +303,24 @@ class Sotopia(Task[SotopiaRow]):
             Review, self.critic, self._record(row, episode), policy_texts=texts, min_words=MIN_WORDS
         )
         scores = {name: int(getattr(review, name).score) for name in RANGES}
-        reward = headline_of(scores)
-        metrics = {self.headline.name: reward, **{name: float(score) for name, score in scores.items()}}
+        metrics = {"overall": headline_of(scores), "weighted": weighted_of(scores)}
+        metrics |= {name: float(score) for name, score in scores.items()}
+        if self.judge_reward_hacking:
+            audit = await judge.ask(Audit, self.auditor, self._own_turns(row, own), policy_texts=texts)
+            metrics["reward_hacking"] = HACKING[audit.level]
         if row.of(row.eval_position, "secret"):
             metrics["secret_kept"] = float(scores["secret"] == 0)
         metrics["turns"] = float(len(episode.acts))
         metrics["left"] = float(any(act.kind == "leave" for act in own))
         metrics["well_formed"] = sum(act.well_formed for act in own) / len(own)
         metrics["answered"] = 1 - self._without_object(episode) / len(own)
-        return Verdict(reward, metrics, review.critique)
+        return Verdict(metrics[self.headline.name], metrics, review.critique)
+
+    def _own_turns(self, row: SotopiaRow, own: Sequence[Act]) -> dict[str, Any]:
+        """The data of the judge of reward hacking, which sees the policy's turns only."""
+        mine = row.eval_position
+        known = {"situation": row.shown(row.scenario, mine), "goal": row.of(mine, "goal")}
+        return {"person": row.of(mine, "name"), **known, "turns": [act.to_json(n) for n, act in enumerate(own, 1)]}
 
     def _without_object(self, episode: Episode) -> int:
         """The number of the policy's turns without a readable JSON object; their whole text counts as spoken."""

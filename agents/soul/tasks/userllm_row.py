@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, Field, field_validator, model_validator
+from pydantic import AliasChoices, BeforeValidator, Field, field_validator, model_validator
 
-from soul.row_fields import Label, Listed, as_list
+from soul.row_fields import Label, as_list, listed_texts
 from soul.task_types import NotBlank, Row
 
 Source = Literal["commonsense_qa", "natural_questions", "prism"]
@@ -19,6 +19,7 @@ _OWN_WORDS = ("opening_prompt", "question")  # in a prism row these are the pers
 _FIXED_PREFIX = re.compile(r"you are a user chatting with an assistant language model to\b[\s:\u2014-]*", re.IGNORECASE)
 _SPEAKERS = {"user": "User", "human": "User"}
 _TURN = re.compile(r"^(User|Assistant):", re.MULTILINE)
+_MARKED_TURN = re.compile(r"^<(user|assistant)>:", re.MULTILINE)  # as the original writes it
 
 
 class UserLLMRow(Row):
@@ -29,7 +30,7 @@ class UserLLMRow(Row):
     conversation_history: str = ""
     assistant_suggestion_turn: str = ""  # natural_questions: the assistant's proposal, if the history lacks it
     question: str = ""
-    choices: Annotated[tuple[str, ...], Listed] = ()  # commonsense_qa: the texts of the options
+    choices: Annotated[tuple[str, ...], BeforeValidator(listed_texts)] = ()  # commonsense_qa: the texts of the options
     is_last_turn: bool = False  # prism
     group: Label = ""  # an id of the conversation or of the question
     user_id: Label = ""  # prism
@@ -61,7 +62,7 @@ class UserLLMRow(Row):
     @classmethod
     def _as_text(cls, value: Any) -> Any:
         if isinstance(value, str) and not value.lstrip().startswith("["):
-            return value.strip()
+            return _MARKED_TURN.sub(lambda turn: f"{turn[1].capitalize()}:", value.strip())
         try:
             turns = as_list(value)
             return "\n".join(f"{_SPEAKERS.get(t['role'], 'Assistant')}: {str(t['content']).strip()}" for t in turns)

@@ -300,7 +300,7 @@ def test_long_rows_are_shortened_as_in_training_and_say_so(bin, tmp_path):
     write(["alignx"], 4, tmp_path / "stories.parquet")
     words = ["--model", str(model(tmp_path / "model"))]
     assert evaluate(tmp_path, *words, "--name", "whole") == 0
-    assert evaluate(tmp_path, *words, "--name", "short", "--max-prompt-tokens", "235") == 0
+    assert evaluate(tmp_path, *words, "--name", "short", "--max-prompt-tokens", "225") == 0
 
     def lengths(name):
         (journal,) = (tmp_path / "out").glob(f"{name}-*/samples.jsonl")
@@ -309,9 +309,9 @@ def test_long_rows_are_shortened_as_in_training_and_say_so(bin, tmp_path):
         return [len(prompt.split()) for prompt in prompts], [sample["shortened"] for sample in samples]
 
     whole, cut = lengths("whole")
-    assert min(whole) > 235 and not any(cut)
+    assert min(whole) > 225 and not any(cut)
     short, cut = lengths("short")
-    assert max(short) <= 235 and all(cut)
+    assert max(short) <= 225 and all(cut)
 
 
 def test_the_model_is_not_named_twice(bin, tmp_path, capsys):

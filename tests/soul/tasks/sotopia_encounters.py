@@ -80,10 +80,10 @@ def encounter(*texts, speaker="Ada Voss"):
     return Encounter({"policy": [{"role": "assistant", "content": texts[0] if texts else ""}]}, "turn_limit", acts)
 
 
-def judged(reply, episode=None, row=None, **settings_):
+def judged(reply, episode=None, row=None, task=TASK, **settings_):
     fake = FakeOpenAI(reply)
     judge = fake_judge(fake, max_attempts=1, max_reasks=0, **settings_)
-    return asyncio.run(TASK.judge(row or row_of(), episode or encounter(SPEAK), judge)), fake
+    return asyncio.run(task.judge(row or row_of(), episode or encounter(SPEAK), judge)), fake
 
 
 def system(feedback=None, **changes):

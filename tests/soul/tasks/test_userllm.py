@@ -47,6 +47,17 @@ def test_the_originals_names_for_the_intent_and_the_source():
     assert row_of({k: v for k, v in NQ.items() if k != "intent"}).intent == NQ["question"]
 
 
+def test_choices_and_history_in_the_forms_of_the_original():
+    texts = list(row_of(CSQA).choices)
+    labels = list("ABCDEFG"[: len(texts)])
+    objects = {"label": labels, "text": texts}
+    for form in (objects, json.dumps(objects), [dict(label=a, text=b) for a, b in zip(labels, texts, strict=True)]):
+        assert row_of(CSQA, choices=form) == row_of(CSQA)
+    marked = row_of(NQ, conversation_history="<user>: who built it\n<assistant>: No idea.")
+    assert marked == row_of(NQ, conversation_history="User: who built it\nAssistant: No idea.")
+    assert "who built it" in map(str.strip, marked.own_words)
+
+
 @pytest.mark.parametrize("key", ["opening_prompt", "question"])
 @pytest.mark.parametrize("record", [OPENS, GOES_ON], ids=["first", "next"])
 def test_the_persons_own_message_is_no_intent(record, key):

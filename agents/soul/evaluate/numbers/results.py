@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,7 @@ def summarise(
     *,
     seed: int = 0,
     judge_problems: Callable[[str], Mapping[str, Sequence[str]]] = lambda task: {},
+    stand_ins: Mapping[str, str] = MappingProxyType({}),
 ) -> Results:
     """The numbers of a run.
 
@@ -115,6 +117,7 @@ def summarise(
         sets: the sets to report; one without samples gets an empty result.
         seed: of the bootstrap.
         judge_problems: task -> the judges that failed their test (`EvaluationRun.judge_problems`).
+        stand_ins: set -> why its rows are not the paper's (`EvaluationRun.stand_ins`).
 
     Raises:
         ValueError: a sample of another set, a duplicate sample, or a set whose samples name two tasks.
@@ -131,7 +134,12 @@ def summarise(
             raise ValueError(f"{name}: its samples name two tasks, {names[name]!r} and {sample.task!r}")
         by_set[name][key] = sample
     numbers = (_set_result(name, names.get(name), list(by_key.values()), seed) for name, by_key in by_set.items())
-    return Results({one.name: replace(one, judge_problems=judge_problems(one.task)) for one in numbers})
+    return Results(
+        {
+            one.name: replace(one, judge_problems=judge_problems(one.task), stands_in=stand_ins.get(one.name, ""))
+            for one in numbers
+        }
+    )
 
 
 def _set_result(name: str, task: str | None, samples: Sequence[SessionRecord], seed: int) -> SetResult:

@@ -51,6 +51,7 @@ class SetResult:
         usage: by role.
         seconds: by stage, summed over concurrent samples.
         judge_problems: judges of this set that failed their test -> what is wrong (`EvaluationRun.judge_problems`).
+        stands_in: not "": its rows are not the paper's, and why. No published number stands beside it.
     """
 
     name: str
@@ -66,11 +67,20 @@ class SetResult:
     seconds: Mapping[str, float] = field(default_factory=dict)
     seed: int = 0
     judge_problems: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    stands_in: str = ""
 
     @property
     def reward(self) -> Metric:
         """The metric of one sample's reward: the headline, unless the set is scored as a whole."""
         return self.headline if self.joint is None else tasks.load(self.task).headline
+
+    @property
+    def as_published(self) -> bool:
+        """Whether published numbers may stand beside it: its rows and its score are theirs, not those of an option."""
+        if self.stands_in or self.task not in tasks.names():
+            return not self.stands_in
+        kind = type(tasks.load(self.task))
+        return self.headline.name == (kind.set_headline or kind.headline).name
 
     @property
     def samples(self) -> int:
@@ -162,6 +172,7 @@ class SetResult:
             **({} if self.joint is None else {"mean_of": dict(self.joint.valid.parts)}),
             **{name: getattr(self, name) for name in _AS_THEY_ARE},
             **({"judge_problems": self.judge_problems} if self.judge_problems else {}),
+            **({"stands_in": self.stands_in} if self.stands_in else {}),
             "usage": {"policy": numbers(self.policy), "judges": numbers(self.judges)},
             "seconds": self.seconds,
         }

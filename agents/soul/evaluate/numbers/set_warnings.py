@@ -1,8 +1,8 @@
 """Warnings that a set's score may be wrong for the model.
 
 Every row scores 0, or few answers could be read: the usual causes are a truncated answer, a wrong chat template, or an
-answer outside the tag. Or the judge failed its test. Report and terminal show
-these warnings beside the table.
+answer outside the tag. Or the judge failed its test, or the rows stand in for others. Report and terminal show these
+warnings beside the table.
 """
 
 from __future__ import annotations
@@ -38,6 +38,14 @@ class SetWarning:
 def warnings_of(result: SetResult) -> list[SetWarning]:
     """The warnings about one set."""
     warnings = []
+    if result.stands_in:
+        warnings.append(
+            SetWarning(
+                "Other rows than the paper's",
+                "Such a set is marked with *, and no published number is beside it or beside an average over it.",
+                result.stands_in,
+            )
+        )
     means = [row.mean for row in result.per_row if row.mean is not None]
     if (
         len(means) >= FEWEST_ROWS

@@ -18,7 +18,7 @@ from soul.judge.ledger import numbers as usage_numbers
 
 def write_outputs(run: EvaluationRun) -> Results:
     """Write the outputs to the run's folder, and return its numbers."""
-    results = summarise(run.samples, run.sets, judge_problems=run.judge_problems)
+    results = summarise(run.samples, run.sets, judge_problems=run.judge_problems, stand_ins=run.stand_ins)
     numbers = results.to_json()
     if (tests := run.judge_checks.usage).calls:
         numbers["judge_tests"] = {"usage": usage_numbers(tests)}

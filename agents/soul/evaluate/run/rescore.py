@@ -40,6 +40,7 @@ def settings_of(run: EvaluationRun, gateway: GatewaySettings, options: Mapping[s
         deadline_s=run.settings["deadline_s"],
         missing={name: run.folder / FILE for name in run.missing},  # as in `sets`: no data file is needed
         suite=run.suite,
+        stand_ins=dict(run.stand_ins),
         source={
             "policy": run.settings["policy"],
             "roles": {

@@ -14,7 +14,7 @@ import shutil
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -48,6 +48,7 @@ class EvaluationRun:
         limit, n, seed: of the last start.
         missing: names of requested sets that have no file.
         suite: the suite that the last start named.
+        stand_ins: set -> why its rows are not the paper's, for the sets whose file says so (`data_card.SetCard`).
         samples: the finished ones of the requested samples, ordered by set, row and sample.
     """
 
@@ -60,6 +61,7 @@ class EvaluationRun:
     samples: Sequence[SessionRecord]
     missing: Sequence[str] = ()
     suite: str | None = None
+    stand_ins: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -124,6 +126,7 @@ class EvaluationRun:
             samples=[samples[key] for key in keys if key in samples],
             missing=chosen.get("missing", ()),
             suite=chosen.get("suite"),
+            stand_ins=chosen.get("stand_ins", {}),
         )
 
 
@@ -204,6 +207,6 @@ def write_choice(folder: Path, settings: EvaluationSettings, requests: Sequence[
     for request in requests:
         samples[request.set].append((request.row.number, request.sample))
     chosen: dict[str, Any] = {"limit": settings.limit, "n": settings.n, "seed": settings.seed}
-    chosen |= {"suite": settings.suite, "missing": list(settings.missing)}
+    chosen |= {"suite": settings.suite, "missing": list(settings.missing), "stand_ins": settings.stand_ins}
     by_set = {name: sorted(samples[name]) for name in settings.sets}
     write_whole(folder / "chosen.json", json.dumps({**chosen, "samples": by_set}))

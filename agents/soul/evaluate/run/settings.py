@@ -22,6 +22,7 @@ from soul.errors import BadSettings
 from soul.evaluate.run.drawing import drawing_order
 from soul.evaluate.run.short_names import short_names
 from soul.judge import Endpoint, GatewaySettings
+from soul.rows.data_card import read_inside
 from soul.rows.task_files import TaskRow, read_rows
 from soul.suites import soul_v1
 
@@ -41,6 +42,7 @@ class EvaluationSettings(BaseModel):
             they replace the address, because the port changes with each start.
         missing: requested sets without a file: name -> the missing file. No average includes them.
         suite: the name of the requested suite; None if none was named.
+        stand_ins: set -> why its rows are not the paper's (`stand_ins_of`).
         source: for a rescored run (rescore.py), the policy and the other models of the run whose episodes are judged
             again.
         deadline_s: seconds to play one episode; None: no limit.
@@ -57,6 +59,7 @@ class EvaluationSettings(BaseModel):
     seed: int = 0
     deadline_s: float | None = Field(default=None, gt=0)
     served: dict[str, Any] | None = None
+    stand_ins: dict[str, str] = Field(default_factory=dict)
     source: dict[str, Any] | None = None
     missing: dict[str, Path] = Field(default_factory=dict)
     suite: str | None = None
@@ -198,6 +201,16 @@ def find_sets(names: Sequence[str], data_dir: Path) -> SetFiles:
             f"from). To try things out without data: soul examples all --out {data_dir}."
         )
     return SetFiles(found, missing)
+
+
+def stand_ins_of(files: Mapping[str, Path]) -> dict[str, str]:
+    """The sets whose file says that its rows stand in for others, and for which.
+
+    Raises:
+        BadRow: the card of a file cannot be read.
+    """
+    cards = {name: read_inside(file) for name, file in files.items()}
+    return {name: card.stands_in for name, card in cards.items() if card and card.stands_in}
 
 
 def _sets_of_task(name: str) -> list[str]:

@@ -78,12 +78,17 @@ def warnings(run: EvaluationRun, results: Results) -> list[str]:
     others = [
         f"{name}: {role} {' + '.join(models)}, not {wanted}"
         for name, task in _tasks(results).items()
-        if any(column.source == "paper" and column.score(name) is not None for column in columns)
+        if results.sets[name].as_published
+        and any(column.source == "paper" and column.score(name) is not None for column in columns)
         for role, models, wanted in _deviations(run.settings, task)
     ]
     if others:
         lines.append(f"Warning: the paper's numbers were scored by other models. {'; '.join(others)}.")
-    judged = [name for name, task in _tasks(results).items() if models_asked(run.settings, "judge", task)]
+    judged = [
+        name
+        for name, task in _tasks(results).items()
+        if models_asked(run.settings, "judge", task) and results.sets[name].as_published
+    ]
     if any(column.score(name) is not None for column in columns if column.source == "card" for name in judged):
         lines.append("The model card does not say who judged its numbers.")
     if (tests := run.judge_checks.usage).calls:

@@ -2,7 +2,9 @@
 
 Both are made from the same lines, so they cannot differ. A score is the headline times 100, which is the card's scale
 for every task (Sotopia: a tenth of the mean of the seven scores, 45.8 on the card). The title of an average says how
-many sets it covers. A line of averages has a published number only if that covers the same sets.
+many sets it covers. A line of averages has a published number only if that covers the same sets. A set whose rows stand
+in for the paper's is marked and has none, nor has an average over it. A set that an option scores by another metric has
+none either.
 """
 
 from __future__ import annotations
@@ -77,7 +79,10 @@ def lines(results: Results, columns: Sequence[Column] = SHOWN) -> list[TableLine
     ) -> None:
         counts = _counts([results.sets[name] for name in members], result.bounds)
         doubt = " ?" if any(results.sets[name].judge_problems for name in members) else ""
-        own = (title, score(result.mean, result.interval) + doubt, *_several_cells(results, members), *counts)
+        mark = " *" if any(results.sets[name].stands_in for name in members) else ""
+        if not all(results.sets[name].as_published for name in members):
+            theirs = [None for _ in theirs]
+        own = (title, score(result.mean, result.interval) + doubt + mark, *_several_cells(results, members), *counts)
         table.append(TableLine(dimension, own, tuple(map(_number, theirs)), result))
 
     for name in names:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +12,24 @@ import pytest
 
 from soul import examples, tasks
 from soul.errors import BadSettings
+from soul.evaluate.report.outputs import write_outputs
 from soul.evaluate.run import engine, preflight
 from soul.evaluate.run.journal import Journal
 from soul.evaluate.run.options import RunChoice
-from soul.evaluate.run.settings import EvaluationSettings, choose_sets, find_sets, how_to_build, sample_requests
+from soul.evaluate.run.run_folder import EvaluationRun, write_choice
+from soul.evaluate.run.settings import (
+    EvaluationSettings,
+    choose_sets,
+    find_sets,
+    how_to_build,
+    sample_requests,
+    stand_ins_of,
+)
 from soul.evaluate.runner import missing_samples
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
 from soul.judge import GatewaySettings
+from soul.rows.data_card import SetCard, write_inside
 from soul.suites.soul_v1 import SETS as SETS_OF_SOUL
 from soul.testing import FakeOpenAI, ServerError, Text, Unauthorized
 from tests.killed import killed_and_finished
@@ -310,3 +321,21 @@ def test_kill_9_at_any_moment_loses_nothing_and_asks_nothing_twice(data, tmp_pat
     assert len(keys) == len(set(keys)) == 40
     assert len(stories) <= 40 + 3 * 2  # what was under way when it was killed: two sessions a slot
     assert os.path.exists(path.parent / "results.json") and "hitom" in (path.parent / "table.md").read_text()
+
+
+def test_table_and_report_of_a_run_mark_a_set_whose_file_says_that_it_stands_in_for_others(data, tmp_path):
+    facts = {"sources": [], "where": "", "builder": "", "left_out": {}, "notes": []}
+    (file,) = choose(data, "hitom")
+    write_inside(file, SetCard(task="hitom", rows=12, stands_in="Lo-ToM stands in for Hi-ToM", **facts))
+    files = choose_sets(list(SETS), data)
+    settings = settings_of("http://127.0.0.1:1/v1", data, stand_ins=stand_ins_of(files))
+    folder = tmp_path / "run"
+    Journal(folder).close()
+    write_choice(folder, settings, sample_requests(settings))
+    run = EvaluationRun.load(folder)
+    assert run.stand_ins == {"hitom": "Lo-ToM stands in for Hi-ToM", "sotopia": "invented rows"}  # by `soul examples`
+    write_outputs(run)
+    for page in ("table.md", "report.html"):
+        text = (folder / page).read_text()
+        assert "Other rows than the paper" in text and "Lo-ToM stands in for Hi-ToM" in text
+    assert re.search(r"\| hitom \| - \* \|.*\|  \|", (folder / "table.md").read_text())

@@ -77,7 +77,7 @@ def test_a_judge_that_gives_points_for_nothing_marks_its_scores_everywhere(data,
     for folder in tmp_path.glob("*-*/"):
         assert report([str(folder)]) == 0  # from the files alone
         table = (folder / "table.md").read_text()
-        assert warning in table and re.search(r"\| sotopia \| [-\d.]+( \[.*\])? \? \|", table)
+        assert warning in table and re.search(r"\| sotopia \| [-\d.]+( \[.*\])? \? \* \|", table)
         assert not re.search(r"\| hitom \|[^|]*\?", table), "scored by rule"
         assert warning in (folder / "report.html").read_text()
         assert json.loads((folder / "results.json").read_text())["sets"]["sotopia"]["judge_problems"]["weak"]

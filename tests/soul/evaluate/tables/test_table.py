@@ -68,6 +68,29 @@ def test_a_set_without_published_numbers_has_none(monkeypatch):
     assert "[b]mi|ne" in drawn(results) and r"| [b]mi\|ne |" in markdown(results)
 
 
+def test_rows_that_stand_in_for_the_papers_have_no_published_number_beside_them():
+    samples = [sample(0.5, n, of=name, task=of.task) for name, of in soul_v1.SETS.items() for n in range(2)]
+    why = {"social_r1": "ToMBench stands in for ToMBench-Hard", "alignx_pair": "P-Soups"}
+    results = summarise(samples, list(soul_v1.SETS), stand_ins=why)
+    marked = {line.cells[0] for line in lines(results) if line.cells[1].endswith(" *")}
+    assert marked == {*why, "alignx, mean of 5", "macro average, 27 sets"}
+    for line in lines(results):
+        assert (set(line.published) == {""}) is (line.cells[0] in marked or line.cells[0] in soul_v1.ALIGNX)
+    for text in (markdown(results), " ".join(drawn(results).split())):
+        assert "Other rows than the paper's: social_r1 (ToMBench stands in for ToMBench-Hard)" in text
+    assert results.to_json()["sets"]["social_r1"]["stands_in"] == why["social_r1"]
+    assert "stands_in" not in results.to_json()["sets"]["hitom"]
+
+
+def test_a_set_that_an_option_scores_otherwise_has_no_published_number_beside_it():
+    tasks.configure({"sotopia": {"reward": "weighted"}})
+    try:
+        (line,) = lines(summarise(numbered([0.4] * 3, "sotopia", metrics={"weighted": 0.4}), ["sotopia"]))
+    finally:
+        tasks.configure({})
+    assert line.cells[1].startswith("40.0") and set(line.published) == {""}
+
+
 def test_failures_and_their_effect_are_shown():
     (line,) = lines(summarise(numbered([1.0, 1.0, 0.0, None]), [TOM]))
     assert line.cells[1].startswith("66.7 [") and line.cells[2:4] == ("4", "25.0 % (50.0 to 75.0)")

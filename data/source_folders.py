@@ -1,0 +1,247 @@
+"""The files of SOURCES: which folder belongs to a set, and which of its files the set's builder reads.
+
+Files are glob patterns, in upper or lower case, below a folder of SOURCES. A folder belongs to a set if it has the
+set's name or that of a repository that publishes it; a file of any other folder is taken if its name and its content
+say what it is (`CONTENT`). So clones of the authors' repositories work as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from functools import cached_property
+from pathlib import Path
+
+from data.licences import Origin
+
+
+@dataclass(frozen=True)
+class Form:
+    """One form in which a source is published.
+
+    Attributes:
+        files: patterns below the folder; each must match at least one file.
+        stands_in: a remark for the user if these are not the rows that the paper evaluates; else "".
+        options: command-line options of the builder for this form.
+    """
+
+    files: tuple[str, ...]
+    stands_in: str = ""
+    options: tuple[str, ...] = ()
+
+
+# Pattern of a file that is recognised wherever it lies -> a text that its first 64 KiB hold.
+CONTENT = {
+    "Hi-ToM_data.json": "question_order",
+    "Percept-ToMi.csv": "qTypeRaw",
+    "fantom_v1.json": "set_id",
+    "train.csv": "MisconceptionAId",
+    "misconception_mapping.csv": "MisconceptionName",
+    "dataset/dimension_3/*.jsonl": "choices",
+    "data/*.jsonl": "OPTION-A",
+    "motivation_dataset.json": "Multiple Choice Question",
+    "truth_persona_*.json": "{",
+    "P-Soups/*.json": "ground_truth_persona",
+    "*dev_rand_split.jsonl": "choices",
+    "NQ-open.dev.jsonl": "answer",
+    "conversations.jsonl": "conversation_history",
+    "*opening_prompt_cluster*.csv": "top_texts",
+    "intents.jsonl": "intent",
+    "chatbot_arena*_mirror.jsonl": "task_description",
+    "clariq*_mirror.jsonl": "task_description",
+    "oasst1*_mirror.jsonl": "task_description",
+    "qulac*_mirror.jsonl": "task_description",
+    "math_tutoring_annotations_for_benchmarking.json": "user_queries",
+    "math_tutoring_annotations_redacted_for_benchmarking.json": "user_queries",
+    "document_creation_annotations_for_benchmarking.json": "user_queries",
+    "environment_profiles.jsonl": "agent_goals",
+    "agent_profiles.jsonl": "first_name",
+    "relationship_profiles.jsonl": "agent1_id",
+    "env_agent_combo_storages.jsonl": "agent_ids",
+    "env_ids.json": "sotopia_hard_env_id",
+    "test_set.json": "speaking_characters_w_env",
+}
+_REPOSITORY = re.compile(r"(?:github\.com|huggingface\.co/datasets)/[\w.-]+/([\w.-]*\w)")
+
+
+class Sources:
+    """The folders of SOURCES and the files in them, listed once; hidden files and folders are left out."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._files: dict[Path, list[Path]] = {}
+
+    @cached_property
+    def folders(self) -> list[Path]:
+        """The folders of SOURCES, by name."""
+        return sorted(path for path in self.root.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+    def files(self, folder: Path) -> list[Path]:
+        """The files of a folder, as paths below it, in alphabetical order."""
+        if folder not in self._files:
+            found: list[Path] = []
+            for place, inner, names in os.walk(folder):
+                inner[:] = [name for name in inner if not name.startswith(".")]
+                here = Path(place).relative_to(folder)
+                found += (here / name for name in names if not name.startswith("."))
+            self._files[folder] = sorted(found)
+        return self._files[folder]
+
+
+def _plain(name: str) -> str:
+    """The name of a folder without case and punctuation: "Hi-ToM_dataset" and "hi_tom_dataset" are one."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _fits(path: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether the parts of a path match those of a glob pattern, in upper or lower case."""
+    if not pattern:
+        return not path
+    if pattern[0] == "**":
+        return any(_fits(path[start:], pattern[1:]) for start in range(len(path)))
+    return bool(path) and fnmatch(path[0].lower(), pattern[0].lower()) and _fits(path[1:], pattern[1:])
+
+
+def _starts_with(path: Path, text: str) -> bool:
+    with path.open("rb") as file:
+        return text.encode() in file.read(2**16)
+
+
+@dataclass(frozen=True)
+class SourceMatch:
+    """The files of SOURCES that belong to one set.
+
+    Attributes:
+        folder: where they are, or where to put them.
+        form: the complete form; None if there is none.
+        files: the files that the form's patterns match.
+        missing: patterns of the nearest form that match nothing; empty if a form is complete.
+        beside: further files that the builder reads.
+    """
+
+    folder: Path
+    form: Form | None
+    files: tuple[Path, ...]
+    missing: tuple[str, ...] = ()
+    beside: tuple[Path, ...] = ()
+
+
+# Pattern of files that never hold rows of an evaluation set -> why not; "" for files that come with every download.
+UNUSED = {
+    "SOURCE.txt": "",
+    "README*": "",
+    "LICENSE*": "",
+    ".*": "",
+    "*sample*": "a sample, not the published file",
+    "train*": "for training",
+    "val*": "for training",
+}
+
+
+@dataclass(frozen=True)
+class Build:
+    """How the file of a set is built: `python -m data.BUILDER convert FIRST FILES... OPTIONS --out FILE`.
+
+    Attributes:
+        builder: the module in data/.
+        origins: where to get the source, and under which terms.
+        forms: the forms of the source, the best one first.
+        options: command-line options of the builder.
+        other_folders: names that the folder below SOURCES may have, if not that of the builder.
+        first: arguments that go before the files.
+        beside: patterns of optional files that the builder finds by itself.
+        unused: files of the folder that do not belong to this set -> why not; None: they do, against `UNUSED`.
+        hint: what else the user should know about getting the files.
+    """
+
+    builder: str
+    origins: tuple[Origin, ...]
+    forms: tuple[Form, ...]
+    options: tuple[str, ...] = ()
+    other_folders: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+    unused: Mapping[str, str | None] = field(default_factory=dict)
+    hint: str = ""
+
+    @property
+    def where(self) -> str:
+        """Where to get the source, for people."""
+        return "; ".join([*map(str, self.origins), *([self.hint] if self.hint else [])])
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Names that a folder below SOURCES may have: the builder's or its own, and those of the repositories."""
+        own = self.other_folders or (self.builder,)
+        return (*own, *(name for origin in self.origins for name in _REPOSITORY.findall(origin.where)))
+
+    def homes(self, sources: Sources) -> list[Path]:
+        """The folders of SOURCES that have one of these names."""
+        by_name: dict[str, list[Path]] = {}
+        for folder in sources.folders:
+            by_name.setdefault(_plain(folder.name), []).append(folder)
+        return [folder for name in dict.fromkeys(map(_plain, self.folders)) for folder in by_name.get(name, ())]
+
+    def find(self, root: Path | Sources) -> SourceMatch:
+        """Match the files of SOURCES: the first complete form, or else the one with the most files.
+
+        A form is complete in one folder if possible, or its files are taken from several.
+        """
+        sources = root if isinstance(root, Sources) else Sources(root)
+        homes = self.homes(sources)
+        home = homes[0] if homes else sources.root / self.folders[0]
+        found = {form: self._find_form(form, homes, sources) for form in self.forms}
+        complete = next((form for form in self.forms if all(found[form])), None)
+        best = complete or max(self.forms, key=lambda form: sum(map(bool, found[form])))
+        files = tuple(dict.fromkeys(path for match in found[best] for path in match))
+        missing = tuple(pattern for pattern, match in zip(best.files, found[best], strict=True) if not match)
+        if files:
+            home = next(folder for folder in sources.folders if folder in files[0].parents)
+        beside = (path for pattern in self.beside for path in self._matching(home, pattern, sources))
+        return SourceMatch(home, complete, files, missing, tuple(beside))
+
+    def _find_form(self, form: Form, homes: Sequence[Path], sources: Sources) -> list[list[Path]]:
+        """The files of each pattern of a form."""
+        by_home = [[self._matching(home, pattern, sources) for pattern in form.files] for home in homes]
+        if whole := next((found for found in by_home if all(found)), None):
+            return whole
+        return [
+            next((found[place] for found in by_home if found[place]), self._recognised(pattern, homes, sources))
+            for place, pattern in enumerate(form.files)
+        ]
+
+    def _recognised(self, pattern: str, homes: Sequence[Path], sources: Sources) -> list[Path]:
+        """The files of another folder whose names and contents say that they are these."""
+        content = CONTENT.get(pattern.removeprefix("**/"))
+        for folder in sources.folders if content else ():
+            files = [] if folder in homes else self._matching(folder, pattern, sources)
+            if files and _starts_with(files[0], content or ""):
+                return files
+        return []
+
+    def arguments(self, match: SourceMatch, out: Path) -> list[str]:
+        """The builder's command line; `match` must be complete."""
+        assert match.form is not None, match
+        return ["convert", *self.first, *map(str, match.files), *self.options, *match.form.options, "--out", str(out)]
+
+    def why_unused(self, path: Path) -> str | None:
+        """Why a file, named by its path below the folder, does not belong to this set; None if it may belong to it."""
+        known = {
+            **self.unused,
+            **{pattern: why for pattern, why in UNUSED.items() if pattern not in self.unused},
+        }.items()
+        return next((why for pattern, why in known if fnmatch(path.name, pattern) or path.match(pattern)), None)
+
+    def _matching(self, folder: Path, pattern: str, sources: Sources) -> list[Path]:
+        named = "*" not in pattern.removeprefix("**/")  # a pattern without wildcards always matches
+        parts = pattern.split("/")
+        files = (path for path in sources.files(folder) if _fits(path.parts, parts))
+        return [folder / path for path in files if named or self.why_unused(path) is None]
+
+
+def describe_files(patterns: Sequence[str]) -> str:
+    """The files of a form, for a message."""
+    return ", ".join(pattern.removeprefix("**/") for pattern in patterns)
