@@ -7,7 +7,7 @@ from typing import Any
 
 from soul.examples.example import WORDS, Example, Player, always, babble, pick, shuffled
 from soul.metrics.overlap import token_f1
-from soul.tasks.fantom import FanToMRow
+from soul.tasks.fantom_row import FanToMRow
 
 _CASTS = (("Ann", "Bob", "Carl"), ("Dora", "Emil", "Fay"), ("Gus", "Hana", "Ivo"), ("Kim", "Leo", "Mona"))
 # The subject, a question about it, the answer, and a wrong answer that nobody gave.

@@ -28,9 +28,6 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
-
-from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 
 from soul.answers.extraction import names_given, tagged_answer, tagged_letter, undressed
 from soul.judge import Judge
@@ -39,11 +36,10 @@ from soul.metrics.overlap import normalized_tokens, token_f1
 from soul.metrics.set_metrics import Outcome, SetMetric
 from soul.one_turn import AnswerTask, letter_options, with_letter
 from soul.prompts import load_prompt
-from soul.row_fields import Listed, as_list, drop_empty_groups
-from soul.task_types import Episode, GroupKey, Metric, NotBlank, Row, Strata, Verdict
+from soul.row_fields import drop_empty_groups
+from soul.task_types import Episode, GroupKey, Metric, Strata, Verdict
 from soul.tasks import fantom_official
-
-Kind = Literal["choice", "list", "binary", "fact"]
+from soul.tasks.fantom_row import FanToMRow, Kind
 
 RULES = """\
 Read the conversation and answer the question after it. People join and leave during the conversation. Someone who is \
@@ -60,64 +56,10 @@ FORMS: dict[Kind, str] = {
 UNLISTED_CHOICES = 4  # how many choices a question has if its own text lists them
 # Characters. Short lines ("Absolutely, Jaiden!") occur in several conversations; lines this long occur in one only.
 TELLING_LINE = 60
-_KINDS: dict[str, Kind] = {"multiple-choice": "choice", "list": "list", "binary": "binary"}
-_INDEX = re.compile(r"\s*[0-9]{1,2}\s*")
-_OFFICIAL_ID = re.compile(r"(\d+)-\d+(?:-\d+)*")  # conversation, part, set: "12-0-1"
 _ACCESS = ("accessible", "inaccessible")  # parts of the types of belief questions
 _KNOWS = re.compile(r"^true\b|\bknows\b", re.IGNORECASE)
 _KNOWS_NOT = re.compile(r"^false\b|\b(?:does not|doesn't) know\b", re.IGNORECASE)
 _NO_PERSON = re.compile(r"\b(?:not|never|nobody|no one|nothing|nor|neither|n't)\b", re.IGNORECASE)
-
-
-class FanToMRow(Row):
-    """One question about one conversation. The kind decides what `correct_answer` is: index, names, yes/no or text."""
-
-    context: NotBlank
-    question: NotBlank = Field(validation_alias=AliasChoices("complete_question", "question"))
-    question_type: str
-    correct_answer: int | list[str] | str
-    wrong_answer: list[str] | str = ""
-    answer_choices: Annotated[list[str], Listed] = []  # absent if the question itself lists them
-    tom_type: str = ""
-    missed_info_accessibility: str = ""
-    set_id: Annotated[str, BeforeValidator(str)] = ""
-    set_rows: int | None = None  # how many rows of this set ask about information that somebody missed
-    extra_info: str = ""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _indices_and_names(cls, record: Any) -> Any:
-        if not isinstance(record, dict):
-            return record
-        question_type, gold = str(record.get("question_type", "")), record.get("correct_answer")
-        # In a file that mixes kinds the whole column is text, so the index of a choice is text too.
-        if question_type.endswith(":multiple-choice") and isinstance(gold, str) and _INDEX.fullmatch(gold):
-            return {**record, "correct_answer": int(gold)}
-        if question_type.endswith(":list"):
-            answers = {key: record.get(key) for key in ("correct_answer", "wrong_answer")}
-            return {**record, **{key: _names(value) for key, value in answers.items() if value is not None}}
-        return record
-
-    @property
-    def official_id(self) -> re.Match[str] | None:
-        """The official name of the question set, with its conversation as the first group; None for other names."""
-        return _OFFICIAL_ID.fullmatch(self.set_id)
-
-    @property
-    def kind(self) -> Kind:
-        """The kind of a question type such as "tom:belief:inaccessible:multiple-choice" or "fact".
-
-        Raises:
-            ValueError: an unknown type.
-        """
-        if self.question_type.startswith("fact"):
-            return "fact"
-        kind = _KINDS.get(self.question_type.rsplit(":", 1)[-1])
-        if kind is None:
-            raise ValueError(
-                f"question_type: {self.question_type!r} is not fact, *:multiple-choice, *:list or *:binary"
-            )
-        return kind
 
 
 class FanToM(AnswerTask[FanToMRow]):
@@ -227,13 +169,6 @@ class FanToM(AnswerTask[FanToMRow]):
 
     def set_metrics(self, rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
         return fantom_official.set_metrics(rows, outcomes)
-
-
-def _names(value: Any) -> Any:
-    """A list of names. "No names" is written as "", as a list or as null; a blank is not a name."""
-    is_literal = not isinstance(value, str) or value.lstrip().startswith("[")
-    names = as_list(value) if is_literal else [name.strip() for name in value.split(",")]
-    return [name for name in names if str(name).strip()] if isinstance(names, list) else names
 
 
 def _options(row: FanToMRow) -> dict[str, str]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from soul.answers.extraction import tagged_answer
 from soul.metrics.overlap import f1_of_counts
@@ -30,9 +29,7 @@ from soul.metrics.set_metrics import (
     share_all_right,
 )
 from soul.task_types import Scored
-
-if TYPE_CHECKING:  # it imports this module
-    from soul.tasks.fantom import FanToMRow
+from soul.tasks.fantom_row import FanToMRow
 
 NAME = "accuracy_official"
 _PARTS = {"answerability": "tom:answerability", "info_access": "tom:info_accessibility"}
