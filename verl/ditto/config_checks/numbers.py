@@ -194,7 +194,6 @@ RL_NUMBERS: dict[str, Number] = {
             "run.phase_timeout_s": POSITIVE,
             "refine.episode_deadline_s run.max_logprob_diff memory.gpu_gib": POSITIVE_OR_NULL,
             "run.logged_sessions": Number(0, whole=True),
-            "run.logged_sessions_freq": COUNT,
             "run.max_unchanged_syncs ray_kwargs.ray_init.num_cpus": COUNT_OR_NULL,
         },
     ),
