@@ -7,7 +7,7 @@ and the viewer always have every session.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ditto.settings import RunSettings
@@ -36,7 +36,7 @@ def log_sessions(
         return
     import wandb
 
-    rows: list[list[Any]] = [list(row) for row in table_rows(records, settings.logged_sessions)]
+    rows: list[Iterable[Any]] = list(table_rows(records, settings.logged_sessions))
     try:
         wandb.log({NAME: wandb.Table(columns=list(COLUMNS), data=rows)}, step=step)
     except Exception as error:  # noqa: BLE001 - another program's errors, of any class; a table never ends a run
