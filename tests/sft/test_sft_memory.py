@@ -57,6 +57,17 @@ def test_micro_batch_and_checkpointing_follow_from_the_free_memory_of_a_cpu(
     assert fitted(monkeypatch, real_model, 22, 512, *given)[1:] == (600, True)
 
 
+@pytest.mark.parametrize(("checkpointing", "measured"), [(False, 18.4), (True, 6.8)])
+def test_the_plan_of_a_cpu_covers_what_was_measured(
+    real_model: Path, monkeypatch: pytest.MonkeyPatch, checkpointing: bool, measured: float
+) -> None:
+    """GiB at most of both processes (proportional set size), in two steps of one sequence of 8,190 tokens."""
+    given = [f"model.enable_gradient_checkpointing={checkpointing}", "data.train_batch_size=1"]
+    line, _, _ = fitted(monkeypatch, real_model, 40, 8190, *given)
+    planned = float(re.findall(r"at most ([\d.]+) GiB", line)[0])
+    assert measured <= planned <= 1.15 * measured
+
+
 def test_what_does_not_fit_into_the_memory_of_a_cpu_is_refused(
     real_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

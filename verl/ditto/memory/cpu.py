@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,16 @@ from omegaconf import DictConfig, OmegaConf
 from ditto.memory.model_shape import GIB, ModelShape
 from ditto.memory.read_model import read_shape
 from ditto.memory.setup import KEYS, Setup
-from ditto.memory.training import Training, forward_peak, optimizer_bytes, shard_bytes, teacher_bytes, update_peak
+from ditto.memory.training import (
+    Memory,
+    Training,
+    forward_peak,
+    optimizer_bytes,
+    shard_bytes,
+    teacher_bytes,
+    trained_weights,
+    update_moments,
+)
 from ditto.settings import BadConfig, Settings
 from soul.host_resources import free_memory
 
@@ -31,7 +40,7 @@ USABLE = 0.9  # share of the free memory that a run may plan with
 # Measured with SmolLM2-135M: the driver, Ray and workers that share their imports; an actor and an engine of a device.
 PROCESSES, DEVICE_PROCESSES = 2 * GIB, 1 * GIB
 PACKED = 2  # vLLM keeps each weight as it is synced, and packed for its matrix products (verl_hooks/compat.py)
-FRAGMENTS = 1.25  # allocated by malloc, per byte of activations and logits
+FRAGMENTS = 1.1  # allocated by malloc, per byte of activations and logits
 
 
 @dataclass(frozen=True)
@@ -107,8 +116,11 @@ def process_bytes(shape: ModelShape, training: Training, tokens: int, scored_tok
     Args:
         tokens, scored_tokens: of a micro-batch of an update, and of a pass without gradients.
     """
-    update, scores = update_peak(shape, tokens, training), forward_peak(shape, scored_tokens, training, True)
-    passes = max(m.total + int((FRAGMENTS - 1) * (m.activations + m.logits)) for m in (update, scores))
+    moments = [*update_moments(shape, tokens, training), forward_peak(shape, scored_tokens, training, True)]
+    # malloc keeps much of what is freed, so what one moment needs is there in the others too.
+    kept = Memory(*(max(sizes) for sizes in zip(*(astuple(moment) for moment in moments), strict=True)))
+    temporary = trained_weights(shape, training) * training.master // training.devices  # AdamW's square roots
+    passes = kept.total + temporary + int((FRAGMENTS - 1) * (kept.activations + kept.logits))
     held = shard_bytes(shape, training) + optimizer_bytes(shape, training) + teacher_bytes(shape, training)
     return max(passes, held + (1 + exports_model) * shape.weights * training.master)
 

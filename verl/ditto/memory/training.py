@@ -56,7 +56,7 @@ class Memory:
 
 def update_peak(shape: ModelShape, tokens: int, training: Training) -> Memory:
     """The peak of an optimizer update on one GPU, with `tokens` tokens per micro-batch."""
-    return max(_moments(shape, tokens, training), key=lambda memory: memory.total)
+    return max(update_moments(shape, tokens, training), key=lambda memory: memory.total)
 
 
 def forward_peak(shape: ModelShape, tokens: int, training: Training, optimizer_on_gpu: bool) -> Memory:
@@ -160,7 +160,7 @@ def _in_head(sizes: _Sizes, training: Training) -> int:
     return 0 if training.full_logits else sizes.root + 2 * sizes.head
 
 
-def _moments(shape: ModelShape, tokens: int, training: Training) -> Iterator[Memory]:
+def update_moments(shape: ModelShape, tokens: int, training: Training) -> Iterator[Memory]:
     """The moments of an update that can be its peak, in order."""
     sizes, c = _Sizes.from_shape(shape, training), training.compute
     full = training.lora_rank == 0
