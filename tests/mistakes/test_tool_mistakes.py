@@ -266,7 +266,7 @@ SETS = each(
         ([], "required: SOURCES"),
         (["{tmp}/nosuch"], "there is no folder {tmp}/nosuch"),
         (["{file}"], "{file} is a file; name a folder"),
-        (["{empty_folder}"], "{empty_folder} holds no source of any set"),
+        (["{empty_folder}"], "{empty_folder} holds no source of any of these sets"),
         (["{tmp}", "--out", "{file}"], "{file} is a file"),
         (["{tmp}", "--out", "/proc/x"], "cannot write to /proc/x"),
     ],

@@ -55,8 +55,8 @@ class BehaviorChainRow(Row):
     right_option_letter: NotBlank
     earlier_scenes: int | None = None  # how many; None if they come as one text
     chain: Label = ""  # the name of the chain
-    link: int | None = None  # the place of this link in it, in the order of the story
-    chain_links: int | None = None  # how many links of this chain are rows
+    link: int = 0  # the place of this link in it, from 1 on, in the order of the story
+    chain_links: int = 0  # how many links of this chain are rows
 
     @model_validator(mode="before")
     @classmethod
@@ -142,7 +142,7 @@ class BehaviorChain(LetterTask[BehaviorChainRow]):
         return {} if row.earlier_scenes is None else {"earlier scenes": str(row.earlier_scenes)}
 
     def set_metrics(self, rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
-        placed = [one for one in outcomes if one.row.chain and None not in (one.row.link, one.row.chain_links)]
+        placed = [one for one in outcomes if one.row.chain and one.row.link and one.row.chain_links]
         chains = group_runs(sorted(placed, key=lambda one: one.row.link), lambda row: row.chain)
         whole = [runs for runs in chains.values() if len(runs[0]) == runs[0][0].row.chain_links]
         scores = [[chain_scores([is_right(one) for one in run]) for run in runs] for runs in whole]

@@ -28,7 +28,7 @@ class FanToMRow(Row):
     tom_type: str = ""
     missed_info_accessibility: str = ""
     set_id: Annotated[str, BeforeValidator(str)] = ""
-    set_rows: int | None = None  # how many rows of this set ask about information that somebody missed
+    set_rows: int = 0  # how many rows of this set ask about information that somebody missed
     extra_info: str = ""
 
     @model_validator(mode="before")

@@ -54,12 +54,12 @@ def test_long_rows_are_shortened_and_still_known_as_what_they_are(told, tmp_path
     rows = tmp_path / "people.parquet"
     write(["alignx"], 4, rows)
     expert = model(tmp_path / "expert", b"weights")
-    words = ["--out", str(tmp_path / "out"), f"alignx:{rows}={expert}", "--n", "1", "--max-prompt-tokens", "235"]
+    words = ["--out", str(tmp_path / "out"), f"alignx:{rows}={expert}", "--n", "1", "--max-prompt-tokens", "225"]
     assert main([*words, "--val-share", "0"]) == 0
     (journal,) = tmp_path.glob("out/samples/*/samples.jsonl")
     assert all(json.loads(line)["shortened"] for line in journal.open())
     kept = pq.read_table(tmp_path / "out" / "train.parquet").to_pylist()
-    assert len(kept) > 1 and max(len(row["messages"][0]["content"].split()) for row in kept) <= 235
+    assert len(kept) > 1 and max(len(row["messages"][0]["content"].split()) for row in kept) <= 225
     write(["alignx"], max(row["row"] for row in kept), tmp_path / "eval.parquet")  # all rows before the last kept one
     assert main(["--out", str(tmp_path / "out"), "--val-share", "0", "--not-in", str(tmp_path / "eval.parquet")]) == 0
     (left,) = pq.read_table(tmp_path / "out" / "train.parquet").to_pylist()
