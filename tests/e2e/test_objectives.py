@@ -80,11 +80,13 @@ def test_idle_groups_are_replaced_and_skipped(world: Path, tmp_path: Path) -> No
             "actor_rollout_ref.actor.ppo_mini_batch_size=4",
             "actor_rollout_ref.model.lora_rank=0",
             "algorithm.filter_groups.enable=true",
+            "actor_rollout_ref.rollout.temperature=0.3",  # some groups then have one answer, with and without feedback
             "algorithm.skip_idle=true",
         ]
         run.start()
         assert run.wait(420) == 0, run.tail()
     assert len(of_steps(run)) == 2
+    assert sum(numbers["ditto/groups_dropped"] for numbers in of_steps(run)) > 0
     assert "<html" in (run.dir / "report.html").read_text() and (run.dir / "traces" / "index.sqlite").exists()
     for step, numbers in enumerate(of_steps(run), start=1):
         assert not undocumented(numbers)
@@ -96,8 +98,8 @@ def test_idle_groups_are_replaced_and_skipped(world: Path, tmp_path: Path) -> No
         dropped = [trace for trace in traces if trace["dropped"]]
         assert len(traces) - len(dropped) == PROMPTS * N
         assert len(dropped) == numbers["ditto/groups_dropped"] * N
-        assert numbers["ditto/groups_dropped"] >= PROMPTS / 2
-        assert 0 <= numbers["ditto/style_share"] <= 1
+        if not numbers["ditto/groups_idle"]:
+            assert 0 <= numbers["ditto/style_share"] <= 1
         assert numbers["ditto/groups_idle"] == 0 or numbers["ditto/groups_dropped"] == 3 * PROMPTS
         assert all(trace["feedback"] and trace["refined"] for trace in traces)
 
