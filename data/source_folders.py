@@ -40,7 +40,7 @@ CONTENT = {
     "fantom_v1.json": "set_id",
     "train.csv": "MisconceptionAId",
     "misconception_mapping.csv": "MisconceptionName",
-    "dataset/dimension_3/*.jsonl": "choices",
+    "dataset/dimension_3/*.jsonl": '"mcq"',
     "data/*.jsonl": "OPTION-A",
     "motivation_dataset.json": "Multiple Choice Question",
     "truth_persona_*.json": "{",

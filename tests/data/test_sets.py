@@ -243,6 +243,15 @@ def test_all_dimensions_of_twinbench_are_no_stand_in(tmp_path):
     assert found.form is not None and not found.form.stands_in and len(found.files) == 3
 
 
+def test_a_clone_of_twinbench_is_recognised_under_another_name(tmp_path):
+    folder = tmp_path / "voices" / "dataset" / "dimension_3"
+    folder.mkdir(parents=True)
+    (folder / "choices.jsonl").write_text('{"speaker": "Ada", "mcq": {"options": {"A": "a"}, "answer": "A"}}')
+    (folder / "profiles.jsonl").write_text('{"characterList": {}}')
+    found = BUILDS["twinvoice"].find(tmp_path)
+    assert found.form is not None and found.form.stands_in and len(found.files) == 2
+
+
 def test_a_test_split_goes_before_other_files_of_a_download(tmp_path):
     folder = tmp_path / "humanual-news" / "data"
     folder.mkdir(parents=True)
