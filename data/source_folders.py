@@ -242,6 +242,13 @@ class Build:
         return [folder / path for path in files if named or self.why_unused(path) is None]
 
 
+def is_complete(form: Form, files: Sequence[Path]) -> bool:
+    """Whether files, wherever they lie, match all patterns of a form."""
+    paths = [file.absolute().parts for file in files]
+    patterns = [pattern.removeprefix("**/").split("/") for pattern in form.files]
+    return all(any(_fits(path[-len(parts) :], parts) for path in paths) for parts in patterns)
+
+
 def describe_files(patterns: Sequence[str]) -> str:
     """The files of a form, for a message."""
     return ", ".join(pattern.removeprefix("**/") for pattern in patterns)
