@@ -17,10 +17,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
+import pyarrow.parquet as pq
+
 from data.rows import Record, divide, draw_groups, split_groups, write_rows
+from data.sources import stand_in_of
 from soul.cli.arguments import fraction, output_file, positive_int
 from soul.cli.error_border import Parser, keep_traceback, run_command
 from soul.errors import SoulError, one_line
+from soul.rows import data_card as card
 
 Commands: TypeAlias = "argparse._SubParsersAction[Any]"
 Option: TypeAlias = Callable[[argparse.ArgumentParser], object]
@@ -234,8 +238,26 @@ class Builder:
             except ValueError as error:
                 raise BadSource(f"{self.name}: {error}") from error
             print("\n".join(built.lines()))
+            self._remember(self._parsed(arguments), built)
 
         return run_command(build_and_print)
+
+    def _remember(self, args: argparse.Namespace, built: Built) -> None:
+        """Give files whose rows stand in for others the card that they have from `data.sets`."""
+        sources: list[Path] = vars(args).get("sources", [])
+        build, stands_in = stand_in_of(self.task, sources, vars(args).get("set")) or (None, "")
+        if stands_in:
+            print(stands_in)
+        if not (stands_in or built.stands_in):
+            return
+        facts: dict[str, Any] = {"left_out": dict(built.left_out), "notes": list(built.notes)}
+        facts["sources"] = [one for path in sources if path.is_file() for one in card.source_files([path], path.parent)]
+        if build is not None:
+            facts |= {"where": build.where, "licences": [origin.stated() for origin in build.origins]}
+        for file in filter(lambda file: file.rows, built.files):
+            task = str(pq.read_table(file.path, columns=["data_source"])["data_source"][0])
+            about = {"task": task, "rows": file.rows, "builder": f"python -m {self.name} convert", "where": "", **facts}
+            card.write_inside(file.path, card.SetCard(**about, stands_in=stands_in or built.stands_in))
 
     def _write(self, args: argparse.Namespace, rows: Rows | RowStream) -> Built:
         """Write the files that `args` (see `add_output_arguments`) asks for.

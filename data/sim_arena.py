@@ -215,17 +215,17 @@ def _json(value: Any) -> str:
 
 def _rows(args: argparse.Namespace) -> Rows:
     records = convert(args.kind, args.source, args.math_root)
-    notes = []
-    if absent := Source(args.kind, args.source).absent():
-        notes.append(f"not found beside the annotations, so not in the rows: {', '.join(absent)}")
+    notes: list[str] = []
+    stands_in: list[str] = []
     without = sum(not record["problem"] for record in records) if args.kind == "math" else 0
-    stands_in = ""
     if without:
-        stands_in = f"topics stand in for the texts of {without} of {len(records)} problems"
+        stands_in.append(f"topics stand in for the texts of {without} of {len(records)} problems")
         notes.append(
             "for the texts give --math-root, or put the MATH data set beside the annotations, as the folder MATH"
         )
-    return Rows(records, notes=notes, task=f"sim_arena_{args.kind}", stands_in=stands_in)
+    if absent := Source(args.kind, args.source).absent():  # which the policy and the judge of the published runs see
+        stands_in.append(f"the rows lack {' and '.join(absent)}: not found beside the annotations")
+    return Rows(records, notes=notes, task=f"sim_arena_{args.kind}", stands_in="; ".join(stands_in))
 
 
 BUILDER = Builder(

@@ -40,7 +40,7 @@ CONTENT = {
     "fantom_v1.json": "set_id",
     "train.csv": "MisconceptionAId",
     "misconception_mapping.csv": "MisconceptionName",
-    "dataset/dimension_3/*.jsonl": "choices",
+    "dataset/dimension_3/*.jsonl": '"mcq"',
     "data/*.jsonl": "OPTION-A",
     "motivation_dataset.json": "Multiple Choice Question",
     "truth_persona_*.json": "{",
@@ -240,6 +240,13 @@ class Build:
         parts = pattern.split("/")
         files = (path for path in sources.files(folder) if _fits(path.parts, parts))
         return [folder / path for path in files if named or self.why_unused(path) is None]
+
+
+def is_complete(form: Form, files: Sequence[Path]) -> bool:
+    """Whether files, wherever they lie, match all patterns of a form."""
+    paths = [file.absolute().parts for file in files]
+    patterns = [pattern.removeprefix("**/").split("/") for pattern in form.files]
+    return all(any(_fits(path[-len(parts) :], parts) for path in paths) for parts in patterns)
 
 
 def describe_files(patterns: Sequence[str]) -> str:

@@ -6,7 +6,8 @@ a user who lacks them; `data.source_folders` finds them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from data.licences import (
     APACHE,
@@ -24,7 +25,7 @@ from data.licences import (
     PRISM,
     Origin,
 )
-from data.source_folders import Build, Form
+from data.source_folders import Build, Form, is_complete
 from soul.suites import soul_v1
 
 # Evaluation files beside the 27 sets of the suite: built and kept out of training like them, and evaluated as files.
@@ -248,3 +249,17 @@ BUILDS: dict[str, Build] = {
         },
     ),
 }
+
+
+def stand_in_of(builder: str, files: Sequence[Path], name: str | None = None) -> tuple[Build, str] | None:
+    """The build that files on a builder's command line belong to, and what they stand in for ("": nothing).
+
+    Args:
+        name: the set, for a builder of several.
+
+    Returns:
+        None if they are no complete form of a set.
+    """
+    builds = [BUILDS[name]] if name in BUILDS else [build for build in BUILDS.values() if build.builder == builder]
+    forms = ((build, form.stands_in) for build in builds for form in build.forms if is_complete(form, files))
+    return next(forms, None)

@@ -95,7 +95,8 @@ def listed_texts(value: Any) -> list[str]:
     Raises:
         ValueError: it is none of these, or its letters are not A, B, C and so on.
     """
-    value = parse_literal(value) if isinstance(value, str) and value.strip() else value or []
+    if value is None or isinstance(value, str):
+        value = parse_literal(value) if value and value.strip() else []
     if isinstance(value, Mapping) and "text" in value:
         value = _labelled(value.get("label"), value["text"])
     elif not isinstance(value, Mapping | str) and hasattr(value, "__iter__"):

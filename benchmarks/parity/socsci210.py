@@ -9,8 +9,9 @@ from soul.tasks.socsci210 import wasserstein
 
 _SAMPLES = [([0, 1], [0, 1]), ([0, 0, 1], [1]), ([0.2, 0.4, 0.4], [0.5, 1, 0]), ([0] * 9 + [1], [0.25] * 10)]
 _CELLS = (
-    "their paper compares distributions on scales from 0 to 1; by which cells it averages, and what an answer that "
-    "cannot be read counts, is our choice: study, condition and question, and the farther end of the scale"
+    "the distance itself is compared with SciPy's, because the authors' code is not at hand; their paper compares "
+    "distributions on scales from 0 to 1; by which cells it averages, and what an answer that cannot be read counts, "
+    "is our choice: study, condition and question, and the farther end of the scale"
 )
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from data import social_r1
 from data.built import Built, BuiltFile, counted
 from data.reading import read_csv, read_json_lines
+from soul.rows.data_card import read_inside
 from tests.mistakes.mistake import error_of
 
 
@@ -41,6 +43,21 @@ def test_a_table_that_cannot_be_read_is_named(text, tmp_path):
     path.write_bytes(text)
     with pytest.raises(ValueError, match=r"a\.csv: not a (text file in UTF-8|CSV file)"):
         list(read_csv(path))
+
+
+def test_a_builders_own_command_line_marks_rows_that_stand_in_for_others(tmp_path, capsys):
+    record = {"STORY": "Ann left.", "QUESTION": "Who left?", "OPTION-A": "Ann", "OPTION-B": "Ben", "答案\nANSWER": "A"}
+    marks = {}
+    for name in ("ToMBench/data/Belief.jsonl", "tombench_hard.jsonl"):
+        source, out = tmp_path / name, tmp_path / "social_r1_val.parquet"
+        source.parent.mkdir(parents=True, exist_ok=True)
+        source.write_text(json.dumps(record) + "\n")
+        social_r1.main(["convert", str(source), "--out", str(out)])
+        card = read_inside(out)
+        marks[name] = card and (card.task, card.rows, card.stands_in, [one.name for one in card.sources])
+        assert ("stands in for" in capsys.readouterr().out) is (card is not None)
+    ours = ("social_r1", 1, "ToMBench stands in for ToMBench-Hard", ["Belief.jsonl"])
+    assert list(marks.values()) == [ours, None]
 
 
 # Builder -> the ending of its files, and what stands before and after them on its command line.

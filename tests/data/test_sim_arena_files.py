@@ -149,7 +149,9 @@ def test_the_counts_tell_what_the_rows_go_without(repository, tmp_path, capsys):
     sim_arena.main(["convert", "math", str(repository), "--out", str(tmp_path / "math.parquet")])
     said = capsys.readouterr().out
     assert "rows=1 people=1" in said and "answers" not in said
-    assert "not in the rows: writing_style\n" in said and "the texts of 1 of 1 problems" in said
+    assert "the rows lack writing_style: not found" in said and "the texts of 1 of 1 problems" in said
+    built = sim_arena.build(["convert", "math", str(repository), "--out", str(tmp_path / "math.parquet")])
+    assert "writing_style" in built.stands_in and "1 of 1 problems" in built.stands_in
 
 
 @pytest.mark.parametrize("kind", TASKS)

@@ -1,4 +1,4 @@
-"""Find out why two runs' scores of a set are not comparable: other judges, partners, judge prompts or task options.
+"""Find out why two runs' scores of a set are not comparable: other judges, partners, prompts, task options or versions.
 
 Only the models that a set's samples used count. A task that scores by rule uses no judge, so two runs of it are
 comparable whatever their judges are. The same model at another address counts as the same model, with a note.
@@ -42,7 +42,19 @@ def deviations(
     options = [(run.settings.get("tasks") or {}).get(task) or {} for run in (base, other)]
     if options[0] != options[1]:
         differences.append(Deviation(f"task options: {options[0]} and {options[1]}", True))
+    if not any(one.matters for one in differences) and _other_version(left, right):
+        differences.append(Deviation(f"the prompt or the scoring of another version of {task}", True))
     return differences
+
+
+def _other_version(left: Sequence[SessionRecord], right: Sequence[SessionRecord]) -> bool:
+    """Whether equal rows have other stamps (`stamp_of`), so the task's prompts or its version differ.
+
+    A record with other fields has another stamp in any case, so it tells nothing.
+    """
+    stamps = {sample.number: (sample.record, sample.stamp) for sample in left}
+    known = ((stamps[sample.number], sample) for sample in right if sample.number in stamps)
+    return any(record == sample.record and stamp != sample.stamp for (record, stamp), sample in known)
 
 
 def _asked(settings: Mapping[str, Any], role: str, task: str) -> list[Mapping[str, Any]]:

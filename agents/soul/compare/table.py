@@ -18,7 +18,7 @@ from soul.cli.error_border import Parser, reports_errors
 from soul.compare.pairs import pair_up
 from soul.compare.protocol import deviations
 from soul.compare.run_names import distinct, labels
-from soul.evaluate.numbers.results import summarise
+from soul.evaluate.numbers.results import summarise_run
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.tables import side_by_side
 from soul.record import SessionRecord
@@ -90,10 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     runs = [EvaluationRun.load(folder) for folder in distinct(given.runs)]
     models = dict(zip(labels(runs), runs, strict=True))
-    results = {
-        label: summarise(run.samples, run.sets, judge_problems=run.judge_problems, stand_ins=run.stand_ins)
-        for label, run in models.items()
-    }
+    results = {label: summarise_run(run) for label, run in models.items()}
     marks, notes = numbered(remarks(models))
     if given.out is not None:
         given.out.parent.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ from typing import Any
 from soul.cli.arguments import existing_folder, non_negative_int, output_folder
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings, SoulError
-from soul.evaluate.numbers.results import Average, Results, summarise
+from soul.evaluate.numbers.results import Average, Results, summarise_run
 from soul.evaluate.numbers.set_result import SetResult
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.tables.table import SHOWN, lines, titles
@@ -175,8 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check()
     for folder in given.runs:
         run = EvaluationRun.load(folder)
-        results = summarise(run.samples, run.sets, judge_problems=run.judge_problems)
-        print(write(run, results, given.step, given.out, given.samples))
+        print(write(run, summarise_run(run), given.step, given.out, given.samples))
 
 
 if __name__ == "__main__":

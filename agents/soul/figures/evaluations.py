@@ -14,7 +14,7 @@ from pathlib import Path
 
 from soul.compare.protocol import deviations
 from soul.errors import SoulError
-from soul.evaluate.numbers.results import Results, summarise
+from soul.evaluate.numbers.results import Results, summarise_run
 from soul.evaluate.run.journal import FILE
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.record import SessionRecord
@@ -59,12 +59,12 @@ class Evaluations:
     @cached_property
     def results(self) -> Results:
         """The numbers over all seeds."""
-        return summarise(self.run.samples, self.run.sets, stand_ins=self.run.stand_ins)
+        return summarise_run(self.run)
 
     @cached_property
     def seed_results(self) -> tuple[Results, ...]:
         """The numbers of each seed."""
-        return tuple(summarise(run.samples, run.sets, stand_ins=run.stand_ins) for run in self.seeds)
+        return tuple(map(summarise_run, self.seeds))
 
     @cached_property
     def sources(self) -> list[tuple[str, Path, str]]:

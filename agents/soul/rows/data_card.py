@@ -180,8 +180,11 @@ def read_inside(file: Path) -> SetCard | None:
     """
     try:
         text = (pq.read_schema(file).metadata or {}).get(KEY)
+    except (pa.ArrowException, OSError) as error:
+        raise BadRow(f"{file}: not a readable parquet file ({one_line(error, 200)}). Build the file again.") from error
+    try:
         return None if text is None else SetCard.model_validate_json(text)
-    except (pa.ArrowException, OSError, ValidationError) as error:
+    except ValidationError as error:
         raise BadRow(f"{file}: its data card cannot be read ({one_line(error, 200)}). Build the file again.") from error
 
 

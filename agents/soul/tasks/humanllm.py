@@ -75,7 +75,8 @@ def without_candidates(text: str, candidates: Sequence[str]) -> str:
     """
     if published := _FIRST_CANDIDATE.search(text):
         listed = text[published.end() :]
-        end = listed.rfind(candidates[-1]) + len(candidates[-1])
+        last = re.search(rf"\bCandidate\s*{len(candidates)}\s*:\s*{re.escape(candidates[-1])}", listed, re.IGNORECASE)
+        end = last.end() if last else 0
         if all(candidate in listed[:end] for candidate in candidates):
             rest = listed[end:].lstrip(" ,;.\n")
             return f"{text[: published.start()].rstrip()}\n{rest}".strip()

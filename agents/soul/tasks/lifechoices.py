@@ -1,7 +1,8 @@
 """LifeChoices: what a character of a novel decides, given their life up to that point (Xu et al., 2024).
 
 One turn: a letter in `<answer>`, exact match. Letters outside the tag do not count as an answer. As in the benchmark's
-own prompt, the policy sees the character's name and not the book's title, which would let it answer from memory.
+own prompt, the policy sees the character's name, and the book's title, which would let it answer from memory, is not
+added. The stories of the stand-in (character_profiling) name the title themselves in 95 of 180 rows.
 """
 
 from __future__ import annotations

@@ -23,7 +23,8 @@ takes mean and deviation from the rows that it scores, we take them from all tha
 
 The tokens are those of the package bpe-openai or of tiktoken, which downloads their vocabulary once
 (`soul.metrics.gpt4o_tokens`). If neither can be had, an evaluation or training with this task is refused before it
-starts; `MirrorBench(lexical=False)` leaves these measures out, and the reward is then the mean of the three judgments.
+starts. `MirrorBench(lexical=False)` leaves these measures out. The reward is then the mean of the three judgments,
+under another name (`overall_without_lexical`), and no published number is beside it.
 
 The lexical score has a blind spot: it measures how varied the tokens are, not what they say. Every text without a
 repeated token has full diversity, so without a guard a single token such as "ok" would score 0.86 in Chatbot Arena,
@@ -147,6 +148,9 @@ class MirrorBenchRow(Row):
         return user_turns(self.conversation)
 
 
+WITHOUT_LEXICAL = Metric("overall_without_lexical", source="the mean of the three judgments alone")
+
+
 class MirrorBench(Task[MirrorBenchRow]):
     """Ask an assistant for directions to the library as a person in a hurry would.
 
@@ -184,6 +188,8 @@ class MirrorBench(Task[MirrorBenchRow]):
             if type(value) is not bool:
                 raise ValueError(f"{option}={value!r}: use true or false")
         self.assistant, self.lexical, self.controls = assistant, lexical, controls
+        if not lexical:
+            self.headline = WITHOUT_LEXICAL  # type: ignore[misc]  # of an instance
         one_each = Samples(*[judge_samples or 1] * len(Samples._fields))
         self.samples = PUBLISHED_SAMPLES if judge_samples is None else one_each
         # The model that plays the assistant is called between user turns: 1.1 times per published conversation.

@@ -113,6 +113,7 @@ class SimArena(Task[RowT], Generic[RowT]):
     prefixes: ClassVar[tuple[str, ...]]  # the words that introduce a message
     opening: ClassVar[str]  # the first user message: chat templates need one before the first turn of the policy
     judge_prompt: ClassVar[Prompt]
+    judges_writing_features: ClassVar[bool] = True
     calls_per_feedback = 0.0
 
     @property
@@ -164,7 +165,7 @@ class SimArena(Task[RowT], Generic[RowT]):
     async def judge(self, row: RowT, episode: Episode, judge: Judge) -> Verdict:
         conversation = self._conversation(episode)
         texts = [turn["text"] for turn in conversation if turn["by"] == "person"]
-        writing = _keyed(row.target_writing_style_features)
+        writing = _keyed(row.target_writing_style_features if self.judges_writing_features else ())
         interaction = _keyed(row.target_interaction_style_features)
         data: dict[str, Any] = {
             **self.situation(row),
@@ -243,6 +244,7 @@ class SimArenaMath(SimArena[SimMathRow]):
     policy_turns = float(TURNS)
     prefixes = ("Query", "Response")
     opening = "The tutor is ready. Write your first message."
+    judges_writing_features = False  # as in the original: a student's are in the profile only
     judge_prompt = load_prompt("sim_arena/judge_math", 2)
 
     def instructions(self, row: SimMathRow) -> str:

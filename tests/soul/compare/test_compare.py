@@ -198,6 +198,21 @@ def test_other_judge_prompts_are_not_comparable_where_a_judge_scored(tmp_path):
     assert "judge prompts: sotopia/judge.v2 and sotopia/judge.v3" in said(found)
 
 
+def test_equal_rows_of_another_version_of_the_task_are_not_comparable(tmp_path):
+    """Their scores may be on another scale, or by another prompt."""
+    later = [line.model_copy(update={"stamp": f"{line.stamp}-later"}) for line in numbered([0.0, 1.0])]
+    found = two(tmp_path, numbered([0.0, 1.0]), later)
+    assert not found.sets[TOM].comparable and f"another version of {TOM}" in said(found)
+
+
+def test_a_field_that_one_version_lacks_does_not_tell_two_versions_apart(tmp_path):
+    later = [
+        line.model_copy(update={"stamp": f"{line.stamp}-later", "record": {**line.record, "new": 1}})
+        for line in numbered([0.0, 1.0])
+    ]
+    assert two(tmp_path, numbered([0.0, 1.0]), later).sets[TOM].comparable
+
+
 def test_the_same_judge_at_another_address_is_a_note(tmp_path):
     moved = {**JUDGE, "base_url": "http://127.0.0.1:2/v1"}
     found = two(tmp_path, judged([0.1, 0.2]), judged([0.2, 0.3]), roles={**ROLES, "judge": moved})

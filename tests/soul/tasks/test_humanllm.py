@@ -138,6 +138,8 @@ def test_the_originals_inline_list_is_shown_once_and_its_history_line_by_line():
     assert row.history == "Buys outdoors.\nHistory 1: Thing 3\nHistory 2: Tent\nPick one."
     prompt = TASK.prompt(row)[0]["content"]
     assert "Candidate" not in prompt and prompt.count("Thing 19") == 1 and prompt.count("Thing 3\n") == 2
+    behind = f"Buys outdoors. {inline}. History 1: Thing 19, History 2: Tent"
+    assert without_candidates(behind, HUMANLLM["candidates"]).endswith("\nHistory 1: Thing 19, History 2: Tent")
     other = "Candidate 1: Thing 3 was mentioned once."  # not a list of them all
     assert without_candidates(other, HUMANLLM["candidates"]) == other
 

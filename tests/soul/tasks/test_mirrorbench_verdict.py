@@ -124,7 +124,7 @@ def test_without_the_lexical_score_the_reward_is_the_mean_of_three_and_no_tokens
     alone.check_setup()
     verdict = verdict_of(row, episode, fake, alone)
     assert verdict.reward == pytest.approx((0.3 + 0.5 + 1) / 3)
-    assert set(verdict.metrics) == {"overall", "gteval", "pairwise", "rubric_and_reason", "answered"}
+    assert set(verdict.metrics) == {"overall_without_lexical", *("gteval", "pairwise", "rubric_and_reason", "answered")}
 
 
 def test_each_subset_is_as_wide_as_the_whole_or_narrower_on_average():

@@ -15,6 +15,7 @@ from soul.session import RefineSettings, run_session
 from soul.tasks.sim_arena import TURNS, verdict_schema
 from soul.testing import Empty, FakeOpenAI, Json, Refusal, Text, WrongSchema, fake_gateway, scripted_players
 from tests.soul.tasks.sim_arena_cases import (
+    HESITANT,
     LESSON,
     TASKS,
     each_task,
@@ -70,6 +71,14 @@ def test_parts_that_a_row_does_not_have_do_not_count():
     episode, *_ = play("doc", short("doc"), row=row)
     verdict = judged("doc", episode, row=row, writing=1, interaction=1, fulfilled=(True,))
     assert verdict.reward == pytest.approx(1.4 / 3)
+
+
+def test_a_student_is_not_judged_by_features_of_writing():
+    """As in the original, whose rows describe the writing of students in the profile only."""
+    row = row_of("math", target_writing_style_features=[HESITANT])
+    episode, *_ = play("math", short("math"), row=row)
+    verdict = judged("math", episode, row=row, writing=4, interaction=2, fulfilled=(True, True))
+    assert verdict.reward == pytest.approx((4 / 5 + 2 / 5 + 1) / 3) and "writing_features" not in verdict.metrics
 
 
 def test_features_are_matched_by_name_whatever_their_order():

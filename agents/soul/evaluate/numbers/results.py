@@ -17,6 +17,7 @@ import numpy as np
 from soul import tasks
 from soul.evaluate.numbers.bootstrap import percentile_interval
 from soul.evaluate.numbers.set_result import Interval, SetResult, set_result
+from soul.evaluate.run.run_folder import EvaluationRun
 from soul.record import SessionRecord
 from soul.suites import soul_v1
 from soul.task_types import Metric
@@ -100,6 +101,17 @@ class Results:
         """The content of results.json."""
         averages = {name: vars(average) for name, average in self.averages.items()}
         return {"sets": {name: result.to_json() for name, result in self.sets.items()}, "averages": averages}
+
+
+def summarise_run(run: EvaluationRun) -> Results:
+    """The numbers of a run. From here on, this process gives the tasks the options that they had in that run.
+
+    Raises:
+        BadSettings: a task has no such option any more.
+    """
+    options = run.settings.get("tasks", {})
+    tasks.configure({name: of_task for name, of_task in options.items() if name in tasks.names()})
+    return summarise(run.samples, run.sets, judge_problems=run.judge_problems, stand_ins=run.stand_ins)
 
 
 def summarise(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from soul.evaluate.numbers.breakdown import breakdowns
-from soul.evaluate.numbers.results import Results, summarise
+from soul.evaluate.numbers.results import Results, summarise_run
 from soul.evaluate.report import write_html
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.tables import notes, samples_table, table
@@ -18,7 +18,7 @@ from soul.judge.ledger import numbers as usage_numbers
 
 def write_outputs(run: EvaluationRun) -> Results:
     """Write the outputs to the run's folder, and return its numbers."""
-    results = summarise(run.samples, run.sets, judge_problems=run.judge_problems, stand_ins=run.stand_ins)
+    results = summarise_run(run)
     numbers = results.to_json()
     if (tests := run.judge_checks.usage).calls:
         numbers["judge_tests"] = {"usage": usage_numbers(tests)}

@@ -5,18 +5,20 @@ no published number beside it that rests on others; names are text and never mar
 """
 
 import re
+from dataclasses import replace
 from io import StringIO
 
 import pytest
 from rich.console import Console
 
 from soul import tasks
-from soul.evaluate.numbers.results import summarise
+from soul.evaluate.numbers.results import summarise, summarise_run
 from soul.evaluate.tables.table import OWN, SHOWN, invalid_share, lines, markdown, ordered, rich_table, titles
 from soul.suites import soul_v1
 from soul.suites.published import column, rows
 from soul.task import Task
 from soul.task_types import Metric, Row
+from tests.soul.evaluate.finished_run import finished_run
 from tests.soul.evaluate.finished_samples import TOM, numbered, sample, shuffled, usage
 
 
@@ -82,13 +84,36 @@ def test_rows_that_stand_in_for_the_papers_have_no_published_number_beside_them(
     assert "stands_in" not in results.to_json()["sets"]["hitom"]
 
 
-def test_a_set_that_an_option_scores_otherwise_has_no_published_number_beside_it():
-    tasks.configure({"sotopia": {"reward": "weighted"}})
+@pytest.mark.parametrize(
+    ("name", "options"), [("sotopia", {"reward": "weighted"}), ("mirrorbench", {"lexical": False})]
+)
+def test_a_set_that_an_option_scores_otherwise_has_no_published_number_beside_it(name, options):
+    tasks.configure({name: options})
     try:
-        (line,) = lines(summarise(numbered([0.4] * 3, "sotopia", metrics={"weighted": 0.4}), ["sotopia"]))
+        (line,) = lines(summarise(numbered([0.4] * 3, name), [name]))
     finally:
         tasks.configure({})
     assert line.cells[1].startswith("40.0") and set(line.published) == {""}
+
+
+def test_tables_of_a_finished_run_know_the_options_of_its_tasks(tmp_path):
+    """A report that is written again, or a table of several runs, is made in a process without the run's options."""
+    scored = numbered([0.4] * 3, "sotopia", metrics={"weighted": 0.4})
+    run = finished_run(tmp_path / "weighted", scored, tasks={"sotopia": {"reward": "weighted"}})
+    plain = finished_run(tmp_path / "plain", numbered([0.4] * 3, "sotopia"))
+    try:
+        for one, metric in ((plain, "overall"), (run, "weighted"), (plain, "overall")):
+            results = summarise_run(one)
+            assert results.sets["sotopia"].headline.name == metric
+            assert (set(lines(results)[0].published) == {""}) is (metric == "weighted")
+    finally:
+        tasks.configure({})
+
+
+def test_a_finished_run_keeps_its_marks(tmp_path):
+    run = finished_run(tmp_path / "run", numbered([0.4] * 3))
+    (line,) = lines(summarise_run(replace(run, stand_ins={TOM: "invented rows"})))
+    assert line.cells[1].endswith(" *") and set(line.published) == {""}
 
 
 def test_failures_and_their_effect_are_shown():
