@@ -152,7 +152,23 @@ class AnswerTask(OneTurnTask[RowT], Generic[RowT]):
         return {"answered": float(answer is not None), "answered_strict": float(strict is not None)}
 
 
-class LetterTask(AnswerTask[RowT], Generic[RowT]):
+class ExactTask(AnswerTask[RowT], Generic[RowT]):
+    """A one-turn task whose answer is right or wrong. The metric `accuracy_strict` is what the strict reader scores."""
+
+    better: ClassVar[Mapping[str, Direction]] = {**AnswerTask.better, "accuracy_strict": "higher"}
+
+    @abstractmethod
+    def is_right(self, row: RowT, answer: str) -> bool:
+        """Whether an answer that `read` found is right."""
+
+    async def judge(self, row: RowT, episode: Episode, judge: Judge) -> Verdict:
+        answer, strict = self.answer_of(row, episode), self.read(row, episode.answer, True)
+        correct, strictly = (float(text is not None and self.is_right(row, text)) for text in (answer, strict))
+        metrics = {"accuracy": correct, "accuracy_strict": strictly, **self.reading_metrics(row, episode)}
+        return Verdict(correct, metrics)
+
+
+class LetterTask(ExactTask[RowT], Generic[RowT]):
     """A one-turn task whose answer is one option's letter in `<answer>`: exact match."""
 
     @abstractmethod
@@ -186,9 +202,8 @@ class LetterTask(AnswerTask[RowT], Generic[RowT]):
             return self.target(row)  # the row does not list this option, but the target has its text
         return letter and with_letter(letter, options)
 
-    async def judge(self, row: RowT, episode: Episode, judge: Judge) -> Verdict:
-        correct = float(self.answer_of(row, episode) == self.gold(row))
-        return Verdict(correct, {"accuracy": correct, **self.reading_metrics(row, episode)})
+    def is_right(self, row: RowT, answer: str) -> bool:
+        return answer == self.gold(row)
 
 
 def with_feedback(prompt: str, feedback: str | None) -> str:

@@ -41,8 +41,9 @@ python -m benchmarks.parity --authors AUTHORS --page docs/parity.md
 
 AUTHORS holds clones of the repositories named below. "Follows" says whose definition our number has: the benchmark's
 authors', the DITTO paper's, or that of its original code. Where paper and authors differ, the paper's number is the
-headline of the paper's ten sets, and the authors' is a second metric. "Equal" counts the answers that both sides score
-alike. A line without a repository has no public code that scores it.
+headline of the paper's ten sets, and the authors' is a second metric (`accuracy_strict`, `accuracy_official`) where the
+same answers give it. "Equal" counts the answers that both sides score alike. A line without a repository has no public
+code that scores it.
 
 """
 

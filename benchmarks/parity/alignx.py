@@ -74,7 +74,7 @@ COMPARISONS: list[Comparison] = [
         **_ACCURACY,
     ),
     Comparison(
-        metric="accuracy with strict_answers=true",
+        metric="accuracy_strict",
         follows="original",
         differs="a lower-case letter counts as the upper-case one, and of two tags the last counts",
         ours=_ours(strict=True),

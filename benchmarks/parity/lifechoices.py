@@ -17,12 +17,16 @@ _QUESTION = {"Scenario": "-", "Question": "-", "Options": ["w", "x", "y", "z"], 
 ANSWERS = ["B", "b", "A", "(B)", "Option B", "x", "no idea"]
 
 
-def _ours(said: str) -> float:
+def _metric(name: str) -> Score:
+    return lambda said: _metrics(said)[name]
+
+
+def _metrics(said: str) -> dict[str, float]:
     task = tasks.load("lifechoices")
     record = {"index": 0, "character_name": "Ada", "input_text": "-", "Multiple Choice Question": _QUESTION}
     episode = Episode({"policy": [{"role": "assistant", "content": f"<answer>{said}</answer>"}]})
     verdict = task.judge(task.row_type.model_validate(record), episode, None)  # type: ignore[arg-type]  # by rule
-    return asyncio.run(verdict).reward
+    return dict(asyncio.run(verdict).metrics)
 
 
 def _theirs(clone: Path) -> Score:
@@ -37,7 +41,13 @@ def _theirs(clone: Path) -> Score:
     return score
 
 
-_READING = "theirs accepts a bare letter only, as strict_answers does; neither prompt names the book"
+_READING = "theirs accepts a bare capital letter only; neither prompt names the book"
+_STRICT = "brackets and a full stop may be around our letter, and it may be a small one"
 COMPARISONS: list[Comparison] = [
-    Comparison("lifechoices", "accuracy (headline)", "original", _READING, "LifeChoice", ANSWERS, _ours, _theirs),
+    Comparison(
+        "lifechoices", "accuracy (headline)", "original", _READING, "LifeChoice", ANSWERS, _metric("accuracy"), _theirs
+    ),
+    Comparison(
+        "lifechoices", "accuracy_strict", "authors", _STRICT, "LifeChoice", ANSWERS, _metric("accuracy_strict"), _theirs
+    ),
 ]

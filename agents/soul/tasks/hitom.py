@@ -13,7 +13,7 @@ from soul.answers.extraction import tagged_letter
 from soul.judge import Judge
 from soul.leaks.quotations import Choices
 from soul.metrics.set_metrics import Outcome, Ratio, Runs, SetMetric, group_runs, is_right, share_all_right
-from soul.one_turn import AnswerTask, parse_options
+from soul.one_turn import ExactTask, parse_options
 from soul.prompts import load_prompt
 from soul.task_types import Episode, GroupKey, Metric, NotBlank, Row, Verdict
 
@@ -42,7 +42,7 @@ class HiToMRow(Row):
     extra_info: str = ""
 
 
-class HiToM(AnswerTask[HiToMRow]):
+class HiToM(ExactTask[HiToMRow]):
     """Where does Ava think that Ben thinks the tomato is?"""
 
     name = "hitom"
@@ -50,7 +50,7 @@ class HiToM(AnswerTask[HiToMRow]):
     row_type = HiToMRow
     headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1")
     critic = load_prompt("choice/critique_of_a_mind_reader", 3)
-    vote = AnswerTask.answer_of
+    vote = ExactTask.answer_of
     rules = RULES
     form = FORM
 
@@ -97,11 +97,13 @@ class HiToM(AnswerTask[HiToMRow]):
         return options.get(tagged_letter(text, options, strict=strict) or "")
 
     async def judge(self, row: HiToMRow, episode: Episode, judge: Judge) -> Verdict:
-        correct = self.answer_of(row, episode) == row.correct_answer
-        metrics = {"accuracy": float(correct), **self.reading_metrics(row, episode)}
-        if row.question_order is not None:
-            metrics[f"accuracy_order_{row.question_order}"] = float(correct)
-        return Verdict(float(correct), metrics)
+        verdict = await super().judge(row, episode, judge)
+        if row.question_order is None:
+            return verdict
+        return Verdict(verdict.reward, {**verdict.metrics, f"accuracy_order_{row.question_order}": verdict.reward})
+
+    def is_right(self, row: HiToMRow, answer: str) -> bool:
+        return answer == row.correct_answer
 
     def set_metrics(self, rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
         stories = group_runs([one for one in outcomes if one.row.question_order is not None], lambda row: row.story)

@@ -114,13 +114,15 @@ class Mistakes(LetterTask[MistakesRow]):
 
     async def judge(self, row: MistakesRow, episode: Episode, judge: Judge) -> Verdict:
         verdict = await super().judge(row, episode, judge)
-        right = float(self.vote(row, episode) in self.accepted(row))
-        metrics = {**verdict.metrics, "accuracy": right}
         correct = row.correct_option.strip().upper()
-        if correct in self.options(row):
-            # Counts how often the policy forgets its role and solves the problem correctly.
-            metrics["right_in_mathematics"] = float(self.answer_of(row, episode) == correct)
-        return Verdict(right, metrics)
+        if correct not in self.options(row):
+            return verdict
+        # Counts how often the policy forgets its role and solves the problem correctly.
+        solved = float(self.answer_of(row, episode) == correct)
+        return Verdict(verdict.reward, {**verdict.metrics, "right_in_mathematics": solved})
+
+    def is_right(self, row: MistakesRow, answer: str) -> bool:
+        return answer in self.accepted(row)
 
 
 def _spellings(option: str) -> list[str]:

@@ -22,11 +22,10 @@ from typing import Annotated
 from pydantic import field_validator
 
 from soul.answers.extraction import folded_place, names_given, tagged_answer
-from soul.judge import Judge
-from soul.one_turn import AnswerTask
+from soul.one_turn import ExactTask
 from soul.prompts import load_prompt
 from soul.row_fields import Listed, drop_empty_groups
-from soul.task_types import Episode, GroupKey, Metric, NotBlank, Row, Verdict
+from soul.task_types import GroupKey, Metric, NotBlank, Row
 from soul.tasks.paratomi_story import story_key
 
 RULES = """\
@@ -54,14 +53,14 @@ class ParaToMiRow(Row):
         return story
 
 
-class ParaToMi(AnswerTask[ParaToMiRow]):
+class ParaToMi(ExactTask[ParaToMiRow]):
     """Where will Isla look for the banana?"""
 
     name = "paratomi"
     row_type = ParaToMiRow
     headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1")
     critic = load_prompt("choice/critique_of_a_mind_reader", 3)
-    vote = AnswerTask.answer_of
+    vote = ExactTask.answer_of
 
     def render(self, row: ParaToMiRow) -> str:
         story = "\n".join(sentence.strip() for sentence in row.story)
@@ -96,6 +95,5 @@ class ParaToMi(AnswerTask[ParaToMiRow]):
         place = folded_place(answer)
         return row.correct_answer if place == folded_place(row.correct_answer) else place or None
 
-    async def judge(self, row: ParaToMiRow, episode: Episode, judge: Judge) -> Verdict:
-        correct = float(self.answer_of(row, episode) == row.correct_answer)
-        return Verdict(correct, {"accuracy": correct, **self.reading_metrics(row, episode)})
+    def is_right(self, row: ParaToMiRow, answer: str) -> bool:
+        return answer == row.correct_answer

@@ -43,6 +43,7 @@ def test_the_option_chooses_the_reader_and_both_readings_are_metrics(name, uncon
     strictly = float(name in SAME)
     metrics = verdict().metrics
     assert (verdict().reward, metrics["answered"], metrics["answered_strict"]) == (1.0, 1.0, strictly)
+    assert metrics.get("accuracy_strict", strictly) == strictly
     tasks.configure({task: {"strict_answers": True}})
     metrics = verdict().metrics
     assert (verdict().reward, metrics["answered"], metrics["answered_strict"]) == (strictly, strictly, strictly)

@@ -81,7 +81,12 @@ def test_what_is_missing_is_named():
 @pytest.mark.parametrize("text", ["The character chooses a brave path", "answer: both are bad", "no idea", "B", "(B)"])
 def test_a_letter_outside_of_the_tag_is_no_answer(text):
     row = LifeChoicesRow.model_validate(LIFECHOICES)
-    assert verdict_of(TASK, row, text).metrics == {"accuracy": 0.0, "answered": 0.0, "answered_strict": 0.0}
+    assert verdict_of(TASK, row, text).metrics == {
+        "accuracy": 0.0,
+        "accuracy_strict": 0.0,
+        "answered": 0.0,
+        "answered_strict": 0.0,
+    }
     assert verdict_of(TASK, row, f"{text} {tagged('B')}").reward == 1.0
 
 

@@ -94,6 +94,7 @@ def test_accepted_options_that_cannot_be(accepted, message):
 def test_to_forget_the_part_is_counted():
     assert verdict_of(TASK, row_with(), tagged("A")).metrics == {
         "accuracy": 0.0,
+        "accuracy_strict": 0.0,
         "answered": 1.0,
         "answered_strict": 1.0,
         "right_in_mathematics": 1.0,

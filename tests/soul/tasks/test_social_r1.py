@@ -118,8 +118,18 @@ def test_a_text_whose_options_cannot_be_read_is_scored_all_the_same():
     row = row_with(prompt_text="Is he glad, first, or sad, second? Answer A or B.", answer_text=None)
     TASK.check(row)
     assert TASK.options(row) == {} and TASK.reference(row) == "B. "
-    assert verdict_of(TASK, row, tagged("B")).metrics == {"accuracy": 1.0, "answered": 1.0, "answered_strict": 1.0}
-    assert verdict_of(TASK, row, tagged("A")).metrics == {"accuracy": 0.0, "answered": 1.0, "answered_strict": 1.0}
+    assert verdict_of(TASK, row, tagged("B")).metrics == {
+        "accuracy": 1.0,
+        "accuracy_strict": 1.0,
+        "answered": 1.0,
+        "answered_strict": 1.0,
+    }
+    assert verdict_of(TASK, row, tagged("A")).metrics == {
+        "accuracy": 0.0,
+        "accuracy_strict": 0.0,
+        "answered": 1.0,
+        "answered_strict": 1.0,
+    }
     assert redact("The answer is B.", TASK.secrets(row)) == ("The [withheld].", ["answer is B"])
 
 
@@ -127,8 +137,18 @@ def test_a_list_that_is_read_in_part_condemns_nobody():
     row = row_with(prompt_text="Which?\nA. x\nB. y\nor (C) both", answer_letter="C", answer_text=None)
     TASK.check(row)
     assert list(TASK.options(row)) == ["A", "B"]
-    assert verdict_of(TASK, row, tagged("C")).metrics == {"accuracy": 1.0, "answered": 1.0, "answered_strict": 1.0}
-    assert verdict_of(TASK, row, tagged("D")).metrics == {"accuracy": 0.0, "answered": 0.0, "answered_strict": 0.0}
+    assert verdict_of(TASK, row, tagged("C")).metrics == {
+        "accuracy": 1.0,
+        "accuracy_strict": 1.0,
+        "answered": 1.0,
+        "answered_strict": 1.0,
+    }
+    assert verdict_of(TASK, row, tagged("D")).metrics == {
+        "accuracy": 0.0,
+        "accuracy_strict": 0.0,
+        "answered": 0.0,
+        "answered_strict": 0.0,
+    }
 
 
 def test_letters_beyond_d():

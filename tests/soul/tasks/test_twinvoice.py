@@ -76,9 +76,16 @@ def test_rows_that_cannot_be_asked(fields):
 )
 def test_accuracy_by_dimension(dimension, name):
     verdict = verdict_of(TASK, row_with(dimension=dimension), tagged("B"))
-    assert verdict.metrics == {"accuracy": 1.0, "answered": 1.0, "answered_strict": 1.0, name: 1.0}
+    assert verdict.metrics == {
+        "accuracy": 1.0,
+        "accuracy_strict": 1.0,
+        "answered": 1.0,
+        "answered_strict": 1.0,
+        name: 1.0,
+    }
     assert verdict_of(TASK, row_with(dimension=None), tagged("B")).metrics == {
         "accuracy": 1.0,
+        "accuracy_strict": 1.0,
         "answered": 1.0,
         "answered_strict": 1.0,
     }
