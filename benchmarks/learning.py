@@ -21,6 +21,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -42,6 +43,8 @@ from soul.files.whole_file import write_whole
 from soul.rows.task_files import read_rows
 from soul.testing import FakeOpenAI
 
+RESULTS = "results.jsonl"  # in a folder of runs, one line for each
+_WRITING = threading.Lock()  # runs finish in threads
 ROOT = Path(__file__).resolve().parents[1]
 TIME_LIMIT_S = 1800
 # How a run trains -> the words that start it. skip_idle changes no update, and one process counts all rows in metrics.
@@ -120,13 +123,9 @@ class Result:
 
     @property
     def name(self) -> str:
-        """Of its file."""
+        """Of the run, in messages and among the results."""
         parts = [self.regime, self.task, self.arm, str(self.seed), f"{self.steps}_steps", self.how]
         return "-".join(part.replace(", ", "-").replace(" ", "_") for part in parts)
-
-    @property
-    def file_name(self) -> str:
-        return f"{self.name}.json"
 
     def add_step(self, numbers: Mapping[str, float]) -> None:
         """Take over a line of metrics.jsonl; steps in order, lines without a training step are left out."""
@@ -197,10 +196,17 @@ def train(result: Result, world: Path, folder: Path, children: list[subprocess.P
         accuracy = evaluate.evaluate(last_checkpoint(home / "run"), read_rows([str(world / "heldback.parquet")]))
         result.heldback.append((result.steps, accuracy["sampled"], accuracy["greedy"]))
     _, result.sampled, result.greedy = result.heldback[-1]
-    (folder / "results").mkdir(exist_ok=True)
-    write_whole(folder / "results" / result.file_name, json.dumps(_rounded(asdict(result))) + "\n")
+    keep(folder, result)
     shutil.rmtree(home)
     return result
+
+
+def keep(folder: Path, result: Result) -> None:
+    """Add a finished run to the folder's results, which stay in the order of their names."""
+    with _WRITING:
+        kept = {each.name: each for each in results(folder)} | {result.name: result}
+        lines = (json.dumps(_rounded(asdict(kept[name]))) + "\n" for name in sorted(kept))
+        write_whole(folder / RESULTS, "".join(lines))
 
 
 def _rounded(value: Any) -> Any:
@@ -214,8 +220,9 @@ def _rounded(value: Any) -> Any:
 
 def results(folder: Path) -> Iterator[Result]:
     """All finished runs."""
-    for path in sorted((folder / "results").glob("*.json")):
-        yield Result(**json.loads(path.read_text()))
+    if (folder / RESULTS).is_file():
+        for line in (folder / RESULTS).read_text().splitlines():
+            yield Result(**json.loads(line))
 
 
 def run(folder: Path, todo: Sequence[Result], at_a_time: int) -> int:
