@@ -283,6 +283,7 @@ CHECK = [
             (["--json", "{file}/x.json"], "{file} is a file"),
             (["--json", "{empty_folder}"], "is a folder; name a file"),
             (["--without-overlap", "{tmp}/y.parquet"], "use --against"),
+            (["--without-extra", "{hitom.parquet}"], "is the file that would be copied"),
             (["--against", "{sotopia.parquet}", "--without-overlap", "{folder.parquet}"], "is a folder"),
             (["--against", "{sotopia.parquet}", "--without-overlap", "/proc/y.parquet"], "cannot write to /proc"),
         ],
