@@ -37,7 +37,7 @@ EPS = 1e-6
 # ---- the task: answer as a person would who missed that a thing was moved --------------------------------------------
 
 PEOPLE, THINGS, PLACES = ("Anna", "Ben", "Cleo"), ("key", "map", "ring"), ("box", "drawer", "basket", "bag")
-FEW_WORDS = 8
+FEW_WORDS = 12
 
 
 @dataclass(frozen=True)
