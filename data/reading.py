@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from soul.errors import one_line
 
 _DEEPEST = 200  # levels of a JSON list that is read item by item; no source has more than ten
+_LFS = "version https://git-lfs"  # how a pointer of Git LFS begins, which a clone may have in place of a file
 
 
 def by_name(paths: Iterable[str | Path]) -> list[Path]:
@@ -146,9 +147,9 @@ def _parquet_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                     yield f"{path}: row {number}", row
                     number += 1
     except pa.ArrowException as error:
-        raise ValueError(
-            f"{path}: not a readable parquet file ({one_line(error, 120)}); take the file from its source again"
-        ) from error
+        head = path.read_bytes()[: len(_LFS)].decode(errors="replace")
+        problem = f"{path}: not a readable parquet file ({one_line(error, 120)})"
+        raise ValueError(f"{problem}; {_remedy(head)}") from error
 
 
 def read_csv(path: Path, delimiter: str = ",") -> Iterator[tuple[str, dict[str, str]]]:
@@ -175,4 +176,11 @@ def _parsed(where: str, text: str, problem: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{where}: {problem} ({error}); take the file from its source again") from error
+        raise ValueError(f"{where}: {problem} ({error}); {_remedy(text)}") from error
+
+
+def _remedy(content: str) -> str:
+    """What to do about a file that cannot be read, by its first characters."""
+    if content.startswith(_LFS):
+        return "it is a pointer of Git LFS: run `git lfs pull` in the clone"
+    return "take the file from its source again"

@@ -105,7 +105,8 @@ def _fits(path: Sequence[str], pattern: Sequence[str]) -> bool:
     return bool(path) and fnmatch(path[0].lower(), pattern[0].lower()) and _fits(path[1:], pattern[1:])
 
 
-def _starts_with(path: Path, text: str) -> bool:
+def _has_early(path: Path, text: str) -> bool:
+    """Whether the first 64 KiB of a file have this text."""
     with path.open("rb") as file:
         return text.encode() in file.read(2**16)
 
@@ -218,7 +219,7 @@ class Build:
         content = CONTENT.get(pattern.removeprefix("**/"))
         for folder in sources.folders if content else ():
             files = [] if folder in homes else self._matching(folder, pattern, sources)
-            if files and _starts_with(files[0], content or ""):
+            if files and _has_early(files[0], content or ""):
                 return files
         return []
 

@@ -158,14 +158,6 @@ class Task(ABC, Generic[RowT]):
             ValueError: the row is invalid; the message begins with the field's name, as in "correct_answer: ...".
         """
 
-    def check_setup(self) -> None:
-        """Check that what an episode needs besides endpoints is there; called once, before the first.
-
-        Raises:
-            SoulError: the message says what is missing, and what to do.
-        """
-        return None
-
     @classmethod
     def saved_episode(cls, attempt: AttemptRecord) -> Episode:
         """The episode of a recorded attempt that was played."""

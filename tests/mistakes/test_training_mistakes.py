@@ -37,7 +37,6 @@ from sft.preflight import data_settings
 from soul import tasks
 from soul.errors import SoulError
 from soul.files.writable import NotWritable, check_writable
-from soul.task import Task
 from soul.testing import FakeOpenAI, Json
 from tests.mistakes import training_places
 from tests.mistakes.mistake import AssertStops, Mistake, assert_one_paragraph, run_as_process
@@ -206,17 +205,6 @@ def test_a_mistake_of_rl_is_one_paragraph(
     environment = {"OPENAI_API_KEY": "sk-test-1234567890", **mistake.environment}
     whole = Mistake(mistake.name, [*RL_GOOD, *mistake.words], environment, mistake.expects)
     assert_stops(launch.main, whole)
-
-
-def test_what_a_task_lacks_is_said_before_anything_starts(
-    monkeypatch: pytest.MonkeyPatch, quick: None, assert_stops: AssertStops
-) -> None:
-    def lacks(task: Task[Any]) -> None:
-        raise SoulError("The vocabulary is not there. Install it (pip install bpe-openai).")
-
-    monkeypatch.setattr(type(tasks.load("hitom")), "check_setup", lacks)
-    environment = {"OPENAI_API_KEY": "sk-test-1234567890"}
-    assert_stops(launch.main, Mistake("a task without its vocabulary", RL_GOOD, environment, expects=["pip install"]))
 
 
 @pytest.mark.parametrize("mistake", SFT_COMMANDS, ids=str)

@@ -88,8 +88,6 @@ def check(config: DictConfig) -> str:
     val = settings.mixture.validation_rows(tested)
     if not train:
         raise BadConfig("data.mixture selects no training row. Raise data.mixture.weights.")
-    for task in {row.task for row in (*train, *val)}:
-        task.check_setup()
     overlaps = check_overlap(config, train, val)
     check_dialogues(config, chat, {row.task for row in (*train, *val)})
     check_attention(config)

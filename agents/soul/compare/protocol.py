@@ -48,7 +48,7 @@ def deviations(
 
 
 def _other_version(left: Sequence[SessionRecord], right: Sequence[SessionRecord]) -> bool:
-    """Whether equal rows have other stamps (`stamp_of`), so the task's prompts or its version differ.
+    """Tell whether equal rows have different stamps (`stamp_of`): the task's prompts or its version differ.
 
     A record with other fields has another stamp in any case, so it tells nothing.
     """

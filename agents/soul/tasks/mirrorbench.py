@@ -21,11 +21,6 @@ would measure length. With this reading the paper's four examples get the overal
 deviation or a mean per subset they do not. The z-scores per subset are reported as metrics; the benchmark's own code
 takes mean and deviation from the rows that it scores, we take them from all that are published.
 
-The tokens are those of the package bpe-openai or of tiktoken, which downloads their vocabulary once
-(`soul.metrics.gpt4o_tokens`). If neither can be had, an evaluation or training with this task is refused before it
-starts. `MirrorBench(lexical=False)` leaves these measures out. The reward is then the mean of the three judgments,
-under another name (`overall_without_lexical`), and no published number is beside it.
-
 The lexical score has a blind spot: it measures how varied the tokens are, not what they say. Every text without a
 repeated token has full diversity, so without a guard a single token such as "ok" would score 0.86 in Chatbot Arena,
 0.54 in ClariQ, 0.84 in OASST1 and 0.98 in QuLAC. Two rules guard against this (`soul.metrics.lexical.lexical_score`): a
@@ -71,7 +66,6 @@ from soul.judge.mirrorbench_judgments import (
 from soul.leaks.quotations import runs
 from soul.leaks.redaction import WITHHELD
 from soul.message import Message
-from soul.metrics.gpt4o_tokens import gpt4o_tokens
 from soul.metrics.lexical import Lexis, lexical_score, lexis
 from soul.metrics.set_metrics import Outcome, SetMetric
 from soul.one_turn import with_feedback
@@ -148,16 +142,12 @@ class MirrorBenchRow(Row):
         return user_turns(self.conversation)
 
 
-WITHOUT_LEXICAL = Metric("overall_without_lexical", source="the mean of the three judgments alone")
-
-
 class MirrorBench(Task[MirrorBenchRow]):
     """Ask an assistant for directions to the library as a person in a hurry would.
 
     Args:
         assistant: where the assistant's turns come from: the "record", or a "model" (the partner of the players).
         judge_samples: samples of each of the three judgments; None: as many as in the published runs.
-        lexical: whether the lexical score is part of the reward; it needs GPT-4o's tokens.
         controls: whether to judge real and simulated conversation against themselves too, and to calibrate by that.
     """
 
@@ -177,19 +167,15 @@ class MirrorBench(Task[MirrorBenchRow]):
         *,
         assistant: str = "record",
         judge_samples: int | None = None,
-        lexical: bool = True,
         controls: bool = False,
     ) -> None:
         if assistant not in get_args(Assistant):
             raise ValueError(f"assistant={assistant!r}: use {' or '.join(get_args(Assistant))}")
         if judge_samples is not None and (type(judge_samples) is not int or judge_samples < 1):
             raise ValueError(f"judge_samples={judge_samples!r}: use a whole number of at least 1, or null")
-        for option, value in (("lexical", lexical), ("controls", controls)):
-            if type(value) is not bool:
-                raise ValueError(f"{option}={value!r}: use true or false")
-        self.assistant, self.lexical, self.controls = assistant, lexical, controls
-        if not lexical:
-            self.headline = WITHOUT_LEXICAL  # type: ignore[misc]  # of an instance
+        if type(controls) is not bool:
+            raise ValueError(f"controls={controls!r}: use true or false")
+        self.assistant, self.controls = assistant, controls
         one_each = Samples(*[judge_samples or 1] * len(Samples._fields))
         self.samples = PUBLISHED_SAMPLES if judge_samples is None else one_each
         # The model that plays the assistant is called between user turns: 1.1 times per published conversation.
@@ -210,10 +196,6 @@ class MirrorBench(Task[MirrorBenchRow]):
     def check(self, row: MirrorBenchRow) -> None:
         if not row.user_turns:
             raise ValueError("turns: no turn has the role user, so there is nobody to play")
-
-    def check_setup(self) -> None:
-        if self.lexical:
-            gpt4o_tokens("")
 
     def secrets(self, row: MirrorBenchRow) -> Sequence[str]:
         return [turn for turn in row.user_turns if len(turn.split()) > 1]  # `without_quotations` handles parts of them
@@ -276,17 +258,14 @@ class MirrorBench(Task[MirrorBenchRow]):
         simulated = conversation(episode.seats["policy"])
         texts = user_turns(simulated)
         require_content(texts, 1)
-        # Before the judges are asked: they are not paid for an episode that cannot be scored.
-        lexical = lexical_score(texts, row.user_turns, DEVIATION) if self.lexical else None
+        lexical = lexical_score(texts, row.user_turns, DEVIATION)
         judged = await judgments(judge, row.conversation, simulated, row.index, self.samples)
         scores = judged.scores
         if lexical is not None:
             scores["lexical"] = lexical
         reward = statistics.fmean(scores.values())
         answered = 1 - sum(map(contentless, texts)) / len(texts)
-        metrics = {self.headline.name: reward, **scores, "answered": answered}
-        if self.lexical:
-            metrics |= _measures(row, lexis(texts))
+        metrics = {self.headline.name: reward, **scores, **_measures(row, lexis(texts)), "answered": answered}
         if self.controls:
             metrics |= await controls(judge, row.conversation, simulated, row.index, self.samples)
         return Verdict(reward, metrics, _critique(judged))

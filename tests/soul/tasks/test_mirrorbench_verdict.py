@@ -13,19 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soul.errors import JudgeFailure
-from soul.evaluate.run import preflight
-from soul.evaluate.run.settings import SampleRequest
 from soul.judge import Contentless
 from soul.judge.mirrorbench_judgments import PUBLISHED_SAMPLES, RubricAndReason, rubric_and_reason, simulated_slot
 from soul.leaks.redaction import redact
-from soul.metrics import lexical
-from soul.metrics.gpt4o_tokens import MissingTokens
 from soul.metrics.lexical import Lexis, lexis, likeness
 from soul.metrics.set_metrics import Outcome
-from soul.rows.task_files import TaskRow
 from soul.session import RefineSettings, run_session
 from soul.task_types import Scored, Verdict
-from soul.tasks import mirrorbench
 from soul.tasks.mirrorbench import (
     DEVIATION,
     HUMANS,
@@ -105,26 +99,6 @@ def test_the_lexical_score_compares_with_the_real_user_of_the_same_conversation(
     mean, deviation = HUMANS["oasst1"]
     assert close.metrics["mattr_z"] == pytest.approx((close.metrics["mattr"] - mean.mattr) / deviation.mattr)
     assert "mattr_z" not in verdict_of(row_of(dataset="my own"), play(row, said)[0], panel()).metrics
-
-
-def test_without_the_lexical_score_the_reward_is_the_mean_of_three_and_no_tokens_are_needed(monkeypatch):
-    def refused(*args):
-        raise MissingTokens("no vocabulary")
-
-    monkeypatch.setattr(lexical, "gpt4o_tokens", refused)
-    monkeypatch.setattr(mirrorbench, "gpt4o_tokens", refused)
-    row, fake = row_of(), panel(0.3, "tie", "YES")
-    episode = play(row, SIMULATED)[0]
-    with pytest.raises(MissingTokens):  # before the run calls or plays anything
-        preflight.check(None, [SampleRequest("mirrorbench", TaskRow(TASK, row, "", 0), 0, "")])
-    with pytest.raises(MissingTokens):
-        verdict_of(row, episode, fake)
-    assert fake.requests == []  # no judge is paid for what cannot be scored
-    alone = MirrorBench(lexical=False)
-    alone.check_setup()
-    verdict = verdict_of(row, episode, fake, alone)
-    assert verdict.reward == pytest.approx((0.3 + 0.5 + 1) / 3)
-    assert set(verdict.metrics) == {"overall_without_lexical", *("gteval", "pairwise", "rubric_and_reason", "answered")}
 
 
 def test_each_subset_is_as_wide_as_the_whole_or_narrower_on_average():

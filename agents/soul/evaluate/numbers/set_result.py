@@ -51,7 +51,7 @@ class SetResult:
         usage: by role.
         seconds: by stage, summed over concurrent samples.
         judge_problems: judges of this set that failed their test -> what is wrong (`EvaluationRun.judge_problems`).
-        stands_in: not "": its rows are not the paper's, and why. No published number stands beside it.
+        stands_in: why the rows are not the paper's; "" if they are. Otherwise no published number is shown beside it.
     """
 
     name: str
@@ -76,7 +76,7 @@ class SetResult:
 
     @property
     def as_published(self) -> bool:
-        """Whether published numbers may stand beside it: its rows and its score are theirs, not those of an option."""
+        """True if published numbers are comparable: the rows are the paper's, and no option changes the score."""
         if self.stands_in or self.task not in tasks.names():
             return not self.stands_in
         kind = type(tasks.load(self.task))

@@ -38,7 +38,7 @@ def set_scores(task: Task[Any], by_row: Sequence[Sequence[SessionRecord]]) -> Se
 
 
 def metrics_beside(task: Task[Any], by_row: Sequence[Sequence[SessionRecord]]) -> Mapping[str, float]:
-    """The metrics of a set that are not its score; none if a record is no row of the task any more.
+    """The metrics of a set that are not its score; empty if the task no longer accepts one of the records.
 
     The score needs no rows, so the report of an old run shows it without these metrics.
     """

@@ -1,7 +1,7 @@
 """Warnings that a set's score may be wrong for the model.
 
 Every row scores 0, or few answers could be read: the usual causes are a truncated answer, a wrong chat template, or an
-answer outside the tag. Or the judge failed its test, or the rows stand in for others. Report and terminal show these
+answer outside the tag. Or the judge failed its test, or the rows replace the paper's. Report and terminal show these
 warnings beside the table.
 """
 

@@ -47,10 +47,7 @@ def check(settings: EvaluationSettings, todo: Sequence[SampleRequest], *, ask: b
         MissingKey: the environment variable of a key is not set.
         BadPolicy, BadJudge: an endpoint does not answer.
         BadSettings: there is a budget, and a price is missing.
-        SoulError: a task lacks something else (`Task.check_setup`).
     """
-    for task in dict.fromkeys(request.row.task for request in todo):
-        task.check_setup()
     asks_policy = bool(todo) and settings.source is None and settings.served is None
     if asks_policy:
         _require_policy_key(settings.policy)

@@ -204,7 +204,7 @@ def find_sets(names: Sequence[str], data_dir: Path) -> SetFiles:
 
 
 def stand_ins_of(files: Mapping[str, Path]) -> dict[str, str]:
-    """The sets whose file says that its rows stand in for others, and for which.
+    """The sets whose file says that its rows replace the paper's, and why.
 
     Raises:
         BadRow: the card of a file cannot be read.

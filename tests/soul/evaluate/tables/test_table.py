@@ -86,7 +86,7 @@ def test_rows_that_stand_in_for_the_papers_have_no_published_number_beside_them(
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("sotopia", {"reward": "weighted"}), ("mirrorbench", {"lexical": False}), ("coser", {"merged_dimensions": True})],
+    [("sotopia", {"reward": "weighted"}), ("coser", {"merged_dimensions": True})],
 )
 def test_a_set_that_an_option_scores_otherwise_has_no_published_number_beside_it(name, options):
     tasks.configure({name: options})
