@@ -11,7 +11,7 @@ import pytest
 from data import coser, sets
 from data.source_folders import Form
 from data.sources import BUILDS, EVALUATION_SETS
-from soul.evaluate.run.drawing import drawing_order
+from soul.evaluate.run.settings import drawing_order
 from soul.rows.data_card import read_inside
 from soul.rows.task_files import read_rows
 from tests.published import lay_out_as_clones, publish

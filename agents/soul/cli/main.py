@@ -35,7 +35,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "soul wandb outputs/eval-base-1a2b3c4d",
     ),
     "compare": ("soul.compare.__main__", "compare evaluations row by row", "soul compare RUN_A RUN_B --html out.html"),
-    "compare table": ("soul.compare.table", "put evaluations into one table", "soul compare table RUN_A RUN_B"),
+    "compare table": ("soul.compare.several", "put evaluations into one table", "soul compare table RUN_A RUN_B"),
     "figures": (
         "soul.figures.__main__",
         "draw figures and tables from trainings and evaluations",

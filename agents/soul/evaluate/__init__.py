@@ -16,7 +16,7 @@ Folders, each of which imports only those above it:
                 on disk: journal.py, run_folder.py; our own models: checkpoint.py, weights.py, vllm_server.py
     numbers/    results.py (a run), set_result.py, row_result.py, set_score.py (sets scored as a whole), bootstrap.py
                 (intervals), breakdown.py (groups of rows), set_warnings.py
-    tables/     table.py (one run), side_by_side.py (several), notes.py (the text around them), samples_table.py
+    tables/     run_table.py (one run), side_by_side.py (several), notes.py (the text around them), samples_table.py
                 (samples.parquet), answers.py (question, right and given answer)
     report/     report.html: overview.py and set_detail.py (the page), packing.py (the samples in it); outputs.py
                 writes it with results.json, table.md and samples.parquet, from a run's journal

@@ -160,7 +160,7 @@ def evaluate(
             models[checkpoint.name] = results
     if len(models) > 1:
         write_whole(options.out / f"{options.name or 'eval'}-models.md", side_by_side.markdown(models))
-        runner.console.print(side_by_side.rich_table(models, width=runner.console.width))
+        runner.console.print(side_by_side.models_table(models, width=runner.console.width).rich("Models"))
     return models
 
 

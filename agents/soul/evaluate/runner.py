@@ -21,15 +21,19 @@ from soul.evaluate.numbers.results import Results
 from soul.evaluate.report import FILE as REPORT
 from soul.evaluate.report.outputs import write_outputs
 from soul.evaluate.run import engine, preflight, rescore
-from soul.evaluate.run.ctrl_c import interruptible
 from soul.evaluate.run.failures import Failures
-from soul.evaluate.run.gc_tuning import infrequent_gc
 from soul.evaluate.run.journal import Journal, Key, holds
 from soul.evaluate.run.judge_check import check_judges, read_checks, untested
 from soul.evaluate.run.options import FIRST, RunChoice, RunOptions, Sections
-from soul.evaluate.run.plan import plan
+from soul.evaluate.run.plan import plan, show
 from soul.evaluate.run.progress import Progress
-from soul.evaluate.run.run_folder import EvaluationRun, finished_samples, resolve_run_folder, write_choice
+from soul.evaluate.run.run_folder import (
+    EvaluationRun,
+    finished_samples,
+    interruptible,
+    resolve_run_folder,
+    write_choice,
+)
 from soul.evaluate.run.settings import (
     EvaluationSettings,
     SampleRequest,
@@ -39,9 +43,11 @@ from soul.evaluate.run.settings import (
     stand_ins_of,
 )
 from soul.evaluate.run.vllm_server import LOG as SERVER_LOG
-from soul.evaluate.tables import notes, table
+from soul.evaluate.tables import notes
+from soul.evaluate.tables.run_table import columns_of, run_table
 from soul.files.disk_space import guarded_writes
 from soul.files.folder_lock import FolderLock
+from soul.host_resources import infrequent_gc
 from soul.judge import Endpoint, GatewaySettings
 from soul.message import Escape
 from soul.record import SessionRecord
@@ -228,7 +234,7 @@ def dry_run(
     except SoulError as error:
         problem = error
     tested = untested(preflight.judges_asked(settings, todo), folder) if tests_judges else []
-    preflight.show(console, settings, plan(settings, todo, thinking_tokens, tested))
+    show(console, settings, plan(settings, todo, thinking_tokens, tested))
     console.print(f"{len(wanted) - len(todo):,} samples are finished already; run folder {folder}")
     if problem is not None:
         raise problem
@@ -254,12 +260,12 @@ def results_of(folder: Path, journal: Journal) -> tuple[EvaluationRun, Results]:
     """Write and print the results of the finished samples."""
     run = EvaluationRun.load(folder, journal.samples)
     results = write_outputs(run)
-    show(run, results)
+    show_results(run, results)
     console.print(f"Report: {folder / REPORT}")
     return run, results
 
 
-def show(run: EvaluationRun, results: Results) -> None:
+def show_results(run: EvaluationRun, results: Results) -> None:
     """Print the table of a run, with its judges above it, and warnings and failures below.
 
     If every sample failed, print the cause first.
@@ -268,7 +274,7 @@ def show(run: EvaluationRun, results: Results) -> None:
     if cause := failures.cause():
         console.print(Text(f"\n{cause}\n", style="bold red"), soft_wrap=True)
     title = "\n".join(["Results", *notes.header(run, results)])
-    console.print(table.rich_table(results, table.columns_of(run.suite), title, width=console.width))
+    console.print(run_table(results, columns_of(run.suite), width=console.width).rich(title))
     for warning in notes.warnings(run, results):
         console.print(warning, markup=False, highlight=False)
     show_failures(failures)

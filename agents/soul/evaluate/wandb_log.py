@@ -23,7 +23,7 @@ from soul.errors import BadSettings, SoulError
 from soul.evaluate.numbers.results import Average, Results, summarise_run
 from soul.evaluate.numbers.set_result import SetResult
 from soul.evaluate.run.run_folder import EvaluationRun
-from soul.evaluate.tables.table import SHOWN, lines, titles
+from soul.evaluate.tables.run_table import SHOWN, lines, titles
 from soul.judge.call.usage import total
 from soul.record import SessionRecord
 

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from soul.figures.named_folders import file_name
-from soul.figures.table import Cell, Table
 from soul.figures.training import better, is_reward
-from soul.figures.training_run import Runs, TrainingRun
+from soul.figures.training_run import Runs, TrainingRun, file_name
 from soul.files.trace_files import FOLDER, finished_files
 from soul.record import SessionRecord, read_records
+from soul.table import Cell, Table
 
 Scenario = tuple[str, str]  # task, and the hash of the record
 
@@ -85,8 +84,16 @@ def _table(run: TrainingRun, repeated: Repeated) -> Table:
         for step, path in _step_files(run.folder)
         if step in (repeated.early, repeated.late)
     ]
-    name = f"feedback-{file_name(run.name)}"
-    return Table(name, caption, ("", *heads), body, data, [where], sources, frozenset({1, 2}))
+    return Table(
+        ("", *heads),
+        body,
+        notes=[where],
+        words=frozenset({1, 2}),
+        file=f"feedback-{file_name(run.name)}",
+        caption=caption,
+        data=data,
+        sources=sources,
+    )
 
 
 def _median_session(folder: Path, scenario: Scenario, step: int) -> SessionRecord:

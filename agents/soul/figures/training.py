@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from soul import tasks
 from soul.errors import UnknownTask
-from soul.figures.curves import Curve, Key, curves
-from soul.figures.figure import Alarm, Figure, Panel
-from soul.figures.named_folders import file_name
-from soul.figures.training_run import DRAFT, GAP, REFINED, Runs, TrainingRun, tasks_of
+from soul.figures.figure import Alarm, Curve, Figure, Key, Panel, curves
+from soul.figures.training_run import DRAFT, GAP, REFINED, Runs, TrainingRun, file_name, tasks_of
 
 NOT_METRICS = ("n", "invalid_share")  # of a validation: its sessions
 UP, DOWN = " ↑", " ↓"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from soul.evaluate.run.checkpoint import latest_checkpoint
-from soul.evaluate.run.weights import damage
+from soul.evaluate.run.checkpoint import damage, latest_checkpoint
 from soul.files.json_object import read_object
 from soul.push.upload import CARD, NotPushable, Upload
 

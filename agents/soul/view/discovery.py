@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -25,6 +27,7 @@ from soul.files.metrics_file import read_metrics
 from soul.files.trace_files import FOLDER as TRACES
 from soul.files.trace_files import LIVE, last_step, trace_files
 from soul.view.overview import read_run_file
+from soul.view.training import Training
 
 Kind = Literal["training", "evaluation", "comparison"]
 DEEPEST = 8  # levels below the folder
@@ -171,3 +174,54 @@ def _object(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+LOOK_S = 2.0  # the folders are looked through no more often
+
+
+class Catalogue:
+    """The folders below `root`. Its methods may be called from several threads."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self._lock = threading.Lock()
+        self._looked = float("-inf")  # time.monotonic()
+        self._found: dict[str, Found] = {}
+        self._trainings: dict[str, Training] = {}
+
+    def folders(self) -> dict[str, Any]:
+        """{"root", "folders"}: the facts about each folder, newest first."""
+        entries = self._look()
+        known = sorted(map(facts, entries.values()), key=lambda one: one["modified"], reverse=True)
+        return {"root": str(self.root), "folders": known}
+
+    def training(self, number: str) -> Training | None:
+        """The training with this id."""
+        one = self._known(number)
+        if one is None or one.kind != "training":
+            return None
+        with self._lock:
+            return self._trainings.setdefault(number, Training(one.place))
+
+    def page_path(self, number: str) -> str | None:
+        """The path, relative to the root, of the page that goes with this folder."""
+        one = self._known(number)
+        return self._relative(one.report) if one and one.report else None
+
+    def page(self, path: str) -> Path | None:
+        """The page with this relative path: a report, or a comparison."""
+        pages = {self._relative(one.report): one.report for one in self._look().values() if one.report}
+        return pages.get(path)
+
+    def _relative(self, page: Path) -> str:
+        return page.relative_to(self.root).as_posix()
+
+    def _known(self, number: str) -> Found | None:
+        return self._found.get(number) or self._look().get(number)
+
+    def _look(self) -> dict[str, Found]:
+        with self._lock:
+            if time.monotonic() - self._looked > LOOK_S:
+                self._found = {one.id: one for one in find(self.root)}
+                self._looked = time.monotonic()
+            return self._found

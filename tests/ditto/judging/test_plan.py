@@ -16,7 +16,8 @@ from soul.errors import BadSettings, MissingKey
 from soul.judge import GatewaySettings, Usage
 from soul.judge.cli_overrides import sections_of
 from soul.judge.ledger import Ledger
-from soul.judge.preflight import BadJudge, Load
+from soul.judge.load import Load
+from soul.judge.preflight import BadJudge
 from soul.one_turn import OneTurnTask
 from soul.task import Task
 from soul.tasks.coser import CoSER

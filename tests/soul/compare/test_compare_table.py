@@ -7,8 +7,8 @@ Markdown say the same.
 
 import json
 
-from soul.compare.table import main, remarks
-from soul.compare.table import numbered as as_numbers
+from soul.compare.several import main, remarks
+from soul.compare.several import numbered as as_numbers
 from soul.evaluate.run.run_folder import EvaluationRun
 from tests.soul.compare.test_compare import run_folder
 from tests.soul.evaluate.finished_run import finished_run

@@ -11,8 +11,7 @@ from ditto.run.run_folder import RunFolder
 from soul.errors import BadSettings
 from soul.record import Failure
 from soul.view import export
-from soul.view.export import export_steps, write_run_report
-from soul.view.selection import named_training, steps
+from soul.view.export import export_steps, named_training, steps, write_run_report
 from tests.soul.figures.made_up_runs import session, training
 
 

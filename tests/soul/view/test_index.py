@@ -9,8 +9,7 @@ import pytest
 from ditto.run.run_folder import RunFolder
 from soul.files.line_file import write_lines
 from soul.record import SessionRecord
-from soul.view.columns import columns_after
-from soul.view.index import SessionIndex
+from soul.view.index import SessionIndex, columns_after
 from soul.view.index_file import FILE, LOCK, IndexFile
 from soul.view.session_row import DIGITS
 from soul.view.sessions import NoSession, place_of, read_line, session_object

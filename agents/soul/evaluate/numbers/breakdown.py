@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from soul import tasks
 from soul.evaluate.numbers.results import Results
 from soul.evaluate.numbers.row_result import RowResult
-from soul.evaluate.numbers.set_result import Interval, SetResult
-from soul.evaluate.numbers.set_score import set_scores
+from soul.evaluate.numbers.set_result import Interval, SetResult, set_scores
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.record import SessionRecord
 from soul.task_types import Metric

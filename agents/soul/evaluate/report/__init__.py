@@ -23,14 +23,14 @@ from typing import Any
 
 from soul.evaluate.numbers.breakdown import Breakdowns
 from soul.evaluate.numbers.results import Results
-from soul.evaluate.report.group_names import names_of
 from soul.evaluate.report.markup import join
 from soul.evaluate.report.overview import overview
 from soul.evaluate.report.packing import index, sample_lines
 from soul.evaluate.report.page_parts import Page, filled, read, script_of, write_page
 from soul.evaluate.report.results_table import chooser, notes, results_table
+from soul.evaluate.report.set_detail import names_of
 from soul.evaluate.run.run_folder import EvaluationRun
-from soul.evaluate.tables import table
+from soul.evaluate.tables import run_table
 from soul.evaluate.tables.answers import answers_of
 from soul.task_types import Metric
 
@@ -52,10 +52,10 @@ def write_html(run: EvaluationRun, results: Results, groups: Breakdowns) -> Path
 
 def _pieces(run: EvaluationRun, results: Results, groups: Breakdowns) -> Iterator[str]:
     """The page in pieces, because the samples make it large."""
-    names = table.ordered(list(results.sets))
+    names = run_table.ordered(list(results.sets))
     ordered = [sample for name in names for sample in run.by_set[name]]
     answers = answers_of(ordered)
-    columns = table.columns_of(run.suite)
+    columns = run_table.columns_of(run.suite)
     page = Page(
         kind="report",
         title=join(f"{run.name} on SOUL"),

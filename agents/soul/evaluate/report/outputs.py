@@ -1,4 +1,4 @@
-"""Write the outputs of a run from its journal: results.json, table.md, report.html and samples.parquet.
+"""Write the outputs of a run from its journal: results.json, run_table.md, report.html and samples.parquet.
 
 `soul report RUN` writes them again at any time, even while the run is in progress.
 """
@@ -11,7 +11,7 @@ from soul.evaluate.numbers.breakdown import breakdowns
 from soul.evaluate.numbers.results import Results, summarise_run
 from soul.evaluate.report import write_html
 from soul.evaluate.run.run_folder import EvaluationRun
-from soul.evaluate.tables import notes, samples_table, table
+from soul.evaluate.tables import notes, run_table, samples_table
 from soul.files.whole_file import write_whole
 from soul.judge.ledger import numbers as usage_numbers
 
@@ -26,9 +26,9 @@ def write_outputs(run: EvaluationRun) -> Results:
     for name, by_kind in groups.items():
         numbers["sets"][name]["groups"] = {kind: [vars(one) for one in values] for kind, values in by_kind.items()}
     write_whole(run.folder / "results.json", json.dumps(numbers, indent=1))
-    scores = table.markdown(results, table.columns_of(run.suite))
+    scores = run_table.markdown(results, run_table.columns_of(run.suite))
     text = "\n\n".join([*notes.header(run, results), scores, *notes.warnings(run, results)])
-    write_whole(run.folder / "table.md", text.rstrip() + "\n")
+    write_whole(run.folder / "run_table.md", text.rstrip() + "\n")
     samples_table.write_parquet(run, run.folder / samples_table.FILE)
     write_html(run, results, groups)
     return results

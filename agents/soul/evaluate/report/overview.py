@@ -11,7 +11,7 @@ from soul.evaluate.numbers.set_warnings import grouped
 from soul.evaluate.report.markup import Markup, element, join
 from soul.evaluate.report.set_detail import samples_link, small_table
 from soul.evaluate.run.run_folder import EvaluationRun
-from soul.evaluate.tables import notes, table
+from soul.evaluate.tables import notes, run_table
 from soul.judge.call.usage import Usage, total
 from soul.judge.ledger import money
 
@@ -48,11 +48,11 @@ def overview(run: EvaluationRun, results: Results) -> Markup:
 def _first_numbers(results: Results, judge_tests: Usage) -> Markup:
     macro, sets = results.macro, list(results.sets.values())
     samples, invalid = sum(s.samples for s in sets), sum(s.invalid for s in sets)
-    score, _, interval = table.score(macro.mean, macro.interval).partition(" ")
+    score, _, interval = run_table.score(macro.mean, macro.interval).partition(" ")
     sets_text = f"{macro.sets}" if macro.sets == macro.of else f"{macro.sets} of {macro.of}"
     name = f"macro average of {sets_text} sets" if macro.of > 1 else next(iter(results.sets), "no set")
     cost = money(total([judge_tests, *(count for s in sets for count in s.usage.values())]))
-    share = table.invalid_share(invalid, samples, None)
+    share = run_table.invalid_share(invalid, samples, None)
     shown = ((score, f"{name} {interval}".strip()), (share, "without a verdict"), (cost, "policy and judges"))
     tiles = [element("div", element("dd", value), element("dt", label)) for value, label in shown]
     return element("dl", *tiles, class_="tiles")
@@ -60,7 +60,7 @@ def _first_numbers(results: Results, judge_tests: Usage) -> Markup:
 
 def _warnings(results: Results) -> Markup | None:
     """Reasons to doubt a score, with links to the samples to check."""
-    ordered = {name: results.sets[name] for name in table.ordered(list(results.sets))}
+    ordered = {name: results.sets[name] for name in run_table.ordered(list(results.sets))}
     lines = []
     for warning, by_set in grouped(ordered).items():
         links = [join(element("a", name, href=samples_link(name)), f" ({detail})") for name, detail in by_set.items()]

@@ -1,7 +1,7 @@
-"""The table of results in the report: the lines of `soul.evaluate.tables.table`, which you can sort and open.
+"""The table of results in the report: the lines of `soul.evaluate.tables.run_table`, which you can sort and open.
 
 It is plain HTML, readable and printable without a script. It contains all published columns; those of the run's suite
-(`table.columns_of`) are visible until the reader chooses others.
+(`run_table.columns_of`) are visible until the reader chooses others.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from soul.evaluate.numbers.breakdown import Group
 from soul.evaluate.numbers.results import Average, Results
 from soul.evaluate.numbers.set_result import SetResult
 from soul.evaluate.numbers.set_warnings import warnings_of
-from soul.evaluate.report.costs import NOTE, UNKNOWN, any_known, cell
-from soul.evaluate.report.interval_bar import USUAL, interval_bar, scale
-from soul.evaluate.report.markup import Markup, element, join
-from soul.evaluate.report.set_detail import set_detail
-from soul.evaluate.tables import table
-from soul.evaluate.tables.table import TableLine
+from soul.evaluate.report.markup import USUAL, Markup, element, interval_bar, join, scale
+from soul.evaluate.report.set_detail import NOTE, UNKNOWN, any_known, cell, set_detail
+from soul.evaluate.tables import run_table
+from soul.evaluate.tables.run_table import TableLine
 from soul.suites import published
 from soul.suites.published import Column
 
@@ -42,7 +40,7 @@ def results_table(results: Results, groups: Groups, shown: Sequence[Column]) -> 
         shown: the published columns that are visible until the reader chooses others.
     """
     titles = _titles(results)
-    lines = table.lines(results, COLUMNS)
+    lines = run_table.lines(results, COLUMNS)
     bodies = []
     for dimension, members in groupby(lines, lambda line: line.dimension):
         drawn = [row for line in members for row in _rows(line, results, groups, len(titles), shown)]
@@ -54,7 +52,7 @@ def results_table(results: Results, groups: Groups, shown: Sequence[Column]) -> 
 
 def _titles(results: Results) -> tuple[str, ...]:
     """The run's own columns, without the cost if no price is known; the head of the report says so."""
-    titles = table.titles(results)
+    titles = run_table.titles(results)
     priced = any_known(usage for result in results.sets.values() for usage in result.usage.values())
     return titles if priced else titles[:-1]
 
@@ -132,11 +130,11 @@ def _number(name: str, text: str) -> Markup:
 
 def _time(result: SetResult | Average, results: Results) -> str:
     if isinstance(result, SetResult):
-        return _seconds(_mean_time(result)) if result.samples else table.NONE
+        return _seconds(_mean_time(result)) if result.samples else run_table.NONE
     if result.of != len(results.sets):  # other averages do not know which sets they contain
         return ""
     means = [_mean_time(one) for one in results.sets.values() if one.samples]
-    return _seconds(statistics.fmean(means)) if means else table.NONE
+    return _seconds(statistics.fmean(means)) if means else run_table.NONE
 
 
 def _mean_time(result: SetResult) -> float:
@@ -149,7 +147,7 @@ def _seconds(value: float) -> str:
 
 def notes(results: Results) -> Markup:
     """Notes on how to read the numbers."""
-    costs = [line.cells[-1] for line in table.lines(results)]
+    costs = [line.cells[-1] for line in run_table.lines(results)]
     return join(
         element(
             "p",
@@ -162,6 +160,6 @@ def notes(results: Results) -> Markup:
             "Published numbers are the model card's and the paper's own. They come from other judges and other rows, "
             "so they show what range to expect, and are not a strict comparison.",
         ),
-        *(element("p", text) for text in table.explanations(results)),
+        *(element("p", text) for text in run_table.explanations(results)),
         element("p", NOTE) if UNKNOWN in costs and set(costs) != {UNKNOWN} else None,
     )

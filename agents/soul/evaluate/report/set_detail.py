@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote
 
 from soul.evaluate.numbers.breakdown import Group
 from soul.evaluate.numbers.set_result import SetResult
 from soul.evaluate.numbers.set_warnings import warnings_of
-from soul.evaluate.report.costs import any_known, cell
-from soul.evaluate.report.group_names import kind_name, value_name
-from soul.evaluate.report.interval_bar import interval_bar, scale
-from soul.evaluate.report.markup import Markup, element, join
-from soul.evaluate.tables.table import invalid_share, score
+from soul.evaluate.report.markup import Markup, element, interval_bar, join, scale
+from soul.evaluate.tables.run_table import invalid_share, score
 from soul.judge.call.usage import Usage
 from soul.judge.ledger import money, numbers
 
@@ -126,3 +123,78 @@ def _usage(role: str, usage: Usage) -> tuple[str, ...]:
     latency = [f"{known[key]:.2f}" if key in known else "-" for key in ("latency_p50_s", "latency_p95_s")]
     counts = [f"{count:,}" for count in (usage.calls, usage.prompt_tokens, usage.completion_tokens)]
     return role, *counts, *latency, cell(money(usage))
+
+
+UNKNOWN = money(Usage(requests=1, unpriced=1))  # the text in the terminal's table
+DASH = "\N{EN DASH}"
+NOTE = (
+    f"A {DASH} under cost means that the price of a model is unknown. To set it, give policy.price_in and "
+    "policy.price_out, judge.price_in and judge.price_out, in US dollars per million tokens."
+)
+
+
+def cell(text: str) -> str:
+    """The text of a cost cell; a dash if the price is unknown."""
+    return DASH if text == UNKNOWN else text
+
+
+def any_known(usages: Iterable[Usage]) -> bool:
+    """Whether at least one of these costs is known, so that a column is worth showing."""
+    return any(money(usage) != UNKNOWN for usage in usages)
+
+
+KINDS = {
+    "access": "what the person in question heard",  # FANToM
+    "books": "book of the scene",  # CoSER
+    "chapters": "chapters of the story",  # Hi-ToM
+    "deception": "characters lie to each other",
+    "document": "kind of document",  # SimArena
+    "environment": "source of the scenario",  # Sotopia
+    "order": "order of belief",  # FANToM, Hi-ToM
+    "position": "character of the policy",  # Sotopia
+    "question": "kind of question",  # FANToM, ParaToMi
+    "relationship": "relationship of the two",  # Sotopia
+    "turn of prism": "turn of the PRISM conversation",  # UserLLM
+    "user known by": "what is known about the user",  # AlignX
+}
+VALUES: Mapping[str, Mapping[str, str]] = {
+    "access": {"accessible": "all of it", "inaccessible": "missed a part"},
+    "books": {"id": "also in the training data (id)", "ood": "not in the training data (ood)"},
+    "dimension": {"1": "social (1)", "2": "interpersonal (2)", "3": "narrative (3)"},  # TwinVoice
+    "position": {"agent1": "speaks first (agent1)", "agent2": "speaks second (agent2)"},
+    "question": {
+        "belief multiple-choice": "belief, multiple choice",
+        "belief binary": "belief, yes or no",
+        "answerability list": "who can answer, list",
+        "answerability binary": "who can answer, yes or no",
+        "info_accessibility list": "who knows the information, list",
+        "info_accessibility binary": "who knows the information, yes or no",
+        "first_order_tom": "first-order belief, needs theory of mind",
+        "first_order_no_tom": "first-order belief, needs none",
+        "second_order_tom": "second-order belief, needs theory of mind",
+        "second_order_no_tom": "second-order belief, needs none",
+        "memory": "memory: where it was first",
+        "reality": "reality: where it is now",
+    },
+    "source": {"commonsense_qa": "CommonsenseQA", "natural_questions": "Natural Questions", "prism": "PRISM"},
+}
+
+
+def kind_name(kind: str) -> str:
+    """The name of a kind of groups."""
+    return KINDS.get(kind, kind)
+
+
+def value_name(kind: str, value: str) -> str:
+    """The name of a value; without an entry in VALUES, the value itself with spaces for underscores."""
+    return VALUES.get(kind, {}).get(value) or value.replace("_", " ")
+
+
+def names_of(groups: Iterable[Mapping[str, str]]) -> dict[str, tuple[str, dict[str, str]]]:
+    """For the page's script: kind -> its name, and the names of all its values in these groups."""
+    names: dict[str, tuple[str, dict[str, str]]] = {}
+    for sample_groups in groups:
+        for kind, value in sample_groups.items():
+            _, values = names.setdefault(kind, (kind_name(kind), {}))
+            values[value] = value_name(kind, value)
+    return names

@@ -11,14 +11,15 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import signal
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from soul import tasks
 from soul.errors import SoulError
@@ -210,3 +211,25 @@ def write_choice(folder: Path, settings: EvaluationSettings, requests: Sequence[
     chosen |= {"suite": settings.suite, "missing": list(settings.missing), "stand_ins": settings.stand_ins}
     by_set = {name: sorted(samples[name]) for name in settings.sets}
     write_whole(folder / "chosen.json", json.dumps({**chosen, "samples": by_set}))
+
+
+class Interrupted(SoulError):
+    """Ctrl-C or SIGTERM ended the run; the message says what is kept and how to continue."""
+
+    exit_code: ClassVar[int] = 128 + signal.SIGINT
+
+
+@contextmanager
+def interruptible(wanted: Sequence[SampleRequest], journal: Journal) -> Iterator[None]:
+    """Report an interruption of the work in this block.
+
+    Raises:
+        Interrupted: instead of KeyboardInterrupt.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = len({request.key for request in wanted} & journal.samples.keys())
+        raise Interrupted(
+            f"{kept:,} of {len(wanted):,} samples are kept in {journal.path.parent}; run the same command to continue."
+        ) from None

@@ -9,7 +9,7 @@ from typing import Any
 from soul import tasks
 from soul.evaluate.numbers.results import Results
 from soul.evaluate.run.run_folder import EvaluationRun, endpoints_asked
-from soul.evaluate.tables.table import columns_of, ordered
+from soul.evaluate.tables.run_table import columns_of, ordered
 from soul.judge.call.endpoint import DEFAULT_MODEL
 from soul.judge.ledger import money
 from soul.judge.roles import Role, paper_judge

@@ -15,10 +15,9 @@ from soul.evaluate.numbers.breakdown import breakdown, breakdowns
 from soul.evaluate.numbers.results import summarise
 from soul.evaluate.report import SCRIPTS, packing, write_html
 from soul.evaluate.report.__main__ import main
-from soul.evaluate.report.interval_bar import MARGIN, WIDTH, interval_bar
-from soul.evaluate.report.markup import element, join
+from soul.evaluate.report.markup import MARGIN, WIDTH, element, interval_bar, join
 from soul.evaluate.report.results_table import COLUMNS
-from soul.evaluate.tables import table
+from soul.evaluate.tables import run_table
 from soul.suites import soul_v1
 from tests.soul.evaluate.finished_run import finished_run, real_run
 from tests.soul.evaluate.finished_samples import TOM, numbered, sample
@@ -90,13 +89,13 @@ def test_the_table_is_that_of_the_terminal(everything):
     results = summarise(everything.samples, everything.sets)
     page = Page(report_of(everything))
     starts = {line[0]: line for line in reversed(page.lines) if line}
-    for line in table.lines(results, COLUMNS):
+    for line in run_table.lines(results, COLUMNS):
         name, score, *others = line.cells
         found = starts[name]
         assert found[1] == score and found[3 : 3 + len(others)] == others
         assert tuple(found[-len(COLUMNS) :]) == line.published
     names = [line[0] for line in page.lines if line and line[0] in everything.sets]
-    assert names == table.ordered(everything.sets)
+    assert names == run_table.ordered(everything.sets)
     assert "macro average, 27 sets" in starts and "macro average, paper's 10" in starts
 
 
@@ -107,7 +106,7 @@ def test_the_columns_of_the_table_are_shown_and_all_others_can_be(everything):
     shown = [COLUMNS[int(head["data-column"])].title for head in heads if "hidden" not in head]
     boxes = [attributes for tag, attributes in page.elements if tag == "input" and attributes["type"] == "checkbox"]
     ticked = [COLUMNS[int(box["value"])].title for box in boxes if "checked" in box]
-    assert sorted(shown) == sorted(ticked) == sorted(c.title for c in table.SHOWN) and len(boxes) == 16
+    assert sorted(shown) == sorted(ticked) == sorted(c.title for c in run_table.SHOWN) and len(boxes) == 16
 
 
 def test_breakdowns_failures_and_metrics_are_behind_their_line(tmp_path):
@@ -118,8 +117,8 @@ def test_breakdowns_failures_and_metrics_are_behind_their_line(tmp_path):
     page = Page(report_of(run))
     (first, second) = breakdown(samples, tasks.load(TOM).headline)["order"]
     lines = [line for line in page.lines if line]
-    assert ["0", table.score(first.mean, first.interval), "", "3", "33.3 % (66.7 to 100.0)"] in lines
-    assert ["1", table.score(second.mean, second.interval), "", "3", "0 %"] in lines
+    assert ["0", run_table.score(first.mean, first.interval), "", "3", "33.3 % (66.7 to 100.0)"] in lines
+    assert ["1", run_table.score(second.mean, second.interval), "", "3", "0 %"] in lines
     assert any(line[0] == "a <b>stranger</b>" for line in lines) and ("b", {}) not in page.elements
     assert ["timeout", "1"] in lines and ["answered", "1"] in lines
     asked = [json.loads(attributes["data-browse"]) for _, attributes in page.elements if "data-browse" in attributes]

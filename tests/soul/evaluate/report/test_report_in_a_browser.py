@@ -15,7 +15,7 @@ import pytest
 from soul.evaluate.numbers.breakdown import breakdowns
 from soul.evaluate.numbers.results import summarise
 from soul.evaluate.report import write_html
-from soul.evaluate.tables import table
+from soul.evaluate.tables import run_table
 from tests.soul.evaluate.finished_run import finished_run
 from tests.soul.evaluate.finished_samples import TOM
 from tests.soul.evaluate.report.browser_pages import (
@@ -66,7 +66,7 @@ def sets_shown(page):
 
 def test_a_column_sorts_down_and_up_and_back_to_the_cards_order(opened):
     page = opened()
-    order = table.ordered(["hitom", "sotopia", "fantom", MINE])
+    order = run_table.ordered(["hitom", "sotopia", "fantom", MINE])
     assert sets_shown(page) == order == ["sotopia", "fantom", "hitom", MINE]
     head = page.locator("#results-table > thead th", has_text="score")
     head.locator("button").click()

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import pytest
 
-from soul.evaluate.run.drawing import drawing_order
+from soul.evaluate.run.settings import drawing_order
 from soul.rows.task_files import TaskRow
 from soul.task_types import Row, Strata
 from soul.tasks.hitom import HiToM

@@ -7,8 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soul.evaluate.run.settings import choose_sets
-from soul.evaluate.run.short_names import short_names
+from soul.evaluate.run.settings import choose_sets, short_names
 
 
 def test_as_short_as_they_differ() -> None:

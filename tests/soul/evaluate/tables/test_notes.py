@@ -6,7 +6,7 @@ from soul.errors import BadSettings
 from soul.evaluate.numbers.results import summarise
 from soul.evaluate.report.outputs import write_outputs
 from soul.evaluate.tables import notes
-from soul.evaluate.tables.table import columns_of
+from soul.evaluate.tables.run_table import columns_of
 from soul.judge.roles import paper_judge
 from soul.suites import SUITES, soul_v1, suite
 from soul.suites.published import column

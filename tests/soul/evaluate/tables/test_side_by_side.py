@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from soul.evaluate.numbers.results import summarise
-from soul.evaluate.tables.side_by_side import lines, markdown, rich_table, shared
+from soul.evaluate.tables.side_by_side import lines, markdown, models_table, shared
 from soul.suites import soul_v1
 from tests.soul.evaluate.finished_samples import TOM, numbered, sample
 
@@ -85,5 +85,5 @@ def test_a_narrow_terminal_keeps_every_score():
 
 def drawn(models, width=400):
     console = Console(file=StringIO(), width=width, color_system=None)
-    console.print(rich_table(models, width=width))
+    console.print(models_table(models, width=width).rich("Models"))
     return console.file.getvalue()

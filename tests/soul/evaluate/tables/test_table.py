@@ -13,7 +13,7 @@ from rich.console import Console
 
 from soul import tasks
 from soul.evaluate.numbers.results import summarise, summarise_run
-from soul.evaluate.tables.table import OWN, SHOWN, invalid_share, lines, markdown, ordered, rich_table, titles
+from soul.evaluate.tables.run_table import OWN, SHOWN, invalid_share, lines, markdown, ordered, run_table, titles
 from soul.suites import soul_v1
 from soul.suites.published import column, rows
 from soul.task import Task
@@ -29,7 +29,7 @@ def everything(value=0.5, **other):
 
 def drawn(results, width=400):
     console = Console(file=StringIO(), width=width, color_system=None)
-    console.print(rich_table(results, width=width))
+    console.print(run_table(results, width=width).rich("Results"))
     return console.file.getvalue()
 
 
@@ -184,7 +184,7 @@ def test_a_narrow_terminal_shows_fewer_published_columns_and_all_numbers_of_the_
     text = drawn(summarise(samples, list(soul_v1.SETS)), width)
     *view, left_out = text.partition("Too narrow for:")
     assert max(map(len, text.splitlines())) <= width and "\u2026" not in text
-    assert view[0].count("card") + view[0].count("paper ") == published
+    assert view[0].count("(card)") + view[0].count("(paper)") == published
     assert left_out.count("(card)") + left_out.count("(paper)") == 5 - published
     for line in lines(summarise(samples, list(soul_v1.SETS))):
         row = next(row for row in view[0].splitlines() if f" {line.cells[0]} " in row)

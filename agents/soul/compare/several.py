@@ -15,9 +15,9 @@ from rich.console import Console
 
 from soul.cli.arguments import existing_folder, output_file
 from soul.cli.error_border import Parser, reports_errors
+from soul.compare.comparison import distinct, labels
 from soul.compare.pairs import pair_up
 from soul.compare.protocol import deviations
-from soul.compare.run_names import distinct, labels
 from soul.evaluate.numbers.results import summarise_run
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.tables import side_by_side
@@ -96,7 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         given.out.parent.mkdir(parents=True, exist_ok=True)
         given.out.write_text(side_by_side.markdown(results, marks=marks, notes=notes), encoding="utf-8")
     console = Console()
-    console.print(side_by_side.rich_table(results, width=console.width, marks=marks, notes=notes))
+    table = side_by_side.models_table(results, width=console.width, marks=marks, notes=notes)
+    console.print(table.rich("Models"))
 
 
 if __name__ == "__main__":

@@ -13,10 +13,6 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from soul.evaluate.numbers.results import Average, Results
 from soul.evaluate.numbers.set_result import Interval, SetResult
 from soul.evaluate.numbers.set_warnings import warning_lines
@@ -24,10 +20,10 @@ from soul.judge.call.usage import total
 from soul.judge.ledger import money
 from soul.suites import soul_v1, suite
 from soul.suites.published import Column
+from soul.table import NONE, Table
 
 SHOWN = soul_v1.COLUMNS
 OWN = ("set", "score [95 %]", "n", "invalid (bounds)", "cost")
-NONE = "-"
 
 
 @dataclass(frozen=True)
@@ -103,57 +99,36 @@ def lines(results: Results, columns: Sequence[Column] = SHOWN) -> list[TableLine
     return table
 
 
-def rich_table(
-    results: Results, columns: Sequence[Column] = SHOWN, title: str = "Results", *, width: int | None = None
-) -> Table:
-    """The table for the terminal, with a rule between the card's dimensions.
+def run_table(results: Results, columns: Sequence[Column] = SHOWN, *, width: int | None = None) -> Table:
+    """The table with its notes.
 
     Args:
-        width: of the terminal. Published columns that do not fit are dropped, the last first; the caption says so.
+        width: of the terminal. Published columns that do not fit are dropped, the last first; a note says so.
     """
-    view = _drawn(results, columns, title)
-    kept = len(columns)
-    while width is not None and kept and Console(width=1000).measure(view).maximum > width:
-        kept -= 1
-        view = _drawn(results, columns[:kept], title)
-    below = [*explanations(results), *warning_lines(results.sets)]
-    if left_out := [c.title for c in columns[kept:]]:
-        below.append(f"Too narrow for: {', '.join(left_out)}")
-    view.caption = Text("\n".join(below)) if below else None
-    return view
+    notes = [*explanations(results), *warning_lines(results.sets)]
+    for kept in range(len(columns), -1, -1):
+        left_out = [f"Too narrow for: {', '.join(c.title for c in columns[kept:])}"] if kept < len(columns) else []
+        table = _table(results, columns[:kept], [*notes, *left_out])
+        if width is None or table.fits(width):
+            break
+    return table
 
 
-def _drawn(results: Results, columns: Sequence[Column], title: str) -> Table:
-    view = Table(title=Text(title), title_justify="left", caption_justify="left")
-    for name in titles(results):
-        whole = name in OWN[:2]  # never wrap names and intervals; other columns wrap if the terminal is narrow
-        view.add_column(Text(name), justify="left" if name == "set" else "right", overflow="fold", no_wrap=whole)
-    for c in columns:
-        view.add_column(Text(f"{c.model}\n{c.source}"), justify="right", overflow="fold")
-    add_rows(view, [(line.dimension, (*line.cells, *line.published)) for line in lines(results, columns)])
-    return view
-
-
-def add_rows(view: Table, rows: Sequence[tuple[str, Sequence[str]]]) -> None:
-    """Add rows, each with its dimension: a rule separates the dimensions."""
-    for place, (dimension, cells) in enumerate(rows, start=1):
-        last = place == len(rows) or rows[place][0] != dimension
-        view.add_row(*map(Text, cells), end_section=last)  # names, not markup
+def _table(results: Results, columns: Sequence[Column], notes: Sequence[str]) -> Table:
+    found = lines(results, columns)
+    return Table(
+        head=[*titles(results), *(f"{c.model}\n({c.source})" for c in columns)],
+        lines=[[*line.cells, *line.published] for line in found],
+        sections=[line.dimension for line in found],
+        notes=notes,
+        whole=frozenset({0, 1}),  # names and intervals; other columns wrap if the terminal is narrow
+    )
 
 
 def markdown(results: Results, columns: Sequence[Column] = SHOWN) -> str:
-    """The table as Markdown."""
-    head = [*titles(results), *(c.title for c in columns)]
-    table = markdown_rows(head, [[*line.cells, *line.published] for line in lines(results, columns)])
+    """The table and its notes as Markdown."""
     notes = [*explanations(results), *(f"> {text}" for text in warning_lines(results.sets))]
-    return table + "".join(f"\n{note}\n" for note in notes)
-
-
-def markdown_rows(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    """A Markdown table with names in the first column and numbers in the others."""
-    rules = ["---", *["---:"] * (len(head) - 1)]
-    rows = ([cell.replace("|", "\\|") for cell in row] for row in (head, rules, *body))
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    return run_table(results, columns).markdown() + "".join(f"\n{note}\n" for note in notes)
 
 
 def explanations(results: Results) -> list[str]:
