@@ -19,7 +19,7 @@ from soul.compare.comparison import compare
 from soul.evaluate.numbers.breakdown import breakdown
 from soul.evaluate.numbers.results import Results, summarise
 from soul.evaluate.report.set_detail import set_detail
-from soul.evaluate.tables.run_table import markdown
+from soul.evaluate.tables.run_table import markdown, run_table
 from soul.evaluate.wandb_log import scalars
 from soul.metrics.set_metrics import Ratio
 from soul.task_types import Metric

@@ -1,4 +1,4 @@
-"""Write the outputs of a run from its journal: results.json, run_table.md, report.html and samples.parquet.
+"""Write the outputs of a run from its journal: results.json, table.md, report.html and samples.parquet.
 
 `soul report RUN` writes them again at any time, even while the run is in progress.
 """
@@ -28,7 +28,7 @@ def write_outputs(run: EvaluationRun) -> Results:
     write_whole(run.folder / "results.json", json.dumps(numbers, indent=1))
     scores = run_table.markdown(results, run_table.columns_of(run.suite))
     text = "\n\n".join([*notes.header(run, results), scores, *notes.warnings(run, results)])
-    write_whole(run.folder / "run_table.md", text.rstrip() + "\n")
+    write_whole(run.folder / "table.md", text.rstrip() + "\n")
     samples_table.write_parquet(run, run.folder / samples_table.FILE)
     write_html(run, results, groups)
     return results

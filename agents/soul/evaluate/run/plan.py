@@ -200,16 +200,8 @@ def show(console: Console, settings: EvaluationSettings, plan: EvaluationPlan) -
     suite = f", suite {settings.suite}" if settings.suite else ""
     rows = f"{settings.limit} rows a set" if settings.limit else "all rows"
     title = f"Plan: {settings.policy.model} on {len(plan.sets)} sets{suite}, {rows}, {samples:,} samples to run"
-    head = [
-        "set",
-        "rows",
-        "samples",
-        "judge",
-        *(f"{role}\ncalls" for role in ROLES),
-        "tokens in",
-        "tokens out",
-        "price",
-    ]
+    sums = ("tokens in", "tokens out", "price")
+    head = ["set", "rows", "samples", "judge", *(f"{role}\ncalls" for role in ROLES), *sums]
     console.print(Table(head, [one.cells() for one in plan.sets], words=frozenset({3})).rich(title))
     head = ["role", "model", "key", "calls", *sums]
     lines = [_endpoint_cells(load) for load in plan.loads]
