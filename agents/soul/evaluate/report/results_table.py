@@ -15,7 +15,7 @@ from soul.evaluate.numbers.results import Average, Results
 from soul.evaluate.numbers.set_result import SetResult
 from soul.evaluate.numbers.set_warnings import warnings_of
 from soul.evaluate.report.markup import USUAL, Markup, element, interval_bar, join, scale
-from soul.evaluate.report.set_detail import NOTE, UNKNOWN, any_known, cell, set_detail
+from soul.evaluate.report.set_detail import priced, set_detail
 from soul.evaluate.tables import run_table
 from soul.evaluate.tables.run_table import TableLine
 from soul.suites import published
@@ -53,8 +53,8 @@ def results_table(results: Results, groups: Groups, shown: Sequence[Column]) -> 
 def _titles(results: Results) -> tuple[str, ...]:
     """The run's own columns, without the cost if no price is known; the head of the report says so."""
     titles = run_table.titles(results)
-    priced = any_known(usage for result in results.sets.values() for usage in result.usage.values())
-    return titles if priced else titles[:-1]
+    usages = (usage for result in results.sets.values() for usage in result.usage.values())
+    return titles if priced(usages) else titles[:-1]
 
 
 def chooser(shown: Sequence[Column]) -> Markup:
@@ -104,7 +104,7 @@ def _rows(line: TableLine, results: Results, groups: Groups, columns: int, visib
         element(
             "td", bar, None if range_ == USUAL else element("small", scale(range_), class_="range"), class_="drawn"
         ),
-        *(_number("span", cell(text)) for text in others),
+        *(_number("span", text) for text in others),
         element("td", _time(result, results)),
         *(
             element("td", text, class_="published", data_column=place, hidden=COLUMNS[place] not in visible)
@@ -147,7 +147,6 @@ def _seconds(value: float) -> str:
 
 def notes(results: Results) -> Markup:
     """Notes on how to read the numbers."""
-    costs = [line.cells[-1] for line in run_table.lines(results)]
     return join(
         element(
             "p",
@@ -161,5 +160,4 @@ def notes(results: Results) -> Markup:
             "so they show what range to expect, and are not a strict comparison.",
         ),
         *(element("p", text) for text in run_table.explanations(results)),
-        element("p", NOTE) if UNKNOWN in costs and set(costs) != {UNKNOWN} else None,
     )

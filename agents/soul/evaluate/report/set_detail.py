@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from urllib.parse import quote
 
 from soul.evaluate.numbers.breakdown import Group
@@ -105,11 +106,11 @@ def _calls_and_time(result: SetResult) -> Markup | None:
     if not result.samples:
         return None
     roles = {"policy": result.policy, **{role: use for role, use in result.usage.items() if role != "policy"}}
-    priced = any_known(roles.values())  # otherwise the column is left out
-    heads = ("role", "calls", "tokens in", "tokens out", "p50 s", "p95 s", *(("cost",) if priced else ()))
+    shows_cost = priced(roles.values())
+    heads = ("role", "calls", "tokens in", "tokens out", "p50 s", "p95 s", *(("cost",) if shows_cost else ()))
     lines = [_usage(role, usage)[: len(heads)] for role, usage in roles.items()]
     return join(
-        small_table("Calls and cost" if priced else "Calls", heads, lines),
+        small_table("Calls and cost" if shows_cost else "Calls", heads, lines),
         small_table(
             "Seconds per sample",
             ("stage", "mean"),
@@ -122,62 +123,18 @@ def _usage(role: str, usage: Usage) -> tuple[str, ...]:
     known = numbers(usage)
     latency = [f"{known[key]:.2f}" if key in known else "-" for key in ("latency_p50_s", "latency_p95_s")]
     counts = [f"{count:,}" for count in (usage.calls, usage.prompt_tokens, usage.completion_tokens)]
-    return role, *counts, *latency, cell(money(usage))
+    return role, *counts, *latency, money(usage)
 
 
-UNKNOWN = money(Usage(requests=1, unpriced=1))  # the text in the terminal's table
-DASH = "\N{EN DASH}"
-NOTE = (
-    f"A {DASH} under cost means that the price of a model is unknown. To set it, give policy.price_in and "
-    "policy.price_out, judge.price_in and judge.price_out, in US dollars per million tokens."
-)
+# Readable names for kinds and values of groups: records hold codes such as "ood" or "first_order_no_tom".
+_NAMES = json.loads(Path(__file__).with_name("group_names.json").read_text(encoding="utf-8"))
+KINDS: Mapping[str, str] = _NAMES["kinds"]
+VALUES: Mapping[str, Mapping[str, str]] = _NAMES["values"]
 
 
-def cell(text: str) -> str:
-    """The text of a cost cell; a dash if the price is unknown."""
-    return DASH if text == UNKNOWN else text
-
-
-def any_known(usages: Iterable[Usage]) -> bool:
+def priced(usages: Iterable[Usage]) -> bool:
     """Whether at least one of these costs is known, so that a column is worth showing."""
-    return any(money(usage) != UNKNOWN for usage in usages)
-
-
-KINDS = {
-    "access": "what the person in question heard",  # FANToM
-    "books": "book of the scene",  # CoSER
-    "chapters": "chapters of the story",  # Hi-ToM
-    "deception": "characters lie to each other",
-    "document": "kind of document",  # SimArena
-    "environment": "source of the scenario",  # Sotopia
-    "order": "order of belief",  # FANToM, Hi-ToM
-    "position": "character of the policy",  # Sotopia
-    "question": "kind of question",  # FANToM, ParaToMi
-    "relationship": "relationship of the two",  # Sotopia
-    "turn of prism": "turn of the PRISM conversation",  # UserLLM
-    "user known by": "what is known about the user",  # AlignX
-}
-VALUES: Mapping[str, Mapping[str, str]] = {
-    "access": {"accessible": "all of it", "inaccessible": "missed a part"},
-    "books": {"id": "also in the training data (id)", "ood": "not in the training data (ood)"},
-    "dimension": {"1": "social (1)", "2": "interpersonal (2)", "3": "narrative (3)"},  # TwinVoice
-    "position": {"agent1": "speaks first (agent1)", "agent2": "speaks second (agent2)"},
-    "question": {
-        "belief multiple-choice": "belief, multiple choice",
-        "belief binary": "belief, yes or no",
-        "answerability list": "who can answer, list",
-        "answerability binary": "who can answer, yes or no",
-        "info_accessibility list": "who knows the information, list",
-        "info_accessibility binary": "who knows the information, yes or no",
-        "first_order_tom": "first-order belief, needs theory of mind",
-        "first_order_no_tom": "first-order belief, needs none",
-        "second_order_tom": "second-order belief, needs theory of mind",
-        "second_order_no_tom": "second-order belief, needs none",
-        "memory": "memory: where it was first",
-        "reality": "reality: where it is now",
-    },
-    "source": {"commonsense_qa": "CommonsenseQA", "natural_questions": "Natural Questions", "prism": "PRISM"},
-}
+    return any(usage.cost_usd or not usage.unpriced for usage in usages)
 
 
 def kind_name(kind: str) -> str:

@@ -83,14 +83,10 @@ def test_groups_have_names_in_words(tmp_path):
     assert {"set": "coser", "kind": "books", "value": "ood"} in asked  # filters know the record's own value
 
 
-def test_an_unknown_price_is_said_once(tmp_path):
+def test_without_any_price_there_is_no_column_of_costs(tmp_path):
     unpriced = {"policy": usage(0.0, 100, 20, unpriced=1), "judge": usage(0.0, 100, 20, unpriced=1)}
     text = report_of(finished_run(tmp_path / "none", numbered([1.0, 0.0], usages=unpriced)))
-    shown = re.sub(r"<(script|style).*?</\1>", "", text, flags=re.DOTALL)
-    assert shown.count("price unknown") == 1 and ">cost<" not in shown
+    assert ">cost<" not in re.sub(r"<(script|style).*?</\1>", "", text, flags=re.DOTALL)
     some = [*numbered([1.0, 0.0], usages=unpriced), *numbered([1.0], "paratomi", usages=ALONE)]
-    text = report_of(finished_run(tmp_path / "some", some))
-    shown = re.sub(r"<(script|style).*?</\1>", "", text, flags=re.DOTALL)
-    assert "price unknown" not in shown and "policy.price_in" in shown
-    lines = {line[0]: line for line in Page(text).lines if line}
-    assert "–" in lines[TOM] and "$0.50" in lines["paratomi"]
+    lines = {line[0]: line for line in Page(report_of(finished_run(tmp_path / "some", some))).lines if line}
+    assert "price unknown" in lines[TOM] and "$0.50" in lines["paratomi"]

@@ -73,7 +73,7 @@ def test_every_line_of_a_real_run_can_be_read_back(real, tmp_path):
     rows = written(real, tmp_path)
     assert [journal_line(row) for row in rows] == [kept_in_columns(line) for line in real.samples]
     assert len(rows) == 12 and {row["valid"] for row in rows} == {True, False}
-    assert {row["model"] for row in rows} == {"under-test"} and all(row["original"] is None for row in rows)
+    assert {row["model"] for row in rows} == {"under-test"}
 
 
 def test_totals_are_the_sums_of_the_roles(real, tmp_path):
@@ -118,16 +118,15 @@ def test_an_episode_that_was_not_played_has_no_messages(tmp_path):
 @pytest.mark.parametrize("text", ["</script>\u2028\x00\r\n", "\U0001f600 שלום", "", "\\ud83d is no surrogate"])
 def test_any_valid_text_is_kept_as_it_is(text, tmp_path):
     (row,) = written(finished_run(tmp_path / "run", [sample(1.0, answer=text, groups={text: text})]), tmp_path)
-    assert row["messages"][0]["content"] == text and row["groups"] == {text: text} and row["original"] is None
+    assert row["messages"][0]["content"] == text and row["groups"] == {text: text}
 
 
-def test_half_a_surrogate_pair_loses_nothing(tmp_path):
+def test_half_a_surrogate_pair_is_replaced_and_the_journal_keeps_it(tmp_path):
     run = finished_run(tmp_path / "run", [sample(1.0, 0, answer=HALF), sample(1.0, 1, answer="fine")])
     broken, fine = written(run, tmp_path)
     assert broken["messages"][0]["content"] == "half \ufffd of a pair"
-    assert broken["original"] == run.samples[0].to_line(ascii_only=True) and broken["original"].isascii()
     assert run.samples[0].draft.seats["policy"][0]["content"] == HALF
-    assert fine["original"] is None
+    assert fine["messages"][0]["content"] == "fine"
 
 
 def test_metrics_that_are_no_numbers_stay_so(tmp_path):
