@@ -128,11 +128,8 @@ def print_missing_sets(settings: EvaluationSettings) -> None:
     """Print the requested sets that have no file, one line each."""
     if settings.missing:
         asked = len(settings.sets) + len(settings.missing)
-        lines = [
-            f"{len(settings.missing)} of {asked} sets have no file and are skipped:",
-            *how_to_build(settings.missing),
-        ]
-        print("\n".join(lines), flush=True)
+        print(f"{len(settings.missing)} of {asked} sets have no file and are skipped:", flush=True)
+        print("\n".join(how_to_build(settings.missing)), flush=True)
 
 
 def folder_of(settings: EvaluationSettings, options: RunOptions, *, model: bool = False) -> Path:
@@ -257,20 +254,12 @@ def missing_samples(
 
 
 def results_of(folder: Path, journal: Journal) -> tuple[EvaluationRun, Results]:
-    """Write and print the results of the finished samples."""
-    run = EvaluationRun.load(folder, journal.samples)
-    results = write_outputs(run)
-    show_results(run, results)
-    console.print(f"Report: {folder / REPORT}")
-    return run, results
+    """Write and print the results of the finished samples.
 
-
-def show_results(run: EvaluationRun, results: Results) -> None:
-    """Print the table of a run, with its judges above it, and warnings and failures below.
-
-    If every sample failed, print the cause first.
+    Above the table stand its judges and, if every sample failed, the cause; below it warnings and failures.
     """
-    failures = Failures.from_run(run)
+    run = EvaluationRun.load(folder, journal.samples)
+    results, failures = write_outputs(run), Failures.from_run(run)
     if cause := failures.cause():
         console.print(Text(f"\n{cause}\n", style="bold red"), soft_wrap=True)
     title = "\n".join(["Results", *notes.header(run, results)])
@@ -278,6 +267,8 @@ def show_results(run: EvaluationRun, results: Results) -> None:
     for warning in notes.warnings(run, results):
         console.print(warning, markup=False, highlight=False)
     show_failures(failures)
+    console.print(f"Report: {folder / REPORT}")
+    return run, results
 
 
 def show_failures(failures: Failures) -> None:

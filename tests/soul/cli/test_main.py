@@ -30,23 +30,10 @@ def test_every_command_is_a_module_that_can_be_started() -> None:
         assert callable(importlib.import_module(module).main)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_shows_its_own_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        main([*name.split(), "--help"])
-    assert capsys.readouterr().out.startswith(f"usage: soul {name} ")
-
-
 def test_a_command_gets_its_words_and_gives_its_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tasks"]) == 0 and "hitom" in capsys.readouterr().out.split()
     assert main(["evaluate", "no_such_set", "policy.model=m"]) == 2
     assert "There is no evaluation set 'no_such_set'" in capsys.readouterr().err
-
-
-def test_an_unknown_command_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["evalute"]) == 2
-    assert "there is no command 'evalute'. Did you mean 'evaluate'?" in capsys.readouterr().err
-    assert main([]) == 2
 
 
 def test_the_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ import time
 import pytest
 
 import soul.judge.call.http_client
-from soul.cli.redaction import PLACEHOLDERS, redact, redact_guessing, secret_parameter, shown_url, without_secret_values
+from soul.cli.redaction import redact, redact_guessing, secret_parameter, shown_url, without_secret_values
 from soul.errors import BadKey, BadSettings, JudgeFailure, MissingKey
 from soul.judge import Endpoint, GatewaySettings, Judge
 from soul.testing import FakeOpenAI, Unauthorized
@@ -63,13 +63,6 @@ def test_a_placeholder_and_a_key_are_sent_as_they_are(value, monkeypatch):
 
 
 # --- what is blanked
-
-
-def test_a_placeholder_garbles_no_text(monkeypatch):
-    text = "the answer is empty: no test, 1 abc, not-needed, localhost"
-    for value in PLACEHOLDERS | {"a", "abc1234"}:
-        monkeypatch.setenv("SOUL_TEST_KEY", value)
-        assert redact(text) == text
 
 
 def test_keys_are_blanked_whatever_the_variable_is_named(monkeypatch):

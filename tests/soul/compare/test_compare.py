@@ -22,7 +22,7 @@ from rich.console import Console
 
 from soul import examples, tasks
 from soul.compare.__main__ import compared, main
-from soul.compare.pairs import last_turn, pair_up
+from soul.compare.pairs import last_turn
 from soul.compare.report import lines, markdown, rich_view
 from soul.evaluate import __main__ as evaluation
 from soul.evaluate.numbers.bootstrap import percentile_interval, resampled_means
@@ -151,14 +151,6 @@ def test_a_shortened_record_is_the_same_record_and_is_said(tmp_path):
     assert "1 paired rows were shortened" in said(found)
 
 
-def test_a_field_that_only_a_newer_version_knows_makes_no_other_record():
-    base, other = by_rule([1.0]), by_rule([0.0])
-    other[0].record = {**other[0].record, "new_field": ""}
-    assert len(pair_up(base, other).pairs) == 1
-    other[0].task = "paratomi"
-    assert not pair_up(base, other).pairs
-
-
 def judged(rewards):
     asked = {"policy": usage(), "judge": usage(), "partner": usage()}
     return numbered(rewards, "sotopia", metrics={"overall": 0.1}, usages=asked)
@@ -205,21 +197,6 @@ def test_equal_rows_of_another_version_of_the_task_are_not_comparable(tmp_path):
     assert not found.sets[TOM].comparable and f"another version of {TOM}" in said(found)
 
 
-def test_a_field_that_one_version_lacks_does_not_tell_two_versions_apart(tmp_path):
-    later = [
-        line.model_copy(update={"stamp": f"{line.stamp}-later", "record": {**line.record, "new": 1}})
-        for line in numbered([0.0, 1.0])
-    ]
-    assert two(tmp_path, numbered([0.0, 1.0]), later).sets[TOM].comparable
-
-
-def test_the_same_judge_at_another_address_is_a_note(tmp_path):
-    moved = {**JUDGE, "base_url": "http://127.0.0.1:2/v1"}
-    found = two(tmp_path, judged([0.1, 0.2]), judged([0.2, 0.3]), roles={**ROLES, "judge": moved})
-    assert found.sets["sotopia"].comparable
-    assert "In sotopia: judge judge-1 has two addresses" in said(found) and "NOT COMPARABLE" not in said(found)
-
-
 def test_the_macro_average_is_of_sets_and_never_pooled(tmp_path):
     base = by_rule([0.0] * 40) + by_rule([1.0, 1.0], "paratomi")
     other = by_rule([0.0, 1.0] * 20) + by_rule([1.0, 0.0], "paratomi")
@@ -261,14 +238,6 @@ def test_the_rows_that_changed_most_and_what_was_said_in_them(tmp_path):
     assert "row number" not in said(found, rows=0)
 
 
-def test_an_answer_is_one_short_line_that_no_terminal_obeys():
-    long = sample(1.0, answer=f"<think>no</think>start {'x ' * 300} <answer>B</answer>")
-    assert last_turn(long).startswith("start") and last_turn(long).endswith("<answer>B</answer>")
-    assert len(last_turn(long)) <= 160
-    assert last_turn(sample(1.0, answer="<think>only thought")) == "(nothing)"
-    assert last_turn(sample(1.0, answer="a\n\n b \x1b[2J \ud83d")) == "a b \ufffd[2J \ufffd"
-
-
 def test_names_and_answers_are_text_and_never_markup(tmp_path):
     line = sample(1.0, usages=ALONE, answer="[bold]x[/bold] `code` <b>y</b> | z")
     a = run_folder(tmp_path / "a", by_rule([0.0]), "mo|del [red]")
@@ -280,16 +249,6 @@ def test_names_and_answers_are_text_and_never_markup(tmp_path):
     assert len(re.split(r"(?<!\\)\|", table)) == 10 and r"mo\|del [red]" in table
     assert "`[bold]x[/bold] 'code' <b>y</b> | z`" in out.read_text()
     assert "[bold]x[/bold]" in said(found)
-
-
-def test_more_runs_are_each_held_against_the_first(tmp_path):
-    folders = [
-        run_folder(tmp_path / name, by_rule(rewards), model)
-        for name, rewards, model in [("a", [0.0, 0.0], "m"), ("b", [1.0, 0.0], "m"), ("c", [1.0, 1.0], "n")]
-    ]
-    found = compared(folders)
-    assert [one.labels for one in found] == [("a", "b"), ("a", "c")]  # two have the same model
-    assert [one.sets[TOM].difference for one in found] == [0.5, 1.0]
 
 
 def test_json_says_what_the_tables_say(tmp_path, capsys):

@@ -13,7 +13,7 @@ from soul.evaluate.numbers.results import summarise
 from soul.evaluate.report import write_html
 from tests.soul.compare.test_compare import run_folder
 from tests.soul.evaluate.finished_run import finished_run
-from tests.soul.evaluate.finished_samples import TOM, numbered, usage
+from tests.soul.evaluate.finished_samples import TOM, numbered
 from tests.soul.evaluate.report.browser_pages import column, found, needs_a_browser, opener, until
 from tests.soul.evaluate.report.hostile_samples import HOSTILE
 from tests.soul.evaluate.report.test_report import SINKS, Page, carried
@@ -89,23 +89,6 @@ def test_what_both_were_shown_stands_there_once(tmp_path):
     assert [message["content"] for message in line["prompt"]] == ["Rules.", "Question?"]
     assert [[m["content"] for m in side["draft"]["seats"]["policy"]] for side in line["sides"]] == [["one"], ["two"]]
     assert '"reports":[null,null]' in text  # no report, no link
-
-
-def test_several_runs_have_a_page_each(tmp_path, capsys):
-    runs = [run_folder(tmp_path / name, numbered([1.0, 0.0], usages=ALONE), name) for name in "abc"]
-    assert main([*map(str, runs), "--html", str(tmp_path / "page.html")]) == 0
-    assert {file.name for file in tmp_path.glob("*.html")} == {"page-b.html", "page-c.html"}
-    assert "page-c.html" in capsys.readouterr().out
-
-
-def test_scores_of_other_judges_are_called_not_comparable(tmp_path):
-    lines = numbered([1.0, 0.0], "coser", usages={"policy": usage(), "judge": usage()})
-    a = run_folder(tmp_path / "a", lines, "a")
-    judges = {role: {"model": "judge-2"} for role in ("judge", "feedback", "partner", "environment")}
-    b = run_folder(tmp_path / "b", lines, "b", roles=judges)
-    assert main([str(a), str(b), "--html", str(tmp_path / "f.html")]) == 0
-    text = (tmp_path / "f.html").read_text(encoding="utf-8").partition("<table")[0]
-    assert "NOT COMPARABLE in coser" in text
 
 
 # ---- in a browser

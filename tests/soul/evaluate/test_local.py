@@ -19,7 +19,7 @@ from transformers import AutoTokenizer
 from ditto.rollout.agent_loop import SoulAgentLoop
 from soul import examples, tasks
 from soul.evaluate import local
-from soul.evaluate.run import preflight, vllm_server
+from soul.evaluate.run import vllm_server
 from soul.evaluate.run.checkpoint import BadCheckpoint, Checkpoint
 from soul.evaluate.run.vllm_server import ONE_PROCESS, ServerFailed, ServerSettings, free_port, serving
 from soul.examples.__main__ import write
@@ -167,15 +167,6 @@ def test_a_proxy_of_the_site_is_not_asked_for_our_server(bin, tmp_path, monkeypa
         assert local._tokens(f"http://127.0.0.1:{port}/v1", checkpoint.name, task, row) > 0
 
 
-def test_a_stubborn_server_is_killed_and_an_error_ends_it_too(bin, tmp_path, monkeypatch):
-    monkeypatch.setenv("STAND_IN_STUBBORN", "1")
-    monkeypatch.setattr(vllm_server, "STOP_S", 0.5)
-    checkpoint, port = Checkpoint.find(str(model(tmp_path / "model"))), free_port()
-    with pytest.raises(ZeroDivisionError), serving(checkpoint, ServerSettings(), port, tmp_path / "log", Console()):
-        raise ZeroDivisionError
-    until(lambda: not alive(starts(bin)[0]))
-
-
 def test_a_server_that_ends_while_loading_is_quoted(bin, tmp_path, monkeypatch):
     monkeypatch.setenv("STAND_IN_FAILS", "1")
     checkpoint, port = Checkpoint.find(str(model(tmp_path / "model"))), free_port()
@@ -279,22 +270,6 @@ def test_a_turn_of_a_dialogue_is_bounded_as_in_training(bin, tmp_path):
         assert {request.body["max_completion_tokens"] for request in others.requests} == {MOST_TOKENS}
 
 
-def test_a_slow_checkpoint_has_more_time_for_its_first_answer_than_an_api(bin, tmp_path, monkeypatch):
-    write(["hitom"], 1, tmp_path / "stories.parquet")
-    monkeypatch.setattr(preflight, "POLICY_PATIENCE_S", 0.2)
-    monkeypatch.setenv("STAND_IN_ANSWERS_S", "0.5")
-    assert evaluate(tmp_path, "--model", str(model(tmp_path / "model"))) == 0
-
-
-def test_a_server_that_breaks_at_the_first_question_is_quoted(bin, tmp_path, monkeypatch, capsys):
-    write(["hitom"], 1, tmp_path / "stories.parquet")
-    monkeypatch.setenv("STAND_IN_BREAKS", "1")
-    assert evaluate(tmp_path, "--model", str(model(tmp_path / "model"))) == 2
-    error = capsys.readouterr().err
-    assert "vLLM serves model, but does not answer, connection" in error and "no kernel image" in error
-    assert "OPENAI_AGENT" not in error  # the user named no address and no key
-
-
 def test_long_rows_are_shortened_as_in_training_and_say_so(bin, tmp_path):
     """A word is a token here. Alignx may cut a person's history."""
     write(["alignx"], 4, tmp_path / "stories.parquet")
@@ -312,12 +287,6 @@ def test_long_rows_are_shortened_as_in_training_and_say_so(bin, tmp_path):
     assert min(whole) > 225 and not any(cut)
     short, cut = lengths("short")
     assert max(short) <= 225 and all(cut)
-
-
-def test_the_model_is_not_named_twice(bin, tmp_path, capsys):
-    write(["hitom"], 2, tmp_path / "stories.parquet")
-    assert evaluate(tmp_path, "--model", str(model(tmp_path / "model")), "policy.model=other") == 2
-    assert "not policy.model or policy.base_url" in capsys.readouterr().err
 
 
 def test_a_forged_turn_in_a_row_is_the_same_tokens_as_in_the_prompts_of_rl(bin, tmp_path, real_model):

@@ -70,14 +70,6 @@ def test_a_large_run_gives_its_report_fewer_sessions_and_saved_steps_first(tmp_p
         export_steps(run, steps("1"), tmp_path / "one.html")
 
 
-def test_a_run_without_sessions_has_a_report_of_its_numbers(tmp_path):
-    RunFolder(tmp_path).log_metrics(1, {"ditto/reward_draft": 0.5})
-    overview, columns, sessions = unpacked(write_run_report(tmp_path))
-    assert overview["metrics"]["series"] == {"ditto/reward_draft": [0.5]} and not sessions and not columns["id"]
-    with pytest.raises(BadSettings, match="It has no sessions yet"):
-        export_steps(tmp_path, steps("1"), tmp_path / "steps.html")
-
-
 def test_a_training_is_named_where_there_are_several(tmp_path):
     with pytest.raises(BadSettings, match="there is no training with traces"):
         named_training(tmp_path, None)

@@ -10,7 +10,7 @@ from ditto.run.run_folder import RunFolder
 from soul.files.line_file import write_lines
 from soul.record import SessionRecord
 from soul.view.index import SessionIndex, columns_after
-from soul.view.index_file import FILE, IndexFile
+from soul.view.index_file import FILE
 from soul.view.session_row import DIGITS
 from soul.view.sessions import NoSession, place_of, read_line, session_object
 from tests.soul.figures.made_up_runs import session, training
@@ -167,13 +167,6 @@ def test_a_damaged_index_is_built_again(run, damage):
     assert columns(index, after=48, known=1)["reset"]
 
 
-def test_an_index_that_is_damaged_while_it_is_open_is_built_again(run):
-    index = opened(run)
-    (run / "traces" / FILE).write_bytes(b"no database" * 5000)
-    index.refresh()
-    assert rows(index) == in_files(run)
-
-
 def test_several_viewers_may_build_one_index_at_once(run):
     (run / "traces" / FILE).write_bytes(b"no database" * 500)
     indexes = [SessionIndex(run / "traces") for _ in range(4)]
@@ -254,12 +247,3 @@ def test_what_a_row_says(tmp_path):
         "tokens": [17, None],
     }
     assert {name: known[name] for name in expected} == expected
-
-
-def test_the_index_of_a_killed_viewer_is_as_before_its_transaction(run):
-    opened(run)
-    file = IndexFile(run / "traces")
-    with pytest.raises(RuntimeError), file.change() as connection:
-        connection.execute("DELETE FROM sessions")
-        raise RuntimeError
-    assert rows(opened(run)) == in_files(run)

@@ -1,6 +1,5 @@
 """A training as the viewer keeps it: what it reads when, and what it answers while its index is built."""
 
-import json
 import threading
 
 import pytest
@@ -115,12 +114,3 @@ def test_calls_are_added_up_by_step_role_and_task(tmp_path):
         ("coser", 2, 1, 10, 0.5, 3.0),
         ("sotopia", 4, 2, 20, 1.0, 6.0),
     ]
-
-
-def test_the_end_of_a_run_by_its_watchdog_is_shown_while_the_viewer_is_open(tmp_path):
-    folder = training(tmp_path / "run", 0, steps=2)
-    run = Training(folder)
-    known = run.overview(None)["revision"]
-    assert run.overview(known).get("unchanged")
-    (folder / "failure.json").write_text(json.dumps({"cause": "rollout server 0 died", "step": 2}))
-    assert any("rollout server 0 died" in event["text"] for event in run.overview(known)["events"])

@@ -33,14 +33,6 @@ def lines(outcomes):
     return [sample(r, number, k) for number, row in enumerate(outcomes) for k, r in enumerate(row)]
 
 
-def test_one_sample_a_row_gives_the_mean_of_the_valid_rewards():
-    found = of(numbered([1.0, 0.0, None, 1.0, None]))
-    assert (found.samples, found.rows, found.invalid) == (5, 5, 2)
-    assert found.mean == pytest.approx(2 / 3)
-    assert found.bounds == pytest.approx((2 / 5, 4 / 5))
-    assert found.headline.name == "accuracy"
-
-
 @given(OUTCOMES)
 def test_mean_and_bounds_are_row_means_averaged(outcomes):
     found = of(shuffled(lines(outcomes)))
@@ -120,11 +112,6 @@ def test_an_interval_covers_the_truth_about_as_often_as_it_says():
     assert 0.91 <= hits / runs <= 0.98
 
 
-def test_an_interval_leaves_out_as_much_on_either_side():
-    assert percentile_interval(np.arange(1001.0)) == pytest.approx((25.0, 975.0))
-    assert percentile_interval(np.arange(1001.0), level=0.8) == pytest.approx((100.0, 900.0))
-
-
 def test_an_interval_is_as_wide_as_theory_says():
     values = np.random.default_rng(1).normal(size=400)
     low, high = percentile_interval(resampled_means(values, "normal"))
@@ -174,11 +161,6 @@ def test_failures_of_a_whole_set_show_in_the_bounds_of_the_macro_average():
     assert found.macro.bounds == (0.25, 0.75)
 
 
-def test_a_macro_average_with_a_set_of_one_row_has_no_interval():
-    found = summarise(numbered([1.0, 0.0]) + numbered([1.0], "paratomi"), [TOM, "paratomi"])
-    assert found.macro.mean == 0.75 and found.macro.interval is None
-
-
 def test_averages_of_the_papers_ten_and_of_alignx_need_all_their_sets():
     samples, want = [], {}
     for place, name in enumerate(soul_v1.SETS):
@@ -213,12 +195,6 @@ def test_an_empty_set_has_no_numbers_and_a_run_may_have_none():
     assert found.task == TOM and found.headline.name == "accuracy"
     json.dumps(found.to_json(), allow_nan=False)
     assert summarise([], []).macro.mean is None
-
-
-def test_a_file_of_ones_own_may_be_empty_too():
-    found = of([], "interviews_of_may")  # its name is no task, and no row has said which it is
-    assert (found.task, found.mean, found.samples) == ("", None, 0)
-    assert of(numbered([1.0, 0.0], "interviews_of_may", task=TOM), "interviews_of_may").mean == 0.5
 
 
 @pytest.mark.parametrize(

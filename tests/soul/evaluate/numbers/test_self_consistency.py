@@ -45,20 +45,6 @@ def test_the_majority_earns_what_an_enumeration_says(ballot, pay):
     assert row(ballot, pay).majority(metric) == pytest.approx(enumerated(ballot, pay, -1.0), abs=1e-12)
 
 
-def test_every_ballot_of_four_over_three_answers():
-    pay, metric = {"A": 1.0, "B": 0.0, "C": 0.0}, Metric("accuracy")
-    for ballot in itertools.product((None, *LETTERS), repeat=4):
-        want = enumerated(list(ballot), pay, 0.0)
-        assert row(ballot, pay, 0.0).majority(metric) == pytest.approx(want, abs=1e-12), ballot
-
-
-@given(BALLOTS, PAY, st.randoms(use_true_random=False))
-def test_the_order_of_samples_changes_nothing(ballot, pay, rng):
-    metric, mixed = Metric("m", low=-1.0), list(ballot)
-    rng.shuffle(mixed)
-    assert row(mixed, pay).majority(metric) == row(ballot, pay).majority(metric)
-
-
 def test_a_row_in_which_nobody_answers_is_the_worst_whichever_end_that_is():
     silent = RowResult(0, 0, (0.0, 0.0), 0, (None, None))
     assert silent.majority(Metric("accuracy")) == 0.0

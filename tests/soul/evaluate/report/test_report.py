@@ -134,14 +134,6 @@ def test_the_head_says_what_was_evaluated_and_how_far_it_came(tmp_path):
     assert "2 of 5: not finished" in text and re.search(r"20\d\d-\d\d-\d\d \d\d:\d\d UTC", text)
 
 
-def test_a_jury_a_served_checkpoint_and_judged_again_are_said(tmp_path):
-    jury = [{"model": name, "base_url": "http://judge/v1"} for name in ("one", "two")]
-    policy = {"model": "mine", "base_url": None, "checkpoint": "runs/global_step_50"}
-    run = finished_run(tmp_path, numbered([1.0], "sotopia"), jury=jury, policy=policy, episodes_of="earlier-1234")
-    text = report_of(run)
-    assert "one + two (sotopia)" in text and "checkpoint runs/global_step_50" in text and "earlier-1234" in text
-
-
 def shown(sample):
     """What the page's scripts read of a sample."""
     line = json.loads(sample.to_line())
@@ -276,10 +268,3 @@ def test_the_command_writes_report_and_table_of_runs(tmp_path, capsys):
         assert (run / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
         assert (run / "samples.parquet").stat().st_size > 0
     assert main([str(tmp_path)]) == 2 and "no settings.json" in capsys.readouterr().err
-
-
-def test_what_is_written_is_what_html_returns(everything):
-    found = summarise(everything.samples, everything.sets)
-    file = write_html(everything, found, breakdowns(everything, found))
-    assert file.read_bytes().decode("utf-8") == report_of(everything)
-    assert not list(file.parent.glob("*.partial"))

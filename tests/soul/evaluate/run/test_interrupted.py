@@ -112,12 +112,6 @@ def test_while_a_server_is_loaded(bin, stories, tmp_path, monkeypatch):  # noqa:
     until(lambda: not alive(starts(bin)[0]))
 
 
-def test_while_a_server_is_asked(bin, stories, tmp_path):  # noqa: F811
-    code, _, err = interrupted(started(local(tmp_path, stories)), (bin / "asked.jsonl").exists)
-    assert (code, len(err.split("\n")), "of 24 samples are kept" in err) == (130, 4, True), err
-    until(lambda: not alive(starts(bin)[0]))
-
-
 def test_pressed_again_while_a_stubborn_server_is_stopped(bin, stories, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setenv("STAND_IN_STUBBORN", "1")
     code, _, err = interrupted(started(local(tmp_path, stories)), (bin / "asked.jsonl").exists, presses=2)

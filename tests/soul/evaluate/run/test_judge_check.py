@@ -83,17 +83,6 @@ def test_a_judge_that_gives_points_for_nothing_marks_its_scores_everywhere(data,
         assert json.loads((folder / "results.json").read_text())["sets"]["sotopia"]["judge_problems"]["weak"]
 
 
-def test_a_judge_without_a_score_is_named_and_tested_again(data, tmp_path, capsys):
-    with FakeOpenAI(lambda request: Text("Ten!") if is_canary(request) else grading(generous)(request)) as fake:
-        assert evaluate(fake, data, tmp_path, "sotopia", "--limit", "1") == 0
-        sent = canaries_sent(fake)
-        assert evaluate(fake, data, tmp_path, "sotopia", "--limit", "2") == 0  # the endpoint may have been down
-        assert canaries_sent(fake) == 2 * sent
-    assert "cannot be trusted on replies that deserve nothing: no score for" in " ".join(
-        capsys.readouterr().out.split()
-    )
-
-
 def test_a_judge_that_passes_is_not_mentioned_and_one_that_is_not_needed_not_asked(data, tmp_path, capsys):
     with FakeOpenAI(grading(strict)) as fake:
         assert evaluate(fake, data, tmp_path, "hitom") == 0

@@ -124,21 +124,6 @@ def test_a_run_decides_what_is_rescored(played, tmp_path, capsys):
         assert not fake.requests
 
 
-def test_an_option_of_a_task_replaces_that_option_alone(tmp_path):
-    write(["hitom"], 2, tmp_path / "stories.parquet")
-    options = ["tasks.hitom.strict_answers=true", "tasks.mirrorbench.judge_samples=1"]
-    with FakeOpenAI(lambda request: Text("<answer>Option B</answer>")) as fake:
-        assert evaluate(fake, tmp_path, str(tmp_path / "stories.parquet"), "policy.model=under-test", *options) == 0
-        (played,) = tmp_path.glob("eval-under-test-*")
-        words = ["--rescore", str(played), "tasks.mirrorbench.assistant=model"]
-        assert evaluate(fake, tmp_path, *words) == 0
-    (again,) = tmp_path.glob("*-rescored-*")
-    assert EvaluationRun.load(again).settings["tasks"] == {
-        "hitom": {"strict_answers": True},
-        "mirrorbench": {"judge_samples": 1, "assistant": "model"},
-    }
-
-
 def test_a_new_prompt_version_begins_a_new_folder_and_asks_only_what_changed(played, tmp_path, monkeypatch):
     """The stamp of a sample is of its record and its judge prompts."""
     from soul import tasks

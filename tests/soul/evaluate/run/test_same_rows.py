@@ -71,11 +71,3 @@ def test_sets_are_drawn_apart_and_a_larger_limit_holds_the_smaller(files):
         assert all(set(fewer[name]) < set(more[name]) for name in files)
     assert found[9]["hitom"] != found[9]["paratomi"]  # files of equal length, one seed
     assert found[-1]["hitom"] == list(range(40)) and drawn(files, limit=99) == found[-1]
-
-
-def test_every_row_is_drawn_about_as_often(files):
-    counts = [0] * 40
-    for seed in range(200):
-        for number in drawn({"hitom": files["hitom"]}, limit=10, seed=seed)["hitom"]:
-            counts[number] += 1
-    assert sum(counts) == 2000 and min(counts) >= 25 and max(counts) <= 80  # 50 expected, 6 standard deviation

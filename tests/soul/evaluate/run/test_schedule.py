@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from soul.evaluate.run.schedule import ALMOST, FIRST, Schedule, expected_calls
+from soul.evaluate.run.schedule import ALMOST, FIRST, Schedule
 from soul.judge import Endpoint, Usage
 from tests.soul.judge.throttle.jumping_time import simulate
 
@@ -125,14 +125,6 @@ def test_where_a_rate_is_the_limit_it_counts():
     assert world.total > 600 and world.at_a_fifth() < 1.5  # 300 + 360 requests, one a second
 
 
-def test_the_end_of_a_run_is_right_too():
-    rng = random.Random(1)
-    items = todo(hitom=(200, ONE_TURN), sotopia=(40, TWENTY_TURNS))
-    turns = {"hitom": drawn(rng, 1, 1, 1.0), "sotopia": drawn(rng, 8, 10, 1.0, 2.0)}
-    world = World(items, turns, 8).run()
-    assert all(world.factor(share * world.total) < 1.5 for share in (0.2, 0.4, 0.6, 0.8))
-
-
 def test_a_set_without_results_takes_those_of_the_most_similar_set():
     clock = SimpleNamespace(now=0.0)
     items = todo(hitom=(10, ONE_TURN), sotopia=(10, TWENTY_TURNS), paratomi=(10, ONE_TURN))
@@ -201,7 +193,3 @@ def test_what_was_measured_counts_and_not_what_a_task_announces():
     turns = {"announced": drawn(rng, 1, 1, 0.1), "slow": drawn(rng, 1, 1, 30.0)}
     taken = [one.set for one in World(items, turns, 1).run().taken]
     assert taken[0] == "announced" and taken[6:40] == ["slow"] * 34
-
-
-def test_tasks_say_what_they_expect():
-    assert [expected_calls(item("x", 0, calls)) for calls in (ONE_TURN, {"judge": 1.0}, TWENTY_TURNS)] == [1, 2, 22]

@@ -43,19 +43,6 @@ def test_scores_of_other_judges_are_marked_beside_published_numbers(tmp_path):
     assert "hitom" not in warning and "environment" not in warning
 
 
-def test_another_partner_is_marked_too_and_sets_without_published_numbers_are_not(tmp_path):
-    partner = {**ROLES, "partner": {**ENDPOINT, "model": "talker"}}
-    _, warnings = noted(run_of(tmp_path, "sotopia", "sim_math", roles=partner))
-    warning = next(each for each in warnings if each.startswith("Warning"))
-    assert "sotopia: partner talker, not gpt-5-nano" in warning and "sim_math" not in warning
-
-
-def test_a_jury_is_named_by_its_members(tmp_path):
-    jury = [{**ENDPOINT, "model": name} for name in ("a", "b")]
-    (judges, *_), warnings = noted(run_of(tmp_path, "sotopia", jury=jury, by_task={}))
-    assert judges == "Judges: a + b (sotopia)." and "sotopia: judge a + b, not gpt-5-nano" in warnings[0]
-
-
 def test_missing_sets_are_said_in_the_table_file(tmp_path):
     import json
 

@@ -45,18 +45,6 @@ def test_averages_are_over_the_sets_of_all_models_and_say_so():
     assert shared({"others": OTHERS}) == [TOM]  # a set in which all failed has no number
 
 
-def test_models_that_share_nothing_have_no_average():
-    alone = summarise(numbered([1.0], "paratomi"), ["paratomi"])
-    found = lines({"others": OTHERS, "alone": alone})
-    assert not any("average" in line.name for line in found) and len(found) == 3
-
-
-def test_counts_are_told_apart_where_they_differ():
-    more = summarise(numbered([1.0] * 6), [TOM])
-    found = {line.name: line.n for line in lines({"a": BASE, "b": more, "c": BASE})}
-    assert found[TOM] == "4 / 6 / 4" and found["paratomi"] == "2 / - / 2"
-
-
 def test_all_sets_come_in_the_cards_order_with_alignx_and_the_papers_ten():
     names = [line.name for line in lines({"a": everything(0.25), "b": everything(0.5)})]
     assert len(names) == 27 + 3 and names[-2:] == ["macro average, 27 sets", "macro average, paper's 10"]

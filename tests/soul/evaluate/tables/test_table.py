@@ -5,7 +5,6 @@ no published number beside it that rests on others; names are text and never mar
 """
 
 import re
-from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -13,9 +12,9 @@ from rich.console import Console
 
 from soul import tasks
 from soul.evaluate.numbers.results import summarise, summarise_run
-from soul.evaluate.tables.run_table import OWN, SHOWN, invalid_share, lines, markdown, ordered, run_table, titles
+from soul.evaluate.tables.run_table import OWN, SHOWN, invalid_share, lines, markdown, run_table, titles
 from soul.suites import soul_v1
-from soul.suites.published import column, rows
+from soul.suites.published import rows
 from soul.task import Task
 from soul.task_types import Metric, Row
 from tests.soul.evaluate.finished_run import finished_run
@@ -42,10 +41,6 @@ def test_sets_stand_in_the_cards_order():
     dimensions = [line.dimension for line in lines(everything())]
     assert list(dict.fromkeys(dimensions)) == ["CONV", "SS", "COG", "ROLE", "EVAL", "average"]
     assert dimensions.count("EVAL") == 5 + 1 + 4
-
-
-def test_sets_that_the_card_does_not_list_come_last_as_given():
-    assert ordered(["mine", "hitom", "another", "userllm"]) == ["userllm", "hitom", "mine", "another"]
 
 
 def test_scores_are_on_the_cards_scale():
@@ -111,12 +106,6 @@ def test_tables_of_a_finished_run_know_the_options_of_its_tasks(tmp_path):
         tasks.configure({})
 
 
-def test_a_finished_run_keeps_its_marks(tmp_path):
-    run = finished_run(tmp_path / "run", numbered([0.4] * 3))
-    (line,) = lines(summarise_run(replace(run, stand_ins={TOM: "invented rows"})))
-    assert line.cells[1].endswith(" *") and set(line.published) == {""}
-
-
 def test_failures_and_their_effect_are_shown():
     (line,) = lines(summarise(numbered([1.0, 1.0, 0.0, None]), [TOM]))
     assert line.cells[1].startswith("66.7 [") and line.cells[2:4] == ("4", "25.0 % (50.0 to 75.0)")
@@ -125,11 +114,6 @@ def test_failures_and_their_effect_are_shown():
     (line,) = lines(summarise([], [TOM]))
     assert line.cells == (TOM, "-", "0", "-", "$0.00")
     assert invalid_share(1, 5687, None) == "< 0.1 %"  # never rounded away
-
-
-def test_one_row_has_a_score_without_an_interval():
-    (line,) = lines(summarise(numbered([1.0]), [TOM]))
-    assert line.cells[1] == "100.0"
 
 
 def test_an_unknown_price_makes_the_cost_a_lower_bound():
@@ -155,12 +139,6 @@ def test_an_average_of_fewer_sets_says_so_and_has_no_published_number():
     assert set(macro.published) == {""}
 
 
-def test_the_papers_ten_alone_have_one_average():
-    samples = [sample(0.5, n, of=name) for name in soul_v1.PAPER for n in range(2)]
-    found = lines(summarise(samples, soul_v1.PAPER))
-    assert len(found) == 11 and found[-1].published[3:] == ("53.3", "72.6")
-
-
 def test_several_samples_a_row_have_columns_for_the_best_and_the_majority():
     twice = [sample(float(k == n == 0), n, k, answer=f"<answer>{'AB'[k]}</answer>") for n in range(2) for k in range(2)]
     results = summarise([*twice, *numbered([1.0, 1.0], "paratomi")], [TOM, "paratomi"])
@@ -168,14 +146,6 @@ def test_several_samples_a_row_have_columns_for_the_best_and_the_majority():
     first, second, macro = lines(results)
     assert first.cells[2:5] == ("50.0", "25.0", "4 (2 rows)")
     assert second.cells[2:4] == macro.cells[2:4] == ("-", "-")  # no row of it has two
-
-
-def test_where_no_answer_can_be_counted_there_is_no_column_for_a_majority():
-    twice = [sample(0.4, n, k, of="sotopia", metrics={"overall": 0.4}) for n in range(2) for k in range(2)]
-    results = summarise(twice, ["sotopia"])
-    assert titles(results) == ("set", "score [95 %]", "best@2", *OWN[2:])
-    (line,) = lines(results)
-    assert line.cells[2:4] == ("40.0", "4 (2 rows)")
 
 
 @pytest.mark.parametrize(("width", "published"), [(400, 5), (150, 5), (120, 2), (100, 0), (80, 0)])
@@ -201,9 +171,3 @@ def test_terminal_and_markdown_show_the_same_cells(results):
     assert len(head) == len(rule) == len(titles(results)) + len(SHOWN)
     view = [line for line in drawn(results).splitlines() if line.startswith("│")]
     assert [[cell.strip() for cell in line[1:-1].split("│")] for line in view] == want
-
-
-def test_other_published_columns_can_be_chosen():
-    chosen = [column("card", "Gemini 3.1 Pro"), column("paper", "GRPO 8B")]
-    head = markdown(everything(), chosen).splitlines()[0]
-    assert head.endswith("| cost | Gemini 3.1 Pro (card) | GRPO 8B (paper) |")
