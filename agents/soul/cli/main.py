@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "soul evaluate local hitom --model Qwen/Qwen3-8B",
     ),
     "report": (
-        "soul.evaluate.report.__main__",
+        "soul.evaluate.report.outputs",
         "write the report of an evaluation again",
         "soul report outputs/eval-base-1a2b3c4d",
     ),

@@ -22,7 +22,7 @@ from soul.evaluate.report import FILE as REPORT
 from soul.evaluate.report.outputs import write_outputs
 from soul.evaluate.run import engine, preflight, rescore
 from soul.evaluate.run.failures import Failures
-from soul.evaluate.run.journal import Journal, Key, holds
+from soul.evaluate.run.journal import Journal, Key, is_done
 from soul.evaluate.run.judge_check import check_judges, read_checks, untested
 from soul.evaluate.run.options import FIRST, RunChoice, RunOptions, Sections
 from soul.evaluate.run.plan import plan, show
@@ -171,7 +171,7 @@ def run(
         dry_run(settings, wanted, folder, choice, options.thinking_tokens, source, tests_judges=choice.ask_first)
         return None
     preflight.check(settings, missing_samples(wanted, finished_samples(folder), choice, source), ask=choice.ask_first)
-    with alone_in(folder):
+    with exclusive_lock(folder):
         folder = resolve_run_folder(folder, wanted)
         with closing(Journal(folder)) as journal, interruptible(wanted, journal):
             write_choice(folder, settings, wanted)
@@ -195,7 +195,7 @@ def run(
 
 
 @contextmanager
-def alone_in(*folders: Path) -> Iterator[None]:
+def exclusive_lock(*folders: Path) -> Iterator[None]:
     """Lock these run folders and their later generations, and name the folder if the disk is full.
 
     Raises:
@@ -243,13 +243,13 @@ def missing_samples(
     choice: RunChoice = FIRST,
     source: EvaluationRun | None = None,
 ) -> list[SampleRequest]:
-    """The samples that are missing, and the failed ones that run again (`holds`).
+    """The samples that are missing, and the failed ones that run again (`is_done`).
 
     Args:
         source: the run whose episodes are judged again. Samples without an episode are not retried.
     """
     unplayed = rescore.without_episode(source) if source else frozenset()
-    todo = [request for request in wanted if not holds(there, request.key, request.stamp, choice.retry_failed)]
+    todo = [request for request in wanted if not is_done(there, request.key, request.stamp, choice.retry_failed)]
     return [request for request in todo if request.key not in unplayed or request.key not in there]
 
 

@@ -11,19 +11,15 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from soul.errors import SoulError
 from soul.evaluate.report import FILE as REPORT
 from soul.evaluate.run.journal import FILE as JOURNAL
-from soul.figures.training_run import TrainingRun
 from soul.files.folder_lock import is_held
 from soul.files.metrics_file import NAME as METRICS
-from soul.files.metrics_file import read_metrics
 from soul.files.trace_files import FOLDER as TRACES
 from soul.files.trace_files import LIVE, last_step, trace_files
 from soul.view.overview import read_run_file
@@ -122,7 +118,7 @@ def facts(found: Found) -> dict[str, Any]:
             name=place.name,
             modified=_modified(place / METRICS, place / TRACES, place / TRACES / LIVE, place),
             steps=last_step(place / TRACES),
-            tasks=_trained_tasks(place, run),
+            tasks=run["task"].split(",") if isinstance(run.get("task"), str) and run["task"] else [],
             objective=run["objective"] if isinstance(run.get("objective"), str) else None,
             running=is_held(place),
         )
@@ -145,27 +141,6 @@ def _modified(*places: Path) -> float:
     """When the last of these was changed."""
     times = [place.stat().st_mtime for place in places if place.exists()]
     return max(times, default=0.0)
-
-
-def _trained_tasks(folder: Path, run: Mapping[str, Any]) -> list[str]:
-    """The tasks of a training, from run.json or from the names of its metrics."""
-    task = run.get("task")
-    if isinstance(task, str) and task:
-        return task.split(",")
-    try:
-        stat = (folder / METRICS).stat()
-    except OSError:
-        return []
-    return _tasks_of_metrics(folder / METRICS, stat.st_mtime_ns, stat.st_ino)
-
-
-@lru_cache(1000)
-def _tasks_of_metrics(path: Path, _mtime_ns: int, _inode: int) -> list[str]:
-    """The tasks that the metrics name. They are read again only where the file has changed."""
-    try:
-        return TrainingRun(path.parent.name, path.parent, read_metrics(path), "").tasks
-    except (SoulError, OSError):  # the overview of the run says so
-        return []
 
 
 def _object(path: Path) -> dict[str, Any]:

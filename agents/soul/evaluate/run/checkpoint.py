@@ -140,7 +140,7 @@ def _config(file: Path) -> dict[str, Any]:
 
 
 def _check_weights(folder: Path) -> None:
-    if problem := damage(folder):
+    if problem := find_weight_problem(folder):
         raise BadCheckpoint(f"{folder}: {problem}")
 
 
@@ -181,7 +181,7 @@ def _files(folder: Path) -> Iterator[Path]:
 _INDEX = "*.safetensors.index.json"
 
 
-def damage(folder: Path) -> str | None:
+def find_weight_problem(folder: Path) -> str | None:
     """What is wrong with the weights in a model or adapter folder, and the remedy; None if they are complete."""
     try:
         missing = [name for name in _shards(folder) if not (folder / name).is_file()]

@@ -64,7 +64,7 @@ class Journal:
         self._file.close()
 
 
-def holds(samples: Mapping[Key, SessionRecord], key: Key, stamp: str, retry_failed: bool) -> bool:
+def is_done(samples: Mapping[Key, SessionRecord], key: Key, stamp: str, retry_failed: bool) -> bool:
     """Whether these samples hold one with this key and stamp that need not run again.
 
     Args:

@@ -138,7 +138,7 @@ def sample_requests(settings: EvaluationSettings) -> list[SampleRequest]:
         rows = read_rows([str(file)])
         if len({row.task.name for row in rows}) > 1:
             raise BadSettings(f"{file} holds rows of several tasks, but a set has one task. Split the file.")
-        chosen = sorted(drawing_order(rows, f"{settings.seed}:{name}")[: settings.limit])
+        chosen = sorted(row_sampling_order(rows, f"{settings.seed}:{name}")[: settings.limit])
         stamps = {i: stamp_of(rows[i]) for i in chosen}  # once per row: all samples of a row share it
         by_set.append([SampleRequest(name, rows[i], k, stamps[i]) for i in chosen for k in range(settings.n)])
     ranked = ((place / len(requests), request) for requests in by_set for place, request in enumerate(requests))
@@ -247,7 +247,7 @@ def how_to_build(missing: Mapping[str, Path]) -> list[str]:
     return lines
 
 
-def drawing_order(rows: Sequence[TaskRow], seed: str) -> list[int]:
+def row_sampling_order(rows: Sequence[TaskRow], seed: str) -> list[int]:
     """The positions of all rows in the order in which they are drawn.
 
     To within one row, every prefix of the order has the strata in the proportions of the whole set, or in equal numbers

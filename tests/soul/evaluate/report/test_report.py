@@ -14,8 +14,8 @@ from soul import tasks
 from soul.evaluate.numbers.breakdown import breakdown, breakdowns
 from soul.evaluate.numbers.results import summarise
 from soul.evaluate.report import SCRIPTS, packing, write_html
-from soul.evaluate.report.__main__ import main
 from soul.evaluate.report.markup import MARGIN, WIDTH, element, interval_bar, join
+from soul.evaluate.report.outputs import main
 from soul.evaluate.report.results_table import COLUMNS
 from soul.evaluate.tables import run_table
 from soul.suites import soul_v1
