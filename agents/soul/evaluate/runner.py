@@ -43,8 +43,7 @@ from soul.evaluate.run.settings import (
     stand_ins_of,
 )
 from soul.evaluate.run.vllm_server import LOG as SERVER_LOG
-from soul.evaluate.tables import notes
-from soul.evaluate.tables.run_table import columns_of, run_table
+from soul.evaluate.tables.run_table import cautions, columns_of, judged_by, run_table
 from soul.files.disk_space import guarded_writes
 from soul.files.folder_lock import FolderLock
 from soul.host_resources import infrequent_gc
@@ -262,9 +261,9 @@ def results_of(folder: Path, journal: Journal) -> tuple[EvaluationRun, Results]:
     results, failures = write_outputs(run), Failures.from_run(run)
     if cause := failures.cause():
         console.print(Text(f"\n{cause}\n", style="bold red"), soft_wrap=True)
-    title = "\n".join(["Results", *notes.header(run, results)])
+    title = "\n".join(["Results", *judged_by(run, results)])
     console.print(run_table(results, columns_of(run.suite), width=console.width).rich(title))
-    for warning in notes.warnings(run, results):
+    for warning in cautions(run, results):
         console.print(warning, markup=False, highlight=False)
     show_failures(failures)
     console.print(f"Report: {folder / REPORT}")

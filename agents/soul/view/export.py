@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from soul.errors import BadSettings, RunFailed
 from soul.evaluate.report import FILE as REPORT
-from soul.evaluate.report.packing import to_json
+from soul.evaluate.report.page_parts import to_json
 from soul.view.discovery import find
 from soul.view.index import columns_of
 from soul.view.overview import checkpoints

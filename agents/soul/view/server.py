@@ -31,7 +31,7 @@ from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from soul.errors import BadSettings
-from soul.evaluate.report.packing import to_json
+from soul.evaluate.report.page_parts import to_json
 from soul.view.discovery import Catalogue
 from soul.view.sessions import NoSession
 from soul.view.training import Training

@@ -8,8 +8,7 @@ page asks for nothing.
 import pytest
 
 from soul.compare.__main__ import main
-from soul.evaluate.numbers.breakdown import breakdowns
-from soul.evaluate.numbers.results import summarise
+from soul.evaluate.numbers.results import breakdowns, summarise
 from soul.evaluate.report import write_html
 from tests.soul.compare.test_compare import run_folder
 from tests.soul.evaluate.finished_run import finished_run

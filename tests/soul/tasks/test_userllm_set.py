@@ -16,9 +16,8 @@ from rich.console import Console
 
 from soul import tasks
 from soul.compare.comparison import compare
-from soul.evaluate.numbers.breakdown import breakdown
-from soul.evaluate.numbers.results import Results, summarise
-from soul.evaluate.report.set_detail import set_detail
+from soul.evaluate.numbers.results import Results, breakdown, summarise
+from soul.evaluate.report.results_table import set_detail
 from soul.evaluate.tables.run_table import markdown, run_table
 from soul.evaluate.wandb_log import scalars
 from soul.metrics.set_metrics import Ratio

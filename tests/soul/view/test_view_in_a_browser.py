@@ -7,8 +7,7 @@ import re
 
 import pytest
 
-from soul.evaluate.numbers.breakdown import breakdowns
-from soul.evaluate.numbers.results import summarise
+from soul.evaluate.numbers.results import breakdowns, summarise
 from soul.evaluate.report import write_html
 from soul.view.page import served_page
 from tests.soul.evaluate.finished_run import finished_run

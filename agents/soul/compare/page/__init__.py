@@ -21,9 +21,19 @@ from soul.compare.comparison import Comparison, SetComparison
 from soul.compare.pairs import Pair
 from soul.evaluate.report import FILE, set_facts
 from soul.evaluate.report.markup import Markup, element, join
-from soul.evaluate.report.packing import SHOWN_CHARACTERS, SHOWN_OF_ANSWERS, plain, start_of, to_json
-from soul.evaluate.report.page_parts import Page, filled, read, script_of, write_page
-from soul.evaluate.report.set_detail import names_of
+from soul.evaluate.report.page_parts import (
+    SHOWN_CHARACTERS,
+    SHOWN_OF_ANSWERS,
+    Page,
+    filled,
+    plain,
+    read,
+    script_of,
+    start_of,
+    to_json,
+    write_page,
+)
+from soul.evaluate.report.results_table import names_of
 from soul.evaluate.tables.answers import Answers, answers_of
 from soul.message import Message
 from soul.record import AttemptRecord, Conversations, SessionRecord

@@ -13,11 +13,10 @@ from collections.abc import Sequence
 
 from soul.cli.arguments import existing_folder
 from soul.cli.error_border import Parser, reports_errors
-from soul.evaluate.numbers.breakdown import breakdowns
-from soul.evaluate.numbers.results import Results, summarise_run
+from soul.evaluate.numbers.results import Results, breakdowns, summarise_run
 from soul.evaluate.report import FILE, write_html
 from soul.evaluate.run.run_folder import EvaluationRun
-from soul.evaluate.tables import notes, run_table, samples_table
+from soul.evaluate.tables import run_table, samples_table
 from soul.files.whole_file import write_whole
 from soul.judge.ledger import numbers as usage_numbers
 
@@ -33,7 +32,7 @@ def write_outputs(run: EvaluationRun) -> Results:
         numbers["sets"][name]["groups"] = {kind: [vars(one) for one in values] for kind, values in by_kind.items()}
     write_whole(run.folder / "results.json", json.dumps(numbers, indent=1))
     scores = run_table.markdown(results, run_table.columns_of(run.suite))
-    text = "\n\n".join([*notes.header(run, results), scores, *notes.warnings(run, results)])
+    text = "\n\n".join([*run_table.judged_by(run, results), scores, *run_table.cautions(run, results)])
     write_whole(run.folder / "table.md", text.rstrip() + "\n")
     samples_table.write_parquet(run, run.folder / samples_table.FILE)
     write_html(run, results, groups)

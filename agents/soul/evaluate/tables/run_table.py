@@ -10,14 +10,20 @@ none either.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from soul import tasks
 from soul.evaluate.numbers.results import Average, Results
 from soul.evaluate.numbers.set_result import Interval, SetResult
-from soul.evaluate.numbers.set_warnings import warning_lines
+from soul.evaluate.run.judge_check import judge_warning
+from soul.evaluate.run.run_folder import EvaluationRun, endpoints_asked
+from soul.judge.call.endpoint import DEFAULT_MODEL
 from soul.judge.call.usage import total
 from soul.judge.ledger import money
+from soul.judge.roles import Role, paper_judge
 from soul.suites import soul_v1, suite
 from soul.suites.published import Column
 from soul.table import NONE, Table
@@ -183,3 +189,182 @@ def _several_cells(results: Results, names: Sequence[str]) -> tuple[str, ...]:
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.1f}"
+
+
+READABLE = 0.8  # a smaller share of readable answers gets a warning
+FEWEST_ROWS = 5  # with fewer rows, a score of 0 is not unusual
+
+
+@dataclass(frozen=True)
+class SetWarning:
+    """A warning about one set.
+
+    Attributes:
+        title: the problem; the same text for every set.
+        advice: what to check, in one or two sentences.
+        detail: the set's own number.
+    """
+
+    title: str
+    advice: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.title} ({self.detail}). {self.advice}"
+
+
+def warnings_of(result: SetResult) -> list[SetWarning]:
+    """The warnings about one set."""
+    warnings = []
+    if result.stands_in:
+        warnings.append(
+            SetWarning(
+                "Other rows than the paper's",
+                "Such a set is marked with *, and no published number is beside it or beside an average over it.",
+                result.stands_in,
+            )
+        )
+    means = [row.mean for row in result.per_row if row.mean is not None]
+    if (
+        len(means) >= FEWEST_ROWS
+        and result.headline.higher_is_better
+        and set(means) in ({0.0}, {result.headline.worst})
+    ):
+        warnings.append(
+            SetWarning(
+                f"Every row scores exactly {100 * means[0]:.1f}".removesuffix(".0"),
+                "Open a few samples before you trust this. Is there an answer, is it complete, and does it have the "
+                "form that the prompt asks for?",
+                f"{len(means):,} rows",
+            )
+        )
+    readable = result.metrics.get("answered")
+    if readable is not None and readable < READABLE:
+        warnings.append(
+            SetWarning(
+                "Few answers have the form that the prompt asks for",
+                "Open a few samples. Is the tag or the label missing, or did the model stop before it "
+                "(policy.max_output_tokens)? An answer that could not be read scores as wrong.",
+                f"{100 * readable:.0f} % read",
+            )
+        )
+    for model, problems in result.judge_problems.items():
+        warnings.append(
+            SetWarning(
+                judge_warning(model, problems),
+                "Its scores are marked with ?. Name a stronger judge (judge.model=...), or judge the same episodes "
+                "again (--rescore). To see the replies: soul judge canaries.",
+                "no score" if result.mean is None else f"score {100 * result.mean:.1f}",
+            )
+        )
+    return warnings
+
+
+def grouped(sets: Mapping[str, SetResult]) -> dict[SetWarning, dict[str, str]]:
+    """The warnings about several sets, in the order of the sets: warning without detail -> set -> detail."""
+    groups: dict[SetWarning, dict[str, str]] = {}
+    for name, result in sets.items():
+        for warning in warnings_of(result):
+            groups.setdefault(SetWarning(warning.title, warning.advice, ""), {})[name] = warning.detail
+    return groups
+
+
+def warning_lines(sets: Mapping[str, SetResult]) -> list[str]:
+    """The warnings about several sets, one line per warning."""
+    return [
+        f"{warning.title}: {', '.join(f'{name} ({detail})' for name, detail in by_set.items())}. {warning.advice}"
+        for warning, by_set in grouped(sets).items()
+    ]
+
+
+_PLAYED_BY_MODELS: tuple[Role, ...] = ("environment", "partner")  # the paper's environment model is gpt-5-nano
+
+
+def models_asked(settings: Mapping[str, Any], role: Role, task: str) -> tuple[str, ...]:
+    """The models with this role for a task of a run: several are a jury; none: the task does not use the role.
+
+    Args:
+        settings: `EvaluationRun.settings`.
+    """
+    if not tasks.load(task).calls_per_episode.get(role):
+        return ()
+    return tuple(endpoint["model"] for endpoint in endpoints_asked(settings, role, task))
+
+
+def models_by_role(run: EvaluationRun, results: Results) -> dict[str, str]:
+    """The models that judged each set and those that played the other side: "Judges" -> "m (sotopia); n (coser)"."""
+    judges, others = _by_model(run, results, ("judge",)), _by_model(run, results, _PLAYED_BY_MODELS)
+    by_rule = [name for name in _tasks(results) if not any(name in names for names in judges.values())]
+    roles = {"Judges": {**judges, "by rule alone": by_rule}, "Partners and environments": others}
+    texts = {role: _with_sets(by_model) for role, by_model in roles.items()}
+    return {role: text for role, text in texts.items() if text}
+
+
+def judged_by(run: EvaluationRun, results: Results) -> list[str]:
+    """The lines above the table: `models_by_role`."""
+    return [f"{role}: {models}." for role, models in models_by_role(run, results).items()]
+
+
+def _by_model(run: EvaluationRun, results: Results, roles: Sequence[Role]) -> dict[str, list[str]]:
+    """Model -> the sets for which it had one of these roles; a jury's models are joined by "+"."""
+    sets_of: defaultdict[str, list[str]] = defaultdict(list)
+    for name, task in _tasks(results).items():
+        for model in dict.fromkeys(" + ".join(models_asked(run.settings, role, task)) for role in roles):
+            if model:
+                sets_of[model].append(name)
+    return dict(sets_of)
+
+
+def _with_sets(by_model: Mapping[str, Sequence[str]]) -> str:
+    return "; ".join(f"{model} ({', '.join(names)})" for model, names in by_model.items() if names)
+
+
+def cautions(run: EvaluationRun, results: Results) -> list[str]:
+    """The lines below the table: what to know before you compare these numbers with others."""
+    lines = []
+    if run.missing:
+        asked = len(run.missing) + len(results.sets)
+        lines.append(
+            f"Not evaluated, and in no average, because the file is missing: {', '.join(run.missing)} "
+            f"({len(run.missing)} of the {asked} requested sets)."
+        )
+    if run.suite and run.limit != suite(run.suite).rows:
+        rows, suite_rows = (f"{rows:,} rows" if rows else "all rows" for rows in (run.limit, suite(run.suite).rows))
+        lines.append(f"The suite {run.suite} takes {suite_rows} of each set; this run takes {rows}.")
+    shorter = [
+        f"{name} ({count // run.n:,})" for name, count in run.wanted.items() if count // run.n < (run.limit or 0)
+    ]
+    if run.suite and shorter:
+        lines.append(f"These sets have fewer than the requested {run.limit:,} rows: {', '.join(shorter)}.")
+    columns = columns_of(run.suite)
+    others = [
+        f"{name}: {role} {' + '.join(models)}, not {wanted}"
+        for name, task in _tasks(results).items()
+        if results.sets[name].as_published
+        and any(column.source == "paper" and column.score(name) is not None for column in columns)
+        for role, models, wanted in _deviations(run.settings, task)
+    ]
+    if others:
+        lines.append(f"Warning: the paper's numbers were scored by other models. {'; '.join(others)}.")
+    judged = [
+        name
+        for name, task in _tasks(results).items()
+        if models_asked(run.settings, "judge", task) and results.sets[name].as_published
+    ]
+    if any(column.score(name) is not None for column in columns if column.source == "card" for name in judged):
+        lines.append("The model card does not say who judged its numbers.")
+    if (tests := run.judge_checks.usage).calls:
+        lines.append(f"The test of its judges took {tests.calls:,} calls, which no set counts: {money(tests)}.")
+    return lines
+
+
+def _tasks(results: Results) -> dict[str, str]:
+    """Set -> task, for the sets whose task is known, in the order of the table."""
+    return {name: results.sets[name].task for name in ordered(list(results.sets)) if results.sets[name].task}
+
+
+def _deviations(settings: Mapping[str, Any], task: str) -> list[tuple[str, Sequence[str], str]]:
+    """The roles of a task that another model than the paper's has: role, models, the paper's model."""
+    wanted: dict[Role, str] = {"judge": paper_judge(task), **dict.fromkeys(_PLAYED_BY_MODELS, DEFAULT_MODEL)}
+    asked = ((role, models_asked(settings, role, task), model) for role, model in wanted.items())
+    return [(role, models, model) for role, models, model in asked if models and models != (model,)]

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from soul.evaluate.numbers.breakdown import natural
-from soul.evaluate.numbers.results import Results
+from soul.evaluate.numbers.results import Results, natural
 from soul.evaluate.tables.run_table import invalid_share, ordered, score
 from soul.suites import soul_v1
 from soul.table import NONE, Table

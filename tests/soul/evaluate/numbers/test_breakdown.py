@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soul.evaluate.numbers.breakdown import Group, breakdown, natural
+from soul.evaluate.numbers.results import Group, breakdown, natural
 from soul.task_types import Metric
 from tests.soul.evaluate.finished_samples import numbered, sample, shuffled
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from soul import tasks
 from soul.evaluate.numbers.bootstrap import percentile_interval, resampled_means
 from soul.evaluate.numbers.results import summarise
-from soul.evaluate.numbers.row_result import RowResult
+from soul.evaluate.numbers.set_result import RowResult
 from soul.suites import soul_v1
 from soul.task_types import Metric
 from tests.soul.evaluate.finished_samples import TOM, numbered, sample, shuffled, usage

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from soul import examples
 from soul.evaluate.numbers.results import summarise
-from soul.evaluate.numbers.row_result import RowResult, vote_of
+from soul.evaluate.numbers.set_result import RowResult, vote_of
 from soul.task_types import Episode, Metric
 from tests.soul.evaluate.finished_samples import TOM, numbered, record_of, sample, shuffled
 

@@ -10,11 +10,10 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from soul.evaluate.numbers.breakdown import breakdowns
-from soul.evaluate.numbers.results import summarise
-from soul.evaluate.numbers.set_warnings import warnings_of
+from soul.evaluate.numbers.results import breakdowns, summarise
 from soul.evaluate.report import write_html
 from soul.evaluate.tables import run_table
+from soul.evaluate.tables.run_table import warnings_of
 from tests.soul.evaluate.finished_run import finished_run
 from tests.soul.evaluate.finished_samples import TOM, numbered
 

@@ -11,9 +11,8 @@ from html.parser import HTMLParser
 import pytest
 
 from soul import tasks
-from soul.evaluate.numbers.breakdown import breakdown, breakdowns
-from soul.evaluate.numbers.results import summarise
-from soul.evaluate.report import SCRIPTS, packing, write_html
+from soul.evaluate.numbers.results import breakdown, breakdowns, summarise
+from soul.evaluate.report import SCRIPTS, page_parts, write_html
 from soul.evaluate.report.markup import MARGIN, WIDTH, element, interval_bar, join
 from soul.evaluate.report.outputs import main
 from soul.evaluate.report.results_table import COLUMNS
@@ -157,7 +156,7 @@ def test_every_sample_is_carried_as_the_journal_has_it(tmp_path):
 
 
 def test_the_index_and_the_parts_agree(tmp_path, monkeypatch):
-    monkeypatch.setattr(packing, "PART_CHARACTERS", 2500)
+    monkeypatch.setattr(page_parts, "PART_CHARACTERS", 2500)
     run = finished_run(tmp_path, numbered([1.0, 0.0, None, 0.5] * 3) + numbered([1.0], "paratomi"))
     page = Page(report_of(run))
     index = json.loads(unpacked(page.scripts["index"]))
@@ -190,14 +189,14 @@ def test_hostile_text_is_text(tmp_path):
 
 
 def test_embedded_json_cannot_end_its_element():
-    text = packing.embedded({HOSTILE: [HOSTILE]})
+    text = page_parts.embedded({HOSTILE: [HOSTILE]})
     assert not set("<>&\u2028\u2029") & set(text) and json.loads(text) == {HOSTILE: [HOSTILE]}
     text.encode("utf-8")
 
 
 def test_numbers_that_a_browser_cannot_hold_are_texts():
     value = {"nan": math.nan, "inf": [-math.inf], "big": 2**60 + 1, "fine": 2**53, "flag": True}
-    assert json.loads(packing.to_json(value)) == {
+    assert json.loads(page_parts.to_json(value)) == {
         "nan": "nan",
         "inf": ["-inf"],
         "big": "1152921504606846977",

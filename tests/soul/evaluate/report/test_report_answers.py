@@ -9,8 +9,8 @@ import json
 import re
 
 from soul import tasks
-from soul.evaluate.report.packing import SHOWN_OF_ANSWERS
-from soul.evaluate.report.set_detail import KINDS, VALUES, kind_name, names_of, value_name
+from soul.evaluate.report.page_parts import SHOWN_OF_ANSWERS
+from soul.evaluate.report.results_table import KINDS, VALUES, kind_name, names_of, value_name
 from soul.evaluate.tables.answers import Answers, answers_of, question_of
 from tests.soul.evaluate.finished_run import finished_run
 from tests.soul.evaluate.finished_samples import TOM, numbered, record_of, sample, usage

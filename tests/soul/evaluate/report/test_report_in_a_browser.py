@@ -12,8 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from soul.evaluate.numbers.breakdown import breakdowns
-from soul.evaluate.numbers.results import summarise
+from soul.evaluate.numbers.results import breakdowns, summarise
 from soul.evaluate.report import write_html
 from soul.evaluate.tables import run_table
 from tests.soul.evaluate.finished_run import finished_run

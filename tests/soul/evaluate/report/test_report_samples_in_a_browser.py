@@ -7,8 +7,7 @@ text, and what is new can be read in light, in the dark and on a phone.
 
 import pytest
 
-from soul.evaluate.numbers.breakdown import breakdowns
-from soul.evaluate.numbers.results import summarise
+from soul.evaluate.numbers.results import breakdowns, summarise
 from soul.evaluate.report import write_html
 from tests.soul.evaluate.finished_run import finished_run
 from tests.soul.evaluate.finished_samples import TOM, numbered

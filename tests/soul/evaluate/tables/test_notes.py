@@ -5,7 +5,7 @@ import pytest
 from soul.errors import BadSettings
 from soul.evaluate.numbers.results import summarise
 from soul.evaluate.report.outputs import write_outputs
-from soul.evaluate.tables import notes
+from soul.evaluate.tables import run_table
 from soul.evaluate.tables.run_table import columns_of
 from soul.judge.roles import paper_judge
 from soul.suites import SUITES, soul_v1, suite
@@ -25,7 +25,7 @@ def run_of(folder, *names, **settings):
 
 def noted(run):
     results = summarise(run.samples, run.sets)
-    return notes.header(run, results), notes.warnings(run, results)
+    return run_table.judged_by(run, results), run_table.cautions(run, results)
 
 
 def test_the_header_names_the_judge_of_each_set(tmp_path):
