@@ -23,11 +23,7 @@ from soul.evaluate.run import vllm_server
 from soul.evaluate.run.checkpoint import BadCheckpoint, Checkpoint
 from soul.evaluate.run.vllm_server import ONE_PROCESS, ServerFailed, ServerSettings, free_port, serving
 from soul.examples.__main__ import write
-from soul.examples.endpoint import answer
-from soul.judge.call.endpoint import MOST_TOKENS
-from soul.policy import TURN_TOKENS
 from soul.rows.task_files import parse_row
-from soul.testing import FakeOpenAI
 from soul.testing.server import refused_url
 from tests.soul.evaluate.vllm_replaced import install, model, write_weights
 
@@ -74,22 +70,6 @@ def test_a_folder_a_run_and_a_hub_id(tmp_path):
     assert first.fingerprint != last.fingerprint and first.context == 4096
     hub = Checkpoint.find("Qwen/Qwen3-8B")
     assert (hub.model, hub.name, hub.fingerprint) == ("Qwen/Qwen3-8B", "Qwen--Qwen3-8B", "Qwen/Qwen3-8B")
-
-
-def test_checkpoints_of_one_name_are_told_apart_by_the_folders_above(tmp_path):
-    for task in ("hitom", "sotopia"):
-        run = tmp_path / "outputs" / task / "run"
-        model(run / "global_step_5", task.encode())
-        (run / "latest_checkpointed_iteration.txt").write_text("5")
-    model(tmp_path / "base")
-    runs = [str(tmp_path / "outputs" / task / "run") for task in ("hitom", "sotopia")]
-    found = Checkpoint.find_all([str(tmp_path / "base"), *runs])
-    assert [each.name for each in found] == ["base", "hitom-run-global_step_5", "sotopia-run-global_step_5"]
-    assert found[1].fingerprint == Checkpoint.find(runs[0]).fingerprint != found[2].fingerprint
-    last = str(tmp_path / "outputs" / "hitom" / "run" / "global_step_5")  # what the run folder stands for
-    assert Checkpoint.find_all([str(tmp_path / "base"), *runs, last, f"{runs[1]}/"]) == found
-    with pytest.raises(BadCheckpoint, match="there is no such folder"):
-        Checkpoint.find_all([*runs, str(tmp_path / "nowhere")])
 
 
 def test_weights_are_told_apart_not_paths(tmp_path):
@@ -254,20 +234,6 @@ def test_a_checkpoint_that_never_ends_an_answer_passes_its_first_question(bin, t
     assert evaluate(tmp_path, "--model", str(model(tmp_path / "model")), *words) == 0
     asked = [json.loads(line) for line in (bin / "asked.jsonl").open()]
     assert [body.get("max_completion_tokens") for body in asked] == [first, limit]
-
-
-def test_a_turn_of_a_dialogue_is_bounded_as_in_training(bin, tmp_path):
-    with (ROOT / "verl" / "ditto" / "config" / "trainer.yaml").open() as config:
-        assert f"max_turn_length: {TURN_TOKENS}  #" in config.read()
-    write(["sotopia"], 1, tmp_path / "stories.parquet")
-    with FakeOpenAI(answer) as others:
-        judge = [f"judge.base_url={others.url}", "judge.api_key_env=none"]
-        for words, limit in [([], TURN_TOKENS), (["policy.max_output_tokens=2000", "--name", "own"], 2000)]:
-            assert evaluate(tmp_path, "--model", str(model(tmp_path / "model")), *judge, *words) == 0
-            asked = [json.loads(line) for line in (bin / "asked.jsonl").open()]
-            assert len(asked) > 2 and {body["max_completion_tokens"] for body in asked[1:]} == {limit}
-            (bin / "asked.jsonl").unlink()
-        assert {request.body["max_completion_tokens"] for request in others.requests} == {MOST_TOKENS}
 
 
 def test_long_rows_are_shortened_as_in_training_and_say_so(bin, tmp_path):

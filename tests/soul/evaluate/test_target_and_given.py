@@ -10,7 +10,6 @@ from soul import examples
 from soul.evaluate.__main__ import main
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
-from soul.task_types import Episode
 from soul.tasks.coser_stage import ENVIRONMENT, Scene, SpokenLine
 from soul.testing import FakeOpenAI, Text
 
@@ -64,12 +63,6 @@ def test_tasks_say_what_is_expected_or_that_nothing_is():
 
 def turn(role, text):
     return {"role": role, "content": text}
-
-
-def test_the_answer_is_the_policys_last_turn_and_not_its_partners():
-    talk = [turn("system", "s"), turn("user", "hello"), turn("assistant", "mine"), turn("user", "the partner's")]
-    assert Episode({"policy": talk}).answer == "mine"
-    assert Episode({"policy": talk[:2]}).answer == "" == Episode({}).answer
 
 
 def test_of_several_characters_the_answer_is_the_turn_that_was_spoken_last():

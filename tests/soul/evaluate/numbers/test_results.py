@@ -154,13 +154,6 @@ def test_the_macro_average_is_of_sets_and_never_pooled():
     assert found.paper is None and found.alignx is None
 
 
-def test_failures_of_a_whole_set_show_in_the_bounds_of_the_macro_average():
-    found = summarise(numbered([1.0, 0.0]) + numbered([None, None], "paratomi"), [TOM, "paratomi"])
-    assert found.sets["paratomi"].mean is None and found.sets["paratomi"].invalid == 2
-    assert (found.macro.mean, found.macro.sets, found.macro.of) == (0.5, 1, 2)
-    assert found.macro.bounds == (0.25, 0.75)
-
-
 def test_averages_of_the_papers_ten_and_of_alignx_need_all_their_sets():
     samples, want = [], {}
     for place, name in enumerate(soul_v1.SETS):

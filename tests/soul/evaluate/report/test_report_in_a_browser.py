@@ -8,7 +8,6 @@ import re
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from urllib.parse import quote
 
 import pytest
 
@@ -104,19 +103,6 @@ def test_an_opened_line_shows_its_groups_and_leads_to_their_samples(opened):
     assert page.input_value("[name=state]") == "cause:timeout" and page.input_value("[name=set]") == TOM
 
 
-def test_published_columns_can_be_chosen(opened):
-    page = opened()
-    visible = page.locator("#results-table > thead th.published:visible")
-    before = visible.count()
-    page.click("#choose summary")
-    page.check("text=Gemini 3.1 Pro")
-    page.uncheck("#published >> text=GPT 5.5")
-    assert before == visible.count() == 5
-    assert "Gemini 3.1 Pro" in visible.all_inner_texts()[0]
-    (sotopia,) = page.locator("tr.set-line", has_text="sotopia").all()
-    assert sotopia.locator("td.published:visible").first.inner_text() == "27.8"
-
-
 # ---- the samples
 
 
@@ -138,14 +124,6 @@ def test_samples_are_filtered(opened):
     page.select_option("[name=set]", TOM)
     page.select_option("[data-kind=order]", "3")
     found(page, "22 of 267 samples")
-
-
-def test_a_search_reads_all_texts_of_a_sample(opened):
-    page = samples(opened())
-    counts = {"ZEBRA-cross": 1, "unicorn SLEPT": 1, "<img src=x": 1, "\u2028 & \" '": 1, "it hung": 67, "nowhere": 0}
-    for text, count in counts.items():
-        page.fill("[name=text]", text)
-        found(page, f"{count} of 267 samples")
 
 
 def test_a_column_of_the_list_sorts_and_pages_turn(opened):
@@ -186,20 +164,6 @@ def test_a_sample_opens_and_shows_all_of_it_as_text(opened):
     assert len(user.text_content()) == 5000
     assert page.locator("img").count() == 0
     assert page.locator("script:not([type])").count() == 0
-
-
-def test_a_link_opens_one_sample(opened):
-    page = opened(f"#{quote(MINE, safe='')}/1/0")
-    page.wait_for_selector("#sample .score")
-    assert page.inner_text("#sample .score strong") == "75.0"
-    page.click("#sample [aria-label=Close]")
-    assert page.url.endswith("#samples?page=3") and not page.locator("#sample").is_visible()
-    page.goto(page.url.replace("#samples?page=3", f"#{TOM}/259/0"))
-    page.wait_for_selector("#sample .score")
-    assert page.inner_text("#page") == "3 / 3"  # the list turns to it
-    assert page.locator("#list tr[aria-current=true] td.number").inner_text() == "259"
-    page.goto(page.url.replace("/259/", "/999/"))
-    found(page, f"There is no {TOM}/999/0 among these samples.")
 
 
 def test_the_keys_move_close_and_search(opened):
@@ -249,32 +213,6 @@ def test_text_can_be_read_in_light_and_dark(opened, scheme):
         assert contrast >= 4.5, f"{where}: {contrast:.1f}"
 
 
-@pytest.mark.parametrize("width", [320, 390, 820, 1280])
-def test_no_screen_is_too_narrow(opened, width):
-    page = opened(width=width, height=800)
-
-    def fits():
-        return page.evaluate("document.documentElement.scrollWidth") <= width
-
-    page.click("#choose summary")
-    page.click("button.opener >> text=hitom")
-    assert fits()
-    page.click("#to-samples")
-    found(page, "267 samples")
-    assert fits()
-    page.select_option("[name=state]", "contentless")
-    found(page, "1 of 267 samples")
-    page.click("#list tbody td.set a")
-    page.wait_for_selector("#sample .score")
-    if width < 1000:  # it covers the list, and has the focus
-        until(lambda: page.evaluate("document.activeElement.id") == "sample")
-    page.click("#sample .record summary")
-    assert fits() and page.locator("#sample").evaluate("pane => pane.scrollWidth <= pane.clientWidth")
-    if width < 1000:
-        page.keyboard.press("Escape")
-        assert page.locator("#list").is_visible() and not page.locator("#sample").is_visible()
-
-
 def test_every_control_has_a_name(opened):
     page = opened(f"#{TOM}/0/0")
     page.wait_for_selector("#sample .score")
@@ -286,15 +224,6 @@ def test_every_control_has_a_name(opened):
     }""")
     assert unnamed[0] > 150 and not unnamed[1]
     assert page.locator("th:not([scope])").count() == 0
-
-
-def test_the_table_can_be_read_without_a_script(browser, report):
-    context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
-    page.goto(report.as_uri())
-    assert "Without JavaScript" in page.inner_text(".notice")
-    assert "50.0" in page.locator("tr.set-line", has_text=MINE).inner_text()
-    context.close()
 
 
 # ---- what it may not do

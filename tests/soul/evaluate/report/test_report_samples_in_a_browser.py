@@ -112,25 +112,3 @@ def test_filters_order_and_page_are_in_the_address(opened):
     page.click("text=Clear")
     found(page, "208 samples")
     assert page.url.endswith("#samples")
-
-
-@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 800)])
-@pytest.mark.parametrize(
-    ("link", "lands"),
-    [("#paratomi/150/0", "#sample h2"), ("#results?open=sotopia", "tr.set-line[data-set=sotopia] .opener")],
-)
-def test_what_a_link_leads_to_lands_below_the_bar(opened, width, height, link, lands):
-    page = opened(link, width=width, height=height)
-    page.wait_for_selector(lands)
-    until(lambda: page.locator(lands).bounding_box() is not None)
-    page.wait_for_timeout(300)
-    bar = page.locator("nav").bounding_box()
-    covered = bar["y"] + bar["height"] if link.startswith("#results") or width >= 1000 else 0  # it covers the bar too
-    box = page.locator(lands).bounding_box()
-    assert box["y"] >= covered and box["y"] + box["height"] <= height
-    if "paratomi" in link and width >= 1000:
-        page.evaluate("scrollTo(0, 100000)")  # however far one scrolls, it stays
-        assert page.locator(lands).bounding_box()["y"] >= covered
-        # and its line in the list is in view
-        row = page.locator("#list tr[aria-current=true]").bounding_box()
-        assert covered <= row["y"] and row["y"] + row["height"] <= height

@@ -40,13 +40,6 @@ def test_an_option_that_cannot_be_is_one_paragraph(rows, tmp_path, capsys, words
     assert not (tmp_path / "out").exists()
 
 
-def test_a_missing_key_of_the_policy_names_the_policy(rows, tmp_path, capsys):
-    assert command_line.main([str(rows), "policy.model=m", "--out", str(tmp_path / "out")]) == 2
-    printed = capsys.readouterr().err
-    assert "the model under test" in printed and "policy.api_key_env" in printed and "judge" not in printed
-    assert not (tmp_path / "out").exists()  # nothing was begun
-
-
 def test_a_judged_again_scene_keeps_the_models_that_played_it(tmp_path, capsys):
     """`judge.model` of --rescore is no environment: nobody asks one."""
     write(["coser"], 2, tmp_path / "scenes.parquet")

@@ -81,28 +81,6 @@ def models_asked(fake):
     return {r.body["model"] for r in fake.requests if "connection test" not in r.text and "Say hello" not in r.text}
 
 
-def test_a_set_without_a_file_is_listed_and_the_others_are_evaluated(data, tmp_path):
-    own = tmp_path / "data" / "sim_eval_data"
-    own.mkdir(parents=True)
-    for name in ("hitom", "sotopia"):
-        file = f"{soul_v1.SETS[name].file}.parquet"
-        (own / file).symlink_to(data / "sim_eval_data" / file)
-    with FakeOpenAI(under_test) as fake:
-        variables = endpoints(fake, DATA_DIR=str(own.parent), OUTPUT_DIR=str(tmp_path / "out"), LIMIT="1")
-        done = run("api", **variables)
-        named = run("api", **variables, TASKS="hitom,coser")
-        by_suite = run("api", **variables, SUITE="hitom,coser")
-    assert done.returncode == 0, done.stderr
-    listed = [line for line in done.stdout.splitlines() if line.startswith("  ") and ": no " in line]
-    assert len(listed) == 25 and "25 of 27 sets have no file and are skipped" in done.stdout
-    assert any(f"{own / 'coser_val.parquet'} (docs/tasks/coser.md tells how to build it)" in line for line in listed)
-    assert "macro average, 2 sets" in done.stdout and "(25 of the 27" in " ".join(done.stdout.split())
-    assert by_suite.returncode == 0 and "1 of 2 sets have no file and are skipped" in by_suite.stdout
-    assert "1 samples are finished, 0 to run" in by_suite.stdout  # the same run
-    assert named.returncode == 0 and "1 of 2 sets have no file and are skipped" in named.stdout
-    assert "Not evaluated, and in no average, because the file is missing: coser" in named.stdout
-
-
 def test_the_papers_suite_has_its_sets_rows_judges_and_columns(data, tmp_path):
     with FakeOpenAI(under_test) as fake:
         done = run("api", **endpoints(fake, DATA_DIR=str(data), OUTPUT_DIR=str(tmp_path), SUITE="paper"))

@@ -83,18 +83,6 @@ def test_a_judge_that_gives_points_for_nothing_marks_its_scores_everywhere(data,
         assert json.loads((folder / "results.json").read_text())["sets"]["sotopia"]["judge_problems"]["weak"]
 
 
-def test_a_judge_that_passes_is_not_mentioned_and_one_that_is_not_needed_not_asked(data, tmp_path, capsys):
-    with FakeOpenAI(grading(strict)) as fake:
-        assert evaluate(fake, data, tmp_path, "hitom") == 0
-        assert evaluate(fake, data, tmp_path, "sotopia", "--name", "quick", "--no-preflight") == 0
-        assert canaries_sent(fake) == 0
-        assert evaluate(fake, data, tmp_path, "sotopia") == 0
-        assert canaries_sent(fake) > 0
-    assert "cannot be trusted" not in capsys.readouterr().out
-    (checks,) = (json.loads(path.read_text())["checks"] for path in tmp_path.glob(f"*/{FILE}"))
-    assert [check["problems"] for check in checks] == [[]]
-
-
 PRICED = ("judge.price_in=100", "judge.price_out=100", "policy.price_in=0", "policy.price_out=0")
 
 

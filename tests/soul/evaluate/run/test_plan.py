@@ -7,7 +7,7 @@ import pytest
 from soul import tasks
 from soul.errors import BadSettings
 from soul.evaluate import __main__ as command_line
-from soul.evaluate import local, runner
+from soul.evaluate import runner
 from soul.evaluate.run import plan
 from soul.evaluate.run.options import RunOptions, parser
 from soul.evaluate.run.settings import sample_requests
@@ -15,8 +15,7 @@ from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
 from soul.judge.load import total_cost
 from soul.suites import soul_v1
-from soul.testing import FakeOpenAI, Text, Unauthorized
-from tests.soul.evaluate.vllm_replaced import install, model
+from soul.testing import FakeOpenAI, Text
 
 PRICES = ["policy.price_in=1", "policy.price_out=2", "judge.price_in=3", "judge.price_out=4"]
 ROWS = 5
@@ -144,25 +143,6 @@ def test_a_rescored_run_asks_its_judges_alone(data, tmp_path, capsys):
         assert [r.body["model"] for r in fake.requests[asked:]] == ["other"]
     printed = capsys.readouterr().out
     assert "other at" in printed and "│ partner" not in printed.rpartition("Endpoints")[2]
-
-
-def test_a_policy_that_refuses_the_key_is_said_with_the_plan(data, tmp_path, capsys):
-    with FakeOpenAI(lambda r: Unauthorized() if r.body["model"] == "m" else answer(r)) as fake:
-        assert command_line.main(words(fake, data, tmp_path / "out", "hitom", "--dry-run")) == 2
-        assert command_line.main(words(fake, data, tmp_path / "out", "hitom")) == 2
-    told = capsys.readouterr()
-    assert told.err.count("The model under test does not answer, auth") == 2 and "Plan: m on 1 sets" in told.out
-    assert "macro average" not in told.out and "│ hitom │ -" not in told.out  # no table of dashes
-
-
-def test_a_local_dry_run_starts_no_server(data, tmp_path, monkeypatch, capsys):
-    started = install(tmp_path, monkeypatch)
-    folders = [str(model(tmp_path / name, name.encode())) for name in ("one", "two")]
-    code = local.main(["hitom", "--model", folders[0], "--model", folders[1], "--data", str(data), "--dry-run"])
-    printed = capsys.readouterr().out
-    assert code == 0 and printed.count("Plan: ") == 2 and "Price: $0.00." in printed
-    assert printed.count("Time: unknown; the run shows the time left after its first samples") == 2
-    assert not list(started.glob("*.json"))
 
 
 def test_a_budget_over_a_judge_without_a_price_is_refused_before_the_first_sample(data, tmp_path, capsys):

@@ -72,16 +72,6 @@ def test_another_judge_scores_the_same_episodes(played, tmp_path):
     assert all(s.draft.reward == was.draft.reward for s, was in zip(whole, _valid(old), strict=True))
 
 
-def test_what_stopped_a_run_does_not_stop_its_rescoring(played, tmp_path):
-    """The journal of a stopped run holds samples that a refused key, an outage or a spent budget failed."""
-    break_one(played / "samples.jsonl", "auth")
-    with FakeOpenAI(answer) as fake:
-        assert evaluate(fake, tmp_path, "--rescore", str(played), "judge.model=strict") == 0
-    (folder,) = tmp_path.glob("*-rescored-*")
-    causes = [sample.draft.cause for sample in EvaluationRun.load(folder).samples]
-    assert sorted(causes, key=str) == [None, None, None, None, "auth"]
-
-
 def _valid(run):
     return [sample for sample in run.samples if sample.draft.valid]
 

@@ -58,13 +58,6 @@ def test_the_same_rows_in_every_process_and_for_every_model(files):
     assert sorted(number for number, _ in asked[0]) == here
 
 
-def test_other_sets_their_order_and_n_change_nothing(files):
-    alone = drawn({"hitom": files["hitom"]}, limit=9)["hitom"]
-    assert drawn(files, limit=9)["hitom"] == alone
-    assert drawn(dict(reversed(files.items())), limit=9)["hitom"] == alone
-    assert drawn(files, limit=9, n=4, model="b")["hitom"] == alone
-
-
 def test_sets_are_drawn_apart_and_a_larger_limit_holds_the_smaller(files):
     found = [drawn(files, limit=limit) for limit in range(1, 41)]
     for fewer, more in zip(found, found[1:], strict=False):

@@ -185,11 +185,3 @@ def test_every_set_has_its_first_samples_early_and_then_the_longest_go_first():
     first = FIRST * len(sets)
     assert Counter(taken[:first]) == dict.fromkeys(sets, FIRST) and taken[0] == "long"
     assert taken[first : first + 28] == ["long"] * 28
-
-
-def test_what_was_measured_counts_and_not_what_a_task_announces():
-    rng = random.Random(5)
-    items = todo(announced=(40, TWENTY_TURNS), slow=(40, ONE_TURN))
-    turns = {"announced": drawn(rng, 1, 1, 0.1), "slow": drawn(rng, 1, 1, 30.0)}
-    taken = [one.set for one in World(items, turns, 1).run().taken]
-    assert taken[0] == "announced" and taken[6:40] == ["slow"] * 34

@@ -4,10 +4,8 @@ import pytest
 
 from soul import tasks
 from soul.evaluate import __main__ as command_line
-from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.run.settings import stamp_of
 from soul.examples.__main__ import write
-from soul.examples.endpoint import answer
 from soul.prompts import Prompt
 from soul.rows.task_files import read_rows
 from soul.tasks.hitom import HiToM
@@ -27,31 +25,6 @@ def reworded(self, row):
 
 
 original_render = HiToM.render
-
-
-def test_a_changed_task_prompt_takes_the_samples_anew(rows, tmp_path, monkeypatch):
-    """The policy is shown another prompt, so its old answers are not answers to it."""
-
-    def reply(request):
-        if request.body["model"] != "under-test":
-            return answer(request)
-        return Text("<answer>B</answer>" if "Take your time." in request.text else "<answer>A</answer>")
-
-    with FakeOpenAI(reply) as fake:
-        words = [str(rows), "policy.model=under-test", f"policy.base_url={fake.url}"]
-        words += [f"judge.base_url={fake.url}", "judge.api_key_env=none", "--out", str(tmp_path)]
-        assert command_line.main(words) == 0
-        monkeypatch.setattr(HiToM, "render", reworded)
-        assert command_line.main(words) == 0
-        asked = len(fake.requests)
-        assert command_line.main(words) == 0
-        assert len(fake.requests) == asked  # nothing has changed since: nothing is asked
-    older, newer = sorted(tmp_path.glob("eval-under-test-*"), key=lambda folder: len(folder.name))
-    answers = [
-        {sample.draft.seats["policy"][-1]["content"] for sample in EvaluationRun.load(folder).samples}
-        for folder in (older, newer)
-    ]
-    assert answers == [{"<answer>A</answer>"}, {"<answer>B</answer>"}]
 
 
 def changed_prompt_text(monkeypatch):

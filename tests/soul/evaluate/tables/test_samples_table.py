@@ -11,10 +11,9 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from soul.evaluate.tables import samples_table
 from soul.evaluate.tables.samples_table import write_parquet
 from tests.soul.evaluate.finished_run import finished_run, real_run
-from tests.soul.evaluate.finished_samples import numbered, sample, usage
+from tests.soul.evaluate.finished_samples import sample, usage
 from tests.soul.evaluate.run.answered import answered, give_hitom_answers
 
 HALF = "half \ud83d of a pair"
@@ -101,26 +100,12 @@ def test_what_failed_or_is_not_known_is_no_number(tmp_path):
     assert frame[frame["valid"]]["reward"].mean() == 0.0
 
 
-@pytest.mark.parametrize("text", ["</script>\u2028\x00\r\n", "\U0001f600 שלום", "", "\\ud83d is no surrogate"])
-def test_any_valid_text_is_kept_as_it_is(text, tmp_path):
-    (row,) = written(finished_run(tmp_path / "run", [sample(1.0, answer=text, groups={text: text})]), tmp_path)
-    assert row["messages"][0]["content"] == text and row["groups"] == {text: text}
-
-
 def test_half_a_surrogate_pair_is_replaced_and_the_journal_keeps_it(tmp_path):
     run = finished_run(tmp_path / "run", [sample(1.0, 0, answer=HALF), sample(1.0, 1, answer="fine")])
     broken, fine = written(run, tmp_path)
     assert broken["messages"][0]["content"] == "half \ufffd of a pair"
     assert run.samples[0].draft.seats["policy"][0]["content"] == HALF
     assert fine["messages"][0]["content"] == "fine"
-
-
-def test_many_batches_are_one_table(tmp_path, monkeypatch):
-    run = finished_run(tmp_path / "run", numbered([0.0, 1.0, None, 0.5, 1.0, None, 1.0]))
-    whole = written(run, tmp_path)
-    monkeypatch.setattr(samples_table, "BATCH", 2)
-    assert written(run, tmp_path) == whole and len(whole) == 7
-    assert pq.ParquetFile(tmp_path / "samples.parquet").num_row_groups == 4
 
 
 def test_a_write_that_dies_leaves_the_file_as_it_was(real, tmp_path):

@@ -45,14 +45,6 @@ def test_averages_are_over_the_sets_of_all_models_and_say_so():
     assert shared({"others": OTHERS}) == [TOM]  # a set in which all failed has no number
 
 
-def test_all_sets_come_in_the_cards_order_with_alignx_and_the_papers_ten():
-    names = [line.name for line in lines({"a": everything(0.25), "b": everything(0.5)})]
-    assert len(names) == 27 + 3 and names[-2:] == ["macro average, 27 sets", "macro average, paper's 10"]
-    assert names[names.index("alignx, mean of 5") - 1].startswith("alignx_")
-    without = summarise([sample(1.0, of="alignx_ugc")], ["alignx_ugc"])
-    assert "alignx, mean of 5" not in [line.name for line in lines({"a": everything(0.25), "b": without})]
-
-
 @pytest.mark.parametrize("models", [{"base": BASE}, {"ba|se [red]": BASE, "others": OTHERS, "better": BETTER}])
 def test_terminal_and_markdown_show_the_same_cells(models):
     want = [list(line.cells) for line in lines(models)]

@@ -11,14 +11,13 @@ import pytest
 from rich.console import Console
 
 from soul import tasks
-from soul.evaluate.numbers.results import summarise, summarise_run
+from soul.evaluate.numbers.results import summarise
 from soul.evaluate.tables.run_table import OWN, SHOWN, invalid_share, lines, markdown, run_table, titles
 from soul.suites import soul_v1
 from soul.suites.published import rows
 from soul.task import Task
 from soul.task_types import Metric, Row
-from tests.soul.evaluate.finished_run import finished_run
-from tests.soul.evaluate.finished_samples import TOM, numbered, sample, shuffled, usage
+from tests.soul.evaluate.finished_samples import TOM, numbered, sample, shuffled
 
 
 def everything(value=0.5, **other):
@@ -92,20 +91,6 @@ def test_a_set_that_an_option_scores_otherwise_has_no_published_number_beside_it
     assert line.cells[1].startswith("40.0") and set(line.published) == {""}
 
 
-def test_tables_of_a_finished_run_know_the_options_of_its_tasks(tmp_path):
-    """A report that is written again, or a table of several runs, is made in a process without the run's options."""
-    scored = numbered([0.4] * 3, "sotopia", metrics={"weighted": 0.4})
-    run = finished_run(tmp_path / "weighted", scored, tasks={"sotopia": {"reward": "weighted"}})
-    plain = finished_run(tmp_path / "plain", numbered([0.4] * 3, "sotopia"))
-    try:
-        for one, metric in ((plain, "overall"), (run, "weighted"), (plain, "overall")):
-            results = summarise_run(one)
-            assert results.sets["sotopia"].headline.name == metric
-            assert (set(lines(results)[0].published) == {""}) is (metric == "weighted")
-    finally:
-        tasks.configure({})
-
-
 def test_failures_and_their_effect_are_shown():
     (line,) = lines(summarise(numbered([1.0, 1.0, 0.0, None]), [TOM]))
     assert line.cells[1].startswith("66.7 [") and line.cells[2:4] == ("4", "25.0 % (50.0 to 75.0)")
@@ -114,12 +99,6 @@ def test_failures_and_their_effect_are_shown():
     (line,) = lines(summarise([], [TOM]))
     assert line.cells == (TOM, "-", "0", "-", "$0.00")
     assert invalid_share(1, 5687, None) == "< 0.1 %"  # never rounded away
-
-
-def test_an_unknown_price_makes_the_cost_a_lower_bound():
-    usages = {"policy": usage(0.0, unpriced=1), "judge": usage(0.25)}
-    (line,) = lines(summarise([sample(1.0, usages=usages)], [TOM]))
-    assert line.cells[4] == "at least $0.25"
 
 
 def test_averages_have_published_numbers_of_the_same_sets_only():
