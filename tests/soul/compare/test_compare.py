@@ -8,7 +8,6 @@ no average; an average over sets is never pooled.
 import itertools
 import json
 import math
-import re
 import subprocess
 import sys
 from io import StringIO
@@ -208,19 +207,6 @@ def test_the_rows_that_changed_most_and_what_was_said_in_them(tmp_path):
     assert "row number 2 (index 1002): 0.0 -> 100.0" in text and "row number 0" not in text
     assert "model-b, sample 0: other 2.0" in text and "samples.jsonl" in text
     assert "row number" not in said(found, rows=0)
-
-
-def test_names_and_answers_are_text_and_never_markup(tmp_path):
-    line = sample(1.0, usages=ALONE, answer="[bold]x[/bold] `code` <b>y</b> | z")
-    a = run_folder(tmp_path / "a", by_rule([0.0]), "mo|del [red]")
-    b = run_folder(tmp_path / "b", [line], "other")
-    (found,) = compared([a, b])
-    out = tmp_path / "f.md"
-    assert main([str(a), str(b), "--out", str(out)]) == 0
-    table = next(line for line in out.read_text().splitlines() if line.startswith("| set"))
-    assert len(re.split(r"(?<!\\)\|", table)) == 10 and r"mo\|del [red]" in table
-    assert "`[bold]x[/bold] 'code' <b>y</b> | z`" in out.read_text()
-    assert "[bold]x[/bold]" in said(found)
 
 
 def test_json_says_what_the_tables_say(tmp_path, capsys):

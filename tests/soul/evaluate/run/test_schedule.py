@@ -141,17 +141,6 @@ def test_a_set_without_results_takes_those_of_the_most_similar_set():
     assert schedule.seconds_left() < first / 2  # a sample of sotopia takes 12 s and not 44
 
 
-def test_what_runs_longer_than_expected_counts_before_it_ends():
-    clock = SimpleNamespace(now=0.0)
-    schedule = Schedule(todo(hitom=(20, ONE_TURN)), 2, lambda role, task: None, lambda: clock.now)
-    one, _ = schedule.start(), schedule.start()
-    clock.now = 1.0
-    schedule.end(one, {})
-    assert schedule.seconds_left() == pytest.approx(18 / 2, rel=0.2)
-    clock.now = 9.0  # the second one is still at it
-    assert schedule.seconds_left() == pytest.approx(18 * 5 / 2, rel=0.2)
-
-
 def test_an_overdue_last_sample_is_not_expected_at_once():
     clock = SimpleNamespace(now=0.0)
     schedule = Schedule(todo(hitom=(2, ONE_TURN)), 1, lambda role, task: None, lambda: clock.now)

@@ -108,16 +108,6 @@ def test_half_a_surrogate_pair_is_replaced_and_the_journal_keeps_it(tmp_path):
     assert fine["messages"][0]["content"] == "fine"
 
 
-def test_a_write_that_dies_leaves_the_file_as_it_was(real, tmp_path):
-    write_parquet(real, tmp_path / "samples.parquet")
-    before = (tmp_path / "samples.parquet").read_bytes()
-    broken = finished_run(tmp_path / "run", [sample(1.0)])
-    broken.samples[0].row = "not a number"
-    with pytest.raises(Exception, match="not a number"):
-        write_parquet(broken, tmp_path / "samples.parquet")
-    assert (tmp_path / "samples.parquet").read_bytes() == before
-
-
 def test_the_right_and_the_given_answer_are_columns(tmp_path, monkeypatch):
     give_hitom_answers(monkeypatch)
     lines = [*answered([1.0, 0.0], ["<answer>B</answer>", "No idea."]), sample(0.5, of="coser")]

@@ -4,14 +4,12 @@ Promise under test: the card's order; averages over the sets that all models hav
 forms show the same cells.
 """
 
-import re
 from io import StringIO
 
-import pytest
 from rich.console import Console
 
 from soul.evaluate.numbers.results import summarise
-from soul.evaluate.tables.side_by_side import lines, markdown, models_table, shared
+from soul.evaluate.tables.side_by_side import lines, models_table, shared
 from soul.suites import soul_v1
 from tests.soul.evaluate.finished_samples import TOM, numbered, sample
 
@@ -43,16 +41,6 @@ def test_averages_are_over_the_sets_of_all_models_and_say_so():
     assert found[-1].name == "macro average, 1 of 3 sets, of all models"
     assert found[-1].scores == ("25.0 [0.0, 75.0]", "100.0 [100.0, 100.0]")
     assert shared({"others": OTHERS}) == [TOM]  # a set in which all failed has no number
-
-
-@pytest.mark.parametrize("models", [{"base": BASE}, {"ba|se [red]": BASE, "others": OTHERS, "better": BETTER}])
-def test_terminal_and_markdown_show_the_same_cells(models):
-    want = [list(line.cells) for line in lines(models)]
-    head, _, *body = [re.split(r"(?<!\\)\|", line)[1:-1] for line in markdown(models).splitlines()]
-    assert [[cell.strip() for cell in line] for line in body] == want
-    assert [cell.strip().replace("\\|", "|") for cell in head][2:] == [f"{name}: score [95 %]" for name in models]
-    view = [line for line in drawn(models).splitlines() if line.startswith("│")]
-    assert [[cell.strip() for cell in line[1:-1].split("│")] for line in view] == want
 
 
 def test_a_narrow_terminal_keeps_every_score():

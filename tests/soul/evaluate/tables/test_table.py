@@ -4,7 +4,6 @@ Promise under test: the card's order and scale; failures are visible; an average
 no published number beside it that rests on others; names are text and never markup.
 """
 
-import re
 from io import StringIO
 
 import pytest
@@ -139,14 +138,3 @@ def test_a_narrow_terminal_shows_fewer_published_columns_and_all_numbers_of_the_
         row = next(row for row in view[0].splitlines() if f" {line.cells[0]} " in row)
         assert all(f" {cell} " in row for cell in line.cells[:3])
         assert width == 80 or all(f" {cell} " in row for cell in line.cells)  # there, what follows n may be folded
-
-
-@pytest.mark.parametrize("results", [everything(), summarise(numbered([1.0, None]), [TOM]), summarise([], [])])
-def test_terminal_and_markdown_show_the_same_cells(results):
-    want = [[*line.cells, *line.published] for line in lines(results)]
-    table = [line for line in markdown(results).splitlines() if line.startswith("|")]
-    head, rule, *body = [re.split(r"(?<!\\)\|", line)[1:-1] for line in table]
-    assert [[cell.strip() for cell in line] for line in body] == want
-    assert len(head) == len(rule) == len(titles(results)) + len(SHOWN)
-    view = [line for line in drawn(results).splitlines() if line.startswith("│")]
-    assert [[cell.strip() for cell in line[1:-1].split("│")] for line in view] == want
