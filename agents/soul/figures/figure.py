@@ -1,6 +1,9 @@
 """What a figure shows, before it is drawn: panels of curves or of dots, and which names lack the data.
 
-`rows` is the figure's CSV, from the same objects that are drawn.
+A curve is the mean of a name's seeds, with a 95 % band. The band of several seeds is a percentile bootstrap over the
+seeds (`soul.evaluate.numbers.bootstrap`); with two seeds, it is their range. The band of a single run is known only
+where a metric has a standard error of its own. A mean is drawn for the steps that every seed has, so that all its
+points average over the same seeds. `rows` is the figure's CSV, from the same objects that are drawn.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The tables of results (the paper's tables 1 and 3) and of paired differences from evaluations.
+"""The tables of results (the paper's tables 1 and 3), of paired differences, and of every metric beside the score.
 
 A score is the headline times 100, with its 95 % bootstrap interval over rows. A dagger marks a score whose paired
 difference from the baseline's has an interval that excludes 0. A line has no best and no second where a judge, its
-prompt or an option differs from the baseline's: such scores cannot be ranked.
+prompt or an option differs from the baseline's: such scores cannot be ranked. The other metrics are over all valid
+samples of a set, in their own ranges, without intervals.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A training run as the figures see it: the numbers of its steps, and a hash that identifies them."""
+"""A training run as the figures see it: the numbers of its steps, and a hash that identifies them.
+
+Runs are named on the command line as `NAME=FOLDER,FOLDER`: several folders of one name are seeds.
+"""
 
 from __future__ import annotations
 

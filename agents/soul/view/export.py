@@ -1,4 +1,4 @@
-"""Write sessions of a training as one HTML file: those of chosen steps, or the report at the end of a run.
+"""Write sessions of a training as one HTML file: those of chosen steps, or the most telling ones at the end of a run.
 
 The file holds all numbers of the run and the texts of the chosen sessions, compressed. A browser keeps the whole file
 in memory, so the texts are limited: 300 MB before compression for an export, 75 MB of file; 40 MB for a report.

@@ -1,4 +1,10 @@
-"""All numbers of a run: its settings, metrics, curves, events and calls."""
+"""All numbers of a run: its settings, metrics, events, calls, and curves over the steps from the index.
+
+Curves are means of rewards with 95 % bands over prompts. Sessions of one prompt are not independent. As in
+`ditto/reward_draft` and its error, the mean is over sessions and the standard error over the means of prompts; the band
+is 1.96 of them. A step with one prompt has no band. Sessions of groups that were replaced count, as in the metrics;
+those of the running step do not: the fast ones would come first.
+"""
 
 from __future__ import annotations
 

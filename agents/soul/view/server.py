@@ -6,9 +6,9 @@ rebinding) is refused by its Host header. Nothing is written but indexes; addres
     /TOKEN/                                  the page
     /TOKEN/api/folders                       what there is to look at (discovery.py)
     /TOKEN/api/run/ID/overview?from=REV      numbers of a training; "unchanged" if REV is still its revision
-    /TOKEN/api/run/ID/index?after=N&revision=R   sessions after row N, and those that went since R (columns.py)
+    /TOKEN/api/run/ID/index?after=N&revision=R   sessions after row N, and those that went since R (index.py)
     /TOKEN/api/run/ID/session/N              one session's record
-    /TOKEN/api/run/ID/search?text=T&after=N  lines {"hit": N}, {"progress": share}, {"end": true} (search.py)
+    /TOKEN/api/run/ID/search?text=T&after=N  lines {"hit": N}, {"progress": share}, {"end": true} (sessions.py)
     /TOKEN/report/ID                         leads to the page of an evaluation or comparison, below /TOKEN/files/
 
 An error is {"error": text}.

@@ -1,4 +1,9 @@
-"""The text of one session, read from its trace by offset."""
+"""The text of one session, read from its trace by offset, and a search in the texts of all sessions.
+
+A search reads every line, and hits come as they are found. Most lines are ruled out by their bytes, without parsing:
+the wanted text, as JSON writes it, in lower case. A text with letters outside ASCII can be written in several ways, so
+only its longest run of ASCII letters is looked for first. What is left is parsed, and the texts themselves decide.
+"""
 
 from __future__ import annotations
 

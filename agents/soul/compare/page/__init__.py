@@ -1,10 +1,8 @@
 """Write a comparison as one HTML file that loads nothing: `soul compare A B --html F.html`.
 
-overview.py     the head, the warnings, and the table of sets
-entries.py      the paired rows as stored in the page: an index, and their texts in parts
-results.html    the first view, styled by page.css; pairs.js shows the rows
-
-Everything else comes from the report of an evaluation (agents/soul/evaluate/report).
+The page has a head, the table of sets (results.html), and every paired row: an index for the list, and both texts of
+each row in parts. page.css styles it, pairs.js shows the rows. Everything else comes from the report of an evaluation
+(agents/soul/evaluate/report).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The numbers of a run from its finished samples: one result per set, and macro averages over sets.
+"""The numbers of a run from its finished samples: one result per set, macro averages over sets, and groups of rows.
 
 Sets are averaged, never pooled: a set of 5,687 rows weighs no more than one of 100. Every average comes with its number
-of sets.
+of sets. A group of rows, such as a question type or a source (`Task.groups`), is computed like a set: mean over rows,
+failures counted and shown as bounds, rows resampled for the interval.
 """
 
 from __future__ import annotations

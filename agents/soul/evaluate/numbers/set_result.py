@@ -5,7 +5,8 @@ or the best possible. The mean is over rows: first over a row's samples, then ov
 rows too. With one sample per row this is the mean of the valid rewards. The order of the samples has no effect.
 
 A task may score a set as a whole (`Task.set_headline`). Then mean, interval and bounds are those of that score, and
-rewards are still the scores of single episodes.
+rewards are still the scores of single episodes. For the bounds, the worst and the best possible sample replace those
+without a verdict. Other metrics of a whole set (`Task.set_metrics`) are shown beside the score.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """Write a run as one self-contained HTML file: `write_html`, or `soul report RUN`.
 
-overview.py        the head: model, judges, settings, first numbers, warnings
-results_table.py   the table, with set_detail.py (the details of a set), interval_bar.py and costs.py
-group_names.py     readable names of groups
-packing.py         the samples, compressed for the page
+results_table.py   the table, and the details of each set; group_names.json has readable names of groups
+page_parts.py      assembles a page: skeleton, script, policy, and the samples, compressed
+markup.py          escapes the values, and draws intervals
 outputs.py         writes this file and the run's other outputs
 page.html          the skeleton of the page, with head.html, results.html, panes.html (the list and the open entry) and
-                   report.css; page_parts.py assembles it, markup.py escapes the values
+                   report.css
 script/            store.js (unpacks the samples), elements.js, link.js (filters and order in the URL), results.js (the
                    table), list.js and browser.js (any list), samples.js (the list of samples), sample.js (one sample),
                    scene.js (scenes of several speakers), page.js (navigation and keys)

@@ -1,4 +1,4 @@
-"""Build HTML safely: every string that is not `Markup` is escaped."""
+"""Build HTML safely: every string that is not `Markup` is escaped. A score with its interval is drawn as SVG."""
 
 from __future__ import annotations
 

@@ -1,10 +1,13 @@
 """The table of a run, for the terminal and as Markdown: in the model card's order and scale, with published numbers.
 
-Both are made from the same lines, so they cannot differ. A score is the headline times 100, which is the card's scale
-for every task (Sotopia: a tenth of the mean of the seven scores, 45.8 on the card). The title of an average says how
-many sets it covers. A line of averages has a published number only if that covers the same sets. A set whose rows stand
-in for the paper's is marked and has none, nor has an average over it. A set that an option scores by another metric has
-none either.
+A score is the headline times 100, which is the card's scale for every task (Sotopia: a tenth of the mean of the seven
+scores, 45.8 on the card). The title of an average says how many sets it covers. A line of averages has a published
+number only if that covers the same sets. A set whose rows stand in for the paper's is marked and has none, nor has an
+average over it. A set that an option scores by another metric has none either.
+
+Warnings say that a set's score may be wrong for the model: every row scores 0, or few answers could be read (a
+truncated answer, a wrong chat template, an answer outside the tag), or the judge failed its test. Notes say which model
+judged which set, and what to know before you compare the numbers.
 """
 
 from __future__ import annotations
