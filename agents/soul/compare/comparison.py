@@ -206,7 +206,7 @@ def compare(base: EvaluationRun, other: EvaluationRun, labels: tuple[str, str], 
 
 
 def _compare_set(base: EvaluationRun, other: EvaluationRun, name: str, seed: int) -> SetComparison:
-    left, right = ([sample for sample in run.samples if sample.set == name] for run in (base, other))
+    left, right = base.by_set[name], other.by_set[name]
     if not left or not right:  # requested, but no sample is finished yet
         return SetComparison(name, Metric("unknown"), pair_up(left, right), (), seed)
     paired = pair_up(left, right)

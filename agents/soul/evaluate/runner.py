@@ -247,7 +247,7 @@ def missing_samples(
     Args:
         source: the run whose episodes are judged again. Samples without an episode are not retried.
     """
-    unplayed = rescore.without_episode(source) if source else frozenset()
+    unplayed = {sample.key for sample in source.samples if sample.draft.seats is None} if source else set()
     todo = [request for request in wanted if not is_done(there, request.key, request.stamp, choice.retry_failed)]
     return [request for request in todo if request.key not in unplayed or request.key not in there]
 

@@ -9,7 +9,6 @@ A length is that of the prompt which the policy sees; the paper counts the field
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from soul.figures.training_run import file_name
+from soul.rows.data_card import sha256
 from soul.rows.file_report import Report, Spread, Subset, groups, rows_by_task, subsets, task_report
 from soul.rows.task_files import TaskRow
 from soul.suites import soul_v1
@@ -60,9 +60,7 @@ def read_files(files: Sequence[Path]) -> list[FileTask]:
     """
     parts = []
     for path in dict.fromkeys(files):
-        with path.open("rb") as opened:
-            sha256 = hashlib.file_digest(opened, "sha256").hexdigest()
-        parts += [FileTask(path, sha256, rows) for rows in rows_by_task(str(path)).values()]
+        parts += [FileTask(path, sha256(path), rows) for rows in rows_by_task(str(path)).values()]
     return parts
 
 

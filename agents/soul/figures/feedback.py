@@ -6,7 +6,6 @@ a step, the table shows the one with the median reward of the draft.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from soul.figures.training import better, is_reward
 from soul.figures.training_run import Runs, TrainingRun, file_name
 from soul.files.trace_files import FOLDER, finished_files
 from soul.record import SessionRecord, read_records
+from soul.rows.data_card import sha256
 from soul.table import Cell, Table
 
 Scenario = tuple[str, str]  # task, and the hash of the record
@@ -80,7 +80,7 @@ def _table(run: TrainingRun, repeated: Repeated) -> Table:
     rows = dict.fromkeys(f"row number {one.number} of {one.file or 'its file'}" for one in (early, late))
     where = f"The scenario is {' and '.join(rows)}; of its sessions in each step, that of the median reward is shown."
     sources = [
-        (run.name, path, _sha256(path))
+        (run.name, path, sha256(path))
         for step, path in _step_files(run.folder)
         if step in (repeated.early, repeated.late)
     ]
@@ -123,8 +123,3 @@ def _printable(text: str | None) -> str:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3g}"
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
