@@ -29,7 +29,7 @@ from soul.view.session_row import CallsRow, SessionRow
 logger = logging.getLogger(__name__)
 
 FILE, LOCK = "index.sqlite", ".index.lock"
-VERSION = 2  # of the tables; raise it when you change them
+VERSION = 3  # of the tables; raise it when you change them
 BUSY_S = 30.0  # how long to wait for another process's transaction
 Value = TypeVar("Value")
 
@@ -45,7 +45,7 @@ def _columns(row: type[SessionRow] | type[CallsRow]) -> str:
 # A row's id is never used again (AUTOINCREMENT): a page that knows the rows up to an id asks for later ones only.
 TABLES = f"""
 CREATE TABLE files (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE, split TEXT, step INTEGER, live INTEGER,
-    inode INTEGER, mtime_ns INTEGER, size INTEGER, head TEXT, indexed INTEGER, lines INTEGER, bad INTEGER DEFAULT 0,
+    inode INTEGER, mtime_ns INTEGER, size INTEGER, indexed INTEGER, lines INTEGER, bad INTEGER DEFAULT 0,
     problem TEXT);
 CREATE TABLE sessions (id INTEGER PRIMARY KEY AUTOINCREMENT, file_id INTEGER, "offset" INTEGER, length INTEGER,
     {_columns(SessionRow)});
