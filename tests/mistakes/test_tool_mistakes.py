@@ -311,7 +311,7 @@ COMMANDS: Mapping[str, Sequence[Mistake]] = {
     "soul.evaluate.local": LOCAL,
     "soul.evaluate.report.outputs": REPORT,
     "soul.compare.__main__": COMPARE,
-    "soul.compare.several": TABLE,
+    "soul.compare.table": TABLE,
     "soul.figures.__main__": FIGURES,
     "soul.judge.__main__": [*JUDGE, *each(["show"], [([word], "") for word in KEYS])],
     "soul.tasks.__main__": TASKS,

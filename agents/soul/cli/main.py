@@ -1,16 +1,16 @@
 """The console command `soul`, with every command of the gym as a subcommand (`soul judge`, `soul evaluate local`).
 
-A command's module is imported only when you call the command, so `soul --help` is fast.
+A command's module is imported only when you call the command, so `soul --help` is fast. This module imports nothing
+slow.
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib
+import signal
 import sys
 from collections.abc import Sequence
-
-from soul.cli.early_ctrl_c import end_silently
 
 # Command -> module, purpose, example.
 COMMANDS: dict[str, tuple[str, str, str]] = {
@@ -35,7 +35,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "soul wandb outputs/eval-base-1a2b3c4d",
     ),
     "compare": ("soul.compare.__main__", "compare evaluations row by row", "soul compare RUN_A RUN_B --html out.html"),
-    "compare table": ("soul.compare.several", "put evaluations into one table", "soul compare table RUN_A RUN_B"),
+    "compare table": ("soul.compare.table", "put evaluations into one table", "soul compare table RUN_A RUN_B"),
     "figures": (
         "soul.figures.__main__",
         "draw figures and tables from trainings and evaluations",
@@ -62,6 +62,16 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "soul examples endpoint soul evaluate hitom --data try policy.model=m",
     ),
 }
+
+
+def end_silently() -> None:
+    """Make Ctrl-C end the process at once, without a traceback. Call this before the slow imports.
+
+    A process that ignores Ctrl-C, such as a background job of a shell, keeps ignoring it. Inside `run_command`, Ctrl-C
+    raises KeyboardInterrupt again.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -5,5 +5,5 @@ protocol.py     why scores are not comparable: other judges, partners, judge pro
 comparison.py   the numbers: differences with paired intervals, wins and losses, the macro average
 report.py       tables for the terminal and in Markdown, and JSON
 page/           an HTML page of every paired row, with both texts
-several.py      several runs in one table, one column per run: `soul compare table RUN RUN ...`
+table.py        several runs in one table, one column per run: `soul compare table RUN RUN ...`
 """

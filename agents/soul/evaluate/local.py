@@ -10,7 +10,7 @@ serves them one after another; the rest works as with a model behind an API. Sev
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from soul.cli.early_ctrl_c import end_silently
+    from soul.cli.main import end_silently
 
     end_silently()
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from soul.compare import report
 from soul.compare.comparison import Comparison, NothingToCompare, compare
-from soul.compare.several import remarks
+from soul.compare.table import remarks
 from soul.errors import BadSettings
 from soul.evaluate.numbers.results import Average
 from soul.evaluate.numbers.set_result import Interval, SetResult

@@ -7,7 +7,7 @@ Markdown say the same.
 
 import json
 
-from soul.compare.several import main
+from soul.compare.table import main
 from tests.soul.compare.test_compare import run_folder
 from tests.soul.evaluate.finished_run import finished_run
 from tests.soul.evaluate.finished_samples import TOM, numbered, usage
