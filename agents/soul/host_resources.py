@@ -15,6 +15,8 @@ _CPUS = Path("/sys/devices/system/cpu")
 # then it sleeps: one that spins on takes its core from other processes, and to wake it for every loop costs more than
 # the small loops of an adapter do.
 THREAD_VARIABLES = {"GOMP_SPINCOUNT": "20000"}
+YOUNG = 50_000  # objects created and not freed before the youngest generation is collected; Python's default is 700
+OLDER = 20  # collections of a generation before the next older one is collected
 
 
 def free_memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = CGROUP) -> int:
@@ -48,10 +50,6 @@ def physical_cores(cpus: Path = _CPUS, cgroup: Path = CGROUP) -> int:
 def _first_word(file: Path) -> str:
     """The first word of a file; empty without the file."""
     return (file.read_text().split() or [""])[0] if file.is_file() else ""
-
-
-YOUNG = 50_000  # objects created and not freed before the youngest generation is collected; Python's default is 700
-OLDER = 20  # collections of a generation before the next older one is collected
 
 
 @contextmanager

@@ -31,6 +31,8 @@ from soul.figures.training_run import Runs, TrainingRun, by_name, named_folders
 from soul.files.whole_file import write_whole
 from soul.table import Table
 
+FILE = "index.md"
+
 
 def options() -> Parser:
     """The command line."""
@@ -111,9 +113,6 @@ def add_tables(tables: Sequence[Table], out: Path, index: Index) -> None:
 
 if __name__ == "__main__":
     sys.exit(main())
-
-
-FILE = "index.md"
 
 
 @dataclass

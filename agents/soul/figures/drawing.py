@@ -19,16 +19,6 @@ from soul.table import as_csv
 
 WIDTH, HEIGHT = 3.6, 2.5  # inches of a panel
 _DOT = 0.3  # inches of a dot's line
-
-
-class _Letters(NamedTuple):
-    """Inches of a line, and of a character of mean width."""
-
-    line: float
-    character: float
-
-
-_LEGEND, _HASHES = _Letters(0.19, 0.07), _Letters(0.1, 0.04)
 _HANDLE = 0.55  # inches of the line in front of a label
 FORMATS = ("pdf", "svg")
 _STYLE = {
@@ -41,6 +31,18 @@ _STYLE = {
     "axes.spines.right": False,
     "legend.frameon": False,
 }
+_LEAST_SPAN = 0.1  # of the largest value: what differs by less must not look like much
+_FEW = 4  # names; the seeds of more are not drawn one by one
+
+
+class _Letters(NamedTuple):
+    """Inches of a line, and of a character of mean width."""
+
+    line: float
+    character: float
+
+
+_LEGEND, _HASHES = _Letters(0.19, 0.07), _Letters(0.1, 0.04)
 
 
 def require_matplotlib() -> None:
@@ -132,10 +134,6 @@ def _entries(figure: Figure, palette: Mapping[str, Any]) -> dict[str, Any]:
     if any(panel.alarms for panel in panels):
         entries["alarm"] = Line2D([], [], color="0.4", marker="^", ms=4, ls="")
     return entries
-
-
-_LEAST_SPAN = 0.1  # of the largest value: what differs by less must not look like much
-_FEW = 4  # names; the seeds of more are not drawn one by one
 
 
 def draw_curves(panel: Panel, on: Any, palette: Mapping[str, Any]) -> None:

@@ -16,6 +16,10 @@ from soul.evaluate.numbers.bootstrap import percentile_interval, resampled_means
 from soul.figures.training_run import Runs, TrainingRun
 
 HEAD = ("panel", "metric", "name", "run", "sha256", "step", "value", "low", "high")
+# Metric -> its standard error over prompts.
+ERRORS = {"ditto/reward_draft": "ditto/reward_draft_error"}
+_NORMAL_95 = 1.96
+Key = Callable[[TrainingRun], str]  # the full name of a metric, which may differ between runs
 
 
 @dataclass(frozen=True)
@@ -119,12 +123,6 @@ def _curve_rows(panel: Panel) -> Iterator[tuple[Any, ...]]:
 
 def _cell(value: float | None) -> float | str:
     return "" if value is None else value
-
-
-# Metric -> its standard error over prompts.
-ERRORS = {"ditto/reward_draft": "ditto/reward_draft_error"}
-_NORMAL_95 = 1.96
-Key = Callable[[TrainingRun], str]  # the full name of a metric, which may differ between runs
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ DEEPEST = 8  # levels below the folder
 _SKIPPED = {TRACES, "replaced", "node_modules", "__pycache__", "judge_cache"}
 _COMPARISON = b'<body class="comparison">'
 _HEAD_BYTES = 65_536  # of a page: style and policy come before its body
+LOOK_S = 2.0  # the folders are looked through no more often
 
 
 @dataclass(frozen=True)
@@ -150,9 +151,6 @@ def _object(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
-
-
-LOOK_S = 2.0  # the folders are looked through no more often
 
 
 class Catalogue:

@@ -26,6 +26,11 @@ from soul.view.training import Training
 
 MOST_BYTES, MOST_REPORT_BYTES = 300_000_000, 40_000_000
 _ASIDE = {"revision", "indexing", "notes"}  # of an overview: about the server
+PER_KIND = 3  # sessions of each kind and step in the report of a run
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_CANDIDATES = """SELECT s.id, f.step, s.length, s.draft, s.refined, s.cause IS NOT NULL
+    FROM sessions s JOIN files f ON f.id = s.file_id
+    WHERE f.split = 'step' AND NOT f.live AND NOT s.dropped ORDER BY s.id"""
 
 
 def export_steps(folder: Path, steps: Sequence[range], file: Path) -> Path:
@@ -84,10 +89,6 @@ def _write(training: Training, chosen: Sequence[int], file: Path) -> Path:
         raise RunFailed(f"{training.folder}: {error}. The training is running; run the same command again.") from None
 
 
-PER_KIND = 3  # sessions of each kind and step in the report of a run
-_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
-
-
 class Candidate(NamedTuple):
     """A session that may be chosen; `length` is that of its text in bytes."""
 
@@ -97,11 +98,6 @@ class Candidate(NamedTuple):
     draft: float | None
     refined: float | None
     failed: int
-
-
-_CANDIDATES = """SELECT s.id, f.step, s.length, s.draft, s.refined, s.cause IS NOT NULL
-    FROM sessions s JOIN files f ON f.id = s.file_id
-    WHERE f.split = 'step' AND NOT f.live AND NOT s.dropped ORDER BY s.id"""
 
 
 def steps(text: str) -> list[range]:

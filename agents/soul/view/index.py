@@ -33,6 +33,21 @@ from soul.view.session_row import CallsRow, SessionRow, calls_rows
 logger = logging.getLogger(__name__)
 
 Progress = Callable[[float], None]  # called with the share of the bytes that are indexed, 0 to 1
+_FACTS = ("inode", "mtime_ns", "size", "indexed", "lines")
+_SAME_FILE = f"UPDATE files SET {', '.join(f'{name} = ?' for name in _FACTS)} WHERE id = ?"
+# Live rows of sessions that are also in a finished file.
+_FINISHED = """SELECT s.id FROM sessions s JOIN files f ON f.id = s.file_id
+    WHERE f.live AND s.session != '' AND EXISTS (SELECT 1 FROM sessions o JOIN files g ON g.id = o.file_id
+        WHERE o.session = s.session AND NOT g.live AND g.step = f.step) ORDER BY s.id"""
+_CODED = ("split", "task", "file", "prompt", "cause")
+# Column of the answer -> where it comes from.
+COLUMNS = {
+    "id": "s.id",
+    **{name: f"f.{name}" for name in ("step", "split", "live")},
+    **{name: f's."{name}"' for name in SessionRow._fields if name != "metrics"},
+}
+_AT_ONCE = 900  # ids in one question; SQLite allows 999 in old versions
+_ROWS = f"SELECT {', '.join(COLUMNS.values())} FROM sessions s JOIN files f ON f.id = s.file_id"
 
 
 def _insert(table: str, columns: Sequence[str]) -> str:
@@ -40,15 +55,9 @@ def _insert(table: str, columns: Sequence[str]) -> str:
     return f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(columns))})"
 
 
-_FACTS = ("inode", "mtime_ns", "size", "indexed", "lines")
 _NEW_FILE = _insert("files", ("name", "split", "step", "live", *_FACTS))
-_SAME_FILE = f"UPDATE files SET {', '.join(f'{name} = ?' for name in _FACTS)} WHERE id = ?"
 _NEW_SESSION = _insert("sessions", ("file_id", "offset", "length", *SessionRow._fields))
 _NEW_CALLS = _insert("calls", ("file_id", *CallsRow._fields))
-# Live rows of sessions that are also in a finished file.
-_FINISHED = """SELECT s.id FROM sessions s JOIN files f ON f.id = s.file_id
-    WHERE f.live AND s.session != '' AND EXISTS (SELECT 1 FROM sessions o JOIN files g ON g.id = o.file_id
-        WHERE o.session = s.session AND NOT g.live AND g.step = f.step) ORDER BY s.id"""
 
 
 @dataclass(frozen=True)
@@ -194,17 +203,6 @@ def _remove(connection: sqlite3.Connection, ids: Sequence[int]) -> None:
         else:
             ranges.append([number, number])
     connection.executemany("INSERT INTO gone SELECT revision, ?, ? FROM meta", ranges)
-
-
-_CODED = ("split", "task", "file", "prompt", "cause")
-# Column of the answer -> where it comes from.
-COLUMNS = {
-    "id": "s.id",
-    **{name: f"f.{name}" for name in ("step", "split", "live")},
-    **{name: f's."{name}"' for name in SessionRow._fields if name != "metrics"},
-}
-_AT_ONCE = 900  # ids in one question; SQLite allows 999 in old versions
-_ROWS = f"SELECT {', '.join(COLUMNS.values())} FROM sessions s JOIN files f ON f.id = s.file_id"
 
 
 def columns_after(connection: sqlite3.Connection, after: int, known: int | None) -> dict[str, Any]:

@@ -28,6 +28,21 @@ FROM calls c JOIN files f ON f.id = c.file_id WHERE NOT f.live
 GROUP BY f.step, f.split, c.role, c.task ORDER BY f.step
 """
 _PROBLEMS = "SELECT problem FROM files WHERE problem IS NOT NULL ORDER BY id"
+OUTAGE = 0.05  # share of a step's sessions that lost a judge, from which on it is an event
+FAILURE = "failure.json"
+_CHECKPOINT = re.compile(r"global_step_(\d+)")
+_LOST = "judge/failure_share"
+_ALARM = "alarm/"
+ALL = "all"  # the curves over all tasks
+NORMAL_95 = 1.96
+_BOTH = "draft IS NOT NULL AND refined IS NOT NULL"
+_GROUPS = f"""
+SELECT f.split, f.step, s.task,
+    count(draft), sum(draft), count(refined), sum(refined),
+    sum({_BOTH}), sum(refined - draft), sum(refined > draft), sum(refined = draft), sum(refined < draft)
+FROM sessions s JOIN files f ON f.id = s.file_id WHERE NOT f.live
+GROUP BY f.split, f.step, s.task, s.prompt
+"""
 
 
 class BadRunFile(SoulError):
@@ -81,13 +96,6 @@ def _series(metrics: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
 
 def _number(value: Any) -> float | None:
     return value if isinstance(value, int | float) and math.isfinite(value) else None
-
-
-OUTAGE = 0.05  # share of a step's sessions that lost a judge, from which on it is an event
-FAILURE = "failure.json"
-_CHECKPOINT = re.compile(r"global_step_(\d+)")
-_LOST = "judge/failure_share"
-_ALARM = "alarm/"
 
 
 class BadFailure(SoulError):
@@ -151,18 +159,6 @@ def _measured(metrics: Mapping[int, Mapping[str, float]]) -> Iterator[dict[str, 
             if name.startswith(_ALARM) and raised and not before.get(name):
                 yield {"step": step, "kind": "alarm", "text": name.removeprefix(_ALARM)}
         before = numbers
-
-
-ALL = "all"  # the curves over all tasks
-NORMAL_95 = 1.96
-_BOTH = "draft IS NOT NULL AND refined IS NOT NULL"
-_GROUPS = f"""
-SELECT f.split, f.step, s.task,
-    count(draft), sum(draft), count(refined), sum(refined),
-    sum({_BOTH}), sum(refined - draft), sum(refined > draft), sum(refined = draft), sum(refined < draft)
-FROM sessions s JOIN files f ON f.id = s.file_id WHERE NOT f.live
-GROUP BY f.split, f.step, s.task, s.prompt
-"""
 
 
 class _Group(NamedTuple):

@@ -19,6 +19,10 @@ from typing import Any, NamedTuple
 from soul.files.line_file import DamagedFile, line_from
 from soul.record import SCHEMA_VERSION, BadRecord, Failure, SessionRecord
 
+_PLACES = 'SELECT s.id, f.name, f.inode, s."offset", s.length FROM sessions s JOIN files f ON f.id = s.file_id'
+REPORT_S = 0.25  # between two reports of progress
+Event = dict[str, int | float | bool]
+
 
 class NoSession(Exception):
     """There is no session with this id: there never was, or its file has been replaced or removed since."""
@@ -32,9 +36,6 @@ class Place(NamedTuple):
     inode: int
     offset: int
     length: int
-
-
-_PLACES = 'SELECT s.id, f.name, f.inode, s."offset", s.length FROM sessions s JOIN files f ON f.id = s.file_id'
 
 
 def place_of(connection: sqlite3.Connection, session: int) -> Place:
@@ -87,10 +88,6 @@ def session_object(line: bytes, where: str) -> dict[str, Any]:
         return dict(json.loads(SessionRecord.from_line(line, where).to_line()))
     except (ValueError, AttributeError, BadRecord) as error:
         raise NoSession(f"{where}: {error}") from None
-
-
-REPORT_S = 0.25  # between two reports of progress
-Event = dict[str, int | float | bool]
 
 
 def search(traces: Path, places: Sequence[Place], text: str) -> Iterator[Event]:

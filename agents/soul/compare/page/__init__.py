@@ -38,6 +38,7 @@ from soul.record import AttemptRecord, Conversations, SessionRecord
 
 SCRIPTS = ("store", "elements", "link", "list", "browser", "scene", "sample")
 _HERE = Path(__file__).parent
+TALLY = "won / tied / lost"
 
 
 def write_comparison(comparison: Comparison, file: Path) -> None:
@@ -185,9 +186,6 @@ def _draft(draft: AttemptRecord, common: int) -> dict[str, Any]:
     }
     shown = {"reward", "metrics", "critique", "ended", "contentless"}
     return {"seats": kept, **scene, **draft.model_dump(include=shown)}
-
-
-TALLY = "won / tied / lost"
 
 
 def overview(comparison: Comparison) -> Markup:

@@ -24,6 +24,9 @@ from soul.record import SessionRecord
 from soul.suites import soul_v1
 from soul.task_types import Metric
 
+Breakdowns = Mapping[str, Mapping[str, Sequence["Group"]]]  # set -> kind -> its groups
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?)")
+
 
 @dataclass(frozen=True)
 class Average:
@@ -162,10 +165,6 @@ def _set_result(name: str, task: str | None, samples: Sequence[SessionRecord], s
         if task not in tasks.names():  # a file of your own: only its rows name the task
             return SetResult(name, "", Metric("unknown"))
     return set_result(name, task, samples, seed)
-
-
-Breakdowns = Mapping[str, Mapping[str, Sequence["Group"]]]  # set -> kind -> its groups
-_NUMBER = re.compile(r"(\d+(?:\.\d+)?)")
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ from soul.task_types import Metric
 
 FILE = "report.html"
 SCRIPTS = ("store", "elements", "link", "results", "list", "browser", "scene", "sample", "samples", "page")
+_SAMPLING = ("reasoning_effort", "temperature", "top_p", "max_output_tokens", "seed")
 
 
 def write_html(run: EvaluationRun, results: Results, groups: Breakdowns) -> Path:
@@ -93,9 +94,6 @@ def set_facts(name: str, metric: Metric) -> dict[str, Any]:
     """The name of a set and the metric of its samples, for the page's script."""
     best = metric.high if metric.higher_is_better else metric.low
     return {"name": name, "metric": metric.name, "best": best, "worst": metric.worst}
-
-
-_SAMPLING = ("reasoning_effort", "temperature", "top_p", "max_output_tokens", "seed")
 
 
 def overview(run: EvaluationRun, results: Results) -> Markup:

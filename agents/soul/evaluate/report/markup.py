@@ -7,6 +7,10 @@ from html import escape
 from soul.evaluate.numbers.set_result import Interval
 
 _VOID = frozenset({"col", "input", "link", "meta"})
+WIDTH, HEIGHT, MARGIN = 116, 14, 4
+AT = {"bounds": 11, "interval": 7}  # at different heights, so that neither hides the other
+TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the range
+USUAL: Interval = (0.0, 1.0)
 
 
 class Markup(str):
@@ -33,12 +37,6 @@ def element(name: str, /, *children: str | None, **attributes: str | int | bool 
 def join(*children: str | None) -> Markup:
     """Join children; text that is not Markup is escaped."""
     return Markup("".join(child if isinstance(child, Markup) else escape(child) for child in children if child))
-
-
-WIDTH, HEIGHT, MARGIN = 116, 14, 4
-AT = {"bounds": 11, "interval": 7}  # at different heights, so that neither hides the other
-TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the range
-USUAL: Interval = (0.0, 1.0)
 
 
 def interval_bar(

@@ -27,6 +27,14 @@ from soul.judge.call.usage import Usage
 from soul.record import Conversations, SessionRecord
 
 _HERE = Path(__file__).parent
+PART_CHARACTERS = 1_000_000
+SHOWN_CHARACTERS = 160  # of a question or a last turn, in the list
+SHOWN_OF_ANSWERS = 80  # characters of the right and of the given answer, in the list
+LARGEST_EXACT = 2**53  # the largest integer that JavaScript represents exactly
+_SHOWN = {"set", "task", "number", "row", "sample", "stamp", "groups", "shortened", "record", "prompts"}
+# Integers that may exceed LARGEST_EXACT, possibly inside a text. In JSON a number follows one of these signs; searching
+# for the sign first takes a tenth of the time.
+_LONG_NUMBER = re.compile(r"[:,\[]-?[0-9]{16}")
 
 
 def write_page(file: Path, pieces: Iterable[str]) -> None:
@@ -127,16 +135,6 @@ def policy(style: str, script: str) -> str:
         f"default-src 'none'; script-src {digest(script)}; style-src {digest(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
-
-
-PART_CHARACTERS = 1_000_000
-SHOWN_CHARACTERS = 160  # of a question or a last turn, in the list
-SHOWN_OF_ANSWERS = 80  # characters of the right and of the given answer, in the list
-LARGEST_EXACT = 2**53  # the largest integer that JavaScript represents exactly
-_SHOWN = {"set", "task", "number", "row", "sample", "stamp", "groups", "shortened", "record", "prompts"}
-# Integers that may exceed LARGEST_EXACT, possibly inside a text. In JSON a number follows one of these signs; searching
-# for the sign first takes a tenth of the time.
-_LONG_NUMBER = re.compile(r"[:,\[]-?[0-9]{16}")
 
 
 def index(

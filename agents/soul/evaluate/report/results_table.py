@@ -32,6 +32,10 @@ MEANS = {
     "time": "Mean time for play and verdict of one sample; samples run in parallel",
 }
 Groups = Mapping[str, Mapping[str, Sequence[Group]]]  # set -> kind -> groups
+# Readable names for kinds and values of groups: records hold codes such as "ood" or "first_order_no_tom".
+_NAMES = json.loads(Path(__file__).with_name("group_names.json").read_text(encoding="utf-8"))
+KINDS: Mapping[str, str] = _NAMES["kinds"]
+VALUES: Mapping[str, Mapping[str, str]] = _NAMES["values"]
 
 
 def results_table(results: Results, groups: Groups, shown: Sequence[Column]) -> Markup:
@@ -273,12 +277,6 @@ def _usage(role: str, usage: Usage) -> tuple[str, ...]:
     latency = [f"{known[key]:.2f}" if key in known else "-" for key in ("latency_p50_s", "latency_p95_s")]
     counts = [f"{count:,}" for count in (usage.calls, usage.prompt_tokens, usage.completion_tokens)]
     return role, *counts, *latency, money(usage)
-
-
-# Readable names for kinds and values of groups: records hold codes such as "ood" or "first_order_no_tom".
-_NAMES = json.loads(Path(__file__).with_name("group_names.json").read_text(encoding="utf-8"))
-KINDS: Mapping[str, str] = _NAMES["kinds"]
-VALUES: Mapping[str, Mapping[str, str]] = _NAMES["values"]
 
 
 def priced(usages: Iterable[Usage]) -> bool:

@@ -26,6 +26,7 @@ LARGEST_RANK = 512  # of a LoRA adapter that vLLM serves
 TRACKER = "latest_checkpointed_iteration.txt"  # holds the N of the latest global_step_N
 _ENDS = 1 << 20  # bytes at each end of a file that are hashed: any training step changes some of them
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+_INDEX = "*.safetensors.index.json"
 
 
 class BadCheckpoint(SoulError):
@@ -176,9 +177,6 @@ def _fingerprint(folder: Path) -> str:
 def _files(folder: Path) -> Iterator[Path]:
     for pattern in ("*.safetensors", "*.bin", "*.json", "*.jinja", "*.txt", "*.model"):
         yield from folder.glob(pattern)
-
-
-_INDEX = "*.safetensors.index.json"
 
 
 def find_weight_problem(folder: Path) -> str | None:

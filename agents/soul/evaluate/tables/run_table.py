@@ -33,6 +33,9 @@ from soul.table import NONE, Table
 
 SHOWN = soul_v1.COLUMNS
 OWN = ("set", "score [95 %]", "n", "invalid (bounds)", "cost")
+READABLE = 0.8  # a smaller share of readable answers gets a warning
+FEWEST_ROWS = 5  # with fewer rows, a score of 0 is not unusual
+_PLAYED_BY_MODELS: tuple[Role, ...] = ("environment", "partner")  # the paper's environment model is gpt-5-nano
 
 
 @dataclass(frozen=True)
@@ -194,10 +197,6 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.1f}"
 
 
-READABLE = 0.8  # a smaller share of readable answers gets a warning
-FEWEST_ROWS = 5  # with fewer rows, a score of 0 is not unusual
-
-
 @dataclass(frozen=True)
 class SetWarning:
     """A warning about one set.
@@ -278,9 +277,6 @@ def warning_lines(sets: Mapping[str, SetResult]) -> list[str]:
         f"{warning.title}: {', '.join(f'{name} ({detail})' for name, detail in by_set.items())}. {warning.advice}"
         for warning, by_set in grouped(sets).items()
     ]
-
-
-_PLAYED_BY_MODELS: tuple[Role, ...] = ("environment", "partner")  # the paper's environment model is gpt-5-nano
 
 
 def models_asked(settings: Mapping[str, Any], role: Role, task: str) -> tuple[str, ...]:
