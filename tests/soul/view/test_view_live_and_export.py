@@ -94,36 +94,6 @@ def test_a_script_in_the_page_could_neither_insert_markup_nor_ask_others(browser
     page.close()
 
 
-UNNAMED = """() => {
-    const labels = (e) => [...(e.labels ?? [])].map((label) => label.textContent).join();
-    const named = (e) => (e.getAttribute("aria-label") || e.textContent || labels(e)).trim() !== "";
-    const all = [...document.querySelectorAll("button, a, input, select, summary, [role=slider]")];
-    return all.filter((e) => !named(e)).map((e) => e.outerHTML);
-}"""
-
-
-@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (390, "light"), (1280, "dark")])
-def test_every_view_fits_a_narrow_screen_and_the_dark(opened, viewed, width, scheme):
-    page = opened(width=width, color_scheme=scheme)
-    second = viewed.ids["second"]
-    views = {
-        "learning": CHART,
-        "feedback": ".bubble",
-        "sessions": "#list tbody td",
-        "group/2.hitom-1_3": "#group-view tbody a",
-        "row/2.hitom-1_3": ".step-line",
-        "costs": ".gantt .straggler",
-        f"against/{second}": "#against-view svg[role=slider]",
-        f"session/{STEPS}.hitom-9_0": "#sample .failure",
-        "session/2.userllm-1_3": "#sample .turns-by-number",
-    }
-    for view, sign in views.items():
-        page.goto(f"{viewed.server.address}#{viewed.ids['first']}/{view}")
-        page.wait_for_selector(sign)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, view
-        assert not page.evaluate(UNNAMED), view
-
-
 # ---- the exported file
 
 

@@ -126,20 +126,6 @@ def test_samples_are_filtered(opened):
     found(page, "22 of 267 samples")
 
 
-def test_a_column_of_the_list_sorts_and_pages_turn(opened):
-    page = samples(opened())
-    assert page.inner_text("#page") == "1 / 3" and len(column(page, "set")) == 100
-    page.click("#list thead >> text=score")
-    assert column(page, "reward")[0] == "-10.0"
-    page.click("#list thead >> text=score")
-    assert column(page, "reward")[0] == "100.0"
-    assert page.locator("#list th.reward").get_attribute("aria-sort") == "descending"
-    page.click("#page-on")
-    page.click("#page-on")
-    assert page.inner_text("#page") == "3 / 3" and len(column(page, "set")) == 67
-    assert column(page, "reward")[-1] == "–" and page.locator("#page-on").is_disabled()
-
-
 def test_a_sample_opens_and_shows_all_of_it_as_text(opened):
     page = samples(opened(), state="contentless")
     found(page, "1 of 267 samples")

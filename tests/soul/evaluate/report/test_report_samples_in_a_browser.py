@@ -11,7 +11,7 @@ from soul.evaluate.numbers.results import breakdowns, summarise
 from soul.evaluate.report import write_html
 from tests.soul.evaluate.finished_run import finished_run
 from tests.soul.evaluate.finished_samples import TOM, numbered
-from tests.soul.evaluate.report.browser_pages import column, found, needs_a_browser, opener, until
+from tests.soul.evaluate.report.browser_pages import column, found, needs_a_browser, opener
 from tests.soul.evaluate.run.answered import THOUGHT, answered, encounter, give_hitom_answers, scene
 
 pytestmark = needs_a_browser
@@ -48,18 +48,6 @@ def test_the_list_shows_question_expected_and_given_with_signs(opened):
     page.select_option("[name=set]", "coser")
     found(page, "2 of 208 samples")
     assert page.inner_text("#list th.given") == "last turn" and not page.locator("#list th.target").is_visible()
-
-
-def test_a_sample_shows_the_expected_answer_beside_the_given_one(opened):
-    page = opened(f"#{TOM}/1/0")
-    page.wait_for_selector("#sample .answers")
-    assert page.locator("#sample .answers dt").all_inner_texts() == ["Expected", "Given"]
-    expected, given = page.locator("#sample .answers dd").all_inner_texts()
-    assert expected.startswith("the ") and given == "✗C"
-    assert page.inner_text("#sample .asked").endswith("?")
-    page.keyboard.press("ArrowDown")
-    until(lambda: "row 2" in page.inner_text("#sample h2"))
-    assert page.locator("#sample .answers dd").last.inner_text() == "✗no answer could be read"
 
 
 def test_a_scene_is_one_conversation_with_private_thoughts(opened):

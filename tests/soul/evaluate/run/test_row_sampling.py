@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -55,7 +54,3 @@ def _corpora(task: HiToM, limit: int) -> dict[str, int]:
 )
 def test_a_draw_has_the_shares_that_the_task_asks_for(task: HiToM, limit: int, expected: dict[str, int]) -> None:
     assert _corpora(task, limit) == expected
-
-
-def test_without_strata_the_draw_is_that_of_the_seed() -> None:
-    assert row_sampling_order(_rows(HiToM()), "0:x") == random.Random("0:x").sample(range(100), 100)
