@@ -113,7 +113,7 @@ class Table:
         return view
 
     def fits(self, width: int) -> bool:
-        """Whether a terminal of this width shows the table without wrapping a cell."""
+        """Check whether a terminal of this width shows the table without wrapping a cell."""
         return Console(width=10_000).measure(self.rich("")).maximum <= width
 
     def markdown(self) -> str:

@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def usage() -> str:
-    """What `soul --help` prints."""
+    """The text that `soul --help` prints."""
     lines = [f"  {name:<18} {purpose}\n{'':<20} $ {example}" for name, (_, purpose, example) in COMMANDS.items()]
     head = "usage: soul COMMAND [ARGUMENT ...]\n\nThe gym and benchmark of human simulation.\n\ncommands:"
     foot = "\nsoul COMMAND --help lists a command's arguments; soul --version prints the version."

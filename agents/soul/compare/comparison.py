@@ -62,7 +62,7 @@ class SetComparison:
 
     @property
     def comparable(self) -> bool:
-        """Whether the same judge scored both runs by the same prompts."""
+        """Check whether the same judge scored both runs by the same prompts."""
         return not any(deviation.matters for deviation in self.deviations)
 
     @property

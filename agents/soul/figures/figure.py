@@ -1,4 +1,4 @@
-"""What a figure shows, before it is drawn: panels of curves or of dots, and which names lack the data.
+"""The content of a figure, before it is drawn: panels of curves or of dots, and which names lack the data.
 
 A curve is the mean of a name's seeds, with a 95 % band. The band of several seeds is a percentile bootstrap over the
 seeds (`soul.evaluate.numbers.bootstrap`); with two seeds, it is their range. The band of a single run is known only

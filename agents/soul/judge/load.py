@@ -59,7 +59,7 @@ class Load:
         if (rate := endpoint.requests_per_minute) is not None:
             seconds[f"{self.section}.requests_per_minute={rate:,.0f}"] = 60 * self.calls / rate
         if self.latency_s is not None:
-            name = f"{self.latency_s:.2f} s a call at {self.section}.concurrency={endpoint.concurrency}"
+            name = f"{self.latency_s:.2f} s per call at {self.section}.concurrency={endpoint.concurrency}"
             seconds[name] = self.calls * self.latency_s / endpoint.concurrency
         return seconds
 

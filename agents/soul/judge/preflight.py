@@ -96,7 +96,7 @@ async def _check_one(section: str, judge: Judge) -> None:
 
 
 def has_key(endpoint: Endpoint) -> bool:
-    """Whether the endpoint needs no key, or the variable of its key is set."""
+    """Check whether the endpoint needs no key, or the variable of its key is set."""
     return endpoint.api_key_env is None or bool(os.environ.get(endpoint.api_key_env))
 
 

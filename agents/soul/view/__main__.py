@@ -69,7 +69,7 @@ def serve(given: argparse.Namespace) -> None:
 
 
 def _has_display() -> bool:
-    """Whether a browser can open a window; without one, `webbrowser` would start a browser in the terminal."""
+    """Check whether a browser can open a window; without one, `webbrowser` would start a browser in the terminal."""
     return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 

@@ -58,7 +58,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the list of folders shows of one; `modified` is unix time, `report` whether it has a page of its own."""
+    """The facts that the list shows of a folder; `modified` is unix time, `report` whether it has a page of its own."""
 
     id: str
     path: str

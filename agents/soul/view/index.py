@@ -62,7 +62,7 @@ _NEW_CALLS = _insert("calls", ("file_id", *CallsRow._fields))
 
 @dataclass(frozen=True)
 class KnownFile:
-    """What the index knows of a trace file: `indexed` bytes of it are read, `lines` of them whole lines."""
+    """The state of a trace file in the index: `indexed` bytes of it are read, `lines` of them whole lines."""
 
     id: int
     inode: int
@@ -170,7 +170,7 @@ def _readable_lines(file: BinaryIO, start: int) -> Iterator[Line]:
 
 
 def _add(connection: sqlite3.Connection, file_id: int, line: Line, where: str) -> SessionRecord | None:
-    """Add the session of a line. A line that is no record is noted with its file."""
+    """Add the session of a line. A line that is not a record is noted with its file."""
     try:
         record = SessionRecord.from_line(line.text, where)
         row = SessionRow.from_record(record)

@@ -152,7 +152,7 @@ class ViewServer(ThreadingHTTPServer):
         self.address = f"http://{HOST}:{number}/{self.token}/"
 
     def handle_error(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
-        """Log what a request raised. A reader that went away, as when a search is stopped, is no error."""
+        """Log what a request raised. A reader that went away, as when a search is stopped, is not an error."""
         if not isinstance(sys.exception(), ConnectionError):
             logger.exception("a request could not be answered")
 

@@ -79,7 +79,7 @@ def session_object(line: bytes, where: str) -> dict[str, Any]:
     """A session's line as an object in today's format.
 
     Raises:
-        NoSession: the line is no record.
+        NoSession: the line is not a record.
     """
     try:
         value = json.loads(line)
@@ -113,7 +113,7 @@ def search(traces: Path, places: Sequence[Place], text: str) -> Iterator[Event]:
 
 
 def _has(traces: Path, place: Place, needle: bytes, wanted: str) -> bool:
-    """Whether a session has the text; not if the run has replaced its file, whose new rows are searched next time."""
+    """Check whether a session has the text; not if the run has replaced its file, whose new rows are searched next time."""
     try:
         line = read_line(traces, place)
         if needle not in line.lower():
@@ -124,7 +124,7 @@ def _has(traces: Path, place: Place, needle: bytes, wanted: str) -> bool:
 
 
 def texts(record: SessionRecord) -> Iterator[str]:
-    """What can be searched: conversations, critiques, feedback, failures, fields of the record and of the episodes."""
+    """The texts that a search reads: conversations, critiques, feedback, failures, fields of the record and of the episodes."""
     for attempt in record.attempts:
         for messages in (attempt.seats or {}).values():
             yield from (message["content"] for message in messages)

@@ -163,7 +163,7 @@ def _index_revision(connection: sqlite3.Connection) -> int:
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
-    """What changes when a file does; zeros without the file."""
+    """The facts that change when a file does; zeros without the file."""
     try:
         stat = path.stat()
     except OSError:

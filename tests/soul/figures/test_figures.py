@@ -95,7 +95,7 @@ def test_a_run_without_feedback_has_no_gap_and_a_sentence_says_so(drawn: Path) -
     index = (drawn / "index.md").read_text()
     assert "gap, sotopia: no step has judged refined answers in all seeds of grpo." in index
     assert (
-        "diagnostics, KL to the start, nats a token: no step has ditto/kl_start in all seeds of ditto, grpo." in index
+        "diagnostics, KL to the start, nats per token: no step has ditto/kl_start in all seeds of ditto, grpo." in index
     )
     assert "kl_start" not in (drawn / "diagnostics.csv").read_text()
 

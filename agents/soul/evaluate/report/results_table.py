@@ -280,7 +280,7 @@ def _usage(role: str, usage: Usage) -> tuple[str, ...]:
 
 
 def priced(usages: Iterable[Usage]) -> bool:
-    """Whether at least one of these costs is known, so that a column is worth showing."""
+    """Check whether at least one of these costs is known, so that a column is worth showing."""
     return any(usage.cost_usd or not usage.unpriced for usage in usages)
 
 

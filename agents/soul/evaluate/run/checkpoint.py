@@ -1,4 +1,4 @@
-"""What can be served for an evaluation: a hub id, a Hugging Face folder, a run's `global_step_N`, a LoRA adapter.
+"""The models that can be served for an evaluation: a hub id, a Hugging Face folder, a run's `global_step_N`, a LoRA adapter.
 
 A run folder stands for its latest checkpoint. A checkpoint is identified by the content of its files, not by its path:
 training may write another `global_step_50` to the same place, and its samples must not mix with those of the first.
@@ -180,7 +180,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def find_weight_problem(folder: Path) -> str | None:
-    """What is wrong with the weights in a model or adapter folder, and the remedy; None if they are complete."""
+    """The problem with the weights in a model or adapter folder, and the remedy; None if they are complete."""
     try:
         missing = [name for name in _shards(folder) if not (folder / name).is_file()]
         if missing:

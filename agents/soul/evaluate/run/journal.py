@@ -65,7 +65,7 @@ class Journal:
 
 
 def is_done(samples: Mapping[Key, SessionRecord], key: Key, stamp: str, retry_failed: bool) -> bool:
-    """Whether these samples hold one with this key and stamp that need not run again.
+    """Check whether these samples hold one with this key and stamp that need not run again.
 
     Args:
         retry_failed: run every failed sample again, not only those that failed for a cause in `INFRASTRUCTURE`.
