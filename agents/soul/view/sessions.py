@@ -113,7 +113,7 @@ def search(traces: Path, places: Sequence[Place], text: str) -> Iterator[Event]:
 
 
 def _has(traces: Path, place: Place, needle: bytes, wanted: str) -> bool:
-    """Check whether a session has the text; not if the run has replaced its file, whose new rows are searched next time."""
+    """Look for the text in a session. If the run has replaced its file, the new rows are searched next time."""
     try:
         line = read_line(traces, place)
         if needle not in line.lower():
@@ -124,7 +124,7 @@ def _has(traces: Path, place: Place, needle: bytes, wanted: str) -> bool:
 
 
 def texts(record: SessionRecord) -> Iterator[str]:
-    """The texts that a search reads: conversations, critiques, feedback, failures, fields of the record and of the episodes."""
+    """The searched texts: conversations, critiques, feedback, failures, fields of the record and of the episodes."""
     for attempt in record.attempts:
         for messages in (attempt.seats or {}).values():
             yield from (message["content"] for message in messages)

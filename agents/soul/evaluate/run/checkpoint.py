@@ -1,4 +1,4 @@
-"""The models that can be served for an evaluation: a hub id, a Hugging Face folder, a run's `global_step_N`, a LoRA adapter.
+"""The models that an evaluation can serve: a hub id, a Hugging Face folder, a run's `global_step_N`, a LoRA adapter.
 
 A run folder stands for its latest checkpoint. A checkpoint is identified by the content of its files, not by its path:
 training may write another `global_step_50` to the same place, and its samples must not mix with those of the first.
