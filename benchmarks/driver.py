@@ -51,7 +51,7 @@ from ditto.trainer_modes import DittoTrainerSync
 from soul import examples
 from soul.cli.arguments import positive_int
 from soul.cli.error_border import Parser, reports_errors
-from soul.evaluate.run.gc_tuning import infrequent_gc
+from soul.host_resources import infrequent_gc
 from soul.judge import Gateway, Judge
 from soul.record import SequenceSummary, SessionRecord
 from soul.session import RefineSettings, run_session

@@ -60,10 +60,10 @@ def engine(work: Work) -> int:
     """The command without its reports: rows, requests, journal, scores, intervals, table."""
     from soul.evaluate.numbers.results import summarise
     from soul.evaluate.run import engine as path
-    from soul.evaluate.run.gc_tuning import infrequent_gc
     from soul.evaluate.run.journal import Journal
     from soul.evaluate.run.settings import EvaluationSettings, sample_requests
-    from soul.evaluate.tables import table
+    from soul.evaluate.tables import run_table
+    from soul.host_resources import infrequent_gc
     from soul.judge import Endpoint, GatewaySettings
 
     policy = Endpoint(model=MODEL, base_url=work.url, api_key_env=None, concurrency=work.concurrency)
@@ -72,7 +72,7 @@ def engine(work: Work) -> int:
     with infrequent_gc(), closing(Journal(work.folder)) as journal:
         asyncio.run(path.evaluate(settings, sample_requests(settings), journal, work.folder, lambda sample: None))
         results = summarise(journal.samples.values(), ["hitom"])
-        print(json.dumps(results.to_json()), table.markdown(results))
+        print(json.dumps(results.to_json()), run_table.markdown(results))
     return sum(one.samples - one.invalid for one in results.sets.values())
 
 

@@ -44,7 +44,7 @@ from ditto.verl_hooks import plugin, worker_config
 from soul.cli.arguments import positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import RunFailed
-from soul.evaluate.run.gc_tuning import infrequent_gc
+from soul.host_resources import infrequent_gc
 from soul.judge import Gateway
 from soul.record import SessionRecord
 

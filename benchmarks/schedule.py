@@ -34,7 +34,7 @@ from soul.cli.arguments import non_negative_float, positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.evaluate.run import engine
 from soul.evaluate.run.journal import Journal
-from soul.evaluate.run.schedule import Capacity, Schedule
+from soul.evaluate.run.schedule import EndpointOf, Schedule
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest, sample_requests
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
@@ -53,10 +53,10 @@ class InTurns(Schedule):
         self,
         todo: Sequence[SampleRequest],
         at_once: int,
-        capacity: Capacity,
+        endpoint_of: EndpointOf,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(todo, at_once, capacity, clock)
+        super().__init__(todo, at_once, endpoint_of, clock)
         self._order = iter(todo)
         self._samples, self._taken, self._start = len(todo), 0, clock()
 

@@ -43,7 +43,7 @@ from ditto.run.run_folder import RunFolder
 from ditto.settings import RunSettings, Settings
 from soul.cli.arguments import positive_int
 from soul.cli.error_border import Parser, reports_errors
-from soul.evaluate.run.gc_tuning import infrequent_gc
+from soul.host_resources import infrequent_gc
 from soul.record import SessionRecord
 from soul.session import Attempt
 from soul.testing import scripted_players

@@ -34,9 +34,8 @@ from soul.examples.endpoint import answer
 from soul.examples.example import Player
 from soul.figures import drawing
 from soul.figures.ablation import ablations
-from soul.figures.named_folders import NamedFolders, by_name, named_folders
 from soul.figures.training import diagnostics, gap
-from soul.figures.training_run import TrainingRun
+from soul.figures.training_run import NamedFolders, TrainingRun, by_name, named_folders
 from soul.message import Message
 from soul.testing.replies import ChatRequest, Reply, Text
 from soul.testing.server import FakeOpenAI

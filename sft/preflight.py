@@ -14,7 +14,6 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from pydantic import ValidationError
 from rich.console import Console
-from rich.table import Table
 
 from ditto.launching.temporary_folders import check_temporary_folders
 from ditto.model.adapter_check import check_adapter
@@ -40,6 +39,7 @@ from soul.errors import one_line
 from soul.evaluate.run.settings import choose_sets
 from soul.files.writable import check_writable
 from soul.mistakes import Mistakes
+from soul.table import Table
 from soul.validation_errors import setting_problem
 
 SHOWN_SOURCES = 10  # in a message, at most
@@ -263,17 +263,16 @@ def _check_named_sources(settings: SftDataSettings, present: set[str]) -> None:
 
 def _table(corpus: Corpus, split: str) -> str:
     """The rows of a split by source: how many are trained, how many are left out and why."""
-    table = Table(title=split, title_justify="left")
-    for column in ("source", "trained turns: rows", "rows", "sequences", "tokens", "trained tokens", "left out"):
-        table.add_column(column, justify="left" if column in ("source", "trained turns: rows", "left out") else "right")
+    head = ("source", "trained turns: rows", "rows", "sequences", "tokens", "trained tokens", "left out")
+    lines = []
     for name, counts in corpus.sources.items():
-        left_out = ", ".join(f"{count:,} {reason}" for reason, count in counts.left_out.most_common())
-        numbers = (counts.rows, counts.sequences, counts.tokens, counts.trained_tokens)
         trained = "\n".join(f"{side}: {rows:,}" for side, rows in counts.roles.most_common())
-        table.add_row(name, trained, *(f"{number:,}" for number in numbers), left_out)
+        numbers = (counts.rows, counts.sequences, counts.tokens, counts.trained_tokens)
+        left_out = ", ".join(f"{count:,} {reason}" for reason, count in counts.left_out.most_common())
+        lines.append([name, trained, *(f"{number:,}" for number in numbers), left_out])
     console = Console(width=max(120, Console().width))
     with console.capture() as captured:
-        console.print(table)
+        console.print(Table(head, lines, words=frozenset({1, len(head) - 1})).rich(split))
         for reason, example in corpus.examples.items():
             console.print(f"{reason}, for example: {example}", markup=False)
     return captured.get().rstrip()

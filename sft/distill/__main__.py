@@ -178,7 +178,7 @@ def select(given: argparse.Namespace, rule: Rule, held_out: HeldOut) -> None:
         raise NothingToSelect(f"{given.out}: there is no sample. Add TASK=EXPERT or --from-traces RUN.")
     selection = choose(samples, rule, {s.data_source: tasks.load(s.data_source).headline for s in samples})
     reports = report.by_task(selection)
-    console.print(report.table(reports))
+    console.print(report.table(reports).rich("Distilled"))
     wanted = samples_wanted(expert_journals)
     missing = wanted.total() - sum(s.source.origin == "expert" for s in samples)
     if missing:

@@ -15,7 +15,7 @@ from sft.distill.sample import ExpertSample, Origin, Place, Provenance, finished
 from sft.distill.sampling import ROWS, SOURCES
 from soul.evaluate.run.journal import FILE
 from soul.evaluate.run.run_folder import BadRun
-from soul.evaluate.tables.notes import models_asked
+from soul.evaluate.tables.run_table import models_asked
 from soul.record import Conversations, SessionRecord, read_records
 from soul.task_types import GroupKey
 

@@ -10,11 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 from sft.distill.sample import CONTENTLESS, CUT_OFF
 from sft.distill.select import DUPLICATE, KEPT, Rule, Selection
 from soul.files.whole_file import write_whole
+from soul.table import Table
 
 FILE = "distill.json"
 
@@ -79,33 +78,25 @@ def _task_report(selection: Selection, task: str) -> TaskReport:
 
 
 def table(reports: Mapping[str, TaskReport]) -> Table:
-    """The reports as a table for the terminal."""
-    view = Table(title="Distilled", title_justify="left")
-    for column in ("task", "rows", "samples", "invalid", "mean", "kept", "rows kept", "SFT rows", "mean kept"):
-        view.add_column(column, justify="left" if column == "task" else "right")
-    for column in ("duplicates", "other reasons"):
-        view.add_column(column, justify="right" if column == "duplicates" else "left")
-    own_columns = {KEPT, DUPLICATE, CONTENTLESS, CUT_OFF}
+    """The reports as a table."""
+    head = ("task", "rows", "samples", "invalid", "mean", "kept", "rows kept", "SFT rows", "mean kept", "duplicates")
+    lines = []
     for task, report in reports.items():
         others = {
             fate: n
             for fate, n in report.fates.items()
-            if fate not in own_columns and not fate.startswith(("failed: ", "unusable: "))
+            if fate not in {KEPT, DUPLICATE, CONTENTLESS, CUT_OFF} and not fate.startswith(("failed: ", "unusable: "))
         }
-        view.add_row(
-            task,
-            f"{report.rows:,}",
-            f"{report.samples:,}",
-            _words(report.invalid) or "0",
-            _number(report.mean),
-            f"{report.kept:,}",
-            f"{report.rows_kept:,}",
-            f"{report.conversations:,}",
-            _number(report.mean_kept),
-            f"{report.fates.get(DUPLICATE, 0):,}",
-            _words({**others, **{f"seats, {reason}": count for reason, count in report.lost.items()}}),
+        counts = (report.kept, report.rows_kept, report.conversations)
+        lines.append(
+            [
+                *(task, f"{report.rows:,}", f"{report.samples:,}", _words(report.invalid) or "0"),
+                *(_number(report.mean), *(f"{count:,}" for count in counts), _number(report.mean_kept)),
+                f"{report.fates.get(DUPLICATE, 0):,}",
+                _words({**others, **{f"seats, {reason}": count for reason, count in report.lost.items()}}),
+            ]
         )
-    return view
+    return Table([*head, "other reasons"], lines, words=frozenset({len(head)}))
 
 
 def write(

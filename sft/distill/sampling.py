@@ -24,16 +24,15 @@ from soul.errors import BadSettings
 from soul.evaluate import local
 from soul.evaluate.run import preflight
 from soul.evaluate.run.checkpoint import Checkpoint
-from soul.evaluate.run.ctrl_c import interruptible
 from soul.evaluate.run.failures import Failures
-from soul.evaluate.run.gc_tuning import infrequent_gc
 from soul.evaluate.run.journal import Journal
 from soul.evaluate.run.options import RunChoice
-from soul.evaluate.run.run_folder import finished_samples, resolve_run_folder, write_choice
+from soul.evaluate.run.run_folder import finished_samples, interruptible, resolve_run_folder, write_choice
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest, sample_requests
 from soul.evaluate.run.vllm_server import ServerSettings, free_port
-from soul.evaluate.runner import Served, alone_in, dry_run, missing_samples, run_missing, show_failures
+from soul.evaluate.runner import Served, dry_run, exclusive_lock, missing_samples, run_missing, show_failures
 from soul.files.whole_file import write_whole
+from soul.host_resources import infrequent_gc
 from soul.judge import GatewaySettings
 from soul.judge.cli_overrides import sections_of
 from soul.judge.roles import policy_endpoint
@@ -108,7 +107,7 @@ def sample(experts: Sequence[Expert], settings: SamplingSettings, out: Path, hel
     if settings.dry_run:
         return
     failures = Failures()
-    with alone_in(out, *(plan.folder for plan in plans)):
+    with exclusive_lock(out, *(plan.folder for plan in plans)):
         folders = [resolve_run_folder(plan.folder, wanted) for plan, (_, wanted) in zip(plans, chosen, strict=True)]
         entries = [
             {

@@ -11,7 +11,7 @@ import pytest
 from data import coser, sets
 from data.source_folders import Form
 from data.sources import BUILDS, EVALUATION_SETS
-from soul.evaluate.run.drawing import drawing_order
+from soul.evaluate.run.settings import row_sampling_order
 from soul.rows.data_card import read_inside
 from soul.rows.task_files import read_rows
 from tests.published import lay_out_as_clones, publish
@@ -273,7 +273,7 @@ def test_a_draw_has_the_papers_strata(sources, capsys):
         ("fantom", "question", None),
     ):
         rows = read_rows([str(file_of(sources, name))])
-        drawn = [rows[i] for i in drawing_order(rows, f"0:{name}")[:100]]
+        drawn = [rows[i] for i in row_sampling_order(rows, f"0:{name}")[:100]]
         counts, whole = (Counter(row.task.groups(row.row)[kind] for row in part) for part in (drawn, rows))
         want = want or {value: len(drawn) * count / len(rows) for value, count in whole.items()}
         assert counts.total() == min(100, len(rows))

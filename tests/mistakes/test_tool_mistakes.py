@@ -114,10 +114,10 @@ LOCAL = [
 ]
 DAMAGED = {
     "run_without_chosen": "has no chosen.json",
-    "run_with_empty_chosen": "chosen.json does not say which samples",
+    "run_with_empty_chosen": "do not name the model and the requested samples",
     "run_with_a_list": "chosen.json is not a JSON object",
     "run_with_bytes": "chosen.json is not valid JSON",
-    "run_without_model": "settings.json names no model",
+    "run_without_model": "do not name the model and the requested samples",
     "run_with_short_sample": "has no 'draft'",
     "run_with_broken_sample": "samples.jsonl: line 1 is not a session record",
     "empty_folder": "has no settings.json",
@@ -309,7 +309,7 @@ KEYS = [  # where users put a key
 COMMANDS: Mapping[str, Sequence[Mistake]] = {
     "soul.evaluate.__main__": [*EVALUATE, *each(["{hitom.parquet}", *POLICY], [([word], "") for word in KEYS])],
     "soul.evaluate.local": LOCAL,
-    "soul.evaluate.report.__main__": REPORT,
+    "soul.evaluate.report.outputs": REPORT,
     "soul.compare.__main__": COMPARE,
     "soul.compare.table": TABLE,
     "soul.figures.__main__": FIGURES,

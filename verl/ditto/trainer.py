@@ -68,7 +68,7 @@ from ditto.verl_hooks import plugin
 from ditto.verl_hooks.actor_worker import ActorWorker
 from soul import tasks
 from soul.errors import RunFailed
-from soul.evaluate.run.gc_tuning import infrequent_gc
+from soul.host_resources import infrequent_gc
 
 logger = logging.getLogger(__name__)
 NOTICE_S = RESEND_S + 5.0  # within which a dead actor is noticed

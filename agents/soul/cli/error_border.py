@@ -1,4 +1,4 @@
-"""What the user sees when a command fails, and its exit code.
+"""The message that the user sees when a command fails, and its exit code.
 
     0    success
     1    the run started and could not continue (disk full, all verdicts failed, a bug of ours)

@@ -1,16 +1,16 @@
 """The console command `soul`, with every command of the gym as a subcommand (`soul judge`, `soul evaluate local`).
 
-A command's module is imported only when you call the command, so `soul --help` is fast.
+A command's module is imported only when you call the command, so `soul --help` is fast. This module imports nothing
+slow.
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib
+import signal
 import sys
 from collections.abc import Sequence
-
-from soul.cli.early_ctrl_c import end_silently
 
 # Command -> module, purpose, example.
 COMMANDS: dict[str, tuple[str, str, str]] = {
@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "soul evaluate local hitom --model Qwen/Qwen3-8B",
     ),
     "report": (
-        "soul.evaluate.report.__main__",
+        "soul.evaluate.report.outputs",
         "write the report of an evaluation again",
         "soul report outputs/eval-base-1a2b3c4d",
     ),
@@ -64,6 +64,16 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 }
 
 
+def end_silently() -> None:
+    """Make Ctrl-C end the process at once, without a traceback. Call this before the slow imports.
+
+    A process that ignores Ctrl-C, such as a background job of a shell, keeps ignoring it. Inside `run_command`, Ctrl-C
+    raises KeyboardInterrupt again.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
@@ -97,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def usage() -> str:
-    """What `soul --help` prints."""
+    """The text that `soul --help` prints."""
     lines = [f"  {name:<18} {purpose}\n{'':<20} $ {example}" for name, (_, purpose, example) in COMMANDS.items()]
     head = "usage: soul COMMAND [ARGUMENT ...]\n\nThe gym and benchmark of human simulation.\n\ncommands:"
     foot = "\nsoul COMMAND --help lists a command's arguments; soul --version prints the version."

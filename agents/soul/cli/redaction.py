@@ -43,7 +43,7 @@ def watch(name: str) -> None:
 
 
 def is_placeholder(key: str) -> bool:
-    """Whether a key stands for "no key" (EMPTY, none, dummy, ...)."""
+    """Check whether a key stands for "no key" (EMPTY, none, dummy, ...)."""
     return key.lower() in PLACEHOLDERS
 
 

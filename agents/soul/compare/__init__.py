@@ -6,5 +6,4 @@ comparison.py   the numbers: differences with paired intervals, wins and losses,
 report.py       tables for the terminal and in Markdown, and JSON
 page/           an HTML page of every paired row, with both texts
 table.py        several runs in one table, one column per run: `soul compare table RUN RUN ...`
-run_names.py    labels for the runs
 """

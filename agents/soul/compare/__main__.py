@@ -19,9 +19,8 @@ from rich.console import Console
 from soul.cli.arguments import existing_folder, non_negative_int, output_file
 from soul.cli.error_border import Parser, reports_errors
 from soul.compare import report
-from soul.compare.comparison import Comparison, compare
+from soul.compare.comparison import Comparison, compare, distinct, labels
 from soul.compare.page import write_comparison
-from soul.compare.run_names import distinct, labels
 from soul.evaluate.run.run_folder import EvaluationRun
 
 ROWS = 2  # rows per set to show that gained most, and as many that lost most

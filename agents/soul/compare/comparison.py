@@ -14,6 +14,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,9 @@ from soul.compare.pairs import Pair, Paired, pair_up
 from soul.compare.protocol import Deviation, deviations
 from soul.errors import SoulError
 from soul.evaluate.numbers.bootstrap import percentile_interval, resampled_means, resampled_scores
-from soul.evaluate.numbers.set_result import Interval
-from soul.evaluate.numbers.set_score import score_of
+from soul.evaluate.numbers.set_result import Interval, score_of
 from soul.evaluate.run.run_folder import EvaluationRun
-from soul.evaluate.tables.table import ordered
+from soul.evaluate.tables.run_table import ordered
 from soul.metrics.set_metrics import SetScore
 from soul.task_types import Metric
 
@@ -62,7 +62,7 @@ class SetComparison:
 
     @property
     def comparable(self) -> bool:
-        """Whether the same judge scored both runs by the same prompts."""
+        """Check whether the same judge scored both runs by the same prompts."""
         return not any(deviation.matters for deviation in self.deviations)
 
     @property
@@ -206,7 +206,7 @@ def compare(base: EvaluationRun, other: EvaluationRun, labels: tuple[str, str], 
 
 
 def _compare_set(base: EvaluationRun, other: EvaluationRun, name: str, seed: int) -> SetComparison:
-    left, right = ([sample for sample in run.samples if sample.set == name] for run in (base, other))
+    left, right = base.by_set[name], other.by_set[name]
     if not left or not right:  # requested, but no sample is finished yet
         return SetComparison(name, Metric("unknown"), pair_up(left, right), (), seed)
     paired = pair_up(left, right)
@@ -231,3 +231,29 @@ def _unpaired(sets: Sequence[SetComparison]) -> str:
         "rows without a verdict in one of them": sum(one.paired.unscored for one in sets),
     }
     return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "no row is finished"
+
+
+class SameRun(SoulError):
+    """A run would be compared with itself."""
+
+
+def distinct(folders: Sequence[Path]) -> Sequence[Path]:
+    """Return the folders, after a check that no two are the same.
+
+    Raises:
+        SameRun: two of them are the same folder.
+    """
+    places = [folder.resolve() for folder in folders]
+    for folder, place in zip(folders, places, strict=True):
+        if places.count(place) > 1:
+            raise SameRun(f"{folder} is named twice. Name the folders of different runs.")
+    return folders
+
+
+def labels(runs: Sequence[EvaluationRun]) -> list[str]:
+    """A label for each run: the model's name; if two are equal, the folder's name; if these are too, the path."""
+    paths = [run.folder.resolve() for run in runs]
+    for names in ([run.name for run in runs], [path.name for path in paths]):
+        if len(set(names)) == len(names):
+            return names
+    return [str(path) for path in paths]

@@ -94,7 +94,7 @@ def pair_up(base: Sequence[SessionRecord], other: Sequence[SessionRecord]) -> Pa
 
 
 def same_record(one: SessionRecord, other: SessionRecord) -> bool:
-    """Whether two samples are of the same row.
+    """Check whether two samples are of the same row.
 
     Fields that were shortened in one of them, or that only one version of the task has, are not compared.
     """

@@ -9,14 +9,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from soul.compare.comparison import Comparison, SetComparison
 from soul.compare.pairs import Pair, Paired, last_turn
 from soul.evaluate.numbers.set_result import Interval
+from soul.table import NONE, Table, markdown_text
 
-NONE = "-"
 MARK = " (!)"  # follows the name of a set whose scores are not comparable
 
 
@@ -61,18 +60,19 @@ def notes(comparison: Comparison) -> list[str]:
     return texts
 
 
+def table(comparison: Comparison) -> Table:
+    """The table of sets."""
+    body = lines(comparison)
+    sections = ["set"] * len(comparison.sets) + ["average"] * (len(body) - len(comparison.sets))
+    place = len(titles(comparison)) - 1
+    return Table(titles(comparison), body, sections, notes(comparison), frozenset({place}), frozenset({4}))
+
+
 def rich_view(comparison: Comparison, rows: int) -> Group:
     """The comparison for the terminal, with the `rows` of each set that gained most, and as many that lost most."""
     base, other = comparison.labels
-    view = Table(title=Text(f"{other} against {base}"), title_justify="left")
-    for name in titles(comparison):
-        left, whole = name in ("set", "not paired"), name.startswith("difference")  # never wrap an interval
-        view.add_column(Text(name), justify="left" if left else "right", overflow="fold", no_wrap=whole)
-    body = lines(comparison)
-    for place, cells in enumerate(body, start=1):
-        view.add_row(*map(Text, cells), end_section=len(comparison.sets) == place)  # names, not markup
     parts: list[Any] = [Text(text, style="bold red") for text in warnings(comparison)]
-    parts += [view, *map(Text, notes(comparison))]
+    parts.append(table(comparison).rich(f"{other} against {base}"))
     changed = list(_changed(comparison, rows))
     for title, pairs in changed:
         parts.append(Text(f"\n{title}", style="bold"))
@@ -85,26 +85,23 @@ def rich_view(comparison: Comparison, rows: int) -> Group:
 
 
 def markdown(comparison: Comparison, rows: int) -> str:
+    """The comparison as Markdown."""
     base, other = comparison.labels
-    head = [
+    parts = [
         f"## {other} against {base}",
         f"Baseline: `{comparison.base.folder}`; compared: `{comparison.other.folder}`.",
+        *(f"> **{markdown_text(text)}**" for text in warnings(comparison)),
+        table(comparison).markdown().rstrip(),
+        *map(markdown_text, notes(comparison)),
     ]
-    head += [f"> **{_plain(text)}**" for text in warnings(comparison)]
-    rules = ["---", *["---:"] * (len(titles(comparison)) - 2), "---"]
-    table = "".join(
-        f"| {' | '.join(map(_plain, cells))} |\n" for cells in (titles(comparison), rules, *lines(comparison))
-    )
-    parts = [*head, table.rstrip(), *map(_plain, notes(comparison))]
     changed = list(_changed(comparison, rows))
     for title, pairs in changed:
         parts.append(f"### {title}")
-        parts += [
-            "\n".join([f"- {_where(pair)}", *(f"  - {_plain(name)}: {_code(turn)}" for name, turn in answers)])
-            for pair, answers in ((pair, _answers(pair, comparison.labels)) for pair in pairs)
-        ]
+        for pair in pairs:
+            answers = (f"  - {markdown_text(name)}: {_code(turn)}" for name, turn in _answers(pair, comparison.labels))
+            parts.append("\n".join([f"- {_where(pair)}", *answers]))
     if changed:
-        parts.append(_plain(_find_them(comparison)))
+        parts.append(_find_them(comparison))
     return "\n\n".join(parts) + "\n"
 
 
@@ -214,11 +211,6 @@ def _find_them(comparison: Comparison) -> str:
         "To see a row in full, read its lines in samples.jsonl of both folders: "
         f"jq 'select(.set == \"SET\" and .number == NUMBER)' {comparison.base.folder / 'samples.jsonl'}"
     )
-
-
-def _plain(text: str) -> str:
-    """Escape the characters that would end a table cell or open a tag."""
-    return text.replace("|", "\\|").replace("<", "&lt;")
 
 
 def _code(text: str) -> str:

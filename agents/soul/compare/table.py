@@ -15,13 +15,12 @@ from rich.console import Console
 
 from soul.cli.arguments import existing_folder, output_file
 from soul.cli.error_border import Parser, reports_errors
+from soul.compare.comparison import distinct, labels
 from soul.compare.pairs import pair_up
 from soul.compare.protocol import deviations
-from soul.compare.run_names import distinct, labels
 from soul.evaluate.numbers.results import summarise_run
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.tables import side_by_side
-from soul.record import SessionRecord
 
 Remarks = Mapping[str, Mapping[str, Sequence[str]]]  # model -> remark -> its sets
 
@@ -54,13 +53,13 @@ def numbered(remarks: Remarks) -> tuple[side_by_side.Marks, list[str]]:
 
 
 def _unfinished(run: EvaluationRun, name: str) -> Iterator[str]:
-    count = len(_samples(run, name))
+    count = len(run.by_set.get(name, ()))
     if count < run.wanted[name]:
         yield f"not finished, {count:,} of {run.wanted[name]:,} samples"
 
 
 def _against(base: EvaluationRun, run: EvaluationRun, name: str, first: str) -> Iterator[str]:
-    left, right = _samples(base, name), _samples(run, name)
+    left, right = base.by_set.get(name, ()), run.by_set.get(name, ())
     if not left or not right:
         return
     for deviation in deviations(base, run, left, right):
@@ -75,10 +74,6 @@ def _against(base: EvaluationRun, run: EvaluationRun, name: str, first: str) -> 
     if any(differing.values()):
         counts = ", ".join(f"{count:,} {what}" for what, count in differing.items() if count)
         yield f"other rows than {first}: {counts}"
-
-
-def _samples(run: EvaluationRun, name: str) -> list[SessionRecord]:
-    return [sample for sample in run.samples if sample.set == name]
 
 
 @reports_errors
@@ -96,7 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         given.out.parent.mkdir(parents=True, exist_ok=True)
         given.out.write_text(side_by_side.markdown(results, marks=marks, notes=notes), encoding="utf-8")
     console = Console()
-    console.print(side_by_side.rich_table(results, width=console.width, marks=marks, notes=notes))
+    table = side_by_side.models_table(results, width=console.width, marks=marks, notes=notes)
+    console.print(table.rich("Models"))
 
 
 if __name__ == "__main__":

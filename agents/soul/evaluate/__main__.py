@@ -13,7 +13,7 @@ evaluate local`. To score a finished run with another judge: `soul evaluate --re
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from soul.cli.early_ctrl_c import end_silently
+    from soul.cli.main import end_silently
 
     end_silently()
 

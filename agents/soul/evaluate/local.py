@@ -10,7 +10,7 @@ serves them one after another; the rest works as with a model behind an API. Sev
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from soul.cli.early_ctrl_c import end_silently
+    from soul.cli.main import end_silently
 
     end_silently()
 
@@ -160,7 +160,7 @@ def evaluate(
             models[checkpoint.name] = results
     if len(models) > 1:
         write_whole(options.out / f"{options.name or 'eval'}-models.md", side_by_side.markdown(models))
-        runner.console.print(side_by_side.rich_table(models, width=runner.console.width))
+        runner.console.print(side_by_side.models_table(models, width=runner.console.width).rich("Models"))
     return models
 
 

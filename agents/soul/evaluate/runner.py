@@ -21,15 +21,19 @@ from soul.evaluate.numbers.results import Results
 from soul.evaluate.report import FILE as REPORT
 from soul.evaluate.report.outputs import write_outputs
 from soul.evaluate.run import engine, preflight, rescore
-from soul.evaluate.run.ctrl_c import interruptible
 from soul.evaluate.run.failures import Failures
-from soul.evaluate.run.gc_tuning import infrequent_gc
-from soul.evaluate.run.journal import Journal, Key, holds
+from soul.evaluate.run.journal import Journal, Key, is_done
 from soul.evaluate.run.judge_check import check_judges, read_checks, untested
 from soul.evaluate.run.options import FIRST, RunChoice, RunOptions, Sections
-from soul.evaluate.run.plan import plan
+from soul.evaluate.run.plan import plan, show
 from soul.evaluate.run.progress import Progress
-from soul.evaluate.run.run_folder import EvaluationRun, finished_samples, resolve_run_folder, write_choice
+from soul.evaluate.run.run_folder import (
+    EvaluationRun,
+    finished_samples,
+    interruptible,
+    resolve_run_folder,
+    write_choice,
+)
 from soul.evaluate.run.settings import (
     EvaluationSettings,
     SampleRequest,
@@ -39,9 +43,10 @@ from soul.evaluate.run.settings import (
     stand_ins_of,
 )
 from soul.evaluate.run.vllm_server import LOG as SERVER_LOG
-from soul.evaluate.tables import notes, table
+from soul.evaluate.tables.run_table import cautions, columns_of, judged_by, run_table
 from soul.files.disk_space import guarded_writes
 from soul.files.folder_lock import FolderLock
+from soul.host_resources import infrequent_gc
 from soul.judge import Endpoint, GatewaySettings
 from soul.message import Escape
 from soul.record import SessionRecord
@@ -122,11 +127,8 @@ def print_missing_sets(settings: EvaluationSettings) -> None:
     """Print the requested sets that have no file, one line each."""
     if settings.missing:
         asked = len(settings.sets) + len(settings.missing)
-        lines = [
-            f"{len(settings.missing)} of {asked} sets have no file and are skipped:",
-            *how_to_build(settings.missing),
-        ]
-        print("\n".join(lines), flush=True)
+        print(f"{len(settings.missing)} of {asked} sets have no file and are skipped:", flush=True)
+        print("\n".join(how_to_build(settings.missing)), flush=True)
 
 
 def folder_of(settings: EvaluationSettings, options: RunOptions, *, model: bool = False) -> Path:
@@ -168,7 +170,7 @@ def run(
         dry_run(settings, wanted, folder, choice, options.thinking_tokens, source, tests_judges=choice.ask_first)
         return None
     preflight.check(settings, missing_samples(wanted, finished_samples(folder), choice, source), ask=choice.ask_first)
-    with alone_in(folder):
+    with exclusive_lock(folder):
         folder = resolve_run_folder(folder, wanted)
         with closing(Journal(folder)) as journal, interruptible(wanted, journal):
             write_choice(folder, settings, wanted)
@@ -192,7 +194,7 @@ def run(
 
 
 @contextmanager
-def alone_in(*folders: Path) -> Iterator[None]:
+def exclusive_lock(*folders: Path) -> Iterator[None]:
     """Lock these run folders and their later generations, and name the folder if the disk is full.
 
     Raises:
@@ -228,7 +230,7 @@ def dry_run(
     except SoulError as error:
         problem = error
     tested = untested(preflight.judges_asked(settings, todo), folder) if tests_judges else []
-    preflight.show(console, settings, plan(settings, todo, thinking_tokens, tested))
+    show(console, settings, plan(settings, todo, thinking_tokens, tested))
     console.print(f"{len(wanted) - len(todo):,} samples are finished already; run folder {folder}")
     if problem is not None:
         raise problem
@@ -240,38 +242,32 @@ def missing_samples(
     choice: RunChoice = FIRST,
     source: EvaluationRun | None = None,
 ) -> list[SampleRequest]:
-    """The samples that are missing, and the failed ones that run again (`holds`).
+    """The samples that are missing, and the failed ones that run again (`is_done`).
 
     Args:
         source: the run whose episodes are judged again. Samples without an episode are not retried.
     """
-    unplayed = rescore.without_episode(source) if source else frozenset()
-    todo = [request for request in wanted if not holds(there, request.key, request.stamp, choice.retry_failed)]
+    unplayed = {sample.key for sample in source.samples if sample.draft.seats is None} if source else set()
+    todo = [request for request in wanted if not is_done(there, request.key, request.stamp, choice.retry_failed)]
     return [request for request in todo if request.key not in unplayed or request.key not in there]
 
 
 def results_of(folder: Path, journal: Journal) -> tuple[EvaluationRun, Results]:
-    """Write and print the results of the finished samples."""
-    run = EvaluationRun.load(folder, journal.samples)
-    results = write_outputs(run)
-    show(run, results)
-    console.print(f"Report: {folder / REPORT}")
-    return run, results
+    """Write and print the results of the finished samples.
 
-
-def show(run: EvaluationRun, results: Results) -> None:
-    """Print the table of a run, with its judges above it, and warnings and failures below.
-
-    If every sample failed, print the cause first.
+    Above the table stand its judges and, if every sample failed, the cause; below it warnings and failures.
     """
-    failures = Failures.from_run(run)
+    run = EvaluationRun.load(folder, journal.samples)
+    results, failures = write_outputs(run), Failures.from_run(run)
     if cause := failures.cause():
         console.print(Text(f"\n{cause}\n", style="bold red"), soft_wrap=True)
-    title = "\n".join(["Results", *notes.header(run, results)])
-    console.print(table.rich_table(results, table.columns_of(run.suite), title, width=console.width))
-    for warning in notes.warnings(run, results):
+    title = "\n".join(["Results", *judged_by(run, results)])
+    console.print(run_table(results, columns_of(run.suite), width=console.width).rich(title))
+    for warning in cautions(run, results):
         console.print(warning, markup=False, highlight=False)
     show_failures(failures)
+    console.print(f"Report: {folder / REPORT}")
+    return run, results
 
 
 def show_failures(failures: Failures) -> None:

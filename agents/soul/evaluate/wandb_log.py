@@ -10,6 +10,7 @@ the checkpoint's step.
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import os
 import sys
@@ -20,10 +21,9 @@ from typing import Any
 from soul.cli.arguments import existing_folder, non_negative_int, output_folder
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings, SoulError
-from soul.evaluate.numbers.results import Average, Results, summarise_run
-from soul.evaluate.numbers.set_result import SetResult
+from soul.evaluate.numbers.results import Results, summarise_run
 from soul.evaluate.run.run_folder import EvaluationRun
-from soul.evaluate.tables.table import SHOWN, lines, titles
+from soul.evaluate.tables.run_table import SHOWN, lines, titles
 from soul.judge.call.usage import total
 from soul.record import SessionRecord
 
@@ -69,7 +69,14 @@ def write(
             project=os.environ.get("WANDB_PROJECT", "soul"),
             name=run.name,
             job_type="evaluation",
-            config=_config(run),
+            config={
+                "run": run.folder.name,
+                **run.settings,
+                "limit": run.limit,
+                "n": run.n,
+                "seed": run.seed,
+                "wanted": dict(run.wanted),
+            },
             dir=str(out or run.folder),
             reinit="create_new",
         )
@@ -97,33 +104,20 @@ def write(
 
 def spread(run: EvaluationRun, most: int) -> list[SessionRecord]:
     """At most `most` of a run's samples, from all sets alike: the first of each set, then the second of each, ..."""
-    place: dict[str, int] = {}
-    ranked: list[tuple[int, int, SessionRecord]] = []
-    for sample in run.samples:
-        place[sample.set] = place.get(sample.set, -1) + 1
-        ranked.append((place[sample.set], len(ranked), sample))
-    return [sample for _, _, sample in sorted(ranked, key=lambda one: one[:2])[:most]]
-
-
-def _config(run: EvaluationRun) -> dict[str, Any]:
-    chosen = {"limit": run.limit, "n": run.n, "seed": run.seed, "wanted": dict(run.wanted)}
-    return {"run": run.folder.name, **run.settings, **chosen}
+    turns = itertools.zip_longest(*run.by_set.values())
+    return [sample for turn in turns for sample in turn if sample is not None][:most]
 
 
 def _cells(sample: SessionRecord) -> list[Any]:
     draft, failure = sample.draft, sample.draft.failure
-    cost = sum(usage.cost_usd for usage in sample.usage.values())
+    texts = (draft.ended, json.dumps(draft.seats, ensure_ascii=False, indent=1), draft.critique)
     return [
         *(sample.set, sample.number, sample.sample),
         *(draft.valid, draft.reward, f"{failure.stage}: {failure.cause}" if failure else None),
-        *(draft.ended, _whole(json.dumps(draft.seats, ensure_ascii=False, indent=1))),
-        *(_whole(draft.critique or ""), cost),
+        # The client cannot write lone surrogates.
+        *((text or "").encode("utf-8", "backslashreplace").decode("utf-8") for text in texts),
+        sum(usage.cost_usd for usage in sample.usage.values()),
     ]
-
-
-def _whole(text: str) -> str:
-    """Replace lone surrogates by escapes, because the client cannot write them."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def scalars(results: Results) -> dict[str, float]:
@@ -132,31 +126,28 @@ def scalars(results: Results) -> dict[str, float]:
     Scores are on the table's scale (the headline times 100); a task's other metrics keep their own. Unknown values have
     no entry: a set without a valid sample has no score, and a model without a price has no cost.
     """
-    values: dict[str, float] = {}
+    values: dict[str, float | None] = {}
     for name, result in results.sets.items():
-        values |= {f"{name}/{key}": value for key, value in _set_scalars(result).items()}
+        cost = total(result.usage.values())
+        values |= {
+            f"{name}/samples": float(result.samples),
+            f"{name}/invalid": float(result.invalid),
+            f"{name}/invalid_share": result.invalid / result.samples if result.samples else None,
+            f"{name}/contentless_share": result.contentless / result.samples if result.samples else None,
+            f"{name}/score": None if result.mean is None else 100 * result.mean,
+            f"{name}/cost_usd": cost.cost_usd if cost.cost_usd or not cost.unpriced else None,
+            **_ends(f"{name}/score", result.interval),
+            **_ends(f"{name}/score_bound", result.bounds),
+            **{f"{name}/metrics/{metric}": value for metric, value in result.metrics.items()},
+        }
     for name, average in results.averages.items():
-        values |= {f"average/{name}{key}": value for key, value in _average_scalars(average).items()}
-    return values
-
-
-def _set_scalars(result: SetResult) -> dict[str, float]:
-    values = {"samples": float(result.samples), "invalid": float(result.invalid)}
-    if result.samples:
-        values["invalid_share"] = result.invalid / result.samples
-        values["contentless_share"] = result.contentless / result.samples
-    if result.mean is not None:
-        values["score"] = 100 * result.mean
-    values |= _ends("score", result.interval) | _ends("score_bound", result.bounds)
-    cost = total(result.usage.values())
-    if cost.cost_usd or not cost.unpriced:
-        values["cost_usd"] = cost.cost_usd
-    return values | {f"metrics/{name}": value for name, value in result.metrics.items()}
-
-
-def _average_scalars(average: Average) -> dict[str, float]:
-    mean = {} if average.mean is None else {"": 100 * average.mean}
-    return {**mean, "_sets": float(average.sets), **_ends("", average.interval), **_ends("_bound", average.bounds)}
+        values |= {
+            f"average/{name}": None if average.mean is None else 100 * average.mean,
+            f"average/{name}_sets": float(average.sets),
+            **_ends(f"average/{name}", average.interval),
+            **_ends(f"average/{name}_bound", average.bounds),
+        }
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _ends(name: str, ends: tuple[float, float] | None) -> dict[str, float]:

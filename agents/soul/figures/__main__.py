@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from soul.cli.arguments import existing_file, output_folder
@@ -24,13 +25,13 @@ from soul.figures.datasets import dataset_tables, read_files
 from soul.figures.drawing import colours, draw, require_matplotlib
 from soul.figures.evaluations import Evaluations
 from soul.figures.feedback import feedback_tables
-from soul.figures.index import Index
-from soul.figures.named_folders import by_name, named_folders
-from soul.figures.results import choose_baseline, comparisons, results_table, significance_table
-from soul.figures.submetrics import metrics_table
-from soul.figures.table import Table
+from soul.figures.results import choose_baseline, comparisons, metrics_table, results_table, significance_table
 from soul.figures.training import diagnostics, gap, gaps_by_metric, metric_curves, training_curves
-from soul.figures.training_run import Runs, TrainingRun
+from soul.figures.training_run import Runs, TrainingRun, by_name, named_folders
+from soul.files.whole_file import write_whole
+from soul.table import Table
+
+FILE = "index.md"
 
 
 def options() -> Parser:
@@ -112,3 +113,33 @@ def add_tables(tables: Sequence[Table], out: Path, index: Index) -> None:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+@dataclass
+class Index:
+    """Collects what a command writes.
+
+    Attributes:
+        sections: caption -> its files.
+        missing: a sentence for each thing that is not there.
+        sources: name, folder and hash of every run and evaluation.
+    """
+
+    sections: dict[str, list[Path]] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+    sources: list[tuple[str, Path, str]] = field(default_factory=list)
+
+    def add(self, caption: str, files: Sequence[Path]) -> None:
+        self.sections.setdefault(caption, []).extend(files)
+
+    def write(self, folder: Path) -> Path:
+        """Write it as Markdown."""
+        lines = ["# Figures", ""]
+        for caption, files in self.sections.items():
+            lines += [f"- {caption} {', '.join(f'[{file.name}]({file.name})' for file in files)}"]
+        if self.missing:
+            lines += ["", "## Not drawn", "", *(f"- {sentence}" for sentence in self.missing)]
+        lines += ["", "## Runs", "", "| name | folder | sha256 |", "|---|---|---|"]
+        lines += [f"| {name} | `{source}` | `{sha256}` |" for name, source, sha256 in self.sources]
+        write_whole(folder / FILE, "\n".join(lines) + "\n")
+        return folder / FILE

@@ -10,11 +10,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from soul.figures.curves import Key, mean_with_band
-from soul.figures.figure import Dot, DotPanel, Figure
-from soul.figures.named_folders import file_name
+from soul.figures.figure import Dot, DotPanel, Figure, Key, mean_with_band
 from soul.figures.training import better, is_reward
-from soul.figures.training_run import DRAFT, Runs, TrainingRun, tasks_of
+from soul.figures.training_run import DRAFT, Runs, TrainingRun, file_name, tasks_of
 
 WINDOW = 10
 

@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 
 from soul.cli.arguments import existing_file
 from soul.errors import BadSettings
-from soul.figures.table import Cell, Table
 from soul.judge.audit.agreement_statistics import Estimate
 from soul.judge.audit.human_agreement import Agreement, MetricAgreement
+from soul.table import NONE, Cell, Table
 
 _CORRELATIONS = ("pearson", "spearman", "kendall")
-_NONE = "-"
 
 
 class NamedFile(NamedTuple):
@@ -73,7 +72,7 @@ def agreement_table(judges: Sequence[JudgeAgreement]) -> Table:
             estimates = _estimates(measured)
             cells = [_cell(estimates.get(name)) for name in (*_CORRELATIONS, "accuracy", "kappa")]
             counts = (Cell(f"{measured.n:,}"), Cell(f"{measured.left_out:,}"))
-            ceiling = Cell(_NONE if measured.human_alpha is None else f"{measured.human_alpha:.2f}")
+            ceiling = Cell(NONE if measured.human_alpha is None else f"{measured.human_alpha:.2f}")
             body.append([Cell(judge.name), Cell(metric), *counts, *cells, ceiling])
             for name, each in estimates.items():
                 numbers = ("" if value is None else value for value in (each.value, each.low, each.high))
@@ -84,7 +83,7 @@ def agreement_table(judges: Sequence[JudgeAgreement]) -> Table:
         "(Krippendorff) is how well annotators agree with each other: no judge can be expected to agree better."
     )
     sources = [(judge.name, judge.path, judge.sha256) for judge in judges]
-    return Table("agreement", caption, head, body, data, [note], sources)
+    return Table(head, body, notes=[note], file="agreement", caption=caption, data=data, sources=sources)
 
 
 def _estimates(metric: MetricAgreement) -> dict[str, Estimate]:
@@ -94,6 +93,6 @@ def _estimates(metric: MetricAgreement) -> dict[str, Estimate]:
 
 def _cell(estimate: Estimate | None) -> Cell:
     if estimate is None or estimate.value is None:
-        return Cell(_NONE)
+        return Cell(NONE)
     interval = "" if estimate.low is None or estimate.high is None else f"{estimate.low:.2f} to {estimate.high:.2f}"
     return Cell(f"{estimate.value:.2f}", suffix=interval)

@@ -9,18 +9,18 @@ A length is that of the prompt which the policy sees; the paper counts the field
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from soul.figures.named_folders import file_name
-from soul.figures.table import Cell, Table
+from soul.figures.training_run import file_name
+from soul.rows.data_card import sha256
 from soul.rows.file_report import Report, Spread, Subset, groups, rows_by_task, subsets, task_report
 from soul.rows.task_files import TaskRow
 from soul.suites import soul_v1
+from soul.table import Cell, Table
 
 Source = tuple[str, Path, str]
 _ALL = "all"
@@ -60,9 +60,7 @@ def read_files(files: Sequence[Path]) -> list[FileTask]:
     """
     parts = []
     for path in dict.fromkeys(files):
-        with path.open("rb") as opened:
-            sha256 = hashlib.file_digest(opened, "sha256").hexdigest()
-        parts += [FileTask(path, sha256, rows) for rows in rows_by_task(str(path)).values()]
+        parts += [FileTask(path, sha256(path), rows) for rows in rows_by_task(str(path)).values()]
     return parts
 
 
@@ -89,7 +87,7 @@ def _datasets(parts: Sequence[FileTask]) -> Table:
         body.append([*map(Cell, words), *(Cell(f"{number:,}") for number in numbers), Cell(metric.name)])
         data.append((*words, *map(str, numbers), metric.name, part.sha256))
     caption = "Data sets: rows, and the stories, conversations, books or questions that they come from."
-    return Table("datasets", caption, head, body, data, sources=_sources(parts))
+    return Table(head, body, file="datasets", caption=caption, data=data, sources=_sources(parts))
 
 
 def _form(row: TaskRow) -> str:
@@ -118,9 +116,8 @@ def _subset_table(task: str, parts: Sequence[FileTask], measures: Sequence[str])
             if spread is not None:
                 data.append((part.path.name, subset.name or _ALL, str(subset.rows), name, *_values(spread)))
     caption = f"{task}: subsets, with the mean of a row and the range in brackets."
-    return Table(
-        f"subsets-{file_name(task)}", caption, ("file", "rows", *measures), body, data, sources=_sources(parts)
-    )
+    file, sources = f"subsets-{file_name(task)}", _sources(parts)
+    return Table(("file", "rows", *measures), body, file=file, caption=caption, data=data, sources=sources)
 
 
 def _lengths(parts: Sequence[FileTask]) -> Table:
@@ -131,9 +128,8 @@ def _lengths(parts: Sequence[FileTask]) -> Table:
         numbers = (subset.rows, length.mean, length.median, length.p90, length.most)
         body.append([Cell(_name(part, subset)), *(Cell(f"{number:,.0f}") for number in numbers)])
         data.append((part.path.name, part.task, subset.name or _ALL, str(subset.rows), *_values(length)))
-    return Table(
-        "lengths", "Characters of the prompts that the policy sees.", head, body, data, sources=_sources(parts)
-    )
+    caption = "Characters of the prompts that the policy sees."
+    return Table(head, body, file="lengths", caption=caption, data=data, sources=_sources(parts))
 
 
 def _each_subset(parts: Sequence[FileTask]) -> Iterator[tuple[FileTask, Subset]]:

@@ -6,7 +6,6 @@ and `soul.compare`: over rows. How far seeds differ is shown beside, as the rang
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +17,7 @@ from soul.evaluate.numbers.results import Results, summarise_run
 from soul.evaluate.run.journal import FILE
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.record import SessionRecord
+from soul.rows.data_card import sha256
 
 
 class MixedSeeds(SoulError):
@@ -69,7 +69,7 @@ class Evaluations:
     @cached_property
     def sources(self) -> list[tuple[str, Path, str]]:
         """Name, folder and hash of the samples of each seed."""
-        return [(self.name, run.folder, _sha256(run.folder / FILE)) for run in self.seeds]
+        return [(self.name, run.folder, sha256(run.folder / FILE)) for run in self.seeds]
 
 
 def _check_same_protocol(name: str, first: EvaluationRun, run: EvaluationRun) -> None:
@@ -91,8 +91,3 @@ def _renumbered(seeds: Sequence[EvaluationRun]) -> Iterator[SessionRecord]:
     for run in seeds:
         yield from (sample.model_copy(update={"sample": first + sample.sample}) for sample in run.samples)
         first += 1 + max((sample.sample for sample in run.samples), default=0)
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -6,18 +6,17 @@ a step, the table shows the one with the median reward of the draft.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from soul.figures.named_folders import file_name
-from soul.figures.table import Cell, Table
 from soul.figures.training import better, is_reward
-from soul.figures.training_run import Runs, TrainingRun
+from soul.figures.training_run import Runs, TrainingRun, file_name
 from soul.files.trace_files import FOLDER, finished_files
 from soul.record import SessionRecord, read_records
+from soul.rows.data_card import sha256
+from soul.table import Cell, Table
 
 Scenario = tuple[str, str]  # task, and the hash of the record
 
@@ -81,12 +80,20 @@ def _table(run: TrainingRun, repeated: Repeated) -> Table:
     rows = dict.fromkeys(f"row number {one.number} of {one.file or 'its file'}" for one in (early, late))
     where = f"The scenario is {' and '.join(rows)}; of its sessions in each step, that of the median reward is shown."
     sources = [
-        (run.name, path, _sha256(path))
+        (run.name, path, sha256(path))
         for step, path in _step_files(run.folder)
         if step in (repeated.early, repeated.late)
     ]
-    name = f"feedback-{file_name(run.name)}"
-    return Table(name, caption, ("", *heads), body, data, [where], sources, frozenset({1, 2}))
+    return Table(
+        ("", *heads),
+        body,
+        notes=[where],
+        words=frozenset({1, 2}),
+        file=f"feedback-{file_name(run.name)}",
+        caption=caption,
+        data=data,
+        sources=sources,
+    )
 
 
 def _median_session(folder: Path, scenario: Scenario, step: int) -> SessionRecord:
@@ -116,8 +123,3 @@ def _printable(text: str | None) -> str:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3g}"
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -1,8 +1,9 @@
-"""The tables of results (the paper's tables 1 and 3) and of paired differences from evaluations.
+"""The tables of results (the paper's tables 1 and 3), of paired differences, and of every metric beside the score.
 
 A score is the headline times 100, with its 95 % bootstrap interval over rows. A dagger marks a score whose paired
 difference from the baseline's has an interval that excludes 0. A line has no best and no second where a judge, its
-prompt or an option differs from the baseline's: such scores cannot be ranked.
+prompt or an option differs from the baseline's: such scores cannot be ranked. The other metrics are over all valid
+samples of a set, in their own ranges, without intervals.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from soul.compare.table import remarks
 from soul.errors import BadSettings
 from soul.evaluate.numbers.results import Average
 from soul.evaluate.numbers.set_result import Interval, SetResult
+from soul.evaluate.tables.run_table import ordered, score
 from soul.evaluate.tables.side_by_side import shared
-from soul.evaluate.tables.table import NONE, ordered, score
 from soul.figures.evaluations import Evaluations
-from soul.figures.table import Cell, Mark, Table
+from soul.figures.training import DOWN, UP, better
 from soul.suites import soul_v1
+from soul.table import NONE, Cell, Mark, Table
 
 BETTER, WORSE = "†", "‡"
 BASELINE = "grpo"  # unless --baseline names another
@@ -97,7 +99,8 @@ def results_table(evals: Sequence[Evaluations], baseline: Evaluations, compared:
                 data.append((line.title, line.metric, each.name, *numbers))
     notes = _notes(evals, baseline)
     caption = f"Scores (x 100) with 95 % intervals over rows; {BETTER} better and {WORSE} worse than {baseline.name}."
-    return Table("results", caption, ["set", *(each.name for each in evals)], body, data, notes, _sources(evals))
+    head = ["set", *(each.name for each in evals)]
+    return Table(head, body, notes=notes, file="results", caption=caption, data=data, sources=_sources(evals))
 
 
 def significance_table(
@@ -105,12 +108,13 @@ def significance_table(
 ) -> Table:
     """The paired differences of every name from the baseline, set by set."""
     head = ("name", "set", "rows", baseline.name, "score", *report.titles(next(iter(compared.values())))[4:])
-    body = [[Cell(name), *map(Cell, line)] for name, one in compared.items() for line in report.lines(one)]
+    body = [[name, *line] for name, one in compared.items() for line in report.lines(one)]
     data: list[tuple[Any, ...]] = [("name", "set", "metric", "rows", *_DIFFERENCE)]
     data += [line for name, one in compared.items() for line in _differences(name, one)]
     notes = [text for one in compared.values() for text in (*report.warnings(one), *report.notes(one))]
     caption = f"Paired differences from {baseline.name}: bootstrap over rows, exact sign test."
-    return Table("significance", caption, head, body, data, list(dict.fromkeys(notes)), _sources(evals))
+    notes = list(dict.fromkeys(notes))
+    return Table(head, body, notes=notes, file="significance", caption=caption, data=data, sources=_sources(evals))
 
 
 def _lines(evals: Sequence[Evaluations]) -> Iterator[Line]:
@@ -212,3 +216,35 @@ def _notes(evals: Sequence[Evaluations], baseline: Evaluations) -> list[str]:
 
 def _sources(evals: Sequence[Evaluations]) -> list[tuple[str, Path, str]]:
     return [source for each in evals for source in each.sources]
+
+
+def metrics_table(evals: Sequence[Evaluations]) -> Table | None:
+    """A line for each metric of each set, a column for each name; None if no set has metrics beside its score."""
+    body: list[list[Cell]] = []
+    data: list[tuple[Any, ...]] = [("set", "metric", "name", "mean", "sha256")]
+    for name in ordered(list(dict.fromkeys(name for each in evals for name in each.results.sets))):
+        sets = {each.name: each.results.sets[name] for each in evals if name in each.results.sets}
+        for metric in dict.fromkeys(metric for one in sets.values() for metric in one.metrics):
+            arrow = better(next(iter(sets.values())).task, metric)
+            means = {label: one.metrics[metric] for label, one in sets.items() if metric in one.metrics}
+            marks = _best(means, arrow)
+            cells = [
+                Cell(f"{means[each.name]:.3f}", marks.get(each.name, "")) if each.name in means else Cell(NONE)
+                for each in evals
+            ]
+            body.append([Cell(f"{name}: {metric}{arrow}"), *cells])
+            hashes = {each.name: " ".join(sha256 for _, _, sha256 in each.sources) for each in evals}
+            data += [(name, metric, label, mean, hashes[label]) for label, mean in means.items()]
+    if not body:
+        return None
+    caption = "Every metric beside the score, over all valid samples; an arrow says what is better."
+    head = ("metric", *(each.name for each in evals))
+    return Table(head, body, file="metrics", caption=caption, data=data, sources=_sources(evals))
+
+
+def _best(means: Mapping[str, float], arrow: str) -> dict[str, Mark]:
+    """The best of each line, where the task says what is better."""
+    if arrow not in (UP, DOWN) or len(means) < 2:
+        return {}
+    best = max(means.values()) if arrow == UP else min(means.values())
+    return {label: "best" for label, mean in means.items() if mean == best}

@@ -1,4 +1,4 @@
-"""Which panels the figures of training have: curves by task and by metric, the gap, and the signs of known failures."""
+"""The panels of the figures of training: curves by task and by metric, the gap, and the signs of known failures."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from soul import tasks
 from soul.errors import UnknownTask
-from soul.figures.curves import Curve, Key, curves
-from soul.figures.figure import Alarm, Figure, Panel
-from soul.figures.named_folders import file_name
-from soul.figures.training_run import DRAFT, GAP, REFINED, Runs, TrainingRun, tasks_of
+from soul.figures.figure import Alarm, Curve, Figure, Key, Panel, curves
+from soul.figures.training_run import DRAFT, GAP, REFINED, Runs, TrainingRun, file_name, tasks_of
 
 NOT_METRICS = ("n", "invalid_share")  # of a validation: its sessions
 UP, DOWN = " ↑", " ↓"
@@ -26,7 +24,7 @@ DIAGNOSTICS: tuple[tuple[str, str, str], ...] = (
     ("distinct-2 of a prompt's drafts", "ditto/distinct_2", "diversity"),
     ("self-BLEU of a prompt's drafts", "ditto/self_bleu", "diversity"),
     ("entropy, nats", "actor/entropy", "entropy"),
-    ("KL to the start, nats a token", "ditto/kl_start", ""),
+    ("KL to the start, nats per token", "ditto/kl_start", ""),
     ("gap: refined - draft", "ditto/gap", ""),
     ("log-prob of refined, with - without feedback", "ditto/context_logprob_gap", "context_gap"),
     ("share copied from the feedback", "ditto/share_copied", "copying"),
@@ -126,7 +124,7 @@ def diagnostics(runs: Runs) -> Figure:
 
 
 def is_reward(task: str, metric: str) -> bool:
-    """Whether a metric is the reward itself, under the name of the task's headline."""
+    """Check whether a metric is the reward itself, under the name of the task's headline."""
     try:
         return metric in ("reward", tasks.load(task).headline.name)
     except UnknownTask:

@@ -11,7 +11,7 @@ Where to find things:
     roles.py, cli_overrides.py   judge, feedback, partner, environment: settings, variables, inheritance; from the shell
     mirrorbench_judgments.py     how human does a simulated user sound? MirrorBench's three judgments
     cache.py, ledger.py          answers on disk; what a run spent, by task and role
-    keys.py, preflight.py        API keys; checks and expected load before a run starts
+    keys.py, preflight.py        API keys; checks before a run starts; load.py: its expected calls, price and time
     __main__.py                  the command: show, check, canaries, agree
 
     call/                        one request

@@ -1,20 +1,20 @@
-"""Check every endpoint that a run needs with one small request, and estimate the load on each.
+"""Check every endpoint that a run needs, before it starts: its key is set, and it answers one small request.
 
-Training (`ditto.judging.plan`) and evaluation (`soul.evaluate.run.preflight`) use both. The estimates are for planning:
-they assume a length for answers, and a warm cache makes a run cheaper.
+Training (`ditto.judging.plan`), evaluation and distillation (`soul.evaluate.run.preflight`) use it.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from soul.errors import JudgeFailure, SoulError
 from soul.judge.call.endpoint import Endpoint, StructuredMode
 from soul.judge.gateway import Gateway
-from soul.judge.judge import Judge
+from soul.judge.judge import ChatModel, Judge
 from soul.judge.roles import BY_TASK, CANARY, GatewaySettings
 
 logger = logging.getLogger(__name__)
@@ -47,50 +47,6 @@ class Checked(NamedTuple):
 
     latency_s: float | None
     mode: StructuredMode | None
-
-
-@dataclass(frozen=True)
-class Load:
-    """The calls that one role, or the judge of one task, gets in a training step or an evaluation.
-
-    Attributes:
-        section: the role, or `judge.by_task.<task>`.
-        calls: expected number of calls.
-        tokens_in, tokens_out: expected prompt and completion tokens of all these calls together.
-        latency_s: seconds for one call; None if unknown.
-    """
-
-    section: str
-    endpoint: Endpoint
-    calls: float
-    tokens_in: float
-    tokens_out: float
-    latency_s: float | None = None
-
-    @property
-    def cost_usd(self) -> float | None:
-        """The expected cost in US dollars; None if the price is unknown."""
-        if not self.endpoint.priced:
-            return None
-        return self.endpoint.cost(int(self.tokens_in), 0, int(self.tokens_out))
-
-    def with_calls(self, calls: float) -> Load:
-        """The same load with another number of calls of the same length."""
-        factor = calls / self.calls
-        return replace(self, calls=calls, tokens_in=self.tokens_in * factor, tokens_out=self.tokens_out * factor)
-
-    def bounds(self) -> dict[str, float]:
-        """The minimum time in seconds that each limit imposes on these calls: limit -> seconds."""
-        endpoint, tokens = self.endpoint, self.tokens_in + self.tokens_out
-        seconds: dict[str, float] = {}
-        if (rate := endpoint.tokens_per_minute) is not None:
-            seconds[f"{self.section}.tokens_per_minute={rate:,.0f}"] = 60 * tokens / rate
-        if (rate := endpoint.requests_per_minute) is not None:
-            seconds[f"{self.section}.requests_per_minute={rate:,.0f}"] = 60 * self.calls / rate
-        if self.latency_s is not None:
-            name = f"{self.latency_s:.2f} s a call at {self.section}.concurrency={endpoint.concurrency}"
-            seconds[name] = self.calls * self.latency_s / endpoint.concurrency
-        return seconds
 
 
 async def check(settings: GatewaySettings, sections: Sequence[str]) -> Mapping[str, Checked]:
@@ -137,3 +93,23 @@ async def _check_one(section: str, judge: Judge) -> None:
         remedy += _PAPER_JUDGE if section.startswith(BY_TASK) else ""
         remedy = remedy.format(role=section, key=key)
         raise BadJudge(f"Cannot use the {section} ({error.cause}): {error.detail}. {remedy}") from error
+
+
+def has_key(endpoint: Endpoint) -> bool:
+    """Check whether the endpoint needs no key, or the variable of its key is set."""
+    return endpoint.api_key_env is None or bool(os.environ.get(endpoint.api_key_env))
+
+
+async def seconds_to_answer(endpoint: Endpoint) -> float:
+    """The seconds of one small request to a model.
+
+    Raises:
+        JudgeFailure: it does not answer.
+    """
+    model = ChatModel.connect(endpoint.model_copy(update={"max_attempts": 2}))
+    start = time.perf_counter()
+    try:
+        await model.scope().say([{"role": "user", "content": "Say hello."}])
+    finally:
+        await model.close()
+    return time.perf_counter() - start

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from soul.evaluate.run.checkpoint import latest_checkpoint
-from soul.evaluate.run.weights import damage
+from soul.evaluate.run.checkpoint import find_weight_problem, latest_checkpoint
 from soul.files.json_object import read_object
 from soul.push.upload import CARD, NotPushable, Upload
 
@@ -45,7 +44,7 @@ def _require_weights(folder: Path) -> None:
             f"{folder} has neither config.json nor adapter_config.json, so it is no model. Name a global_step_N, the "
             f"folder of a run, or a model's folder.{hint}"
         )
-    if problem := damage(folder):
+    if problem := find_weight_problem(folder):
         raise NotPushable(f"{folder}: {problem}")
 
 

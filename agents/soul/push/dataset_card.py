@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from soul.evaluate.tables.table import markdown_rows
 from soul.rows.data_card import DataCard, ModelCalls
+from soul.table import Table
 
 _SIZES = {1_000: "n<1K", 10_000: "1K<n<10K", 100_000: "10K<n<100K", 1_000_000: "100K<n<1M"}
 _LARGEST = "n>1M"
@@ -28,7 +28,7 @@ def dataset_card(repo: str, cards: Mapping[str, DataCard]) -> str:
         ],
     )
     facts = [[file, card.task, f"{card.rows:,}", f"{card.groups:,}"] for file, card in cards.items()]
-    overview = markdown_rows(["file", "task", "rows", "groups"], facts)
+    overview = Table(["file", "task", "rows", "groups"], facts).markdown()
     sections = (f"\n## {file}\n\n{''.join(_section(card))}" for file, card in cards.items())
     return f"---\n{header.to_yaml()}\n---\n\n# {repo.partition('/')[2]}\n\n{_ABOUT}\n{overview}{''.join(sections)}"
 
@@ -61,7 +61,7 @@ def _section(card: DataCard) -> Iterator[str]:
 
 def _table(title: str, head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     """A table with its title; nothing if it has no lines."""
-    return f"\n### {title}\n\n{markdown_rows(head, body)}" if body else ""
+    return f"\n### {title}\n\n{Table(head, body).markdown()}" if body else ""
 
 
 def _contamination(card: DataCard) -> str:

@@ -1,15 +1,14 @@
 """Look at trainings while they run and after: `soul view outputs/` serves a page on this machine only.
 
-discovery.py       finds trainings, evaluations and comparison pages below a folder
+discovery.py       finds trainings, evaluations and comparison pages below a folder: what an address can name
 session_row.py     what the index keeps of one session
 index_file.py      where index.sqlite is, its tables, how a damaged one is replaced
-index.py           builds the index, lets it grow, checks it; columns.py turns it into JSON columns
-sessions.py        one session's text by offset; search.py looks through all of them
-curves.py          means with 95 % bands over prompts; events.py what happened when; overview.py all numbers of a run
+index.py           builds the index, lets it grow, checks it; its sessions as JSON columns
+sessions.py        one session's text by offset; a search looks through all of them
+overview.py        all numbers of a run: means with 95 % bands over prompts, calls, and what happened when
 training.py        one run as the server keeps it: index, revision, a thread that keeps up with the files
-catalogue.py       all folders as the server keeps them: what an address can name
-server.py          the HTTP server; answers.py writes its headers and bodies
-selection.py       which steps and sessions go into one file; export.py writes that file
+server.py          the HTTP server, with the headers and bodies of its answers
+export.py          chosen or telling sessions as one file
 page.py            the page (page.html, view.css, script/)
 
 The index is a cache beside the traces: delete it whenever you like, and it is built again. Nothing here writes to any

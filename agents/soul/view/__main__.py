@@ -19,9 +19,8 @@ from pathlib import Path
 from soul.cli.arguments import existing_folder, output_file, port
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings
-from soul.view.export import export_steps
+from soul.view.export import export_steps, named_training, steps
 from soul.view.page import served_page
-from soul.view.selection import named_training, steps
 from soul.view.server import ViewServer
 
 
@@ -70,7 +69,7 @@ def serve(given: argparse.Namespace) -> None:
 
 
 def _has_display() -> bool:
-    """Whether a browser can open a window; without one, `webbrowser` would start a browser in the terminal."""
+    """Check whether a browser can open a window; without one, `webbrowser` would start a browser in the terminal."""
     return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 

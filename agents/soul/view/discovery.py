@@ -1,7 +1,8 @@
 """Find what there is to look at below a folder: trainings, evaluations, and pages of `soul compare --html`.
 
 Links to folders are not followed, and the folders of checkpoints, traces and replaced files are not entered. The facts
-about a folder are read from small files only, never from its index.
+about a folder are read from small files only, never from its index. The server looks up addresses in a `Catalogue` of
+what was found, so no address can name any other file.
 """
 
 from __future__ import annotations
@@ -9,28 +10,28 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from soul.errors import SoulError
 from soul.evaluate.report import FILE as REPORT
 from soul.evaluate.run.journal import FILE as JOURNAL
-from soul.figures.training_run import TrainingRun
 from soul.files.folder_lock import is_held
 from soul.files.metrics_file import NAME as METRICS
-from soul.files.metrics_file import read_metrics
 from soul.files.trace_files import FOLDER as TRACES
 from soul.files.trace_files import LIVE, last_step, trace_files
 from soul.view.overview import read_run_file
+from soul.view.training import Training
 
 Kind = Literal["training", "evaluation", "comparison"]
 DEEPEST = 8  # levels below the folder
 _SKIPPED = {TRACES, "replaced", "node_modules", "__pycache__", "judge_cache"}
 _COMPARISON = b'<body class="comparison">'
 _HEAD_BYTES = 65_536  # of a page: style and policy come before its body
+LOOK_S = 2.0  # the folders are looked through no more often
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the list of folders shows of one; `modified` is unix time, `report` whether it has a page of its own."""
+    """The facts that the list shows of a folder; `modified` is unix time, `report` whether it has a page of its own."""
 
     id: str
     path: str
@@ -119,7 +120,7 @@ def facts(found: Found) -> dict[str, Any]:
             name=place.name,
             modified=_modified(place / METRICS, place / TRACES, place / TRACES / LIVE, place),
             steps=last_step(place / TRACES),
-            tasks=_trained_tasks(place, run),
+            tasks=run["task"].split(",") if isinstance(run.get("task"), str) and run["task"] else [],
             objective=run["objective"] if isinstance(run.get("objective"), str) else None,
             running=is_held(place),
         )
@@ -144,30 +145,57 @@ def _modified(*places: Path) -> float:
     return max(times, default=0.0)
 
 
-def _trained_tasks(folder: Path, run: Mapping[str, Any]) -> list[str]:
-    """The tasks of a training, from run.json or from the names of its metrics."""
-    task = run.get("task")
-    if isinstance(task, str) and task:
-        return task.split(",")
-    try:
-        stat = (folder / METRICS).stat()
-    except OSError:
-        return []
-    return _tasks_of_metrics(folder / METRICS, stat.st_mtime_ns, stat.st_ino)
-
-
-@lru_cache(1000)
-def _tasks_of_metrics(path: Path, _mtime_ns: int, _inode: int) -> list[str]:
-    """The tasks that the metrics name. They are read again only where the file has changed."""
-    try:
-        return TrainingRun(path.parent.name, path.parent, read_metrics(path), "").tasks
-    except (SoulError, OSError):  # the overview of the run says so
-        return []
-
-
 def _object(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+class Catalogue:
+    """The folders below `root`. Its methods may be called from several threads."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self._lock = threading.Lock()
+        self._looked = float("-inf")  # time.monotonic()
+        self._found: dict[str, Found] = {}
+        self._trainings: dict[str, Training] = {}
+
+    def folders(self) -> dict[str, Any]:
+        """{"root", "folders"}: the facts about each folder, newest first."""
+        entries = self._look()
+        known = sorted(map(facts, entries.values()), key=lambda one: one["modified"], reverse=True)
+        return {"root": str(self.root), "folders": known}
+
+    def training(self, number: str) -> Training | None:
+        """The training with this id."""
+        one = self._known(number)
+        if one is None or one.kind != "training":
+            return None
+        with self._lock:
+            return self._trainings.setdefault(number, Training(one.place))
+
+    def page_path(self, number: str) -> str | None:
+        """The path, relative to the root, of the page that goes with this folder."""
+        one = self._known(number)
+        return self._relative(one.report) if one and one.report else None
+
+    def page(self, path: str) -> Path | None:
+        """The page with this relative path: a report, or a comparison."""
+        pages = {self._relative(one.report): one.report for one in self._look().values() if one.report}
+        return pages.get(path)
+
+    def _relative(self, page: Path) -> str:
+        return page.relative_to(self.root).as_posix()
+
+    def _known(self, number: str) -> Found | None:
+        return self._found.get(number) or self._look().get(number)
+
+    def _look(self) -> dict[str, Found]:
+        with self._lock:
+            if time.monotonic() - self._looked > LOOK_S:
+                self._found = {one.id: one for one in find(self.root)}
+                self._looked = time.monotonic()
+            return self._found

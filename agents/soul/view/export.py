@@ -1,4 +1,4 @@
-"""Write sessions of a training as one HTML file: those of chosen steps, or the report at the end of a run.
+"""Write sessions of a training as one HTML file: those of chosen steps, or the most telling ones at the end of a run.
 
 The file holds all numbers of the run and the texts of the chosen sessions, compressed. A browser keeps the whole file
 in memory, so the texts are limited: 300 MB before compression for an export, 75 MB of file; 40 MB for a report.
@@ -6,21 +6,31 @@ in memory, so the texts are limited: 300 MB before compression for an export, 75
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import sqlite3
+from argparse import ArgumentTypeError
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from soul.errors import BadSettings, RunFailed
 from soul.evaluate.report import FILE as REPORT
-from soul.evaluate.report.packing import to_json
-from soul.view.columns import columns_of
-from soul.view.events import checkpoints
+from soul.evaluate.report.page_parts import to_json
+from soul.view.discovery import find
+from soul.view.index import columns_of
+from soul.view.overview import checkpoints
 from soul.view.page import write_export
-from soul.view.selection import sessions_of, steps_with_sessions, telling_sessions
 from soul.view.sessions import NoSession
 from soul.view.training import Training
 
 MOST_BYTES, MOST_REPORT_BYTES = 300_000_000, 40_000_000
 _ASIDE = {"revision", "indexing", "notes"}  # of an overview: about the server
+PER_KIND = 3  # sessions of each kind and step in the report of a run
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_CANDIDATES = """SELECT s.id, f.step, s.length, s.draft, s.refined, s.cause IS NOT NULL
+    FROM sessions s JOIN files f ON f.id = s.file_id
+    WHERE f.split = 'step' AND NOT f.live AND NOT s.dropped ORDER BY s.id"""
 
 
 def export_steps(folder: Path, steps: Sequence[range], file: Path) -> Path:
@@ -77,3 +87,112 @@ def _write(training: Training, chosen: Sequence[int], file: Path) -> Path:
         return write_export(file, overview, columns, lines, name=training.folder.resolve().name)
     except NoSession as error:
         raise RunFailed(f"{training.folder}: {error}. The training is running; run the same command again.") from None
+
+
+class Candidate(NamedTuple):
+    """A session that may be chosen; `length` is that of its text in bytes."""
+
+    id: int
+    step: int
+    length: int
+    draft: float | None
+    refined: float | None
+    failed: int
+
+
+def steps(text: str) -> list[range]:
+    """Parse "1,5,10-20", the type of an option.
+
+    Raises:
+        ArgumentTypeError: it names no steps.
+    """
+    chosen = []
+    for part in text.replace(" ", "").split(","):
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            raise ArgumentTypeError(f"{text!r}: expected steps and ranges of steps, as in 1,5,10-20")
+        first, last = int(match.group(1)), int(match.group(2) or match.group(1))
+        if last < first:
+            raise ArgumentTypeError(f"{part}: the range ends before it begins")
+        chosen.append(range(first, last + 1))
+    return chosen
+
+
+def named_training(folder: Path, name: str | None) -> Path:
+    """The folder of the training with this name or path below a folder; without a name, the only one.
+
+    Raises:
+        BadSettings: there is none, or there are several.
+    """
+    trainings = [found for found in find(folder) if found.kind == "training"]
+    if name is not None:
+        matching = [found for found in trainings if name.rstrip("/") in (found.path, found.place.name)]
+    else:
+        matching = trainings
+    if len(matching) == 1:
+        return matching[0].place
+    known = ", ".join(found.path for found in trainings[:8]) + (", ..." if len(trainings) > 8 else "")
+    if not trainings:
+        raise BadSettings(f"{folder}: there is no training with traces in or below this folder.")
+    if not matching:
+        raise BadSettings(f"--run {name}: there is no such training below {folder}. There are: {known}.")
+    raise BadSettings(f"{folder} has several trainings; name one with --run: {known}.")
+
+
+def sessions_of(connection: sqlite3.Connection, chosen: Sequence[range]) -> list[tuple[int, int]]:
+    """Id and length of the sessions of these steps and of the validations after them, in the order of the steps."""
+    return [
+        (number, length)
+        for number, step, length in connection.execute(
+            """SELECT s.id, f.step, s.length FROM sessions s JOIN files f ON f.id = s.file_id
+            WHERE NOT f.live ORDER BY f.step, f.split, s.id"""
+        )
+        if any(step in one for one in chosen)
+    ]
+
+
+def steps_with_sessions(connection: sqlite3.Connection) -> list[int]:
+    """The steps that have sessions."""
+    return [step for (step,) in connection.execute("SELECT DISTINCT step FROM files WHERE NOT live ORDER BY step")]
+
+
+def telling_sessions(connection: sqlite3.Connection, saved: Collection[int], most_bytes: int) -> list[int]:
+    """Of each step the sessions that improved most, were hurt most, and failed; at most PER_KIND of each.
+
+    A step whose drafts were not refined gives its best and its worst drafts instead. Where the texts exceed
+    `most_bytes`, each step keeps its first ones, and steps with a checkpoint come first.
+
+    Args:
+        saved: steps with a checkpoint.
+
+    Returns:
+        The ids of the sessions, by step.
+    """
+    by_step: defaultdict[int, list[Candidate]] = defaultdict(list)
+    for row in connection.execute(_CANDIDATES):
+        candidate = Candidate(*row)
+        by_step[candidate.step].append(candidate)
+    kinds = {step: list(_kinds(candidates)) for step, candidates in by_step.items()}
+    first = sorted(kinds, key=lambda step: (step not in saved, step))
+    chosen: dict[int, Candidate] = {}
+    for place in range(PER_KIND):
+        for step in first:
+            for candidate in (kind[place] for kind in kinds[step] if len(kind) > place):
+                if candidate.id not in chosen and candidate.length <= most_bytes:
+                    chosen[candidate.id] = candidate
+                    most_bytes -= candidate.length
+    return [candidate.id for candidate in sorted(chosen.values(), key=lambda one: (one.step, one.id))]
+
+
+def _kinds(candidates: Sequence[Candidate]) -> Iterator[list[Candidate]]:
+    """Improved, hurt and failed sessions of a step, the most telling first."""
+    gains = {one.id: one.refined - one.draft for one in candidates if one.draft is not None and one.refined is not None}
+    if gains:
+        ordered = sorted((one for one in candidates if one.id in gains), key=lambda one: -gains[one.id])
+        yield [one for one in ordered if gains[one.id] > 0][:PER_KIND]
+        yield [one for one in reversed(ordered) if gains[one.id] < 0][:PER_KIND]
+    else:
+        drafts = sorted((one for one in candidates if one.draft is not None), key=lambda one: -(one.draft or 0.0))
+        yield drafts[:PER_KIND]
+        yield drafts[::-1][:PER_KIND]
+    yield [one for one in candidates if one.failed][:PER_KIND]

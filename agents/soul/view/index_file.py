@@ -3,9 +3,9 @@
 The index is beside the traces, in `traces/index.sqlite`. Where that folder cannot be written to (a colleague's run, a
 file system without locks), it is in a temporary folder and goes with the process; `IndexFile.note` says so.
 
-Several viewers may use one index. Every change is one SQLite transaction, made while `traces/.index.lock` is held, and
-a damaged file is replaced under the same lock. SQLite's own journal is the plain one: a write-ahead log does not work
-on network file systems.
+Several viewers may use one index: every change is one SQLite transaction, and a damaged file is removed while
+`traces/.index.lock` is held. SQLite's journal is the plain one, because a
+write-ahead log does not work on network file systems.
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
-from soul.files.whole_file import whole_file
 from soul.view.session_row import CallsRow, SessionRow
 
 logger = logging.getLogger(__name__)
 
 FILE, LOCK = "index.sqlite", ".index.lock"
-VERSION = 2  # of the tables; raise it when you change them
+VERSION = 3  # of the tables; raise it when you change them
 BUSY_S = 30.0  # how long to wait for another process's transaction
 Value = TypeVar("Value")
 
@@ -46,7 +45,7 @@ def _columns(row: type[SessionRow] | type[CallsRow]) -> str:
 # A row's id is never used again (AUTOINCREMENT): a page that knows the rows up to an id asks for later ones only.
 TABLES = f"""
 CREATE TABLE files (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE, split TEXT, step INTEGER, live INTEGER,
-    inode INTEGER, mtime_ns INTEGER, size INTEGER, head TEXT, indexed INTEGER, lines INTEGER, bad INTEGER DEFAULT 0,
+    inode INTEGER, mtime_ns INTEGER, size INTEGER, indexed INTEGER, lines INTEGER, bad INTEGER DEFAULT 0,
     problem TEXT);
 CREATE TABLE sessions (id INTEGER PRIMARY KEY AUTOINCREMENT, file_id INTEGER, "offset" INTEGER, length INTEGER,
     {_columns(SessionRow)});
@@ -57,11 +56,6 @@ CREATE INDEX calls_by_file ON calls (file_id);
 CREATE TABLE gone (revision INTEGER, first INTEGER, last INTEGER);
 CREATE TABLE meta (first_revision INTEGER, revision INTEGER);
 """
-
-
-# A finished file of which the index has fewer sessions than it says it read.
-_LACKING = """SELECT 1 FROM files f WHERE NOT live
-    AND lines - bad != (SELECT count(*) FROM sessions s WHERE s.file_id = f.id) LIMIT 1"""
 
 
 class DamagedIndex(Exception):
@@ -87,7 +81,13 @@ class IndexFile:
             with self.change():
                 pass
         except (sqlite3.OperationalError, OSError) as error:
-            self._move_to_temporary(traces, error)
+            folder = Path(tempfile.mkdtemp(prefix="soul-view-"))
+            weakref.finalize(self, shutil.rmtree, folder, True)
+            self.path = folder / FILE
+            self.note = f"{traces} cannot be written to ({error}): its index is in {folder} until the viewer ends."
+            logger.warning("%s", self.note)
+            with self.change():
+                pass
 
     def read(self, question: Callable[[sqlite3.Connection], Value]) -> Value:
         """Answer a question from one state of the index.
@@ -105,37 +105,37 @@ class IndexFile:
 
     @contextmanager
     def change(self) -> Iterator[sqlite3.Connection]:
-        """One transaction under the lock of the index. A missing or damaged index is replaced by an empty one first.
+        """One transaction. A missing or damaged index is replaced by an empty one first.
 
         Raises:
             sqlite3.DatabaseError, OSError: the transaction failed, and nothing of it remains.
         """
-        with self._one_writer, self._locked():
-            self._ensure()
-            with closing(self._connection("rw")) as connection:
+        with self._one_writer:
+            with self.path.with_name(LOCK).open("ab") as file:  # so that nobody removes what another has just made
+                fcntl.flock(file, fcntl.LOCK_EX)
+                self._ensure()
+            with closing(self._connection("rwc")) as connection:
                 connection.execute("BEGIN IMMEDIATE")
+                if connection.execute("PRAGMA user_version").fetchone() == (0,):
+                    for statement in TABLES.split(";"):
+                        connection.execute(statement)
+                    # Revisions of a new index are higher than those of the one before, so that pages notice.
+                    now = int(time.time() * 1000)
+                    connection.execute("INSERT INTO meta VALUES (?, ?)", (now, now))
+                    connection.execute(f"PRAGMA user_version = {VERSION}")
                 yield connection
                 connection.commit()
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        with self.path.with_name(LOCK).open("ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+        self._checked = self.path.stat().st_ino
 
     def _ensure(self) -> None:
-        """Check the file the first time, and replace it by an empty index if it is damaged."""
+        """Check a file that this process has not checked yet, and remove it if it is damaged."""
+        if not self.path.exists() or self.path.stat().st_ino == self._checked:
+            return
         try:
-            inode = self.path.stat().st_ino
-            if inode == self._checked:
-                return
             with closing(self._connection("rw")) as connection:  # "rw": also rolls back what a killed viewer left
-                reason = _what_is_wrong(connection)
-            if not reason:
-                self._checked = inode
-                return
-        except FileNotFoundError:
-            reason = ""
+                version = connection.execute("PRAGMA user_version").fetchone()[0]
+                whole = connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
+            reason = "" if whole and version in (0, VERSION) else "it is damaged" if not whole else "another version"
         except sqlite3.OperationalError as error:
             if "locked" in str(error) or "unable to open" in str(error) or "readonly" in str(error):
                 raise
@@ -144,47 +144,10 @@ class IndexFile:
             reason = str(error)
         if reason:
             logger.warning("%s cannot be used (%s); it is built again.", self.path, reason)
-        self._create()
-
-    def _create(self) -> None:
-        """Put an empty index in the place of whatever is there. Needs the lock: no transaction is open."""
-        with whole_file(self.path, shared=True) as partial:
-            with closing(sqlite3.connect(partial, isolation_level=None)) as connection:
-                connection.executescript(f"PRAGMA synchronous = OFF; BEGIN; {TABLES}")
-                # Revisions of a new index are higher than those of the one before, so that pages notice.
-                now = int(time.time() * 1000)
-                connection.execute("INSERT INTO meta VALUES (?, ?)", (now, now))
-                connection.execute(f"PRAGMA user_version = {VERSION}")
-                connection.commit()
+            self.path.unlink(missing_ok=True)
             self.path.with_name(f"{FILE}-journal").unlink(missing_ok=True)
-        self._checked = self.path.stat().st_ino
 
     def _connection(self, mode: str) -> sqlite3.Connection:
         """A connection; transactions begin and end only where the code says so."""
         uri = f"file:{quote(str(self.path.absolute()))}?mode={mode}"
-        connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)
-        # A power cut may damage a file that is not synced. `_what_is_wrong` notices, and the traces are read again.
-        connection.execute("PRAGMA synchronous = OFF")
-        return connection
-
-    def _move_to_temporary(self, traces: Path, error: Exception) -> None:
-        folder = Path(tempfile.mkdtemp(prefix="soul-view-"))
-        weakref.finalize(self, shutil.rmtree, folder, True)
-        self.path = folder / FILE
-        self.note = f"{traces} cannot be written to ({error}): its index is in {folder} until the viewer ends."
-        logger.warning("%s", self.note)
-        with suppress(sqlite3.Error), closing(sqlite3.connect(self.path)) as mine:
-            source = f"file:{quote(str((traces / FILE).absolute()))}?mode=ro"
-            with closing(sqlite3.connect(source, uri=True)) as theirs:  # an index that the owner built is worth having
-                theirs.backup(mine)
-        with self.change():
-            pass
-
-
-def _what_is_wrong(connection: sqlite3.Connection) -> str:
-    """Why this is no index that can be used; "" if it is one."""
-    if connection.execute("PRAGMA user_version").fetchone() != (VERSION,):
-        return "it has another version"
-    if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
-        return "it is damaged"
-    return "it lacks sessions" if connection.execute(_LACKING).fetchone() else ""
+        return sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)

@@ -1,18 +1,24 @@
-"""All numbers of a run: its settings, metrics, curves, events and calls."""
+"""All numbers of a run: its settings, metrics, events, calls, and curves over the steps from the index.
+
+Curves are means of rewards with 95 % bands over prompts. Sessions of one prompt are not independent. As in
+`ditto/reward_draft` and its error, the mean is over sessions and the standard error over the means of prompts; the band
+is 1.96 of them. A step with one prompt has no band. Sessions of groups that were replaced count, as in the metrics;
+those of the running step do not: the fast ones would come first.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 import sqlite3
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from soul.errors import SoulError, one_line
 from soul.files.json_object import read_object
 from soul.files.metrics_file import NAME, read_metrics
-from soul.view.curves import curves
-from soul.view.events import events
 
 RUN_FILE = "run.json"
 _CALLS = """
@@ -22,6 +28,21 @@ FROM calls c JOIN files f ON f.id = c.file_id WHERE NOT f.live
 GROUP BY f.step, f.split, c.role, c.task ORDER BY f.step
 """
 _PROBLEMS = "SELECT problem FROM files WHERE problem IS NOT NULL ORDER BY id"
+OUTAGE = 0.05  # share of a step's sessions that lost a judge, from which on it is an event
+FAILURE = "failure.json"
+_CHECKPOINT = re.compile(r"global_step_(\d+)")
+_LOST = "judge/failure_share"
+_ALARM = "alarm/"
+ALL = "all"  # the curves over all tasks
+NORMAL_95 = 1.96
+_BOTH = "draft IS NOT NULL AND refined IS NOT NULL"
+_GROUPS = f"""
+SELECT f.split, f.step, s.task,
+    count(draft), sum(draft), count(refined), sum(refined),
+    sum({_BOTH}), sum(refined - draft), sum(refined > draft), sum(refined = draft), sum(refined < draft)
+FROM sessions s JOIN files f ON f.id = s.file_id WHERE NOT f.live
+GROUP BY f.split, f.step, s.task, s.prompt
+"""
 
 
 class BadRunFile(SoulError):
@@ -75,3 +96,148 @@ def _series(metrics: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
 
 def _number(value: Any) -> float | None:
     return value if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+class BadFailure(SoulError):
+    """failure.json cannot be read."""
+
+
+def checkpoints(folder: Path) -> list[int]:
+    """The steps of the checkpoints in a run's folder."""
+    try:
+        names = [entry.name for entry in folder.iterdir()]
+    except OSError:
+        return []
+    return sorted(int(match.group(1)) for name in names if (match := _CHECKPOINT.fullmatch(name)))
+
+
+def events(folder: Path, run: Mapping[str, Any], metrics: Mapping[int, Mapping[str, float]]) -> list[dict[str, Any]]:
+    """The events in the order of their steps.
+
+    Args:
+        run: run.json, or {}.
+        metrics: step -> its numbers.
+    """
+    happened = [*_resumed(run), *_saved(folder), *_measured(metrics), *_broken_off(folder, run, metrics)]
+    return sorted(happened, key=lambda event: event["step"])
+
+
+def _resumed(run: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for one in run.get("resumed") or ():
+        if isinstance(one, Mapping) and isinstance(one.get("step"), int | float):
+            yield {"step": one["step"], "kind": "resume", "text": f"resumed after step {one['step']}", **_time(one)}
+
+
+def _broken_off(
+    folder: Path, run: Mapping[str, Any], metrics: Mapping[int, Mapping[str, float]]
+) -> Iterator[dict[str, Any]]:
+    """Why the watchdog ended the run, after its last step; where it was resumed since, at that step."""
+    try:
+        failure = read_object(folder / FAILURE, BadFailure, "It can be removed.")
+    except (OSError, BadFailure):  # nearly all runs have none
+        return
+    since = [one for one in _resumed(run) if one.get("time", 0.0) > _time(failure).get("time", 0.0)]
+    step = since[0]["step"] if since else max(metrics, default=0)
+    yield {"step": step, "kind": "outage", "text": f"the run ended: {failure.get('cause')}", **_time(failure)}
+
+
+def _time(one: Mapping[str, Any]) -> dict[str, float]:
+    return {"time": one["time"]} if isinstance(one.get("time"), int | float) else {}
+
+
+def _saved(folder: Path) -> Iterator[dict[str, Any]]:
+    for step in checkpoints(folder):
+        yield {"step": step, "kind": "checkpoint", "text": f"checkpoint global_step_{step}"}
+
+
+def _measured(metrics: Mapping[int, Mapping[str, float]]) -> Iterator[dict[str, Any]]:
+    before: Mapping[str, float] = {}
+    for step, numbers in sorted(metrics.items()):
+        if (lost := numbers.get(_LOST, 0.0)) >= OUTAGE:
+            yield {"step": step, "kind": "outage", "text": f"a judge failed in {lost:.0%} of the sessions"}
+        for name, raised in numbers.items():
+            if name.startswith(_ALARM) and raised and not before.get(name):
+                yield {"step": step, "kind": "alarm", "text": name.removeprefix(_ALARM)}
+        before = numbers
+
+
+class _Group(NamedTuple):
+    """Counts and sums over the sessions of one prompt."""
+
+    draft_n: int
+    draft: float | None
+    refined_n: int
+    refined: float | None
+    gap_n: int
+    gap: float | None
+    better: int | None
+    same: int | None
+    worse: int | None
+
+
+class Point(NamedTuple):
+    """A mean over `n` sessions and its band; None where it is not known."""
+
+    mean: float | None
+    low: float | None
+    high: float | None
+    n: int
+
+
+def curves(connection: sqlite3.Connection) -> dict[str, Any]:
+    """The curves of each task and of all tasks together.
+
+    Returns:
+        Task or "all" -> {"steps", "draft", "refined", "gap", "validation": {"mean", "low", "high", "n"}, "better",
+        "same", "worse"}; lists have one value a step, None where there is none.
+    """
+    groups: defaultdict[str, defaultdict[tuple[str, int], list[_Group]]] = defaultdict(lambda: defaultdict(list))
+    for split, step, task, *numbers in connection.execute(_GROUPS):
+        for name in (ALL, task):
+            groups[name][split, step].append(_Group(*numbers))
+    return {name: _curves(of_task) for name, of_task in groups.items()}
+
+
+def _curves(groups: Mapping[tuple[str, int], Sequence[_Group]]) -> dict[str, Any]:
+    steps = sorted({step for _, step in groups})
+    trained = [groups.get(("step", step), []) for step in steps]
+    validated = [groups.get(("val", step), []) for step in steps]
+    return {
+        "steps": steps,
+        "draft": _columns([_point([(g.draft_n, g.draft) for g in of_step]) for of_step in trained]),
+        "refined": _columns([_point([(g.refined_n, g.refined) for g in of_step]) for of_step in trained]),
+        "gap": _columns([_point([(g.gap_n, g.gap) for g in of_step]) for of_step in trained]),
+        "validation": _columns([_point([(g.draft_n, g.draft) for g in of_step]) for of_step in validated]),
+        "better": [_share(of_step, [g.better for g in of_step]) for of_step in trained],
+        "same": [_share(of_step, [g.same for g in of_step]) for of_step in trained],
+        "worse": [_share(of_step, [g.worse for g in of_step]) for of_step in trained],
+    }
+
+
+def _point(prompts: Sequence[tuple[int, float | None]]) -> Point:
+    """The mean and band of some prompts.
+
+    Args:
+        prompts: of each, how many sessions have a value, and the sum of the values.
+    """
+    known = [(n, total) for n, total in prompts if n and total is not None]
+    if not known:
+        return Point(None, None, None, 0)
+    count = sum(n for n, _ in known)
+    mean = sum(total for _, total in known) / count
+    if len(known) < 2:
+        return Point(mean, None, None, count)
+    means = [total / n for n, total in known]
+    center = math.fsum(means) / len(means)
+    # Not `statistics.stdev`, which takes 20 times as long: there are thousands of points.
+    error = math.sqrt(math.fsum((each - center) ** 2 for each in means) / (len(means) - 1) / len(means))
+    return Point(mean, mean - NORMAL_95 * error, mean + NORMAL_95 * error, count)
+
+
+def _columns(points: Sequence[Point]) -> dict[str, list[float | None]]:
+    return {name: [getattr(point, name) for point in points] for name in Point._fields}
+
+
+def _share(groups: Sequence[_Group], counts: Sequence[int | None]) -> float | None:
+    both = sum(group.gap_n or 0 for group in groups)
+    return sum(count or 0 for count in counts) / both if both else None

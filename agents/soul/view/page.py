@@ -13,14 +13,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from soul.evaluate.report.markup import element
-from soul.evaluate.report.packing import embedded, packed, parts, to_json
 from soul.evaluate.report.page_parts import (
+    embedded,
     filled,
     list_panes,
+    packed,
     page_head,
+    parts,
     policy,
     read,
     script_of,
+    to_json,
     write_page,
 )
 

@@ -6,9 +6,9 @@ rebinding) is refused by its Host header. Nothing is written but indexes; addres
     /TOKEN/                                  the page
     /TOKEN/api/folders                       what there is to look at (discovery.py)
     /TOKEN/api/run/ID/overview?from=REV      numbers of a training; "unchanged" if REV is still its revision
-    /TOKEN/api/run/ID/index?after=N&revision=R   sessions after row N, and those that went since R (columns.py)
+    /TOKEN/api/run/ID/index?after=N&revision=R   sessions after row N, and those that went since R (index.py)
     /TOKEN/api/run/ID/session/N              one session's record
-    /TOKEN/api/run/ID/search?text=T&after=N  lines {"hit": N}, {"progress": share}, {"end": true} (search.py)
+    /TOKEN/api/run/ID/search?text=T&after=N  lines {"hit": N}, {"progress": share}, {"end": true} (sessions.py)
     /TOKEN/report/ID                         leads to the page of an evaluation or comparison, below /TOKEN/files/
 
 An error is {"error": text}.
@@ -16,24 +16,110 @@ An error is {"error": text}.
 
 from __future__ import annotations
 
+import gzip
+import json
 import logging
 import secrets
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
-from http.server import ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from shutil import copyfileobj
+from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from soul.errors import BadSettings
-from soul.view.answers import Answers
-from soul.view.catalogue import Catalogue
+from soul.evaluate.report.page_parts import to_json
+from soul.view.discovery import Catalogue
 from soul.view.sessions import NoSession
 from soul.view.training import Training
 
 logger = logging.getLogger(__name__)
 HOST = "127.0.0.1"
+GZIP_FROM = 1000  # bytes
+NO_CONTENT = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+# A report's own policy, in its head, allows only its own script; this one keeps any page from connecting anywhere.
+STORED_PAGE = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; "
+    "base-uri 'none'; form-action 'none'"
+)
+
+
+class Answers(BaseHTTPRequestHandler):
+    """Writes answers. HEAD gets the headers alone."""
+
+    protocol_version = "HTTP/1.1"
+
+    def send_json(self, value: Any, status: HTTPStatus = HTTPStatus.OK) -> None:
+        """Answer with a value as JSON."""
+        body = to_json(value).encode("utf-8", "backslashreplace")
+        encoding: dict[str, str] = {"Vary": "Accept-Encoding"}
+        if len(body) >= GZIP_FROM and "gzip" in self.headers.get("Accept-Encoding", ""):
+            body, encoding = gzip.compress(body, compresslevel=1), {**encoding, "Content-Encoding": "gzip"}
+        self._head(status, "application/json", NO_CONTENT, {**encoding, "Content-Length": str(len(body))})
+        self._body(body)
+
+    def send_problem(self, status: HTTPStatus, text: str) -> None:
+        """Answer with an error: {"error": text}."""
+        self.close_connection = True
+        self.send_json({"error": text}, status)
+
+    def send_page(self, html: str, policy: str) -> None:
+        """Answer with the viewer's own page."""
+        body = html.encode("utf-8")
+        self._head(
+            HTTPStatus.OK,
+            "text/html; charset=utf-8",
+            f"{policy}; frame-ancestors 'none'",
+            {"Content-Length": str(len(body))},
+        )
+        self._body(body)
+
+    def send_stored_page(self, page: Path) -> None:
+        """Answer with a page of a run, as it is."""
+        with page.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(0)
+            self._head(HTTPStatus.OK, "text/html; charset=utf-8", STORED_PAGE, {"Content-Length": str(size)})
+            if self.command != "HEAD":
+                copyfileobj(file, self.wfile)
+
+    def send_redirect(self, address: str) -> None:
+        self._head(HTTPStatus.FOUND, "text/plain", NO_CONTENT, {"Location": address, "Content-Length": "0"})
+
+    def send_lines(self, values: Iterable[Mapping[str, Any]]) -> None:
+        """Answer with lines of JSON, each sent when it is known."""
+        self._head(HTTPStatus.OK, "application/x-ndjson", NO_CONTENT, {"Transfer-Encoding": "chunked"})
+        if self.command == "HEAD":
+            return
+        for value in values:
+            line = json.dumps(value).encode("ascii") + b"\n"
+            self.wfile.write(f"{len(line):x}\r\n".encode("ascii") + line + b"\r\n")
+            self.wfile.flush()
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _head(self, status: HTTPStatus, kind: str, policy: str, more: Mapping[str, str]) -> None:
+        self.send_response(status)
+        safety = {
+            "Content-Type": kind,
+            "Content-Security-Policy": policy,
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            "Cross-Origin-Resource-Policy": "same-origin",
+            "Cross-Origin-Opener-Policy": "same-origin",
+            "Cache-Control": "no-store",
+        }
+        for name, value in {**safety, **more}.items():
+            self.send_header(name, value)
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+
+    def _body(self, body: bytes) -> None:
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
 
 class ViewServer(ThreadingHTTPServer):
@@ -66,7 +152,7 @@ class ViewServer(ThreadingHTTPServer):
         self.address = f"http://{HOST}:{number}/{self.token}/"
 
     def handle_error(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
-        """Log what a request raised. A reader that went away, as when a search is stopped, is no error."""
+        """Log what a request raised. A reader that went away, as when a search is stopped, is not an error."""
         if not isinstance(sys.exception(), ConnectionError):
             logger.exception("a request could not be answered")
 

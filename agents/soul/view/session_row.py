@@ -1,4 +1,4 @@
-"""What the index keeps of one session: where it belongs, its rewards, why it failed, what it cost."""
+"""The row that the index keeps of one session: where it belongs, its rewards, why it failed, what it cost."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class SessionRow(NamedTuple):
 
 
 class CallsRow(NamedTuple):
-    """What a role's calls of some sessions cost together; `failed` counts calls without a usable answer."""
+    """The cost of a role's calls in some sessions; `failed` counts calls without a usable answer."""
 
     role: str
     task: str

@@ -1,15 +1,27 @@
-"""The text of one session, read from its trace by offset."""
+"""The text of one session, read from its trace by offset, and a search in the texts of all sessions.
+
+A search reads every line, and hits come as they are found. Most lines are ruled out by their bytes, without parsing:
+the wanted text, as JSON writes it, in lower case. A text with letters outside ASCII can be written in several ways, so
+only its longest run of ASCII letters is looked for first. What is left is parsed, and the texts themselves decide.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from soul.files.line_file import DamagedFile, line_from
-from soul.record import SCHEMA_VERSION, BadRecord, SessionRecord
+from soul.record import SCHEMA_VERSION, BadRecord, Failure, SessionRecord
+
+_PLACES = 'SELECT s.id, f.name, f.inode, s."offset", s.length FROM sessions s JOIN files f ON f.id = s.file_id'
+REPORT_S = 0.25  # between two reports of progress
+Event = dict[str, int | float | bool]
 
 
 class NoSession(Exception):
@@ -24,9 +36,6 @@ class Place(NamedTuple):
     inode: int
     offset: int
     length: int
-
-
-_PLACES = 'SELECT s.id, f.name, f.inode, s."offset", s.length FROM sessions s JOIN files f ON f.id = s.file_id'
 
 
 def place_of(connection: sqlite3.Connection, session: int) -> Place:
@@ -70,7 +79,7 @@ def session_object(line: bytes, where: str) -> dict[str, Any]:
     """A session's line as an object in today's format.
 
     Raises:
-        NoSession: the line is no record.
+        NoSession: the line is not a record.
     """
     try:
         value = json.loads(line)
@@ -79,3 +88,68 @@ def session_object(line: bytes, where: str) -> dict[str, Any]:
         return dict(json.loads(SessionRecord.from_line(line, where).to_line()))
     except (ValueError, AttributeError, BadRecord) as error:
         raise NoSession(f"{where}: {error}") from None
+
+
+def search(traces: Path, places: Sequence[Place], text: str) -> Iterator[Event]:
+    """Search sessions for a text, upper and lower case alike.
+
+    Args:
+        places: of the sessions, in the order in which they are searched.
+
+    Yields:
+        {"hit": id} for each session that has it, {"progress": share of the bytes} now and then, {"end": True}.
+    """
+    wanted, needle = text.lower(), _needle(text)
+    total, done = sum(place.length for place in places), 0
+    reported = time.monotonic()
+    for place in places:
+        if _has(traces, place, needle, wanted):
+            yield {"hit": place.id}
+        done += place.length
+        if time.monotonic() - reported > REPORT_S:
+            reported = time.monotonic()
+            yield {"progress": round(done / total, 4)}
+    yield {"end": True}
+
+
+def _has(traces: Path, place: Place, needle: bytes, wanted: str) -> bool:
+    """Look for the text in a session. If the run has replaced its file, the new rows are searched next time."""
+    try:
+        line = read_line(traces, place)
+        if needle not in line.lower():
+            return False
+        return any(wanted in text.lower() for text in texts(SessionRecord.from_line(line, place.file)))
+    except (NoSession, BadRecord):
+        return False
+
+
+def texts(record: SessionRecord) -> Iterator[str]:
+    """The searched texts: conversations, critiques, feedback, failures, fields of the record and of the episodes."""
+    for attempt in record.attempts:
+        for messages in (attempt.seats or {}).values():
+            yield from (message["content"] for message in messages)
+        yield from _leaves([attempt.critique, attempt.episode, _failure_texts(attempt.failure), attempt.ended])
+    yield from _leaves(
+        [record.feedback, _failure_texts(record.feedback_failure), record.redacted, record.record, record.groups]
+    )
+
+
+def _failure_texts(failure: Failure | None) -> list[str]:
+    return [failure.stage, failure.cause, failure.detail] if failure else []
+
+
+def _needle(text: str) -> bytes:
+    """Bytes that every line with the text contains, once they are in lower case."""
+    runs = re.findall(r"[\x00-\x7f]+", text)
+    longest = max(runs, key=len, default="")
+    return json.dumps(longest)[1:-1].lower().encode("ascii")
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from _leaves(item)
+    elif value is not None:
+        yield str(value)

@@ -13,12 +13,11 @@ from typing import Any, TypeVar
 from soul.errors import RunFailed
 from soul.files.metrics_file import NAME as METRICS
 from soul.files.trace_files import FOLDER as TRACES
-from soul.view import overview, search
-from soul.view.columns import columns_after
-from soul.view.events import FAILURE, checkpoints
-from soul.view.index import SessionIndex
+from soul.view import overview
+from soul.view.index import SessionIndex, columns_after
 from soul.view.index_file import DamagedIndex
-from soul.view.sessions import NoSession, place_of, places_after, read_line, session_object
+from soul.view.overview import FAILURE, checkpoints
+from soul.view.sessions import Event, NoSession, place_of, places_after, read_line, search, session_object
 
 logger = logging.getLogger(__name__)
 
@@ -120,10 +119,10 @@ class Training:
             raise NoSession("the run has no index yet")
         return session_object(read_line(self.traces, place), place.file)
 
-    def search(self, text: str, after: int) -> Iterator[search.Event]:
-        """Search all sessions with a higher id; see `soul.view.search`."""
+    def search(self, text: str, after: int) -> Iterator[Event]:
+        """Search all sessions with a higher id; see `soul.view.sessions`."""
         self._open()
-        return search.search(self.traces, self._read(lambda connection: places_after(connection, after), []), text)
+        return search(self.traces, self._read(lambda connection: places_after(connection, after), []), text)
 
     def _open(self) -> None:
         """Open the index, if this is the first request for the run."""
@@ -164,7 +163,7 @@ def _index_revision(connection: sqlite3.Connection) -> int:
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
-    """What changes when a file does; zeros without the file."""
+    """The facts that change when a file does; zeros without the file."""
     try:
         stat = path.stat()
     except OSError:

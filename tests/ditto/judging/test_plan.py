@@ -16,7 +16,8 @@ from soul.errors import BadSettings, MissingKey
 from soul.judge import GatewaySettings, Usage
 from soul.judge.cli_overrides import sections_of
 from soul.judge.ledger import Ledger
-from soul.judge.preflight import BadJudge, Load
+from soul.judge.load import Load
+from soul.judge.preflight import BadJudge
 from soul.one_turn import OneTurnTask
 from soul.task import Task
 from soul.tasks.coser import CoSER
@@ -87,7 +88,7 @@ def test_what_bounds_a_step() -> None:
         f"a step takes at least {60 * tokens / 2e6:.1f} s"
     )
     assert "judge.requests_per_minute=500" in describe([role_plan(requests_per_minute=500)], 1)[-1]
-    assert "at least 31.2 s because of 2.00 s a call at judge.concurrency=64" in describe([role_plan()], 1)[-1]
+    assert "at least 31.2 s because of 2.00 s per call at judge.concurrency=64" in describe([role_plan()], 1)[-1]
 
 
 def test_the_plan_shows_what_a_cheaper_option_of_a_task_would_cost() -> None:

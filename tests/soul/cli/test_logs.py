@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 
 import pytest
 
 from soul.cli import logs
-from soul.cli.error_border import Parser, run_command
+from soul.cli.error_border import run_command
 
 LINE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d WARNING soul\.judge\.throttle\.wait_notice: 3 calls wait\n"
 
@@ -70,18 +69,3 @@ def test_a_live_display_prints_the_lines_itself(capsys: pytest.CaptureFixture[st
         log()
     assert re.fullmatch(LINE, shown[0] + "\n") and len(shown) == 1
     assert re.fullmatch(LINE, capsys.readouterr().err)
-
-
-def test_verbose_logs_everything_from_its_place_on(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def command() -> None:
-        logging.getLogger("soul.evaluate").debug("before")
-        Parser(prog="command").parse_args(["-v"])
-        logging.getLogger("soul.evaluate").debug("after")
-
-    monkeypatch.setenv(logs.VARIABLE, "warning")
-    assert run_command(command) == 0
-    err = capsys.readouterr().err
-    assert "DEBUG soul.evaluate: after" in err and "before" not in err
-    assert os.environ[logs.VARIABLE] == "debug"  # for the processes that a command starts

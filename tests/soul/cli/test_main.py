@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import signal
 import subprocess
 import sys
-import time
 from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 
@@ -30,40 +27,8 @@ def test_every_command_is_a_module_that_can_be_started() -> None:
         assert callable(importlib.import_module(module).main)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_shows_its_own_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        main([*name.split(), "--help"])
-    assert capsys.readouterr().out.startswith(f"usage: soul {name} ")
-
-
-def test_a_command_gets_its_words_and_gives_its_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["tasks"]) == 0 and "hitom" in capsys.readouterr().out.split()
-    assert main(["evaluate", "no_such_set", "policy.model=m"]) == 2
-    assert "There is no evaluation set 'no_such_set'" in capsys.readouterr().err
-
-
-def test_an_unknown_command_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["evalute"]) == 2
-    assert "there is no command 'evalute'. Did you mean 'evaluate'?" in capsys.readouterr().err
-    assert main([]) == 2
-
-
 def test_the_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.strip() == soul.__version__ == ditto.__version__ == version("ditto-soul")
     with pytest.raises(AttributeError, match="no attribute 'versoin'"):
         getattr(soul, "versoin")  # noqa: B009
-
-
-def test_ctrl_c_ends_silently_while_modules_are_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "pyarrow.py").write_text("import time\nopen('importing', 'w').close()\ntime.sleep(600)\n")
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(soul.__file__).parents[1]}")
-    command = [sys.executable, "-m", "soul", "evaluate", "hitom"]
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    end = time.monotonic() + 60
-    while not (tmp_path / "importing").exists():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=60)[1] == "" and process.returncode == -signal.SIGINT  # 130 in a shell

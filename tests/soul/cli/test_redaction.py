@@ -2,12 +2,11 @@
 
 import asyncio
 import logging
-import time
 
 import pytest
 
 import soul.judge.call.http_client
-from soul.cli.redaction import PLACEHOLDERS, redact, redact_guessing, secret_parameter, shown_url, without_secret_values
+from soul.cli.redaction import redact, redact_guessing, shown_url, without_secret_values
 from soul.errors import BadKey, BadSettings, JudgeFailure, MissingKey
 from soul.judge import Endpoint, GatewaySettings, Judge
 from soul.testing import FakeOpenAI, Unauthorized
@@ -65,13 +64,6 @@ def test_a_placeholder_and_a_key_are_sent_as_they_are(value, monkeypatch):
 # --- what is blanked
 
 
-def test_a_placeholder_garbles_no_text(monkeypatch):
-    text = "the answer is empty: no test, 1 abc, not-needed, localhost"
-    for value in PLACEHOLDERS | {"a", "abc1234"}:
-        monkeypatch.setenv("SOUL_TEST_KEY", value)
-        assert redact(text) == text
-
-
 def test_keys_are_blanked_whatever_the_variable_is_named(monkeypatch):
     monkeypatch.setenv("SOUL_CREDENTIAL", f"other-{KEY}")
     Endpoint(api_key_env="SOUL_CREDENTIAL").client()
@@ -96,16 +88,6 @@ def test_no_secret_of_a_url_is_shown(url, monkeypatch):
     assert KEY not in shown_url(url)
 
 
-def test_what_is_no_secret_of_a_url_is_shown():
-    for url in (
-        "https://x.org/v1?api-version=2024-05-01",
-        "https://x.org/v1?page=2&q=monkeys",
-        "http://127.0.0.1:80/v1",
-    ):
-        assert redact(url) == url and secret_parameter(url) is None
-    assert shown_url("https://x.org/v1?api-version=3&tenant=acme") == "https://x.org/v1?api-version=3&tenant=***"
-
-
 SECRET_OPTIONS = [
     ("--hf-token hf_abc --seed 7", "--hf-token *** --seed 7"),
     ("--hf_token=hf_abc --seed=7", "--hf_token=*** --seed=7"),
@@ -118,15 +100,6 @@ SECRET_OPTIONS = [
 @pytest.mark.parametrize("typed, shown", SECRET_OPTIONS)
 def test_the_value_of_a_secret_option_is_blanked(typed, shown):
     assert without_secret_values(typed.split()) == tuple((shown or typed).split())
-
-
-@pytest.mark.parametrize(
-    "text", ["?" + "key" * 100_000, "&" * 300_000, "://" * 100_000, "?a=" * 100_000], ids=lambda text: text[:6]
-)
-def test_a_hostile_text_costs_no_time(text):
-    start = time.process_time()
-    redact(text)
-    assert time.process_time() - start < 5.0
 
 
 @pytest.mark.parametrize(

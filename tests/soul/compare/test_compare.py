@@ -8,7 +8,6 @@ no average; an average over sets is never pooled.
 import itertools
 import json
 import math
-import re
 import subprocess
 import sys
 from io import StringIO
@@ -22,10 +21,9 @@ from rich.console import Console
 
 from soul import examples, tasks
 from soul.compare.__main__ import compared, main
-from soul.compare.pairs import last_turn, pair_up
+from soul.compare.pairs import last_turn
 from soul.compare.report import lines, markdown, rich_view
 from soul.evaluate import __main__ as evaluation
-from soul.evaluate.numbers.bootstrap import percentile_interval, resampled_means
 from soul.evaluate.run.run_folder import BadRun, EvaluationRun
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
@@ -113,15 +111,6 @@ def test_the_interval_resamples_pairs(tmp_path):
     assert (high - low) / 2 < hard.std() / math.sqrt(400) / 10  # two intervals side by side would overlap
 
 
-def test_an_interval_of_two_equal_models_covers_zero_about_as_often_as_it_says():
-    rng, hits, runs = np.random.default_rng(7), 0, 300
-    for run in range(runs):
-        base, other = (rng.random((2, 100)) < 0.5).astype(float)
-        low, high = percentile_interval(resampled_means(other - base, f"run {run}", seed=run))
-        hits += low <= 0 <= high
-    assert 0.91 <= hits / runs <= 0.985
-
-
 def test_several_samples_of_a_row_are_its_mean_and_n_may_differ(tmp_path):
     base = [sample(r, 0, k, usages=ALONE) for k, r in enumerate([1.0, 0.0, 0.0, None])]
     found = two(tmp_path, base, by_rule([1.0]), n=4).sets[TOM]
@@ -140,23 +129,6 @@ def test_what_cannot_be_paired_is_counted(tmp_path):
     assert (paired.invalid_base, paired.invalid_other, paired.unscored) == (2, 2, 3)
     cell = cells(found)[0][-1]
     assert cell == "1 only in baseline, 1 only in other, 1 other record, 2 invalid in baseline, 2 invalid in other"
-
-
-def test_a_shortened_record_is_the_same_record_and_is_said(tmp_path):
-    base, other = by_rule([1.0, 0.0]), by_rule([0.0, 0.0])
-    other[0].record, other[0].shortened = {**other[0].record, "story": "[...]"}, ["story"]
-    other[1].record = {**other[1].record, "story": "[...]"}  # another record
-    found = two(tmp_path, base, other)
-    assert [pair.number for pair in found.sets[TOM].paired.pairs] == [0] and found.sets[TOM].paired.shortened == 1
-    assert "1 paired rows were shortened" in said(found)
-
-
-def test_a_field_that_only_a_newer_version_knows_makes_no_other_record():
-    base, other = by_rule([1.0]), by_rule([0.0])
-    other[0].record = {**other[0].record, "new_field": ""}
-    assert len(pair_up(base, other).pairs) == 1
-    other[0].task = "paratomi"
-    assert not pair_up(base, other).pairs
 
 
 def judged(rewards):
@@ -189,35 +161,11 @@ def test_scores_of_another_protocol_are_called_not_comparable_and_are_in_no_aver
     assert "macro average, 1 of 2 sets" in text and "sotopia (!)" in text
 
 
-def test_other_judge_prompts_are_not_comparable_where_a_judge_scored(tmp_path):
-    base, other = judged([0.1, 0.2]) + by_rule([1.0]), judged([0.1, 0.2]) + by_rule([1.0])
-    for line in other:
-        line.prompts = ["sotopia/judge.v3" if line.set == "sotopia" else "choice/critique.v2"]
-    found = two(tmp_path, base, other)
-    assert not found.sets["sotopia"].comparable and found.sets[TOM].comparable
-    assert "judge prompts: sotopia/judge.v2 and sotopia/judge.v3" in said(found)
-
-
 def test_equal_rows_of_another_version_of_the_task_are_not_comparable(tmp_path):
     """Their scores may be on another scale, or by another prompt."""
     later = [line.model_copy(update={"stamp": f"{line.stamp}-later"}) for line in numbered([0.0, 1.0])]
     found = two(tmp_path, numbered([0.0, 1.0]), later)
     assert not found.sets[TOM].comparable and f"another version of {TOM}" in said(found)
-
-
-def test_a_field_that_one_version_lacks_does_not_tell_two_versions_apart(tmp_path):
-    later = [
-        line.model_copy(update={"stamp": f"{line.stamp}-later", "record": {**line.record, "new": 1}})
-        for line in numbered([0.0, 1.0])
-    ]
-    assert two(tmp_path, numbered([0.0, 1.0]), later).sets[TOM].comparable
-
-
-def test_the_same_judge_at_another_address_is_a_note(tmp_path):
-    moved = {**JUDGE, "base_url": "http://127.0.0.1:2/v1"}
-    found = two(tmp_path, judged([0.1, 0.2]), judged([0.2, 0.3]), roles={**ROLES, "judge": moved})
-    assert found.sets["sotopia"].comparable
-    assert "In sotopia: judge judge-1 has two addresses" in said(found) and "NOT COMPARABLE" not in said(found)
 
 
 def test_the_macro_average_is_of_sets_and_never_pooled(tmp_path):
@@ -259,37 +207,6 @@ def test_the_rows_that_changed_most_and_what_was_said_in_them(tmp_path):
     assert "row number 2 (index 1002): 0.0 -> 100.0" in text and "row number 0" not in text
     assert "model-b, sample 0: other 2.0" in text and "samples.jsonl" in text
     assert "row number" not in said(found, rows=0)
-
-
-def test_an_answer_is_one_short_line_that_no_terminal_obeys():
-    long = sample(1.0, answer=f"<think>no</think>start {'x ' * 300} <answer>B</answer>")
-    assert last_turn(long).startswith("start") and last_turn(long).endswith("<answer>B</answer>")
-    assert len(last_turn(long)) <= 160
-    assert last_turn(sample(1.0, answer="<think>only thought")) == "(nothing)"
-    assert last_turn(sample(1.0, answer="a\n\n b \x1b[2J \ud83d")) == "a b \ufffd[2J \ufffd"
-
-
-def test_names_and_answers_are_text_and_never_markup(tmp_path):
-    line = sample(1.0, usages=ALONE, answer="[bold]x[/bold] `code` <b>y</b> | z")
-    a = run_folder(tmp_path / "a", by_rule([0.0]), "mo|del [red]")
-    b = run_folder(tmp_path / "b", [line], "other")
-    (found,) = compared([a, b])
-    out = tmp_path / "f.md"
-    assert main([str(a), str(b), "--out", str(out)]) == 0
-    table = next(line for line in out.read_text().splitlines() if line.startswith("| set"))
-    assert len(re.split(r"(?<!\\)\|", table)) == 10 and r"mo\|del [red]" in table
-    assert "`[bold]x[/bold] 'code' <b>y</b> | z`" in out.read_text()
-    assert "[bold]x[/bold]" in said(found)
-
-
-def test_more_runs_are_each_held_against_the_first(tmp_path):
-    folders = [
-        run_folder(tmp_path / name, by_rule(rewards), model)
-        for name, rewards, model in [("a", [0.0, 0.0], "m"), ("b", [1.0, 0.0], "m"), ("c", [1.0, 1.0], "n")]
-    ]
-    found = compared(folders)
-    assert [one.labels for one in found] == [("a", "b"), ("a", "c")]  # two have the same model
-    assert [one.sets[TOM].difference for one in found] == [0.5, 1.0]
 
 
 def test_json_says_what_the_tables_say(tmp_path, capsys):

@@ -8,18 +8,15 @@ page asks for nothing.
 import pytest
 
 from soul.compare.__main__ import main
-from soul.evaluate.numbers.breakdown import breakdowns
-from soul.evaluate.numbers.results import summarise
+from soul.evaluate.numbers.results import breakdowns, summarise
 from soul.evaluate.report import write_html
 from tests.soul.compare.test_compare import run_folder
 from tests.soul.evaluate.finished_run import finished_run
-from tests.soul.evaluate.finished_samples import TOM, numbered, usage
-from tests.soul.evaluate.report.browser_pages import column, found, needs_a_browser, opener, until
+from tests.soul.evaluate.finished_samples import TOM, numbered
+from tests.soul.evaluate.report.browser_pages import column, found, needs_a_browser, opener
 from tests.soul.evaluate.report.hostile_samples import HOSTILE
 from tests.soul.evaluate.report.test_report import SINKS, Page, carried
 from tests.soul.evaluate.run.answered import ALONE, answered, encounter, give_hitom_answers, scene
-
-MANY = 2700
 
 
 def reported(folder, lines, model):
@@ -91,23 +88,6 @@ def test_what_both_were_shown_stands_there_once(tmp_path):
     assert '"reports":[null,null]' in text  # no report, no link
 
 
-def test_several_runs_have_a_page_each(tmp_path, capsys):
-    runs = [run_folder(tmp_path / name, numbered([1.0, 0.0], usages=ALONE), name) for name in "abc"]
-    assert main([*map(str, runs), "--html", str(tmp_path / "page.html")]) == 0
-    assert {file.name for file in tmp_path.glob("*.html")} == {"page-b.html", "page-c.html"}
-    assert "page-c.html" in capsys.readouterr().out
-
-
-def test_scores_of_other_judges_are_called_not_comparable(tmp_path):
-    lines = numbered([1.0, 0.0], "coser", usages={"policy": usage(), "judge": usage()})
-    a = run_folder(tmp_path / "a", lines, "a")
-    judges = {role: {"model": "judge-2"} for role in ("judge", "feedback", "partner", "environment")}
-    b = run_folder(tmp_path / "b", lines, "b", roles=judges)
-    assert main([str(a), str(b), "--html", str(tmp_path / "f.html")]) == 0
-    text = (tmp_path / "f.html").read_text(encoding="utf-8").partition("<table")[0]
-    assert "NOT COMPARABLE in coser" in text
-
-
 # ---- in a browser
 
 
@@ -155,51 +135,6 @@ def test_a_row_shows_both_texts_and_leads_into_both_reports(opened):
     theirs.locator("a", has_text="open in its report").click()
     page.wait_for_selector("#sample .score")
     assert page.url.endswith(f"runs/other/report.html#{TOM}/1/0") and "hitom, row 1" in page.inner_text("#sample h2")
-
-
-@needs_a_browser
-def test_scenes_stand_side_by_side(opened):
-    page = opened("#coser/0/-")
-    page.wait_for_selector("#sample .sides")
-    speakers = page.locator("#sample .sides > section").first.locator(".scene .who b").all_inner_texts()
-    assert speakers == ["Anne", "Environment", "Ben", "Anne"] and page.locator("#sample .scene").count() == 2
-    page.keyboard.press("Escape")
-    assert not page.locator("#sample").is_visible() and page.url.endswith("#samples?sort=-difference")
-
-
-@needs_a_browser
-@pytest.mark.parametrize("width", [320, 390, 820, 1280])
-def test_no_screen_is_too_narrow(opened, width):
-    page = opened(width=width, height=800)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    for link in ("#samples", f"#{TOM}/1/-", "#coser/0/-"):
-        page.goto(page.url.partition("#")[0] + link)
-        until(lambda: page.locator("#list tbody tr").count() == 6)
-        if link != "#samples":
-            page.wait_for_selector("#sample .sides")
-            assert page.locator("#sample").evaluate("pane => pane.scrollWidth <= pane.clientWidth"), link
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, link
-
-
-@needs_a_browser
-def test_thousands_of_rows_are_listed_filtered_and_opened(browser, tmp_path):
-    said = ["word " * 400 + str(n) for n in range(MANY)]
-    runs = []
-    for name, shift in (("a", 0), ("b", 1)):
-        lines = numbered([float((n + shift * (n % 3)) % 2) for n in range(MANY)], usages=ALONE)
-        for line, text in zip(lines, said, strict=True):
-            line.draft.seats["policy"][0]["content"] = f"{name} {text}"
-        runs.append(run_folder(tmp_path / name, lines, name))
-    file = tmp_path / "many.html"
-    assert main([*map(str, runs), "--html", str(file), "--rows", "0"]) == 0
-    with opener(browser, file) as open_:
-        page = open_("#samples")
-        until(lambda: page.locator("#list tbody tr").count() == 100)
-        assert page.inner_text("#found") == f"{MANY:,} rows" and page.inner_text("#page") == "1 / 27"
-        page.select_option("[name=state]", "tied")
-        until(lambda: " of " in page.inner_text("#found"))
-        page.click("#list tbody tr:nth-child(3) td.number")
-        page.wait_for_selector("#sample .sides")
 
 
 def test_the_pages_script_uses_no_sink_for_markup(page_of_two):

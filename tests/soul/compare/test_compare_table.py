@@ -7,9 +7,7 @@ Markdown say the same.
 
 import json
 
-from soul.compare.table import main, remarks
-from soul.compare.table import numbered as as_numbers
-from soul.evaluate.run.run_folder import EvaluationRun
+from soul.compare.table import main
 from tests.soul.compare.test_compare import run_folder
 from tests.soul.evaluate.finished_run import finished_run
 from tests.soul.evaluate.finished_samples import TOM, numbered, usage
@@ -72,15 +70,3 @@ def test_other_rows_and_unfinished_runs_are_marked(tmp_path, capsys):
     assert "(1) fewer: other rows than a: 1 only in a, in hitom." in text
     assert "(2) changed: other rows than a: 1 with another record, in hitom." in text
     assert "(3) late: not finished, 4 of 6 samples, in hitom." in text
-
-
-def test_a_score_with_two_remarks_has_both_numbers(tmp_path):
-    a = EvaluationRun.load(run_folder(tmp_path / "a", lines_of([1.0] * 4), "a"))
-    b = finished_run(tmp_path / "b", lines_of([1.0] * 3), asked=1, tasks={TOM: {"strict": True}}, policy={"model": "b"})
-    marks, notes = as_numbers(remarks({"a": a, "b": b}))
-    assert marks == {"b": {TOM: "(1) (2) (3)"}} and [note[:3] for note in notes] == ["(1)", "(2)", "(3)"]
-
-
-def test_what_is_no_run_is_said(tmp_path, capsys):
-    assert main([str(tmp_path)]) == 2
-    assert "no settings.json" in capsys.readouterr().err

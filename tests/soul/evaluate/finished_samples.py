@@ -5,8 +5,8 @@ from functools import cache
 
 from soul import examples, tasks
 from soul.evaluate.numbers.results import summarise
-from soul.evaluate.report.set_detail import set_detail
-from soul.evaluate.tables.table import markdown
+from soul.evaluate.report.results_table import set_detail
+from soul.evaluate.tables.run_table import markdown
 from soul.judge.call.usage import Usage
 from soul.record import AttemptRecord, Failure, SessionRecord
 from soul.rows.task_files import parse_row

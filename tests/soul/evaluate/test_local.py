@@ -19,15 +19,11 @@ from transformers import AutoTokenizer
 from ditto.rollout.agent_loop import SoulAgentLoop
 from soul import examples, tasks
 from soul.evaluate import local
-from soul.evaluate.run import preflight, vllm_server
+from soul.evaluate.run import vllm_server
 from soul.evaluate.run.checkpoint import BadCheckpoint, Checkpoint
 from soul.evaluate.run.vllm_server import ONE_PROCESS, ServerFailed, ServerSettings, free_port, serving
 from soul.examples.__main__ import write
-from soul.examples.endpoint import answer
-from soul.judge.call.endpoint import MOST_TOKENS
-from soul.policy import TURN_TOKENS
 from soul.rows.task_files import parse_row
-from soul.testing import FakeOpenAI
 from soul.testing.server import refused_url
 from tests.soul.evaluate.vllm_replaced import install, model, write_weights
 
@@ -74,22 +70,6 @@ def test_a_folder_a_run_and_a_hub_id(tmp_path):
     assert first.fingerprint != last.fingerprint and first.context == 4096
     hub = Checkpoint.find("Qwen/Qwen3-8B")
     assert (hub.model, hub.name, hub.fingerprint) == ("Qwen/Qwen3-8B", "Qwen--Qwen3-8B", "Qwen/Qwen3-8B")
-
-
-def test_checkpoints_of_one_name_are_told_apart_by_the_folders_above(tmp_path):
-    for task in ("hitom", "sotopia"):
-        run = tmp_path / "outputs" / task / "run"
-        model(run / "global_step_5", task.encode())
-        (run / "latest_checkpointed_iteration.txt").write_text("5")
-    model(tmp_path / "base")
-    runs = [str(tmp_path / "outputs" / task / "run") for task in ("hitom", "sotopia")]
-    found = Checkpoint.find_all([str(tmp_path / "base"), *runs])
-    assert [each.name for each in found] == ["base", "hitom-run-global_step_5", "sotopia-run-global_step_5"]
-    assert found[1].fingerprint == Checkpoint.find(runs[0]).fingerprint != found[2].fingerprint
-    last = str(tmp_path / "outputs" / "hitom" / "run" / "global_step_5")  # what the run folder stands for
-    assert Checkpoint.find_all([str(tmp_path / "base"), *runs, last, f"{runs[1]}/"]) == found
-    with pytest.raises(BadCheckpoint, match="there is no such folder"):
-        Checkpoint.find_all([*runs, str(tmp_path / "nowhere")])
 
 
 def test_weights_are_told_apart_not_paths(tmp_path):
@@ -165,15 +145,6 @@ def test_a_proxy_of_the_site_is_not_asked_for_our_server(bin, tmp_path, monkeypa
     row = examples.load("hitom").row(0)
     with serving(checkpoint, ServerSettings(), port, tmp_path / "log", Console()):
         assert local._tokens(f"http://127.0.0.1:{port}/v1", checkpoint.name, task, row) > 0
-
-
-def test_a_stubborn_server_is_killed_and_an_error_ends_it_too(bin, tmp_path, monkeypatch):
-    monkeypatch.setenv("STAND_IN_STUBBORN", "1")
-    monkeypatch.setattr(vllm_server, "STOP_S", 0.5)
-    checkpoint, port = Checkpoint.find(str(model(tmp_path / "model"))), free_port()
-    with pytest.raises(ZeroDivisionError), serving(checkpoint, ServerSettings(), port, tmp_path / "log", Console()):
-        raise ZeroDivisionError
-    until(lambda: not alive(starts(bin)[0]))
 
 
 def test_a_server_that_ends_while_loading_is_quoted(bin, tmp_path, monkeypatch):
@@ -265,36 +236,6 @@ def test_a_checkpoint_that_never_ends_an_answer_passes_its_first_question(bin, t
     assert [body.get("max_completion_tokens") for body in asked] == [first, limit]
 
 
-def test_a_turn_of_a_dialogue_is_bounded_as_in_training(bin, tmp_path):
-    with (ROOT / "verl" / "ditto" / "config" / "trainer.yaml").open() as config:
-        assert f"max_turn_length: {TURN_TOKENS}  #" in config.read()
-    write(["sotopia"], 1, tmp_path / "stories.parquet")
-    with FakeOpenAI(answer) as others:
-        judge = [f"judge.base_url={others.url}", "judge.api_key_env=none"]
-        for words, limit in [([], TURN_TOKENS), (["policy.max_output_tokens=2000", "--name", "own"], 2000)]:
-            assert evaluate(tmp_path, "--model", str(model(tmp_path / "model")), *judge, *words) == 0
-            asked = [json.loads(line) for line in (bin / "asked.jsonl").open()]
-            assert len(asked) > 2 and {body["max_completion_tokens"] for body in asked[1:]} == {limit}
-            (bin / "asked.jsonl").unlink()
-        assert {request.body["max_completion_tokens"] for request in others.requests} == {MOST_TOKENS}
-
-
-def test_a_slow_checkpoint_has_more_time_for_its_first_answer_than_an_api(bin, tmp_path, monkeypatch):
-    write(["hitom"], 1, tmp_path / "stories.parquet")
-    monkeypatch.setattr(preflight, "POLICY_PATIENCE_S", 0.2)
-    monkeypatch.setenv("STAND_IN_ANSWERS_S", "0.5")
-    assert evaluate(tmp_path, "--model", str(model(tmp_path / "model"))) == 0
-
-
-def test_a_server_that_breaks_at_the_first_question_is_quoted(bin, tmp_path, monkeypatch, capsys):
-    write(["hitom"], 1, tmp_path / "stories.parquet")
-    monkeypatch.setenv("STAND_IN_BREAKS", "1")
-    assert evaluate(tmp_path, "--model", str(model(tmp_path / "model"))) == 2
-    error = capsys.readouterr().err
-    assert "vLLM serves model, but does not answer, connection" in error and "no kernel image" in error
-    assert "OPENAI_AGENT" not in error  # the user named no address and no key
-
-
 def test_long_rows_are_shortened_as_in_training_and_say_so(bin, tmp_path):
     """A word is a token here. Alignx may cut a person's history."""
     write(["alignx"], 4, tmp_path / "stories.parquet")
@@ -312,12 +253,6 @@ def test_long_rows_are_shortened_as_in_training_and_say_so(bin, tmp_path):
     assert min(whole) > 225 and not any(cut)
     short, cut = lengths("short")
     assert max(short) <= 225 and all(cut)
-
-
-def test_the_model_is_not_named_twice(bin, tmp_path, capsys):
-    write(["hitom"], 2, tmp_path / "stories.parquet")
-    assert evaluate(tmp_path, "--model", str(model(tmp_path / "model")), "policy.model=other") == 2
-    assert "not policy.model or policy.base_url" in capsys.readouterr().err
 
 
 def test_a_forged_turn_in_a_row_is_the_same_tokens_as_in_the_prompts_of_rl(bin, tmp_path, real_model):

@@ -1,7 +1,6 @@
 """The right answer and the given one in samples.parquet, from real evaluations of every kind of task; and which turn of
 an episode is the answer."""
 
-import asyncio
 import json
 
 import pyarrow.parquet as pq
@@ -10,9 +9,7 @@ import pytest
 from soul import examples
 from soul.evaluate.__main__ import main
 from soul.examples.__main__ import write
-from soul.examples.contract import played
 from soul.examples.endpoint import answer
-from soul.task_types import Episode
 from soul.tasks.coser_stage import ENVIRONMENT, Scene, SpokenLine
 from soul.testing import FakeOpenAI, Text
 
@@ -49,11 +46,6 @@ def test_letter_tasks_show_letter_and_text_on_both_sides(name, tmp_path, monkeyp
         assert (given == line["target"]) == (reward == 1.0)
 
 
-def test_an_answer_that_cannot_be_read_is_none(tmp_path, monkeypatch):
-    lines = evaluated("hitom", tmp_path, monkeypatch, said="I would say B.")
-    assert all(line["given"] is None and line["target"] for line in lines)
-
-
 def test_tasks_say_what_is_expected_or_that_nothing_is():
     loaded = {name: examples.load(name) for name in examples.names()}
     shown = {name: one.task.target(one.row(0)) or one.task.human_answer(one.row(0)) for name, one in loaded.items()}
@@ -73,12 +65,6 @@ def turn(role, text):
     return {"role": role, "content": text}
 
 
-def test_the_answer_is_the_policys_last_turn_and_not_its_partners():
-    talk = [turn("system", "s"), turn("user", "hello"), turn("assistant", "mine"), turn("user", "the partner's")]
-    assert Episode({"policy": talk}).answer == "mine"
-    assert Episode({"policy": talk[:2]}).answer == "" == Episode({}).answer
-
-
 def test_of_several_characters_the_answer_is_the_turn_that_was_spoken_last():
     seats = {
         "Jo": [turn("user", "begin"), turn("assistant", "one"), turn("user", "two"), turn("assistant", "three")],
@@ -92,17 +78,3 @@ def test_of_several_characters_the_answer_is_the_turn_that_was_spoken_last():
     ]
     assert Scene(seats, lines=tuple(lines)).answer == "three"
     assert Scene({}, lines=(SpokenLine(ENVIRONMENT, "It rains."),)).answer == ""
-
-
-@pytest.mark.parametrize("name", ["sotopia", "coser", "sim_arena_math", "sim_arena_doc", "mirrorbench"])
-def test_in_real_play_it_is_one_of_the_policys_turns(name):
-    example = examples.load(name)
-    for number in range(3):
-        said, player = [], example.oracle(example.row(number))
-
-        def kept(messages, said=said, player=player):
-            said.append(player(messages))
-            return said[-1]
-
-        session = asyncio.run(played(example, example.row(number), kept, refine=False))
-        assert session.draft.episode.answer == said[-1]

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from soul.evaluate.numbers.results import summarise
-from soul.evaluate.wandb_log import main, scalars
+from soul.evaluate.wandb_log import scalars
 from tests.soul.evaluate.finished_run import finished_run
 from tests.soul.evaluate.finished_samples import numbered
 
@@ -86,8 +86,3 @@ def test_wandb_offline_run_holds_numbers_tables_and_settings(run, tmp_path):
     assert [row[0] for row in table["data"]] == ["hitom", "sotopia", "coser"]
     assert table["data"][2][table["columns"].index("failure")] == "judge: timeout"
     assert table["data"][2][table["columns"].index("reward")] is None
-
-
-def test_without_the_client_it_is_said_before_anything_else(run, capsys, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert main([str(run.folder)]) == 2 and "pip install wandb" in capsys.readouterr().err

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import importlib.util
 import json
 import statistics
 from pathlib import Path
@@ -96,7 +95,7 @@ def test_a_run_without_feedback_has_no_gap_and_a_sentence_says_so(drawn: Path) -
     index = (drawn / "index.md").read_text()
     assert "gap, sotopia: no step has judged refined answers in all seeds of grpo." in index
     assert (
-        "diagnostics, KL to the start, nats a token: no step has ditto/kl_start in all seeds of ditto, grpo." in index
+        "diagnostics, KL to the start, nats per token: no step has ditto/kl_start in all seeds of ditto, grpo." in index
     )
     assert "kl_start" not in (drawn / "diagnostics.csv").read_text()
 
@@ -153,13 +152,3 @@ def test_each_task_of_a_mixture_has_its_panels(tmp_path: Path) -> None:
         "hitom: reward of drafts": {("mixed", "ditto/task/hitom/reward_draft")},
     }
     assert figure.missing == ["training, hitom: no step has a reward of drafts in all seeds of alone."]
-
-
-def test_without_matplotlib_a_sentence_says_what_to_install(
-    runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "matplotlib" else found(name))
-    assert draw(runs, tmp_path / "out") == 2
-    assert "pip install 'ditto-soul[figures]'" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()

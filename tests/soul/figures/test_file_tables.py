@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from soul.cli.error_border import USER_ERROR
 from soul.examples.__main__ import write
 from soul.figures.__main__ import main
 from soul.judge.audit.agreement_statistics import Estimate
@@ -45,13 +44,6 @@ def test_tables_of_files_count_what_is_in_them(tmp_path: Path) -> None:
     assert "talks.parquet" in index and "subsets-mirrorbench.tex" in index and "Not drawn" not in index
 
 
-def test_without_counts_a_sentence_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(["hitom"], 2, tmp_path / "rows.parquet")
-    assert main(["--data", str(tmp_path / "rows.parquet"), "--out", str(tmp_path / "out")]) == 0
-    assert "not drawn: subsets: no task of these files counts" in capsys.readouterr().out
-    assert not list((tmp_path / "out").glob("subsets*"))
-
-
 def agreement(value: float | None) -> Agreement:
     estimate = Estimate(value, None if value is None else value - 0.1, None if value is None else value + 0.1, 40)
     correlations = dict.fromkeys(("pearson", "spearman", "kendall"), estimate)
@@ -70,10 +62,3 @@ def test_judges_stand_beside_each_other_with_what_people_agree_on(tmp_path: Path
     assert "| good | GTEval | 40 | 2 | 0.62 0.52 to 0.72 |" in table and "| 0.71 |" in table
     assert "| odd | GTEval | 40 | 2 | - | - | - | - | - | 0.71 |" in table and "pairwise" not in table
     assert hashlib.sha256((tmp_path / "good.json").read_bytes()).hexdigest() in (out / "agreement.tex").read_text()
-
-
-def test_another_file_is_no_agreement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "x.json").write_text('{"rows": []}')
-    assert main(["--agreement", f"j={tmp_path / 'x.json'}", "--out", str(tmp_path / "out")]) == USER_ERROR
-    shown = " ".join(capsys.readouterr().err.split())
-    assert "--agreement j:" in shown and "is not what `soul judge agree --json FILE` writes" in shown

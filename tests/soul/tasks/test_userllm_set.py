@@ -16,10 +16,9 @@ from rich.console import Console
 
 from soul import tasks
 from soul.compare.comparison import compare
-from soul.evaluate.numbers.breakdown import breakdown
-from soul.evaluate.numbers.results import Results, summarise
-from soul.evaluate.report.set_detail import set_detail
-from soul.evaluate.tables.table import markdown, rich_table
+from soul.evaluate.numbers.results import Results, breakdown, summarise
+from soul.evaluate.report.results_table import set_detail
+from soul.evaluate.tables.run_table import markdown, run_table
 from soul.evaluate.wandb_log import scalars
 from soul.metrics.set_metrics import Ratio
 from soul.task_types import Metric
@@ -87,7 +86,7 @@ def test_the_score_is_the_mean_of_the_papers_six_metrics():
     explained = "userllm: the score is mean_of_metrics, the mean of role_adherence, intent_adherence, "
     assert explained in markdown(Results({"userllm": found})) and "mean_of_metrics" in set_detail(found, {})
     console = Console(file=StringIO(), width=300, color_system=None)
-    console.print(rich_table(Results({"userllm": found}), width=300))
+    console.print(run_table(Results({"userllm": found}), width=300).rich("Results"))
     assert "the score is mean_of_metrics" in console.file.getvalue()
     saved = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert saved["mean_of"] == pytest.approx(want) and saved["metric"]["name"] == "mean_of_metrics"

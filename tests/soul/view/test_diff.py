@@ -1,7 +1,6 @@
 """The words that the viewer marks as changed, computed by script/diff.js in Chromium."""
 
 import random
-import time
 from pathlib import Path
 
 import pytest
@@ -47,18 +46,3 @@ def test_it_marks_as_few_words_as_possible_and_loses_no_text(changes):
             assert "".join(piece["text"] for piece in pieces) == text
         assert kept(result["before"]) == kept(result["after"])
         assert len(kept(result["before"])) == longest_common(before, after)
-
-
-def test_a_changed_phrase_is_one_mark(changes):
-    (result,) = changes([["The cat did not see it there.", "The cat was told by her there."]])
-    assert [piece["text"] for piece in result["before"] if piece["changed"]] == ["did not see it"]
-    assert [piece["text"] for piece in result["after"] if piece["changed"]] == ["was told by her"]
-
-
-def test_long_texts_that_share_little_take_no_time(changes):
-    dice = random.Random(2)
-    before, after = (" ".join(str(dice.random()) for _ in range(9000)) for _ in range(2))
-    begin = time.monotonic()
-    (result,) = changes([[f"same line\n{before}", f"same line\n{after}"]])
-    assert time.monotonic() - begin < 3
-    assert kept(result["before"]) == "same line\n"  # compared by lines

@@ -10,9 +10,7 @@ import pytest
 from ditto.run.run_folder import RunFolder
 from soul.errors import BadSettings
 from soul.record import Failure
-from soul.view import export
-from soul.view.export import export_steps, write_run_report
-from soul.view.selection import named_training, steps
+from soul.view.export import export_steps, named_training, steps, write_run_report
 from tests.soul.figures.made_up_runs import session, training
 
 
@@ -56,27 +54,6 @@ def test_the_report_of_a_run_has_the_telling_sessions_of_each_step(tmp_path):
         *[(2, k) for k in (0, 1, 2, 6, 7, 8)],
     ]
     assert columns["number"] == [one["number"] for one in sessions]
-
-
-def test_a_large_run_gives_its_report_fewer_sessions_and_saved_steps_first(tmp_path, monkeypatch):
-    run = training(tmp_path / "run", 0, steps=4)
-    (run / "global_step_3").mkdir()
-    longest = max(len(line) for path in (run / "traces").glob("*.jsonl") for line in path.open("rb"))
-    monkeypatch.setattr(export, "MOST_REPORT_BYTES", 3 * longest)
-    _, columns, _ = unpacked(write_run_report(run))
-    assert 3 in columns["step"] and len(columns["step"]) == 3
-    assert export_steps(run, steps("1"), tmp_path / "one.html").exists()
-    monkeypatch.setattr(export, "MOST_BYTES", 3 * longest)
-    with pytest.raises(BadSettings, match="Choose fewer steps"):
-        export_steps(run, steps("1"), tmp_path / "one.html")
-
-
-def test_a_run_without_sessions_has_a_report_of_its_numbers(tmp_path):
-    RunFolder(tmp_path).log_metrics(1, {"ditto/reward_draft": 0.5})
-    overview, columns, sessions = unpacked(write_run_report(tmp_path))
-    assert overview["metrics"]["series"] == {"ditto/reward_draft": [0.5]} and not sessions and not columns["id"]
-    with pytest.raises(BadSettings, match="It has no sessions yet"):
-        export_steps(tmp_path, steps("1"), tmp_path / "steps.html")
 
 
 def test_a_training_is_named_where_there_are_several(tmp_path):

@@ -1,15 +1,12 @@
 """What the viewer's server answers, and what it refuses."""
 
-import gzip
 import json
 
 import pytest
 
-from ditto.run.run_folder import RunFolder
-from soul.view.server import ViewServer
 from tests.soul.evaluate.report.browser_pages import until
 from tests.soul.figures.made_up_runs import session, training
-from tests.soul.view.served import PAGE, served
+from tests.soul.view.served import served
 
 
 @pytest.fixture(scope="module")
@@ -129,14 +126,6 @@ def test_wrong_requests_are_answered_with_a_reason(viewed):
         assert got == status and json.loads(body)["error"], rest
 
 
-def test_json_is_compressed_where_that_is_accepted(viewed):
-    number = next(one["id"] for one in viewed.json("/api/folders")["folders"] if one["kind"] == "training")
-    path = f"/api/run/{number}/index?after=0"
-    plain, (_, headers, packed) = viewed.answer(path)[2], viewed.answer(path, **{"Accept-Encoding": "gzip"})
-    assert headers["Content-Encoding"] == "gzip" and len(packed) < len(plain) / 2
-    assert json.loads(gzip.decompress(packed)) == json.loads(plain)
-
-
 def test_a_search_finds_what_is_written_however_it_is_written(tmp_path):
     """Escapes, quotes, letters outside ASCII in either form of a line, upper and lower case, lone surrogates, NaN."""
     texts = ['He said "NO\\never"', "Ünïcode Straße", "line one\nline two", "plain", "half \ud800 pair"]
@@ -163,24 +152,3 @@ def test_a_search_finds_what_is_written_however_it_is_written(tmp_path):
         assert hits("sell+it.") == [1, 2, 3, 4, 5] and hits("sotopia") == hits("reward") == []
         assert run("session/4")["draft"]["metrics"] == {"odd": "nan"}
         assert run("session/5")["draft"]["seats"]["policy"][1]["content"] == "half \ud800 pair"
-
-
-def test_a_new_step_arrives_while_a_session_is_open(tmp_path):
-    """The page's poll: the revision grows, only the new rows come, and the open session stays readable."""
-    folder = RunFolder(training(tmp_path / "run", 0, steps=2))
-    with served(tmp_path) as client:
-        run = client.run("run")
-        until(lambda: len(run("index")["columns"].get("id", ())) == 32)
-        overview, index = run("overview"), run("index")
-        folder.write_traces("step", 3, [session("sotopia", 3, 1, 0, (0.5, None))])
-        until(lambda: "curves" in run(f"overview?from={overview['revision']}"))
-        assert run("overview")["curves"]["all"]["steps"] == [1, 2, 3]
-        last = index["columns"]["id"][-1]
-        news = run(f"index?after={last}&revision={index['revision']}")
-        assert news["columns"]["step"] == [3] and not news["gone"] and not news["reset"]
-        assert run(f"session/{last}")["step"] == 2
-
-
-def test_a_taken_port_is_an_error_that_says_so(viewed):
-    with pytest.raises(Exception, match=r"--port \d+: Address already in use"):
-        ViewServer(viewed.server.catalogue.root, PAGE, viewed.server.server_address[1])

@@ -1,6 +1,5 @@
 """A training as the viewer keeps it: what it reads when, and what it answers while its index is built."""
 
-import json
 import threading
 
 import pytest
@@ -8,7 +7,6 @@ import pytest
 from ditto.run.run_folder import RunFolder
 from soul.errors import RunFailed
 from soul.record import SessionRecord
-from soul.view import index
 from soul.view.index import SessionIndex
 from soul.view.training import Training
 from tests.soul.figures.made_up_runs import session, training
@@ -26,30 +24,6 @@ def test_a_run_with_an_index_opens_without_reading_a_trace(tmp_path, monkeypatch
     assert Training(run).session(columns["id"][-1])["step"] == 4  # as the first request
     monkeypatch.undo()
     assert [event["hit"] for event in Training(run).search("sell it", 60) if "hit" in event] == [61, 62, 63, 64]
-
-
-def test_a_large_file_is_indexed_in_transactions_of_limited_size(tmp_path, monkeypatch):
-    """A viewer that is killed keeps what it has, and the next one continues there."""
-    run = training(tmp_path, 0, steps=1)
-    path = run / "traces" / "step_000001.jsonl"
-    monkeypatch.setattr(index, "BATCH_BYTES", path.stat().st_size // 4)
-    read = []
-    whole_lines = index._whole_lines
-
-    def killed_after_two(file, start):
-        if len(read) == 2:
-            raise KeyboardInterrupt
-        read.append(start)
-        return whole_lines(file, start)
-
-    monkeypatch.setattr(index, "_whole_lines", killed_after_two)
-    with pytest.raises(KeyboardInterrupt):
-        SessionIndex(run / "traces").refresh()
-    read.clear()
-    monkeypatch.setattr(index, "_whole_lines", lambda file, start: (read.append(start), whole_lines(file, start))[1])
-    opened = Training(run)
-    opened.refresh()
-    assert read[0] > path.stat().st_size // 3 and len(opened.columns(0, None)["columns"]["id"]) == 16
 
 
 def test_while_its_index_is_built_a_run_answers_with_what_it_has(tmp_path, monkeypatch):
@@ -115,12 +89,3 @@ def test_calls_are_added_up_by_step_role_and_task(tmp_path):
         ("coser", 2, 1, 10, 0.5, 3.0),
         ("sotopia", 4, 2, 20, 1.0, 6.0),
     ]
-
-
-def test_the_end_of_a_run_by_its_watchdog_is_shown_while_the_viewer_is_open(tmp_path):
-    folder = training(tmp_path / "run", 0, steps=2)
-    run = Training(folder)
-    known = run.overview(None)["revision"]
-    assert run.overview(known).get("unchanged")
-    (folder / "failure.json").write_text(json.dumps({"cause": "rollout server 0 died", "step": 2}))
-    assert any("rollout server 0 died" in event["text"] for event in run.overview(known)["events"])

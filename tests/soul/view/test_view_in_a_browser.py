@@ -7,8 +7,7 @@ import re
 
 import pytest
 
-from soul.evaluate.numbers.breakdown import breakdowns
-from soul.evaluate.numbers.results import summarise
+from soul.evaluate.numbers.results import breakdowns, summarise
 from soul.evaluate.report import write_html
 from soul.view.page import served_page
 from tests.soul.evaluate.finished_run import finished_run
@@ -167,25 +166,6 @@ def test_an_evaluations_report_opens_from_the_list(browser, tmp_path):
 
 
 # ---- keys, addresses, search
-
-
-def test_keys_alone_suffice(opened):
-    page = opened("")
-    page.wait_for_selector("text=Trainings")
-    page.locator("a >> text=first").press("Enter")
-    page.wait_for_selector(CHART)
-    page.keyboard.press("3")
-    found(page, f"{COUNT} sessions")
-    page.keyboard.press("ArrowDown")
-    page.wait_for_selector("#sample .score")
-    page.keyboard.press("ArrowRight")
-    until(lambda: page.evaluate("location.hash").endswith("/session/1.hitom-0_1"))
-    page.keyboard.press("Escape")
-    assert not page.locator("#sample").is_visible()
-    page.keyboard.press("/")
-    page.keyboard.type("Kindly.")
-    found(page, f"{STEPS * 16 + 8} of {COUNT} sessions")  # found by the server, in the refined episodes of userllm
-    assert "text=Kindly." in page.evaluate("location.hash")
 
 
 def test_a_link_brings_back_filters_order_and_the_session(opened):

@@ -16,7 +16,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from ditto.objectives.spec import Objective
 from ditto.settings import BadConfig, Settings
 from soul.judge.ledger import Ledger
-from soul.judge.preflight import Load, check
+from soul.judge.load import Load, least_seconds, total_cost
+from soul.judge.preflight import check
 from soul.judge.roles import BY_TASK, CANARY, GatewaySettings, Role, require_prices
 from soul.rows.task_files import TaskRow
 
@@ -137,15 +138,11 @@ def describe(plans: Sequence[Load], steps: int, cheaper: Mapping[str, Mapping[st
                 price = "" if less.cost_usd is None else f": ${less.cost_usd:,.3f}"
                 lines.append(f"with {option} up to {less.calls:,.0f} calls per step{price}")
     tokens = steps * sum(role.tokens_in + role.tokens_out for role in plans)
-    costs = [role.cost_usd for role in plans]
-    whole = f"whole run: about {tokens:,.0f} tokens"
-    if None not in costs:
-        whole += f", ${steps * sum(cost for cost in costs if cost is not None):,.2f}"
-    lines.append(whole)
-    bounds = {name: seconds for role in plans for name, seconds in role.bounds().items()}
-    if bounds:
-        name, seconds = max(bounds.items(), key=lambda item: item[1])
-        lines.append(f"a step takes at least {seconds:,.1f} s because of {name}")
+    cost_of_step = total_cost(plans)
+    price = "" if cost_of_step is None else f", ${steps * cost_of_step:,.2f}"
+    lines.append(f"whole run: about {tokens:,.0f} tokens{price}")
+    if least := least_seconds(plans):
+        lines.append(f"a step takes at least {least[0]:,.1f} s because of {least[1]}")
     return lines
 
 

@@ -5,7 +5,8 @@ or the best possible. The mean is over rows: first over a row's samples, then ov
 rows too. With one sample per row this is the mean of the valid rewards. The order of the samples has no effect.
 
 A task may score a set as a whole (`Task.set_headline`). Then mean, interval and bounds are those of that score, and
-rewards are still the scores of single episodes.
+rewards are still the scores of single episodes. For the bounds, the worst and the best possible sample replace those
+without a verdict. Other metrics of a whole set (`Task.set_metrics`) are shown beside the score.
 """
 
 from __future__ import annotations
@@ -15,15 +16,19 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import comb
 from typing import Any
+
+from pydantic import ValidationError
 
 from soul import tasks
 from soul.evaluate.numbers.bootstrap import percentile_interval, resampled_means, resampled_scores
-from soul.evaluate.numbers.row_result import RowResult
-from soul.evaluate.numbers.set_score import SetScores, metrics_beside, set_scores
 from soul.judge.call.usage import Usage, merged, total
 from soul.judge.ledger import numbers
+from soul.metrics.set_metrics import Edge, Outcome, SetScore
+from soul.one_turn import Voting
 from soul.record import SessionRecord
+from soul.task import Task
 from soul.task_types import Metric
 
 Interval = tuple[float, float]
@@ -215,3 +220,125 @@ def set_result(name: str, task_name: str, samples: Iterable[SessionRecord], seed
         seconds=seconds,
         seed=seed,
     )
+
+
+@dataclass(frozen=True)
+class SetScores:
+    """The score over the valid samples, and its bounds: with all other samples at worst and at best."""
+
+    valid: SetScore
+    worst: SetScore
+    best: SetScore
+
+
+def set_scores(task: Task[Any], by_row: Sequence[Sequence[SessionRecord]]) -> SetScores | None:
+    """The scores of a set from its samples, row by row; None if the task's score is the mean of its rewards."""
+    if task.set_headline is None:
+        return None
+    valid = score_of(task, by_row)
+    if all(sample.draft.valid for samples in by_row for sample in samples):
+        return SetScores(valid, valid, valid)
+    return SetScores(valid, score_of(task, by_row, "worst"), score_of(task, by_row, "best"))
+
+
+def metrics_beside(task: Task[Any], by_row: Sequence[Sequence[SessionRecord]]) -> Mapping[str, float]:
+    """The metrics of a set that are not its score; empty if the task no longer accepts one of the records.
+
+    The score needs no rows, so the report of an old run shows it without these metrics.
+    """
+    if type(task).set_metrics is Task.set_metrics or task.set_headline is not None:
+        return {}  # without a look at the rows, because to validate them takes time
+    try:
+        return score_of(task, by_row).parts
+    except ValidationError:
+        return {}
+
+
+def score_of(task: Task[Any], by_row: Sequence[Sequence[SessionRecord]], missing: Edge | None = None) -> SetScore:
+    """The score over the rows with a valid sample; with `missing`, over all rows, with invalid samples as that."""
+    kept = [[sample for sample in samples if sample.draft.valid or missing] for samples in by_row]
+    rows = [samples for samples in kept if samples]
+    outcomes = [
+        Outcome(
+            place,
+            1 / len(samples),
+            task.row_type.model_validate(sample.record),
+            task.saved(sample.draft) if sample.draft.valid else missing or "worst",
+        )
+        for place, samples in enumerate(rows)
+        for sample in samples
+    ]
+    return SetScore.from_metrics(len(rows), task.set_metrics(len(rows), outcomes) if rows else ())
+
+
+@dataclass(frozen=True)
+class RowResult:
+    """The samples of one row.
+
+    Attributes:
+        number: the row's position in the set's file; `row` is the record's own index.
+        rewards: of the valid samples.
+        invalid: number of samples without a verdict.
+        votes: the answers of the valid samples, None for one without; None if the task's answers cannot be counted.
+    """
+
+    number: int
+    row: int
+    rewards: tuple[float, ...]
+    invalid: int
+    votes: tuple[str | None, ...] | None = None
+
+    @classmethod
+    def from_samples(cls, samples: Sequence[SessionRecord], task: Task[Any] | None = None) -> RowResult:
+        """From the samples of one row, at least one; with `task`, which reads the answers, also their votes."""
+        rewards = tuple(sample.draft.reward for sample in samples if sample.draft.reward is not None)
+        votes: tuple[str | None, ...] | None = None
+        if isinstance(task, Voting):  # a row of one sample needs no vote, and reading answers takes time
+            several = len(samples) > 1
+            votes = tuple(vote_of(task, sample) if several else None for sample in samples if sample.draft.valid)
+        return cls(samples[0].number, samples[0].row, rewards, len(samples) - len(rewards), votes)
+
+    @property
+    def mean(self) -> float | None:
+        """The mean reward of the valid samples; None if there are none."""
+        return statistics.fmean(self.rewards) if self.rewards else None
+
+    def filled(self, value: float) -> float:
+        """The mean if every invalid sample had scored `value`."""
+        return statistics.fmean([*self.rewards, *[value] * self.invalid])
+
+    def best_at(self, k: int, metric: Metric) -> float:
+        """The expected best of k samples: the mean over all ways to choose k of the valid ones, without repeats.
+
+        For rewards of 0 and 1 this is pass@k, in its unbiased form (Chen et al., 2021).
+        """
+        ranked = sorted(self.rewards, reverse=not metric.higher_is_better)  # best last
+        return sum(comb(i, k - 1) * reward for i, reward in enumerate(ranked)) / comb(len(ranked), k)
+
+    def majority(self, metric: Metric) -> float:
+        """The reward of the most frequent answer of the valid samples (self-consistency, Wang et al., 2023).
+
+        If answers tie, this is the mean of their rewards. A sample without an answer does not vote; without any vote,
+        the reward is the headline's worst.
+
+        Raises:
+            ValueError: the task's answers cannot be counted.
+        """
+        if self.votes is None:
+            raise ValueError(f"row number {self.number}: its task counts no votes")
+        counts = Counter(vote for vote in self.votes if vote is not None)
+        if not counts:
+            return metric.worst
+        most = max(counts.values())
+        by_vote: dict[str | None, list[float]] = {}
+        for vote, reward in zip(self.votes, self.rewards, strict=True):
+            by_vote.setdefault(vote, []).append(reward)
+        # Equal answers usually earn the same reward; a task that also rates the wording gets their mean.
+        return statistics.fmean(statistics.fmean(by_vote[vote]) for vote, count in counts.items() if count == most)
+
+
+def vote_of(task: Task[Any], sample: SessionRecord) -> str | None:
+    """The answer in a sample; None if it has none or failed, or if the task's answers cannot be counted."""
+    if not isinstance(task, Voting) or not sample.draft.valid:
+        return None
+    return task.vote(task.row_type.model_validate(sample.record), task.saved_episode(sample.draft))

@@ -1,4 +1,4 @@
-"""What can be served for an evaluation: a hub id, a Hugging Face folder, a run's `global_step_N`, a LoRA adapter.
+"""The models that an evaluation can serve: a hub id, a Hugging Face folder, a run's `global_step_N`, a LoRA adapter.
 
 A run folder stands for its latest checkpoint. A checkpoint is identified by the content of its files, not by its path:
 training may write another `global_step_50` to the same place, and its samples must not mix with those of the first.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -16,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from soul.errors import SoulError
-from soul.evaluate.run.short_names import short_names
-from soul.evaluate.run.weights import damage
+from soul.evaluate.run.settings import short_names
 from soul.files.json_object import read_object
 from soul.files.lora_adapter import unusual_options
 
@@ -26,6 +26,7 @@ LARGEST_RANK = 512  # of a LoRA adapter that vLLM serves
 TRACKER = "latest_checkpointed_iteration.txt"  # holds the N of the latest global_step_N
 _ENDS = 1 << 20  # bytes at each end of a file that are hashed: any training step changes some of them
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+_INDEX = "*.safetensors.index.json"
 
 
 class BadCheckpoint(SoulError):
@@ -140,7 +141,7 @@ def _config(file: Path) -> dict[str, Any]:
 
 
 def _check_weights(folder: Path) -> None:
-    if problem := damage(folder):
+    if problem := find_weight_problem(folder):
         raise BadCheckpoint(f"{folder}: {problem}")
 
 
@@ -176,3 +177,39 @@ def _fingerprint(folder: Path) -> str:
 def _files(folder: Path) -> Iterator[Path]:
     for pattern in ("*.safetensors", "*.bin", "*.json", "*.jinja", "*.txt", "*.model"):
         yield from folder.glob(pattern)
+
+
+def find_weight_problem(folder: Path) -> str | None:
+    """The problem with the weights in a model or adapter folder, and the remedy; None if they are complete."""
+    try:
+        missing = [name for name in _shards(folder) if not (folder / name).is_file()]
+        if missing:
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            return f"{missing[0]}{more} of the weights is missing. Copy or download the model again."
+        for file in sorted(folder.glob("*.safetensors")):
+            size, expected = file.stat().st_size, _expected_size(file)
+            if size != expected:
+                return f"{file.name} has {size:,} bytes and should have {expected:,}. Copy or download it again."
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:200]
+        return f"the weights cannot be read ({type(error).__name__}: {reason}). Copy or download the model again."
+    if not [*folder.glob("*.safetensors"), *folder.glob("*.bin")]:
+        return "there are no weights (*.safetensors). Name the folder that holds them."
+    return None
+
+
+def _shards(folder: Path) -> Iterator[str]:
+    """The files that the index names."""
+    for index in folder.glob(_INDEX):
+        yield from sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+
+
+def _expected_size(file: Path) -> int:
+    """The bytes of a safetensors file by its header: the header's length (8 bytes), the header, the tensors."""
+    with file.open("rb") as opened:
+        length = int.from_bytes(opened.read(8), "little")
+        if length > file.stat().st_size:
+            raise ValueError(f"{file.name} ends within its header")
+        header = json.loads(opened.read(length))
+    tensors = [tensor for name, tensor in header.items() if name != "__metadata__"]
+    return 8 + length + max((tensor["data_offsets"][1] for tensor in tensors), default=0)

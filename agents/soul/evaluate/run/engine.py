@@ -17,9 +17,9 @@ from typing import ClassVar
 from soul.errors import SYSTEMIC, Cause, SoulError
 from soul.evaluate.run.journal import Journal
 from soul.evaluate.run.judge_check import read_checks
-from soul.evaluate.run.rescore import judge_again, unplayed
+from soul.evaluate.run.rescore import judge_again
 from soul.evaluate.run.run_folder import EvaluationRun
-from soul.evaluate.run.schedule import Capacity, Schedule
+from soul.evaluate.run.schedule import Schedule, endpoints_of
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
 from soul.judge import ChatModel, Gateway, GatewaySettings
 from soul.judge.gateway import run_limits
@@ -69,16 +69,11 @@ async def evaluate(
     """
     policy = ChatModel.connect(settings.policy)
     run_one: RunOne = partial(run_sample, settings, policy, escape)
-    asked, capacity = settings.policy, Capacity(settings.gateway, settings.policy)
+    asked, endpoint_of = settings.policy, endpoints_of(settings.gateway, settings.policy)
     if source is not None:
-        saved = {sample.key: sample for sample in source.samples}
-        for sample in unplayed(saved, todo):  # not as samples to run: a cause in `STOPPING` is one of the original run
-            journal.add(sample)
-            on_sample(sample)
-        todo = [request for request in todo if saved[request.key].draft.seats is not None]
-        run_one = partial(judge_again, saved)
-        asked, capacity = settings.gateway.judge, Capacity(settings.gateway)
-    schedule = Schedule(todo, SESSIONS_PER_SLOT * asked.concurrency, capacity)
+        run_one = partial(judge_again, {sample.key: sample for sample in source.samples})
+        asked, endpoint_of = settings.gateway.judge, endpoints_of(settings.gateway)
+    schedule = Schedule(todo, SESSIONS_PER_SLOT * asked.concurrency, endpoint_of)
     on_schedule(schedule)
     try:
         await run_samples(run_one, schedule, settings.gateway, journal, folder, on_sample)
@@ -111,7 +106,8 @@ async def run_samples(
             journal.add(sample)
             on_sample(sample)
             failure = sample.draft.failure
-            if stopped is None and failure and failure.cause in STOPPING:
+            # A sample without usage asked nobody: it failed in the run that is rescored.
+            if stopped is None and sample.usage and failure and failure.cause in STOPPING:
                 stopped = Stopped(
                     f"{failure.detail} (set {request.set}, stage {failure.stage}). Run the same command to continue."
                 )

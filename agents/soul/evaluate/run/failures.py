@@ -77,7 +77,7 @@ class Failures:
 
     @property
     def no_verdict(self) -> bool:
-        """Whether everything failed: all samples, or all that a judge scores."""
+        """Check whether everything failed: all samples, or all that a judge scores."""
         return 0 < self.samples == self.failed or 0 < self.judged == self.judged_failed
 
     def cause(self) -> str | None:
@@ -92,7 +92,7 @@ class Failures:
         return f"All {which} failed ({_counts(self.causes)}). Last {most}: {self.last[most][:_SHOWN].rstrip('.')}."
 
     def lines(self) -> list[str]:
-        """What a run prints at its end: how to run the failed samples again, and a warning if there are many."""
+        """The last lines of a run: how to run the failed samples again, and a warning if there are many."""
         if not self.failed:
             return []
         lines = [f"{self.failed:,} of {self.samples:,} samples failed. {self.remedy()}"]

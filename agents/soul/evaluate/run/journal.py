@@ -64,8 +64,8 @@ class Journal:
         self._file.close()
 
 
-def holds(samples: Mapping[Key, SessionRecord], key: Key, stamp: str, retry_failed: bool) -> bool:
-    """Whether these samples hold one with this key and stamp that need not run again.
+def is_done(samples: Mapping[Key, SessionRecord], key: Key, stamp: str, retry_failed: bool) -> bool:
+    """Check whether these samples hold one with this key and stamp that need not run again.
 
     Args:
         retry_failed: run every failed sample again, not only those that failed for a cause in `INFRASTRUCTURE`.

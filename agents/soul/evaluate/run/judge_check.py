@@ -95,13 +95,9 @@ def read_checks(folder: Path) -> JudgeChecks:
     path = folder / FILE
     if not path.is_file():
         return JudgeChecks([], Usage())
-    remedy = "Delete it: the next evaluation tests its judges again."
-    content = read_object(path, BadJudgeChecks, remedy)
-    checks = content.get("checks")
-    if not isinstance(checks, list) or not all(isinstance(check, dict) for check in checks):
-        raise BadJudgeChecks(f"{path} has no list of checks. {remedy}")
+    content = read_object(path, BadJudgeChecks, "Delete it: the next evaluation tests its judges again.")
     usage = content.get("usage")
-    return JudgeChecks(checks, Usage.from_json(usage) if usage else Usage())
+    return JudgeChecks(list(content.get("checks", ())), Usage.from_json(usage) if usage else Usage())
 
 
 def _known_checks(folder: Path) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ Sections = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class RunChoice:
-    """Which samples a command runs.
+    """The samples that a command runs.
 
     Attributes:
         retry_failed: also those that failed because of an answer or a request, not only because of endpoints or limits.

@@ -1,4 +1,4 @@
-"""Estimate the calls by role, the tokens and the price of an evaluation, set by set.
+"""Estimate the calls by role, the tokens and the price of an evaluation, set by set, and print the plan.
 
 Rows and calls are counted, and prompts are measured in characters. Lengths of answers are assumptions: the constants
 below, which the plan prints. The time depends on speeds that only the run measures (schedule.py).
@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rich.console import Console
+
+from soul.evaluate.run.progress import duration
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
 from soul.judge import Endpoint
 from soul.judge.audit import canaries
-from soul.judge.preflight import Load
-from soul.judge.roles import BY_TASK
+from soul.judge.load import JURY, Load, least_seconds, summed, total_cost
+from soul.judge.preflight import has_key
+from soul.table import Table
 from soul.task import Task
 
 CHARS_PER_TOKEN = 4
@@ -24,7 +28,7 @@ ANSWER_TOKENS = 300  # of an answer in a one-turn task
 TURN_TOKENS = 80  # of one turn of a dialogue
 VERDICT_TOKENS = 150  # of a judge's answer to one call
 POLICY, JUDGE_TEST = "policy", "judge test"
-_COUNTED = ("calls", "tokens_in", "tokens_out")
+ROLES = (POLICY, "judge", "partner", "environment")
 ASSUMED = (
     f"Assumptions: a token is {CHARS_PER_TOKEN} characters. The answer to a one-turn task has {ANSWER_TOKENS} tokens, "
     f"a turn of a dialogue {TURN_TOKENS}, a judge's verdict {VERDICT_TOKENS}. No answer comes from a cache."
@@ -37,23 +41,30 @@ class SetPlan:
 
     Attributes:
         rows, samples: how many are still to run.
-        asked: section -> its load. Sections are "policy", the roles, and `judge.by_task.<task>`.
+        loads: one for each section and endpoint. Sections are "policy", the roles, and `judge.by_task.<task>`.
         cheaper: option of the task that saves calls -> the loads with that option.
     """
 
     name: str
     rows: int
     samples: int
-    asked: Mapping[str, Load]
-    cheaper: Mapping[str, Mapping[str, Load]]
+    loads: Sequence[Load]
+    cheaper: Mapping[str, Sequence[Load]]
 
-    def models(self, role: str) -> str:
-        """The models that have a role for this set, joined by " + "; "" where the set does not use the role."""
-        models = [load.endpoint.model for load in self.asked.values() if _role(load.section) == role]
-        return " + ".join(dict.fromkeys(models))
-
-    def calls(self, role: str) -> float:
-        return sum(load.calls for load in self.asked.values() if _role(load.section) == role)
+    def cells(self) -> list[str]:
+        """The set's line of the plan."""
+        judges = dict.fromkeys(load.endpoint.model for load in self.loads if load.role == "judge")
+        calls = [sum(load.calls for load in self.loads if load.role == role) for role in ROLES]
+        return [
+            self.name,
+            f"{self.rows:,}",
+            f"{self.samples:,}",
+            " + ".join(judges) or "by rule",
+            *(f"{count:,.0f}" if count else "" for count in calls),
+            f"{sum(load.tokens_in for load in self.loads):,.0f}",
+            f"{sum(load.tokens_out for load in self.loads):,.0f}",
+            _price(total_cost(self.loads)),
+        ]
 
 
 @dataclass(frozen=True)
@@ -72,15 +83,12 @@ class EvaluationPlan:
     @property
     def loads(self) -> list[Load]:
         """The loads of all sets and of the tests, summed by section and endpoint."""
-        loads = [*(load for plan in self.sets for load in plan.asked.values()), *self.tests]
-        return _summed(loads, lambda load: (load.section, load.endpoint))
+        loads = [*(load for plan in self.sets for load in plan.loads), *self.tests]
+        return summed(loads, lambda load: (load.section, load.endpoint))
 
     def least_seconds(self) -> tuple[float, str] | None:
         """The shortest time that the endpoints' rate limits allow, and the tightest limit; None if there are none."""
-        bounds: dict[str, float] = {}
-        for load in _summed(self.loads, lambda load: load.endpoint):  # sections with the same endpoint share its limits
-            bounds |= load.bounds()
-        return max(((seconds, limit) for limit, seconds in bounds.items()), default=None)
+        return least_seconds(summed(self.loads, lambda load: load.endpoint))  # equal endpoints share their limits
 
 
 def plan(
@@ -111,38 +119,29 @@ def sections_asked(settings: EvaluationSettings, task: Task[Any]) -> dict[str, f
     }
 
 
-def cost(loads: Sequence[Load]) -> float | None:
-    """US dollars; None if a price is unknown."""
-    costs = [load.cost_usd for load in loads]
-    return None if None in costs else sum(cost for cost in costs if cost is not None)
-
-
 def _set_plan(
-    settings: EvaluationSettings,
-    name: str,
-    requests: Sequence[SampleRequest],
-    thinking_tokens: int,
+    settings: EvaluationSettings, name: str, requests: Sequence[SampleRequest], thinking_tokens: int
 ) -> SetPlan:
     task = requests[0].row.task
     rows = {request.row.number: request.row for request in requests}
     prompts = [sum(len(message["content"]) for message in task.prompt(row.row)) for row in rows.values()]
     estimate = _Estimate(task, statistics.fmean(prompts) / CHARS_PER_TOKEN, len(requests), thinking_tokens)
 
-    def loads(calls: Mapping[str, float]) -> dict[str, Load]:
-        by_section: dict[str, Load] = {}
-        if settings.source is None:
-            by_section[POLICY] = estimate.policy(settings.policy)
+    def loads(calls: Mapping[str, float]) -> list[Load]:
+        found = [estimate.policy(settings.policy)] if settings.source is None else []
         for section, count in calls.items():
             endpoints = settings.gateway.asked(section)
-            names = [section] if len(endpoints) == 1 else [f"jury {i}" for i in range(1, len(endpoints) + 1)]
-            by_section |= {name: estimate.role(name, one, count) for name, one in zip(names, endpoints, strict=True)}
-        return by_section
+            names = [section] if len(endpoints) == 1 else [f"{JURY}{i}" for i in range(1, len(endpoints) + 1)]
+            found += [estimate.of_role(name, one, count) for name, one in zip(names, endpoints, strict=True)]
+        return found
 
     asked = sections_asked(settings, task)
-    cheaper: dict[str, dict[str, Load]] = {}
+    cheaper = {}
     for option, fewer in task.cheaper.items():
         calls = {str(role): count for role, count in fewer.items()}
-        cheaper[option] = loads({section: calls.get(_role(section), 0.0) for section in asked})
+        cheaper[option] = loads(
+            {section: calls.get("judge" if section.startswith("judge") else section, 0.0) for section in asked}
+        )
     return SetPlan(name, len(rows), len(requests), loads(asked), cheaper)
 
 
@@ -160,25 +159,25 @@ class _Estimate:
     thinking: int
 
     @property
-    def _turns(self) -> float:
-        return self.task.policy_turns
-
-    @property
     def _turn_tokens(self) -> int:
-        return TURN_TOKENS if self._turns > 1 else ANSWER_TOKENS
+        return TURN_TOKENS if self.task.policy_turns > 1 else ANSWER_TOKENS
 
     @property
     def _episode_tokens(self) -> float:
         """Tokens of a finished episode. In a dialogue the other side speaks as often as the policy."""
-        return self._turns * self._turn_tokens * (2 if self._turns > 1 else 1)
+        turns = self.task.policy_turns
+        return turns * self._turn_tokens * (2 if turns > 1 else 1)
 
     def policy(self, endpoint: Endpoint) -> Load:
+        """The load of the model under test."""
+        turns = self.task.policy_turns
         # Each turn reads the prompt and all turns before it: on average, half of the episode.
-        read = self._turns * (self.prompt + (self._episode_tokens / 2 - self._turn_tokens if self._turns > 1 else 0.0))
-        return self._load(POLICY, endpoint, self._turns, read, self._turn_tokens)
+        read = turns * (self.prompt + (self._episode_tokens / 2 - self._turn_tokens if turns > 1 else 0.0))
+        return self._load(POLICY, endpoint, turns, read, self._turn_tokens)
 
-    def role(self, section: str, endpoint: Endpoint, calls: float) -> Load:
-        judging = _role(section) == "judge"
+    def of_role(self, section: str, endpoint: Endpoint, calls: float) -> Load:
+        """The load of a judge, a partner or an environment."""
+        judging = section.startswith(("judge", JURY))
         instructions = statistics.fmean(map(len, self.task.prompts)) / CHARS_PER_TOKEN if self.task.prompts else 0.0
         read = calls * (self.prompt + instructions + self._episode_tokens / (1 if judging else 2))
         return self._load(section, endpoint, calls, read, VERDICT_TOKENS if judging else TURN_TOKENS)
@@ -188,10 +187,6 @@ class _Estimate:
         return Load(section, endpoint, self.samples * calls, self.samples * read, self.samples * written)
 
 
-def _role(section: str) -> str:
-    return "judge" if section.startswith((BY_TASK, "jury ")) else section
-
-
 def _judge_test(endpoint: Endpoint, thinking_tokens: int) -> Load:
     sent = canaries.replies()
     texts = [f"{canaries.instructions(one.scenario)}{one.scenario.situation}{one.reply}" for one in sent]
@@ -199,12 +194,57 @@ def _judge_test(endpoint: Endpoint, thinking_tokens: int) -> Load:
     return Load(JUDGE_TEST, endpoint, len(sent), read, written)
 
 
-def _summed(loads: Sequence[Load], key: Callable[[Load], Hashable]) -> list[Load]:
-    """One load for all with the same key, under the first one's section."""
-    groups: dict[Hashable, list[Load]] = defaultdict(list)
-    for load in loads:
-        groups[key(load)].append(load)
-    return [
-        Load(group[0].section, group[0].endpoint, *(sum(getattr(load, name) for load in group) for name in _COUNTED))
-        for group in groups.values()
-    ]
+def show(console: Console, settings: EvaluationSettings, plan: EvaluationPlan) -> None:
+    """Print the plan."""
+    samples = sum(one.samples for one in plan.sets)
+    suite = f", suite {settings.suite}" if settings.suite else ""
+    rows = f"{settings.limit} rows a set" if settings.limit else "all rows"
+    title = f"Plan: {settings.policy.model} on {len(plan.sets)} sets{suite}, {rows}, {samples:,} samples to run"
+    sums = ("tokens in", "tokens out", "price")
+    head = ["set", "rows", "samples", "judge", *(f"{role}\ncalls" for role in ROLES), *sums]
+    console.print(Table(head, [one.cells() for one in plan.sets], words=frozenset({3})).rich(title))
+    head = ["role", "model", "key", "calls", *sums]
+    lines = [_endpoint_cells(load) for load in plan.loads]
+    console.print(Table(head, lines, words=frozenset({1, 2}), whole=frozenset({2})).rich("Endpoints"))
+    for text in _sentences(settings, plan):
+        console.print(text, markup=False, highlight=False)
+
+
+def _endpoint_cells(load: Load) -> list[str]:
+    endpoint = load.endpoint
+    key = "none needed" if endpoint.api_key_env is None else endpoint.api_key_env
+    counts = (f"{number:,.0f}" for number in (load.calls, load.tokens_in, load.tokens_out))
+    section = "judge" if load.section == JUDGE_TEST else load.section
+    price = _price(load.cost_usd) if endpoint.priced else f"set {section}.price_in, .price_out"
+    return [load.section, endpoint.name, key + ("" if has_key(endpoint) else " NOT SET"), *counts, price]
+
+
+def _sentences(settings: EvaluationSettings, plan: EvaluationPlan) -> list[str]:
+    """Cheaper options, tests, price, time and assumptions."""
+    texts = []
+    for one in plan.sets:
+        now = f"{_judge_calls(one.loads)}, {_price(total_cost(one.loads))} in all"
+        for option, loads in one.cheaper.items():
+            cheaper = f"{_judge_calls(loads)}, {_price(total_cost(loads))}"
+            texts.append(f"{one.name}: {now}; with tasks.{one.name}.{option}: {cheaper}.")
+    for load in plan.tests:
+        calls = f"{load.calls:,.0f} calls before the first sample, {_price(load.cost_usd)}"
+        texts.append(f"Test of the judge {load.endpoint.model} with replies that deserve nothing: {calls}.")
+    known = _price(sum(load.cost_usd or 0.0 for load in plan.loads))
+    unknown = [load.section for load in plan.loads if not load.endpoint.priced]
+    price = known + (f", plus {', '.join(unknown)}, which have no prices set" if unknown else "")
+    least = plan.least_seconds()
+    at_least = f", but at least {duration(least[0])} ({least[1]})" if least else ""
+    texts.append(f"Price: {price}. Time: unknown{at_least}; the run shows the time left after its first samples.")
+    texts.append(f"{ASSUMED} They think {plan.thinking_tokens:,} tokens before each answer (--thinking-tokens).")
+    if settings.missing:
+        texts.append(f"Skipped, because the file is missing: {', '.join(settings.missing)}.")
+    return texts
+
+
+def _judge_calls(loads: Sequence[Load]) -> str:
+    return f"{sum(load.calls for load in loads if load.role == 'judge'):,.0f} judge calls"
+
+
+def _price(dollars: float | None) -> str:
+    return "unknown" if dollars is None else f"${dollars:,.2f}"

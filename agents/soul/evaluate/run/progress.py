@@ -73,7 +73,7 @@ class Progress:
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         self._open.close()
-        if self._live is None and error is not KeyboardInterrupt:  # Ctrl-C prints its own line (ctrl_c.py)
+        if self._live is None and error is not KeyboardInterrupt:  # Ctrl-C prints its own line (run_folder.py)
             self.console.print(self.line())
 
     def add(self, sample: SessionRecord) -> None:

@@ -6,7 +6,7 @@ episode and stays failed. Costs include only the new verdicts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from soul import tasks
@@ -68,25 +68,16 @@ def sample_requests(settings: EvaluationSettings, run: EvaluationRun) -> list[Sa
     return rescored
 
 
-def without_episode(run: EvaluationRun) -> frozenset[Key]:
-    """The keys of the samples whose play failed: no judge can score them."""
-    return frozenset(sample.key for sample in run.samples if sample.draft.seats is None)
-
-
-def unplayed(samples: Mapping[Key, SessionRecord], todo: Sequence[SampleRequest]) -> list[SessionRecord]:
-    """The records of the samples without an episode: they failed as they did in the original run, and cost nothing."""
-    return [_fresh(samples[request.key], request) for request in todo if samples[request.key].draft.seats is None]
-
-
-def _fresh(saved: SessionRecord, request: SampleRequest) -> SessionRecord:
-    prompts = [prompt.id for prompt in request.row.task.prompts]
-    return saved.model_copy(update={"stamp": request.stamp, "prompts": prompts, "usage": {}})
-
-
 async def judge_again(samples: Mapping[Key, SessionRecord], request: SampleRequest, gateway: Gateway) -> SessionRecord:
-    """The record of a saved sample, which has an episode, with a new verdict on that episode."""
+    """The record of a saved sample with a new verdict on its episode.
+
+    A sample without an episode stays failed as it was in the original run, and costs nothing.
+    """
     saved, task = samples[request.key], request.row.task
-    fresh = _fresh(saved, request)
+    prompts = [prompt.id for prompt in task.prompts]
+    fresh = saved.model_copy(update={"stamp": request.stamp, "prompts": prompts, "usage": {}})
+    if saved.draft.seats is None:
+        return fresh
     scope = gateway.scope(task.name)
     attempt = Attempt(Players(_nobody), task.saved_episode(saved.draft))
     attempt.seconds["play"] = saved.draft.seconds["play"]

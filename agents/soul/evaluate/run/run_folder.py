@@ -11,14 +11,15 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import signal
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from soul import tasks
 from soul.errors import SoulError
@@ -113,21 +114,28 @@ class EvaluationRun:
                 raise BadRun(
                     f"{folder} has no {name}: it is not the folder of an evaluation. Such folders are called NAME-HASH."
                 )
-        settings, chosen = _settings(folder / "settings.json"), _chosen(folder / "chosen.json")
+        settings, chosen = (read_object(folder / name, BadRun, _REMEDY) for name in ("settings.json", "chosen.json"))
         samples = read_samples(folder) if samples is None else samples
-        keys = [(name, number, k) for name, pairs in chosen["samples"].items() for number, k in pairs]
-        return cls(
-            folder=folder,
-            settings=settings,
-            wanted={name: len(pairs) for name, pairs in chosen["samples"].items()},
-            limit=chosen["limit"],
-            n=chosen["n"],
-            seed=chosen["seed"],
-            samples=[samples[key] for key in keys if key in samples],
-            missing=chosen.get("missing", ()),
-            suite=chosen.get("suite"),
-            stand_ins=chosen.get("stand_ins", {}),
-        )
+        try:
+            settings["policy"]["model"]
+            keys = [(name, int(number), int(k)) for name, pairs in chosen["samples"].items() for number, k in pairs]
+            return cls(
+                folder=folder,
+                settings=settings,
+                wanted={name: len(pairs) for name, pairs in chosen["samples"].items()},
+                limit=chosen["limit"],
+                n=chosen["n"],
+                seed=chosen["seed"],
+                samples=[samples[key] for key in keys if key in samples],
+                missing=chosen.get("missing", ()),
+                suite=chosen.get("suite"),
+                stand_ins=chosen.get("stand_ins", {}),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise BadRun(
+                f"{folder}: settings.json and chosen.json do not name the model and the requested samples "
+                f"({type(error).__name__}: {error}). {_REMEDY}"
+            ) from None
 
 
 def endpoints_asked(settings: Mapping[str, Any], role: str, task: str) -> list[Mapping[str, Any]]:
@@ -141,26 +149,6 @@ def endpoints_asked(settings: Mapping[str, Any], role: str, task: str) -> list[M
     if own := settings["by_task"].get(task):
         return [own]
     return list(settings["jury"]) or [settings["roles"]["judge"]]
-
-
-def _settings(path: Path) -> dict[str, Any]:
-    """Read settings.json; it must name the model."""
-    settings = read_object(path, BadRun, _REMEDY)
-    if not isinstance(settings.get("policy"), dict) or "model" not in settings["policy"]:
-        raise BadRun(f"{path} names no model (policy.model). {_REMEDY}")
-    return settings
-
-
-def _chosen(path: Path) -> dict[str, Any]:
-    """Read chosen.json."""
-    chosen = read_object(path, BadRun, _REMEDY)
-    try:
-        {name: [(int(number), int(k)) for number, k in pairs] for name, pairs in chosen["samples"].items()}
-        chosen["limit"], chosen["n"], chosen["seed"]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise BadRun(f"{path} does not say which samples were requested ({reason}). {_REMEDY}") from None
-    return chosen
 
 
 def resolve_run_folder(folder: Path, requests: Sequence[SampleRequest]) -> Path:
@@ -210,3 +198,25 @@ def write_choice(folder: Path, settings: EvaluationSettings, requests: Sequence[
     chosen |= {"suite": settings.suite, "missing": list(settings.missing), "stand_ins": settings.stand_ins}
     by_set = {name: sorted(samples[name]) for name in settings.sets}
     write_whole(folder / "chosen.json", json.dumps({**chosen, "samples": by_set}))
+
+
+class Interrupted(SoulError):
+    """Ctrl-C or SIGTERM ended the run; the message says what is kept and how to continue."""
+
+    exit_code: ClassVar[int] = 128 + signal.SIGINT
+
+
+@contextmanager
+def interruptible(wanted: Sequence[SampleRequest], journal: Journal) -> Iterator[None]:
+    """Report an interruption of the work in this block.
+
+    Raises:
+        Interrupted: instead of KeyboardInterrupt.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = len({request.key for request in wanted} & journal.samples.keys())
+        raise Interrupted(
+            f"{kept:,} of {len(wanted):,} samples are kept in {journal.path.parent}; run the same command to continue."
+        ) from None

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +21,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from soul import tasks
 from soul.errors import BadSettings
-from soul.evaluate.run.drawing import drawing_order
-from soul.evaluate.run.short_names import short_names
 from soul.judge import Endpoint, GatewaySettings
 from soul.rows.data_card import read_inside
 from soul.rows.task_files import TaskRow, read_rows
@@ -138,7 +138,7 @@ def sample_requests(settings: EvaluationSettings) -> list[SampleRequest]:
         rows = read_rows([str(file)])
         if len({row.task.name for row in rows}) > 1:
             raise BadSettings(f"{file} holds rows of several tasks, but a set has one task. Split the file.")
-        chosen = sorted(drawing_order(rows, f"{settings.seed}:{name}")[: settings.limit])
+        chosen = sorted(row_sampling_order(rows, f"{settings.seed}:{name}")[: settings.limit])
         stamps = {i: stamp_of(rows[i]) for i in chosen}  # once per row: all samples of a row share it
         by_set.append([SampleRequest(name, rows[i], k, stamps[i]) for i in chosen for k in range(settings.n)])
     ranked = ((place / len(requests), request) for requests in by_set for place, request in enumerate(requests))
@@ -245,3 +245,48 @@ def how_to_build(missing: Mapping[str, Path]) -> list[str]:
         )
         lines.append(f"  {name}: no {file} ({guide})")
     return lines
+
+
+def row_sampling_order(rows: Sequence[TaskRow], seed: str) -> list[int]:
+    """The positions of all rows in the order in which they are drawn.
+
+    To within one row, every prefix of the order has the strata in the proportions of the whole set, or in equal numbers
+    (`Strata.equal`) until a stratum runs out of rows. Rows without a value are a stratum too.
+    """
+    order = random.Random(seed).sample(range(len(rows)), len(rows))
+    values = {position: _stratum(rows[position]) for position in order}
+    members: dict[str, list[int]] = {}
+    for position in order:
+        members.setdefault(values[position], []).append(position)
+    strata = rows[0].task.strata if rows else None
+    turn: dict[int, float] = {}
+    for stratum in members.values():
+        share = 1 if strata is not None and strata.equal else len(stratum)
+        turn |= {position: (place + 0.5) / share for place, position in enumerate(stratum)}
+    return sorted(order, key=turn.__getitem__)  # a stable sort: equal turns stay in the drawn order
+
+
+def _stratum(row: TaskRow) -> str:
+    strata = row.task.strata
+    return "" if strata is None else row.task.groups(row.row).get(strata.kind, "")
+
+
+def short_names(paths: Sequence[tuple[str, ...]], least: Sequence[int] | None = None) -> list[str]:
+    """A name for each path: `run`; or `seed_1-run` and `seed_2-run`.
+
+    Args:
+        paths: the parts of each path, outermost first.
+        least: the least number of trailing parts in each name; None: 1.
+
+    Returns:
+        The names, in the same order. Two are equal only if one path is a suffix of the other.
+    """
+    counts = list(least or [1] * len(paths))
+    while True:
+        names = ["-".join(parts[-count:]) for parts, count in zip(paths, counts, strict=True)]
+        shared = {name for name, count in Counter(names).items() if count > 1}
+        growing = [i for i, name in enumerate(names) if name in shared and counts[i] < len(paths[i])]
+        if not growing:
+            return names
+        for i in growing:
+            counts[i] += 1

@@ -21,14 +21,14 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from soul.cli.redaction import without_secret_values
 from soul.errors import SoulError
 from soul.evaluate.run.checkpoint import Checkpoint
-from soul.evaluate.run.kv_cache import cache_bytes
-from soul.host_resources import THREAD_VARIABLES
+from soul.host_resources import THREAD_VARIABLES, free_memory
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +47,10 @@ CPU_ARGUMENTS = ("--dtype", "float32", "--enforce-eager", "--no-enable-chunked-p
 ONE_PROCESS = ("--distributed-executor-backend", "vllm.v1.executor.uniproc_executor.UniProcExecutor")
 CPU_VARIABLES = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "TORCH_COMPILE_DISABLE": "1", "VERL_PLATFORM": "cpu"}
 CPU_VARIABLES |= THREAD_VARIABLES
+_FLOAT_BYTES = 4  # of float32
+_CACHED_SEQUENCES = 16  # of full length; more do not run faster on a CPU
+_BLOCK_TOKENS = 128  # tokens; a sequence gets whole blocks
+_CACHE_SHARE = 0.5  # of the free memory, at most; the rest is for weights, twice, and the server's processes
 
 
 class ServerFailed(SoulError):
@@ -207,3 +211,39 @@ def _lora_rank(checkpoint: Checkpoint) -> int:
 def tail(log: Path) -> str:
     """The last lines of a server's log."""
     return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
+
+
+class CacheTooLarge(SoulError):
+    """The free memory does not hold the keys and values of one sequence."""
+
+
+def cache_bytes(config: Mapping[str, Any], context: int) -> int:
+    """Bytes of the cache: for `_CACHED_SEQUENCES` sequences if they fit, at least for one.
+
+    Args:
+        config: the model's config.json; empty for a model that is not downloaded yet, which gets `_CACHE_SHARE`.
+        context: the most tokens of a sequence.
+
+    Raises:
+        CacheTooLarge: the message says which context fits.
+    """
+    free = int(_CACHE_SHARE * free_memory())
+    token = token_bytes(config)
+    one = (context + 2 * _BLOCK_TOKENS) * token  # vLLM keeps a block for itself
+    if one > free:
+        fitting = free // token - 2 * _BLOCK_TOKENS
+        raise CacheTooLarge(
+            f"Keys and values of one sequence of {context:,} tokens need {one / 2**30:.1f} GiB, and a cache may have "
+            f"{_CACHE_SHARE:.0%} of this machine's free memory: {free / 2**30:.1f} GiB. Serve a shorter context "
+            f"(-- --max-model-len {max(fitting, _BLOCK_TOKENS)}) or a smaller model, or stop other programs."
+        )
+    return min(_CACHED_SEQUENCES * one, free) if token else free
+
+
+def token_bytes(config: Mapping[str, Any]) -> int:
+    """Bytes of one token's keys and values in float32, all layers together; 0 if the config does not say."""
+    text = config.get("text_config") or config
+    heads = text.get("num_attention_heads") or 0
+    width = text.get("head_dim") or (text.get("hidden_size", 0) // heads if heads else 0)
+    layers, kv_heads = text.get("num_hidden_layers") or 0, text.get("num_key_value_heads") or heads
+    return int(2 * layers * kv_heads * width * _FLOAT_BYTES)

@@ -4,8 +4,7 @@
 content depends on the task are maps (`metrics`, `groups`) or JSON (`record`, `jury`), so that every run has the same
 columns. A failed sample has reward null and a cause. The file's metadata holds the settings of the run.
 
-Parquet's text is valid UTF-8, so a lone surrogate becomes U+FFFD in the text columns. For such a sample `original` has
-the journal line as ASCII JSON, so that nothing is lost; otherwise it is null.
+Parquet's text is valid UTF-8, so a lone surrogate becomes U+FFFD; the journal keeps it.
 """
 
 from __future__ import annotations
@@ -83,7 +82,6 @@ SCHEMA = pa.schema(
         ("stamp", pa.string()),
         ("record", pa.string()),  # JSON
         ("shortened", pa.list_(pa.string())),  # fields of the record that were truncated to fit the model's context
-        ("original", pa.string()),  # the journal's line, if the columns cannot hold its text
     ]
 )
 
@@ -93,29 +91,22 @@ def write_parquet(run: EvaluationRun, path: Path) -> None:
     schema = SCHEMA.with_metadata({"model": _valid(run.name), "settings": json.dumps(run.settings)})
     with whole_file(path) as partial, pq.ParquetWriter(partial, schema, compression="zstd") as writer:
         for start in range(0, len(run.samples), BATCH):
-            samples = [(sample, None) for sample in run.samples[start : start + BATCH]]
+            samples = run.samples[start : start + BATCH]
+            rows = [_row(run.name, *pair) for pair in zip(samples, answers_of(samples), strict=True)]
             try:
-                batch = _batch(run.name, samples, schema)
+                batch = pa.RecordBatch.from_pylist(rows, schema)
             except UnicodeEncodeError:  # a lone surrogate somewhere
-                batch = _batch(run.name, [_storable(sample) for sample, _ in samples], schema)
+                batch = pa.RecordBatch.from_pylist(_storable(rows), schema)
             writer.write_batch(batch)
 
 
-def _batch(model: str, samples: Sequence[tuple[SessionRecord, str | None]], schema: pa.Schema) -> pa.RecordBatch:
-    """The rows of these samples, each with its original line if the columns cannot hold its text."""
-    answers = answers_of(sample for sample, _ in samples)
-    rows = [_row(model, sample, own, original) for (sample, original), own in zip(samples, answers, strict=True)]
-    columns = [pa.array([row[name] for row in rows], schema.field(name).type) for name in schema.names]
-    return pa.record_batch(columns, schema=schema)
-
-
-def _row(model: str, sample: SessionRecord, answers: Answers, original: str | None) -> dict[str, Any]:
+def _row(model: str, sample: SessionRecord, answers: Answers) -> dict[str, Any]:
     """One sample under the columns."""
     draft, failure, usage = sample.draft, sample.draft.failure, sample.usage
     policy = [count for role, count in usage.items() if role == "policy"]
     judges = [count for role, count in usage.items() if role != "policy"]
     return {
-        "model": _valid(model),
+        "model": model,
         **{name: getattr(sample, name) for name in _SAMPLE_FIELDS},
         **{name: getattr(draft, name) for name in _DRAFT_FIELDS},
         "failure_stage": failure and failure.stage,
@@ -137,16 +128,16 @@ def _row(model: str, sample: SessionRecord, answers: Answers, original: str | No
         "started_play": draft.started.get("play"),
         "started_judge": draft.started.get("judge"),
         "record": json.dumps(sample.record, ensure_ascii=False),
-        "original": original,
     }
 
 
-def _storable(sample: SessionRecord) -> tuple[SessionRecord, str | None]:
-    """The sample with valid text only, and its line as ASCII JSON if that changed it."""
-    text = json.dumps(sample.model_dump(), ensure_ascii=False)  # not `to_line`, which escapes lone surrogates
-    if text.isascii() or _LONE_SURROGATE.search(text) is None:
-        return sample, None
-    return SessionRecord.from_line(_valid(text), FILE), sample.to_line(ascii_only=True)
+def _storable(value: Any) -> Any:
+    """The value with valid text only."""
+    if isinstance(value, str):
+        return _valid(value)
+    if isinstance(value, dict):
+        return {_valid(name): _storable(item) for name, item in value.items()}
+    return type(value)(map(_storable, value)) if isinstance(value, list | tuple) else value
 
 
 def _valid(text: str) -> str:

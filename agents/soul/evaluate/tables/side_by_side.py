@@ -10,14 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from soul.evaluate.numbers.breakdown import natural
-from soul.evaluate.numbers.results import Results
-from soul.evaluate.tables.table import NONE, add_rows, invalid_share, markdown_rows, ordered, score
+from soul.evaluate.numbers.results import Results, natural
+from soul.evaluate.tables.run_table import invalid_share, ordered, score
 from soul.suites import soul_v1
+from soul.table import NONE, Table
 
 TITLES = ("set", "n")
 Marks = Mapping[str, Mapping[str, str]]  # model -> set -> the mark behind its score, such as "(1)"
@@ -92,38 +88,38 @@ def shared(models: Mapping[str, Results]) -> list[str]:
     ]
 
 
-def rich_table(
-    models: Mapping[str, Results], *, width: int | None = None, marks: Marks | None = None, notes: Sequence[str] = ()
+def models_table(
+    models: Mapping[str, Results],
+    *,
+    width: int | None = None,
+    marks: Marks | None = None,
+    notes: Sequence[str] = (),
+    score_title: str = "",
 ) -> Table:
-    """The table for the terminal, with a rule between the card's dimensions.
+    """The table.
 
     Args:
-        width: of the terminal. A wider table is shown without intervals, and the caption says so.
+        width: of the terminal. A wider table is shown without intervals, and a note says so.
         marks: see `lines`.
         notes: lines below the table that explain the marks.
+        score_title: text after each model's name in the head.
     """
-    view = _drawn(models, lines(models, marks=marks))
-    below = list(notes)
-    if width is not None and Console(width=10_000).measure(view).maximum > width:
-        view = _drawn(models, lines(models, intervals=False, marks=marks))
-        below.insert(0, "Too narrow for the 95 % intervals; the Markdown table has them.")
-    view.caption = Text("\n".join(below)) if below else None
-    return view
+
+    def table(found: Sequence[ComparisonLine], below: Sequence[str]) -> Table:
+        head = (*TITLES, *(f"{name}{score_title}" for name in models))
+        return Table(head, [line.cells for line in found], [line.dimension for line in found], below)
+
+    whole = table(lines(models, marks=marks), notes)
+    if width is None or whole.fits(width):
+        return whole
+    too_narrow = "Too narrow for the 95 % intervals; the Markdown table has them."
+    return table(lines(models, intervals=False, marks=marks), [too_narrow, *notes])
 
 
 def markdown(models: Mapping[str, Results], *, marks: Marks | None = None, notes: Sequence[str] = ()) -> str:
     """The table as Markdown, with the notes below it, in which HTML tags are escaped."""
-    head = (*TITLES, *(f"{name}: score [95 %]" for name in models))
-    table = markdown_rows(head, [line.cells for line in lines(models, marks=marks)])
-    return table + "".join(f"\n{note.replace('<', '&lt;')}\n" for note in notes)
-
-
-def _drawn(models: Mapping[str, Results], table: Sequence[ComparisonLine]) -> Table:
-    view = Table(title="Models", title_justify="left", caption_justify="left")
-    for name in (*TITLES, *models):
-        view.add_column(Text(name), justify="left" if name == "set" else "right", overflow="fold")
-    add_rows(view, [(line.dimension, line.cells) for line in table])
-    return view
+    table = models_table(models, marks=marks, score_title=": score [95 %]")
+    return table.markdown() + "".join(f"\n{note.replace('<', '&lt;')}\n" for note in notes)
 
 
 def _counts(counts: Sequence[int | None]) -> str:

@@ -108,7 +108,7 @@ class EmbeddedSource extends Source {
   }
 }
 
-// What can be searched, as agents/soul/view/search.py has it: conversations, critiques, feedback, failures, the record.
+// What can be searched, as agents/soul/view/sessions.py has it: conversations, critiques, feedback, failures, the record.
 function textsOf({ draft, refined, feedback, feedback_failure, redacted, record, groups }) {
   const attempts = [draft, refined].filter(Boolean).flatMap(({ seats, critique, episode, failure, ended }) => {
     const turns = Object.values(seats ?? {}).flatMap((messages) => messages.map(({ content }) => content));

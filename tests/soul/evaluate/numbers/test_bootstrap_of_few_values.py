@@ -17,10 +17,3 @@ def test_counts_and_rows_are_drawn_by_the_same_law(values, monkeypatch):
     assert by_counts.std() == pytest.approx(error, rel=0.03) and by_rows.std() == pytest.approx(error, rel=0.03)
     assert percentile_interval(by_counts) == pytest.approx(percentile_interval(by_rows), abs=error / 5)
     assert set(np.round(by_counts * len(values) * 10) % 1) == {0.0}
-
-
-def test_they_depend_on_seed_and_name_and_not_on_the_order():
-    values = [0.0] * 600 + [1.0] * 200
-    first = resampled_means(values, "x")
-    assert (first == resampled_means(values[::-1], "x")).all()
-    assert (first != resampled_means(values, "x", seed=1)).any() and (first != resampled_means(values, "y")).any()

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soul.evaluate.numbers.breakdown import Group, breakdown, natural
-from soul.evaluate.numbers.results import summarise
+from soul.evaluate.numbers.results import Group, breakdown, natural
 from soul.task_types import Metric
-from tests.soul.evaluate.finished_samples import TOM, numbered, sample, shuffled
+from tests.soul.evaluate.finished_samples import numbered, sample, shuffled
 
 ACCURACY = Metric("accuracy")
 ROWS = st.lists(
@@ -51,14 +50,6 @@ def test_a_group_is_its_rows_alone(rows):
     assert sum(group.rows for group in found) == len(rows)
 
 
-def test_a_kind_that_all_rows_share_has_the_sets_own_numbers():
-    lines = of_rows([("all", [n / 20, None if n % 5 else 1.0]) for n in range(20)])
-    (group,), whole = breakdown(lines, ACCURACY)["order"], summarise(lines, [TOM]).sets[TOM]
-    assert (group.mean, group.rows, group.samples) == (whole.mean, whole.rows, whole.samples)
-    assert (group.invalid, group.bounds) == (whole.invalid, whole.bounds)
-    assert group.interval == pytest.approx(whole.interval, abs=0.03)  # other draws of the same rows
-
-
 def test_a_row_is_in_one_group_of_each_kind_and_may_be_in_none():
     lines = [
         sample(1.0, 0, groups={"order": "0", "deception": "yes"}),
@@ -75,24 +66,10 @@ def test_a_row_is_in_one_group_of_each_kind_and_may_be_in_none():
     assert found["deception"][0].rows == 2 and len(found["deception"]) == 1
 
 
-def test_the_order_of_the_journal_changes_nothing_and_the_seed_does():
-    lines = of_rows([(str(n % 3), [n / 30]) for n in range(30)])
-    want = breakdown(lines, ACCURACY)
-    assert all(breakdown(shuffled(lines, seed), ACCURACY) == want for seed in range(3))
-    assert breakdown(lines, ACCURACY, seed=1) != want
-    middles = [sum(group.interval) / 2 - group.mean for group in want["order"]]
-    assert max(middles) - min(middles) > 1e-9  # groups of equal spread are drawn independently
-
-
 def test_numbers_are_ordered_as_numbers():
     assert sorted(["10", "2", "b 10", "b 9", "B", "a", "1.5", "0"], key=natural) == [
         *("0", "1.5", "2", "10", "a", "B", "b 9", "b 10"),
     ]
-
-
-def test_a_set_that_tells_nothing_has_no_groups():
-    assert breakdown(numbered([1.0, 0.0], "lifechoices"), ACCURACY) == {}
-    assert breakdown([], ACCURACY) == {}
 
 
 def test_the_groups_of_a_task_arrive():

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from soul import tasks
 from soul.evaluate.numbers.bootstrap import percentile_interval, resampled_means
 from soul.evaluate.numbers.results import summarise
-from soul.evaluate.numbers.row_result import RowResult
+from soul.evaluate.numbers.set_result import RowResult
 from soul.suites import soul_v1
 from soul.task_types import Metric
 from tests.soul.evaluate.finished_samples import TOM, numbered, sample, shuffled, usage
@@ -31,14 +31,6 @@ def of(samples, name=TOM):
 
 def lines(outcomes):
     return [sample(r, number, k) for number, row in enumerate(outcomes) for k, r in enumerate(row)]
-
-
-def test_one_sample_a_row_gives_the_mean_of_the_valid_rewards():
-    found = of(numbered([1.0, 0.0, None, 1.0, None]))
-    assert (found.samples, found.rows, found.invalid) == (5, 5, 2)
-    assert found.mean == pytest.approx(2 / 3)
-    assert found.bounds == pytest.approx((2 / 5, 4 / 5))
-    assert found.headline.name == "accuracy"
 
 
 @given(OUTCOMES)
@@ -120,18 +112,6 @@ def test_an_interval_covers_the_truth_about_as_often_as_it_says():
     assert 0.91 <= hits / runs <= 0.98
 
 
-def test_an_interval_leaves_out_as_much_on_either_side():
-    assert percentile_interval(np.arange(1001.0)) == pytest.approx((25.0, 975.0))
-    assert percentile_interval(np.arange(1001.0), level=0.8) == pytest.approx((100.0, 900.0))
-
-
-def test_an_interval_is_as_wide_as_theory_says():
-    values = np.random.default_rng(1).normal(size=400)
-    low, high = percentile_interval(resampled_means(values, "normal"))
-    assert (high - low) / 2 == pytest.approx(1.96 * values.std() / math.sqrt(values.size), rel=0.08)
-    assert low < values.mean() < high
-
-
 def test_large_sets_are_resampled_in_parts(monkeypatch):
     monkeypatch.setattr("soul.evaluate.numbers.bootstrap._AT_ONCE", 1000)
     values = np.random.default_rng(1).normal(size=300)
@@ -150,12 +130,6 @@ def test_numbers_do_not_depend_on_the_order_of_the_journal():
     assert summarise(samples, [TOM], seed=1).sets[TOM].interval != summarise(samples, [TOM]).sets[TOM].interval
 
 
-def test_sets_of_equal_rewards_are_drawn_independently():
-    rewards = [0.0, 1.0] * 20
-    sets = summarise(numbered(rewards) + numbered(rewards, "paratomi"), [TOM, "paratomi"]).sets
-    assert abs(np.corrcoef(sets[TOM].resampled, sets["paratomi"].resampled)[0, 1]) < 0.1
-
-
 def test_the_macro_average_is_of_sets_and_never_pooled():
     found = summarise(numbered([1.0] * 99 + [0.0]) + numbered([0.0, 0.5], "paratomi"), [TOM, "paratomi", "mistakes"])
     macro = found.macro
@@ -165,18 +139,6 @@ def test_the_macro_average_is_of_sets_and_never_pooled():
     assert macro.interval == pytest.approx(tuple(np.quantile(sum(means) / 2, [0.025, 0.975])))
     assert macro.bounds == pytest.approx((macro.mean, macro.mean))
     assert found.paper is None and found.alignx is None
-
-
-def test_failures_of_a_whole_set_show_in_the_bounds_of_the_macro_average():
-    found = summarise(numbered([1.0, 0.0]) + numbered([None, None], "paratomi"), [TOM, "paratomi"])
-    assert found.sets["paratomi"].mean is None and found.sets["paratomi"].invalid == 2
-    assert (found.macro.mean, found.macro.sets, found.macro.of) == (0.5, 1, 2)
-    assert found.macro.bounds == (0.25, 0.75)
-
-
-def test_a_macro_average_with_a_set_of_one_row_has_no_interval():
-    found = summarise(numbered([1.0, 0.0]) + numbered([1.0], "paratomi"), [TOM, "paratomi"])
-    assert found.macro.mean == 0.75 and found.macro.interval is None
 
 
 def test_averages_of_the_papers_ten_and_of_alignx_need_all_their_sets():
@@ -213,12 +175,6 @@ def test_an_empty_set_has_no_numbers_and_a_run_may_have_none():
     assert found.task == TOM and found.headline.name == "accuracy"
     json.dumps(found.to_json(), allow_nan=False)
     assert summarise([], []).macro.mean is None
-
-
-def test_a_file_of_ones_own_may_be_empty_too():
-    found = of([], "interviews_of_may")  # its name is no task, and no row has said which it is
-    assert (found.task, found.mean, found.samples) == ("", None, 0)
-    assert of(numbered([1.0, 0.0], "interviews_of_may", task=TOM), "interviews_of_may").mean == 0.5
 
 
 @pytest.mark.parametrize(

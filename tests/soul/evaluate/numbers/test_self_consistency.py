@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from soul import examples
 from soul.evaluate.numbers.results import summarise
-from soul.evaluate.numbers.row_result import RowResult, vote_of
+from soul.evaluate.numbers.set_result import RowResult, vote_of
 from soul.task_types import Episode, Metric
-from tests.soul.evaluate.finished_samples import TOM, numbered, record_of, sample, shuffled
+from tests.soul.evaluate.finished_samples import TOM, record_of, sample, shuffled
 
 LETTERS = ("A", "B", "C")
 BALLOTS = st.lists(st.one_of(st.none(), st.sampled_from(LETTERS)), min_size=1, max_size=9)
@@ -43,28 +43,6 @@ def enumerated(ballot, pay, worst):
 def test_the_majority_earns_what_an_enumeration_says(ballot, pay):
     metric = Metric("m", low=-1.0)
     assert row(ballot, pay).majority(metric) == pytest.approx(enumerated(ballot, pay, -1.0), abs=1e-12)
-
-
-def test_every_ballot_of_four_over_three_answers():
-    pay, metric = {"A": 1.0, "B": 0.0, "C": 0.0}, Metric("accuracy")
-    for ballot in itertools.product((None, *LETTERS), repeat=4):
-        want = enumerated(list(ballot), pay, 0.0)
-        assert row(ballot, pay, 0.0).majority(metric) == pytest.approx(want, abs=1e-12), ballot
-
-
-@given(BALLOTS, PAY, st.randoms(use_true_random=False))
-def test_the_order_of_samples_changes_nothing(ballot, pay, rng):
-    metric, mixed = Metric("m", low=-1.0), list(ballot)
-    rng.shuffle(mixed)
-    assert row(mixed, pay).majority(metric) == row(ballot, pay).majority(metric)
-
-
-def test_a_row_in_which_nobody_answers_is_the_worst_whichever_end_that_is():
-    silent = RowResult(0, 0, (0.0, 0.0), 0, (None, None))
-    assert silent.majority(Metric("accuracy")) == 0.0
-    assert silent.majority(Metric("error", low=0.0, high=7.0, higher_is_better=False)) == 7.0
-    with pytest.raises(ValueError, match="row number 0: its task counts no votes"):
-        RowResult(0, 0, (1.0,), 0).majority(Metric("accuracy"))
 
 
 def answers(number, of, *styles):
@@ -97,14 +75,6 @@ def test_rows_with_a_failed_sample_are_not_in_it_and_that_is_said():
     found = summarise(lines, [TOM]).sets[TOM]
     assert found.self_consistency == {3: (0.0, 1)} and found.rows == 2
     assert summarise(answers(0, TOM, "oracle", None), [TOM]).sets[TOM].self_consistency == {}
-
-
-def test_one_sample_a_row_and_tasks_without_countable_answers_have_none():
-    assert summarise(numbered([1.0, 0.0]), [TOM]).sets[TOM].self_consistency == {}
-    talks = [sample(0.4, n, k, of="sotopia", metrics={"overall": 0.4}) for n in range(2) for k in range(2)]
-    found = summarise(talks, ["sotopia"]).sets["sotopia"].to_json()
-    assert found["self_consistency"] == {} and found["per_row"][0]["votes"] is None
-    assert "self_consistency" not in summarise(numbered([1.0]), [TOM]).sets[TOM].to_json()
 
 
 VOTES = {

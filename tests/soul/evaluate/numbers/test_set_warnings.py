@@ -10,11 +10,10 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from soul.evaluate.numbers.breakdown import breakdowns
-from soul.evaluate.numbers.results import summarise
-from soul.evaluate.numbers.set_warnings import warnings_of
+from soul.evaluate.numbers.results import breakdowns, summarise
 from soul.evaluate.report import write_html
-from soul.evaluate.tables import table
+from soul.evaluate.tables import run_table
+from soul.evaluate.tables.run_table import warnings_of
 from tests.soul.evaluate.finished_run import finished_run
 from tests.soul.evaluate.finished_samples import TOM, numbered
 
@@ -52,11 +51,11 @@ def test_every_table_says_it_once_and_for_all_sets(tmp_path):
     run = finished_run(tmp_path, lines)
     results = summarise(run.samples, run.sets)
     console = Console(file=StringIO(), width=110, color_system=None)
-    console.print(table.rich_table(results, width=110))
+    console.print(run_table.run_table(results, width=110).rich("Results"))
     report = write_html(run, results, breakdowns(run, results)).read_bytes().decode()
     shown = {
         "terminal": console.file.getvalue(),
-        "markdown": table.markdown(results),
+        "markdown": run_table.markdown(results),
         "report": re.sub(r"<[^>]+>", "", report.partition("<table")[0]),
     }
     for where, text in shown.items():

@@ -11,14 +11,12 @@ from html.parser import HTMLParser
 import pytest
 
 from soul import tasks
-from soul.evaluate.numbers.breakdown import breakdown, breakdowns
-from soul.evaluate.numbers.results import summarise
-from soul.evaluate.report import SCRIPTS, packing, write_html
-from soul.evaluate.report.__main__ import main
-from soul.evaluate.report.interval_bar import MARGIN, WIDTH, interval_bar
+from soul.evaluate.numbers.results import breakdown, breakdowns, summarise
+from soul.evaluate.report import page_parts, write_html
 from soul.evaluate.report.markup import element, join
+from soul.evaluate.report.outputs import main
 from soul.evaluate.report.results_table import COLUMNS
-from soul.evaluate.tables import table
+from soul.evaluate.tables import run_table
 from soul.suites import soul_v1
 from tests.soul.evaluate.finished_run import finished_run, real_run
 from tests.soul.evaluate.finished_samples import TOM, numbered, sample
@@ -90,24 +88,14 @@ def test_the_table_is_that_of_the_terminal(everything):
     results = summarise(everything.samples, everything.sets)
     page = Page(report_of(everything))
     starts = {line[0]: line for line in reversed(page.lines) if line}
-    for line in table.lines(results, COLUMNS):
+    for line in run_table.lines(results, COLUMNS):
         name, score, *others = line.cells
         found = starts[name]
         assert found[1] == score and found[3 : 3 + len(others)] == others
         assert tuple(found[-len(COLUMNS) :]) == line.published
     names = [line[0] for line in page.lines if line and line[0] in everything.sets]
-    assert names == table.ordered(everything.sets)
+    assert names == run_table.ordered(everything.sets)
     assert "macro average, 27 sets" in starts and "macro average, paper's 10" in starts
-
-
-def test_the_columns_of_the_table_are_shown_and_all_others_can_be(everything):
-    page = Page(report_of(everything))
-    heads = [attributes for tag, attributes in page.elements if tag == "th" and "data-column" in attributes]
-    assert len(heads) == len(COLUMNS) == 16
-    shown = [COLUMNS[int(head["data-column"])].title for head in heads if "hidden" not in head]
-    boxes = [attributes for tag, attributes in page.elements if tag == "input" and attributes["type"] == "checkbox"]
-    ticked = [COLUMNS[int(box["value"])].title for box in boxes if "checked" in box]
-    assert sorted(shown) == sorted(ticked) == sorted(c.title for c in table.SHOWN) and len(boxes) == 16
 
 
 def test_breakdowns_failures_and_metrics_are_behind_their_line(tmp_path):
@@ -118,8 +106,8 @@ def test_breakdowns_failures_and_metrics_are_behind_their_line(tmp_path):
     page = Page(report_of(run))
     (first, second) = breakdown(samples, tasks.load(TOM).headline)["order"]
     lines = [line for line in page.lines if line]
-    assert ["0", table.score(first.mean, first.interval), "", "3", "33.3 % (66.7 to 100.0)"] in lines
-    assert ["1", table.score(second.mean, second.interval), "", "3", "0 %"] in lines
+    assert ["0", run_table.score(first.mean, first.interval), "", "3", "33.3 % (66.7 to 100.0)"] in lines
+    assert ["1", run_table.score(second.mean, second.interval), "", "3", "0 %"] in lines
     assert any(line[0] == "a <b>stranger</b>" for line in lines) and ("b", {}) not in page.elements
     assert ["timeout", "1"] in lines and ["answered", "1"] in lines
     asked = [json.loads(attributes["data-browse"]) for _, attributes in page.elements if "data-browse" in attributes]
@@ -133,14 +121,6 @@ def test_the_head_says_what_was_evaluated_and_how_far_it_came(tmp_path):
         assert said in text
     assert "gpt-large" not in text  # the judge of CoSER, which is not in this run
     assert "2 of 5: not finished" in text and re.search(r"20\d\d-\d\d-\d\d \d\d:\d\d UTC", text)
-
-
-def test_a_jury_a_served_checkpoint_and_judged_again_are_said(tmp_path):
-    jury = [{"model": name, "base_url": "http://judge/v1"} for name in ("one", "two")]
-    policy = {"model": "mine", "base_url": None, "checkpoint": "runs/global_step_50"}
-    run = finished_run(tmp_path, numbered([1.0], "sotopia"), jury=jury, policy=policy, episodes_of="earlier-1234")
-    text = report_of(run)
-    assert "one + two (sotopia)" in text and "checkpoint runs/global_step_50" in text and "earlier-1234" in text
 
 
 def shown(sample):
@@ -166,7 +146,7 @@ def test_every_sample_is_carried_as_the_journal_has_it(tmp_path):
 
 
 def test_the_index_and_the_parts_agree(tmp_path, monkeypatch):
-    monkeypatch.setattr(packing, "PART_CHARACTERS", 2500)
+    monkeypatch.setattr(page_parts, "PART_CHARACTERS", 2500)
     run = finished_run(tmp_path, numbered([1.0, 0.0, None, 0.5] * 3) + numbered([1.0], "paratomi"))
     page = Page(report_of(run))
     index = json.loads(unpacked(page.scripts["index"]))
@@ -198,15 +178,9 @@ def test_hostile_text_is_text(tmp_path):
     assert json.loads(page.scripts["known"])["model"] == HOSTILE
 
 
-def test_embedded_json_cannot_end_its_element():
-    text = packing.embedded({HOSTILE: [HOSTILE]})
-    assert not set("<>&\u2028\u2029") & set(text) and json.loads(text) == {HOSTILE: [HOSTILE]}
-    text.encode("utf-8")
-
-
 def test_numbers_that_a_browser_cannot_hold_are_texts():
     value = {"nan": math.nan, "inf": [-math.inf], "big": 2**60 + 1, "fine": 2**53, "flag": True}
-    assert json.loads(packing.to_json(value)) == {
+    assert json.loads(page_parts.to_json(value)) == {
         "nan": "nan",
         "inf": ["-inf"],
         "big": "1152921504606846977",
@@ -232,13 +206,6 @@ def test_the_page_is_complete_and_may_do_nothing_else(everything):
     assert "url(" not in page.scripts["style"] and "@import" not in page.scripts["style"]
 
 
-def test_the_script_uses_no_sink_for_markup(everything):
-    script = Page(report_of(everything)).scripts["module"]
-    assert len(script) > 10_000 and len(SCRIPTS) == 10
-    assert not [sink for sink in SINKS if sink in script]
-    assert "</script" not in script and "<!--" not in script
-
-
 def test_the_same_run_gives_the_same_file(everything):
     assert report_of(everything) == report_of(everything)
 
@@ -248,20 +215,6 @@ def test_a_run_without_samples_or_with_a_set_of_ones_own_has_a_report(tmp_path):
     assert "macro average of 0 of 2 sets" in report_of(empty)
     mine = finished_run(tmp_path / "mine", numbered([1.0, 0.0], "a/b ü", task=TOM))
     assert [known["name"] for known in json.loads(Page(report_of(mine)).scripts["known"])["sets"]] == ["a/b ü"]
-
-
-@pytest.mark.parametrize(
-    ("mean", "ends", "want"),
-    [(0.5, (0.0, 1.0), (0, 0.5, 1)), (-0.2, (-0.4, 0.1), (0, 0, 0.1)), (1.2, (1.1, 1.3), (1, 1, 1))],
-)
-def test_the_interval_is_drawn_on_the_scale(mean, ends, want):
-    drawn = interval_bar(mean, ends)
-    low, high = (float(x) for x in re.search(r'class="interval" x1="([\d.]+)" x2="([\d.]+)"', drawn).groups())
-    middle = float(re.search(r'cx="([\d.]+)"', drawn).group(1))
-    scale = [MARGIN + (WIDTH - 2 * MARGIN) * share for share in want]
-    assert [low, middle, high] == pytest.approx([scale[0], scale[1], scale[2]], abs=0.06)
-    assert "bounds" not in interval_bar(mean, ends, (0.5, 0.5)) and "bounds" in interval_bar(mean, ends, (0.4, 0.5))
-    assert "circle" not in interval_bar(None, None)
 
 
 def test_markup_escapes_all_that_it_did_not_make():
@@ -277,10 +230,3 @@ def test_the_command_writes_report_and_table_of_runs(tmp_path, capsys):
         assert (run / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
         assert (run / "samples.parquet").stat().st_size > 0
     assert main([str(tmp_path)]) == 2 and "no settings.json" in capsys.readouterr().err
-
-
-def test_what_is_written_is_what_html_returns(everything):
-    found = summarise(everything.samples, everything.sets)
-    file = write_html(everything, found, breakdowns(everything, found))
-    assert file.read_bytes().decode("utf-8") == report_of(everything)
-    assert not list(file.parent.glob("*.partial"))

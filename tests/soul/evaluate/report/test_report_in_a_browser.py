@@ -8,14 +8,12 @@ import re
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from urllib.parse import quote
 
 import pytest
 
-from soul.evaluate.numbers.breakdown import breakdowns
-from soul.evaluate.numbers.results import summarise
+from soul.evaluate.numbers.results import breakdowns, summarise
 from soul.evaluate.report import write_html
-from soul.evaluate.tables import table
+from soul.evaluate.tables import run_table
 from tests.soul.evaluate.finished_run import finished_run
 from tests.soul.evaluate.finished_samples import TOM
 from tests.soul.evaluate.report.browser_pages import (
@@ -66,7 +64,7 @@ def sets_shown(page):
 
 def test_a_column_sorts_down_and_up_and_back_to_the_cards_order(opened):
     page = opened()
-    order = table.ordered(["hitom", "sotopia", "fantom", MINE])
+    order = run_table.ordered(["hitom", "sotopia", "fantom", MINE])
     assert sets_shown(page) == order == ["sotopia", "fantom", "hitom", MINE]
     head = page.locator("#results-table > thead th", has_text="score")
     head.locator("button").click()
@@ -105,19 +103,6 @@ def test_an_opened_line_shows_its_groups_and_leads_to_their_samples(opened):
     assert page.input_value("[name=state]") == "cause:timeout" and page.input_value("[name=set]") == TOM
 
 
-def test_published_columns_can_be_chosen(opened):
-    page = opened()
-    visible = page.locator("#results-table > thead th.published:visible")
-    before = visible.count()
-    page.click("#choose summary")
-    page.check("text=Gemini 3.1 Pro")
-    page.uncheck("#published >> text=GPT 5.5")
-    assert before == visible.count() == 5
-    assert "Gemini 3.1 Pro" in visible.all_inner_texts()[0]
-    (sotopia,) = page.locator("tr.set-line", has_text="sotopia").all()
-    assert sotopia.locator("td.published:visible").first.inner_text() == "27.8"
-
-
 # ---- the samples
 
 
@@ -139,28 +124,6 @@ def test_samples_are_filtered(opened):
     page.select_option("[name=set]", TOM)
     page.select_option("[data-kind=order]", "3")
     found(page, "22 of 267 samples")
-
-
-def test_a_search_reads_all_texts_of_a_sample(opened):
-    page = samples(opened())
-    counts = {"ZEBRA-cross": 1, "unicorn SLEPT": 1, "<img src=x": 1, "\u2028 & \" '": 1, "it hung": 67, "nowhere": 0}
-    for text, count in counts.items():
-        page.fill("[name=text]", text)
-        found(page, f"{count} of 267 samples")
-
-
-def test_a_column_of_the_list_sorts_and_pages_turn(opened):
-    page = samples(opened())
-    assert page.inner_text("#page") == "1 / 3" and len(column(page, "set")) == 100
-    page.click("#list thead >> text=score")
-    assert column(page, "reward")[0] == "-10.0"
-    page.click("#list thead >> text=score")
-    assert column(page, "reward")[0] == "100.0"
-    assert page.locator("#list th.reward").get_attribute("aria-sort") == "descending"
-    page.click("#page-on")
-    page.click("#page-on")
-    assert page.inner_text("#page") == "3 / 3" and len(column(page, "set")) == 67
-    assert column(page, "reward")[-1] == "–" and page.locator("#page-on").is_disabled()
 
 
 def test_a_sample_opens_and_shows_all_of_it_as_text(opened):
@@ -189,27 +152,6 @@ def test_a_sample_opens_and_shows_all_of_it_as_text(opened):
     assert page.locator("script:not([type])").count() == 0
 
 
-def test_a_failed_sample_shows_why(opened):
-    page = opened(f"#{TOM}/2/0")
-    page.wait_for_selector("#sample .failure")
-    said = page.inner_text("#sample .verdict")
-    assert "No verdict" in said and "The judge failed: timeout." in said and "it hung" in said
-
-
-def test_a_link_opens_one_sample(opened):
-    page = opened(f"#{quote(MINE, safe='')}/1/0")
-    page.wait_for_selector("#sample .score")
-    assert page.inner_text("#sample .score strong") == "75.0"
-    page.click("#sample [aria-label=Close]")
-    assert page.url.endswith("#samples?page=3") and not page.locator("#sample").is_visible()
-    page.goto(page.url.replace("#samples?page=3", f"#{TOM}/259/0"))
-    page.wait_for_selector("#sample .score")
-    assert page.inner_text("#page") == "3 / 3"  # the list turns to it
-    assert page.locator("#list tr[aria-current=true] td.number").inner_text() == "259"
-    page.goto(page.url.replace("/259/", "/999/"))
-    found(page, f"There is no {TOM}/999/0 among these samples.")
-
-
 def test_the_keys_move_close_and_search(opened):
     page = samples(opened(), set=TOM)
     found(page, "261 of 267 samples")
@@ -232,19 +174,6 @@ def test_the_keys_move_close_and_search(opened):
     assert page.input_value("[name=text]") == "zebra/"
     page.keyboard.press("ArrowDown")  # in a field it is the field's
     assert not page.locator("#sample").is_visible()
-
-
-def test_the_browsers_way_back_leads_to_the_table(opened):
-    page = opened()
-    page.evaluate("scrollTo(0, 150)")
-    page.click("#to-samples")
-    found(page, "267 samples")
-    page.click("#list tbody tr:nth-child(2) td.reward")
-    page.wait_for_selector("#sample .score")
-    page.go_back()
-    until(lambda: not page.locator("#sample").is_visible())
-    page.go_back()
-    assert page.locator("#results-table").is_visible()
 
 
 # ---- what it looks like
@@ -270,40 +199,6 @@ def test_text_can_be_read_in_light_and_dark(opened, scheme):
         assert contrast >= 4.5, f"{where}: {contrast:.1f}"
 
 
-@pytest.mark.parametrize("width", [320, 390, 820, 1280])
-def test_no_screen_is_too_narrow(opened, width):
-    page = opened(width=width, height=800)
-
-    def fits():
-        return page.evaluate("document.documentElement.scrollWidth") <= width
-
-    page.click("#choose summary")
-    page.click("button.opener >> text=hitom")
-    assert fits()
-    page.click("#to-samples")
-    found(page, "267 samples")
-    assert fits()
-    page.select_option("[name=state]", "contentless")
-    found(page, "1 of 267 samples")
-    page.click("#list tbody td.set a")
-    page.wait_for_selector("#sample .score")
-    if width < 1000:  # it covers the list, and has the focus
-        until(lambda: page.evaluate("document.activeElement.id") == "sample")
-    page.click("#sample .record summary")
-    assert fits() and page.locator("#sample").evaluate("pane => pane.scrollWidth <= pane.clientWidth")
-    if width < 1000:
-        page.keyboard.press("Escape")
-        assert page.locator("#list").is_visible() and not page.locator("#sample").is_visible()
-
-
-def test_the_table_prints(opened, tmp_path):
-    page = opened()
-    page.emulate_media(media="print")
-    assert not page.locator("nav").is_visible() and page.locator("#results-table").is_visible()
-    page.pdf(path=tmp_path / "report.pdf")
-    assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
-
-
 def test_every_control_has_a_name(opened):
     page = opened(f"#{TOM}/0/0")
     page.wait_for_selector("#sample .score")
@@ -315,15 +210,6 @@ def test_every_control_has_a_name(opened):
     }""")
     assert unnamed[0] > 150 and not unnamed[1]
     assert page.locator("th:not([scope])").count() == 0
-
-
-def test_the_table_can_be_read_without_a_script(browser, report):
-    context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
-    page.goto(report.as_uri())
-    assert "Without JavaScript" in page.inner_text(".notice")
-    assert "50.0" in page.locator("tr.set-line", has_text=MINE).inner_text()
-    context.close()
 
 
 # ---- what it may not do
@@ -381,12 +267,3 @@ def test_even_a_script_in_the_page_could_send_nothing(browser, report, way):
         page.evaluate(TRIES[way], f"{origin}/taken")
         until(lambda: "/taken" in came)
         page.close()
-
-
-def test_markup_that_reached_the_page_would_not_run(browser, report):
-    page = browser.new_page()
-    page.goto(report.as_uri())
-    with pytest.raises(playwright.Error, match="TrustedHTML"):
-        page.evaluate("document.body.innerHTML = '<img src=x onerror=\"window.ran = 1\">'")
-    assert page.evaluate("window.ran === undefined")
-    page.close()

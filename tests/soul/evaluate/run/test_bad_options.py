@@ -40,21 +40,6 @@ def test_an_option_that_cannot_be_is_one_paragraph(rows, tmp_path, capsys, words
     assert not (tmp_path / "out").exists()
 
 
-def test_a_file_that_is_no_parquet_is_said_to_be_none(tmp_path, capsys):
-    pointer = tmp_path / "pointer.parquet"
-    pointer.write_text("version https://git-lfs.github.com/spec/v1\n")
-    assert command_line.main([str(pointer), "policy.model=m", "--out", str(tmp_path / "out")]) == 2
-    printed = capsys.readouterr().err
-    assert "not a readable parquet file" in printed and "card" not in printed
-
-
-def test_a_missing_key_of_the_policy_names_the_policy(rows, tmp_path, capsys):
-    assert command_line.main([str(rows), "policy.model=m", "--out", str(tmp_path / "out")]) == 2
-    printed = capsys.readouterr().err
-    assert "the model under test" in printed and "policy.api_key_env" in printed and "judge" not in printed
-    assert not (tmp_path / "out").exists()  # nothing was begun
-
-
 def test_a_judged_again_scene_keeps_the_models_that_played_it(tmp_path, capsys):
     """`judge.model` of --rescore is no environment: nobody asks one."""
     write(["coser"], 2, tmp_path / "scenes.parquet")

@@ -12,7 +12,7 @@ import pytest
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
 from soul.suites import soul_v1
-from soul.testing import FakeOpenAI, NotFound, Text
+from soul.testing import FakeOpenAI, Text
 
 ROOT = Path(__file__).resolve().parents[4]
 SCRIPT = str(ROOT / "recipe" / "ditto" / "eval.sh")
@@ -81,40 +81,6 @@ def models_asked(fake):
     return {r.body["model"] for r in fake.requests if "connection test" not in r.text and "Say hello" not in r.text}
 
 
-def test_what_is_missing_is_said(data, tmp_path):
-    assert "OPENAI_AGENT_MODEL" in run("api", DATA_DIR=str(data), OUTPUT_DIR=str(tmp_path)).stderr
-    done = run("api", DATA_DIR=str(tmp_path), OPENAI_AGENT_MODEL="x", TASKS="hitom", OUTPUT_DIR=str(tmp_path))
-    assert done.returncode == 2 and "No file for hitom" in done.stderr and "data.sets" in done.stderr
-    done = run()
-    assert done.returncode == 2 and "say 'api'" in done.stderr
-    done = run("api", DATA_DIR=str(data), OPENAI_AGENT_MODEL="x", SUITE="papers")
-    assert done.returncode == 2 and "Choose from paper, soul_v1, all" in done.stderr
-    done = run("api", DATA_DIR=str(data), OPENAI_AGENT_MODEL="x", SUITE="paper", TASKS="hitom")
-    assert done.returncode == 2 and "not both" in done.stderr
-
-
-def test_a_set_without_a_file_is_listed_and_the_others_are_evaluated(data, tmp_path):
-    own = tmp_path / "data" / "sim_eval_data"
-    own.mkdir(parents=True)
-    for name in ("hitom", "sotopia"):
-        file = f"{soul_v1.SETS[name].file}.parquet"
-        (own / file).symlink_to(data / "sim_eval_data" / file)
-    with FakeOpenAI(under_test) as fake:
-        variables = endpoints(fake, DATA_DIR=str(own.parent), OUTPUT_DIR=str(tmp_path / "out"), LIMIT="1")
-        done = run("api", **variables)
-        named = run("api", **variables, TASKS="hitom,coser")
-        by_suite = run("api", **variables, SUITE="hitom,coser")
-    assert done.returncode == 0, done.stderr
-    listed = [line for line in done.stdout.splitlines() if line.startswith("  ") and ": no " in line]
-    assert len(listed) == 25 and "25 of 27 sets have no file and are skipped" in done.stdout
-    assert any(f"{own / 'coser_val.parquet'} (docs/tasks/coser.md tells how to build it)" in line for line in listed)
-    assert "macro average, 2 sets" in done.stdout and "(25 of the 27" in " ".join(done.stdout.split())
-    assert by_suite.returncode == 0 and "1 of 2 sets have no file and are skipped" in by_suite.stdout
-    assert "1 samples are finished, 0 to run" in by_suite.stdout  # the same run
-    assert named.returncode == 0 and "1 of 2 sets have no file and are skipped" in named.stdout
-    assert "Not evaluated, and in no average, because the file is missing: coser" in named.stdout
-
-
 def test_the_papers_suite_has_its_sets_rows_judges_and_columns(data, tmp_path):
     with FakeOpenAI(under_test) as fake:
         done = run("api", **endpoints(fake, DATA_DIR=str(data), OUTPUT_DIR=str(tmp_path), SUITE="paper"))
@@ -128,61 +94,3 @@ def test_the_papers_suite_has_its_sets_rows_judges_and_columns(data, tmp_path):
     assert text.startswith("Judges: gpt-5-nano (") and "gpt-5.4 (coser); by rule alone (" in text
     assert "| macro average, 10 sets |" in text and "GRPO 8B (paper)" in text and "67.8" in text
     assert "Warning" not in text  # these are the paper's judges
-
-
-def test_one_judge_for_all_sets_is_warned_of_beside_the_papers_numbers(data, tmp_path):
-    with FakeOpenAI(under_test) as fake:
-        variables = endpoints(fake, DATA_DIR=str(data), OUTPUT_DIR=str(tmp_path), SUITE="paper", LIMIT="1")
-        done = run("api", **variables, JUDGE_MODEL_NAME="mine")
-    assert done.returncode == 0 and models_asked(fake) == {"under-test", "mine"}
-    assert "Warning: the paper's numbers were scored by other models." in done.stdout
-    assert "coser: judge mine, not gpt-5.4" in " ".join(done.stdout.split())
-
-
-def test_a_dry_run_prints_the_plan_and_takes_no_sample(data, tmp_path):
-    with FakeOpenAI(under_test) as fake:
-        variables = endpoints(fake, DATA_DIR=str(data), OUTPUT_DIR=str(tmp_path), SUITE="paper", DRY_RUN="1")
-        prices = ["judge.price_in=0.05", "judge.price_out=0.4", "judge.by_task.coser.price_in=1.25"]
-        prices += ["judge.by_task.coser.price_out=10", "policy.price_in=0", "policy.price_out=0"]
-        done = run("api", *prices, **variables)
-    assert done.returncode == 0, done.stderr
-    assert models_asked(fake) == set() and not list(tmp_path.iterdir())
-    assert {r.body["model"] for r in fake.requests} == {"under-test", "gpt-5-nano", "gpt-5.4"}  # each once, to see it
-    text = " ".join(done.stdout.split())
-    assert "Plan: under-test on 10 sets, suite paper, 100 rows a set, 20 samples to run" in text
-    assert (
-        "Price: $" in text and "Time: unknown; the run shows" in text and "Assumptions: a token is 4 characters" in text
-    )
-    assert all(name in done.stdout for name in soul_v1.PAPER) and "sk-sentinel" not in done.stdout
-
-
-def test_a_missing_key_of_the_judge_is_one_paragraph(data, tmp_path):
-    with FakeOpenAI(under_test) as fake:
-        variables = endpoints(fake, DATA_DIR=str(data), OUTPUT_DIR=str(tmp_path), OPENAI_API_KEY="")
-        done = run("api", **variables)
-        planned = run("api", **variables, DRY_RUN="1")
-        by_rule = run("api", **variables, TASKS="hitom")
-    for failed in (done, planned):
-        assert failed.returncode == 2 and len(failed.stderr.strip().splitlines()) == 1
-        assert "OPENAI_API_KEY is not set" in failed.stderr and "sotopia" in failed.stderr
-    assert "macro average" not in done.stdout and done.stdout == ""  # no table of dashes
-    assert len(list(tmp_path.iterdir())) == 1  # the folder of the run by rule: the others wrote none
-    plan = " ".join(planned.stdout.split())
-    assert "OPENAI_API_KEY NOT SET" in plan and "Time: unknown" in plan
-    assert "Price: $0.00, plus policy, " in plan
-    assert by_rule.returncode == 0, by_rule.stderr  # rule-scored sets need no judge
-
-
-def test_a_judge_that_the_endpoint_does_not_know_is_said_before_the_first_sample(data, tmp_path):
-    """A server of one's own knows no gpt-5.4: the paragraph says how to name another judge for CoSER, or for all."""
-
-    def knows_one(request):
-        return NotFound() if request.body["model"] == "gpt-5.4" else under_test(request)
-
-    with FakeOpenAI(knows_one) as fake:
-        variables = endpoints(fake, DATA_DIR=str(data), OUTPUT_DIR=str(tmp_path), TASKS="hitom,coser")
-        done = run("api", **variables)
-        assert done.returncode == 2 and models_asked(fake) == set() and not list(tmp_path.iterdir())
-        assert "judge.by_task.coser.model=..." in done.stderr and "JUDGE_MODEL_NAME" in done.stderr
-        again = run("api", **variables, JUDGE_MODEL_NAME="gpt-5-nano")
-    assert again.returncode == 0, again.stderr

@@ -17,7 +17,6 @@ from soul.evaluate.run.journal import Journal
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
 from soul.files.folder_lock import FolderLock
-from soul.files.whole_file import write_whole
 from soul.record import AttemptRecord, SessionRecord
 from soul.testing import FakeOpenAI
 
@@ -90,19 +89,6 @@ def test_a_command_on_a_full_disk_ends_with_one_paragraph(
         assert 0 < len(kept) < 6 and not (journal.parent / "results.json").exists()
         assert evaluate(fake.url) == 0
         assert f"{len(kept)} samples are finished, {6 - len(kept)} to run" in capsys.readouterr().out
-
-
-def test_a_file_that_does_not_fit_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "results.json"
-    write_whole(path, "old")
-
-    def full(_descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError):
-        write_whole(path, "new and longer")
-    assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["results.json"]
 
 
 def test_a_second_start_names_the_first(evaluate: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

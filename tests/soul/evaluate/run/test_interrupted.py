@@ -5,7 +5,6 @@ while a server is loaded, asked and stopped.
 """
 
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from soul.examples.__main__ import write
-from soul.testing import FakeOpenAI, Hang, Text
+from soul.testing import FakeOpenAI, Text
 from tests.soul.evaluate.test_local import alive, bin, starts, until  # noqa: F401 - a fixture
 from tests.soul.evaluate.vllm_replaced import model
 
@@ -78,14 +77,6 @@ def test_in_the_middle_of_the_samples(stories, tmp_path, sign, name):
     assert sorted(sample["number"] for sample in samples(out)) == list(range(ROWS))
 
 
-def test_before_the_first_sample(stories, tmp_path):
-    with FakeOpenAI(lambda request: Hang(600) if "Story:" in request.text else Text("Hello.")) as fake:
-        process = started(api(fake.url, stories, tmp_path / "out"))
-        code, _, err = interrupted(process, lambda: any("Story:" in request.text for request in fake.requests))
-    assert code == 130
-    assert re.fullmatch(rf"\s*Interrupted: 0 of {ROWS} samples are kept in .*; run the same command .*\.\s*", err)
-
-
 @pytest.mark.parametrize("module", ["soul.evaluate", "soul.evaluate.local"])
 def test_while_modules_are_imported(tmp_path, monkeypatch, module):
     (tmp_path / "pyarrow.py").write_text("import time\nopen('importing', 'w').close()\ntime.sleep(600)\n")
@@ -109,17 +100,4 @@ def test_while_a_server_is_loaded(bin, stories, tmp_path, monkeypatch):  # noqa:
     monkeypatch.setenv("STAND_IN_LOADS_S", "600")
     code, _, err = interrupted(started(local(tmp_path, stories)), lambda: starts(bin))
     assert (code, len(err.split("\n")), "0 of 24 samples are kept" in err) == (130, 4, True), err
-    until(lambda: not alive(starts(bin)[0]))
-
-
-def test_while_a_server_is_asked(bin, stories, tmp_path):  # noqa: F811
-    code, _, err = interrupted(started(local(tmp_path, stories)), (bin / "asked.jsonl").exists)
-    assert (code, len(err.split("\n")), "of 24 samples are kept" in err) == (130, 4, True), err
-    until(lambda: not alive(starts(bin)[0]))
-
-
-def test_pressed_again_while_a_stubborn_server_is_stopped(bin, stories, tmp_path, monkeypatch):  # noqa: F811
-    monkeypatch.setenv("STAND_IN_STUBBORN", "1")
-    code, _, err = interrupted(started(local(tmp_path, stories)), (bin / "asked.jsonl").exists, presses=2)
-    assert (code, len(err.split("\n")), "of 24 samples are kept" in err) == (130, 4, True), err
     until(lambda: not alive(starts(bin)[0]))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from soul.evaluate import __main__ as command_line
-from soul.evaluate.report.__main__ import main as report
+from soul.evaluate.report.outputs import main as report
 from soul.evaluate.run.judge_check import FILE
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
@@ -81,29 +81,6 @@ def test_a_judge_that_gives_points_for_nothing_marks_its_scores_everywhere(data,
         assert not re.search(r"\| hitom \|[^|]*\?", table), "scored by rule"
         assert warning in (folder / "report.html").read_text()
         assert json.loads((folder / "results.json").read_text())["sets"]["sotopia"]["judge_problems"]["weak"]
-
-
-def test_a_judge_without_a_score_is_named_and_tested_again(data, tmp_path, capsys):
-    with FakeOpenAI(lambda request: Text("Ten!") if is_canary(request) else grading(generous)(request)) as fake:
-        assert evaluate(fake, data, tmp_path, "sotopia", "--limit", "1") == 0
-        sent = canaries_sent(fake)
-        assert evaluate(fake, data, tmp_path, "sotopia", "--limit", "2") == 0  # the endpoint may have been down
-        assert canaries_sent(fake) == 2 * sent
-    assert "cannot be trusted on replies that deserve nothing: no score for" in " ".join(
-        capsys.readouterr().out.split()
-    )
-
-
-def test_a_judge_that_passes_is_not_mentioned_and_one_that_is_not_needed_not_asked(data, tmp_path, capsys):
-    with FakeOpenAI(grading(strict)) as fake:
-        assert evaluate(fake, data, tmp_path, "hitom") == 0
-        assert evaluate(fake, data, tmp_path, "sotopia", "--name", "quick", "--no-preflight") == 0
-        assert canaries_sent(fake) == 0
-        assert evaluate(fake, data, tmp_path, "sotopia") == 0
-        assert canaries_sent(fake) > 0
-    assert "cannot be trusted" not in capsys.readouterr().out
-    (checks,) = (json.loads(path.read_text())["checks"] for path in tmp_path.glob(f"*/{FILE}"))
-    assert [check["problems"] for check in checks] == [[]]
 
 
 PRICED = ("judge.price_in=100", "judge.price_out=100", "policy.price_in=0", "policy.price_out=0")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from soul.evaluate.run import kv_cache
+from soul.evaluate.run import vllm_server
 from soul.evaluate.run.checkpoint import Checkpoint
 from soul.evaluate.run.vllm_server import ServerSettings
 
@@ -36,7 +36,7 @@ def command(folder: Path, config: dict[str, Any], *arguments: str) -> list[str]:
 def test_a_cache_holds_some_whole_sequences(
     free_gib: int, arguments: list[str], cache: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kv_cache, "free_memory", lambda: free_gib << 30)
+    monkeypatch.setattr(vllm_server, "free_memory", lambda: free_gib << 30)
     words = command(tmp_path, QWEN, *arguments)
     assert int(words[words.index(FLAG) + 1]) == cache
 
@@ -44,19 +44,19 @@ def test_a_cache_holds_some_whole_sequences(
 def test_a_context_that_does_not_fit_is_refused_with_one_that_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kv_cache, "free_memory", lambda: 4 << 30)
-    with pytest.raises(kv_cache.CacheTooLarge, match="17,408 tokens need 3.8 GiB") as refused:
+    monkeypatch.setattr(vllm_server, "free_memory", lambda: 4 << 30)
+    with pytest.raises(vllm_server.CacheTooLarge, match="17,408 tokens need 3.8 GiB") as refused:
         command(tmp_path, QWEN)
     fitting = str(refused.value).partition("--max-model-len ")[2].partition(")")[0]
     assert FLAG in command(tmp_path, QWEN, "--max-model-len", fitting)
 
 
 def test_the_users_cache_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kv_cache, "free_memory", lambda: 1 << 30)
+    monkeypatch.setattr(vllm_server, "free_memory", lambda: 1 << 30)
     assert command(tmp_path, QWEN, FLAG, "123").count(FLAG) == 1
 
 
 def test_a_vision_language_model_and_an_unknown_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kv_cache, "free_memory", lambda: 8 << 30)
-    assert kv_cache.token_bytes({"text_config": QWEN}) == TOKEN
-    assert kv_cache.cache_bytes({}, 17_408) == 4 << 30  # a hub id that is not downloaded yet
+    monkeypatch.setattr(vllm_server, "free_memory", lambda: 8 << 30)
+    assert vllm_server.token_bytes({"text_config": QWEN}) == TOKEN
+    assert vllm_server.cache_bytes({}, 17_408) == 4 << 30  # a hub id that is not downloaded yet

@@ -94,9 +94,3 @@ def test_each_endpoint_is_asked_once_before_anything_is_written(evaluate: Evalua
     with FakeOpenAI(lambda request: ServerError(status=500)) as fake:
         code, _, err = evaluate(fake.url)
         assert code == 2 and "server_error" in err and not (tmp_path / "out").exists()
-
-
-def test_no_preflight_sends_no_test_call(evaluate: Evaluate) -> None:
-    with FakeOpenAI(played_and(answer)) as fake:
-        assert evaluate(fake.url, "--no-preflight")[0] == 0
-    assert not [r for r in fake.requests if "connection test" in r.text or "Say hello." in r.text]

@@ -52,13 +52,6 @@ def test_a_warning_is_one_whole_line_and_stands_there_once(terminal, stderr_is_o
     assert line.endswith(f" WARNING soul.judge.throttle.wait_notice: {WAITS}") and "calls wait" not in elsewhere + out
 
 
-def test_the_table_and_its_numbers_come_back_after_a_warning(monkeypatch):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    _, text = shown(terminal=True)
-    last = " ".join(text[text.rindex("calls wait") :].split())  # a long rate breaks the title
-    assert "2 of 4 samples" in last and "hitom" in last and "1 failed (" in last
-
-
 @pytest.mark.parametrize(
     "left, words",
     [
@@ -72,7 +65,3 @@ def test_the_table_and_its_numbers_come_back_after_a_warning(monkeypatch):
 def test_the_time_left_is_the_schedules(left, words):
     line, _ = shown(left=left)
     assert line.startswith("2 of 4 samples") and f", {words}, " in line
-
-
-def test_no_time_is_shown_without_a_schedule_or_after_the_last_sample():
-    assert "left" not in shown()[0] and "left" not in shown(left=9.0, known=numbered([1.0, 1.0]))[0]

@@ -72,6 +72,10 @@ def test_another_judge_scores_the_same_episodes(played, tmp_path):
     assert all(s.draft.reward == was.draft.reward for s, was in zip(whole, _valid(old), strict=True))
 
 
+def _valid(run):
+    return [sample for sample in run.samples if sample.draft.valid]
+
+
 def test_what_stopped_a_run_does_not_stop_its_rescoring(played, tmp_path):
     """The journal of a stopped run holds samples that a refused key, an outage or a spent budget failed."""
     break_one(played / "samples.jsonl", "auth")
@@ -80,10 +84,6 @@ def test_what_stopped_a_run_does_not_stop_its_rescoring(played, tmp_path):
     (folder,) = tmp_path.glob("*-rescored-*")
     causes = [sample.draft.cause for sample in EvaluationRun.load(folder).samples]
     assert sorted(causes, key=str) == [None, None, None, None, "auth"]
-
-
-def _valid(run):
-    return [sample for sample in run.samples if sample.draft.valid]
 
 
 def test_a_dialogue_is_judged_again_with_all_that_was_said_and_done(tmp_path):
@@ -122,21 +122,6 @@ def test_a_run_decides_what_is_rescored(played, tmp_path, capsys):
         assert evaluate(fake, tmp_path, "--rescore", str(played), "tasks.hitom=1") == 2
         assert "tasks.hitom=1" in capsys.readouterr().err
         assert not fake.requests
-
-
-def test_an_option_of_a_task_replaces_that_option_alone(tmp_path):
-    write(["hitom"], 2, tmp_path / "stories.parquet")
-    options = ["tasks.hitom.strict_answers=true", "tasks.mirrorbench.judge_samples=1"]
-    with FakeOpenAI(lambda request: Text("<answer>Option B</answer>")) as fake:
-        assert evaluate(fake, tmp_path, str(tmp_path / "stories.parquet"), "policy.model=under-test", *options) == 0
-        (played,) = tmp_path.glob("eval-under-test-*")
-        words = ["--rescore", str(played), "tasks.mirrorbench.assistant=model"]
-        assert evaluate(fake, tmp_path, *words) == 0
-    (again,) = tmp_path.glob("*-rescored-*")
-    assert EvaluationRun.load(again).settings["tasks"] == {
-        "hitom": {"strict_answers": True},
-        "mirrorbench": {"judge_samples": 1, "assistant": "model"},
-    }
 
 
 def test_a_new_prompt_version_begins_a_new_folder_and_asks_only_what_changed(played, tmp_path, monkeypatch):

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from soul.evaluate.run.settings import choose_sets
-from soul.evaluate.run.short_names import short_names
+from soul.evaluate.run.settings import choose_sets, short_names
 
 
 def test_as_short_as_they_differ() -> None:
@@ -17,13 +13,6 @@ def test_as_short_as_they_differ() -> None:
     assert short_names([("x", "run", "global_step_5")], [2]) == ["run-global_step_5"]
     assert short_names([("hitom",), ("mine", "hitom")]) == ["hitom", "mine-hitom"]
     assert short_names([]) == []
-
-
-@given(st.sets(st.tuples(*[st.sampled_from("abc")] * 3), min_size=1))
-def test_different_paths_of_one_depth_have_different_names(paths: set[tuple[str, ...]]) -> None:
-    names = short_names(sorted(paths))
-    assert len(set(names)) == len(paths)
-    assert all(name == "-".join(path[-len(name.split("-")) :]) for name, path in zip(names, sorted(paths), strict=True))
 
 
 def test_two_files_of_one_name_are_two_sets(tmp_path: Path) -> None:

@@ -4,12 +4,8 @@ import pytest
 
 from soul import tasks
 from soul.evaluate import __main__ as command_line
-from soul.evaluate.run import settings as evaluation
-from soul.evaluate.run.options import RunOptions, parser
-from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.run.settings import stamp_of
 from soul.examples.__main__ import write
-from soul.examples.endpoint import answer
 from soul.prompts import Prompt
 from soul.rows.task_files import read_rows
 from soul.tasks.hitom import HiToM
@@ -29,31 +25,6 @@ def reworded(self, row):
 
 
 original_render = HiToM.render
-
-
-def test_a_changed_task_prompt_takes_the_samples_anew(rows, tmp_path, monkeypatch):
-    """The policy is shown another prompt, so its old answers are not answers to it."""
-
-    def reply(request):
-        if request.body["model"] != "under-test":
-            return answer(request)
-        return Text("<answer>B</answer>" if "Take your time." in request.text else "<answer>A</answer>")
-
-    with FakeOpenAI(reply) as fake:
-        words = [str(rows), "policy.model=under-test", f"policy.base_url={fake.url}"]
-        words += [f"judge.base_url={fake.url}", "judge.api_key_env=none", "--out", str(tmp_path)]
-        assert command_line.main(words) == 0
-        monkeypatch.setattr(HiToM, "render", reworded)
-        assert command_line.main(words) == 0
-        asked = len(fake.requests)
-        assert command_line.main(words) == 0
-        assert len(fake.requests) == asked  # nothing has changed since: nothing is asked
-    older, newer = sorted(tmp_path.glob("eval-under-test-*"), key=lambda folder: len(folder.name))
-    answers = [
-        {sample.draft.seats["policy"][-1]["content"] for sample in EvaluationRun.load(folder).samples}
-        for folder in (older, newer)
-    ]
-    assert answers == [{"<answer>A</answer>"}, {"<answer>B</answer>"}]
 
 
 def changed_prompt_text(monkeypatch):
@@ -80,25 +51,6 @@ def test_the_stamp_is_of_all_that_a_sample_depends_on(change, tmp_path, monkeypa
     assert stamp_of(row) == before
     change(monkeypatch)
     assert stamp_of(row) != before
-
-
-def test_an_option_of_a_task_is_another_run(tmp_path):
-    """How answers are read or scored is an option: it is in the hash of the folder."""
-    write(["mirrorbench"], 1, tmp_path / "users.parquet")
-
-    def folder(*words):
-        given = parser("test", None).parse_args([str(tmp_path / "users.parquet"), "policy.model=m", *words])
-        return command_line.settings_of(RunOptions.from_arguments(given)).folder(tmp_path, "eval")
-
-    assert folder() == folder() != folder("tasks.mirrorbench.assistant=model")
-
-
-def test_a_stamp_is_computed_once_for_all_samples_of_a_row(rows, monkeypatch):
-    seen = []
-    monkeypatch.setattr(evaluation, "stamp_of", lambda row: seen.append(row.number) or stamp_of(row))
-    given = parser("test", None).parse_args([str(rows), "policy.model=m", "--n", "8"])
-    assert len(evaluation.sample_requests(command_line.settings_of(RunOptions.from_arguments(given)))) == 8 * ROWS
-    assert sorted(seen) == list(range(ROWS))
 
 
 def test_a_changed_set_costs_the_other_sets_nothing(tmp_path, monkeypatch):

@@ -5,8 +5,8 @@ import pytest
 from soul.errors import BadSettings
 from soul.evaluate.numbers.results import summarise
 from soul.evaluate.report.outputs import write_outputs
-from soul.evaluate.tables import notes
-from soul.evaluate.tables.table import columns_of
+from soul.evaluate.tables import run_table
+from soul.evaluate.tables.run_table import columns_of
 from soul.judge.roles import paper_judge
 from soul.suites import SUITES, soul_v1, suite
 from soul.suites.published import column
@@ -25,7 +25,7 @@ def run_of(folder, *names, **settings):
 
 def noted(run):
     results = summarise(run.samples, run.sets)
-    return notes.header(run, results), notes.warnings(run, results)
+    return run_table.judged_by(run, results), run_table.cautions(run, results)
 
 
 def test_the_header_names_the_judge_of_each_set(tmp_path):
@@ -41,19 +41,6 @@ def test_scores_of_other_judges_are_marked_beside_published_numbers(tmp_path):
     warning = next(each for each in warnings if each.startswith("Warning"))
     assert "coser: judge mine, not gpt-5.4" in warning and "sotopia: judge mine, not gpt-5-nano" in warning
     assert "hitom" not in warning and "environment" not in warning
-
-
-def test_another_partner_is_marked_too_and_sets_without_published_numbers_are_not(tmp_path):
-    partner = {**ROLES, "partner": {**ENDPOINT, "model": "talker"}}
-    _, warnings = noted(run_of(tmp_path, "sotopia", "sim_math", roles=partner))
-    warning = next(each for each in warnings if each.startswith("Warning"))
-    assert "sotopia: partner talker, not gpt-5-nano" in warning and "sim_math" not in warning
-
-
-def test_a_jury_is_named_by_its_members(tmp_path):
-    jury = [{**ENDPOINT, "model": name} for name in ("a", "b")]
-    (judges, *_), warnings = noted(run_of(tmp_path, "sotopia", jury=jury, by_task={}))
-    assert judges == "Judges: a + b (sotopia)." and "sotopia: judge a + b, not gpt-5-nano" in warnings[0]
 
 
 def test_missing_sets_are_said_in_the_table_file(tmp_path):

@@ -4,14 +4,12 @@ Promise under test: the card's order; averages over the sets that all models hav
 forms show the same cells.
 """
 
-import re
 from io import StringIO
 
-import pytest
 from rich.console import Console
 
 from soul.evaluate.numbers.results import summarise
-from soul.evaluate.tables.side_by_side import lines, markdown, rich_table, shared
+from soul.evaluate.tables.side_by_side import lines, models_table, shared
 from soul.suites import soul_v1
 from tests.soul.evaluate.finished_samples import TOM, numbered, sample
 
@@ -45,36 +43,6 @@ def test_averages_are_over_the_sets_of_all_models_and_say_so():
     assert shared({"others": OTHERS}) == [TOM]  # a set in which all failed has no number
 
 
-def test_models_that_share_nothing_have_no_average():
-    alone = summarise(numbered([1.0], "paratomi"), ["paratomi"])
-    found = lines({"others": OTHERS, "alone": alone})
-    assert not any("average" in line.name for line in found) and len(found) == 3
-
-
-def test_counts_are_told_apart_where_they_differ():
-    more = summarise(numbered([1.0] * 6), [TOM])
-    found = {line.name: line.n for line in lines({"a": BASE, "b": more, "c": BASE})}
-    assert found[TOM] == "4 / 6 / 4" and found["paratomi"] == "2 / - / 2"
-
-
-def test_all_sets_come_in_the_cards_order_with_alignx_and_the_papers_ten():
-    names = [line.name for line in lines({"a": everything(0.25), "b": everything(0.5)})]
-    assert len(names) == 27 + 3 and names[-2:] == ["macro average, 27 sets", "macro average, paper's 10"]
-    assert names[names.index("alignx, mean of 5") - 1].startswith("alignx_")
-    without = summarise([sample(1.0, of="alignx_ugc")], ["alignx_ugc"])
-    assert "alignx, mean of 5" not in [line.name for line in lines({"a": everything(0.25), "b": without})]
-
-
-@pytest.mark.parametrize("models", [{"base": BASE}, {"ba|se [red]": BASE, "others": OTHERS, "better": BETTER}])
-def test_terminal_and_markdown_show_the_same_cells(models):
-    want = [list(line.cells) for line in lines(models)]
-    head, _, *body = [re.split(r"(?<!\\)\|", line)[1:-1] for line in markdown(models).splitlines()]
-    assert [[cell.strip() for cell in line] for line in body] == want
-    assert [cell.strip().replace("\\|", "|") for cell in head][2:] == [f"{name}: score [95 %]" for name in models]
-    view = [line for line in drawn(models).splitlines() if line.startswith("│")]
-    assert [[cell.strip() for cell in line[1:-1].split("│")] for line in view] == want
-
-
 def test_a_narrow_terminal_keeps_every_score():
     models = {f"checkpoint_{n}": everything(n / 8) for n in range(5)}
     text = drawn(models, width=110)
@@ -85,5 +53,5 @@ def test_a_narrow_terminal_keeps_every_score():
 
 def drawn(models, width=400):
     console = Console(file=StringIO(), width=width, color_system=None)
-    console.print(rich_table(models, width=width))
+    console.print(models_table(models, width=width).rich("Models"))
     return console.file.getvalue()

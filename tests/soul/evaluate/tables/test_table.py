@@ -4,22 +4,19 @@ Promise under test: the card's order and scale; failures are visible; an average
 no published number beside it that rests on others; names are text and never markup.
 """
 
-import re
-from dataclasses import replace
 from io import StringIO
 
 import pytest
 from rich.console import Console
 
 from soul import tasks
-from soul.evaluate.numbers.results import summarise, summarise_run
-from soul.evaluate.tables.table import OWN, SHOWN, invalid_share, lines, markdown, ordered, rich_table, titles
+from soul.evaluate.numbers.results import summarise
+from soul.evaluate.tables.run_table import OWN, SHOWN, invalid_share, lines, markdown, run_table, titles
 from soul.suites import soul_v1
-from soul.suites.published import column, rows
+from soul.suites.published import rows
 from soul.task import Task
 from soul.task_types import Metric, Row
-from tests.soul.evaluate.finished_run import finished_run
-from tests.soul.evaluate.finished_samples import TOM, numbered, sample, shuffled, usage
+from tests.soul.evaluate.finished_samples import TOM, numbered, sample, shuffled
 
 
 def everything(value=0.5, **other):
@@ -29,7 +26,7 @@ def everything(value=0.5, **other):
 
 def drawn(results, width=400):
     console = Console(file=StringIO(), width=width, color_system=None)
-    console.print(rich_table(results, width=width))
+    console.print(run_table(results, width=width).rich("Results"))
     return console.file.getvalue()
 
 
@@ -42,10 +39,6 @@ def test_sets_stand_in_the_cards_order():
     dimensions = [line.dimension for line in lines(everything())]
     assert list(dict.fromkeys(dimensions)) == ["CONV", "SS", "COG", "ROLE", "EVAL", "average"]
     assert dimensions.count("EVAL") == 5 + 1 + 4
-
-
-def test_sets_that_the_card_does_not_list_come_last_as_given():
-    assert ordered(["mine", "hitom", "another", "userllm"]) == ["userllm", "hitom", "mine", "another"]
 
 
 def test_scores_are_on_the_cards_scale():
@@ -97,26 +90,6 @@ def test_a_set_that_an_option_scores_otherwise_has_no_published_number_beside_it
     assert line.cells[1].startswith("40.0") and set(line.published) == {""}
 
 
-def test_tables_of_a_finished_run_know_the_options_of_its_tasks(tmp_path):
-    """A report that is written again, or a table of several runs, is made in a process without the run's options."""
-    scored = numbered([0.4] * 3, "sotopia", metrics={"weighted": 0.4})
-    run = finished_run(tmp_path / "weighted", scored, tasks={"sotopia": {"reward": "weighted"}})
-    plain = finished_run(tmp_path / "plain", numbered([0.4] * 3, "sotopia"))
-    try:
-        for one, metric in ((plain, "overall"), (run, "weighted"), (plain, "overall")):
-            results = summarise_run(one)
-            assert results.sets["sotopia"].headline.name == metric
-            assert (set(lines(results)[0].published) == {""}) is (metric == "weighted")
-    finally:
-        tasks.configure({})
-
-
-def test_a_finished_run_keeps_its_marks(tmp_path):
-    run = finished_run(tmp_path / "run", numbered([0.4] * 3))
-    (line,) = lines(summarise_run(replace(run, stand_ins={TOM: "invented rows"})))
-    assert line.cells[1].endswith(" *") and set(line.published) == {""}
-
-
 def test_failures_and_their_effect_are_shown():
     (line,) = lines(summarise(numbered([1.0, 1.0, 0.0, None]), [TOM]))
     assert line.cells[1].startswith("66.7 [") and line.cells[2:4] == ("4", "25.0 % (50.0 to 75.0)")
@@ -125,17 +98,6 @@ def test_failures_and_their_effect_are_shown():
     (line,) = lines(summarise([], [TOM]))
     assert line.cells == (TOM, "-", "0", "-", "$0.00")
     assert invalid_share(1, 5687, None) == "< 0.1 %"  # never rounded away
-
-
-def test_one_row_has_a_score_without_an_interval():
-    (line,) = lines(summarise(numbered([1.0]), [TOM]))
-    assert line.cells[1] == "100.0"
-
-
-def test_an_unknown_price_makes_the_cost_a_lower_bound():
-    usages = {"policy": usage(0.0, unpriced=1), "judge": usage(0.25)}
-    (line,) = lines(summarise([sample(1.0, usages=usages)], [TOM]))
-    assert line.cells[4] == "at least $0.25"
 
 
 def test_averages_have_published_numbers_of_the_same_sets_only():
@@ -155,12 +117,6 @@ def test_an_average_of_fewer_sets_says_so_and_has_no_published_number():
     assert set(macro.published) == {""}
 
 
-def test_the_papers_ten_alone_have_one_average():
-    samples = [sample(0.5, n, of=name) for name in soul_v1.PAPER for n in range(2)]
-    found = lines(summarise(samples, soul_v1.PAPER))
-    assert len(found) == 11 and found[-1].published[3:] == ("53.3", "72.6")
-
-
 def test_several_samples_a_row_have_columns_for_the_best_and_the_majority():
     twice = [sample(float(k == n == 0), n, k, answer=f"<answer>{'AB'[k]}</answer>") for n in range(2) for k in range(2)]
     results = summarise([*twice, *numbered([1.0, 1.0], "paratomi")], [TOM, "paratomi"])
@@ -170,40 +126,15 @@ def test_several_samples_a_row_have_columns_for_the_best_and_the_majority():
     assert second.cells[2:4] == macro.cells[2:4] == ("-", "-")  # no row of it has two
 
 
-def test_where_no_answer_can_be_counted_there_is_no_column_for_a_majority():
-    twice = [sample(0.4, n, k, of="sotopia", metrics={"overall": 0.4}) for n in range(2) for k in range(2)]
-    results = summarise(twice, ["sotopia"])
-    assert titles(results) == ("set", "score [95 %]", "best@2", *OWN[2:])
-    (line,) = lines(results)
-    assert line.cells[2:4] == ("40.0", "4 (2 rows)")
-
-
 @pytest.mark.parametrize(("width", "published"), [(400, 5), (150, 5), (120, 2), (100, 0), (80, 0)])
 def test_a_narrow_terminal_shows_fewer_published_columns_and_all_numbers_of_the_run(width, published):
     samples = [sample(0.123, n, of=name, task=of.task) for name, of in soul_v1.SETS.items() for n in range(100)]
     text = drawn(summarise(samples, list(soul_v1.SETS)), width)
     *view, left_out = text.partition("Too narrow for:")
     assert max(map(len, text.splitlines())) <= width and "\u2026" not in text
-    assert view[0].count("card") + view[0].count("paper ") == published
+    assert view[0].count("(card)") + view[0].count("(paper)") == published
     assert left_out.count("(card)") + left_out.count("(paper)") == 5 - published
     for line in lines(summarise(samples, list(soul_v1.SETS))):
         row = next(row for row in view[0].splitlines() if f" {line.cells[0]} " in row)
         assert all(f" {cell} " in row for cell in line.cells[:3])
         assert width == 80 or all(f" {cell} " in row for cell in line.cells)  # there, what follows n may be folded
-
-
-@pytest.mark.parametrize("results", [everything(), summarise(numbered([1.0, None]), [TOM]), summarise([], [])])
-def test_terminal_and_markdown_show_the_same_cells(results):
-    want = [[*line.cells, *line.published] for line in lines(results)]
-    table = [line for line in markdown(results).splitlines() if line.startswith("|")]
-    head, rule, *body = [re.split(r"(?<!\\)\|", line)[1:-1] for line in table]
-    assert [[cell.strip() for cell in line] for line in body] == want
-    assert len(head) == len(rule) == len(titles(results)) + len(SHOWN)
-    view = [line for line in drawn(results).splitlines() if line.startswith("│")]
-    assert [[cell.strip() for cell in line[1:-1].split("│")] for line in view] == want
-
-
-def test_other_published_columns_can_be_chosen():
-    chosen = [column("card", "Gemini 3.1 Pro"), column("paper", "GRPO 8B")]
-    head = markdown(everything(), chosen).splitlines()[0]
-    assert head.endswith("| cost | Gemini 3.1 Pro (card) | GRPO 8B (paper) |")

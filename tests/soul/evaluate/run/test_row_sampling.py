@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import ClassVar
 
 import pytest
 
-from soul.evaluate.run.drawing import drawing_order
+from soul.evaluate.run.settings import row_sampling_order
 from soul.rows.task_files import TaskRow
 from soul.task_types import Row, Strata
 from soul.tasks.hitom import HiToM
@@ -40,7 +39,7 @@ def _rows(task: HiToM) -> list[TaskRow]:
 
 
 def _corpora(task: HiToM, limit: int) -> dict[str, int]:
-    order = drawing_order(_rows(task), "0:x")
+    order = row_sampling_order(_rows(task), "0:x")
     return dict(Counter(task.groups(Row(index=i))["corpus"] for i in order[:limit]))  # type: ignore[arg-type]
 
 
@@ -55,7 +54,3 @@ def _corpora(task: HiToM, limit: int) -> dict[str, int]:
 )
 def test_a_draw_has_the_shares_that_the_task_asks_for(task: HiToM, limit: int, expected: dict[str, int]) -> None:
     assert _corpora(task, limit) == expected
-
-
-def test_without_strata_the_draw_is_that_of_the_seed() -> None:
-    assert drawing_order(_rows(HiToM()), "0:x") == random.Random("0:x").sample(range(100), 100)
