@@ -237,7 +237,7 @@ def _memory(config: DictConfig, teachers: Collection[str]) -> list[str]:
         from ditto.memory.cpu import fit
 
         threads = cpu_variables(config)[VARIABLE]
-        return [*fit(config, teachers).lines(), f"{threads} threads for each process that computes"]
+        return [*fit(config, teachers), f"{threads} threads for each process that computes"]
     from ditto.memory.plan import plan
 
     memory_plan = plan(config, teachers)

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from ditto.memory.head import CHUNK_LOGITS
-from ditto.memory.read_model import shape_of
-from ditto.memory.training import Training, forward_peak, update_peak
+from ditto.memory.estimate import CHUNK_LOGITS, Training, forward_memory, update_memory
+from ditto.memory.model_shape import shape_of
 from ditto.model.chunked_head import LOGITS_PER_CHUNK
 from tests.ditto.memory import tracked
 from tests.ditto.memory.qwen3 import text
@@ -27,8 +26,8 @@ def both(config: Any, tokens: int, lora: bool, **changed: Any) -> tuple[int, int
     )
     shape = shape_of(config, "Qwen3")
     if run.forward_only:
-        return tracked.peak_bytes(run), forward_peak(shape, tokens, training, optimizer_on_gpu=False).total
-    return tracked.peak_bytes(run), update_peak(shape, tokens, training).total
+        return tracked.peak_bytes(run), forward_memory(shape, tokens, training, optimizer_on_device=False).total
+    return tracked.peak_bytes(run), update_memory(shape, tokens, training).total
 
 
 @pytest.mark.parametrize("size, lora", [("0.6B", False), ("8B", True)])

@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_type_hints
 from omegaconf import DictConfig, OmegaConf
 
 from ditto.launching.compose import SEPARATE
-from ditto.memory.training import Training
+from ditto.memory.estimate import Training
 from ditto.objectives.spec import Objective
 from ditto.settings import BadConfig
 
