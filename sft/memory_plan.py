@@ -55,8 +55,8 @@ def check_memory(config: DictConfig, longest: int) -> list[str]:
             words = {**change, "full_logits": True} if "full_logits" in change else change  # the key says the opposite
             advice = f"This fits: {' '.join(overrides(words, KEYS))}"
         raise BadConfig(
-            f"{shape.name} does not fit on {where}: an update with {TOKENS}={limit} needs {with_reserve} GiB. {advice}. "
-            "A GPU of another size: memory.gpu_gib=..."
+            f"{shape.name} does not fit on {where}: an update with {TOKENS}={limit} needs {with_reserve} GiB. {advice}"
+            ". A GPU of another size: memory.gpu_gib=..."
         )
     parts = ", ".join(f"{name} {size / GIB:.1f}" for name, size in vars(memory).items())
     return [

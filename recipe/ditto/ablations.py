@@ -291,10 +291,10 @@ def run_plan(plan: Plan, launch: Launch = launch_training, dry_run: bool = False
     print(f"{len(plan.runs)} runs in {plan.out}: {finished} finished, {len(plan.runs) - finished} to train", flush=True)
     if dry_run:
         return 0
-    with FolderLock(plan.out, "the runs of an ablation"):
+    with FolderLock(plan.out):
         for run in plan.runs:  # a training survives the process that started it, if that is killed
             if (plan.out / run.name).is_dir():
-                FolderLock(plan.out / run.name, "training").close()
+                FolderLock(plan.out / run.name).close()
         try:
             codes = train_all(plan, now, config.trainer.total_training_steps, launch)
         except Stopped as stop:

@@ -144,7 +144,7 @@ def test_other_settings_rows_and_judges_are_refused_before_anything_starts(
 
 def test_a_training_that_still_runs_is_left_alone(environment: None, tmp_path: Path) -> None:
     trainings = Trainings()
-    with FolderLock(tmp_path / "abl" / "grpo-seed2", "training"), pytest.raises(FolderInUse):
+    with FolderLock(tmp_path / "abl" / "grpo-seed2"), pytest.raises(FolderInUse):
         start(trainings)
     assert trainings.started == []
 

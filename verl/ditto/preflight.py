@@ -27,8 +27,7 @@ from ditto.config_checks import (
 from ditto.config_checks.resume_changes import check_changes
 from ditto.judging import plan as judge_plan
 from ditto.launching.compose import SEPARATE
-from ditto.launching.temporary_folders import check_temporary_folders
-from ditto.launching.threads import VARIABLE, cpu_variables
+from ditto.launching.variables import VARIABLE, check_temporary_folders, cpu_variables
 from ditto.model.adapter_check import check_adapter
 from ditto.model.attention_check import check_attention
 from ditto.model.expert_checkpoints import check_teachers

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
 from ditto.run.export import export_model, export_saved_adapter
-from ditto.run.rank_files import rank_file
+from ditto.run.manifest import rank_file
 from tests.ditto.tiny_step import VOCAB, tiny_model
 
 BASE = "owner/model-8b"

@@ -30,7 +30,7 @@ from verl.trainer.constants_ppo import PPO_RAY_RUNTIME_ENV, get_ppo_ray_runtime_
 from ditto.judging import limits as judge_limits
 from ditto.launching import fork_server, process_tree
 from ditto.launching.placement import on_node
-from ditto.launching.threads import cpu_variables
+from ditto.launching.variables import cpu_variables
 from ditto.run.stop_signals import shield_children
 from ditto.verl_hooks import weight_socket
 from soul.cli import logs

@@ -158,8 +158,8 @@ def fit(config: DictConfig, teachers: Collection[str] = ()) -> list[str]:
     if cached < setup.max_model_len:
         raise BadConfig(
             f"{CACHE_KEY}={cache}: it holds keys and values of {cached:,} tokens, fewer than one sequence may have "
-            f"({setup.max_model_len:,}). Use {engine.cache_token * (setup.max_model_len + 2 * CACHE_BLOCK)} or more, or "
-            "null."
+            f"({setup.max_model_len:,}). Use {engine.cache_token * (setup.max_model_len + 2 * CACHE_BLOCK)} or more, "
+            "or null."
         )
     lengths = "data.max_prompt_length, data.max_feedback_length, data.max_response_length"
     lora = "" if setup.lora_rank else "actor_rollout_ref.model.lora_rank=32"

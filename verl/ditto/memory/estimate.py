@@ -1,8 +1,8 @@
 """Estimate the memory of a training run: weights, gradients, optimizer, activations, logits, engine, host.
 
-One arithmetic serves GPUs and CPUs, RL and SFT. Each part counts with its largest value of a step, although the parts do
-not all peak at the same moment. So the estimate of a training process is never below what torch's FSDP2 memory tracker
-counts, and at most a quarter above it (`tests/ditto/memory/test_tracked_memory.py`).
+One arithmetic serves GPUs and CPUs, RL and SFT. Each part counts with its largest value of a step, although the parts
+do not all peak at the same moment. So the estimate of a training process is never below what torch's FSDP2 memory
+tracker counts, and at most a quarter above it (`tests/ditto/memory/test_tracked_memory.py`).
 
 The coefficients are those of transformers' decoder layers under FSDP2, with RMSNorm in float32, gradient checkpointing
 per layer, AdamW, flash attention, and our output head, which computes logits in chunks.

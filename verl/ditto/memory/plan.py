@@ -185,8 +185,8 @@ class MemoryPlan:
         ]
         if self.cached_tokens < self.setup.max_model_len:
             reasons.append(
-                f"vLLM's share holds keys and values of {self.cached_tokens:,} tokens, fewer than one sequence may have "
-                f"({self.setup.max_model_len:,})"
+                f"vLLM's share holds keys and values of {self.cached_tokens:,} tokens, fewer than one sequence may "
+                f"have ({self.setup.max_model_len:,})"
             )
         return reasons
 
@@ -270,8 +270,9 @@ class MemoryPlan:
             f"{'GiB on each GPU':<24}" + "".join(f"{name:>12}" for name in [*names, "vLLM", "reserve", "total"]),
             *(f"teacher {teacher.name}: {teacher.weights / 1e9:.2f} B weights" for teacher in self.teachers),
             *(self._line(phase, names) for phase in self.phases),
-            f"vLLM: weights {engine.weights / GIB:.1f} GiB, working memory {(engine.working + engine.fixed) / GIB:.1f}, "
-            f"keys and values {self.cache / GIB:.1f} = {self.cached_tokens:,} tokens "
+            f"vLLM: weights {engine.weights / GIB:.1f} GiB, working memory "
+            f"{(engine.working + engine.fixed) / GIB:.1f}, keys and values {self.cache / GIB:.1f} = "
+            f"{self.cached_tokens:,} tokens "
             f"({self.cached_tokens / setup.max_model_len:.1f} sequences of maximal length)",
             f"host: {self._host_parts()}: at most {self.host.peak / GIB:.0f} GiB on each node" + self._host_note(),
             self._verdict(),

@@ -17,7 +17,7 @@ import torch
 from numpy._core.multiarray import _reconstruct
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
-from ditto.run.rank_files import rank_files
+from ditto.run.manifest import rank_files
 from soul.errors import SoulError
 
 # Types of the random states that a file of extra_state holds.

@@ -1,7 +1,8 @@
-"""SIGTERM and Ctrl-C in the driver.
+"""SIGTERM and Ctrl-C in the driver, and how it asks the trainer, perhaps on another node, to stop after its step.
 
 Before training starts, a signal raises `Stopped` wherever the driver is. After that it is only recorded, and the loop
 that waits for the trainer (`attended_run.py`) decides what to do.
+Driver and trainer use Ray's key-value store, because the trainer's actor is busy with `fit` and cannot answer calls.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 STOP = (signal.SIGTERM, signal.SIGINT)
+_BEGUN, _ENDED, _SAVE_UNTIL = "steps_begun", "steps_ended", "save_until"
 
 
 def handled_signals() -> list[signal.Signals]:
@@ -95,3 +97,57 @@ def shield_children() -> Iterator[None]:
         for number, handler in handlers.items():
             signal.signal(number, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def report_first_step() -> None:
+    """Trainer: report that the first step has begun, so from now on there is something to save."""
+    _put(_BEGUN, "1")
+
+
+def steps_have_begun() -> bool:
+    """Driver: whether the trainer's first step has begun."""
+    return _get(_BEGUN) is not None
+
+
+def report_last_step() -> None:
+    """Trainer: report that the last step has ended and is saved or dropped; only uploads are left."""
+    _put(_ENDED, "1")
+
+
+def steps_have_ended() -> bool:
+    """Driver: whether the trainer's last step has ended."""
+    return _get(_ENDED) is not None
+
+
+def request_stop(save_until: float) -> None:
+    """Driver: ask the trainer to stop after its current step.
+
+    Args:
+        save_until: the trainer saves a checkpoint if it can begin before this time (seconds since the epoch).
+    """
+    _put(_SAVE_UNTIL, str(save_until))
+
+
+def save_until() -> float | None:
+    """Trainer: the deadline of the driver's request, in seconds since the epoch; None if there is no request."""
+    value = _get(_SAVE_UNTIL)
+    return None if value is None else float(value)
+
+
+def _key(name: str) -> bytes:
+    import ray  # here: supervised training handles signals without Ray
+
+    return f"ditto:{ray.get_runtime_context().get_job_id()}:{name}".encode()
+
+
+def _put(name: str, value: str) -> None:
+    from ray.experimental import internal_kv
+
+    internal_kv._internal_kv_put(_key(name), value.encode())
+
+
+def _get(name: str) -> str | None:
+    from ray.experimental import internal_kv
+
+    value: bytes | None = internal_kv._internal_kv_get(_key(name))
+    return None if value is None else value.decode()
