@@ -8,9 +8,9 @@ the next checkpoint and at the end of the run.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -44,7 +44,7 @@ class Uploads:
         self.copied_step = 0
         self._withheld: set[str] = set()
         self._reading: frozenset[int] = frozenset()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="uploads")
+        self._alone = threading.Lock()
 
     @classmethod
     def from_config(cls, config: DictConfig) -> Uploads | None:
@@ -57,7 +57,7 @@ class Uploads:
 
     def start(self) -> None:
         """Copy what the store lacks, beside whatever goes on. Returns at once."""
-        self._thread.submit(self._copy)
+        threading.Thread(target=self._copy, name="uploads", daemon=True).start()
 
     def reading(self) -> frozenset[int]:
         """The steps of the checkpoints that are being read, which must stay where they are."""
@@ -73,7 +73,6 @@ class Uploads:
         Returns:
             Why the store lacks something at the end; None if it lacks nothing.
         """
-        self._thread.shutdown(cancel_futures=True)
         failure: StoreFailed | None = None
         for seconds in LAST_TRIES_S:
             wait(seconds)
@@ -99,18 +98,20 @@ class Uploads:
             That failure, which another try may overcome; else the first checkpoint that is withheld because of a key.
         """
         withheld: StoreFailed | None = None
-        steps = reversed(checkpoint.saved_steps(self.root))
-        copies: list[Callable[[], None]] = [self._copy_run_files, *(partial(self._copy_checkpoint, s) for s in steps)]
-        for copy in copies:
-            try:
-                copy()
-            except (SoulError, OSError) as error:
-                failure = error if isinstance(error, StoreFailed) else StoreFailed(f"{one_line(error)}.")
-                self.failures += 1
-                logger.error("UPLOAD FAILED: %s: %s", type(failure).__name__, failure)
-                if not isinstance(failure, LooksLikeKey):
-                    return failure
-                withheld = withheld or failure
+        with self._alone:  # one copy after the other, however many checkpoints are published meanwhile
+            steps = reversed(checkpoint.saved_steps(self.root))
+            copies: list[Callable[[], None]] = [self._copy_run_files]
+            copies += [partial(self._copy_checkpoint, step) for step in steps]
+            for copy in copies:
+                try:
+                    copy()
+                except (SoulError, OSError) as error:
+                    failure = error if isinstance(error, StoreFailed) else StoreFailed(f"{one_line(error)}.")
+                    self.failures += 1
+                    logger.error("UPLOAD FAILED: %s: %s", type(failure).__name__, failure)
+                    if not isinstance(failure, LooksLikeKey):
+                        return failure
+                    withheld = withheld or failure
         return withheld
 
     def _copy_run_files(self) -> None:
