@@ -7,7 +7,7 @@ from dataclasses import replace
 from omegaconf import DictConfig, OmegaConf
 
 from ditto.memory.cpu import DEVICE_PROCESSES, CpuMemory, choose, described, micro_batches, process_bytes
-from ditto.memory.estimate import Memory, Training, update_memory
+from ditto.memory.estimate import Memory, Training, largest, update_moments
 from ditto.memory.model_shape import GIB, read_shape
 from ditto.memory.plan import Machine
 from ditto.memory.remedy import Change, find_remedy, lower_limits, overrides
@@ -37,7 +37,7 @@ def check_memory(config: DictConfig, longest: int) -> list[str]:
 
     def needed(change: Change) -> Memory:
         changed = {field: value for field, value in change.items() if field != "tokens"}
-        return update_memory(shape, change.get("tokens", limit), replace(training, **changed))
+        return largest(update_moments(shape, change.get("tokens", limit), replace(training, **changed)))
 
     def fits(change: Change) -> bool:
         memory = needed(change)

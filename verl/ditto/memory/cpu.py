@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.memory.estimate import Training, engine_memory, forward_memory, shard_bytes, trained_shard, update_memory
+from ditto.memory.estimate import (
+    Memory,
+    Training,
+    engine_memory,
+    forward_moments,
+    shard_bytes,
+    trained_shard,
+    update_moments,
+)
 from ditto.memory.model_shape import GIB, ModelShape, read_shape
 from ditto.memory.setup import KEYS, Setup
 from ditto.settings import BadConfig, Settings
@@ -27,7 +35,7 @@ CACHE_SHARE = 0.2  # of the free memory, at most, for keys and values beyond one
 USABLE = 0.9  # share of the free memory that a run may plan with
 # Measured with SmolLM2-135M: the driver, Ray and workers that share their imports; an actor and an engine of a device.
 PROCESSES, DEVICE_PROCESSES = 2 * GIB, 1 * GIB
-FRAGMENTS = 1.1  # allocated by malloc, per byte of activations and logits
+FRAGMENTS = 0.1  # lost by malloc, per byte of activations and logits
 
 
 @dataclass(frozen=True)
@@ -77,13 +85,13 @@ def process_bytes(shape: ModelShape, training: Training, tokens: int, scored_tok
     Args:
         tokens, scored_tokens: of a micro-batch of an update, and of a pass without gradients.
     """
-    update, scoring = update_memory(shape, tokens, training), forward_memory(shape, scored_tokens, training)
+    moments = [*update_moments(shape, tokens, training), *forward_moments(shape, scored_tokens, training)]
     # malloc keeps much of what is freed, so what one moment needs is there in the others too.
-    fleeting = max(update.activations, scoring.activations) + max(update.logits, scoring.logits)
-    copy = trained_shard(shape, training, training.master)  # AdamW's square roots; a teacher's weights
-    passes = update.weights + update.gradients + update.optimizer + copy + int(FRAGMENTS * fleeting)
+    kept = Memory(*map(max, *(astuple(moment) for moment in moments)))
+    fragments = int(FRAGMENTS * (kept.activations + kept.logits))
+    passes = kept.total + trained_shard(shape, training, training.master) + fragments  # AdamW's square roots
     held = shard_bytes(shape, training) + trained_shard(shape, training, training.optimizer)
-    held += bool(training.teacher_copies) * copy
+    held += bool(training.teacher_copies) * trained_shard(shape, training, training.master)
     return max(passes, held + (1 + exports_model) * shape.weights * training.master)
 
 

@@ -1,8 +1,7 @@
 """Estimate the memory of a training run: weights, gradients, optimizer, activations, logits, engine, host.
 
-One arithmetic serves GPUs and CPUs, RL and SFT. Each part counts with its largest value of a step, although the parts
-do not all peak at the same moment. So the estimate of a training process is never below what torch's FSDP2 memory
-tracker counts, and at most a quarter above it (`tests/ditto/memory/test_tracked_memory.py`).
+One arithmetic serves GPUs and CPUs, RL and SFT. It adds up what can be there at once in a decoder layer, and in the
+head, so it is not below what torch's FSDP2 memory tracker counts, and not far above (`tests/ditto/memory`).
 
 The coefficients are those of transformers' decoder layers under FSDP2, with RMSNorm in float32, gradient checkpointing
 per layer, AdamW, flash attention, and our output head, which computes logits in chunks.
@@ -10,7 +9,7 @@ per layer, AdamW, flash attention, and our output head, which computes logits in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
@@ -95,46 +94,61 @@ def shard_bytes(shape: ModelShape, training: Training) -> int:
     return (shape.weights * training.stored + adapter * training.master) // training.devices
 
 
-def update_memory(shape: ModelShape, tokens: int, training: Training) -> Memory:
-    """The memory of an optimizer update.
+def update_moments(shape: ModelShape, tokens: int, training: Training) -> list[Memory]:
+    """The moments of an optimizer update that can be its peak: in a decoder layer, in the head, AdamW's step.
 
     Args:
         tokens: tokens of a micro-batch.
     """
-    here, full = not training.offloaded, training.lora_rank == 0
-    gradients = here * trained_shard(shape, training, training.master)
-    optimizer = here * trained_shard(shape, training, training.optimizer)
-    # The largest gradient on its way to the other devices: of a decoder layer, or of the head.
-    layer = shape.layer_weights if full else shape.layer_adapter(training.lora_rank)
-    head = full * shape.embedding * (training.compute if training.full_logits else HEAD_GRADIENT)
-    exchanged = max(layer * (training.compute + training.reduce), head)
-    if training.keep_gathered_gradients:
-        exchanged += trained_weights(shape, training) * training.reduce
+    full, c = training.lora_rank == 0, training.compute
+    shard = _sharded(shape, training)
+    gradients = 0 if training.offloaded else trained_shard(shape, training, training.master)
+    optimizer = 0 if training.offloaded else trained_shard(shape, training, training.optimizer)
+    kept_gradients = training.keep_gathered_gradients * trained_weights(shape, training) * training.reduce
+    # Gradients on their way to the other devices: of a decoder layer, and of the head.
+    layer = (shape.layer_weights if full else shape.layer_adapter(training.lora_rank)) * (c + training.reduce)
+    head = full * shape.embedding * (c if training.full_logits else HEAD_GRADIENT)
     kept, backward = layer_activations(shape, training)
-    stream = training.compute * shape.hidden  # the input of a layer; with checkpointing nothing else is kept
+    stream = c * shape.hidden  # the input of a layer; with checkpointing nothing else is kept
     held, in_layer = (stream, kept + backward) if training.checkpointing else (kept, backward)
-    passes = Memory(
-        weights=_sharded(shape, training) + _gathered(shape, training),
-        gradients=gradients + exchanged,
-        optimizer=optimizer,
-        activations=tokens * (shape.layers * held + max(in_layer, 5 * stream)),
-        logits=logit_bytes(shape, tokens, training),
-    )
-    # AdamW's foreach implementation takes the square root of all second moments at once, when the passes are over.
-    step = Memory(weights=_sharded(shape, training), gradients=2 * gradients, optimizer=optimizer)
-    return max(passes, step, key=lambda memory: memory.total)
+    return [
+        Memory(
+            weights=shard + _gathered_layers(shape, training),
+            gradients=gradients + kept_gradients + layer,
+            optimizer=optimizer,
+            activations=tokens * (shape.layers * held + in_layer),
+        ),
+        Memory(
+            weights=shard + _gathered_head(shape, training),
+            gradients=gradients + kept_gradients + head,
+            optimizer=optimizer,
+            activations=tokens * (shape.layers * held + 5 * stream),
+            logits=logit_bytes(shape, tokens, training),
+        ),
+        # The foreach implementation takes the square root of all second moments at once, when the passes are over.
+        Memory(weights=shard, gradients=2 * gradients, optimizer=optimizer),
+    ]
 
 
-def forward_memory(shape: ModelShape, tokens: int, training: Training, optimizer_on_device: bool = True) -> Memory:
-    """The memory of a pass without gradients, which computes log-probs."""
-    keeps_optimizer = optimizer_on_device and not training.offloaded
-    width = max(4 * training.compute * (shape.hidden + shape.intermediate), 8 * shape.hidden)
-    return Memory(
-        weights=_sharded(shape, training) + _gathered(shape, training),
-        optimizer=keeps_optimizer * trained_shard(shape, training, training.optimizer),
-        activations=tokens * width,
-        logits=logit_bytes(shape, tokens, training),
-    )
+def forward_moments(shape: ModelShape, tokens: int, training: Training, optimizer_here: bool = True) -> list[Memory]:
+    """The same of a pass without gradients, which computes log-probs: in a decoder layer, in the head.
+
+    Args:
+        optimizer_here: the optimizer stays on the device.
+    """
+    here = optimizer_here and not training.offloaded
+    optimizer = here * trained_shard(shape, training, training.optimizer)
+    shard = _sharded(shape, training)
+    width = 4 * training.compute * (shape.hidden + shape.intermediate)
+    layer = Memory(shard + _gathered_layers(shape, training), 0, optimizer, tokens * width)
+    logits = logit_bytes(shape, tokens, training)
+    head = Memory(shard + _gathered_head(shape, training), 0, optimizer, tokens * 8 * shape.hidden, logits)
+    return [layer, head]
+
+
+def largest(moments: Iterable[Memory]) -> Memory:
+    """The largest of some moments."""
+    return max(moments, key=lambda memory: memory.total)
 
 
 def logit_bytes(shape: ModelShape, tokens: int, training: Training) -> int:
@@ -168,13 +182,24 @@ def _sharded(shape: ModelShape, training: Training) -> int:
     return 0 if training.offloaded else shard_bytes(shape, training) + copies
 
 
-def _gathered(shape: ModelShape, training: Training) -> int:
-    """Bytes of whole weights: the root for a whole pass, two layers (one is fetched ahead), or the head."""
+def _gathered_layers(shape: ModelShape, training: Training) -> int:
+    """Bytes of whole weights in a decoder layer: the root for a whole pass, the layer, and what is fetched ahead."""
+    root = shape.root_weights * training.compute
     layer = (shape.layer_weights + shape.layer_adapter(training.lora_rank)) * training.compute
-    head = 0 if shape.tied else shape.embedding * training.compute  # a tied head is part of the root
+    embedding = 0 if shape.tied else shape.embedding * training.compute  # follows the first layer's backward pass
+    return root + layer + max(layer, embedding) if training.reshard else root + shape.layers * layer + 2 * embedding
+
+
+def _gathered_head(shape: ModelShape, training: Training) -> int:
+    """Bytes of whole weights in the head, the last unit; the buffer in which it arrived still exists.
+
+    Full logits are turned into log-probs outside of the model, where nothing is gathered.
+    """
+    if training.full_logits:
+        return 0
     if not training.reshard:
-        return shape.root_weights * training.compute + shape.layers * layer + 2 * head
-    return shape.root_weights * training.compute + max(2 * layer, layer + head, 2 * head)
+        return _gathered_layers(shape, training)
+    return (shape.root_weights + (0 if shape.tied else 2 * shape.embedding)) * training.compute
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,13 @@ from ditto.memory.estimate import (
     HostMemory,
     Memory,
     engine_memory,
-    forward_memory,
+    forward_moments,
     host_memory,
+    largest,
     shard_bytes,
     trained_shard,
     trained_weights,
-    update_memory,
+    update_moments,
 )
 from ditto.memory.model_shape import GIB, ModelShape, read_shape
 from ditto.memory.remedy import Change, Knobs, find_remedy, lower_limits, overrides
@@ -133,8 +134,8 @@ class MemoryPlan:
         )
         # A micro-batch may have fewer tokens than its limit, if a device gets fewer in the whole update.
         tokens, scored = (min(limit, setup.update_tokens) for limit in (setup.tokens, setup.log_prob_tokens))
-        scoring = forward_memory(shape, scored, training, optimizer_on_device=not setup.optimizer_offload)
-        update = self._with_teachers(update_memory(shape, tokens, training), tokens)
+        scoring = largest(forward_moments(shape, scored, training, optimizer_here=not setup.optimizer_offload))
+        update = self._with_teachers(largest(update_moments(shape, tokens, training)), tokens)
         # Without LoRA, tensors are gathered one by one into a bucket. An adapter is gathered on the host.
         adapter = setup.lora_rank > 0
         gathered = 0 if adapter and not setup.merges_lora else 2 * max(shape.tensors) * setup.master
@@ -161,12 +162,12 @@ class MemoryPlan:
         if not self.teachers:
             return
         setup, training = self.setup, self.setup.training
-        student = update_memory(self.shape, 0, training)
+        student = largest(update_moments(self.shape, 0, training)[:1])
         shard = 0 if training.offloaded else shard_bytes(self.shape, training)
-        largest = max(self.teachers, key=lambda teacher: teacher.weights)
-        scoring = forward_memory(largest, tokens, setup.scoring)
+        teacher = max(self.teachers, key=lambda teacher: teacher.weights)
+        scoring = largest(forward_moments(teacher, tokens, setup.scoring))
         taught = Memory(
-            weights=shard + max(largest.weights * setup.compute, scoring.weights),
+            weights=shard + max(teacher.weights * setup.compute, scoring.weights),
             gradients=student.gradients,
             optimizer=student.optimizer,
             activations=scoring.activations,
