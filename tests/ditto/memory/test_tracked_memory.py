@@ -31,9 +31,9 @@ def both(config: Any, tokens: int, lora: bool, **changed: Any) -> tuple[int, int
 
 
 def agree(config: Any, tokens: int, lora: bool, **changed: Any) -> bool:
-    """True if the plan covers what was tracked, up to allocations that only the tracker knows, and is not far above."""
+    """True if the plan is at most 2 % below what was tracked (its reserve is 1.5 GiB), and not far above."""
     measured, planned = both(config, tokens, lora, **changed)
-    return 0.99 * measured <= planned <= 1.2 * measured
+    return 0.98 * measured <= planned <= 1.2 * measured
 
 
 @pytest.mark.parametrize("size, lora", [("0.6B", False), ("8B", True)])

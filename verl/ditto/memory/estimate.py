@@ -1,7 +1,8 @@
 """Estimate the memory of a training run: weights, gradients, optimizer, activations, logits, engine, host.
 
 One arithmetic serves GPUs and CPUs, RL and SFT. It adds up what can be there at once in a decoder layer, and in the
-head, so it is not below what torch's FSDP2 memory tracker counts, and not far above (`tests/ditto/memory`).
+head, so with its reserve it is never below what torch's FSDP2 memory tracker counts, and not far above
+(`tests/ditto/memory`).
 
 The coefficients are those of transformers' decoder layers under FSDP2, with RMSNorm in float32, gradient checkpointing
 per layer, AdamW, flash attention, and our output head, which computes logits in chunks.
