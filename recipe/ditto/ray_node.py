@@ -23,8 +23,7 @@ from contextlib import contextmanager, suppress
 
 from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
 
-from ditto.launching import process_tree
-from ditto.run.stop_signals import Stopped, StopSignals, shield_children
+from ditto.run.stop_signals import Stopped, StopSignals, kill, processes_below, shield_children
 from soul.cli.arguments import non_negative_int, positive_float, positive_int
 from soul.cli.error_border import FAILED, Parser, reports_errors
 from soul.errors import SoulError
@@ -56,9 +55,9 @@ def ray_started(words: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
     try:
         yield ray
     finally:
-        below = process_tree.below(ray.pid)
+        below = processes_below(ray.pid)
         ray.kill()
-        process_tree.kill(below)
+        kill(below)
         ray.wait()
 
 

@@ -8,14 +8,13 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-import psutil
 import pytest
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from ditto.launching.compose import load_config
 from ditto.memory.model_shape import GIB
-from ditto.memory.plan import ASSUMED_GIB, Machine, MemoryPlan, plan
+from ditto.memory.plan import ASSUMED_GIB, MemoryPlan, plan
 from ditto.memory.remedy import overrides
 from ditto.memory.setup import KEYS
 from ditto.settings import BadConfig
@@ -146,21 +145,6 @@ def test_numbers_follow_the_config(models: Path) -> None:
         for word in ("true", "false")
     )
     assert tower.weights - text_only.weights == 2 * (8_767_123_696 - base)
-
-
-def test_a_gpu_that_nobody_named_is_assumed(models: Path) -> None:
-    machine = Machine.find(None)
-    assert machine.host_bytes == psutil.virtual_memory().total
-    if not machine.trains:
-        assert machine.gpu_bytes == int(ASSUMED_GIB * GIB) and "memory.gpu_gib" in machine.gpu_source
-    assert Machine.find(24).gpu_bytes == 24 * GIB
-
-
-def test_separate_gpus_hold_no_vllm(models: Path) -> None:
-    made = planned(models, "8B")
-    apart = replace(made, setup=replace(made.setup, colocated=False))
-    update, shared = apart.phases[2], made.phases[2]
-    assert update.vllm == 0 < shared.vllm and update.memory == shared.memory
 
 
 def test_separate_devices_share_no_gpu_and_keep_two_copies_of_what_is_trained_on_the_host(models: Path) -> None:

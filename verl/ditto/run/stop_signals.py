@@ -8,12 +8,16 @@ Driver and trainer use Ray's key-value store, because the trainer's actor is bus
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import FrameType
+
+import psutil
 
 STOP = (signal.SIGTERM, signal.SIGINT)
 _BEGUN, _ENDED, _SAVE_UNTIL = "steps_begun", "steps_ended", "save_until"
+
+EXIT_S = 10.0  # how long we wait for killed processes to exit
 
 
 def handled_signals() -> list[signal.Signals]:
@@ -151,3 +155,22 @@ def _get(name: str) -> str | None:
 
     value: bytes | None = internal_kv._internal_kv_get(_key(name))
     return None if value is None else value.decode()
+
+
+def processes_below(pid: int | None = None) -> list[psutil.Process]:
+    """All descendants of a process, by default of this one."""
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def kill(processes: Sequence[psutil.Process]) -> None:
+    """Kill these processes by id and wait until they are gone.
+
+    Ray leaves some behind: a rollout engine is slow to notice a dead parent.
+    """
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(processes, timeout=EXIT_S)
