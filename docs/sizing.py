@@ -76,7 +76,7 @@ def plan(name: str, lora: bool, gpus: int, gib: float, nodes: int = 1) -> Memory
 
 
 def cell(name: str, lora: bool, gpus: int, gib: float, nodes: int = 1) -> str:
-    """What the table says of one combination."""
+    """The table's cell of one combination."""
     needed, change = plan(name, lora, gpus, gib, nodes), Change()
     if needed.problems:
         found = needed.remedy(more_gpus=False)
@@ -109,7 +109,7 @@ def several_nodes() -> Iterator[str]:
 
 
 def models() -> Iterator[str]:
-    """What the arithmetic starts from."""
+    """The numbers that the arithmetic starts from."""
     yield "| | weights | LoRA 32 | KiB a token and layer kept | KiB a token in one layer | cache, KiB a token |"
     yield "|---|---:|---:|---:|---:|---:|"
     training = recipe().training
@@ -124,7 +124,7 @@ def models() -> Iterator[str]:
 
 
 def example() -> str:
-    """What a dry run prints."""
+    """The plan that a dry run prints."""
     return "\n".join(plan("Qwen3-8B", True, 8, ASSUMED_GIB).lines())
 
 

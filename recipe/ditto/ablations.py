@@ -129,7 +129,7 @@ class Plan:
         return [load_config(self.words(run)) for run in firsts]
 
     def inputs(self, config: DictConfig) -> Inputs:
-        """What every run is made of: overrides, rows, model and judges.
+        """The inputs of every run: overrides, rows, model and judges.
 
         Args:
             config: that of any run.
@@ -154,11 +154,11 @@ class Plan:
         return self.out / "stamps" / f"{run.name}.json"
 
     def log_file(self, run: Run) -> Path:
-        """What a run prints, of all its starts."""
+        """The output of a run, of all its starts."""
         return self.out / "logs" / f"{run.name}.log"
 
     def is_finished(self, run: Run) -> bool:
-        """Whether the run has trained all its steps."""
+        """True if the run has trained all its steps."""
         stamp = self._stamp(run)
         return stamp is not None and stamp.finished and (self.out / run.name).is_dir()
 

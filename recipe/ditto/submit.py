@@ -114,12 +114,12 @@ class Training:
 
     @property
     def ray_words(self) -> str:
-        """What `ray start` has to be told on each node."""
+        """Options of `ray start` on each node."""
         return f"--num-cpus={self.cpus}" + ("" if self.on_gpus else f" --num-gpus={self.gpus}")
 
     @property
     def words(self) -> list[str]:
-        """What follows run_rl.sh."""
+        """Words that follow run_rl.sh."""
         return [self.task, *self.overrides]
 
     def portable_variables(self) -> dict[str, str]:
@@ -165,7 +165,7 @@ class Submission:
             )
 
     def shown(self) -> str:
-        """What a dry run prints."""
+        """Text that a dry run prints."""
         return "\n".join([*([self.document] if self.document else []), shlex.join(self.command), self.keys])
 
     def send(self) -> int:

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 FILE = ".lease"  # releases up to 0.1 wrote `.lock`, which stays in their folders
 HEARTBEAT_S = 10.0
-SILENT_S = 60.0  # a holder without a heartbeat for this long has ended, or is cut off and will notice
+SILENT_S = 90.0  # a holder without a heartbeat for this long has ended, or is cut off and will notice
 LOST_LOCK = 1  # exit code
 
 

@@ -1,4 +1,4 @@
-"""Which files are uploaded: model, tokenizer, adapter and card of a checkpoint; training files with a data card."""
+"""The files that are uploaded: model, tokenizer, adapter and card of a checkpoint; training files with a data card."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def _require_weights(folder: Path) -> None:
     if not (folder / "config.json").is_file() and not (folder / "adapter_config.json").is_file():
         hint = f" Name {folder / ADAPTER} to push its adapter." if (folder / ADAPTER).is_dir() else ""
         raise NotPushable(
-            f"{folder} has neither config.json nor adapter_config.json, so it is no model. Name a global_step_N, the "
-            f"folder of a run, or a model's folder.{hint}"
+            f"{folder} has neither config.json nor adapter_config.json, so it is not a model. Pass the path of a "
+            f"global_step_N, of a run's folder, or of a model.{hint}"
         )
     if problem := damage(folder):
         raise NotPushable(f"{folder}: {problem}")

@@ -24,7 +24,7 @@ class NotPushable(SoulError):
 
 @dataclass(frozen=True)
 class Upload:
-    """What is uploaded.
+    """The files of an upload, and what the user should know of it.
 
     Attributes:
         kind: the kind of repository.

@@ -181,7 +181,7 @@ def test_names_of_a_store_stay_in_the_run_folder(tmp_path: Path, monkeypatch: py
     assert not list(tmp_path.rglob("outside*"))
 
 
-def test_a_store_that_is_no_store_or_the_runs_own_folder(tmp_path: Path) -> None:
+def test_an_address_without_a_store_or_in_the_runs_own_folder_is_refused(tmp_path: Path) -> None:
     check_address(config(tmp_path / "run"))
     check_address(config(tmp_path / "run", url=str(tmp_path / "run-copy")))
     for folder in (tmp_path / "run", tmp_path / "run" / "copy", tmp_path):

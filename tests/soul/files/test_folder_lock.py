@@ -131,7 +131,7 @@ def test_a_holder_that_comes_back_notices_that_it_lost_the_lock(tmp_path: Path, 
 def test_by_default_such_a_holder_ends_at_once(tmp_path: Path) -> None:
     program = (
         "import soul.files.folder_lock as f, os, pathlib, sys, time; p = pathlib.Path(sys.argv[1])"
-        f"; f.HEARTBEAT_S = 0.05; lock = f.FolderLock(p); (p / 'theirs').write_text({ELSEWHERE.format(60.0)!r})\n"
+        f"; f.HEARTBEAT_S = 0.05; lock = f.FolderLock(p); (p / 'theirs').write_text({ELSEWHERE.format(90.0)!r})\n"
         "os.replace(p / 'theirs', p / f.FILE); time.sleep(60)"
     )
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, timeout=30)

@@ -39,7 +39,7 @@ def names_in(variable: str, environment: Mapping[str, str]) -> list[str]:
 
 
 def says_yes(variable: str, environment: Mapping[str, str]) -> bool:
-    """Whether a variable is 1 or true; 0, false, or nothing mean no.
+    """True if a variable is 1 or true; 0, false, or nothing mean no.
 
     Raises:
         BadSettings: it says something else.

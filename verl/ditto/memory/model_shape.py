@@ -71,7 +71,7 @@ class ModelShape:
 
 @dataclass(frozen=True)
 class Adapted:
-    """Which linear maps LoRA adapts, as in peft: a regular expression for whole names, or a list of name endings."""
+    """The linear maps that LoRA adapts, as in peft: a regular expression for whole names, or a list of name endings."""
 
     targets: str | Sequence[str] = "all-linear"
     exclude: str | Sequence[str] | None = None

@@ -205,7 +205,7 @@ class MemoryPlan:
         return {field: value for field, value in change.items() if getattr(self.setup, field) != value}
 
     def _knobs(self, more_gpus: bool) -> Knobs:
-        """What may be changed, the cheapest first; the values of each, the mildest first."""
+        """Changes to try, the cheapest first; the values of each, the mildest first."""
         setup = self.setup
         yield [{"fused_head": True}]
         yield [{"checkpointing": True}]

@@ -29,7 +29,7 @@ class BadShards(SoulError):
 
 
 def sliced_alike(actor: Path, written: int, module: torch.nn.Module) -> bool:
-    """Whether the ranks that wrote a checkpoint were as many and arranged alike (`fsdp_size`) as the module's now."""
+    """True if the ranks that wrote a checkpoint were as many and arranged alike (`fsdp_size`) as the module's now."""
     with torch.serialization.safe_globals(_OF_RANDOM_STATES):
         first = torch.load(rank_files(actor, "model", written)[0], map_location="cpu", mmap=True, weights_only=True)
     return _arrangement(first) == _arrangement(module.state_dict())

@@ -86,7 +86,7 @@ def _both_rewards(trace: SessionRecord) -> tuple[float, float] | None:
 
 
 def _judging(traces: Sequence[SessionRecord]) -> dict[str, float]:
-    """What the judges cost: over all, by role and by task where there are several; and how far a jury agrees."""
+    """The costs of the judges: over all, by role and by task where there are several; and how far a jury agrees."""
     ledger = Ledger()
     for trace in traces:
         ledger.add(trace.task, trace.usage)

@@ -109,7 +109,7 @@ def report_first_step() -> None:
 
 
 def steps_have_begun() -> bool:
-    """Driver: whether the trainer's first step has begun."""
+    """Driver: true if the trainer's first step has begun."""
     return _get(_BEGUN) is not None
 
 
@@ -119,7 +119,7 @@ def report_last_step() -> None:
 
 
 def steps_have_ended() -> bool:
-    """Driver: whether the trainer's last step has ended."""
+    """Driver: true if the trainer's last step has ended."""
     return _get(_ENDED) is not None
 
 

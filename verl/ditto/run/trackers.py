@@ -1,4 +1,4 @@
-"""What verl's loggers (`trainer.logger`) get of a run: a folder inside the run's own, and a table of sessions.
+"""The output of a run to verl's loggers (`trainer.logger`): a folder inside the run's own, and a table of sessions.
 
 The table goes to Weights & Biases: draft, critique and refined answer of a few sessions, side by side.
 
@@ -88,7 +88,7 @@ def _cells(record: SessionRecord) -> Cells:
 
 
 def _text(attempt: AttemptRecord) -> str:
-    """What the policy said: its turns, with their seats if there are several."""
+    """The policy's turns, with their seats if there are several."""
     return _shortened("\n\n".join(_turns(attempt)))
 
 

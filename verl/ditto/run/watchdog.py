@@ -154,7 +154,7 @@ class Liveness:
         return servers
 
     def died(self) -> str | None:
-        """Which actor has died and why, as a clause; None if no dead actor is known."""
+        """The actor that has died and why, as a clause; None if no dead actor is known."""
         for name, ping in self._pings.items():
             reference, sent = self._unanswered.get(name, (None, 0.0))
             if reference is not None:
