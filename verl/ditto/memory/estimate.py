@@ -75,7 +75,7 @@ class Memory:
 
     @property
     def reserve(self) -> int:
-        """Bytes that a process on a GPU needs besides; activations and logits are freed all the time, so they fragment."""
+        """Further bytes on a GPU; activations and logits are freed all the time, so they fragment."""
         return int(TRAINER) + int(FRAGMENTS * (self.activations + self.logits))
 
 
