@@ -16,7 +16,7 @@ pytest.importorskip("verl")
 
 from ditto.settings import BadConfig
 from recipe.ditto import submit as command
-from recipe.ditto.submit import ROOT, Submission, Training, plain_name, to_kuberay, to_ray, to_skypilot, to_slurm
+from recipe.ditto.submit import ROOT, Training, plain_name, to_kuberay, to_ray, to_skypilot, to_slurm
 from soul.cli.error_border import USER_ERROR
 from soul.errors import BadSettings
 from soul.testing import FakeOpenAI, Json
@@ -162,11 +162,6 @@ def test_kuberay_reads_keys_from_a_secret_and_only_the_hubs_in_the_worker_pods()
 @pytest.mark.parametrize(("name", "pod"), [("My run_1", "my-run-1"), ("27B", "run-27b"), ("a" * 50, "a" * 32)])
 def test_a_run_gets_a_name_that_kubernetes_and_skypilot_accept(name: str, pod: str) -> None:
     assert plain_name(name) == pod
-
-
-def test_a_program_that_is_not_installed_is_named() -> None:
-    with pytest.raises(BadSettings, match="no-such-scheduler is not on the PATH"):
-        Submission(["no-such-scheduler"], "").send()
 
 
 def test_the_training_is_checked_before_it_is_submitted(

@@ -135,11 +135,5 @@ def test_chance_alone_is_not_a_trend() -> None:
     assert not [seed for seed in range(200) if alarms_of(level, seed=seed)]
 
 
-def test_the_warning_names_the_metric_that_got_worse(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        alarms_of({REWARD: 0.01, SECRET: -0.01})
-    assert "alarm secondary (sotopia/secret): The reward rises" in caplog.text
-
-
 def test_the_page_has_every_alarm() -> None:
     assert all(f"| `alarm/{alarm.name}` |" in PAGE for alarm in ALARMS)

@@ -223,17 +223,6 @@ def test_a_validation_that_the_judges_cut_off_ends_the_run_and_the_resume_repeat
     assert trainer.config.trainer.val_before_train
 
 
-def test_a_validation_that_the_budget_does_not_cover_is_left_to_the_resume(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trainer = Trainer(tmp_path, test_freq=1, val_before_train=True)
-    trainer.judges.stop = BudgetSpent("nothing is left")
-    monkeypatch.setattr(PPOTrainer, "_validate", lambda _trainer: pytest.fail("it validates"))
-    trainer.one_step(validates=True)
-    trainer._settle_validation()
-    assert trainer.config.trainer.val_before_train
-
-
 def test_what_needs_the_devices_comes_before_the_weight_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sync wakes the rollout servers: teachers are loaded, and the last checkpoint is written, before it."""
     seen: list[str] = []
