@@ -94,10 +94,11 @@ def run_head(nodes: int, head: str, words: Sequence[str], limit_s: float, comman
 
     with StopSignals() as signals, ray_started(words) as process:
         wait_until(lambda: answers(head), limit_s, process, f"Ray's head at {head} does not answer")
-        with shield_children():  # ray.init replaces the signals' handlers
+        with shield_children():  # ray.init and ray.shutdown replace the signals' handlers
             ray.init(address=head, log_to_driver=False, logging_level="ERROR")
         wait_until(joined, limit_s, process, f"{nodes} nodes have not joined {head}")
-        ray.shutdown()
+        with shield_children():
+            ray.shutdown()
         print(f"Ray is running on {nodes} nodes at {head}", flush=True)
         signals.only_record()
         code = subprocess.call(command, env={**os.environ, "RAY_ADDRESS": head})
