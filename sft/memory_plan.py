@@ -47,8 +47,8 @@ def check_memory(config: DictConfig, longest: int) -> list[str]:
     with_reserve = f"{(memory.total + memory.reserve) / GIB:.1f}"
     where = f"{training.devices} GPUs of {machine.gpu_bytes / GIB:.1f} GiB ({machine.gpu_source})"
     if not fits({}):
-        lower = [{"tokens": tokens} for tokens in lower_limits(limit, longest)]
-        fused = [{"full_logits": False}] if training.full_logits else []
+        lower: list[Change] = [{"tokens": tokens} for tokens in lower_limits(limit, longest)]
+        fused: list[Change] = [{"full_logits": False}] if training.full_logits else []
         change = find_remedy([fused, lower, [{"offloaded": True}]], fits)
         advice = "No override makes it fit: use more or larger GPUs, LoRA (model.lora_rank=32) or a smaller model"
         if change is not None:

@@ -271,7 +271,7 @@ def to_kuberay(training: Training, environment: Mapping[str, str]) -> Submission
     variables, secret = training.portable_variables(), environment.get("SECRET") or "ditto-keys"
 
     def pod(variables: Iterable[tuple[str, str]], keys: Iterable[str]) -> list[dict[str, Any]]:
-        plain = [{"name": name, "value": text} for name, text in variables]
+        plain: list[dict[str, Any]] = [{"name": name, "value": text} for name, text in variables]
         # Without a judge's key the pod does not start.
         optional = {name: {"optional": True} if name in OTHER_KEYS else {} for name in keys}
         return plain + [

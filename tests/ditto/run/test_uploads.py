@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -182,12 +182,16 @@ def test_a_write_to_a_folder_that_is_cut_off_leaves_the_file_as_it_was(
         Path(target).write_bytes(text[: len(text) // 2])
         raise OSError("the disk is gone")
 
-    for name in ("pipe_file", "put_file"):
+    writes: dict[str, Callable[[], object]] = {
+        "pipe_file": lambda: store.write_manifest(content),
+        "put_file": lambda: store.put_run_files(run),
+    }
+    for name, cut_off in writes.items():
         with monkeypatch.context() as patch:
             write = half if name == "pipe_file" else lambda file, target: half(target, Path(file).read_bytes())
             patch.setattr(store.files, name, write)
             with pytest.raises(StoreFailed, match="the disk is gone"):
-                store.write_manifest(content) if name == "pipe_file" else store.put_run_files(run)
+                cut_off()
         assert store.manifest() == content
     assert (tmp_path / "bucket/metrics.jsonl").read_text() in ('{"step": 1}\n', '{"step": 1}\n{"step": 2}\n')
     store.put_checkpoint(folder)

@@ -87,7 +87,7 @@ def process_bytes(shape: ModelShape, training: Training, tokens: int, scored_tok
     """
     moments = [*update_moments(shape, tokens, training), *forward_moments(shape, scored_tokens, training)]
     # malloc keeps much of what is freed, so what one moment needs is there in the others too.
-    kept = Memory(*map(max, *(astuple(moment) for moment in moments)))
+    kept = Memory(*(max(sizes) for sizes in zip(*(astuple(moment) for moment in moments), strict=True)))
     fragments = int(FRAGMENTS * (kept.activations + kept.logits))
     passes = kept.total + trained_shard(shape, training, training.master) + fragments  # AdamW's square roots
     held = shard_bytes(shape, training) + trained_shard(shape, training, training.optimizer)

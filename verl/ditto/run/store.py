@@ -128,7 +128,8 @@ class RunStore:
             The files that are left out because they look like keys.
         """
         paths = sorted({path for pattern in RUN_FILES for path in folder.glob(pattern) if path.is_file()})
-        stored, versions = self.run_files(), {}
+        stored = self.run_files()
+        versions: dict[str, tuple[int, int]] = {}
         for path in paths:
             name, status = path.relative_to(folder).as_posix(), path.stat()
             version, copied = (status.st_size, status.st_mtime_ns), self._copied.get(path)
