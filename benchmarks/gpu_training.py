@@ -25,8 +25,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from ditto.memory.read_model import shape_of
-from ditto.memory.training import Training, forward_peak, update_peak
+from ditto.memory.estimate import Training, forward_moments, largest, update_moments
+from ditto.memory.model_shape import shape_of
 from ditto.model import attention
 from ditto.model.chunked_models import with_chunked_head
 
@@ -152,8 +152,8 @@ def _measured(case: Case, device: str, lora_rank: int = 32) -> dict[str, Any]:
     shape = shape_of(model.config, case.model.name)
     settings = Training(devices=1, lora_rank=lora_rank)
     planned = {
-        "update": update_peak(shape, case.tokens, settings).total,
-        "log_prob": forward_peak(shape, case.tokens, settings, optimizer_on_gpu=True).total,
+        "update": largest(update_moments(shape, case.tokens, settings)).total,
+        "log_prob": largest(forward_moments(shape, case.tokens, settings)).total,
     }
     result: dict[str, Any] = {**asdict(case), "lora_rank": lora_rank}
     for name, work in (("update", update), ("log_prob", log_probs)):

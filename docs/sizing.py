@@ -13,15 +13,12 @@ from functools import cache
 from pathlib import Path
 
 from ditto.launching.compose import load_config
-from ditto.memory import cpu, host, phases, rollout
-from ditto.memory.machine import ASSUMED_GIB, Machine
-from ditto.memory.model_shape import GIB, ModelShape
-from ditto.memory.phases import Computed, compute
-from ditto.memory.plan import MemoryPlan
-from ditto.memory.read_model import shape_of
-from ditto.memory.remedy import Change, remedy
+from ditto.memory import cpu, estimate
+from ditto.memory.estimate import layer_activations
+from ditto.memory.model_shape import GIB, ModelShape, shape_of
+from ditto.memory.plan import ASSUMED_GIB, Machine, MemoryPlan
+from ditto.memory.remedy import Change
 from ditto.memory.setup import KEYS, Setup
-from ditto.memory.training import layer_activations
 from ditto.settings import Settings
 from soul.cli.error_border import Parser, reports_errors
 
@@ -71,25 +68,21 @@ def recipe() -> Setup:
     return Setup.from_config(config, Settings.from_config(config).objective)
 
 
-def computed(name: str, lora: bool, gpus: int, gib: float, nodes: int = 1) -> tuple[Computed, Change | None]:
-    """What a run needs, and what has to be changed to make it fit. No change makes it fit: None."""
-
-    def needs(setup: Setup) -> Computed:
-        return compute(setup, shape(name), int(gib * GIB))
-
+def plan(name: str, lora: bool, gpus: int, gib: float, nodes: int = 1) -> MemoryPlan:
+    """The plan of a run of the recipe."""
     setup = replace(recipe(), gpus=gpus, nodes=nodes, lora_rank=recipe().lora_rank if lora else 0)
-    needed = needs(setup)
-    if not needed.problems:
-        return needed, {}
-    change = remedy(needed, needs, more_gpus=False)
-    return (needed, None) if change is None else (needs(replace(setup, **change)), change)
+    machine = Machine(int(gib * GIB), "NVIDIA H100 80GB HBM3", host_bytes=1024 * GIB, trains=True)
+    return MemoryPlan(shape(name), setup, machine)
 
 
 def cell(name: str, lora: bool, gpus: int, gib: float, nodes: int = 1) -> str:
-    """What the table says of one combination."""
-    needed, change = computed(name, lora, gpus, gib, nodes)
-    if change is None:
-        return "no"
+    """The table's cell of one combination."""
+    needed, change = plan(name, lora, gpus, gib, nodes), Change()
+    if needed.problems:
+        found = needed.remedy(more_gpus=False)
+        if found is None:
+            return "no"
+        change, needed = found, replace(needed, setup=replace(needed.setup, **found))
     most = max(phase.total for phase in needed.phases) / GIB
     words = [f"{SHORT[field]} {value:,}" if value is not True else SHORT[field] for field, value in change.items()]
     return f"{', '.join(words) or 'yes'} ({most:.0f}; {needed.host.peak / GIB:.0f})"
@@ -116,7 +109,7 @@ def several_nodes() -> Iterator[str]:
 
 
 def models() -> Iterator[str]:
-    """What the arithmetic starts from."""
+    """The numbers that the arithmetic starts from."""
     yield "| | weights | LoRA 32 | KiB a token and layer kept | KiB a token in one layer | cache, KiB a token |"
     yield "|---|---:|---:|---:|---:|---:|"
     training = recipe().training
@@ -131,11 +124,8 @@ def models() -> Iterator[str]:
 
 
 def example() -> str:
-    """What a dry run prints."""
-    gpu_bytes = int(ASSUMED_GIB * GIB)
-    machine = Machine(gpu_bytes, "NVIDIA H100 80GB HBM3", host_bytes=1024 * GIB, trains=True)
-    name = "Qwen3-8B"
-    return "\n".join(MemoryPlan(shape(name), compute(recipe(), shape(name), gpu_bytes), machine).lines())
+    """The plan that a dry run prints."""
+    return "\n".join(plan("Qwen3-8B", True, 8, ASSUMED_GIB).lines())
 
 
 def page() -> str:
@@ -184,9 +174,9 @@ Qwen3-8B on a node with eight 80 GB cards:
 
 def _sources() -> str:
     """The sections on where the numbers come from."""
-    reserve = f"{phases.TRAINER / GIB:.1f} GiB, and {phases.FRAGMENTS:.0%} of activations and logits"
-    asleep = f"{rollout.CONTEXT / GIB:.1f} + {rollout.GRAPHS / GIB:.1f} GiB"
-    processes = f"{host.GPU_PROCESSES // GIB} GiB a GPU, {host.AGENT_WORKER // GIB} an agent-loop worker"
+    reserve = f"{estimate.TRAINER / GIB:.1f} GiB, and {estimate.FRAGMENTS:.0%} of activations and logits"
+    asleep = f"{estimate.CONTEXT / GIB:.1f} + {estimate.GRAPHS / GIB:.1f} GiB"
+    processes = f"{estimate.GPU_PROCESSES // GIB} GiB a GPU, {estimate.AGENT_WORKER // GIB} an agent-loop worker"
     gradients = 4 * shape("Qwen3-8B").weights / GIB
     return f"""## Where the numbers come from
 
@@ -197,8 +187,8 @@ exchanged. With `use_no_sync_for_gradient_accumulation=true`, every GPU would ke
 float32 until the last micro-batch: {gradients:.0f} GiB for a full 8B model.
 
 Activations follow transformers' decoder layers: gradient checkpointing keeps each layer's input, and the backward pass
-computes one layer again at a time. `tests/ditto/memory` compares the sum with torch's FSDP2 memory tracker, within
-10 %.
+computes one layer again at a time. `tests/ditto/memory` compares the sum with torch's FSDP2 memory tracker: it is
+at most 2 % below, which the reserve covers, and a fifth above.
 
 {chr(10).join(models())}
 
@@ -230,12 +220,12 @@ No memory tracker sees these values. If you measure others, correct them in `ver
 
 | what | assumed | where |
 |---|---|---|
-| CUDA context, NCCL, workspaces of the training process; fragments | {reserve} | `phases.py` |
-| vLLM's CUDA context and CUDA graphs, which stay while it sleeps | {asleep} | `rollout.py` |
-| processes on the host | {processes}, {host.DRIVER // GIB} for the driver | `host.py` |
+| CUDA context, NCCL, workspaces of the training process; fragments | {reserve} | `estimate.py` |
+| vLLM's CUDA context and CUDA graphs, which stay while it sleeps | {asleep} | `estimate.py` |
+| processes on the host | {processes}, {estimate.DRIVER // GIB} for the driver | `estimate.py` |
 | the processes of a run without a GPU | {cpu.PROCESSES // GIB} GiB, {cpu.DEVICE_PROCESSES // GIB} a device; of \
 supervised training {cpu.DEVICE_PROCESSES // GIB} GiB, {cpu.DEVICE_PROCESSES // GIB} a device | `cpu.py` |
-| the size of a GPU where none is found and `memory.gpu_gib` is null | {ASSUMED_GIB} GiB | `machine.py` |
+| the size of a GPU where none is found and `memory.gpu_gib` is null | {ASSUMED_GIB} GiB | `plan.py` |
 
 An adapter makes vLLM sleep at level 1: the weights of every GPU's engine stay in pinned host memory, where each
 tensor's size is rounded up to a power of two. A model with a tied head (0.6B, 4B) is loaded by every process at once.

@@ -63,7 +63,7 @@ def _launch(words: list[str]) -> int:
     with ExitStack() as locks:
         if leads and not config.get("dry_run"):
             for folder in sorted({Path(config.run.dir).absolute(), root}):
-                locks.enter_context(FolderLock(folder, "supervised training"))
+                locks.enter_context(FolderLock(folder))
             prepare_store(config)
         choice = choose(config) if leads else None
         print(check(config, choice), flush=True)

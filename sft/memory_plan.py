@@ -6,18 +6,17 @@ from dataclasses import replace
 
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.memory.cpu import DEVICE_PROCESSES, USABLE, choices, micro_batches, process_bytes
-from ditto.memory.machine import Machine
-from ditto.memory.model_shape import GIB, ModelShape
-from ditto.memory.phases import reserve
-from ditto.memory.read_model import read_shape
+from ditto.memory.cpu import DEVICE_PROCESSES, CpuMemory, choose, described, micro_batches, process_bytes
+from ditto.memory.estimate import Memory, Training, largest, update_moments
+from ditto.memory.model_shape import GIB, read_shape
+from ditto.memory.plan import Machine
+from ditto.memory.remedy import Change, find_remedy, lower_limits, overrides
 from ditto.memory.setup import number_formats
-from ditto.memory.training import Memory, Training, update_peak
 from ditto.settings import BadConfig
 from soul.host_resources import free_memory
 
 TOKENS, CHECKPOINTING = "data.max_token_len_per_gpu", "model.enable_gradient_checkpointing"  # null: open, on a CPU
-TOKEN_STEP = 4096
+KEYS = {"tokens": TOKENS, "full_logits": "model.use_fused_kernels", "offloaded": "engine.offload_policy"}
 
 
 def check_memory(config: DictConfig, longest: int) -> list[str]:
@@ -29,21 +28,39 @@ def check_memory(config: DictConfig, longest: int) -> list[str]:
     Raises:
         BadConfig: the model does not fit; names the override that makes it fit.
     """
-    shape = read_shape(config.model, "model")
+    shape, training, limit = (
+        read_shape(config.model, "model"),
+        _training(config),
+        int(config.data.max_token_len_per_gpu),
+    )
     machine = Machine.find(OmegaConf.select(config, "memory.gpu_gib"))
-    training, tokens = _training(config), int(config.data.max_token_len_per_gpu)
-    needed = _needed(shape, tokens, training)
+
+    def needed(change: Change) -> Memory:
+        changed = {field: value for field, value in change.items() if field != "tokens"}
+        return largest(update_moments(shape, change.get("tokens", limit), replace(training, **changed)))
+
+    def fits(change: Change) -> bool:
+        memory = needed(change)
+        return memory.total + memory.reserve <= machine.gpu_bytes
+
+    memory = needed({})
+    with_reserve = f"{(memory.total + memory.reserve) / GIB:.1f}"
     where = f"{training.devices} GPUs of {machine.gpu_bytes / GIB:.1f} GiB ({machine.gpu_source})"
-    if needed[1] > machine.gpu_bytes:
+    if not fits({}):
+        lower: list[Change] = [{"tokens": tokens} for tokens in lower_limits(limit, longest)]
+        fused: list[Change] = [{"full_logits": False}] if training.full_logits else []
+        change = find_remedy([fused, lower, [{"offloaded": True}]], fits)
+        advice = "No override makes it fit: use more or larger GPUs, LoRA (model.lora_rank=32) or a smaller model"
+        if change is not None:
+            words = {**change, "full_logits": True} if "full_logits" in change else change  # the key says the opposite
+            advice = f"This fits: {' '.join(overrides(words, KEYS))}"
         raise BadConfig(
-            f"{shape.name} does not fit on {where}: an update with data.max_token_len_per_gpu={tokens} needs "
-            f"{needed[1] / GIB:.1f} GiB. {_advice(shape, tokens, longest, training, machine.gpu_bytes)}. "
-            "A GPU of another size: memory.gpu_gib=..."
+            f"{shape.name} does not fit on {where}: an update with {TOKENS}={limit} needs {with_reserve} GiB. {advice}"
+            ". A GPU of another size: memory.gpu_gib=..."
         )
-    parts = ", ".join(f"{name} {size / GIB:.1f}" for name, size in vars(needed[0]).items())
+    parts = ", ".join(f"{name} {size / GIB:.1f}" for name, size in vars(memory).items())
     return [
-        f"memory of an update with {tokens:,} tokens, GiB on each of {where}: {parts}; with a reserve "
-        f"{needed[1] / GIB:.1f}"
+        f"memory of an update with {limit:,} tokens, GiB on each of {where}: {parts}; with a reserve {with_reserve}"
     ]
 
 
@@ -57,29 +74,22 @@ def fit(config: DictConfig, longest: int) -> list[str]:
         BadConfig: the model does not fit.
     """
     shape, devices = read_shape(config.model, "model", dense_only=False), int(config.trainer.n_gpus_per_node)
-    step_tokens = -(-config.data.train_batch_size // (devices * config.trainer.nnodes)) * longest
+    data, model, rank = config.data, config.model, int(config.model.get("lora_rank") or 0)
+    step_tokens = -(-data.train_batch_size // (devices * config.trainer.nnodes)) * longest
     exports, free = "hf_model" in config.checkpoint.save_contents, free_memory()
-    processes = (devices + 1) * DEVICE_PROCESSES  # the launcher, too
-    trainer = 0
-    data, model = config.data, config.model
-    for checkpointing, tokens in choices(model.enable_gradient_checkpointing, data.max_token_len_per_gpu, longest):
-        data.max_token_len_per_gpu, model.enable_gradient_checkpointing = tokens, checkpointing
-        most = min(tokens, step_tokens)
-        trainer = devices * process_bytes(shape, _training(config), most, most, exports)
-        if trainer + processes <= USABLE * free:
-            break
-    sizes = (f"{size / GIB:.1f}" for size in (trainer + processes, trainer, processes, free))
-    parts = "at most {} GiB (trainer {}, processes {}) of {} free".format(*sizes)
-    if trainer + processes > USABLE * free:
-        lora = "" if model.lora_rank else "LoRA (model.lora_rank=32), "
-        raise BadConfig(
-            f"{shape.name} does not fit into this machine's memory: it needs {parts}, of which a run may use "
-            f"{USABLE:.0%}. Use shorter sequences (data.max_prompt_length, data.max_response_length; now {longest:,} "
-            f"tokens together), {lora}a smaller model, or stop other programs."
-        )
-    how = f"LoRA of rank {model.lora_rank}" if model.lora_rank else "all trained"
-    chosen = micro_batches(data.max_token_len_per_gpu, model.enable_gradient_checkpointing)
-    return [f"memory: {shape.weights / 1e9:.2f} B weights ({how}), {parts}; {chosen}"]
+
+    def needed(checkpointing: bool, tokens: int) -> CpuMemory:
+        most, training = min(tokens, step_tokens), replace(_training(config), checkpointing=checkpointing)
+        process = process_bytes(shape, training, most, most, exports)
+        return CpuMemory(devices * process, (devices + 1) * DEVICE_PROCESSES, free)  # the launcher, too
+
+    checkpointing, tokens, memory = choose(
+        model.enable_gradient_checkpointing, data.max_token_len_per_gpu, longest, needed
+    )
+    data.max_token_len_per_gpu, model.enable_gradient_checkpointing = tokens, checkpointing
+    lengths = "data.max_prompt_length, data.max_response_length"
+    memory.check(shape, lengths, longest, "" if rank else "model.lora_rank=32")
+    return [f"memory: {described(shape, rank)}, {memory}; {micro_batches(tokens, checkpointing)}"]
 
 
 def _training(config: DictConfig) -> Training:
@@ -97,23 +107,3 @@ def _training(config: DictConfig) -> Training:
         offloaded=bool(engine.offload_policy),
         full_logits=not model.use_fused_kernels,
     )
-
-
-def _needed(shape: ModelShape, tokens: int, training: Training) -> tuple[Memory, int]:
-    """The peak by part, and the total bytes with the reserve."""
-    peak = update_peak(shape, tokens, training)
-    return peak, peak.total + reserve(peak)
-
-
-def _advice(shape: ModelShape, tokens: int, longest: int, training: Training, gpu_bytes: int) -> str:
-    """The first change of settings that makes it fit, the cheapest one first."""
-    fused = replace(training, full_logits=False)
-    override = "model.use_fused_kernels=true " if training.full_logits else ""
-    offloaded = replace(fused, offloaded=True)
-    changes = [("", training), (override, fused), (f"{override}engine.offload_policy=true ", offloaded)]
-    for overrides, changed in changes:
-        for limit in [tokens, *range((tokens - 1) // TOKEN_STEP * TOKEN_STEP, longest, -TOKEN_STEP), longest]:
-            if limit <= tokens and _needed(shape, limit, changed)[1] <= gpu_bytes:
-                lower = f"data.max_token_len_per_gpu={limit}" if limit < tokens else ""
-                return f"This fits: {overrides}{lower}".rstrip()
-    return "No override makes it fit: use more or larger GPUs, LoRA (model.lora_rank=32) or a smaller model"

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import ValidationError
 from rich.console import Console
 
-from ditto.launching.temporary_folders import check_temporary_folders
+from ditto.launching.variables import check_temporary_folders
 from ditto.model.adapter_check import check_adapter
 from ditto.model.attention_check import check_attention
 from ditto.model.folder_check import check_model_folder, check_vocabulary

@@ -32,8 +32,8 @@ from verl.utils.memory_utils import aggressive_empty_cache
 from verl.utils.tracking import Tracking
 
 from ditto.run.finite_steps import FiniteSteps, are_finite
-from ditto.run.logger_folders import set_logger_folders
 from ditto.run.run_folder import RunFolder
+from ditto.run.trackers import set_logger_folders
 from ditto.verl_hooks import plugin
 from sft.config_checks import AFTER_EACH_EPOCH
 from sft.corpus.batches import StepBatches, ValidationBatches

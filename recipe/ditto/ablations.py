@@ -129,7 +129,7 @@ class Plan:
         return [load_config(self.words(run)) for run in firsts]
 
     def inputs(self, config: DictConfig) -> Inputs:
-        """What every run is made of: overrides, rows, model and judges.
+        """The inputs of every run: overrides, rows, model and judges.
 
         Args:
             config: that of any run.
@@ -154,11 +154,11 @@ class Plan:
         return self.out / "stamps" / f"{run.name}.json"
 
     def log_file(self, run: Run) -> Path:
-        """What a run prints, of all its starts."""
+        """The output of a run, of all its starts."""
         return self.out / "logs" / f"{run.name}.log"
 
     def is_finished(self, run: Run) -> bool:
-        """Whether the run has trained all its steps."""
+        """True if the run has trained all its steps."""
         stamp = self._stamp(run)
         return stamp is not None and stamp.finished and (self.out / run.name).is_dir()
 
@@ -291,10 +291,10 @@ def run_plan(plan: Plan, launch: Launch = launch_training, dry_run: bool = False
     print(f"{len(plan.runs)} runs in {plan.out}: {finished} finished, {len(plan.runs) - finished} to train", flush=True)
     if dry_run:
         return 0
-    with FolderLock(plan.out, "the runs of an ablation"):
+    with FolderLock(plan.out):
         for run in plan.runs:  # a training survives the process that started it, if that is killed
             if (plan.out / run.name).is_dir():
-                FolderLock(plan.out / run.name, "training").close()
+                FolderLock(plan.out / run.name).close()
         try:
             codes = train_all(plan, now, config.trainer.total_training_steps, launch)
         except Stopped as stop:

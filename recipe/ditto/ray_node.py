@@ -2,11 +2,12 @@
 
 Run it on every node, with the same words except for --rank; recipe/ditto/slurm/ditto.sbatch and
 recipe/ditto/skypilot/ditto.yaml do. Node 0 starts Ray's head, waits until all nodes are there, and runs COMMAND, which
-finds the cluster in RAY_ADDRESS. The cluster ends with the command, and every node ends with the cluster. Other Ray
-clusters on these machines are left alone.
+finds the cluster in RAY_ADDRESS. The cluster ends with the command, and every node ends with the cluster.
 
-SIGTERM and Ctrl-C belong to COMMAND, which gets them with its process group: a training then saves its step. Ray is
-shielded from them, because the step could not end without it. Exit codes: COMMAND's; 1 if the cluster could not start.
+`ray symmetric-run` does the same except for what matters here: it ends Ray at SIGTERM, before the step is saved; it
+calls `ray stop`, which ends other clusters on these machines too, and refuses to start beside SkyPilot's own; and it
+ends with 0 where Ray could not start. Here SIGTERM and Ctrl-C belong to COMMAND, which gets them with its process
+group, and Ray is shielded from them. Exit codes: COMMAND's; 1 if the cluster could not start.
 """
 
 from __future__ import annotations
@@ -19,12 +20,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 
 from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
 
-from ditto.launching import process_tree
-from ditto.run.stop_signals import Stopped, StopSignals, shield_children
+from ditto.run.stop_signals import Stopped, StopSignals, kill, processes_below, shield_children
 from soul.cli.arguments import non_negative_int, positive_float, positive_int
 from soul.cli.error_border import FAILED, Parser, reports_errors
 from soul.errors import SoulError
@@ -40,130 +39,86 @@ class NoCluster(SoulError):
     exit_code = FAILED
 
 
-@dataclass(frozen=True)
-class Node:
-    """What this node is.
-
-    Attributes:
-        head: host and port of Ray's head.
-        options: further words for `ray start`.
-        limit_s: how long the nodes may take to find each other.
-    """
-
-    rank: int
-    nodes: int
-    head: str
-    options: Sequence[str] = ()
-    limit_s: float = LIMIT_S
-
-    def start_words(self) -> list[str]:
-        """The `ray start` command of this node."""
-        host, _, port = self.head.rpartition(":")
-        here = (
-            ["--head", f"--node-ip-address={host}", f"--port={port}"] if self.rank == 0 else [f"--address={self.head}"]
-        )
-        ray = [sys.executable, "-m", "ray.scripts.scripts", "start"]  # this environment's, whatever is on the PATH
-        return [*ray, *here, "--block", "--disable-usage-stats", *self.options]
-
-    def head_answers(self) -> bool:
-        """Whether something listens at the head's address."""
-        host, _, port = self.head.rpartition(":")
-        with suppress(OSError):
-            socket.create_connection((host, int(port)), timeout=POLL_S).close()
-            return True
-        return False
-
-
-def agree_on_authentication() -> None:
-    """Set RAY_AUTH_MODE by the rule of `ray start`: a token is used where there is one.
-
-    `ray start` decides this for the cluster alone. Without the variable, drivers would join it without the token.
-    """
-    uses_token = maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
-    os.environ["RAY_AUTH_MODE"] = "token" if uses_token else "disabled"
+def start_words(rank: int, head: str, options: Sequence[str] = ()) -> list[str]:
+    """The `ray start` command of a node."""
+    host, _, port = head.rpartition(":")
+    here = ["--head", f"--node-ip-address={host}", f"--port={port}"] if rank == 0 else [f"--address={head}"]
+    ray = [sys.executable, "-m", "ray.scripts.scripts", "start"]  # this environment's, whatever is on the PATH
+    return [*ray, *here, "--block", "--disable-usage-stats", *options]
 
 
 @contextmanager
-def ray_started(node: Node) -> Iterator[subprocess.Popen[bytes]]:
+def ray_started(words: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
     """Ray on this node, inside this block."""
     with shield_children():
-        ray = subprocess.Popen(node.start_words(), stdin=subprocess.DEVNULL)
+        ray = subprocess.Popen(words, stdin=subprocess.DEVNULL)
     try:
         yield ray
     finally:
-        below = process_tree.below(ray.pid)
+        below = processes_below(ray.pid)
         ray.kill()
-        process_tree.kill(below)
+        kill(below)
         ray.wait()
 
 
-def wait_until(true: Callable[[], bool], node: Node, ray: subprocess.Popen[bytes] | None, what: str) -> None:
+def answers(head: str) -> bool:
+    """True if something listens at the head's address."""
+    host, _, port = head.rpartition(":")
+    with suppress(OSError):
+        socket.create_connection((host, int(port)), timeout=POLL_S).close()
+        return True
+    return False
+
+
+def wait_until(true: Callable[[], bool], limit_s: float, ray: subprocess.Popen[bytes] | None, what: str) -> None:
     """Wait for a state of the cluster.
 
     Raises:
         NoCluster: Ray has ended on this node, or the time is over.
     """
-    deadline = time.monotonic() + node.limit_s
+    deadline = time.monotonic() + limit_s
     while not true():
         if ray is not None and ray.poll() is not None:
-            raise NoCluster(f"`ray start` ended with code {ray.returncode} on node {node.rank}; its output says why.")
+            raise NoCluster(f"`ray start` ended with code {ray.returncode} on this node; its output says why.")
         if time.monotonic() > deadline:
-            raise NoCluster(f"{what} after {node.limit_s:g} s (--limit-s). Look at the output of the other nodes.")
+            raise NoCluster(f"{what} after {limit_s:g} s (--limit-s). Look at the output of the other nodes.")
         time.sleep(POLL_S)
 
 
-def wait_for_nodes(node: Node, process: subprocess.Popen[bytes]) -> None:
-    """Wait until all nodes have joined the cluster.
-
-    Raises:
-        NoCluster: some have not in time.
-    """
+def run_head(nodes: int, head: str, words: Sequence[str], limit_s: float, command: Sequence[str]) -> int:
+    """Start the head, wait for all nodes, and run the command. Returns its exit code."""
     import ray
 
-    with shield_children():  # ray.init replaces the signals' handlers
-        ray.init(address=node.head, log_to_driver=False, logging_level="ERROR")
-
     def joined() -> bool:
-        return sum(each["Alive"] for each in ray.nodes()) >= node.nodes
+        return sum(node["Alive"] for node in ray.nodes()) >= nodes
 
-    try:
-        wait_until(joined, node, process, f"{node.nodes} nodes have not joined {node.head}")
-    finally:
-        ray.shutdown()
-
-
-def run_head(node: Node, command: Sequence[str], signals: StopSignals) -> int:
-    """Start the head, wait for all nodes, and run the command. Returns its exit code.
-
-    Raises:
-        Stopped: a signal arrived before the command began.
-    """
-    with ray_started(node) as ray:
-        wait_until(node.head_answers, node, ray, f"Ray's head at {node.head} does not answer")
-        wait_for_nodes(node, ray)
-        print(f"Ray is running on {node.nodes} nodes at {node.head}", flush=True)
+    with StopSignals() as signals, ray_started(words) as process:
+        wait_until(lambda: answers(head), limit_s, process, f"Ray's head at {head} does not answer")
+        with shield_children():  # ray.init and ray.shutdown replace the signals' handlers
+            ray.init(address=head, log_to_driver=False, logging_level="ERROR")
+        wait_until(joined, limit_s, process, f"{nodes} nodes have not joined {head}")
+        with shield_children():
+            ray.shutdown()
+        print(f"Ray is running on {nodes} nodes at {head}", flush=True)
         signals.only_record()
-        code = subprocess.call(command, env={**os.environ, "RAY_ADDRESS": node.head})
+        code = subprocess.call(command, env={**os.environ, "RAY_ADDRESS": head})
     return code if code >= 0 else 128 - code  # as a shell says it
 
 
-def run_worker(node: Node, signals: StopSignals) -> int:
-    """Join the head, and stay until it is gone. Returns an exit code.
-
-    Raises:
-        Stopped: a signal arrived before Ray was started.
-    """
-    wait_until(node.head_answers, node, None, f"Ray's head at {node.head} does not answer")
-    signals.only_record()
-    with ray_started(node) as ray:
-        last_answer = time.monotonic()
-        # The first signal is the training's, which saves its step on this node too.
-        while len(signals.received) < 2 and time.monotonic() - last_answer < GONE_S:
-            time.sleep(POLL_S)
-            if node.head_answers():
-                last_answer = time.monotonic()
-                if ray.poll() is not None:
-                    raise NoCluster(f"Ray has ended with code {ray.returncode} on node {node.rank}, before the head.")
+def run_worker(head: str, words: Sequence[str], limit_s: float) -> int:
+    """Join the head, and stay until it is gone. Returns an exit code."""
+    with StopSignals() as signals:
+        wait_until(lambda: answers(head), limit_s, None, f"Ray's head at {head} does not answer")
+        signals.only_record()
+        with ray_started(words) as ray:
+            last_answer = time.monotonic()
+            # The first signal is the training's, which saves its step on this node too.
+            while len(signals.received) < 2 and time.monotonic() - last_answer < GONE_S:
+                time.sleep(POLL_S)
+                if answers(head):
+                    last_answer = time.monotonic()
+                    if ray.poll() is not None:
+                        raise NoCluster(f"Ray has ended with code {ray.returncode} on this node, before the head.")
     return 0
 
 
@@ -174,23 +129,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rank", type=non_negative_int, required=True, help="number of this node, from 0 on")
     parser.add_argument("--nodes", type=positive_int, required=True, help="how many nodes the cluster has")
     parser.add_argument("--head", required=True, metavar="HOST:PORT", help="address of node 0, for Ray")
-    parser.add_argument(
-        "--ray", default="", metavar="WORDS", help='further words for `ray start` (--ray="--num-cpus=96")'
-    )
+    parser.add_argument("--ray", default="", metavar="WORDS", help='more words for `ray start` (--ray="--num-cpus=96")')
     parser.add_argument("--limit-s", type=positive_float, default=LIMIT_S, help="for the nodes to find each other")
     parser.add_argument("command", nargs="+", metavar="COMMAND", help="what node 0 runs on the cluster, after --")
     given = parser.parse_args(arguments)
-    if given.rank >= given.nodes:
-        parser.error(f"--rank {given.rank}: {given.nodes} nodes have the numbers from 0 to {given.nodes - 1}")
     if not given.head.rpartition(":")[0] or not given.head.rpartition(":")[2].isdecimal():
         parser.error(f"--head {given.head}: write HOST:PORT")
-    node = Node(given.rank, given.nodes, given.head, shlex.split(given.ray), given.limit_s)
-    agree_on_authentication()
-    with StopSignals() as signals:
-        try:
-            return run_head(node, given.command, signals) if node.rank == 0 else run_worker(node, signals)
-        except Stopped as stop:
-            return stop.exit_code
+    # `ray start` decides by this rule for the cluster alone: drivers would join it without the token.
+    uses_token = maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+    os.environ["RAY_AUTH_MODE"] = "token" if uses_token else "disabled"
+    words = start_words(given.rank, given.head, shlex.split(given.ray))
+    try:
+        if given.rank == 0:
+            return run_head(given.nodes, given.head, words, given.limit_s, given.command)
+        return run_worker(given.head, words, given.limit_s)
+    except Stopped as stop:
+        return stop.exit_code
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ from ray.exceptions import ActorDiedError, RayTaskError
 from ditto import attended_run
 from ditto.attended_run import cause_of, stop_message, wait_for
 from ditto.judging.watch import BudgetSpent, JudgeOutage
-from ditto.run import stop_request
-from ditto.run.run_lock import driver_lock, trainer_lock
+from ditto.run import stop_signals
+from ditto.run.run_folder import driver_lock, trainer_lock
 from ditto.run.stop_signals import Stopped, StopSignals, shield_children
 from ditto.trainer_modes import DittoTrainerSync
 from soul.errors import FolderInUse, OutOfSpace, RunFailed
@@ -74,9 +74,9 @@ class Trainer:
         self.asked: list[float] = []
         monkeypatch.setattr(attended_run.ray, "wait", self._wait)
         monkeypatch.setattr(attended_run.ray, "get", self._get)
-        monkeypatch.setattr(stop_request, "steps_have_begun", lambda: self.begun)
-        monkeypatch.setattr(stop_request, "steps_have_ended", lambda: self.ended)
-        monkeypatch.setattr(stop_request, "request_stop", self.asked.append)
+        monkeypatch.setattr(stop_signals, "steps_have_begun", lambda: self.begun)
+        monkeypatch.setattr(stop_signals, "steps_have_ended", lambda: self.ended)
+        monkeypatch.setattr(stop_signals, "request_stop", self.asked.append)
 
     def _wait(self, runs: list[Any], timeout: float) -> tuple[list[Any], list[Any]]:
         if not self.looks:
@@ -197,7 +197,7 @@ def test_the_farewell_names_the_last_checkpoint(tmp_path: Path) -> None:
 
 
 def test_one_driver_and_one_trainer_hold_a_runs_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ditto.run.run_lock.ORPHAN_ENDS_S", 0.0)
+    monkeypatch.setattr("ditto.run.run_folder.ORPHAN_ENDS_S", 0.0)
     first = config_of(tmp_path / "a", tmp_path / "shared")
     second = config_of(tmp_path / "b", tmp_path / "shared")
     with driver_lock(first), trainer_lock(first):
@@ -235,7 +235,7 @@ def test_the_trainer_saves_where_there_is_time_and_ends_after_the_step(
     saves: int,
     ends: bool,
 ) -> None:
-    monkeypatch.setattr(stop_request, "save_until", lambda: save_until)
+    monkeypatch.setattr(stop_signals, "save_until", lambda: save_until)
     monkeypatch.setattr(time, "time", lambda: 1000.0)
     trainer = object.__new__(DittoTrainerSync)
     trainer.global_steps, trainer.total_training_steps = 7, 100

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from ditto.run import checkpoint, manifest, rank_files
+from ditto.run import checkpoint, manifest
 from soul.testing import FakeOpenAI, Json
 from tests.e2e.run import Run
 from tests.metric_names import undocumented
@@ -159,7 +159,7 @@ def test_colocate_async_resumes_on_two_devices_and_an_empty_disk(world: Path, tm
         more = ["trainer.n_gpus_per_node=2", "transfer_queue.backend.SimpleStorage.num_data_storage_units=2"]
         resumed(run, 1, 4, *more, store=store)
     last = run.dir / "global_step_4"
-    assert rank_files.writers(last / "actor") == 2
+    assert manifest.writers(last / "actor") == 2
     assert (last / "lora_adapter" / "adapter_model.safetensors").exists() and not list(last.glob("*.safetensors"))
     assert sorted(uploaded(store)) == [1, 2, 3, 4] and (store / "traces" / "step_000004.jsonl").exists()
     assert run.metrics()[4]["ditto/upload_failures"] == 0

@@ -98,7 +98,7 @@ def test_a_second_start_ends_at_once_and_ctrl_c_saves_the_step(run: Run) -> None
     second.start()
     assert second.wait(120) == 2, run.tail()
     text = run.log.read_text(errors="replace")
-    assert f"FolderInUse: {run.dir} is in use by process {driver.pid} on host {os.uname().nodename} (training" in text
+    assert f"FolderInUse: {run.dir} is in use by process {driver.pid} on host {os.uname().nodename} (.lease)" in text
     assert driver.is_running() and run.process is not None and run.process.poll() is None
     code, line = stop(run, signal.SIGINT)
     last = max(steps(run))

@@ -19,7 +19,7 @@ pytest.importorskip("matplotlib")
 from ditto.run.stop_signals import Stopped
 from recipe.demo import tiny_model
 from recipe.ditto import ablations
-from recipe.ditto.ablations import FIGURE_4, SEED_KEYS, Plan, launch_training, run_plan
+from recipe.ditto.ablations import SEED_KEYS, Plan, launch_training, run_plan
 from soul.errors import BadSettings, FolderInUse
 from soul.figures.__main__ import main as draw_figures
 from soul.files.folder_lock import FolderLock
@@ -144,7 +144,7 @@ def test_other_settings_rows_and_judges_are_refused_before_anything_starts(
 
 def test_a_training_that_still_runs_is_left_alone(environment: None, tmp_path: Path) -> None:
     trainings = Trainings()
-    with FolderLock(tmp_path / "abl" / "grpo-seed2", "training"), pytest.raises(FolderInUse):
+    with FolderLock(tmp_path / "abl" / "grpo-seed2"), pytest.raises(FolderInUse):
         start(trainings)
     assert trainings.started == []
 
@@ -162,12 +162,6 @@ def test_a_training_that_still_runs_is_left_alone(environment: None, tmp_path: P
 def test_a_mistake_is_named(variables: dict[str, str], word: str, says: str) -> None:
     with pytest.raises(Exception, match=says):
         Plan.from_environment("hitom", [word] if word else [], variables)
-
-
-def test_without_variables_it_is_the_figure_of_the_paper() -> None:
-    plan = Plan.from_environment("sotopia", [], {})
-    assert [run.objective for run in plan.runs[:9]] == FIGURE_4.split() and len(plan.runs) == 27
-    assert plan.out == Path("outputs/ablations-sotopia")
 
 
 def test_a_signal_is_passed_on_once_and_waited_for(tmp_path: Path) -> None:

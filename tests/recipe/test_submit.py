@@ -15,10 +15,8 @@ import yaml
 pytest.importorskip("verl")
 
 from ditto.settings import BadConfig
-from recipe.ditto.submit import __main__ as command
-from recipe.ditto.submit import kuberay, ray_job, skypilot, slurm
-from recipe.ditto.submit.submission import Submission, plain_name
-from recipe.ditto.submit.training import ROOT, Training
+from recipe.ditto import submit as command
+from recipe.ditto.submit import ROOT, Training, plain_name, to_kuberay, to_ray, to_skypilot, to_slurm
 from soul.cli.error_border import USER_ERROR
 from soul.errors import BadSettings
 from soul.testing import FakeOpenAI, Json
@@ -75,19 +73,19 @@ def test_a_key_is_named_and_never_shown(name: str, monkeypatch: pytest.MonkeyPat
 def test_a_submission_with_the_value_of_a_key_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with pytest.raises(BadSettings, match="contains the value of a key") as refused:
-        slurm.submission(replace(TRAINING, overrides=(f"judge.model={KEY}",)), {})
+        to_slurm(replace(TRAINING, overrides=(f"judge.model={KEY}",)), {})
     assert KEY not in str(refused.value)
 
 
 def test_slurm_gets_nodes_and_a_judge_of_its_own() -> None:
     size = ["--job-name=ditto-rl-hitom", "--nodes=2", "--gpus-per-node=8"]
-    script = [str(ROOT / slurm.SCRIPT), str(ROOT), "--num-cpus=27", "hitom", *AWKWARD]
-    assert list(slurm.submission(TRAINING, {}).command) == ["sbatch", *size, *script]
+    script = [str(ROOT / "recipe/ditto/slurm/ditto.sbatch"), str(ROOT), "--num-cpus=27", "hitom", *AWKWARD]
+    assert list(to_slurm(TRAINING, {}).command) == ["sbatch", *size, *script]
     whole = ["--ntasks-per-node=1", "--exclusive", "--mem=0"]  # of the node: the file's options are the training's
-    judged = slurm.submission(TRAINING, {"JUDGE_MODEL_PATH": "Qwen/Qwen3-32B", "JUDGE_GPUS": "4"}).command
+    judged = to_slurm(TRAINING, {"JUDGE_MODEL_PATH": "Qwen/Qwen3-32B", "JUDGE_GPUS": "4"}).command
     assert list(judged) == ["sbatch", *size, ":", "--nodes=1", "--gpus-per-node=4", *whole, *script]
     with pytest.raises(BadSettings, match="JUDGE_GPUS=all: use a whole number"):
-        slurm.submission(TRAINING, {"JUDGE_MODEL_PATH": "Qwen/Qwen3-32B", "JUDGE_GPUS": "all"})
+        to_slurm(TRAINING, {"JUDGE_MODEL_PATH": "Qwen/Qwen3-32B", "JUDGE_GPUS": "all"})
 
 
 def test_a_judge_of_the_job_is_not_asked_before(
@@ -110,7 +108,7 @@ def test_a_judge_of_the_job_is_not_asked_before(
 
 
 def test_a_ray_job_starts_in_this_folder_with_the_variables_of_the_launcher() -> None:
-    words = list(ray_job.submission(TRAINING, {}).command)
+    words = list(to_ray(TRAINING, {}).command)
     assert words[:4] == ["ray", "job", "submit", "--no-wait"]
     assert json.loads(words[words.index("--runtime-env-json") + 1]) == {"env_vars": TRAINING.variables}
     assert words[words.index("--") + 1 :][:4] == [
@@ -123,7 +121,7 @@ def test_other_machines_get_neither_our_cache_nor_our_paths() -> None:
         assert "/disk/of/this/machine" not in submission.shown()
     for name, text in {"DATA_DIR": "/my/data", "TRAIN_FILES": "data/a.parquet '/my b.parquet'"}.items():
         with pytest.raises(BadConfig, match=f"^{name}=.* is a path of this machine"):
-            replace(TRAINING, variables={name: text}).elsewhere()
+            replace(TRAINING, variables={name: text}).portable_variables()
 
 
 def test_skypilot_reads_keys_from_the_environment() -> None:
@@ -136,14 +134,14 @@ def test_skypilot_reads_keys_from_the_environment() -> None:
     assert task["volumes"] == {"/work": "shared"}
     assert task["envs"] == {"DATA_DIR": "data", "PLATFORM": "gpu", "RAY_WORDS": "--num-cpus=27"}
     with pytest.raises(BadSettings, match="VOLUME is not set"):
-        skypilot.submission(TRAINING, {})
+        to_skypilot(TRAINING, {})
 
 
 def test_kuberay_reads_keys_from_a_secret_and_only_the_hubs_in_the_worker_pods() -> None:
     network = {"HF_ENDPOINT": "https://hub.invalid", "NCCL_SOCKET_IFNAME": "eth1", "GLOO_SOCKET_IFNAME": "eth1"}
     variables = {**TRAINING.variables, **network}
     with_hub = replace(TRAINING, keys=("OPENAI_API_KEY", "HF_TOKEN"), variables=variables)
-    job = yaml.safe_load(kuberay.submission(with_hub, VOLUMES).document)
+    job = yaml.safe_load(to_kuberay(with_hub, VOLUMES).document)
     cluster = job["spec"]["rayClusterSpec"]
     head, (workers,) = cluster["headGroupSpec"], cluster["workerGroupSpecs"]
     assert job["metadata"]["generateName"] == "ditto-rl-hitom-" and workers["replicas"] == 1
@@ -158,17 +156,12 @@ def test_kuberay_reads_keys_from_a_secret_and_only_the_hubs_in_the_worker_pods()
     own = {variable["name"]: variable.get("value") for variable in pods[1]["containers"][0]["env"]}
     assert own == {**network, "HF_TOKEN": None}
     with pytest.raises(BadSettings, match="IMAGE is not set"):
-        kuberay.submission(TRAINING, {"VOLUME": "shared"})
+        to_kuberay(TRAINING, {"VOLUME": "shared"})
 
 
 @pytest.mark.parametrize(("name", "pod"), [("My run_1", "my-run-1"), ("27B", "run-27b"), ("a" * 50, "a" * 32)])
 def test_a_run_gets_a_name_that_kubernetes_and_skypilot_accept(name: str, pod: str) -> None:
     assert plain_name(name) == pod
-
-
-def test_a_program_that_is_not_installed_is_named() -> None:
-    with pytest.raises(BadSettings, match="no-such-scheduler is not on the PATH"):
-        Submission(["no-such-scheduler"], "").send()
 
 
 def test_the_training_is_checked_before_it_is_submitted(
@@ -193,7 +186,7 @@ def test_the_training_is_checked_before_it_is_submitted(
         assert command.main([*words, "--dry-run"]) == 0
         shown = capsys.readouterr().out
         assert "64 generations" in shown and "Would submit to slurm, for 2 nodes with 1 process each:" in shown
-        assert f"sbatch --job-name=ditto-rl-hitom --nodes=2 {ROOT / slurm.SCRIPT}" in shown
+        assert f"sbatch --job-name=ditto-rl-hitom --nodes=2 {ROOT}/recipe/ditto/slurm/ditto.sbatch" in shown
         assert KEY not in shown and not (tmp_path / "called").exists()
         monkeypatch.setenv("DRY_RUN", "1")
         assert command.main(words) == 0 and not (tmp_path / "called").exists()

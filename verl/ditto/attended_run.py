@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 from ray.exceptions import RayError, RayTaskError
 
 from ditto.launching import ray_cluster
-from ditto.run import checkpoint, run_json, stop_request
+from ditto.run import checkpoint, run_json, stop_signals
 from ditto.run.stop_signals import Stopped, StopSignals, signal_name
 from soul.errors import RunFailed, one_line
 
@@ -76,11 +76,11 @@ def wait_for(run: Any, signals: StopSignals, save_s: float, clock: Callable[[], 
         if not signals.received:
             continue
         if save_until is None:
-            if not stop_request.steps_have_begun():
+            if not stop_signals.steps_have_begun():
                 raise Stopped(signals.received[0])
             save_until = clock() + save_s
-            stop_request.request_stop(save_until)
-            ended = stop_request.steps_have_ended()
+            stop_signals.request_stop(save_until)
+            ended = stop_signals.steps_have_ended()
             logger.warning(
                 "%s: %s, for at most %.0f s (run.save_on_signal_s). A second signal ends the run at once",
                 signal_name(signals.received[0]),
@@ -89,7 +89,7 @@ def wait_for(run: Any, signals: StopSignals, save_s: float, clock: Callable[[], 
             )
         elif clock() > save_until:
             limit = f"run.save_on_signal_s={save_s:.0f} s"
-            if stop_request.steps_have_ended():
+            if stop_signals.steps_have_ended():
                 what = (
                     f"the uploads did not end within {limit}; what was not uploaded is missing from trainer.upload_to"
                 )

@@ -35,7 +35,7 @@ def _run(arguments: list[str]) -> int:
     print(check(config))
     if config.get("dry_run"):
         return 0
-    from ditto.run.run_lock import driver_lock
+    from ditto.run.run_folder import driver_lock
     from ditto.run.store_resume import prepare_store
 
     with driver_lock(config):

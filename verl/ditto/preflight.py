@@ -27,8 +27,7 @@ from ditto.config_checks import (
 from ditto.config_checks.resume_changes import check_changes
 from ditto.judging import plan as judge_plan
 from ditto.launching.compose import SEPARATE
-from ditto.launching.temporary_folders import check_temporary_folders
-from ditto.launching.threads import VARIABLE, cpu_variables
+from ditto.launching.variables import VARIABLE, check_temporary_folders, cpu_variables
 from ditto.model.adapter_check import check_adapter
 from ditto.model.attention_check import check_attention
 from ditto.model.expert_checkpoints import check_teachers
@@ -237,7 +236,7 @@ def _memory(config: DictConfig, teachers: Collection[str]) -> list[str]:
         from ditto.memory.cpu import fit
 
         threads = cpu_variables(config)[VARIABLE]
-        return [*fit(config, teachers).lines(), f"{threads} threads for each process that computes"]
+        return [*fit(config, teachers), f"{threads} threads for each process that computes"]
     from ditto.memory.plan import plan
 
     memory_plan = plan(config, teachers)

@@ -43,7 +43,7 @@ class RunSettings(BaseModel):
     max_invalid_share: float = Field(default=0.5, ge=0, le=1)  # of a step's drafts, for whatever cause they failed
     max_logprob_diff: float | None = Field(default=None, gt=0)  # rollout/sync_alarm.py; None: set by the precision
     max_unchanged_syncs: int | None = Field(default=3, gt=0)  # None: not checked
-    logged_sessions: int = Field(default=8, ge=0)  # of every fifth step, as a table (run/session_tables.py)
+    logged_sessions: int = Field(default=8, ge=0)  # of every fifth step, as a table (run/trackers.py)
 
 
 def chosen_objective(algorithm: DictConfig) -> Objective:

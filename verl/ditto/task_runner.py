@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from verl.trainer.main_ppo import TaskRunnerV1
 
 from ditto.launching.placement import with_the_driver
-from ditto.run.run_lock import trainer_lock
+from ditto.run.run_folder import trainer_lock
 from soul.cli import logs
 from soul.files import disk_space
 

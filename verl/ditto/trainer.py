@@ -48,20 +48,16 @@ from ditto.old_log_probs import measure_by_update
 from ditto.rollout import sync_alarm
 from ditto.rollout.group_filter import GroupFilter
 from ditto.rollout.sync_alarm import SyncAlarm
-from ditto.run import stop_request
-from ditto.run.actor_health import RESEND_S, Liveness
+from ditto.run import stop_signals
 from ditto.run.alarms import raise_alarms
 from ditto.run.checkpoint_writer import CheckpointWriter
 from ditto.run.diagnostics import step_diagnostics
-from ditto.run.end_report import write_end_report
 from ditto.run.finite_steps import FiniteSteps, are_finite, require_finite_weights
-from ditto.run.logger_folders import set_logger_folders
-from ditto.run.rollout_times import rollout_times
-from ditto.run.run_folder import RunFolder
-from ditto.run.session_tables import log_sessions
-from ditto.run.step_metrics import first_look, session_metrics, summary_line
+from ditto.run.run_folder import RunFolder, write_end_report
+from ditto.run.step_metrics import first_look, rollout_times, session_metrics, summary_line
+from ditto.run.trackers import log_sessions, set_logger_folders
 from ditto.run.uploads import UploadFailed, Uploads
-from ditto.run.watchdog import Watchdog
+from ditto.run.watchdog import RESEND_S, Liveness, Watchdog
 from ditto.settings import Settings
 from ditto.validation import Validation
 from ditto.verl_hooks import plugin
@@ -164,11 +160,11 @@ class DittoTrainer(Validation):
             raise
         finally:
             self.watchdog.stop()
-            until = stop_request.save_until()
+            until = stop_signals.save_until()
             if until is None:
                 write_end_report(self.run_folder.folder)
             if self.uploads:
-                stop_request.report_last_step()
+                stop_signals.report_last_step()
                 failed = self.uploads.finish()
             if until is not None:  # a stopped run: uploads come first, and the report gets the time that is left
                 write_end_report(self.run_folder.folder, max(until - time.time() - STOP_S, 0.0))
@@ -356,7 +352,7 @@ class DittoTrainer(Validation):
 
     def _end_if_due(self) -> None:
         """Make this step the last one if the driver got a signal or the sessions failed; save it if there is time."""
-        save_until = stop_request.save_until()
+        save_until = stop_signals.save_until()
         if save_until is None and self.judges.stop is None:
             return
         if self.total_training_steps == self.checkpoints.written_step == self.global_steps:
@@ -368,7 +364,7 @@ class DittoTrainer(Validation):
         self.total_training_steps = self.global_steps  # verl's loop ends after its last step: make this one the last
 
     def on_train_begin(self) -> None:
-        stop_request.report_first_step()
+        stop_signals.report_first_step()
         with self.watchdog.phase("start of training"):
             self._check_sync()  # records the servers' answers before the first update
             super().on_train_begin()

@@ -14,7 +14,7 @@ from typing import Any
 from verl.trainer.ppo.v1 import PPOTrainer
 
 from ditto.judging.watch import BudgetSpent, JudgeWatch
-from ditto.run import stop_request
+from ditto.run import stop_signals
 from ditto.run.checkpoint_writer import CheckpointWriter
 from ditto.run.run_folder import RunFolder
 from ditto.run.step_metrics import validation_metrics
@@ -61,7 +61,7 @@ class Validation(PPOTrainer, ABC):
 
     def _validate(self) -> dict[str, float]:
         """Validate; returns nothing if the run ends without a validation, which a resumed run then repeats."""
-        if stop_request.save_until() is not None or isinstance(self.judges.stop, BudgetSpent):
+        if stop_signals.save_until() is not None or isinstance(self.judges.stop, BudgetSpent):
             return {}
         start = time.perf_counter()
         with self.watchdog.phase("validation"):

@@ -202,7 +202,7 @@ def exclusive_lock(*folders: Path) -> Iterator[None]:
     """
     with guarded_writes(folders[0]), ExitStack() as locks:
         for folder in folders:
-            locks.enter_context(FolderLock(folder, "evaluation"))
+            locks.enter_context(FolderLock(folder))
         yield
 
 

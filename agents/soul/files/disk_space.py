@@ -83,7 +83,7 @@ def out_of_space(folder: Path, needed_bytes: float | None = None) -> OutOfSpace:
 
 
 def is_full(error: BaseException, folder: Path | None = None) -> bool:
-    """Whether a write failed because the disk is full or a quota is used up.
+    """True if a write failed because the disk is full or a quota is used up.
 
     Args:
         folder: where the write failed; None: only errors that name the cause count.
@@ -109,7 +109,7 @@ def _causes(error: BaseException) -> list[BaseException]:
 
 
 def _has_room(folder: Path) -> bool:
-    """Whether a small file still fits. Unlike the number of free blocks, this respects quotas."""
+    """True if a small file still fits. Unlike the number of free blocks, this respects quotas."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b"\0" * _PROBE_BYTES)

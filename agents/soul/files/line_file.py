@@ -40,7 +40,7 @@ class Line(NamedTuple):
 
 
 def is_packed(path: Path) -> bool:
-    """Whether the file has the packed form, by its name."""
+    """True if the file has the packed form, by its name."""
     return path.suffix == PACKED
 
 

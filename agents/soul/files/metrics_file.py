@@ -34,7 +34,7 @@ def read_metrics(path: Path) -> dict[int, dict[str, float]]:
 
 
 def read_with_hash(path: Path) -> tuple[dict[int, dict[str, float]], str]:
-    """What `read_metrics` returns, and the SHA-256 of exactly that content: a run may replace the file at any time."""
+    """The numbers of `read_metrics`, and the SHA-256 of exactly that content, which a run may replace at any time."""
     content = path.read_bytes() if path.exists() else b""
     numbers = {step: json.loads(line) for step, line in lines_by_step(content.splitlines(), path).items()}
     return numbers, hashlib.sha256(content).hexdigest()

@@ -28,7 +28,7 @@ class BadStamp(SoulError):
 
 @dataclass(frozen=True)
 class Stamp:
-    """What a result was made of.
+    """The inputs that a result was made of.
 
     Attributes:
         finished: False while the work runs, and if it was interrupted.
@@ -61,7 +61,7 @@ class Stamp:
         write_whole(path, json.dumps({**asdict(self), "hash": digest}, indent=1))
 
     def differences(self, now: Inputs) -> Iterator[str]:
-        """What has changed since, one phrase each."""
+        """Changes since, one phrase each."""
         for name in sorted({*self.inputs, *now}):
             old, new = self.inputs.get(name), now.get(name)
             if old is None:

@@ -20,10 +20,8 @@ from collections.abc import Sequence
 
 from soul.cli.arguments import existing_folder
 from soul.cli.error_border import Parser, reports_errors
-from soul.push.checkpoint_files import checkpoint_upload
-from soul.push.data_files import data_upload
-from soul.push.hub import check_name, push, require_hub
-from soul.push.upload import Upload
+from soul.push.contents import checkpoint_upload, data_upload
+from soul.push.upload import Upload, check_name, push, require_hub
 
 
 @reports_errors

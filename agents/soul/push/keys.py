@@ -78,6 +78,6 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _holds_key(text: str) -> bool:
-    """Whether a text holds something in the format of a key, an address with a password, or the value of a key in the
+    """True if a text holds something in the format of a key, an address with a password, or the value of a key in the
     environment."""
     return bool(LIKE_A_KEY.search(text) or _CONTENT.search(text)) or redact(text) != text

@@ -154,18 +154,6 @@ def test_the_server_survives_a_broken_request_and_ends_with_the_raylet(
         time.sleep(0.05)
 
 
-def test_a_server_that_starts_after_the_end_of_its_raylet_ends(sockets: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(sockets / "fork"))
-        listener.listen()
-        serving = f"from ditto.launching import fork_server; fork_server.main({listener.fileno()}, [])"
-        raylet = subprocess.Popen([sys.executable, "-c", ""])
-        raylet.wait()
-        environment = {**os.environ, "RAY_RAYLET_PID": str(raylet.pid)}
-        command = [sys.executable, "-c", serving]
-        subprocess.run(command, pass_fds=[listener.fileno()], env=environment, check=True, timeout=60)
-
-
 @pytest.mark.slow
 def test_the_first_worker_becomes_the_server_and_imports_what_a_run_needs(
     start: Start, sockets: Path, tmp_path: Path

@@ -89,14 +89,6 @@ def test_a_bad_key_is_named_by_its_variable(world: Path, capsys: pytest.CaptureF
     assert "auth" in shown and "OPENAI_API_KEY" in shown and "sk-test-1234567" not in shown
 
 
-def test_a_missing_key_is_named_by_its_variable(
-    world: Path, judge: FakeOpenAI, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY")
-    assert main(words(world, judge)) == USER_ERROR
-    assert "OPENAI_API_KEY is not set" in capsys.readouterr().err
-
-
 def test_a_ray_cluster_that_does_not_answer_is_named(
     world: Path, judge: FakeOpenAI, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ditto.launching.temporary_folders import check_temporary_folders
+from ditto.launching.variables import check_temporary_folders
 from soul.errors import SoulError
 
 

@@ -8,16 +8,15 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-import psutil
 import pytest
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from ditto.launching.compose import load_config
-from ditto.memory.machine import ASSUMED_GIB, Machine
 from ditto.memory.model_shape import GIB
-from ditto.memory.phases import compute
-from ditto.memory.plan import MemoryPlan, plan
+from ditto.memory.plan import ASSUMED_GIB, MemoryPlan, plan
+from ditto.memory.remedy import overrides
+from ditto.memory.setup import KEYS
 from ditto.settings import BadConfig
 from tests.ditto.memory.qwen3 import saved, text, vision_language
 
@@ -105,10 +104,12 @@ def test_the_named_override_fits(case: str, models: Path) -> None:
 def test_hydra_takes_the_named_override(models: Path) -> None:
     """As on the command line: what follows from the key by interpolation follows."""
     words = [f"{MODEL}.path={models / 'VL'}", f"{ACTOR}.ppo_max_token_len_per_gpu=262144", "memory.gpu_gib=79.2"]
-    advice = plan(composed(*words)).remedy()
+    change = plan(composed(*words)).remedy()
+    assert change
+    advice = overrides(change, KEYS)
     fitting = plan(composed(*words, *advice))
     fitting.check()
-    assert fitting.computed.setup.tokens == fitting.computed.setup.log_prob_tokens < 262144
+    assert fitting.setup.tokens == fitting.setup.log_prob_tokens < 262144
 
 
 def test_what_no_override_can_fit(models: Path) -> None:
@@ -129,43 +130,28 @@ def test_the_host_is_checked_where_it_trains(models: Path) -> None:
 def test_numbers_follow_the_config(models: Path) -> None:
     """Number formats, offloading and adapters change what they should, and nothing else."""
     base, adapter = 8_190_735_360, 87_293_952
-    lora = planned(models, "8B").computed
-    rounded = planned(models, "8B", f"{ACTOR}.fsdp_config.model_dtype=bfloat16").computed
+    lora = planned(models, "8B")
+    rounded = planned(models, "8B", f"{ACTOR}.fsdp_config.model_dtype=bfloat16")
     fewer = lora.phases[2].memory.weights - rounded.phases[2].memory.weights
     assert fewer == pytest.approx(2 * adapter / 8, rel=1e-6), "the frozen base is in bfloat16 in either case"
-    assert lora.rollout == rounded.rollout and lora.host.vllm == rounded.host.vllm > 120 * GIB
-    full = planned(models, "8B", f"{MODEL}.lora_rank=0").computed
+    assert lora.engine == rounded.engine and lora.host.vllm == rounded.host.vllm > 120 * GIB
+    full = planned(models, "8B", f"{MODEL}.lora_rank=0")
     assert full.host.vllm == 0, "vLLM throws its weights away where a sync brings all of them"
     assert full.phases[2].memory.optimizer == 8 * base // 8
-    stays = planned(models, "8B", f"{ACTOR}.fsdp_config.param_offload=false").computed
+    stays = planned(models, "8B", f"{ACTOR}.fsdp_config.param_offload=false")
     assert stays.phases[0].total - lora.phases[0].total == pytest.approx((2 * base + 4 * adapter) / 8, rel=1e-6)
     text_only, tower = (
-        planned(models, "VL", f"{ROLLOUT}.engine_kwargs.vllm.language_model_only={word}").computed.rollout
+        planned(models, "VL", f"{ROLLOUT}.engine_kwargs.vllm.language_model_only={word}").engine
         for word in ("true", "false")
     )
     assert tower.weights - text_only.weights == 2 * (8_767_123_696 - base)
 
 
-def test_a_gpu_that_nobody_named_is_assumed(models: Path) -> None:
-    machine = Machine.find(None)
-    assert machine.host_bytes == psutil.virtual_memory().total
-    if not machine.trains:
-        assert machine.gpu_bytes == int(ASSUMED_GIB * GIB) and "memory.gpu_gib" in machine.gpu_source
-    assert Machine.find(24).gpu_bytes == 24 * GIB
-
-
-def test_separate_gpus_hold_no_vllm(models: Path) -> None:
-    made = planned(models, "8B")
-    apart = compute(replace(made.computed.setup, colocated=False), made.shape, made.computed.gpu_bytes)
-    update, shared = apart.phases[2], made.computed.phases[2]
-    assert update.vllm == 0 < shared.vllm and update.memory == shared.memory
-
-
 def test_separate_devices_share_no_gpu_and_keep_two_copies_of_what_is_trained_on_the_host(models: Path) -> None:
     """pi_old of a step's later parts needs the weights of its beginning, while the live ones wait."""
     common = [f"{MODEL}.lora_rank=0", f"{ACTOR}.fsdp_config.param_offload=false"]
-    together = planned(models, "8B", *common).computed
-    apart = planned(models, "8B", *common, "trainer.v1.trainer_mode=ditto_separate_async").computed
+    together = planned(models, "8B", *common)
+    apart = planned(models, "8B", *common, "trainer.v1.trainer_mode=ditto_separate_async")
     assert apart.host.offloaded - together.host.offloaded == pytest.approx(2 * 4 * 8_190_735_360, rel=1e-6)
     assert together.phases[0].memory.weights > 0 == apart.phases[0].memory.weights, "a GPU that samples"
 
@@ -179,8 +165,8 @@ def test_the_plan_counts_a_teacher_s_copy_where_it_is(models: Path) -> None:
             planned(models, "8B", *sdpo, offload, f"algorithm.sdpo.teacher={kind}") for kind in ("ema", "live")
         )
         copy_bytes = 4 * ema.shape.weights // 8  # float32, over 8 GPUs
-        on_gpu = ema.computed.phases[0].memory.weights - live.computed.phases[0].memory.weights
-        on_host = ema.computed.host.offloaded - live.computed.host.offloaded
+        on_gpu = ema.phases[0].memory.weights - live.phases[0].memory.weights
+        on_host = ema.host.offloaded - live.host.offloaded
         assert (on_gpu, on_host) == ((0, 8 * copy_bytes) if offloaded else (copy_bytes, 0))
 
 
@@ -188,11 +174,11 @@ def test_the_plan_counts_checkpoints_that_teach(models: Path) -> None:
     """Their weights in bfloat16 on the host, in pinned memory; a layer at a time on the GPU, beside the student."""
     taught = ["algorithm.objective=on_policy_distillation_logits"]
     alone, one, two = (planned(models, "8B", *taught, teachers=names) for names in ((), ("32B",), ("8B", "32B")))
-    more = two.computed.host.teachers - one.computed.host.teachers
+    more = two.host.teachers - one.host.teachers
     assert 1 <= more / (2 * one.shape.weights) < 2  # the padding of pinned memory
-    assert two.computed.host.peak > one.computed.host.peak > alone.computed.host.peak
-    phases = {phase.name: phase.memory for phase in two.computed.phases}
-    before = {phase.name: phase.memory for phase in alone.computed.phases}
+    assert two.host.peak > one.host.peak > alone.host.peak
+    phases = {phase.name: phase.memory for phase in two.phases}
+    before = {phase.name: phase.memory for phase in alone.phases}
     assert phases.keys() - before.keys() == {"teachers"}
     assert phases["teachers"].weights > 2 * two.teachers[-1].weights  # loading: one GPU has the largest of them whole
     heads = sum(2 * teacher.embedding for teacher in two.teachers)

@@ -9,7 +9,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import LlamaConfig, MixtralConfig, Qwen2Config
 
-from ditto.memory.read_model import Adapted, NotDense, build_on_meta, shape_of
+from ditto.memory.model_shape import Adapted, NotDense, build_on_meta, shape_of
 from tests.ditto.memory.qwen3 import VOCAB, text, vision_language
 
 SMALL = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2}
@@ -21,7 +21,7 @@ def test_published_sizes(size: str) -> None:
     """As the model cards' safetensors count them."""
     shape = shape_of(text(size), size)
     assert shape.weights == PUBLISHED[size]
-    assert shape.tied == (size in ("0.6B", "4B")) and shape.qk_norm and shape.vision_hidden == 0
+    assert shape.tied == (size in ("0.6B", "4B")) and shape.qk_norm and shape.vision_weights == 0
 
 
 @pytest.mark.parametrize(
@@ -35,9 +35,9 @@ def test_every_weight_has_its_place(config: Any) -> None:
     model = build_on_meta(config)
     head = 0 if shape.tied else shape.embedding
     embeddings = head + (0 if shape.tied else shape.embedding)
-    blocks = model.model.visual.blocks if shape.vision_hidden else []
+    blocks = model.model.visual.blocks if shape.vision_weights else []
     in_vision = sum(weight.numel() for block in blocks for weight in block.parameters())
-    if shape.vision_hidden:  # its position embedding is a unit of its own
+    if shape.vision_weights:  # its position embedding is a unit of its own
         in_vision += model.model.visual.pos_embed.weight.numel()
     parts = shape.layers * shape.layer_weights + shape.root_weights + embeddings + in_vision
     assert parts == shape.weights == sum(weight.numel() for weight in model.parameters())
@@ -49,7 +49,7 @@ def test_every_weight_has_its_place(config: Any) -> None:
 def test_the_vision_tower_counts() -> None:
     shape = shape_of(vision_language(), "Qwen3-VL-8B")
     assert shape.weights == 8_767_123_696  # the model card's
-    assert shape.vision_hidden == 1152 and shape.vocab == VOCAB
+    assert shape.vocab == VOCAB
     assert shape.vision_weights == shape.weights - 8_190_735_360, "what the text model has not"
 
 

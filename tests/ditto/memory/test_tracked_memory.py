@@ -1,4 +1,4 @@
-"""The plan's peak is torch's: the FSDP2 memory tracker runs transformers' model under fake tensors, and both agree."""
+"""The plan covers torch's peak: its FSDP2 memory tracker runs transformers' model under fake tensors."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from ditto.memory.head import CHUNK_LOGITS
-from ditto.memory.read_model import shape_of
-from ditto.memory.training import Training, forward_peak, update_peak
+from ditto.memory.estimate import CHUNK_LOGITS, Training, forward_moments, largest, update_moments
+from ditto.memory.model_shape import shape_of
 from ditto.model.chunked_head import LOGITS_PER_CHUNK
 from tests.ditto.memory import tracked
 from tests.ditto.memory.qwen3 import text
@@ -27,15 +26,20 @@ def both(config: Any, tokens: int, lora: bool, **changed: Any) -> tuple[int, int
     )
     shape = shape_of(config, "Qwen3")
     if run.forward_only:
-        return tracked.peak_bytes(run), forward_peak(shape, tokens, training, optimizer_on_gpu=False).total
-    return tracked.peak_bytes(run), update_peak(shape, tokens, training).total
+        return tracked.peak_bytes(run), largest(forward_moments(shape, tokens, training, optimizer_here=False)).total
+    return tracked.peak_bytes(run), largest(update_moments(shape, tokens, training)).total
+
+
+def agree(config: Any, tokens: int, lora: bool, **changed: Any) -> bool:
+    """True if the plan is at most 2 % below what was tracked (its reserve is 1.5 GiB), and not far above."""
+    measured, planned = both(config, tokens, lora, **changed)
+    return 0.98 * measured <= planned <= 1.2 * measured
 
 
 @pytest.mark.parametrize("size, lora", [("0.6B", False), ("8B", True)])
 def test_an_update_of_two_layers(size: str, lora: bool) -> None:
     """Real widths and two layers: the layer's own activations, the head and the static parts all count."""
-    measured, planned = both(text(size, num_hidden_layers=2), 16384, lora)
-    assert planned == pytest.approx(measured, rel=0.1)
+    assert agree(text(size, num_hidden_layers=2), 16384, lora)
 
 
 def test_the_plan_knows_the_heads_chunks() -> None:
@@ -54,15 +58,13 @@ def test_what_a_token_costs() -> None:
 @pytest.mark.parametrize("lora", [True, False], ids=["lora", "full"])
 @pytest.mark.parametrize("size", ["0.6B", "8B"])
 def test_an_update_of_all_layers(size: str, lora: bool) -> None:
-    measured, planned = both(text(size), 16384, lora)
-    assert planned == pytest.approx(measured, rel=0.1)
+    assert agree(text(size), 16384, lora)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lora", [True, False], ids=["lora", "full"])
 def test_full_logits(lora: bool) -> None:
-    measured, planned = both(text("0.6B", num_hidden_layers=2), 1024, lora, full_logits=True)
-    assert planned == pytest.approx(measured, rel=0.1)
+    assert agree(text("0.6B", num_hidden_layers=2), 1024, lora, full_logits=True)
 
 
 VARIANTS = {
@@ -77,5 +79,4 @@ VARIANTS = {
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("lora", [True, False], ids=["lora", "full"])
 def test_other_ways_to_train(lora: bool, variant: str) -> None:
-    measured, planned = both(text("8B", num_hidden_layers=4), 16384, lora, **VARIANTS[variant])
-    assert planned == pytest.approx(measured, rel=0.1)
+    assert agree(text("8B", num_hidden_layers=4), 16384, lora, **VARIANTS[variant])

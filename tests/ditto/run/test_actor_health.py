@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import ray
 
-from ditto.run.actor_health import RESEND_S, Liveness
+from ditto.run.watchdog import RESEND_S, Liveness
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -81,7 +81,7 @@ def test_the_gap_between_contexts_must_grow_by_its_own_amount(first: float, now:
     assert numbers["alarm/context_gap"] == raised
 
 
-def test_chance_alone_is_no_fall() -> None:
+def test_chance_alone_is_not_a_fall() -> None:
     assert raise_alarms(7, "ditto", FIRST | {"ditto/reward_draft": 0.35}, EARLIER)["alarm/fall"] == 0.0
     near_the_top = FIRST | {"ditto/reward_draft": 1.0, "ditto/reward_draft_error": 0.0}
     for reward, raised in ((0.96, 0.0), (0.86, 1.0)):
@@ -130,15 +130,9 @@ def test_a_reward_that_rises_while_another_number_gets_worse(slopes: dict[str, f
     assert alarms_of(slopes, steps=WINDOW) == set()  # too short to say
 
 
-def test_chance_alone_is_no_trend() -> None:
+def test_chance_alone_is_not_a_trend() -> None:
     level = {REWARD: 0.0, CANARY: 0.0, SECRET: 0.0, OVERLAP: 0.0}
     assert not [seed for seed in range(200) if alarms_of(level, seed=seed)]
-
-
-def test_the_warning_names_the_metric_that_got_worse(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        alarms_of({REWARD: 0.01, SECRET: -0.01})
-    assert "alarm secondary (sotopia/secret): The reward rises" in caplog.text
 
 
 def test_the_page_has_every_alarm() -> None:

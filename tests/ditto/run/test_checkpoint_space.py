@@ -12,7 +12,7 @@ from ray.exceptions import RayTaskError
 from safetensors.torch import save_file
 
 from ditto.run import checkpoint
-from ditto.run.checkpoint_space import needed_bytes, reserve_space
+from ditto.run.checkpoint_writer import needed_bytes, reserve_space
 from soul.errors import OutOfSpace
 from soul.files import disk_space
 

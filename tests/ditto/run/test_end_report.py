@@ -5,8 +5,7 @@ import threading
 
 import pytest
 
-from ditto.run import end_report
-from ditto.run.end_report import write_end_report
+from ditto.run.run_folder import write_end_report
 from tests.soul.figures.made_up_runs import training
 
 
@@ -27,7 +26,7 @@ def test_a_report_that_cannot_be_written_is_a_line_in_the_log(tmp_path, caplog):
 @pytest.mark.timeout(20)
 def test_a_report_that_hangs_does_not_hold_the_run_up(tmp_path, caplog, monkeypatch):
     hang = threading.Event()
-    monkeypatch.setattr(end_report, "write_run_report", lambda folder: hang.wait(15))
+    monkeypatch.setattr("soul.view.export.write_run_report", lambda folder: hang.wait(15))
     write_end_report(tmp_path, wait_s=0.05)
     assert "no report after" in caplog.text
     hang.set()

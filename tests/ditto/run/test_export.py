@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
 from ditto.run.export import export_model, export_saved_adapter
-from ditto.run.rank_files import rank_file
+from ditto.run.manifest import rank_file
 from tests.ditto.tiny_step import VOCAB, tiny_model
 
 BASE = "owner/model-8b"
@@ -98,16 +98,6 @@ def test_merged_model_and_adapter_say_what_the_trained_model_says(
     assert (folder / "data.pt").exists()
 
 
-def test_the_index_of_shards_names_what_is_in_them(tmp_path: Path) -> None:
-    model, _ = trained(tmp_path, "all-linear", torch.float32, False)
-    folder = checkpoint(tmp_path, model, "15KB")
-    export_model(folder, BASE)
-    index = json.loads((folder / "model.safetensors.index.json").read_text())
-    found = {key: path.name for path in folder.glob("*.safetensors") for key in load_file(path)}
-    assert index["weight_map"] == found
-    assert not [key for key in found if "lora" in key or "base_layer" in key or "base_model" in key]
-
-
 def test_bfloat16_weights_are_merged_in_float32_and_rounded_once(tmp_path: Path) -> None:
     model, _ = trained(tmp_path, "all-linear", torch.bfloat16, False)
     layer = model.base_model.model.model.layers[0].mlp.up_proj
@@ -169,13 +159,6 @@ def test_a_float32_base_stays_exact_and_its_adapter_too(tmp_path: Path) -> None:
     assert (rounded - expected).abs().max() > 1e-4
     adapter = load_file(folder / "lora_adapter" / "adapter_model.safetensors")
     assert {tensor.dtype for tensor in adapter.values()} == {torch.float32}
-
-
-def test_a_checkpoint_without_weights_names_the_setting(tmp_path: Path) -> None:
-    (tmp_path / "actor" / "huggingface").mkdir(parents=True)
-    (tmp_path / "actor" / "huggingface" / "config.json").write_text("{}")
-    with pytest.raises(FileNotFoundError, match="hf_model.*save_contents"):
-        export_model(tmp_path, BASE)
 
 
 def test_a_checkpoint_of_the_adapter_alone_has_the_same_adapter(tmp_path: Path) -> None:

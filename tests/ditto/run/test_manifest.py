@@ -23,12 +23,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_whole_checkpoint_passes(folder: Path) -> None:
-    manifest.check(folder)
-
-
 def test_every_damage_is_named(folder: Path) -> None:
     shard, config = folder / "actor" / "shard.pt", folder / "config.json"
+    manifest.check(folder)
     config.write_text("[]")
     with pytest.raises(manifest.DamagedCheckpoint, match=r"config.json has another content"):
         manifest.check(folder)

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from ditto.run.rollout_times import rollout_times
+from ditto.run.step_metrics import rollout_times
 from soul.record import AttemptRecord, SequenceSummary, SessionRecord
 
 

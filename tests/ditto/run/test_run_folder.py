@@ -1,16 +1,13 @@
 """The run folder: whole files or none, and a step that is repeated after a crash is there once."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 
 from ditto.run.run_folder import RunFolder
-from soul.files.line_file import write_lines
 from soul.record import AttemptRecord, SessionRecord, read_records
 
 
@@ -33,43 +30,6 @@ def test_traces_are_one_json_line_per_session(tmp_path: Path) -> None:
     path = tmp_path / "traces" / "step_000007.jsonl"
     assert [line.record for line in read_records(path)] == both and sessions(path) == ["a_0", "b"]
     assert "größer" in path.read_text(encoding="utf-8")  # readable, not \\u-escaped
-
-
-def test_a_repeated_step_replaces_its_file(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    folder.write_traces("step", 7, [record("old")] * 3)
-    folder.write_traces("step", 7, [record("new")])
-    folder.write_traces("val", 7, [record("val")])
-    assert sessions(tmp_path / "traces" / "step_000007.jsonl") == ["new"]
-    assert sorted(p.name for p in (tmp_path / "traces").iterdir()) == ["step_000007.jsonl", "val_000007.jsonl"]
-
-
-@pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_a_crash_while_writing_leaves_the_file_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
-    path = tmp_path / "metrics.jsonl"
-    write_lines(path, ["old"])
-
-    def crash(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, call, crash)
-        with pytest.raises(KeyboardInterrupt):
-            write_lines(path, ["new", "newer"])
-    assert path.read_text() == "old\n"
-    write_lines(path, ["new"])
-    assert path.read_text() == "new\n"
-    assert [p.name for p in tmp_path.iterdir()] == ["metrics.jsonl"]
-
-
-def test_a_line_that_cannot_be_made_leaves_the_file_as_it_was(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    folder.write_traces("step", 1, [record("old")])
-    with pytest.raises(TypeError):
-        folder.write_traces("step", 1, [record("new"), record("bad", record={"value": object()})])
-    assert sessions(tmp_path / "traces" / "step_000001.jsonl") == ["old"]
 
 
 def test_metrics_are_one_line_per_step_of_finite_numbers(tmp_path: Path) -> None:

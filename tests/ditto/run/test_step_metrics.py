@@ -209,18 +209,6 @@ def test_a_recount_of_the_traces_gives_the_same_numbers(seed: int) -> None:
     assert got == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
-def test_a_step_without_one_valid_draft_has_no_rewards_and_no_zero() -> None:
-    chance = random.Random(0)
-    traces = []
-    while len(traces) < 5:
-        trace = session(chance)
-        if not trace["draft"]["valid"]:
-            traces.append(trace)
-    numbers = metrics_of(traces)
-    assert numbers["ditto/share_invalid"] == 1.0
-    assert not [key for key in numbers if "reward" in key or "gap" in key]
-
-
 def test_the_first_look_says_what_the_drafts_lack() -> None:
     drafts = [{"answered": 1.0}, {"answered": 0.0}, {"answered": 0.5}, {}, None]
     traces = [
@@ -234,32 +222,6 @@ def test_the_first_look_says_what_the_drafts_lack() -> None:
         "first look: 4 of 5 drafts have a verdict, 1 of 3 have the form that the task asks for, 1 of 3 groups have a "
         "learning signal, 2 drafts were cut off by a token limit"
     )
-
-
-def test_what_redaction_did() -> None:
-    def one(redactions: int, before: float, after: float | None, lost: bool = False) -> dict[str, Any]:
-        trace = session(random.Random(1))
-        draft = {**trace["draft"], "valid": True, "reward": before, "failure": None}
-        refined = None if after is None else {**draft, "reward": after}
-        leak = {"stage": "feedback", "cause": "leak", "detail": "nothing was left"} if lost else None
-        feedback = "Look again." if refined else None
-        return trace | {"draft": draft, "refined": refined, "feedback": feedback, "feedback_failure": leak} | {
-            "redactions": redactions, "full_marks": 1.0, "out_of_tokens": {"draft": 0, "refined": 0},
-        }  # fmt: skip
-
-    numbers = metrics_of(
-        [
-            one(1, 0.0, 1.0),
-            one(2, 0.0, 0.0),
-            one(1, 1.0, 1.0),
-            one(0, 0.0, 1.0),
-            one(1, 0.0, None, True),
-            one(0, 0, None),
-        ]
-    )
-    assert numbers["ditto/redactions"] == 5 and numbers["ditto/share_redacted"] == 4 / 5  # one had no feedback
-    assert numbers["ditto/became_right/redacted"] == 1 / 2  # a draft that was right cannot become so
-    assert numbers["ditto/became_right/untouched"] == 1.0
 
 
 def trace_of(draft: tuple[str, str] | None, refined: tuple[str, str] | None, feedback: str | None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from verl.trainer.ppo.v1 import PPOTrainer, PPOTrainerSync
 import ditto.run.checkpoint_writer
 from ditto.judging.watch import BudgetSpent, JudgeOutage
 from ditto.objectives import OBJECTIVES
-from ditto.run import checkpoint, stop_request
+from ditto.run import checkpoint, stop_signals
 from ditto.run.checkpoint_writer import CheckpointWriter
 from ditto.run.finite_steps import FiniteSteps, NotFinite, are_finite
 from ditto.run.run_folder import RunFolder
@@ -79,7 +79,7 @@ def verls_part(monkeypatch: pytest.MonkeyPatch) -> None:
         (folder / "data.pt").write_bytes(b"state")
 
     monkeypatch.setattr(PPOTrainer, "_save_checkpoint", save)
-    monkeypatch.setattr(stop_request, "save_until", lambda: None)
+    monkeypatch.setattr(stop_signals, "save_until", lambda: None)
     monkeypatch.setattr(PPOTrainer, "_validate", lambda _trainer: {"val/hitom/n": 6})
     monkeypatch.setattr(ditto.run.checkpoint_writer, "export_model", lambda _folder, _base: None)
     monkeypatch.setattr(ditto.run.checkpoint_writer, "write_rl_card", write_card)
@@ -177,7 +177,7 @@ def test_an_outage_is_raised_behind_the_published_step(tmp_path: Path) -> None:
 
 def test_a_run_that_stops_leaves_the_validation_to_the_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = Trainer(tmp_path, test_freq=1, val_before_train=True)
-    monkeypatch.setattr(stop_request, "save_until", lambda: 1e12)
+    monkeypatch.setattr(stop_signals, "save_until", lambda: 1e12)
     monkeypatch.setattr(PPOTrainer, "_validate", lambda _trainer: pytest.fail("a validation after the stop"))
     trainer.one_step(validates=True)
     assert checkpoint.newest_complete(tmp_path).step == 1 and trainer.run_folder.metrics_of(1)["loss"] == 0.5
@@ -191,7 +191,7 @@ def test_a_signal_during_a_validation_ends_the_run_with_its_step(
     trainer = Trainer(tmp_path, test_freq=1, val_before_train=True)
 
     def validate(_trainer: Any) -> dict[str, float]:
-        monkeypatch.setattr(stop_request, "save_until", lambda: 1e12)
+        monkeypatch.setattr(stop_signals, "save_until", lambda: 1e12)
         return {"val/hitom/n": 6}
 
     monkeypatch.setattr(PPOTrainer, "_validate", validate)
@@ -223,17 +223,6 @@ def test_a_validation_that_the_judges_cut_off_ends_the_run_and_the_resume_repeat
     assert trainer.config.trainer.val_before_train
 
 
-def test_a_validation_that_the_budget_does_not_cover_is_left_to_the_resume(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trainer = Trainer(tmp_path, test_freq=1, val_before_train=True)
-    trainer.judges.stop = BudgetSpent("nothing is left")
-    monkeypatch.setattr(PPOTrainer, "_validate", lambda _trainer: pytest.fail("it validates"))
-    trainer.one_step(validates=True)
-    trainer._settle_validation()
-    assert trainer.config.trainer.val_before_train
-
-
 def test_what_needs_the_devices_comes_before_the_weight_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sync wakes the rollout servers: teachers are loaded, and the last checkpoint is written, before it."""
     seen: list[str] = []
@@ -243,7 +232,7 @@ def test_what_needs_the_devices_comes_before_the_weight_sync(tmp_path: Path, mon
     trainer.watchdog.phase = lambda name: nullcontext(seen.append(name))
     for hook in ("on_init_end", "on_step_end", "on_train_begin"):
         monkeypatch.setattr(PPOTrainerSync, hook, lambda _trainer, hook=hook: seen.append(hook), raising=False)
-    monkeypatch.setattr(stop_request, "report_first_step", lambda: None)
+    monkeypatch.setattr(stop_signals, "report_first_step", lambda: None)
     monkeypatch.setattr(trainer, "_check_sync", lambda: seen.append("check"))
     trainer.on_init_end()
     trainer.on_train_begin()
@@ -264,8 +253,8 @@ def test_the_report_of_a_stopped_run_comes_after_its_uploads(
     trainer.watchdog.stop = lambda: None
     trainer.uploads = SimpleNamespace(start=lambda: None, finish=lambda: seen.append("uploads"))  # type: ignore[assignment]
     monkeypatch.setattr(PPOTrainer, "fit", lambda _trainer, _manager: None)
-    monkeypatch.setattr(stop_request, "save_until", lambda: save_until)
-    monkeypatch.setattr(stop_request, "report_last_step", lambda: None)
+    monkeypatch.setattr(stop_signals, "save_until", lambda: save_until)
+    monkeypatch.setattr(stop_signals, "report_last_step", lambda: None)
     monkeypatch.setattr("ditto.trainer.time.time", lambda: 1000.0)
     monkeypatch.setattr("ditto.trainer.write_end_report", lambda _folder, *wait_s: seen.append(("report", *wait_s)))
     trainer.fit(SimpleNamespace(agent_loop_workers=[]))

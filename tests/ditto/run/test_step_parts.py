@@ -160,11 +160,6 @@ def test_a_step_has_moved_the_weights_if_any_part_has() -> None:
     assert parts.updated
 
 
-def test_a_step_without_any_update_reports_none() -> None:
-    parts = StepParts()
-    assert parts.update_metrics() == {"actor/updates": 0} and not parts.updated
-
-
 def test_other_weights_in_the_engine_end_a_step_of_parts_too() -> None:
     chance = random.Random(5)
     (one, tags), (other, other_tags) = part(chance, ["a"]), part(chance, ["b"])

@@ -146,7 +146,7 @@ def test_a_new_folder_may_begin_at_step_1(world: Path, tmp_path: Path, started: 
 def test_a_second_start_ends_before_it_tokenises(
     world: Path, tmp_path: Path, started: list[Path | None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with FolderLock(tmp_path / "run", "supervised training"):
+    with FolderLock(tmp_path / "run"):
         assert launch(world, tmp_path / "run", f"data.cache_dir={tmp_path}/cache") == 2
         text = capsys.readouterr().err.strip()
         assert "FolderInUse" in text and "process " in text and " on host " in text and len(text.splitlines()) == 1

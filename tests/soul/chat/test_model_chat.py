@@ -10,8 +10,7 @@ from transformers import AutoTokenizer
 
 from ditto.model.tokenizer_check import check_processor, load_chat
 from ditto.model.weights_check import BadModel
-from ditto.run.chat_files import complete_chat_files
-from ditto.run.export import export_adapter
+from ditto.run.export import complete_chat_files, export_adapter
 from soul.chat.control_tokens import ControlTokens
 from soul.chat.model_chat import served_chat, stop_ids
 from soul.chat.rendering import ChatRenderer

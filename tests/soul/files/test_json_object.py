@@ -7,7 +7,7 @@ from soul.files.json_object import read_object
 
 
 @pytest.mark.parametrize("content, problem", [(b"{", "is not valid JSON"), (b"[1]", "is not a JSON object")])
-def test_what_is_no_object_is_named(tmp_path, content, problem):
+def test_a_file_without_an_object_is_named(tmp_path, content, problem):
     file = tmp_path / "config.json"
     file.write_bytes(content)
     with pytest.raises(BadSettings, match=rf"config.json {problem}.*\. Download it again\.$"):

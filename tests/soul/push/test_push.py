@@ -84,7 +84,7 @@ def test_a_dry_run_lists_the_files_and_needs_no_hub(run: Path, capsys: pytest.Ca
         ),
     ],
 )
-def test_what_must_not_be_published_or_is_no_model_is_refused(
+def test_a_secret_and_a_damaged_model_are_refused(
     name: str,
     content: str,
     says: str | None,

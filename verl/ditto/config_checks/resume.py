@@ -18,7 +18,7 @@ from pathlib import Path
 from omegaconf import DictConfig, open_dict
 
 from ditto.config_checks.resume_changes import check_changes
-from ditto.run import checkpoint, manifest, rank_files
+from ditto.run import checkpoint, manifest
 from ditto.run.checkpoint import NoCompleteCheckpoint, ResumeChoice
 from ditto.run.run_folder import RunFolder
 from ditto.settings import BadConfig, chosen_objective
@@ -91,10 +91,8 @@ def _check_fit(config: DictConfig, folder: Path) -> None:
     trainer, actor = config.trainer, folder / "actor"
     parts = config.actor_rollout_ref.actor.checkpoint.load_contents
     kinds = [_FILE_NAMES[part] for part in parts if part in _FILE_NAMES]
-    written = rank_files.writers(actor) or int(trainer.nnodes * trainer.n_gpus_per_node)
-    missing = [
-        file.name for kind in kinds for file in rank_files.rank_files(actor, kind, written) if not file.is_file()
-    ]
+    written = manifest.writers(actor) or int(trainer.nnodes * trainer.n_gpus_per_node)
+    missing = [file.name for kind in kinds for file in manifest.rank_files(actor, kind, written) if not file.is_file()]
     if missing:
         raise BadConfig(
             f"trainer.resume_mode={trainer.resume_mode}: {actor} lacks {missing[0]}"
@@ -152,7 +150,7 @@ def _check_base_teacher(config: DictConfig, actor: Path) -> None:
     algorithm = config.algorithm
     if chosen_objective(algorithm).teacher != "feedback" or algorithm.sdpo.teacher != "base":
         return
-    if "teacher" not in {kind for kind, _ in rank_files.present_kinds(actor)}:
+    if "teacher" not in {kind for kind, _ in manifest.present_kinds(actor)}:
         raise BadConfig(
             f"algorithm.sdpo.teacher=base: {actor.parent} was written by a run without a teacher of its own, so the "
             "weights that it began with are not known. Resume with algorithm.sdpo.teacher=ema or live."

@@ -48,7 +48,7 @@ _SIZE_BYTES = 8  # a request's length, in front of it
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a worker's process starts with. Its standard streams are sent separately, as file descriptors."""
+    """Everything that a worker's process starts with. Its standard streams are sent separately, as file descriptors."""
 
     arguments: list[str]  # the script first
     folder: str
@@ -97,7 +97,7 @@ def request_worker(arguments: Sequence[str]) -> None:
 
 
 def _same_user(connection: socket.socket) -> bool:
-    """Whether the process at the other end runs as this user."""
+    """True if the process at the other end runs as this user."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     _pid, user, _group = struct.unpack("3i", credentials)
     return bool(user == os.getuid())

@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shlex
-import shutil
 import socket
 import tempfile
 import time
@@ -28,10 +26,10 @@ from verl.single_controller.ray.base import ResourcePoolManager
 from verl.trainer.constants_ppo import PPO_RAY_RUNTIME_ENV, get_ppo_ray_runtime_env
 
 from ditto.judging import limits as judge_limits
-from ditto.launching import fork_server, process_tree
+from ditto.launching import fork_server
 from ditto.launching.placement import on_node
-from ditto.launching.threads import cpu_variables
-from ditto.run.stop_signals import shield_children
+from ditto.launching.variables import cpu_variables
+from ditto.run.stop_signals import kill, processes_below, shield_children
 from ditto.verl_hooks import weight_socket
 from soul.cli import logs
 from soul.errors import SoulError, one_line
@@ -87,8 +85,6 @@ def connect(config: DictConfig) -> None:
             disk_space.require(Path(temporary), TEMP_BYTES)
             if config.trainer.device == "cpu" and runtime_env.get("py_executable") is None:
                 runtime_env["py_executable"] = fork_server.command()
-            if runtime_env.get("py_executable") is not None:
-                _check_executable(runtime_env["py_executable"])
         with shield_children():
             ray.init(**settings, runtime_env=runtime_env)
     except (OSError, ValueError, RuntimeError, RayError) as error:  # from ray.init and from the socket
@@ -110,9 +106,9 @@ def connect(config: DictConfig) -> None:
 
 def disconnect() -> None:
     """Disconnect from Ray. If this run started the cluster, all of its processes are gone afterwards."""
-    children = process_tree.below()
+    children = processes_below()
     ray.shutdown()
-    process_tree.kill(children)
+    kill(children)
 
 
 def start_limits(settings: GatewaySettings, spent_usd: float) -> Any:
@@ -129,16 +125,6 @@ def start_limits(settings: GatewaySettings, spent_usd: float) -> Any:
             f"Ray's workers cannot run this program: {str(error).strip().splitlines()[-1]} Start Ray on every node "
             "from the same environment as this run (that environment's bin/ray start ...)."
         ) from error
-
-
-def _check_executable(command: str) -> None:
-    """Check that this machine has the program that starts Ray's workers. Without it, Ray would wait forever."""
-    program = shlex.split(command)[0]
-    if shutil.which(program) is None:
-        raise BadCluster(
-            f"ray_kwargs.ray_init.runtime_env.py_executable: this machine has no program {program!r} to start Ray's "
-            "workers with. Name a Python interpreter, or leave the option out."
-        )
 
 
 def _check_reachable(address: str) -> None:

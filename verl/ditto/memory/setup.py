@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_type_hints
 from omegaconf import DictConfig, OmegaConf
 
 from ditto.launching.compose import SEPARATE
-from ditto.memory.training import Training
+from ditto.memory.estimate import Training
 from ditto.objectives.spec import Objective
 from ditto.settings import BadConfig
 
@@ -109,7 +109,7 @@ class Setup:
 
     @property
     def training(self) -> Training:
-        """What the arithmetic of the training process needs."""
+        """The training process, for the arithmetic."""
         return Training(
             devices=self.shards,
             lora_rank=self.lora_rank,
@@ -128,7 +128,7 @@ class Setup:
 
     @property
     def scoring(self) -> Training:
-        """What the arithmetic of a checkpoint that teaches needs: it only scores, and its shards stay on the host."""
+        """A checkpoint that teaches, for the arithmetic: it only scores, and its shards stay on the host."""
         return Training(
             devices=self.shards,
             master=self.compute,

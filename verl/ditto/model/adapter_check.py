@@ -12,7 +12,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.memory.read_model import Adapted, build_on_meta
+from ditto.memory.model_shape import Adapted, build_on_meta
 from ditto.settings import BadConfig
 from soul.errors import one_line
 from soul.files.lora_adapter import unusual_options

@@ -11,7 +11,7 @@ from typing import Any
 
 from verl.utils.checkpoint.fsdp_checkpoint_manager import FSDPCheckpointManager
 
-from ditto.run import rank_files, reshard
+from ditto.run import manifest, reshard
 
 
 class CheckpointManager(FSDPCheckpointManager):  # type: ignore[misc,unused-ignore]
@@ -34,7 +34,7 @@ class CheckpointManager(FSDPCheckpointManager):  # type: ignore[misc,unused-igno
 
     def _load(self, local_path: str, *args: Any, **kwargs: Any) -> None:
         actor = Path(local_path)
-        written, ranks = rank_files.writers(actor), int(self.world_size)
+        written, ranks = manifest.writers(actor), int(self.world_size)
         # Without any file verl names the one that it misses.
         if written is None or (written == ranks and reshard.sliced_alike(actor, ranks, self.model)):
             super().load_checkpoint(local_path, *args, **kwargs)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ditto.model.trained_shards import TrainedShards, shard, whole
-from ditto.run.rank_files import present_kinds, rank_file
+from ditto.run.manifest import present_kinds, rank_file
 from ditto.run.reshard import BadShards, fitted, load_slices, sliced_alike
 
 _KIND = "teacher"  # of the files of a rank

@@ -8,19 +8,25 @@ that is killed in between repeats the step.
 from __future__ import annotations
 
 import logging
+import math
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from omegaconf import DictConfig, open_dict
+from safetensors import safe_open
 
-from ditto.run import checkpoint, checkpoint_space, manifest
+from ditto.run import checkpoint, manifest
 from ditto.run.export import export_model, export_saved_adapter
 from ditto.run.model_card import write_rl_card
 from ditto.run.uploads import Uploads
+from soul.files import disk_space
 
 logger = logging.getLogger(__name__)
+# Bytes per parameter in verl's state: weights and Adam's two moments in float32; in LoRA runs, frozen bfloat16 weights.
+FULL_BYTES, LORA_BYTES = 12, 2
 
 
 class CheckpointWriter:
@@ -64,7 +70,7 @@ class CheckpointWriter:
             self.config.actor_rollout_ref.actor.checkpoint.save_lora_only,
         )
         base = str(model.path)
-        space = checkpoint_space.reserve_space(self.root, base, lora=model.lora_rank > 0, adapter_alone=alone)
+        space = reserve_space(self.root, base, lora=model.lora_rank > 0, adapter_alone=alone)
         with self.phase("checkpoint"), space:
             with self._target(checkpoint.partial_dir(self.root)):
                 save()
@@ -112,3 +118,49 @@ class CheckpointWriter:
                 yield
             finally:
                 trainer.default_local_dir, trainer.max_actor_ckpt_to_keep = final, keep
+
+
+@contextmanager
+def reserve_space(root: Path, model: str, lora: bool, adapter_alone: bool = False) -> Iterator[None]:
+    """A block that writes a checkpoint. If it fails, nothing of the checkpoint is left behind.
+
+    Args:
+        root: the folder of the run's checkpoints.
+        model: path or hub id of the model that training started from.
+        lora: whether the run trains a LoRA adapter.
+        adapter_alone: whether checkpoints hold the adapter without the model.
+
+    Raises:
+        OutOfSpace: before the block if too little is free, or in place of the error that a full disk raised in it.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(root / checkpoint.PARTIAL, ignore_errors=True)
+    needed = needed_bytes(root, model, lora, adapter_alone)
+    disk_space.require(root, needed)
+    try:
+        with disk_space.guarded_writes(root, lambda: needed):
+            yield
+    except BaseException:
+        shutil.rmtree(root / checkpoint.PARTIAL, ignore_errors=True)
+        raise
+
+
+def needed_bytes(root: Path, model: str, lora: bool, adapter_alone: bool = False) -> int:
+    """Bytes that the next checkpoint needs: as many as the last one, else an estimate from the model.
+
+    The estimate is the weights plus verl's state; 0 if the model is not a local folder with safetensors,
+    and for an adapter alone.
+    """
+    steps = checkpoint.saved_steps(root)
+    if steps:
+        return sum(file.stat().st_size for file in (root / f"global_step_{steps[-1]}").rglob("*") if file.is_file())
+    if adapter_alone:
+        return 0
+    weights = sorted(Path(model).glob("*.safetensors"))
+    state = sum(_parameters(file) for file in weights) * (LORA_BYTES if lora else FULL_BYTES)
+    return state + sum(file.stat().st_size for file in weights)
+
+
+def _parameters(file: Path) -> int:
+    with safe_open(file, "pt") as tensors:
+        return sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())

@@ -85,7 +85,7 @@ def secondary_gap(traces: Sequence[SessionRecord]) -> dict[str, float]:
 
 
 def canary(traces: Sequence[SessionRecord]) -> dict[str, float]:
-    """What the second judge says of some drafts: mean reward, by how much the judge's is higher, and failures."""
+    """The second judge's opinion of some drafts: mean reward, by how much the judge's is higher, and failures."""
     asked = [(trace.draft, trace.draft.canary) for trace in traces if trace.draft.canary]
     if not asked:
         return {}

@@ -21,12 +21,16 @@ from peft import LoraConfig
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from transformers import AutoTokenizer
 from transformers.utils import cached_file
 
-from ditto.run.chat_files import complete_chat_files
-from ditto.run.rank_files import writers
+from ditto.run.manifest import writers
 from ditto.run.reshard import joined_model
+from soul.chat.model_chat import stop_ids
+from soul.chat.paired_tags import special_tags, unmark
+from soul.chat.template_check import fit_template
 from soul.chat.template_file import TEMPLATE
+from soul.errors import one_line
 
 logger = logging.getLogger(__name__)
 _PEFT_PREFIX = "base_model.model."
@@ -181,3 +185,32 @@ def _write_dtype(step_dir: Path) -> None:
     config.pop("attn_implementation", None)
     config["dtype"] = str(common).removeprefix("torch.")
     path.write_text(json.dumps(config, indent=2))
+
+
+def complete_chat_files(step_dir: Path) -> None:
+    """Complete the chat files of a checkpoint, so that whatever serves it reads and writes the tokens of the training.
+
+    A base model that is trained with a chat template often lists only its end of a document; a server would go on after
+    the end of the turn. A tokenizer may mark <answer> as special; a server would drop it.
+
+    Adds the token that ends a turn to `eos_token_id` in generation_config.json, and unmarks special paired tags.
+    """
+    if not (step_dir / "tokenizer_config.json").exists():
+        return
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(step_dir))
+    except (OSError, ValueError) as error:  # a tokenizer with code of its own, which only its user may trust
+        logger.warning("%s: generation_config.json and tokenizer stay as they are (%s)", step_dir, one_line(error))
+        return
+    if not tokenizer.chat_template:
+        return
+    listed = stop_ids(str(step_dir), False, tokenizer)
+    found = fit_template(tokenizer, listed)
+    if tags := special_tags(tokenizer, found.stop_ids):
+        unmark(step_dir, tags)
+    if not found.added_stop_ids:
+        return
+    file = step_dir / "generation_config.json"
+    config = json.loads(file.read_text()) if file.exists() else {}
+    config["eos_token_id"] = sorted({*listed, *found.added_stop_ids})
+    file.write_text(json.dumps(config, indent=2) + "\n")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 import uuid
 import zipfile
 from pathlib import Path
@@ -22,12 +23,12 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from ditto.run import rank_files
 from soul.errors import SoulError
 
 logger = logging.getLogger(__name__)
 
 FILE = "manifest.json"
+_RANK_FILE = re.compile(r"(?P<kind>.+)_world_size_(?P<ranks>\d+)_rank_(?P<rank>\d+)\.pt")
 CARD = "README.md"  # people edit the model card (`model_card.py`), so a change to it damages no checkpoint
 SCHEMA = 1
 HASHED_BYTES = 16 * 2**20  # files up to this size are hashed
@@ -43,7 +44,7 @@ def require_ranks(folder: Path) -> None:
     Raises:
         DamagedCheckpoint: some are missing.
     """
-    if missing := rank_files.missing(folder / "actor"):
+    if missing := missing_files(folder / "actor"):
         more = f" and {len(missing) - 1} more files" if len(missing) > 1 else ""
         raise DamagedCheckpoint(
             f"{folder} lacks actor/{missing[0].name}{more}. Where the training runs on several nodes, its folder "
@@ -104,7 +105,7 @@ def _check_shape(folder: Path) -> None:
     Raises:
         DamagedCheckpoint: for the first file that is missing or incomplete.
     """
-    if not rank_files.present_kinds(folder / "actor"):
+    if not present_kinds(folder / "actor"):
         raise DamagedCheckpoint(f"{folder} has no {FILE} and no shards under actor/")
     for file in folder.rglob("*.pt"):
         if not zipfile.is_zipfile(file):  # torch.save writes a zip, whose table of contents is at the end
@@ -126,3 +127,35 @@ def sha256_of(path: Path) -> str:
     """The SHA-256 hash of a file, in hex digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def rank_file(actor: Path, kind: str, ranks: int, rank: int) -> Path:
+    """The file of one rank.
+
+    Args:
+        kind: model, optim, extra_state or teacher.
+        ranks: the number of ranks that wrote the checkpoint.
+    """
+    return actor / f"{kind}_world_size_{ranks}_rank_{rank}.pt"
+
+
+def rank_files(actor: Path, kind: str, ranks: int) -> list[Path]:
+    """The files of all ranks, whether they are there or not."""
+    return [rank_file(actor, kind, ranks, rank) for rank in range(ranks)]
+
+
+def present_kinds(actor: Path) -> set[tuple[str, int]]:
+    """The kinds of files in a checkpoint, each with the number of ranks in the names of its files."""
+    matches = (_RANK_FILE.fullmatch(path.name) for path in actor.glob("*.pt"))
+    return {(match["kind"], int(match["ranks"])) for match in matches if match}
+
+
+def missing_files(actor: Path) -> list[Path]:
+    """The files that a checkpoint should have by the number of ranks in the names of the others, and has not."""
+    kinds = sorted(present_kinds(actor))
+    return [file for kind, ranks in kinds for file in rank_files(actor, kind, ranks) if not file.is_file()]
+
+
+def writers(actor: Path) -> int | None:
+    """The number of ranks that wrote a checkpoint; None if no rank's model is there."""
+    return max((ranks for kind, ranks in present_kinds(actor) if kind == "model"), default=None)

@@ -17,7 +17,7 @@ import torch
 from numpy._core.multiarray import _reconstruct
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
-from ditto.run.rank_files import rank_files
+from ditto.run.manifest import rank_files
 from soul.errors import SoulError
 
 # Types of the random states that a file of extra_state holds.
@@ -29,7 +29,7 @@ class BadShards(SoulError):
 
 
 def sliced_alike(actor: Path, written: int, module: torch.nn.Module) -> bool:
-    """Whether the ranks that wrote a checkpoint were as many and arranged alike (`fsdp_size`) as the module's now."""
+    """True if the ranks that wrote a checkpoint were as many and arranged alike (`fsdp_size`) as the module's now."""
     with torch.serialization.safe_globals(_OF_RANDOM_STATES):
         first = torch.load(rank_files(actor, "model", written)[0], map_location="cpu", mmap=True, weights_only=True)
     return _arrangement(first) == _arrangement(module.state_dict())

@@ -1,4 +1,4 @@
-"""The run folder: one JSON line per session, one JSON line of metrics per step.
+"""The run folder: who may write to it, one JSON line per session, one JSON line of metrics per step, the end report.
 
     <run>/traces/step_000007.jsonl    sessions of training step 7: messages, verdicts, feedback, advantages, timings
     <run>/traces/step_000007.jsonl.gz the same, packed, where it is larger than 16 MB
@@ -6,29 +6,46 @@
     <run>/traces/live/                sessions of the running step (live_traces.py)
     <run>/run.json                    objective, settings, versions, data (run_json.py)
     <run>/metrics.jsonl               {"step": 7, "ditto/reward_draft": 0.4, ...}
+    <run>/report.html             curves, and the most telling sessions of each step; made at the end
     <run>/replaced/20261122T161500Z/  what an earlier attempt wrote after the checkpoint that a resume started from
 
 Every file but the live ones is written in one go and replaced, so each step is there once and whole.
+
+At most one driver and one trainer may use the folder. The driver's lock refuses a second start at once. The trainer is
+an actor, perhaps on another node, and survives a killed driver by some seconds. It holds its own lock
+(`.trainer.lease`), so that no new run writes at the same time.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
+import threading
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from omegaconf import DictConfig
+
 from ditto.run.live_traces import folder_of, remove_live
+from soul.errors import one_line
+from soul.files.folder_lock import HEARTBEAT_S, SILENT_S, FolderLock
 from soul.files.line_file import write_lines
 from soul.files.metrics_file import NAME, metric_lines, read_metrics
 from soul.files.trace_files import FOLDER, trace_files
 from soul.record import SessionRecord
 
+logger = logging.getLogger(__name__)
+
 PACKED_FROM_MB = 16.0  # trace files that would be larger are packed, one gzip member a session
+TRAINER_FILE = ".trainer.lease"
+# Seconds within which Ray ends the trainer of a killed driver, and within which the lock of another machine expires.
+ORPHAN_ENDS_S = SILENT_S + HEARTBEAT_S
+WAIT_S = 300.0  # for the report of a run with 4 GB of traces it takes 30 s
 
 
 class RunFolder:
@@ -111,3 +128,58 @@ def _number(value: Any) -> float | None:
     except (TypeError, ValueError):
         return None
     return number if math.isfinite(number) else None
+
+
+@contextmanager
+def driver_lock(config: DictConfig) -> Iterator[None]:
+    """Lock the run's folders for this driver. First waits until the trainer of a killed driver has ended.
+
+    Raises:
+        FolderInUse: another driver or trainer holds one of the locks.
+        NotWritable, OutOfSpace: a folder cannot be written to.
+    """
+    with ExitStack() as held:
+        for folder in _folders(config):
+            held.enter_context(FolderLock(folder))
+            FolderLock(folder, file=TRAINER_FILE, wait_s=ORPHAN_ENDS_S).close()
+        yield
+
+
+@contextmanager
+def trainer_lock(config: DictConfig) -> Iterator[None]:
+    """Lock the run's folders for the trainer, which writes to them.
+
+    Raises:
+        FolderInUse: the trainer of an earlier start is still running.
+    """
+    with ExitStack() as held:
+        for folder in _folders(config):
+            held.enter_context(FolderLock(folder, file=TRAINER_FILE, wait_s=ORPHAN_ENDS_S))
+        yield
+
+
+def _folders(config: DictConfig) -> list[Path]:
+    """The run folder and, if it differs, the checkpoint folder. Sorted, so that two drivers cannot deadlock."""
+    return sorted({Path(config.run.dir).absolute(), Path(config.trainer.default_local_dir).absolute()})
+
+
+def write_end_report(folder: Path, wait_s: float = WAIT_S) -> None:
+    """Write the report of a run, and log where it is or why there is none.
+
+    A run never fails because of it, and never waits for it without end: the index of the traces needs locks, and a
+    network file system may hang on them.
+    """
+    worker = threading.Thread(target=_write_report, args=(folder,), name="end report", daemon=True)
+    worker.start()
+    worker.join(wait_s)
+    if worker.is_alive():
+        logger.warning("%s: no report after %.0f s; soul view %s shows the run.", folder, wait_s, folder)
+
+
+def _write_report(folder: Path) -> None:
+    from soul.view.export import write_run_report  # here: it needs what only a finished run needs
+
+    try:
+        logger.info("report of the run: %s", write_run_report(folder))
+    except Exception as error:  # noqa: BLE001 - a run must not fail because of its report
+        logger.warning("%s: the report could not be written (%s); soul view shows the run.", folder, one_line(error))

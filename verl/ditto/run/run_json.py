@@ -75,7 +75,7 @@ def described(config: DictConfig) -> dict[str, Any]:
 
 
 def earlier(path: Path) -> dict[str, Any]:
-    """What the run's last start wrote; {} if it was of a release without this file, or is damaged."""
+    """The object that the run's last start wrote; {} if it was of a release without this file, or is damaged."""
     if not path.exists():
         return {}
     content = _json_object(path) or {}
@@ -113,7 +113,7 @@ def _data_cards(config: DictConfig) -> Iterator[dict[str, Any]]:
 
 
 def data_card(file: Path) -> dict[str, Any]:
-    """What a task file is: its name, rows by task, identity, and the card that its builder wrote beside it.
+    """A task file: its name, rows by task, identity, and the card that its builder wrote beside it.
 
     Args:
         file: a parquet file with a column `data_source`.

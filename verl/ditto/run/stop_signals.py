@@ -1,17 +1,23 @@
-"""SIGTERM and Ctrl-C in the driver.
+"""SIGTERM and Ctrl-C in the driver, and how it asks the trainer, perhaps on another node, to stop after its step.
 
 Before training starts, a signal raises `Stopped` wherever the driver is. After that it is only recorded, and the loop
 that waits for the trainer (`attended_run.py`) decides what to do.
+Driver and trainer use Ray's key-value store, because the trainer's actor is busy with `fit` and cannot answer calls.
 """
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import FrameType
 
+import psutil
+
 STOP = (signal.SIGTERM, signal.SIGINT)
+_BEGUN, _ENDED, _SAVE_UNTIL = "steps_begun", "steps_ended", "save_until"
+
+EXIT_S = 10.0  # how long we wait for killed processes to exit
 
 
 def handled_signals() -> list[signal.Signals]:
@@ -95,3 +101,76 @@ def shield_children() -> Iterator[None]:
         for number, handler in handlers.items():
             signal.signal(number, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def report_first_step() -> None:
+    """Trainer: report that the first step has begun, so from now on there is something to save."""
+    _put(_BEGUN, "1")
+
+
+def steps_have_begun() -> bool:
+    """Driver: true if the trainer's first step has begun."""
+    return _get(_BEGUN) is not None
+
+
+def report_last_step() -> None:
+    """Trainer: report that the last step has ended and is saved or dropped; only uploads are left."""
+    _put(_ENDED, "1")
+
+
+def steps_have_ended() -> bool:
+    """Driver: true if the trainer's last step has ended."""
+    return _get(_ENDED) is not None
+
+
+def request_stop(save_until: float) -> None:
+    """Driver: ask the trainer to stop after its current step.
+
+    Args:
+        save_until: the trainer saves a checkpoint if it can begin before this time (seconds since the epoch).
+    """
+    _put(_SAVE_UNTIL, str(save_until))
+
+
+def save_until() -> float | None:
+    """Trainer: the deadline of the driver's request, in seconds since the epoch; None if there is no request."""
+    value = _get(_SAVE_UNTIL)
+    return None if value is None else float(value)
+
+
+def _key(name: str) -> bytes:
+    import ray  # here: supervised training handles signals without Ray
+
+    return f"ditto:{ray.get_runtime_context().get_job_id()}:{name}".encode()
+
+
+def _put(name: str, value: str) -> None:
+    from ray.experimental import internal_kv
+
+    internal_kv._internal_kv_put(_key(name), value.encode())
+
+
+def _get(name: str) -> str | None:
+    from ray.experimental import internal_kv
+
+    value: bytes | None = internal_kv._internal_kv_get(_key(name))
+    return None if value is None else value.decode()
+
+
+def processes_below(pid: int | None = None) -> list[psutil.Process]:
+    """All descendants of a process, by default of this one."""
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def kill(processes: Sequence[psutil.Process]) -> None:
+    """Kill these processes by id and wait until they are gone.
+
+    Ray leaves some behind: a rollout engine is slow to notice a dead parent.
+    """
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(processes, timeout=EXIT_S)

@@ -1,6 +1,6 @@
 """A run in an object store or another file system that fsspec knows: `trainer.upload_to=s3://bucket/run`.
 
-    <address>/manifest.json                    whose run this is; sizes and hashes of its metrics and traces
+    <address>/manifest.json                    whose run this is
     <address>/metrics.jsonl, traces/...        as in the run folder
     <address>/global_step_7/                   a checkpoint, as in the run folder
     <address>/global_step_7/manifest.json      the checkpoint's own manifest, written last: it is complete
@@ -11,12 +11,11 @@ Keys of the store come from the environment, where the file system's own library
 
 from __future__ import annotations
 
-import hashlib
 import json
-import logging
 import os
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -32,8 +31,6 @@ from soul.errors import SoulError, one_line
 from soul.files import disk_space
 from soul.files.whole_file import whole_file
 from soul.push.keys import like_keys
-
-logger = logging.getLogger(__name__)
 
 RUN_ID = ".run_id"  # beside a run's checkpoints: the id in the manifest of its store
 _BEGUN = ".begun"
@@ -52,26 +49,17 @@ class LooksLikeKey(StoreFailed):
     """A file holds what looks like a key, so it is not uploaded."""
 
 
-class RunFile(BaseModel):
-    """One file of a run in the store."""
-
-    bytes: int
-    sha256: str
-
-
 class StoreManifest(BaseModel):
     """Whose run a store holds.
 
     Attributes:
         run: the id that the run got at its first start.
         experiment: project and name of the experiment.
-        files: name -> its content at the last upload.
     """
 
     schema_version: Literal[1] = 1
     run: str
     experiment: str
-    files: dict[str, RunFile] = {}
 
 
 class RunStore:
@@ -101,10 +89,8 @@ class RunStore:
                 f"trainer.upload_to={url}: {one_line(error, 300)}. Use an address that fsspec knows, such as "
                 "s3://bucket/run (package s3fs) or gs://bucket/run (gcsfs), or a folder."
             ) from error
-        self._hashes: dict[Path, tuple[tuple[int, int], str]] = {}
-        self._cards: dict[str, dict[str, str]] = {}  # checkpoint in the store -> card -> hash of what it is there
-
-    # ---- whose run it is ----------------------------------------------------------------------------------------
+        self._began = time.time()
+        self._copied: dict[Path, tuple[int, int]] = {}  # file -> size and time of the version that was copied
 
     def manifest(self) -> StoreManifest | None:
         """The store's manifest; None if no run was copied there.
@@ -114,10 +100,8 @@ class RunStore:
             BadConfig: the manifest is not one of a run.
         """
         content = self._read(f"{self.root}/{manifest.FILE}")
-        if content is None:
-            return None
         try:
-            return StoreManifest.model_validate_json(content)
+            return None if content is None else StoreManifest.model_validate_json(content)
         except ValidationError as error:
             raise BadConfig(
                 f"trainer.upload_to={self.url}: its {manifest.FILE} is not that of a run ({one_line(error, 200)}). Use "
@@ -128,41 +112,43 @@ class RunStore:
         """Replace the store's manifest."""
         self._write(f"{self.root}/{manifest.FILE}", content.model_dump_json(indent=1).encode())
 
-    # ---- upload -------------------------------------------------------------------------------------------------
+    def run_files(self) -> dict[str, int]:
+        """Name -> bytes of the run's metrics and traces in the store."""
+        sizes = self._sizes(self.root, depth=2)
+        return {
+            name: size
+            for name, size in sizes.items()
+            if name != manifest.FILE and any(_fits(name, pattern) for pattern in RUN_FILES)
+        }
 
-    def put_run_files(self, folder: Path, known: StoreManifest) -> tuple[StoreManifest, list[str]]:
-        """Copy those of a run's files that the store lacks or has with another content, then the store's manifest.
+    def put_run_files(self, folder: Path) -> list[str]:
+        """Copy those of a run's metrics and traces that the store lacks or may have with another content.
 
         Returns:
-            The new manifest, and the files that are left out because they look like keys.
+            The files that are left out because they look like keys.
         """
         paths = sorted({path for pattern in RUN_FILES for path in folder.glob(pattern) if path.is_file()})
-        current = {path.relative_to(folder).as_posix(): self._run_file(path) for path in paths}
-        changed = [name for name, file in current.items() if known.files.get(name) != file]
-        left_out = list(like_keys(folder, changed))
-        for name in changed:
+        stored = self.run_files()
+        versions: dict[str, tuple[int, int]] = {}
+        for path in paths:
+            name, status = path.relative_to(folder).as_posix(), path.stat()
+            version, copied = (status.st_size, status.st_mtime_ns), self._copied.get(path)
+            # A finished trace of an earlier process is compared by its size alone.
+            same = "/" in name and status.st_mtime < self._began if copied is None else copied == version
+            if not same or stored.get(name) != status.st_size:
+                versions[name] = version
+        left_out = list(like_keys(folder, versions))
+        for name, version in versions.items():
             if name not in left_out:
                 self._put(folder / name, f"{self.root}/{name}")
-        files = {name: file for name, file in current.items() if name not in left_out}
-        content = known.model_copy(update={"files": files})
-        if content != known:
-            self.write_manifest(content)
-        return content, left_out
-
-    def _run_file(self, path: Path) -> RunFile:
-        """Size and hash of a file, which is read again only if it has changed."""
-        status = path.stat()
-        version = (status.st_size, status.st_mtime_ns)
-        known = self._hashes.get(path)
-        if known is None or known[0] != version:
-            known = self._hashes[path] = version, manifest.sha256_of(path)
-        return RunFile(bytes=status.st_size, sha256=known[1])
+                self._copied[folder / name] = version
+        return left_out
 
     def put_checkpoint(self, folder: Path) -> bool:
         """Copy a published checkpoint, or what the store lacks of it: after an interrupted upload, or a new card.
 
         Returns:
-            Whether anything was left to copy.
+            True if anything was left to copy.
 
         Raises:
             LooksLikeKey: one of its files looks like a key.
@@ -173,40 +159,20 @@ class RunStore:
         # Cards are no part of the manifest: one is written again after the validation, and people edit them.
         cards = sorted(path.relative_to(folder).as_posix() for path in folder.rglob(manifest.CARD))
         if self._read(last) == content:
-            return self._put_cards(folder, target, cards)
+            changed = [name for name in cards if self._read(f"{target}/{name}") != (folder / name).read_bytes()]
+            self._put_whole(folder, target, changed)
+            return bool(changed)
         names = list(json.loads(content)["files"])
-        _refuse_keys(folder, [*names, *cards])
         if self._read(last + _BEGUN) != content:  # nothing yet, or another attempt at this step
             self._remove(last)  # first: a copy without its manifest counts as incomplete
             self._remove(target)
-            self._cards.pop(target, None)
             self._write(last + _BEGUN, content)
         sizes = self._sizes(target)
-        for name in names:
-            if sizes.get(name) != (folder / name).stat().st_size:
-                self._put(folder / name, f"{target}/{name}")
-        self._put_cards(folder, target, cards)
+        missing = [name for name in names if sizes.get(name) != (folder / name).stat().st_size]
+        self._put_whole(folder, target, [*missing, *cards])
         self._write(last, content)
         self._remove(last + _BEGUN)
         return True
-
-    def _put_cards(self, folder: Path, target: str, cards: list[str]) -> bool:
-        """Copy those of a checkpoint's cards that the store lacks or has with another text. Returns whether any was.
-
-        The store's card is read once per process.
-        """
-        copied, known = False, self._cards.setdefault(target, {})
-        for name in cards:
-            current = self._run_file(folder / name).sha256
-            if name not in known:
-                known[name] = hashlib.sha256(self._read(f"{target}/{name}") or b"").hexdigest()
-            if known[name] != current:
-                _refuse_keys(folder, [name])
-                self._put(folder / name, f"{target}/{name}")
-                known[name], copied = current, True
-        return copied
-
-    # ---- download -----------------------------------------------------------------------------------------------
 
     def steps(self) -> list[int]:
         """The steps of the complete checkpoints, ascending."""
@@ -240,16 +206,15 @@ class RunStore:
         finally:
             shutil.rmtree(root / checkpoint.PARTIAL, ignore_errors=True)
 
-    def get_run_files(self, folder: Path, content: StoreManifest) -> None:
+    def get_run_files(self, folder: Path) -> None:
         """Fetch a run's metrics and traces; a file that is there already is replaced."""
-        disk_space.require(folder, sum(file.bytes for file in content.files.values()))
+        sizes = self.run_files()
+        disk_space.require(folder, sum(sizes.values()))
         with disk_space.guarded_writes(folder):
-            for name in content.files:
+            for name in sizes:
                 fetched = _inside(folder, f"{name}.fetched")
                 self._get(f"{self.root}/{name}", fetched)
                 os.replace(fetched, folder / name)
-
-    # ---- one file -----------------------------------------------------------------------------------------------
 
     @contextmanager
     def _answers(self, verb: str, path: str = "") -> Iterator[None]:
@@ -280,6 +245,16 @@ class RunStore:
         with self._replaces(path) as target:
             self.files.put_file(str(file), target)
 
+    def _put_whole(self, folder: Path, target: str, names: Iterable[str]) -> None:
+        """Copy files of a checkpoint, unless one of them looks like a key."""
+        for name, place in like_keys(folder, names := list(names)).items():
+            raise LooksLikeKey(
+                f"{folder / name} looks like a key or a password ({place}): {folder.name} is not uploaded as it is "
+                "now. Remove the key from the file; the next upload then includes it."
+            )
+        for name in names:
+            self._put(folder / name, f"{target}/{name}")
+
     @contextmanager
     def _replaces(self, path: str) -> Iterator[str]:
         """A block that writes a file to the path that it gets; then it is at `path`, or as it was before.
@@ -307,19 +282,15 @@ class RunStore:
                 self.files.rm_file(file)
 
     def _sizes(self, folder: str, depth: int | None = None) -> dict[str, int]:
-        """name -> bytes of the files below a folder of the store, at most so many levels below."""
+        """Name -> bytes of the files below a folder of the store, at most so many levels below."""
         with self._answers("list", folder):
             entries = self.files.find(folder, maxdepth=depth, detail=True)
             return {path.removeprefix(f"{folder}/"): int(entry["size"]) for path, entry in entries.items()}
 
 
-def _refuse_keys(folder: Path, names: list[str]) -> None:
-    """Raise LooksLikeKey if one of a checkpoint's files looks like a key."""
-    for name, place in like_keys(folder, names).items():
-        raise LooksLikeKey(
-            f"{folder / name} looks like a key or a password ({place}): {folder.name} is not uploaded as it is now. "
-            "Remove the key from the file; the next upload then includes it."
-        )
+def _fits(name: str, pattern: str) -> bool:
+    """True if a name matches a pattern level by level, as `Path.glob` reads it."""
+    return Path(name).match(pattern) and name.count("/") == pattern.count("/")
 
 
 def _inside(folder: Path, name: str) -> Path:

@@ -60,22 +60,22 @@ def prepare_store(config: DictConfig) -> None:
         return
     store, root = RunStore(str(config.trainer.upload_to)), _root(config)
     root.mkdir(parents=True, exist_ok=True)
-    content = _claim(config, store, root)
+    _claim(config, store, root)
     if config.trainer.resume_mode == "auto":
-        _fetch_newer(store, root, Path(config.run.dir).absolute(), content)
+        _fetch_newer(store, root, Path(config.run.dir).absolute())
     elif config.trainer.resume_mode == "resume_path":
         _refuse_later(store, checkpoint.step_of(Path(config.trainer.resume_from_path)))
 
 
-def _claim(config: DictConfig, store: RunStore, root: Path) -> StoreManifest:
+def _claim(config: DictConfig, store: RunStore, root: Path) -> None:
     own, content = root / RUN_ID, store.manifest()
     run = own.read_text(encoding="utf-8").strip() if own.exists() else None
     experiment = f"{config.trainer.project_name}/{config.trainer.experiment_name}"
-    if content is None or (not content.files and not store.steps()):  # nothing yet, or a start that came to nothing
+    if content is None or not (store.run_files() or store.steps()):  # nothing yet, or a start that came to nothing
         content = StoreManifest(run=run or uuid.uuid4().hex, experiment=experiment)
         write_whole(own, content.run)
         store.write_manifest(content)
-        return content
+        return
     if config.trainer.resume_mode == "disable":
         raise ForeignStore(
             f"trainer.resume_mode=disable starts a new run, but {store.url} holds one already. Use another address, or "
@@ -90,14 +90,13 @@ def _claim(config: DictConfig, store: RunStore, root: Path) -> StoreManifest:
             "its own for each run; to continue that run here, use its trainer.project_name and EXPERIMENT_NAME and an "
             "empty folder."
         )
-    return content
 
 
 def _has_run(config: DictConfig, root: Path) -> bool:
     return bool(checkpoint.saved_steps(root)) or (Path(config.run.dir) / "metrics.jsonl").exists()
 
 
-def _fetch_newer(store: RunStore, root: Path, run_dir: Path, content: StoreManifest) -> None:
+def _fetch_newer(store: RunStore, root: Path, run_dir: Path) -> None:
     """Fetch the newest whole checkpoint of the store with metrics and traces, unless the disk has one as new.
 
     Raises:
@@ -114,7 +113,7 @@ def _fetch_newer(store: RunStore, root: Path, run_dir: Path, content: StoreManif
             skipped.append(str(error))
             continue
         run_dir.mkdir(parents=True, exist_ok=True)
-        store.get_run_files(run_dir, content)
+        store.get_run_files(run_dir)
         return
     if skipped and not local:
         raise NoCompleteCheckpoint(

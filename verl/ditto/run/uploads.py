@@ -44,9 +44,7 @@ class Uploads:
         self.copied_step = 0
         self._withheld: set[str] = set()
         self._reading: frozenset[int] = frozenset()
-        self._wanted = threading.Event()
-        self._ends = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._alone = threading.Lock()
 
     @classmethod
     def from_config(cls, config: DictConfig) -> Uploads | None:
@@ -59,10 +57,7 @@ class Uploads:
 
     def start(self) -> None:
         """Copy what the store lacks, beside whatever goes on. Returns at once."""
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._work, name="uploads", daemon=True)
-            self._thread.start()
-        self._wanted.set()
+        threading.Thread(target=self._copy, name="uploads", daemon=True).start()
 
     def reading(self) -> frozenset[int]:
         """The steps of the checkpoints that are being read, which must stay where they are."""
@@ -78,10 +73,6 @@ class Uploads:
         Returns:
             Why the store lacks something at the end; None if it lacks nothing.
         """
-        self._ends.set()
-        self._wanted.set()
-        if self._thread is not None:
-            self._thread.join()
         failure: StoreFailed | None = None
         for seconds in LAST_TRIES_S:
             wait(seconds)
@@ -100,40 +91,34 @@ class Uploads:
             f"checkpoints in {self.root} are whole. The same command uploads what is missing."
         )
 
-    def _work(self) -> None:
-        while not self._ends.is_set():
-            self._wanted.wait()
-            self._wanted.clear()
-            if not self._ends.is_set():
-                self._copy()
-
     def _copy(self) -> StoreFailed | None:
         """Copy everything that the store lacks, up to a failure of the store.
 
         Returns:
             That failure, which another try may overcome; else the first checkpoint that is withheld because of a key.
         """
-        steps = reversed(checkpoint.saved_steps(self.root))
         withheld: StoreFailed | None = None
-        copies: list[Callable[[], None]] = [self._copy_run_files]
-        copies += [partial(self._copy_checkpoint, step) for step in steps]
-        for copy in copies:
-            try:
-                copy()
-            except (SoulError, OSError) as error:
-                failure = error if isinstance(error, StoreFailed) else StoreFailed(f"{one_line(error)}.")
-                self.failures += 1
-                logger.error("UPLOAD FAILED: %s: %s", type(failure).__name__, failure)
-                if not isinstance(failure, LooksLikeKey):
-                    return failure
-                withheld = withheld or failure
+        with self._alone:  # one copy after the other, however many checkpoints are published meanwhile
+            steps = reversed(checkpoint.saved_steps(self.root))
+            copies: list[Callable[[], None]] = [self._copy_run_files]
+            copies += [partial(self._copy_checkpoint, step) for step in steps]
+            for copy in copies:
+                try:
+                    copy()
+                except (SoulError, OSError) as error:
+                    failure = error if isinstance(error, StoreFailed) else StoreFailed(f"{one_line(error)}.")
+                    self.failures += 1
+                    logger.error("UPLOAD FAILED: %s: %s", type(failure).__name__, failure)
+                    if not isinstance(failure, LooksLikeKey):
+                        return failure
+                    withheld = withheld or failure
         return withheld
 
     def _copy_run_files(self) -> None:
         known, run = self.store.manifest(), (self.root / RUN_ID).read_text(encoding="utf-8")
         if known is None or known.run != run:
             raise StoreFailed(f"{self.store.url} {'holds another run' if known else f'has lost its {manifest.FILE}'}.")
-        _, left_out = self.store.put_run_files(self.run_dir, known)
+        left_out = self.store.put_run_files(self.run_dir)
         for name in sorted(set(left_out) - self._withheld):
             self.failures += 1
             logger.error("UPLOAD FAILED: %s holds or is named like a key, and is left out", self.run_dir / name)

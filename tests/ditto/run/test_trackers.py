@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from ditto.run import session_tables
-from ditto.run.session_tables import COLUMNS, log_sessions, table_rows
+from ditto.run import trackers
+from ditto.run.trackers import COLUMNS, log_sessions, table_rows
 from ditto.settings import RunSettings
 from soul.record import SessionRecord
 from tests.soul.figures.made_up_runs import session
@@ -24,8 +24,8 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from verl.utils.tracking import Tracking
-from ditto.run.logger_folders import set_logger_folders
-from ditto.run.session_tables import log_sessions
+from ditto.run.trackers import set_logger_folders
+from ditto.run.trackers import log_sessions
 from ditto.settings import RunSettings
 from tests.soul.figures.made_up_runs import session
 name, folder = sys.argv[1], Path(sys.argv[2])
@@ -62,7 +62,7 @@ def test_texts_are_the_policys_turns_and_are_never_too_long_or_broken() -> None:
     }
     record.refined = None
     row = dict(zip(COLUMNS, table_rows([record], 1)[0], strict=True))
-    assert row["draft"].startswith("Ann: hello ?\n\nBob: xxx") and len(row["draft"]) == session_tables.TEXT_CHARS + 4
+    assert row["draft"].startswith("Ann: hello ?\n\nBob: xxx") and len(row["draft"]) == trackers.TEXT_CHARS + 4
     assert row["refined"] == "" and row["reward_refined"] is None and "secret" not in json.dumps(row)
 
 
