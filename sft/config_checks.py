@@ -64,7 +64,6 @@ SFT_NUMBERS: dict[str, Number] = {
             "max_token_len_per_gpu": TOKENS_OR_NULL,  # null on a CPU: chosen by memory_plan.py
             "tokenizer_workers": Number(0, whole=True, null=True),
             "num_workers": FROM_ZERO,
-            "cache_limit_gib": POSITIVE_OR_NULL,
             "seed": SEED,
         },
     ),

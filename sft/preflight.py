@@ -31,7 +31,6 @@ from sft.corpus.row_encoder import DOCUMENT
 from sft.corpus.settings import SftDataSettings
 from sft.corpus.sources import find_files
 from sft.corpus.split import Corpus, open_corpus
-from sft.corpus.store_limits import GIB, prune
 from sft.memory_plan import check_memory, fit
 from sft.run.tested_rows import check_overlap
 from sft.run.trained_data import TrainedData, check_unchanged
@@ -146,10 +145,12 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     if choice and choice.folder:
         now = TrainedData.from_run(config, data_settings(config), train)
         lines += check_unchanged(choice.folder, now, path, bool(trainer.resume_changed))
+    size = sum(corpus.stored_bytes for corpus in corpora) / (1 << 30)
+    tokens = f"tokens in {data_settings(config).cache_dir}: {size:.2f} GiB"
     if tested:
         often = f"every {trainer.rl_test_freq} steps" if trainer.rl_test_freq else "never (trainer.rl_test_freq)"
         lines += [f"a generative test of {', '.join(tested)} {often}", *compared]
-    lines += [*_store(config, train, val), *memory, _expansion(config, train), _table(train, "train")]
+    lines += [tokens, *memory, _expansion(config, train), _table(train, "train")]
     return "\n".join([*lines, *([_table(val, "val")] if val else [])])
 
 
@@ -218,17 +219,6 @@ def _check_tested(config: DictConfig, tested: Sequence[str]) -> list[str]:
     settings = data_settings(config)
     files = [file for group in find_files(settings.train_files, settings.dir, "train") for file in group.files]
     return check_overlap(files, choose_sets(tested, Path("data")).values(), bool(config.data.allow_overlap))
-
-
-def _store(config: DictConfig, train: Corpus, val: Corpus | None) -> list[str]:
-    """Say how large the tokens are, and keep the store within its limit."""
-    settings = data_settings(config)
-    own = train.stored_bytes + (val.stored_bytes if val else 0)
-    if settings.cache_limit_gib is None:
-        return [f"tokens in {settings.cache_dir}: {own / GIB:.2f} GiB (no data.cache_limit_gib)"]
-    whole = prune(settings.cache_dir, settings.cache_limit_gib)
-    line = f"tokens in {settings.cache_dir}: {own / GIB:.2f} GiB, {whole / GIB:.2f} GiB with those of other runs"
-    return [f"{line} (data.cache_limit_gib={settings.cache_limit_gib:g})"]
 
 
 def _check_documents(config: DictConfig, corpus: Corpus) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sft.formats.contents import Record
+from sft.formats.reading import Record
 from soul.errors import SoulError
 
 READ = ("data_source", "train_role", "tools", "extra_info.tools")  # if a file has them

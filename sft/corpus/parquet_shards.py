@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sft.formats.contents import Record
+from sft.formats.reading import Record
 from soul.errors import BadSettings
 
 GROUP_ROWS = 1000

@@ -21,7 +21,7 @@ from sft.encode.messages import BadConversation
 from sft.encode.rendering import ChatEncoder, TemplateFailure, TrainedTurn
 from sft.encode.sequence import EncodedSequence
 from sft.encode.train_roles import RoleRules, override, source_of
-from sft.formats.plain_text import BEGINS, ENDS
+from sft.formats.reading import BEGINS, ENDS
 from soul.chat.control_tokens import ControlTokens
 from soul.errors import SoulError
 

@@ -18,8 +18,7 @@ class SftDataSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    cache_dir: Path  # row index and token store; you may delete it between runs
-    cache_limit_gib: float | None = Field(default=None, gt=0)  # of the token store; None: nothing is removed
+    cache_dir: Path  # token ids; you may delete it between runs
     dir: Path | None = None  # folder of the shards, if train_files or val_files name none
     train_files: str | Sequence[str] | None = None
     val_files: str | Sequence[str] | None = None

@@ -33,7 +33,7 @@ _KEPT = (
     *("model.lora_rank", "model.lora_alpha", "model.target_modules"),
 )
 # Fields of `SftDataSettings` that say where data is, or how it is made; all others change the sequences.
-_PLACES = {"cache_dir", "cache_limit_gib", "dir", "train_files", "val_files", "tokenizer_workers", "bad_rows", "seed"}
+_PLACES = {"cache_dir", "dir", "train_files", "val_files", "tokenizer_workers", "bad_rows", "seed"}
 _TOKENIZER = "the tokenizer with its chat template"
 
 
