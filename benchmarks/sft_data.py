@@ -103,7 +103,7 @@ def measured(root: Path, folder: Path, files: Sequence[Path], processes: int = 1
     """The numbers of processes that open these files at once, with a new cache."""
     cache = Path(tempfile.mkdtemp(dir=folder))
     paths = [str(root), str(root / "agents"), str(root / "verl")]
-    environment = {**os.environ, "PYTHONPATH": ":".join(paths), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": ":".join(paths), "PYTHONSAFEPATH": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, __file__, "--child", str(cache), *map(str, files)]
     running = [
         subprocess.Popen(command, env=environment, cwd=root, stdout=subprocess.PIPE, text=True)

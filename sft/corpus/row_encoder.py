@@ -16,10 +16,9 @@ from sft.corpus.store import SequenceWriter
 from sft.encode.conversation import Conversation, read_conversation
 from sft.encode.documents import DocumentPacker, DocumentPiece, DocumentTokenizer
 from sft.encode.layouts import Layout, standard_row
-from sft.encode.lengths import TooLong, shorten
 from sft.encode.messages import BadConversation
 from sft.encode.rendering import ChatEncoder, TemplateFailure, TrainedTurn
-from sft.encode.sequence import EncodedSequence
+from sft.encode.sequence import EncodedSequence, TooLong, shorten
 from sft.encode.train_roles import RoleRules, override, source_of
 from sft.formats.reading import BEGINS, ENDS
 from soul.chat.control_tokens import ControlTokens

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from sft.encode.known_sources import Role
-from sft.encode.lengths import Overlong
+from sft.encode.sequence import Overlong
 
 
 class SftDataSettings(BaseModel):

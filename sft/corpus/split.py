@@ -17,7 +17,7 @@ from sft.corpus.sources import find_files, no_files
 from sft.corpus.store import ShardCounts, SourceCounts, TokenStore, complete
 from sft.corpus.tokenize import tokenise, tokens_folder
 from sft.encode.layouts import find_layout
-from sft.encode.lengths import check_context
+from sft.encode.sequence import check_context
 from sft.encode.train_roles import source_of
 from sft.formats.names import BadShard
 from sft.formats.reading import columns_of, read_batches

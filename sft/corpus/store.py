@@ -215,7 +215,8 @@ class TokenStore(Dataset):  # type: ignore[type-arg,misc,unused-ignore]
         stored = self._tokens[~sequence if filler else sequence]
         words = stored.column("words").chunk(0).flatten().to_numpy().astype(np.int64)
         length, spans = (stored.column(name)[0].as_py() for name in ("length", "spans"))
-        mask, positions = np.zeros(length, dtype=np.int64), np.arange(length, dtype=np.int64)
+        mask: np.ndarray = np.zeros(length, dtype=np.int64)
+        positions: np.ndarray = np.arange(length, dtype=np.int64)
         for start, stop in () if filler else words[length : length + 2 * spans].reshape(-1, 2).tolist():
             mask[start:stop] = 1
         for start in words[length + 2 * spans :].tolist():  # positions begin again in each document

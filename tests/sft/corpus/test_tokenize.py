@@ -21,9 +21,9 @@ from sft.corpus.columns import UnsupportedColumn
 from sft.corpus.row_encoder import EmptyCorpus, RowEncoder
 from sft.corpus.sources import BadSources
 from sft.corpus.split import open_corpus
-from sft.encode.lengths import TooLong
 from sft.encode.messages import BadConversation
 from sft.encode.rendering import TemplateFailure
+from sft.encode.sequence import TooLong
 from sft.encode.train_roles import UnknownSource
 from sft.formats import reading
 from sft.formats.names import BadShard
