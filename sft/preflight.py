@@ -6,7 +6,7 @@ This opens the corpus as the training does, so that one process tokenises it, on
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +130,9 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     corpora = [corpus for corpus in (train, val) if corpus]
     for corpus in corpora:
         _check_documents(config, corpus)
-    _check_named_sources(data_settings(config), {name for corpus in corpora for name in corpus.sources})
+    _check_named_sources(
+        data_settings(config).last_turns_by_source, {name for corpus in corpora for name in corpus.sources}
+    )
     check_head(config.model, config.engine, "model")
     steps = trainer.total_training_steps or trainer.total_epochs * -(-len(train.order) // data.train_batch_size)
     passes = steps * data.train_batch_size / len(train.order)
@@ -235,20 +237,19 @@ def _check_documents(config: DictConfig, corpus: Corpus) -> None:
     )
 
 
-def _check_named_sources(settings: SftDataSettings, present: set[str]) -> None:
-    """Refuse rules for sources that the corpus does not have: by a typing error, another rule would hold in silence.
+def _check_named_sources(named: Collection[str], present: Collection[str]) -> None:
+    """Refuse numbers of turns for sources that the corpus does not have: by a typing error, all turns would stay.
 
     Raises:
         BadConfig: names them.
     """
-    for key, rules in (("train_role", settings.train_role), ("last_turns_by_source", settings.last_turns_by_source)):
-        if unknown := [name for name in rules if name not in present]:
-            names = sorted(present)
-            shown = ", ".join(names[:SHOWN_SOURCES]) + (", ..." if len(names) > SHOWN_SOURCES else "")
-            raise BadConfig(
-                f"data.{key}.{unknown[0]}: the corpus has no source of this name, so the rule has no effect. It has: "
-                f"{shown}. Correct the name, or remove the rule."
-            )
+    if unknown := [name for name in named if name not in present]:
+        names = sorted(present)
+        shown = ", ".join(names[:SHOWN_SOURCES]) + (", ..." if len(names) > SHOWN_SOURCES else "")
+        raise BadConfig(
+            f"data.last_turns_by_source.{unknown[0]}: the corpus has no source of this name, so the number has no "
+            f"effect. It has: {shown}. Correct the name, or remove the number."
+        )
 
 
 def _table(corpus: Corpus, split: str) -> str:

@@ -19,7 +19,7 @@ from sft.encode.layouts import Layout, standard_row
 from sft.encode.messages import BadConversation
 from sft.encode.rendering import ChatEncoder, TemplateFailure, TrainedTurn
 from sft.encode.sequence import EncodedSequence, TooLong, shorten
-from sft.encode.train_roles import RoleRules, override, source_of
+from sft.encode.train_roles import RoleRules, source_of
 from sft.formats.reading import BEGINS, ENDS
 from soul.chat.control_tokens import ControlTokens
 from soul.errors import SoulError
@@ -40,7 +40,7 @@ Item = TypeVar("Item")
 
 def role_rules(settings: SftDataSettings) -> RoleRules:
     """Which side is trained in which source."""
-    return RoleRules(settings.train_role, settings.default_train_role, settings.last_turns_by_source)
+    return RoleRules(settings.default_train_role, settings.last_turns_by_source)
 
 
 class EmptyCorpus(SoulError):
@@ -127,7 +127,6 @@ class RowEncoder:
             [
                 tokenizer_fingerprint(self.tokenizer),
                 dict(settings.apply_chat_template_kwargs),
-                dict(settings.train_role),
                 settings.default_train_role,
                 dict(settings.last_turns_by_source),
                 sorted(settings.ignore_columns),
@@ -259,8 +258,8 @@ def check_counts(sources: Mapping[str, Any], examples: Mapping[str, str], settin
         if counts.rows and counts.left_out[NO_TRAINED_TURN] == counts.rows:
             raise BadConversation(
                 f"source {name!r}: none of its {counts.rows:,} rows has a turn to train: {', '.join(counts.roles)} "
-                f"({examples[NO_TRAINED_TURN]}). Name the other side with {override(name)} or human, or leave its "
-                "files out."
+                f"({examples[NO_TRAINED_TURN]}). Name the other side in a column train_role, or "
+                "leave its files out."
             )
     if not any(counts.sequences for counts in sources.values()):
         reasons = ", ".join(f"{reason}: {example}" for reason, example in examples.items()) or "the files have no rows"

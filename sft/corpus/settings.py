@@ -26,7 +26,6 @@ class SftDataSettings(BaseModel):
     max_response_length: int = Field(default=8192, gt=0)
     overlong: Overlong = "drop"
     bad_rows: Literal["error", "drop"] = "error"  # empty trained turns, rows that the chat template refuses
-    train_role: Mapping[str, Role] = Field(default_factory=dict)
     default_train_role: Role | None = None
     last_turns_by_source: Mapping[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
     document_end: str | None = None  # the token after a document; None: the tokenizer's own

@@ -15,6 +15,7 @@ import logging
 import os
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,24 @@ from soul.files.disk_space import guarded_writes
 VERSION = 7  # of the file format and of the encoding of rows
 UNIT_ROWS, UNIT_BYTES = 2048, 64 << 20  # rows or bytes that make a unit
 logger = logging.getLogger(__name__)
+_owner = 0  # while it tokenises, this process: the processes that `datasets` forks must not outlive it
+_forked_by_main = False
+
+
+def _before_fork() -> None:
+    global _forked_by_main
+    _forked_by_main = threading.current_thread() is threading.main_thread()
+
+
+def _after_fork() -> None:
+    # Not for a process that a thread has forked, in place of one that has died: it would die with that thread.
+    global _owner
+    owner, _owner = _owner, 0
+    if owner and _forked_by_main:
+        die_with_parent(owner)
+
+
+os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
 
 
 class TokenisingFailed(SoulError):
@@ -57,14 +76,12 @@ class Job:
 
     Attributes:
         folder: where its tokens go.
-        owner: the process whose children do the work.
     """
 
     file: Path
     folder: Path
     layout: Layout
     encoder: RowEncoder
-    owner: int
 
     @property
     def staged(self) -> Path:
@@ -134,7 +151,7 @@ def _make(file: Path, folder: Path, encoder: RowEncoder) -> None:
     if not (folder / "counts").is_dir():  # with it, `map` goes on from the parts that a killed process has finished
         shutil.rmtree(folder, ignore_errors=True)
         (folder / "counts").mkdir(parents=True)
-    job = Job(file, folder, layout, encoder, os.getpid())
+    job = Job(file, folder, layout, encoder)
     units = list(_staged(job, [name for name in wanted if name not in settings.ignore_columns]))
     tokens = _mapped(job, units) if units else datasets.Dataset.from_list([], features=FEATURES)
     counts = ShardCounts()
@@ -180,7 +197,11 @@ def _mapped(job: Job, units: Sequence[Unit]) -> datasets.Dataset:
     show = datasets.enable_progress_bars if sys.stderr.isatty() else datasets.disable_progress_bars
     show()
     workers = min(job.encoder.settings.workers, len(units))
+    global _owner
     try:
+        if workers > 1:
+            _owner = os.getpid()
+            os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a process for each core: threads would compete for them
         return datasets.Dataset.from_dict({"unit": range(len(units))}).map(
             _encode_unit,
             batched=True,
@@ -200,13 +221,12 @@ def _mapped(job: Job, units: Sequence[Unit]) -> datasets.Dataset:
             "a process that tokenises the corpus was killed, perhaps because memory ran out. Finished files are kept: "
             "run the same command again with a lower data.tokenizer_workers."
         ) from error
+    finally:
+        _owner = 0
 
 
 def _encode_unit(batch: dict[str, list[int]], units: Sequence[Unit], job: Job) -> pa.Table:
     """Encode one unit, and write its counts."""
-    if os.getpid() != job.owner:
-        die_with_parent(job.owner)  # a process that outlived its parent would write to tokens that another one makes
-        os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a process for each core: threads would compete for them
     unit = units[batch["unit"][0]]
     writer = SequenceWriter()
     job.encoder.write(writer, job.rows(unit), job.layout, str(job.file))
