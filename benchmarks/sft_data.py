@@ -26,7 +26,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
+from transformers import PreTrainedTokenizerBase
 
+from recipe.demo.tiny_model import build_tokenizer
 from soul.cli.arguments import existing_folder, output_file, positive_int
 from soul.cli.error_border import Parser, reports_errors
 
@@ -70,23 +72,22 @@ def write(kind: str, count: int, file: Path) -> None:
         lines.writelines(json.dumps(rows[number % len(rows)]) + "\n" for number in range(count))
 
 
+def tokenizer() -> PreTrainedTokenizerBase:
+    """A small byte-level BPE."""
+    text = words(40_000, random.Random(0))
+    return build_tokenizer([" ".join(text[start : start + 20]) for start in range(0, len(text), 20)], vocab_size=8000)
+
+
 def child(folder: Path, files: Sequence[str]) -> None:
     """In its own process: tokenise the files, read some steps, print the numbers."""
-    from transformers import PreTrainedTokenizerBase
-
-    from recipe.demo.tiny_model import build_tokenizer
     from sft.corpus.batches import StepBatches
     from sft.corpus.settings import SftDataSettings
     from sft.corpus.split import open_corpus
 
-    text = words(40_000, random.Random(0))
-    chat: PreTrainedTokenizerBase = build_tokenizer(
-        [" ".join(text[start : start + 20]) for start in range(0, len(text), 20)], vocab_size=8000
-    )
     settings = SftDataSettings(
         train_files=list(files), cache_dir=folder / "cache", tokenizer_workers=0, default_train_role="assistant"
     )
-    began, cpu = time.perf_counter(), time.process_time()
+    chat, began, cpu = tokenizer(), time.perf_counter(), time.process_time()
     corpus = open_corpus(settings, chat, "train")
     assert corpus is not None
     tokenised, used = time.perf_counter() - began, time.process_time() - cpu

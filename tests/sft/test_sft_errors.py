@@ -112,13 +112,6 @@ def test_a_corpus_about_tested_stories_is_refused(
     assert run(tmp_path, model, *words[1:]) == 2  # the files are named, though no test runs during the training
 
 
-def test_a_corpus_whose_rows_are_gone_says_so(tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = distilled(tmp_path)
-    (tmp_path / "rows.parquet").unlink()
-    assert run(tmp_path, model, *words) == 0
-    assert "not compared with the test: conversations on" in capsys.readouterr().out
-
-
 def test_in_no_format_does_a_corpus_about_tested_stories_escape(
     tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -148,14 +141,6 @@ def test_texts_are_compared_as_the_corpus_was_distilled(
     distilled(tmp_path)
     write(tmp_path / "asked.parquet", asked)
     assert run(tmp_path, model, *words) == 2
-
-
-def test_a_task_file_that_has_changed_is_named(tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = distilled(tmp_path)
-    rows = pq.read_table(tmp_path / "rows.parquet").to_pylist()
-    write(tmp_path / "rows.parquet", [rows[0], rows[0]])  # the row that is asked about is gone
-    assert run(tmp_path, model, *words) == 0
-    assert "rows.parquet has changed since 1 of its rows were played" in capsys.readouterr().out
 
 
 def test_a_rule_for_a_source_that_is_not_there_is_refused(

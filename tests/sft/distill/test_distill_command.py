@@ -109,14 +109,6 @@ def test_a_dry_run_prints_the_plan_and_neither_samples_nor_writes(tmp_path, caps
     assert "expert-a on 2 sets" in printed and "48 samples to run" in printed and "Time: unknown" in printed
 
 
-def test_a_judge_without_a_key_is_said_before_the_first_sample(tmp_path, capsys):
-    train_file(tmp_path / "data", "sotopia")
-    with FakeOpenAI(Experts("sotopia")) as fake:
-        distil(tmp_path, f"sotopia=endpoint:expert-a@{fake.url}", f"judge.base_url={fake.url}", code=2)
-        assert not fake.requests
-    assert "OPENAI_API_KEY is not set" in capsys.readouterr().err and not (tmp_path / "out").exists()
-
-
 def test_every_seat_of_dialogue_and_scene_is_a_row_as_the_seat_saw_it(tmp_path):
     for task in ("sotopia", "coser"):
         train_file(tmp_path / "data", task)
@@ -330,19 +322,6 @@ def test_mistakes_are_named_before_anything_is_asked(tmp_path, capsys, given, to
     distil(tmp_path, *[word.replace("FILE", str(tmp_path / "mine.parquet")) for word in given], code=2)
     said = capsys.readouterr().err
     assert told in said and "sk-secret" not in said and not (tmp_path / "out" / "train.parquet").exists()
-
-
-def test_train_files_take_the_place_of_the_tasks_own(tmp_path, monkeypatch):
-    files = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
-    write(["hitom"], 3, files[0])
-    write(["paratomi"], 3, files[1])
-    monkeypatch.setenv("TRAIN_FILES", " ".join(map(str, files)))
-    with FakeOpenAI(Experts("hitom", "paratomi", good=lambda seed: True)) as fake:
-        out = distil(tmp_path, *words(fake, "hitom", "paratomi"), "--n", "1")
-    assert {(row["task"], row["file"]) for row in rows_of(out)} == {
-        ("hitom", str(files[0])),
-        ("paratomi", str(files[1])),
-    }
 
 
 def test_a_sampling_without_any_verdict_says_the_cause_and_fails(tmp_path, capsys):
