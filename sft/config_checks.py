@@ -186,7 +186,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def _is_interval(value: Any) -> bool:
-    """Whether a value is two steps in order, or [-1, -1]."""
+    """Tell whether a value is two steps in order, or [-1, -1]."""
     if len(value) != 2 or any(type(step) is not int for step in value):
         return False
     return value == [-1, -1] or 0 < value[0] <= value[1]

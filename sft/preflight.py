@@ -191,7 +191,7 @@ def _expansion(config: DictConfig, train: Corpus) -> str:
 
 
 def _begin(choice: ResumeChoice | None) -> str:
-    """Where the run starts, and the checkpoints that it sets aside."""
+    """Say where the run starts, and the checkpoints that it sets aside."""
     if choice is None:
         return "starts at the checkpoint that the first node chooses"
     begin = f"resumes after step {choice.step}" if choice.folder else "starts at step 1"

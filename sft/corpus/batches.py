@@ -1,4 +1,4 @@
-"""Which sequences each rank gets at each step. The step is the only state: a resumed run needs nothing else.
+"""The sequences that each rank gets at each step. The step is the only state: a resumed run needs nothing else.
 
 A step has the same rows for any number of ranks, each with all its sequences: a batch counts rows. Each rank gets the
 same number of sequences and nearly the same number of tokens (verl's balancing, by the lengths in the store). If the

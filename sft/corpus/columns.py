@@ -91,5 +91,5 @@ def origin(record: Record) -> Record:
 
 
 def needs_rule(columns: Collection[str]) -> bool:
-    """Whether a file holds conversations whose trained side a rule must name."""
+    """Tell whether a file holds conversations whose trained side a rule must name."""
     return bool({"messages", "extra_info.messages", "conversations"} & set(columns))

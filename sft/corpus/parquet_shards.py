@@ -95,7 +95,7 @@ def _partial(file: Path) -> Path:
 
 
 def is_plain(turns: Sequence[Any]) -> bool:
-    """Whether turns have nothing but role and content, as texts; a null field counts as absent."""
+    """Tell whether turns have nothing but role and content, as texts; a null field counts as absent."""
     return all(
         isinstance(turn, dict)
         and turn.keys() <= {"role", "content"}

@@ -39,7 +39,7 @@ Item = TypeVar("Item")
 
 
 def role_rules(settings: SftDataSettings) -> RoleRules:
-    """Which side is trained in which source."""
+    """The rules for the trained side of each source."""
     return RoleRules(settings.default_train_role, settings.last_turns_by_source)
 
 
@@ -114,7 +114,7 @@ class RowEncoder:
 
     @property
     def rules(self) -> RoleRules:
-        """Which side is trained in which source."""
+        """The rules for the trained side of each source."""
         return role_rules(self.settings)
 
     def key(self) -> str:

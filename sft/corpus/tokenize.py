@@ -37,6 +37,7 @@ from soul.files.disk_space import guarded_writes
 
 VERSION = 7  # of the file format and of the encoding of rows
 UNIT_ROWS, UNIT_BYTES = 2048, 64 << 20  # rows or bytes that make a unit
+SHOWN = 20  # log lines per file, about
 logger = logging.getLogger(__name__)
 _owner = 0  # while it tokenises, this process: the processes that `datasets` forks must not outlive it
 _forked_by_main = False
@@ -227,10 +228,13 @@ def _mapped(job: Job, units: Sequence[Unit]) -> datasets.Dataset:
 
 def _encode_unit(batch: dict[str, list[int]], units: Sequence[Unit], job: Job) -> pa.Table:
     """Encode one unit, and write its counts."""
-    unit = units[batch["unit"][0]]
-    writer = SequenceWriter()
+    (number,) = batch["unit"]
+    writer, unit = SequenceWriter(), units[number]
     job.encoder.write(writer, job.rows(unit), job.layout, str(job.file))
     writer.counts.write(job.counts_of(unit))
+    if number % max(1, len(units) // SHOWN) == 1:  # a log has no progress bar
+        done = sum(1 for _ in job.counts_of(unit).parent.iterdir())
+        logger.info("%s: %d of %d parts are tokenised", job.file, done, len(units))
     return writer.table()
 
 

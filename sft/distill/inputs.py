@@ -1,4 +1,4 @@
-"""What a step of distill.sh depends on: models, rows, files, judges and settings, each with a fingerprint.
+"""The inputs of a step of distill.sh: models, rows, files, judges and settings, each with a fingerprint.
 
 Models are identified by their files, as in an evaluation (`Checkpoint.fingerprint`); rows by their records, prompts and
 the task's version (`stamp_of`), so that a file that was built again with the same rows is the same input.

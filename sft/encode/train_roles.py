@@ -1,4 +1,4 @@
-"""Which side of a conversation is trained: rules by the name of the source. A source without a rule is an error.
+"""The trained side of a conversation: rules by the name of the source. A source without a rule is an error.
 
 `assistant`: the assistant's turns. `human`: the human's turns; user and assistant are swapped, so that the template
 renders the human's words as the assistant's. The first of these that says something holds: the row's own `train_role`
@@ -23,7 +23,7 @@ class UnknownSource(SoulError):
 
 @dataclass(frozen=True)
 class SourceRule:
-    """How the rows of a source are trained.
+    """The training of the rows of a source.
 
     Attributes:
         role: the trained side.
@@ -100,7 +100,7 @@ def source_of(value: object) -> str:
 
 
 def _unknown(files: Mapping[str, str], default: Role | None) -> str:
-    """What is unknown and what to do; `files` maps each source to a file in which it occurs."""
+    """Say what is unknown and what to do; `files` maps each source to a file in which it occurs."""
     source, file = next(iter(files.items()))
     others = [f"{other!r} in {place}" for other, place in list(files.items())[1:_SHOWN]]
     more = f", and {len(files) - _SHOWN:,} others" if len(files) > _SHOWN else ""

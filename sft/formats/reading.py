@@ -57,7 +57,7 @@ def columns_of(path: Path) -> tuple[str, ...]:
 
 
 def has_schema(path: Path) -> bool:
-    """Whether all rows of a file have the same columns. A later row of a JSON file may have others."""
+    """Tell whether all rows of a file have the same columns. A later row of a JSON file may have others."""
     named = named_format(path)
     return named is None or named.family != "json"
 

@@ -161,7 +161,7 @@ class BackgroundSaves:
 
 
 def _state(manager: Any) -> dict[str, Any]:
-    """What verl's manager saves of this rank: name of the file -> its content, not copied."""
+    """The state that verl's manager saves of this rank: name of the file -> its content, not copied."""
     model = manager.model.state_dict()
     if manager.should_save_lora_only:
         model = {name: value for name, value in model.items() if "lora_" in name or ".adapter_" in name}

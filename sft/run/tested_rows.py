@@ -78,7 +78,7 @@ def _played(corpus: Iterable[Path]) -> dict[float, _Played]:
 
 
 def _origins(path: Path) -> Iterator[Record]:
-    """Where the conversations of a file come from, if the file says so."""
+    """The origins of the conversations of a file, if the file says so."""
     columns = columns_of(path)
     wanted = [name for name in (*ORIGIN, "train_role") if name in columns]
     if wanted or not has_schema(path):
