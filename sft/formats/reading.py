@@ -74,14 +74,14 @@ def read_batches(path: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]
     with _described(path) as named:
         if named.family == "parquet":
             with pq.ParquetFile(path, buffer_size=1 << 20) as parquet:
-                yield from parquet.iter_batches(BATCH_ROWS, columns=list(columns))
+                yield from map(_plain, parquet.iter_batches(BATCH_ROWS, columns=list(columns)))
         elif named.family == "arrow":
             wanted = {column.partition(".")[0] for column in columns}
             with _arrow(path) as reader:
                 chosen = [name for name in reader.schema.names if name in wanted]
                 for batch in _arrow_batches(reader):
                     for start in range(0, batch.num_rows, BATCH_ROWS):
-                        yield batch.select(chosen).slice(start, BATCH_ROWS)
+                        yield _plain(batch.select(chosen).slice(start, BATCH_ROWS))
         elif named.family == "json":
             for rows in _by_size(_json_rows(path, named)):
                 yield pa.record_batch({_JSON: pa.array(rows, pa.binary())})
@@ -159,6 +159,14 @@ def _arrow_batches(reader: Any) -> Iterator[pa.RecordBatch]:
     if isinstance(reader, pa.ipc.RecordBatchFileReader):
         return (reader.get_batch(number) for number in range(reader.num_record_batches))
     return iter(reader)
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with texts for categories, whose numbers may differ from batch to batch."""
+    for place, field in enumerate(batch.schema):
+        if pa.types.is_dictionary(field.type):
+            batch = batch.set_column(place, field.name, batch.column(place).dictionary_decode())
+    return batch
 
 
 def _names(schema: pa.Schema) -> tuple[str, ...]:
