@@ -9,7 +9,6 @@ with a word: tokenizers split there anyway, so the pieces have the tokens of the
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from io import BufferedReader, TextIOWrapper
@@ -30,7 +29,7 @@ MAX_ROW_BYTES = 256 << 20  # a longer row is an error: memory would not hold man
 FIRST_ROWS = 256  # JSON rows whose keys are the columns of the file
 BEGINS, ENDS = "document_begins", "document_ends"  # of a piece; a row without them is a whole document
 _JSON = "a row as JSON"  # the only column of a batch of JSON rows
-_BETWEEN = re.compile(r"[\s,]*")  # the objects of an array
+_BETWEEN = tuple(" \t\r\n,")  # the objects of an array
 
 
 def columns_of(path: Path) -> tuple[str, ...]:
@@ -203,36 +202,34 @@ def _lines(path: Path, stream: BufferedReader) -> Iterator[bytes]:
 
 
 def _elements(path: Path, stream: BufferedReader) -> Iterator[bytes]:
-    """The objects of an array, holding no more of its text than a few of them."""
+    """The objects of an array, as text. No more of the file is in memory than a few of them."""
     file, decode = TextIOWrapper(stream, "utf-8-sig"), json.JSONDecoder().raw_decode
-    text, place, number = file.read(BATCH_BYTES), 0, -1  # -1: before the opening bracket
+    text, number = file.read(BATCH_BYTES), 0
+    place = text.index("[") + 1
     while True:
-        between = _BETWEEN.match(text, place)
-        assert between is not None  # it matches nothing, too
-        place = between.end()
+        while text[place : place + 1] in _BETWEEN:
+            place += 1
         if text[place : place + 1] == "]":
             return
         try:
-            if place < len(text):
-                if number >= 0:
-                    row, stop = decode(text, place)
-                    if not isinstance(row, dict):
-                        raise BadShard(f"{path}, row {number}: expected an object, got {type(row).__name__}.")
-                    yield text[place:stop].encode(errors="surrogatepass")
-                    place = stop
-                else:
-                    place += 1
-                number += 1
-                continue
+            row, stop = decode(text, place)
         except json.JSONDecodeError as error:
+            # An error at the end of what is read says only that the object goes on behind it.
             if not error.msg.startswith("Unterminated string") and error.pos < len(text) - 8:
                 raise BadShard(f"{path}, row {number}: not JSON ({error}). Fix or download the file again.") from error
-        if len(text) - place > MAX_ROW_BYTES:
-            raise _too_long(path, number)
-        more = file.read(max(BATCH_BYTES, len(text) - place))
-        if not more:
-            raise BadShard(f"{path}, row {number}: the array does not end: the file is cut off. Download it again.")
-        text, place = text[place:] + more, 0
+            if len(text) - place > MAX_ROW_BYTES:
+                raise _too_long(path, number) from error
+            more = file.read(max(BATCH_BYTES, len(text) - place))
+            if not more:
+                raise BadShard(
+                    f"{path}, row {number}: the array does not end: the file is cut off. Download it again."
+                ) from error
+            text, place = text[place:] + more, 0
+            continue
+        if not isinstance(row, dict):
+            raise BadShard(f"{path}, row {number}: expected an object, got {type(row).__name__}.")
+        yield text[place:stop].encode(errors="surrogatepass")
+        place, number = stop, number + 1
 
 
 def _too_long(path: Path, number: int) -> BadShard:
