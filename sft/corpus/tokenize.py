@@ -154,7 +154,7 @@ def _make(file: Path, folder: Path, encoder: RowEncoder) -> None:
         (folder / "counts").mkdir(parents=True)
     job = Job(file, folder, layout, encoder)
     units = list(_staged(job, [name for name in wanted if name not in settings.ignore_columns]))
-    tokens = _mapped(job, units) if units else datasets.Dataset.from_list([], features=FEATURES)
+    tokens = _mapped(job, units) if units else datasets.Dataset(FEATURES.arrow_schema.empty_table())
     counts = ShardCounts()
     for unit in units:
         part = ShardCounts.read(job.counts_of(unit))

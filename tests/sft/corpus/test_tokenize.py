@@ -14,6 +14,7 @@ from typing import Any
 
 import hypothesis
 import psutil
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -227,6 +228,23 @@ def test_the_number_of_processes_changes_nothing(workers: int, layout: str) -> N
             assert one.files == several.files and texts(one) == texts(several)
     finally:
         tokenising.UNIT_ROWS, reading.BATCH_ROWS = before
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_files_and_units_without_a_sequence_are_nothing(tmp_path: Path, small_units: None, workers: int) -> None:
+    bad = [
+        row(number) | {"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": ""}]}
+        for number in range(30)
+    ]
+    write(tmp_path / "train_shard_0.parquet", bad)
+    write(tmp_path / "train_shard_1.parquet", [*bad, row(0), row(1)], group=10)
+    pq.write_table(pq.read_table(tmp_path / "train_shard_0.parquet").slice(0, 0), tmp_path / "train_shard_2.parquet")
+    corpus = opened(tmp_path, bad_rows="drop", tokenizer_workers=workers)
+    assert [file.sequences for file in corpus.files] == [0, 2, 0] and len(texts(corpus)) == 2
+    assert corpus.dataset.sequences_by_source()[0].tolist() == [0, 1] and corpus.order.epoch_rows(0).tolist() == [0, 1]
+    (tmp_path / "train_shard_1.parquet").unlink()
+    with pytest.raises(EmptyCorpus, match="no sequence is left to train"):
+        opened(tmp_path, bad_rows="drop", tokenizer_workers=workers)
 
 
 def test_overlong(tmp_path: Path) -> None:
