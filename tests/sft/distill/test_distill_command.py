@@ -10,12 +10,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from data.hitom_stories import generate_examples
 from data.rows import write_rows
 from sft.distill.__main__ import main
 from soul import examples
 from soul.examples.__main__ import write
-from soul.rows.task_files import parse_row
 from soul.tasks import launch
 from soul.testing import FakeOpenAI, ServerError, Text
 from tests.killed import killed_and_finished
@@ -226,20 +224,6 @@ def test_several_experts_of_one_task_and_a_row_is_in_one_file_only(tmp_path):
     assert report_of(out, "hitom")["conversations"] == 9
     distil(tmp_path, "--val-share", "0", "--seed", "5")
     assert not (out / "val.parquet").exists() and len(rows_of(out)) == report_of(out, "hitom")["rows_kept"]
-
-
-def test_questions_about_one_story_are_in_one_file(tmp_path):
-    path = tmp_path / "data" / "sim_rl_data" / f"{launch('hitom').train}.parquet"
-    path.parent.mkdir(parents=True)
-    rows = [row for row in generate_examples(20, 0) if row["story_length"] == 1 and not row["deception"]]
-    write_rows(path, "hitom", rows)
-    experts = Experts(good=lambda seed: True)
-    experts.rows = [(examples.load("hitom"), parse_row("hitom", row, str(path), row["index"]).row) for row in rows]
-    with FakeOpenAI(experts) as fake:
-        out = distil(tmp_path, *words(fake, "hitom"), "--n", "1", "--val-share", "0.3")
-    story = {number: row["story"] for number, row in enumerate(rows)}
-    train, val = ({story[row["row"]] for row in rows_of(out, name)} for name in ("train.parquet", "val.parquet"))
-    assert len(train) > 5 and len(val) > 1 and train.isdisjoint(val)
 
 
 def test_rows_of_an_evaluation_are_neither_sampled_nor_kept(tmp_path, capsys):
