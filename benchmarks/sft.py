@@ -3,7 +3,7 @@
     python -m benchmarks.sft --trl-python TRL_VENV/bin/python            # minutes
     python -m benchmarks.sft --sizes 1M --rounds 1
 
-Every contender runs in its own process with one thread, takes the same sequences (tokenised once, by our store) in
+Every contender runs in its own process with one thread, takes the same sequences (tokenised once, by our code) in
 steps of the same number of tokens, and optimizes the same model with AdamW in float32. TRL packs sequences:
 `packing_strategy="bfd"` keeps documents apart, `wrapped` does not. The hand-written loop sorts sequences by length,
 pads them, and makes one backward pass per micro-batch. Contenders take turns; rates are medians over the steps of all
@@ -15,18 +15,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.sft_data import tokenizer, write
 from soul.cli.arguments import existing_file, positive_int
 from soul.cli.error_border import Parser, reports_errors
 
@@ -34,19 +34,14 @@ ROOT = Path(__file__).resolve().parents[1]
 WARM = 2  # steps that are not counted
 CONTEXT = 512  # maximum tokens of a sequence
 GOAL = 0.95  # of the hand-written loop's rate
-# hidden size, layers, steps, sequences per step
-SIZES = {"1M": (128, 4, 14, 32), "100M": (768, 12, 7, 8)}
-console = Console()
+SIZES = {"1M": (128, 4, 14, 32), "100M": (768, 12, 7, 8)}  # hidden size, layers, steps, sequences per step
+Pair = tuple[list[int], list[int]]  # ids and trained positions of a sequence
 
 
 def make(folder: Path, size: str) -> None:
-    """A random Qwen3 of that size with a tokenizer, and a corpus of conversations of 40 to 480 tokens."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    """A random Qwen3 of that size with a tokenizer, and a corpus of conversations."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
-
-    from benchmarks.sft_data import tokenizer, words
 
     hidden, layers, steps, batch = SIZES[size]
     tok = tokenizer()
@@ -64,81 +59,56 @@ def make(folder: Path, size: str) -> None:
         eos_token_id=tok.eos_token_id,
         pad_token_id=tok.pad_token_id,
     )
-    model = Qwen3ForCausalLM(config).float()
-    model.save_pretrained(folder / "model")
+    Qwen3ForCausalLM(config).float().save_pretrained(folder / "model")
     tok.save_pretrained(folder / "model")
-    rng = random.Random(0)
-    text = words(50_000, rng)
-
-    def turn(role: str, count: int) -> dict[str, str]:
-        start = rng.randrange(49_000)
-        return {"role": role, "content": " ".join(text[start : start + count])}
-
-    rows = [{"messages": [turn("user", 8), turn("assistant", rng.randint(8, 120))]} for _ in range(steps * batch)]
-    pq.write_table(pa.Table.from_pylist(rows), folder / "train_shard_0.parquet")
+    write("chats", steps * batch, folder / "train_shard_0.parquet")
 
 
 def settings_words(folder: Path, size: str) -> list[str]:
     """The overrides of our own command."""
     _, _, steps, batch = SIZES[size]
     return [
-        "platform=cpu",
-        f"data.dir={folder}",
-        "data.default_train_role=assistant",
-        f"model.path={folder}/model",
-        f"data.max_prompt_length={CONTEXT - 100}",
-        "data.max_response_length=100",
-        f"data.train_batch_size={batch}",
-        "data.max_token_len_per_gpu=2048",
-        f"trainer.total_training_steps={steps}",
-        "trainer.save_freq=-1",
-        "trainer.test_freq=-1",
-        "optim.lr=1e-4",
-        "optim.lr_warmup_steps=0",
+        *("platform=cpu", f"data.dir={folder}", "data.default_train_role=assistant", f"model.path={folder}/model"),
+        *(f"data.max_prompt_length={CONTEXT - 100}", "data.max_response_length=100", "data.overlong=truncate"),
+        *(f"data.train_batch_size={batch}", "data.max_token_len_per_gpu=2048", f"run.dir={folder}/ours"),
+        *(f"trainer.total_training_steps={steps}", "trainer.save_freq=-1", "trainer.test_freq=-1"),
+        *("optim.lr=1e-4", "optim.lr_warmup_steps=0", "trainer.logger=[]"),
     ]
 
 
-def ours(folder: Path, size: str) -> None:
+def ours(folder: Path, size: str) -> list[float]:
     """Run our trainer as a process of torchrun does; its metrics hold the rate of every step."""
     from sft.launch import WORKER, main
     from sft.run.ranks import RESUME_VARIABLE
     from sft.run.stop import LAUNCHER_VARIABLE
 
     os.environ |= {RESUME_VARIABLE: "", LAUNCHER_VARIABLE: str(os.getppid())}  # start at step 1, end with this program
-    words = [*settings_words(folder, size), f"run.dir={folder}/ours", "trainer.logger=[]"]
-    assert main([WORKER, *words]) == 0
-    lines = [json.loads(line) for line in (folder / "ours" / "metrics.jsonl").open()]
-    print_rates([line["perf/tokens_per_second"] for line in lines])
+    assert main([WORKER, *settings_words(folder, size)]) == 0
+    return [json.loads(line)["perf/tokens_per_second"] for line in (folder / "ours" / "metrics.jsonl").open()]
 
 
-def sequences_of(folder: Path, size: str) -> list[list[tuple[list[int], list[int]]]]:
-    """The steps of our order: ids and trained positions of each sequence."""
+def sequences_of(folder: Path, size: str) -> list[list[Pair]]:
+    """The steps of our order."""
     from sft.launch import config_of
     from sft.preflight import load_corpora
 
     _, _, steps, batch = SIZES[size]
-    corpus, _ = load_corpora(config_of([*settings_words(folder, size), f"run.dir={folder}/ours"]))
-    sequences = []
-    for step in range(steps):
-        numbers = corpus.dataset.store.row_sequences(corpus.order.step(step, batch))
-        read = [corpus.dataset[int(number)] for number in numbers]
-        sequences.append([(one["input_ids"].tolist(), one["loss_mask"].tolist()) for one in read])
-    return sequences
+    corpus, _ = load_corpora(config_of(settings_words(folder, size)))
+    numbers = (corpus.dataset.row_sequences(corpus.order.step(step, batch)).tolist() for step in range(steps))
+    read = ([corpus.dataset[number] for number in step] for step in numbers)
+    return [[(one["input_ids"].tolist(), one["loss_mask"].tolist()) for one in step] for step in read]
 
 
-def by_hand(folder: Path, size: str) -> None:
+def by_hand(folder: Path, size: str) -> list[float]:
     """A loop that is written for this model only."""
-    import time
-
     import torch
     from torch.nn.functional import cross_entropy
     from transformers import AutoModelForCausalLM
 
-    steps = sequences_of(folder, size)
     model = AutoModelForCausalLM.from_pretrained(folder / "model", dtype=torch.float32, attn_implementation="sdpa")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     rates = []
-    for sequences in steps:
+    for sequences in sequences_of(folder, size):
         start = time.perf_counter()
         total = sum(sum(mask) for _, mask in sequences)
         for batch in micro_batches(sequences):
@@ -154,12 +124,12 @@ def by_hand(folder: Path, size: str) -> None:
         optimizer.step()
         optimizer.zero_grad()
         rates.append(sum(len(ids) for ids, _ in sequences) / (time.perf_counter() - start))
-    print_rates(rates)
+    return rates
 
 
-def micro_batches(sequences: Sequence[tuple[list[int], list[int]]]) -> list[list[tuple[list[int], list[int]]]]:
+def micro_batches(sequences: Sequence[Pair]) -> list[list[Pair]]:
     """Sequences of similar length together, up to 2,048 tokens with their padding."""
-    batches: list[list[tuple[list[int], list[int]]]] = []
+    batches: list[list[Pair]] = []
     for sequence in sorted(sequences, key=lambda pair: -len(pair[0])):
         if not batches or (len(batches[-1]) + 1) * len(batches[-1][0][0]) > 2048:
             batches.append([])
@@ -172,27 +142,15 @@ def trl(folder: Path, size: str, python: str, strategy: str) -> list[float]:
     sequences = [pair for step in sequences_of(folder, size) for pair in step]
     (folder / "sequences.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in sequences))
     tokens = sum(len(ids) for ids, _ in sequences) // SIZES[size][2]
-    command = [python, str(ROOT / "benchmarks" / "trl_contender.py"), str(folder), strategy, str(tokens), str(CONTEXT)]
-    rates = run(command)
+    rates = run(python, str(ROOT / "benchmarks" / "trl_contender.py"), str(folder), strategy, str(tokens), str(CONTEXT))
     return rates[WARM - 1 :] or rates  # TRL does not report the first step; there may be only two
 
 
-def print_rates(rates: Sequence[float]) -> None:
-    """Print the last line of a contender's output: tokens per second of each step."""
-    print(json.dumps(list(rates)))
-
-
-def run(command: list[str]) -> list[float]:
-    """Run a contender. Returns the rates that it prints."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "VERL_PLATFORM": "cpu", "TOKENIZERS_PARALLELISM": "false"}
-    environment |= {
-        "RANK": "0",
-        "WORLD_SIZE": "1",
-        "LOCAL_RANK": "0",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": "29517",
-    }
-    environment |= {"HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
+def run(*command: str) -> list[float]:
+    """Run a contender. Returns the rates that it prints: tokens per second of each step."""
+    rank = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29517"}
+    quiet = {"OMP_NUM_THREADS": "1", "VERL_PLATFORM": "cpu", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
+    environment = {**os.environ, **rank, **quiet, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT)
     if done.returncode:
         sys.exit(f"{' '.join(command[:4])} failed:\n{done.stderr[-3000:]}")
@@ -202,22 +160,17 @@ def run(command: list[str]) -> list[float]:
 
 def measure(size: str, rounds: int, trl_python: str | None) -> dict[str, list[float]]:
     """Tokens per second of every contender's counted steps."""
-    rates_by_name: dict[str, list[float]] = {"ours": [], "by hand": []}
+    found: dict[str, list[float]] = {"ours": [], "by-hand": []}
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        make(folder, size)
+        make(Path(place), size)
         for turn in range(rounds):
-            console.print(f"{size}, round {turn + 1} of {rounds}")
-            for name in ("ours", "by hand") if turn % 2 == 0 else ("by hand", "ours"):
-                word = name.replace(" ", "-")
-                rates = run(
-                    [sys.executable, "-m", "benchmarks.sft", "--contender", word, "--folder", place, "--sizes", size]
-                )
-                rates_by_name[name] += rates[WARM:]
-            if trl_python:
-                for strategy in ("bfd", "wrapped"):
-                    rates_by_name.setdefault(f"TRL {strategy}", []).extend(trl(folder, size, trl_python, strategy))
-    return rates_by_name
+            for name in ("ours", "by-hand")[:: 1 - 2 * (turn % 2)]:
+                words = ("-m", "benchmarks.sft", "--contender", name, "--folder", place, "--sizes", size)
+                found[name] += run(sys.executable, *words)[WARM:]
+            for strategy in ("bfd", "wrapped") if trl_python else ():
+                rates = trl(Path(place), size, str(trl_python), strategy)
+                found.setdefault(f"TRL {strategy}", []).extend(rates)
+    return found
 
 
 @reports_errors
@@ -226,27 +179,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = Parser(prog="python -m benchmarks.sft", description=__doc__)
     parser.add_argument("--sizes", nargs="+", choices=[*SIZES], default=[*SIZES])
     parser.add_argument("--rounds", type=positive_int, default=3)
-    parser.add_argument(
-        "--trl-python", type=existing_file, help="an interpreter that has TRL; without it TRL is left out"
-    )
+    parser.add_argument("--trl-python", type=existing_file, help="an interpreter that has TRL; None: without TRL")
     parser.add_argument("--contender", choices=("ours", "by-hand"), help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
     if args.contender:
-        {"ours": ours, "by-hand": by_hand}[args.contender](args.folder, args.sizes[0])
+        print(json.dumps({"ours": ours, "by-hand": by_hand}[args.contender](args.folder, args.sizes[0])))
         return
     table = Table("model", "contender", "tokens/s", "over the loop by hand", title_justify="left")
     for size in args.sizes:
-        rates_by_name = measure(size, args.rounds, args.trl_python)
-        base = statistics.median(rates_by_name["by hand"])
-        for name, rates in rates_by_name.items():
-            rate = statistics.median(rates)
-            verdict: Any = f"{rate / base:.2f}" + (f" (goal {GOAL})" if name == "ours" else "")
-            table.add_row(size, name, f"{rate:,.0f}", verdict)
-    console.print(table)
-    if not args.trl_python:
-        console.print("TRL was left out: name an interpreter that has it with --trl-python.")
+        found = {name: statistics.median(rates) for name, rates in measure(size, args.rounds, args.trl_python).items()}
+        for name, rate in found.items():
+            goal = f" (goal {GOAL})" if name == "ours" else ""
+            table.add_row(size, name, f"{rate:,.0f}", f"{rate / found['by-hand']:.2f}{goal}")
+    Console().print(table)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,7 +1,7 @@
 """Kill a supervised training again and again, and compare it with an undisturbed one.
 
     python -m benchmarks.sft_kills /tmp/kills --kills 10 --aimed 4
-    python -m benchmarks.sft_kills /tmp/kills checkpoint.async_save=true    # overrides of the run that is killed
+    python -m benchmarks.sft_kills /tmp/kills checkpoint.async_save=true    # overrides of the killed run
 
 A tiny model is trained on two processes. Each kill sends SIGKILL to the launcher, to one of its processes, or to all
 of them, at a random moment or (`--aimed`) while a checkpoint is written. After each kill no process may remain, and
@@ -56,7 +56,7 @@ def start(folder: Path, name: str, steps: int, *words: str) -> subprocess.Popen[
     command = [
         *(sys.executable, str(ROOT / "train_sft.py"), "platform=cpu"),
         *(f"data.dir={folder}", f"model.path={folder}/model", f"run.dir={folder}/{name}"),
-        "+data.train_role.pears=assistant",
+        "data.default_train_role=assistant",
         *("data.max_prompt_length=200", "data.max_response_length=50", "data.max_token_len_per_gpu=2048"),
         *("data.train_batch_size=8", "data.num_workers=0", "data.tokenizer_workers=0", "optim.lr_warmup_steps=0"),
         *("trainer.n_gpus_per_node=2", f"trainer.total_training_steps={steps}"),
@@ -95,11 +95,7 @@ def alive(processes: list[psutil.Process]) -> list[psutil.Process]:
 
 
 def kill(process: subprocess.Popen[bytes], rng: random.Random) -> str:
-    """Kill the run in one of three ways, and wait until all its processes are gone. Returns the way.
-
-    Raises:
-        AssertionError: a process outlived the kill.
-    """
+    """Kill the run in one of three ways, and wait until all its processes are gone. Returns the way."""
     processes = family(process.pid)
     way = rng.choice(["launcher", "rank", "all"])
     ranks = psutil.Process(process.pid).children()
@@ -114,21 +110,16 @@ def kill(process: subprocess.Popen[bytes], rng: random.Random) -> str:
     return way
 
 
-def check(run: Path) -> tuple[int, int]:
-    """Returns the last step with metrics, and the newest checkpoint.
-
-    Raises:
-        AssertionError: a step is missing or twice, or a saved step lacks its metrics or validation.
-    """
+def check(run: Path) -> str:
+    """Check that no step is missing or twice, and that a saved step has its metrics. Returns the last steps."""
     from ditto.run.checkpoint import newest_complete
 
-    known = lines(run)
+    known, choice = lines(run), newest_complete(run)
     assert [line["step"] for line in known] == list(range(1, len(known) + 1)), [line["step"] for line in known]
-    choice = newest_complete(run)
     assert not choice.skipped, choice.skipped
     assert choice.step <= len(known), f"step {choice.step} is saved and has no metrics"
     assert all("val/loss" in known[step - 1] for step in range(3, choice.step + 1, 3))
-    return len(known), choice.step
+    return f"step {len(known)}, saved {choice.step}"
 
 
 def start_and_wait(
@@ -144,16 +135,13 @@ def start_and_wait(
     process = start(folder, "killed", steps, *words)
     saves, done = rng.randint(1, 3), rng.randint(1, 8)
 
-    def printed(words: bytes) -> int:
-        return log.read_bytes()[size:].count(words)
+    def reached() -> bool:
+        printed = log.read_bytes()[size:]
+        if aimed:
+            return printed.count(b"saved step ") >= saves - 1 and any(partial.glob("global_step_*/actor"))
+        return printed.count(b"train/loss:") >= done
 
-    def checkpoint_begun() -> bool:
-        return printed(b"saved step ") >= saves - 1 and any(partial.glob("global_step_*/actor"))
-
-    def steps_done() -> bool:
-        return printed(b"train/loss:") >= done
-
-    return process, wait_until(checkpoint_begun if aimed else steps_done, process)
+    return process, wait_until(reached, process)
 
 
 @reports_errors
@@ -177,13 +165,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         time.sleep(rng.uniform(0, 0.4 if aimed else 1.0))
         assert ready or process.poll() == 0, f"it ended by itself: see {folder}/killed.log"
         if process.poll() is not None:
-            print(f"kill {number}: the run had already finished", flush=True)
             break
         way = kill(process, rng)
-        step, saved = check(run)
-        print(f"kill {number} of {way}{', aimed' if aimed else ''}: step {step}, saved {saved}", flush=True)
-    code = start(folder, "killed", args.steps, *args.words).wait()
-    assert code == 0, f"exit code {code}: see {folder}/killed.log"
+        print(f"kill {number} of {way}{', aimed' if aimed else ''}: {check(run)}", flush=True)
+    assert start(folder, "killed", args.steps, *args.words).wait() == 0, f"see {folder}/killed.log"
     check(run)
     for one, other in zip(lines(folder / "straight"), lines(run), strict=True):
         for key in NUMBERS:

@@ -64,7 +64,6 @@ SFT_NUMBERS: dict[str, Number] = {
             "max_token_len_per_gpu": TOKENS_OR_NULL,  # null on a CPU: chosen by memory_plan.py
             "tokenizer_workers": Number(0, whole=True, null=True),
             "num_workers": FROM_ZERO,
-            "cache_limit_gib": POSITIVE_OR_NULL,
             "seed": SEED,
         },
     ),
@@ -187,7 +186,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def _is_interval(value: Any) -> bool:
-    """Whether a value is two steps in order, or [-1, -1]."""
+    """Tell whether a value is two steps in order, or [-1, -1]."""
     if len(value) != 2 or any(type(step) is not int for step in value):
         return False
     return value == [-1, -1] or 0 < value[0] <= value[1]

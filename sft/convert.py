@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,9 +21,7 @@ from sft.corpus.sources import find_files
 from sft.encode.layouts import find_layout, layout_columns, standard_row
 from sft.encode.messages import BadConversation
 from sft.encode.train_roles import UNNAMED, Role
-from sft.formats.contents import Contents, Record
-from sft.formats.plain_text import BEGINS, ENDS
-from sft.formats.reading import describe, read_batches
+from sft.formats.reading import BEGINS, ENDS, Record, columns_of, has_schema, read_records
 from soul.cli.arguments import output_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings
@@ -42,15 +40,15 @@ def converted_rows(file: Path, source: str | None, role: str | None, ignored: Se
     Raises:
         SoulError: the file or a row cannot be read, or has a column that the training does not support; names both.
     """
-    contents = describe(file)
-    check_columns(str(file), contents.columns, ignored)
-    layout = find_layout(contents.columns, str(file))
+    found, schema = columns_of(file), has_schema(file)
+    check_columns(str(file), found, ignored)
+    layout = find_layout(found, str(file))
     # A distilled corpus keeps the columns that say which task rows it was played on: tests are compared with them.
-    present = [name for name in (*READ, *ORIGIN) if name in contents.columns and name not in ignored]
-    columns = [*layout_columns(layout, contents.columns), *present]
-    for number, record in enumerate(_records(file, contents, columns)):
+    present = [name for name in (*READ, *ORIGIN) if name in found and name not in ignored]
+    columns = [*layout_columns(layout, found), *present]
+    for number, record in enumerate(_documents(read_records(file, columns))):
         where = f"{file}, row {number}"
-        if not contents.has_schema:
+        if not schema:
             check_row(record, where, ignored)
         record = without(record, ignored)
         common: Record = {"data_source": str(record.get("data_source") or source or UNNAMED)}
@@ -96,19 +94,17 @@ def _text(record: Mapping[str, Any], name: str, where: str) -> str | None:
     return value
 
 
-def _records(file: Path, contents: Contents, columns: Sequence[str]) -> Iterator[Record]:
-    """The rows of a file; the pieces of a text file are joined."""
+def _documents(records: Iterable[Record]) -> Iterator[Record]:
+    """The rows of a file, with the pieces of a text file joined."""
     pieces: list[str] = []
-    groups = range(len(contents.groups))
-    for batch in read_batches(file, contents, groups, columns) if groups else ():
-        for record in batch.records(0, batch.rows):
-            if BEGINS not in record:
-                yield record
-                continue
-            pieces.append(record["text"])
-            if record[ENDS] or sum(map(len, pieces)) >= LONGEST_DOCUMENT:
-                yield {"text": "".join(pieces)}
-                pieces = []
+    for record in records:
+        if BEGINS not in record:
+            yield record
+            continue
+        pieces.append(record["text"])
+        if record[ENDS] or sum(map(len, pieces)) >= LONGEST_DOCUMENT:
+            yield {"text": "".join(pieces)}
+            pieces = []
 
 
 def _parser() -> Parser:

@@ -1,4 +1,4 @@
-"""What `train_sft.py` does: compose the config, check it, tokenise the corpus, then start one process per device.
+"""The command `train_sft.py`: compose the config, check it, tokenise the corpus, then start one process per device.
 
 Checks and tokenisation run once, in one process and before torch.distributed: a user's mistake is reported as one
 paragraph, and slow work shows its progress. The processes then read the result from disk. Meanwhile this process holds

@@ -6,7 +6,7 @@ This opens the corpus as the training does, so that one process tokenises it, on
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,6 @@ from sft.corpus.row_encoder import DOCUMENT
 from sft.corpus.settings import SftDataSettings
 from sft.corpus.sources import find_files
 from sft.corpus.split import Corpus, open_corpus
-from sft.corpus.store_limits import GIB, prune
 from sft.memory_plan import check_memory, fit
 from sft.run.tested_rows import check_overlap
 from sft.run.trained_data import TrainedData, check_unchanged
@@ -131,7 +130,9 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     corpora = [corpus for corpus in (train, val) if corpus]
     for corpus in corpora:
         _check_documents(config, corpus)
-    _check_named_sources(data_settings(config), {name for corpus in corpora for name in corpus.sources})
+    _check_named_sources(
+        data_settings(config).last_turns_by_source, {name for corpus in corpora for name in corpus.sources}
+    )
     check_head(config.model, config.engine, "model")
     steps = trainer.total_training_steps or trainer.total_epochs * -(-len(train.order) // data.train_batch_size)
     passes = steps * data.train_batch_size / len(train.order)
@@ -146,10 +147,12 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     if choice and choice.folder:
         now = TrainedData.from_run(config, data_settings(config), train)
         lines += check_unchanged(choice.folder, now, path, bool(trainer.resume_changed))
+    size = sum(corpus.stored_bytes for corpus in corpora) / (1 << 30)
+    tokens = f"tokens in {data_settings(config).cache_dir}: {size:.2f} GiB"
     if tested:
         often = f"every {trainer.rl_test_freq} steps" if trainer.rl_test_freq else "never (trainer.rl_test_freq)"
         lines += [f"a generative test of {', '.join(tested)} {often}", *compared]
-    lines += [*_store(config, train, val), *memory, _expansion(config, train), _table(train, "train")]
+    lines += [tokens, *memory, _expansion(config, train), _table(train, "train")]
     return "\n".join([*lines, *([_table(val, "val")] if val else [])])
 
 
@@ -188,7 +191,7 @@ def _expansion(config: DictConfig, train: Corpus) -> str:
 
 
 def _begin(choice: ResumeChoice | None) -> str:
-    """Where the run starts, and the checkpoints that it sets aside."""
+    """Say where the run starts, and the checkpoints that it sets aside."""
     if choice is None:
         return "starts at the checkpoint that the first node chooses"
     begin = f"resumes after step {choice.step}" if choice.folder else "starts at step 1"
@@ -220,17 +223,6 @@ def _check_tested(config: DictConfig, tested: Sequence[str]) -> list[str]:
     return check_overlap(files, choose_sets(tested, Path("data")).values(), bool(config.data.allow_overlap))
 
 
-def _store(config: DictConfig, train: Corpus, val: Corpus | None) -> list[str]:
-    """Say how large the tokens are, and keep the store within its limit."""
-    settings = data_settings(config)
-    own = train.stored_bytes + (val.stored_bytes if val else 0)
-    if settings.cache_limit_gib is None:
-        return [f"tokens in {settings.cache_dir}: {own / GIB:.2f} GiB (no data.cache_limit_gib)"]
-    whole = prune(settings.cache_dir, settings.cache_limit_gib)
-    line = f"tokens in {settings.cache_dir}: {own / GIB:.2f} GiB, {whole / GIB:.2f} GiB with those of other runs"
-    return [f"{line} (data.cache_limit_gib={settings.cache_limit_gib:g})"]
-
-
 def _check_documents(config: DictConfig, corpus: Corpus) -> None:
     """Refuse documents that share sequences if the model would not keep them apart.
 
@@ -245,20 +237,19 @@ def _check_documents(config: DictConfig, corpus: Corpus) -> None:
     )
 
 
-def _check_named_sources(settings: SftDataSettings, present: set[str]) -> None:
-    """Refuse rules for sources that the corpus does not have: by a typing error, another rule would hold in silence.
+def _check_named_sources(named: Collection[str], present: Collection[str]) -> None:
+    """Refuse numbers of turns for sources that the corpus does not have: by a typing error, all turns would stay.
 
     Raises:
         BadConfig: names them.
     """
-    for key, rules in (("train_role", settings.train_role), ("last_turns_by_source", settings.last_turns_by_source)):
-        if unknown := [name for name in rules if name not in present]:
-            names = sorted(present)
-            shown = ", ".join(names[:SHOWN_SOURCES]) + (", ..." if len(names) > SHOWN_SOURCES else "")
-            raise BadConfig(
-                f"data.{key}.{unknown[0]}: the corpus has no source of this name, so the rule has no effect. It has: "
-                f"{shown}. Correct the name, or remove the rule."
-            )
+    if unknown := [name for name in named if name not in present]:
+        names = sorted(present)
+        shown = ", ".join(names[:SHOWN_SOURCES]) + (", ..." if len(names) > SHOWN_SOURCES else "")
+        raise BadConfig(
+            f"data.last_turns_by_source.{unknown[0]}: the corpus has no source of this name, so the number has no "
+            f"effect. It has: {shown}. Correct the name, or remove the number."
+        )
 
 
 def _table(corpus: Corpus, split: str) -> str:

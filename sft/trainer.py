@@ -40,7 +40,6 @@ from sft.corpus.batches import StepBatches, ValidationBatches
 from sft.preflight import data_settings, load_corpora, load_training_chat
 from sft.run import stop
 from sft.run.checkpoints import Checkpoints
-from sft.run.profiled_steps import ProfiledSteps
 from sft.run.soul_probe import GenerativeTest
 from sft.run.trained_data import TrainedData
 from soul.files.disk_space import guarded_writes
@@ -322,6 +321,38 @@ class SupervisedTrainer(SFTTrainer):
         yield
         if moves:
             self.engine.to(self.device_name)
+
+
+class ProfiledSteps:
+    """Records the steps of `trainer.profile_interval` with verl's profiler (section `profiler`).
+
+    Args:
+        worker: verl's worker.
+        first: the first step to record; a run that resumes after it begins with its own first step.
+        last: the last one.
+    """
+
+    def __init__(self, worker: Any, first: int, last: int) -> None:
+        self._worker, self._first, self._last = worker, first, last
+        self._running = False
+
+    @contextmanager
+    def step(self, step: int) -> Iterator[None]:
+        """A block that is this step."""
+        if not self._running and self._first <= step <= self._last:
+            self._worker.start_profile()
+            self._running = True
+        yield
+        if self._running:
+            self._worker.step_profile()
+            if step == self._last:
+                self.close()
+
+    def close(self) -> None:
+        """Write what was recorded, if the run ends before the last step of the interval."""
+        if self._running:
+            self._worker.stop_profile()
+            self._running = False
 
 
 def train(config: DictConfig) -> int:

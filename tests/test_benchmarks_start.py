@@ -27,9 +27,8 @@ QUICK = {
 LONG = {  # torch and verl, or Ray, or processes of their own: 10 s and more
     "step update --model MODEL --sequences 4 --prompt 8 --response 8 --rounds 1": "ditto",
     "step old_logp --model MODEL --sequences 4 --prompt 8 --response 8 --rounds 1": "recompute",
-    "sft --sizes 1M --rounds 1": "by hand",
-    "sft_saves --size 1M --processes 1": "beside",
-    "sft_data tokenise --rows 64": "datasets.map",
+    "sft --sizes 1M --rounds 1": "by-hand",
+    "sft_data --rows 64": "together_2_s",
     "traces --sessions 2 --tokens 64": "Goal:",
     "driver --sessions 8 --turns 2 --tokens 4": "Goal:",
     "cpu_sampling --answers 2 --tokens 4 --rounds 1": "vLLM's seconds",

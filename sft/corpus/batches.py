@@ -1,8 +1,8 @@
-"""Which sequences each rank gets at each step. The step is the only state: a resumed run needs nothing else.
+"""The sequences that each rank gets at each step. The step is the only state: a resumed run needs nothing else.
 
 A step has the same rows for any number of ranks, each with all its sequences: a batch counts rows. Each rank gets the
 same number of sequences and nearly the same number of tokens (verl's balancing, by the lengths in the store). If the
-sequences cannot be divided evenly among the ranks, fillers without any trained token complete them (`SequenceDataset`).
+sequences cannot be divided evenly among the ranks, fillers without any trained token complete them (`TokenStore`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class StepBatches(Sampler[list[int]]):
     def __iter__(self) -> Iterator[list[int]]:
         for step in self.steps:
             rows = self.corpus.order.step(step, self.batch_size)
-            yield share(self.corpus.dataset.store.row_sequences(rows), self.corpus, self.rank, self.ranks)
+            yield share(self.corpus.dataset.row_sequences(rows), self.corpus, self.rank, self.ranks)
 
 
 class ValidationBatches(Sampler[list[int]]):
@@ -59,10 +59,10 @@ class ValidationBatches(Sampler[list[int]]):
     def __init__(self, corpus: Corpus, batch_size: int, rank: int, ranks: int) -> None:
         self.corpus, self.rank, self.ranks = corpus, rank, ranks
         size = -(-batch_size // ranks) * ranks
-        wanted = corpus.dataset.store.row_sequences(np.unique(corpus.order.epoch_rows(0)))
+        wanted = corpus.dataset.row_sequences(np.unique(corpus.order.epoch_rows(0)))
         self._batches: list[np.ndarray] = []
         self.sources: list[str] = []
-        for name, sequences in zip(corpus.names, corpus.dataset.store.sequences_by_source(), strict=True):
+        for name, sequences in zip(corpus.names, corpus.dataset.sequences_by_source(), strict=True):
             chosen = np.intersect1d(sequences, wanted, assume_unique=True)
             for start in range(0, len(chosen), size):
                 self._batches.append(chosen[start : start + size])
@@ -80,7 +80,7 @@ def share(sequences: np.ndarray, corpus: Corpus, rank: int, ranks: int) -> list[
     """A rank's part of the sequences: equal in number, with fillers if they do not divide evenly, similar in tokens."""
     if ranks == 1:
         return [int(sequence) for sequence in sequences]
-    lengths = corpus.lengths(sequences)
+    lengths = corpus.dataset.lengths[sequences].astype(np.int64)
     shortest = np.argsort(lengths, kind="stable")
     added: np.ndarray = np.resize(shortest, -len(sequences) % ranks)
     numbers = np.concatenate([sequences, ~sequences[added]])  # ~n: sequence n without any trained token

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sft.formats.contents import Record
+from sft.formats.reading import Record
 from soul.errors import SoulError
 
 READ = ("data_source", "train_role", "tools", "extra_info.tools")  # if a file has them
@@ -91,5 +91,5 @@ def origin(record: Record) -> Record:
 
 
 def needs_rule(columns: Collection[str]) -> bool:
-    """Whether a file holds conversations whose trained side a rule must name."""
+    """Tell whether a file holds conversations whose trained side a rule must name."""
     return bool({"messages", "extra_info.messages", "conversations"} & set(columns))

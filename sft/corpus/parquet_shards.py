@@ -4,54 +4,34 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sft.formats.contents import Record
+from sft.formats.reading import Record
 from soul.errors import BadSettings
 
 GROUP_ROWS = 1000
 _TURNS = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
-_PLAIN_TURN = {"role", "content"}
 _LISTS = ("messages", "prompt")
 
 
+@dataclass
 class _Shard:
     """The shard that takes the rows of one set of columns at the moment."""
 
-    def __init__(self, file: Path, schema: pa.Schema) -> None:
-        self.file, self.schema, self.rows = file, schema, 0
-        self.buffer: list[Record] = []
-        self._writer: pq.ParquetWriter | None = None
-
-    def add(self, row: Record) -> None:
-        self.buffer.append(row)
-        self.rows += 1
+    file: Path
+    writer: pq.ParquetWriter
+    rows: int = 0
+    buffer: list[Record] = field(default_factory=list)
 
     def flush(self) -> None:
         """Write what is in the buffer."""
-        if self._writer is None:
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = pq.ParquetWriter(_partial(self.file), self.schema, compression="zstd")
-        self._writer.write_table(pa.Table.from_pylist(self.buffer, schema=self.schema))
-        self.buffer.clear()
-
-    def close(self) -> None:
-        """Write the rest, and give the file its name."""
-        if self.buffer:
-            self.flush()
-        assert self._writer is not None  # a shard is opened for a row
-        self._writer.close()
-        _partial(self.file).replace(self.file)
-
-    def drop(self) -> None:
-        """Remove what is half-written."""
-        if self._writer is not None:
-            self._writer.close()
-            _partial(self.file).unlink()
+        self.writer.write_table(pa.Table.from_pylist(self.buffer, schema=self.writer.schema))
+        self.buffer = []
 
 
 class ParquetShards:
@@ -71,41 +51,43 @@ class ParquetShards:
         self.files: list[Path] = []
         self.count = 0
         self._open: dict[pa.Schema, _Shard] = {}
-        self._buffered = 0  # rows of all shards
 
     def __enter__(self) -> ParquetShards:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        for shard in self._open.values():
-            if kind is None:
-                shard.close()
-            else:
-                shard.drop()
-                self.files.remove(shard.file)
+        for schema in list(self._open):
+            self._close(schema, whole=kind is None)
 
     def add(self, row: Record) -> None:
         """Append a row."""
         row = {name: _stored(value) if name in _LISTS else value for name, value in row.items()}
-        shard = self._shard(pa.schema([(name, _type(name, value)) for name, value in row.items()]))
-        shard.add(row)
-        self.count += 1
-        self._buffered += 1
-        if self._buffered >= GROUP_ROWS:
-            largest = max(self._open.values(), key=lambda shard: len(shard.buffer))
-            self._buffered -= len(largest.buffer)
-            largest.flush()
-        if shard.rows >= self.rows:
-            self._buffered -= len(shard.buffer)
-            shard.close()
-            del self._open[shard.schema]
-
-    def _shard(self, schema: pa.Schema) -> _Shard:
-        """The open shard of these columns."""
+        schema = pa.schema([(name, _type(name, value)) for name, value in row.items()])
         if schema not in self._open:
+            self.folder.mkdir(parents=True, exist_ok=True)
             self.files.append(self.folder / f"{self.stem}{len(self.files):05d}.parquet")
-            self._open[schema] = _Shard(self.files[-1], schema)
-        return self._open[schema]
+            writer = pq.ParquetWriter(_partial(self.files[-1]), schema, compression="zstd")
+            self._open[schema] = _Shard(self.files[-1], writer)
+        shard = self._open[schema]
+        shard.buffer.append(row)
+        shard.rows += 1
+        self.count += 1
+        if sum(len(each.buffer) for each in self._open.values()) >= GROUP_ROWS:
+            max(self._open.values(), key=lambda each: len(each.buffer)).flush()
+        if shard.rows >= self.rows:
+            self._close(schema, whole=True)
+
+    def _close(self, schema: pa.Schema, whole: bool) -> None:
+        """Give a shard its name, or remove it if its rows are not complete."""
+        shard = self._open.pop(schema)
+        if whole:
+            shard.flush()
+        shard.writer.close()
+        if whole:
+            _partial(shard.file).replace(shard.file)
+        else:
+            _partial(shard.file).unlink()
+            self.files.remove(shard.file)
 
 
 def _partial(file: Path) -> Path:
@@ -113,9 +95,11 @@ def _partial(file: Path) -> Path:
 
 
 def is_plain(turns: Sequence[Any]) -> bool:
-    """Whether turns have nothing but role and content, as texts; a null field counts as absent."""
+    """Tell whether turns have nothing but role and content, as texts; a null field counts as absent."""
     return all(
-        isinstance(turn, dict) and set(turn) <= _PLAIN_TURN and all(isinstance(value, str) for value in turn.values())
+        isinstance(turn, dict)
+        and turn.keys() <= {"role", "content"}
+        and all(isinstance(value, str) for value in turn.values())
         for turn in map(_without_nulls, turns)
     )
 

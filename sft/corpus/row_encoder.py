@@ -16,12 +16,11 @@ from sft.corpus.store import SequenceWriter
 from sft.encode.conversation import Conversation, read_conversation
 from sft.encode.documents import DocumentPacker, DocumentPiece, DocumentTokenizer
 from sft.encode.layouts import Layout, standard_row
-from sft.encode.lengths import TooLong, shorten
 from sft.encode.messages import BadConversation
 from sft.encode.rendering import ChatEncoder, TemplateFailure, TrainedTurn
-from sft.encode.sequence import EncodedSequence
-from sft.encode.train_roles import RoleRules, override, source_of
-from sft.formats.plain_text import BEGINS, ENDS
+from sft.encode.sequence import EncodedSequence, TooLong, shorten
+from sft.encode.train_roles import RoleRules, source_of
+from sft.formats.reading import BEGINS, ENDS
 from soul.chat.control_tokens import ControlTokens
 from soul.errors import SoulError
 
@@ -40,8 +39,8 @@ Item = TypeVar("Item")
 
 
 def role_rules(settings: SftDataSettings) -> RoleRules:
-    """Which side is trained in which source."""
-    return RoleRules(settings.train_role, settings.default_train_role, settings.last_turns_by_source)
+    """The rules for the trained side of each source."""
+    return RoleRules(settings.default_train_role, settings.last_turns_by_source)
 
 
 class EmptyCorpus(SoulError):
@@ -115,7 +114,7 @@ class RowEncoder:
 
     @property
     def rules(self) -> RoleRules:
-        """Which side is trained in which source."""
+        """The rules for the trained side of each source."""
         return role_rules(self.settings)
 
     def key(self) -> str:
@@ -128,7 +127,6 @@ class RowEncoder:
             [
                 tokenizer_fingerprint(self.tokenizer),
                 dict(settings.apply_chat_template_kwargs),
-                dict(settings.train_role),
                 settings.default_train_role,
                 dict(settings.last_turns_by_source),
                 sorted(settings.ignore_columns),
@@ -260,8 +258,8 @@ def check_counts(sources: Mapping[str, Any], examples: Mapping[str, str], settin
         if counts.rows and counts.left_out[NO_TRAINED_TURN] == counts.rows:
             raise BadConversation(
                 f"source {name!r}: none of its {counts.rows:,} rows has a turn to train: {', '.join(counts.roles)} "
-                f"({examples[NO_TRAINED_TURN]}). Name the other side with {override(name)} or human, or leave its "
-                "files out."
+                f"({examples[NO_TRAINED_TURN]}). Name the other side in a column train_role, or "
+                "leave its files out."
             )
     if not any(counts.sequences for counts in sources.values()):
         reasons = ", ".join(f"{reason}: {example}" for reason, example in examples.items()) or "the files have no rows"

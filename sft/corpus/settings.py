@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from sft.encode.known_sources import Role
-from sft.encode.lengths import Overlong
+from sft.encode.sequence import Overlong
 
 
 class SftDataSettings(BaseModel):
@@ -18,8 +18,7 @@ class SftDataSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    cache_dir: Path  # row index and token store; you may delete it between runs
-    cache_limit_gib: float | None = Field(default=None, gt=0)  # of the token store; None: nothing is removed
+    cache_dir: Path  # token ids; you may delete it between runs
     dir: Path | None = None  # folder of the shards, if train_files or val_files name none
     train_files: str | Sequence[str] | None = None
     val_files: str | Sequence[str] | None = None
@@ -27,7 +26,6 @@ class SftDataSettings(BaseModel):
     max_response_length: int = Field(default=8192, gt=0)
     overlong: Overlong = "drop"
     bad_rows: Literal["error", "drop"] = "error"  # empty trained turns, rows that the chat template refuses
-    train_role: Mapping[str, Role] = Field(default_factory=dict)
     default_train_role: Role | None = None
     last_turns_by_source: Mapping[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
     document_end: str | None = None  # the token after a document; None: the tokenizer's own

@@ -1,4 +1,4 @@
-"""Which files a split consists of, and how often an epoch passes over them.
+"""The files of a split, and how often an epoch passes over them.
 
 `TRAIN_FILES` and `VAL_FILES` hold paths, folders or globs, each with an optional `:ratio`: `chat/*.jsonl:2 books:0.5`.
 If no file is named, the shards are looked up in a folder by file name (sft/formats/folders.py).

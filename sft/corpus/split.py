@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
+import pyarrow.compute as pc
 from transformers import PreTrainedTokenizerBase
 
-from sft.corpus.columns import check_columns
-from sft.corpus.dataset import SequenceDataset
-from sft.corpus.index import Shard, read_index
+from sft.corpus.columns import check_columns, needs_rule
 from sft.corpus.order import Order, Part
 from sft.corpus.row_encoder import RowEncoder, check_counts, role_rules, tokenizer_fingerprint
 from sft.corpus.settings import SftDataSettings
-from sft.corpus.sources import FileGroup, find_files, no_files
-from sft.corpus.store import ShardCounts, SourceCounts, TokenStore
-from sft.corpus.store_limits import folder_bytes, hold
-from sft.corpus.tokenize import tokenise
-from sft.encode.lengths import check_context
+from sft.corpus.sources import find_files, no_files
+from sft.corpus.store import ShardCounts, SourceCounts, TokenStore, complete
+from sft.corpus.tokenize import tokenise, tokens_folder
+from sft.encode.layouts import find_layout
+from sft.encode.sequence import check_context
+from sft.encode.train_roles import source_of
+from sft.formats.names import BadShard
+from sft.formats.reading import columns_of, read_batches
 
 
 @dataclass(frozen=True)
@@ -43,35 +44,26 @@ class Corpus:
 
     Attributes:
         dataset: the sequences, by number.
-        order: the endless order of the rows; `TokenStore.row_sequences` gives their sequences.
+        order: the endless order of the rows; `dataset.row_sequences` gives their sequences.
         sources: counts of rows, sequences and tokens by data_source.
         examples: for each reason why something was dropped, one place where it happened.
-        folders: where the tokens of its shards lie.
+        stored_bytes: size of its tokens on disk.
         files: the files in their order.
         tokenizer: a hash of the tokenizer with its chat template.
     """
 
-    dataset: SequenceDataset
+    dataset: TokenStore
     order: Order
     sources: Mapping[str, SourceCounts]
     examples: Mapping[str, str]
-    folders: Sequence[Path]
+    stored_bytes: int
     files: Sequence[CorpusFile]
     tokenizer: str
 
     @property
-    def stored_bytes(self) -> int:
-        """Bytes of its tokens on disk."""
-        return sum(map(folder_bytes, self.folders))
-
-    @property
     def names(self) -> list[str]:
         """The sources; a sequence carries the number of its source in this list."""
-        return self.dataset.store.sources
-
-    def lengths(self, sequences: np.ndarray) -> np.ndarray:
-        """Number of tokens of each of these sequences."""
-        return self.dataset.store.records(sequences)["length"].astype(np.int64)
+        return self.dataset.sources
 
 
 def open_corpus(
@@ -89,42 +81,64 @@ def open_corpus(
         SoulError: the files, rows or limits cannot be used for training; says where and what to do.
     """
     check_context(settings.max_length, context)
+    encoder = RowEncoder(tokenizer, settings)
     # Check both splits before tokenising one: otherwise a mistake in the other's files would show hours later.
-    indexed = {each: _indexed(settings, each) for each in ("train", "val")}
-    groups, shards = indexed[split]
-    if not groups:
+    groups = {each: find_files(settings.files(each), settings.dir, each) for each in ("train", "val")}
+    _check_files([file for each in groups.values() for group in each for file in group.files], encoder)
+    if not groups[split]:
         if split == "train":
             raise no_files(settings.dir, split)
         return None
-    encoder = RowEncoder(tokenizer, settings)
-    if any(shard.layout == "text" for _, found in indexed.values() for shard in found):
-        _ = encoder.documents  # raises if there is no token that ends a document
-    stored = tokenise(shards, encoder, settings.cache_dir)
-    folders = [folder for folder, _ in stored]
-    hold(settings.cache_dir, folders)
+    stored = tokenise([file for group in groups[split] for file in group.files], encoder, settings.cache_dir)
     total = ShardCounts()
     for _, counts in stored:
         total.add(counts)
     check_counts(total.sources, total.examples, settings)
-    parts, files, first, shard_number = [], [], 0, 0
-    for group in groups:
-        group_shards = stored[shard_number : shard_number + len(group.files)]
-        count = sum(counts.rows for _, counts in group_shards)
-        parts.append(Part(first, count, group.ratio))
-        for path, (_, counts) in zip(group.files, group_shards, strict=True):
+    parts, files, first = [], list[CorpusFile](), 0
+    for group in groups[split]:
+        of_group = [counts for _, counts in stored[len(files) :][: len(group.files)]]
+        parts.append(Part(first, sum(counts.rows for counts in of_group), group.ratio))
+        first += parts[-1].count
+        for path, counts in zip(group.files, of_group, strict=True):
             files.append(CorpusFile(str(path), str(group.ratio), counts.sequences, counts.digest))
-        first, shard_number = first + count, shard_number + len(group.files)
-    store = TokenStore(folders, [counts for _, counts in stored])
+    store = TokenStore([folder for folder, _ in stored], [counts for _, counts in stored])
+    size = sum(sum(counts.files.values()) for _, counts in stored)
     order, fingerprint = Order(parts, settings.seed), tokenizer_fingerprint(tokenizer)
-    return Corpus(SequenceDataset(store), order, total.sources, total.examples, folders, files, fingerprint)
+    return Corpus(store, order, total.sources, total.examples, size, files, fingerprint)
 
 
-def _indexed(settings: SftDataSettings, split: str) -> tuple[list[FileGroup], list[Shard]]:
-    """The files of a split, and their entries in the index."""
-    groups = find_files(settings.files(split), settings.dir, split)
-    shards = read_index([file for group in groups for file in group.files], settings.cache_dir)
-    for shard in shards:
-        check_columns(shard.path, shard.contents.columns, settings.ignore_columns)
-        _ = shard.layout  # raises if the file has the columns of no layout
-    role_rules(settings).check((source, shard.path) for shard in shards for source in shard.sources)
-    return groups, shards
+def _check_files(files: Sequence[Path], encoder: RowEncoder) -> None:
+    """Check the columns of the files that are not tokenised yet, and of parquet files the sources.
+
+    Raises:
+        SoulError: a file cannot be read or has the columns of no layout, no rule names the trained side of a source, or
+            no token ends a document.
+    """
+    key, settings = encoder.key(), encoder.settings
+    sources: dict[str, str] = {}
+    for file in files:
+        if not file.is_file():
+            raise BadShard(f"{file}: there is no such file. Check the path and its permissions.")
+        if complete(tokens_folder(file, key, settings.cache_dir)):
+            continue
+        columns = columns_of(file)
+        check_columns(str(file), columns, settings.ignore_columns)
+        if find_layout(columns, str(file)) == "text":
+            _ = encoder.documents  # raises if there is no token that ends a document
+        elif needs_rule(columns) and file.suffix.lower() == ".parquet":
+            sources |= dict.fromkeys(_sources(file, columns), str(file))
+    role_rules(settings).check(sources.items())
+
+
+def _sources(file: Path, columns: Sequence[str]) -> Iterator[str]:
+    """The sources of the rows without a `train_role`. Only these two columns are read."""
+    present = [name for name in ("data_source", "train_role") if name in columns]
+    if not present:
+        yield source_of(None)
+        return
+    for batch in read_batches(file, present):
+        if "train_role" in present:
+            batch = batch.filter(pc.is_null(batch.column("train_role")))
+        if batch.num_rows:
+            values = batch.column("data_source").unique().to_pylist() if "data_source" in present else [None]
+            yield from map(source_of, values)

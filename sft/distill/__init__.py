@@ -14,7 +14,7 @@ In the order in which a sample passes through them:
     select.py        which samples are kept, and why the others are not
     dataset.py       train.parquet and val.parquet
     report.py        the counts, as a table and as distill.json
-    lost_tasks.py    ends the command if a task has lost too many samples
+    coverage_check.py  ends the command if a task has lost too many samples
 
 recipe/ditto/distill.sh also trains the student and evaluates it:
     steps.py         whether a step must run, because something that its result was made of has changed

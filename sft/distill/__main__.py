@@ -22,10 +22,10 @@ from typing import TypeVar
 
 from ditto.launching.variables import names_in
 from sft.distill import dataset, report
+from sft.distill.coverage_check import MAX_FAILED, check_tasks
 from sft.distill.experts import experts, split
 from sft.distill.heldout import HeldOut
 from sft.distill.journals import journals, near_rows, samples_wanted
-from sft.distill.lost_tasks import MAX_FAILED, check_tasks
 from sft.distill.sample import Source
 from sft.distill.sampling import SamplingSettings, sample
 from sft.distill.select import Rule, choose

@@ -1,6 +1,6 @@
 """Write train.parquet and val.parquet: the kept conversations as SFT rows, with their provenance.
 
-All conversations of a group (a story, a conversation, a book, a user: `groups.py`) go into the same file: else the
+All conversations of a group (a story, a conversation, a book, a user) go into the same file: else the
 validation would ask about what is trained. Which file depends only on the seed and the group, so a row stays in its
 file when the selection changes.
 """
@@ -17,10 +17,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from scipy.cluster.hierarchy import DisjointSet
 
 from sft.corpus.columns import NEAR_COLUMN
 from sft.distill.conversation import TRAINED, Fingerprints, trainable
-from sft.distill.groups import group_names
 from sft.distill.sample import ExpertSample
 from sft.distill.select import Selection
 
@@ -55,6 +55,21 @@ def held_back(groups: Iterable[str], share: float, seed: int) -> set[str]:
     names = set(groups)
     drawn = {name for name in names if random.Random(f"{seed}:held back:{name}").random() < share}
     return drawn if drawn != names or share >= 1 else set()
+
+
+def group_names(samples: Iterable[ExpertSample]) -> dict[str, str]:
+    """Row (the fingerprint of its record) -> a name of its group, which does not depend on the order of the samples.
+
+    A row can have several keys (`soul.rows.overlap`). Rows that share one, directly or through other rows, are one
+    group. A row without keys is a group of its own.
+    """
+    rows = {sample.row: sample.keys for sample in samples}
+    groups = DisjointSet(key for keys in rows.values() for key in keys)
+    for keys in rows.values():
+        for key in keys[1:]:
+            groups.merge(keys[0], key)
+    name_of = {key: repr(min(group)) for group in groups.subsets() for key in group}
+    return {row: name_of[keys[0]] if keys else row for row, keys in rows.items()}
 
 
 def write(selection: Selection, out: Path, val_share: float, seed: int, near: float) -> Counter[str]:

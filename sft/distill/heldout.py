@@ -27,7 +27,7 @@ from soul.task_types import GroupKey
 
 @dataclass(frozen=True)
 class RowIdentity:
-    """What a row is, before it is shortened for a model.
+    """The identity of a row, before it is shortened for a model.
 
     Attributes:
         record: a hash of the record without its index.
@@ -79,7 +79,7 @@ class HeldOut:
         return cls(read_rows([str(file) for word in words for file in set_files(word, data_dir)]), near)
 
     def contains(self, row: RowIdentity) -> bool:
-        """Whether a row shares a group with an evaluation row, or has nearly the same text."""
+        """Tell whether a row shares a group with an evaluation row, or has nearly the same text."""
         if row.record not in self._known:
             self._known[row.record] = bool(self._near.shared_keys(row.keys))
         return self._known[row.record]

@@ -25,7 +25,7 @@ NO_FORM = "without the form"  # that the task asks for, in at least one turn
 
 @dataclass(frozen=True)
 class Place:
-    """Where a sample's record is on disk; `offset` is in bytes."""
+    """The place of a sample's record on disk; `offset` is in bytes."""
 
     file: Path
     offset: int
@@ -132,7 +132,7 @@ def finished(
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a conversation comes from; its SFT row holds this and the fields of `ExpertSample`.
+    """The origin of a conversation; its SFT row holds this and the fields of `ExpertSample`.
 
     Attributes:
         expert: the model that answered, as the user wrote it.
@@ -169,5 +169,5 @@ class Source(Protocol):
         ...
 
     def provenance(self, sample: ExpertSample, record: SessionRecord) -> Provenance:
-        """Where the record's conversations come from."""
+        """The origin of the record's conversations."""
         ...

@@ -45,7 +45,7 @@ SOURCES, ROWS, SAMPLES = "sources.json", "row_groups.json", "samples"
 
 @dataclass(frozen=True)
 class SamplingSettings:
-    """How the rows are sampled.
+    """The settings by which rows are sampled.
 
     Attributes:
         words: `section.key=value` from the command line, for judges, policy and tasks.

@@ -28,7 +28,7 @@ EPSILON = 1e-9  # a mean of equal rewards may differ from them in its last bit
 
 @dataclass(frozen=True)
 class Rule:
-    """What is kept. Mappings are by task; the key "" holds for every task that is not named.
+    """The rule by which samples are kept. Mappings are by task; the key "" holds for every task that is not named.
 
     Attributes:
         keep: "best" keeps the best samples of a row, "threshold" those that reach a threshold.
@@ -52,7 +52,7 @@ class Rule:
     seed: int = 0
 
     def asks_for(self, task: str) -> bool:
-        """Whether any conversation of the task is to be kept."""
+        """Tell whether any conversation of the task is to be kept."""
         return _for_task(self.rows_per_task, task) != 0 and _for_task(self.weights, task) != 0
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from pathlib import Path
 from ditto.launching.variables import names_in
 from soul.cli.arguments import output_folder
 from soul.cli.error_border import Parser, reports_errors
+from soul.cli.redaction import redact_guessing
 from soul.files.stamps import BadStamp, Inputs, Stamp
 
 DONE = 3
@@ -110,23 +112,51 @@ def options() -> Parser:
     add("--expert", action="append", default=[], metavar="TASK=EXPERT", help="an expert and the rows that it answers")
     add("--set", action="append", default=[], help="evaluation set, file or glob")
     add("--file", type=Path, action="append", default=[], help="a file; it may be absent")
-    add("--setting", action="append", default=[], metavar="NAME=VALUE", help="any other input")
+    add("--setting", type=_setting, action="append", default=[], metavar="NAME=VALUE", help="any other input")
     return parser
 
 
 def _inputs(given: argparse.Namespace, words: Sequence[str]) -> Inputs:
+    """The inputs that a command line names; `words` are the arguments of distill.sh."""
     from sft.distill import inputs  # a second of imports, which `finish` does not need
+    from sft.distill.experts import experts
+    from sft.distill.heldout import set_files
 
-    data_dir, base = Path(os.environ.get("DATA_DIR", "data")), os.environ.get("BASE_MODEL_PATH")
-    train_files = names_in("TRAIN_FILES", os.environ)
+    data_dir, train_files = Path(os.environ.get("DATA_DIR", "data")), names_in("TRAIN_FILES", os.environ)
+    named = experts(given.expert, train_files, data_dir)
+    models = [*given.model, *(expert.name for expert in named if not expert.is_endpoint)]
+    rows = {name: [path] for expert in named for name, path in expert.sets.items()}
+    rows |= {f"the evaluation {word}": set_files(word, data_dir) for word in given.set}
     return {
-        **inputs.of_models(given.model, base),
-        **(inputs.of_experts(given.expert, train_files, data_dir, base) if given.expert else {}),
-        **inputs.of_sets(given.set, data_dir),
+        **({"experts": " ".join(given.expert)} if given.expert else {}),
+        **inputs.of_models(models, os.environ.get("BASE_MODEL_PATH")),
+        **inputs.of_rows(rows),
         **inputs.of_files(given.file),
-        **inputs.of_settings(given.setting),
-        **(inputs.of_command_line(words) if given.expert or given.set else {}),
+        **dict(given.setting),
+        **(_command_line(words) if given.expert or given.set else {}),
     }
+
+
+def _command_line(words: Sequence[str]) -> Inputs:
+    """The arguments of distill.sh, and the judges that they and the environment name. Keys are in neither."""
+    from sft.distill import inputs
+    from sft.distill.experts import split
+    from soul.judge import GatewaySettings
+    from soul.judge.cli_overrides import sections_of
+
+    at = words.index("--") if "--" in words else len(words)
+    _, settings = split([word for word in words[:at] if "=" in word])
+    sections = sections_of(settings, ["tasks"])
+    gateway = {name: section for name, section in sections.items() if name not in ("tasks", "policy")}
+    judges = inputs.of_judges(GatewaySettings.from_sections(gateway))
+    return {"command line": redact_guessing(shlex.join(words)), **judges}
+
+
+def _setting(word: str) -> tuple[str, str]:
+    name, equals, value = word.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{word}: write NAME=VALUE")
+    return name, value
 
 
 @reports_errors

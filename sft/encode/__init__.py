@@ -7,6 +7,5 @@ train_roles         which side is trained in a source, by its name
 known_sources       the same for the sources of the OdysSim corpus
 documents           documents as token ids, several in a sequence
 rendering           a conversation as token ids, with the model's chat template
-lengths             sequences that are too long: dropped, cut, or an error
-sequence            a training sequence
+sequence            a training sequence; one that is too long is dropped, cut, or an error
 """

@@ -19,7 +19,7 @@ ROLES: tuple[str, ...] = get_args(Role)
 
 @dataclass(frozen=True)
 class KnownSource:
-    """How the rows of a source are trained.
+    """The training of the rows of a source.
 
     Attributes:
         role: the trained side.

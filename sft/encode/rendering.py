@@ -145,7 +145,7 @@ class ChatEncoder:
                     )
 
     def _reads(self, name: str) -> bool:
-        """Whether the template mentions a variable or a field."""
+        """Tell whether the template mentions a variable or a field."""
         if self._words is None:
             template = self.tokenizer.chat_template
             texts = template.values() if isinstance(template, dict) else [template]
@@ -234,7 +234,7 @@ class ChatEncoder:
         return None if place < 0 else full[: place + len(self._header)]
 
     def _end(self, full: str, start: int, turn: Turn) -> int:
-        """Where the turn that begins at `start` and ends the text ends: after its end token, before what follows that.
+        """The end of the turn that begins at `start` and ends the text: after its end token, before what follows that.
 
         A template may write a thought before the answer, and the thought may say the answer's words, or hold end tokens
         of its own. So the answer is where its words stand last.
@@ -289,7 +289,7 @@ class ChatEncoder:
         return (start, stop) if start is not None and stop is not None and start < stop else None
 
     def _place(self, text: str, end: int, ids: list[int], marks: list[tuple[int, int]]) -> int | None:
-        """How many of the ids stand for the text up to `end`; None if no token ends there as it would alone."""
+        """The number of ids that stand for the text up to `end`; None if no token ends there as it would alone."""
         head, place = marks[bisect_left(marks, end, key=lambda mark: mark[0]) - 1] if end else (0, 0)
         alone = self._tail(text[head:end])
         return place + len(alone) if ids[place : place + len(alone)] == alone else None
@@ -304,7 +304,7 @@ class ChatEncoder:
 
 
 def _last_end(words: str, text: str, start: int, marks: Sequence[tuple[int, int]]) -> int | None:
-    """Where the last occurrence of the words after `start` ends; None if there is none.
+    """The end of the last occurrence of the words after `start`; None if there is none.
 
     A special token (one of the `marks`) counts as a whole or not at all: the "end" in <|im_end|> is no answer.
     """

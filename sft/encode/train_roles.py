@@ -1,13 +1,12 @@
-"""Which side of a conversation is trained: rules by the name of the source. A source without a rule is an error.
+"""The trained side of a conversation: rules by the name of the source. A source without a rule is an error.
 
 `assistant`: the assistant's turns. `human`: the human's turns; user and assistant are swapped, so that the template
 renders the human's words as the assistant's. The first of these that says something holds: the row's own `train_role`
-column, `data.train_role`, the known sources (known_sources.py), `data.default_train_role`.
+column, the known sources (known_sources.py), `data.default_train_role`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -24,7 +23,7 @@ class UnknownSource(SoulError):
 
 @dataclass(frozen=True)
 class SourceRule:
-    """How the rows of a source are trained.
+    """The training of the rows of a source.
 
     Attributes:
         role: the trained side.
@@ -44,12 +43,10 @@ class RoleRules:
     """The rules of a run.
 
     Attributes:
-        by_source: data.train_role.
         default: data.default_train_role; None: a source that nothing names is an error.
         last_turns_by_source: data.last_turns_by_source.
     """
 
-    by_source: Mapping[str, Role] = field(default_factory=dict)
     default: Role | None = None
     last_turns_by_source: Mapping[str, int] = field(default_factory=dict)
 
@@ -66,9 +63,7 @@ class RoleRules:
         names = known_names(source)
         roles = {KNOWN_SOURCES[name].role for name in (*names[:1], *sorted(names, key=len)[-1:])}
         known = KNOWN_SOURCES[names[0]] if len(roles) == 1 else None
-        if source in self.by_source:
-            role, origin = self.by_source[source], "data.train_role"
-        elif known and source not in KNOWN_SOURCES and self.default not in (None, known.role):
+        if known and source not in KNOWN_SOURCES and self.default not in (None, known.role):
             raise UnknownSource(_unknown({source: file}, self.default))
         elif known:
             role, origin = known.role, "known source" if source in KNOWN_SOURCES else f"like {names[0]}"
@@ -104,16 +99,8 @@ def source_of(value: object) -> str:
     return str(value) if value else UNNAMED
 
 
-def override(source: str) -> str:
-    """The override that names a source's trained side, as it is written in a shell."""
-    if re.fullmatch(r"[A-Za-z_][\w-]*", source):
-        return f"+data.train_role.{source}=assistant"
-    escaped = re.sub(r"([\\(){}\[\]:=,])", r"\\\1", source)
-    return f"'+data.train_role={{{escaped}: assistant}}'"
-
-
 def _unknown(files: Mapping[str, str], default: Role | None) -> str:
-    """What is unknown and what to do; `files` maps each source to a file in which it occurs."""
+    """Say what is unknown and what to do; `files` maps each source to a file in which it occurs."""
     source, file = next(iter(files.items()))
     others = [f"{other!r} in {place}" for other, place in list(files.items())[1:_SHOWN]]
     more = f", and {len(files) - _SHOWN:,} others" if len(files) > _SHOWN else ""
@@ -127,7 +114,7 @@ def _unknown(files: Mapping[str, str], default: Role | None) -> str:
             why = f"its name contains a known source ({sides}), but data.default_train_role={default}"
     called = "rows without a data_source" if source == UNNAMED else f"source {source!r}"
     return (
-        f"{file}: {called}: {why}.{also} Say it with {override(source)} (train the assistant's turns) or human "
-        "(train the person's turns), or give the file a train_role column. "
-        "data.default_train_role=assistant holds for all sources that nothing names."
+        f"{file}: {called}: {why}.{also} Give its rows a column train_role: assistant, or human to train the person's "
+        "turns (soul convert FILES --train-role human). data.default_train_role=assistant holds for all sources that "
+        "nothing names."
     )

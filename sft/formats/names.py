@@ -1,4 +1,4 @@
-"""What a file's name says of its format, and what a file that cannot be read seems to be by its content."""
+"""The format that a file's name stands for, and what a file that cannot be read seems to be by its content."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class BadShard(SoulError):
 
 @dataclass(frozen=True)
 class NamedFormat:
-    """What a file's name says."""
+    """The format that a file's name stands for."""
 
     family: Family
     compression: Compression | None = None
@@ -73,7 +73,7 @@ def named_format(path: Path) -> NamedFormat | None:
 
 
 def seems_to_be(path: Path) -> str:
-    """What a file seems to be, by its first bytes: the end of a sentence that says why it cannot be read."""
+    """Guess from its first bytes what a file is: the end of a sentence that says why it cannot be read."""
     try:
         with open(path, "rb") as file:
             head = file.read(4096)

@@ -1,21 +1,20 @@
-"""Write a checkpoint while training goes on (`checkpoint.async_save=true`), with torch's distributed checkpointing.
+"""Write a checkpoint while training goes on (`checkpoint.async_save=true`).
 
-`torch.distributed.checkpoint.async_save` copies the state of every rank to the memory of its machine; training waits
+torch's stager of asynchronous checkpoints copies the state of every rank to the memory of its machine; training waits
 for that copy only. A thread of each rank then writes verl's own files from the copy, so that a checkpoint is the same
 file by file, whichever way it was saved. When all ranks have written theirs, rank 0 completes and publishes the
 checkpoint; if one of them fails, all learn why.
 
-verl's manager has no part in the writing: it waits for all ranks in the process group of the training, which a second
-thread must not use. Its own `checkpoint.async_save` is for Megatron only.
+torch's `async_save` would write a format of its own, and verl's manager waits for all ranks in the process group of the
+training, which a second thread must not use.
 """
 
 from __future__ import annotations
 
-import logging
 import shutil
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
@@ -23,17 +22,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed import checkpoint as dcp
-from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
-from torch.distributed.checkpoint.planner import SavePlan, SavePlanner, WriteItem
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
-from torch.distributed.checkpoint.storage import StorageWriter, WriteResult
+from transformers import AutoModelForCausalLM, GenerationConfig
+from verl.utils.transformers_compat import drop_tied_target_keys, get_auto_model_for_vision2seq
 
 from ditto.run.reshard import joined_model
-from sft.run.hf_model_writer import HfModelWriter
 
-logger = logging.getLogger(__name__)
 PATIENCE = timedelta(days=1)  # ranks wait this long for the slowest one to write, or for rank 0 to copy a checkpoint
 
 # Completes and publishes a checkpoint, on rank 0. Gets the model's tensors as they were saved, whole.
@@ -53,17 +47,17 @@ class BackgroundSaves:
         """
         self._manager = manager
         self._group = dist.new_group(backend="gloo", timeout=PATIENCE)
-        accelerated = torch.accelerator.is_available()
         # The copy's memory is kept for the next checkpoint: to allocate pinned memory takes longer than to copy.
         self._stager = DefaultStager(
             StagingOptions(
                 use_pinned_memory=torch.cuda.is_available(),
                 use_shared_memory=False,
                 use_async_staging=False,
-                use_non_blocking_copy=accelerated,
+                use_non_blocking_copy=torch.accelerator.is_available(),
             )
         )
-        self._running: Future[Metadata] | None = None
+        self._thread = ThreadPoolExecutor(1)
+        self._running: Future[None] | None = None
         self._about = tempfile.TemporaryDirectory(prefix="soul-sft-about-")
         self._write_about(Path(self._about.name))
         self._hf_model = HfModelWriter(manager) if manager.should_save_hf_model and manager.rank == 0 else None
@@ -87,22 +81,45 @@ class BackgroundSaves:
             Exception: the earlier one could not be written.
         """
         self.wait()
+        copy = self._stager.stage(_state(self._manager))
+        assert isinstance(copy, dict)  # another type comes with asynchronous staging only
+        self._running = self._thread.submit(self._write, folder / "actor", copy, complete, guard)
 
-        def finish() -> None:
+    def _write(self, actor: Path, state: dict[str, Any], complete: Complete, guard: Guard) -> None:
+        """Write the files of this rank; on rank 0, complete the checkpoint after the last rank."""
+        manager = self._manager
+
+        def own_files() -> None:
             with guard():
-                model = self._joined(folder / "actor")
-            complete(model)
+                actor.mkdir(parents=True, exist_ok=True)
+                for name, content in state.items():
+                    torch.save(content, actor / f"{name}_world_size_{manager.world_size}_rank_{manager.rank}.pt")
 
-        writer = _RankFiles(folder / "actor", self._manager, guard, finish)
-        response = dcp.async_save(
-            _state(self._manager),
-            storage_writer=writer,
-            planner=_OwnFiles(),
-            process_group=self._group,
-            async_stager=self._stager,
-        )
-        assert isinstance(response, Future)  # another type comes with asynchronous staging only
-        self._running = response
+        def whole() -> None:
+            if manager.rank == 0:
+                with guard():
+                    model = self._joined(actor)
+                complete(model)
+
+        self._together(own_files)
+        self._together(whole)
+
+    def _together(self, work: Callable[[], None]) -> None:
+        """Do the work of this rank, and wait for the others.
+
+        Raises:
+            Exception: what the work of a rank raised, on all of them.
+        """
+        error: Exception | None = None
+        try:
+            work()
+        except Exception as caught:  # noqa: BLE001 - raised below, on every rank
+            error = caught
+        errors: list[Exception | None] = [None] * dist.get_world_size(self._group)
+        dist.all_gather_object(errors, error, group=self._group)
+        first = next((each for each in errors if each is not None), None)
+        if first is not None:
+            raise error or first
 
     def _joined(self, actor: Path) -> dict[str, torch.Tensor]:
         """Add the small files and the model in Hugging Face format. Returns the model's tensors."""
@@ -128,12 +145,8 @@ class BackgroundSaves:
             Exception: as `check`.
         """
         running, self._running = self._running, None
-        try:
-            if running is not None:
-                running.result()
-        except CheckpointException as error:  # no Exception, and it hides its cause
-            causes = [cause for cause, _ in error.failures.values()]
-            raise causes[0] from error
+        if running is not None:
+            running.result()
 
     def close(self) -> None:
         """Wait for the last checkpoint, and release the memory of the copies.
@@ -142,12 +155,13 @@ class BackgroundSaves:
             Exception: as `check`.
         """
         self.wait()
+        self._thread.shutdown()
         self._stager.close()
         self._about.cleanup()
 
 
 def _state(manager: Any) -> dict[str, Any]:
-    """What verl's manager saves of this rank: name of the file -> its content, not copied."""
+    """The state that verl's manager saves of this rank: name of the file -> its content, not copied."""
     model = manager.model.state_dict()
     if manager.should_save_lora_only:
         model = {name: value for name, value in model.items() if "lora_" in name or ".adapter_" in name}
@@ -156,57 +170,25 @@ def _state(manager: Any) -> dict[str, Any]:
     return {"model": model, "optim": manager.optimizer.state_dict(), "extra_state": extra}
 
 
-class _OwnFiles(SavePlanner):
-    """A plan without distribution: every rank writes what it has."""
+class HfModelWriter:
+    """Writes a model in Hugging Face format as verl's manager does, from tensors in memory.
 
-    def set_up_planner(
-        self, state_dict: dict[str, Any], storage_meta: StorageMeta | None = None, is_coordinator: bool = False
-    ) -> None:
-        self.state = state_dict
+    transformers builds an empty model for that. It changes torch's default dtype meanwhile, for all threads, so it is
+    built once, before training starts.
+    """
 
-    def create_local_plan(self) -> SavePlan:
-        return SavePlan([])
+    def __init__(self, manager: Any) -> None:
+        self._config = manager.model.config
+        conditional = "ForConditionalGeneration" in self._config.architectures[0]
+        kind = get_auto_model_for_vision2seq() if conditional else AutoModelForCausalLM
+        with torch.device("meta"):
+            trust = manager.trust_remote_code
+            self._empty = kind.from_config(self._config, torch_dtype=torch.bfloat16, trust_remote_code=trust)
 
-    def create_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
-        return all_plans, Metadata({})
-
-    def finish_plan(self, new_plan: SavePlan) -> SavePlan:
-        return new_plan
-
-    def resolve_data(self, write_item: WriteItem) -> torch.Tensor:
-        raise NotImplementedError("the plan has no items")
-
-
-class _RankFiles(StorageWriter):
-    """Writes verl's files of this rank; on rank 0, completes the checkpoint after the last rank."""
-
-    def __init__(self, actor: Path, manager: Any, guard: Guard, finish: Callable[[], None]) -> None:
-        self._actor, self._guard, self._finish = actor, guard, finish
-        self._suffix = f"world_size_{manager.world_size}_rank_{manager.rank}.pt"
-
-    def reset(self, checkpoint_id: object = None) -> None: ...
-
-    def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None: ...
-
-    def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
-        return plan
-
-    def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        return plans
-
-    def write_data(self, plan: SavePlan, planner: SavePlanner) -> torch.futures.Future[list[WriteResult]]:
-        assert isinstance(planner, _OwnFiles)
-        with self._guard():
-            self._actor.mkdir(parents=True, exist_ok=True)
-            for name, content in planner.state.items():
-                torch.save(content, self._actor / f"{name}_{self._suffix}")
-        done: torch.futures.Future[list[WriteResult]] = torch.futures.Future()
-        done.set_result([])
-        return done
-
-    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        self._finish()
-
-    @classmethod
-    def validate_checkpoint_id(cls, checkpoint_id: object) -> bool:
-        return True
+    def write(self, folder: Path, tensors: dict[str, torch.Tensor]) -> None:
+        """Write the weights into a folder that has the config, and perhaps a generation config."""
+        if (folder / "generation_config.json").is_file():
+            self._empty.generation_config = GenerationConfig.from_pretrained(folder)
+        kept = dict(tensors)
+        drop_tied_target_keys(kept, self._empty, self._config)
+        self._empty.save_pretrained(folder, state_dict=kept)

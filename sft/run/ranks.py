@@ -179,7 +179,7 @@ def _topology(config: DictConfig) -> list[str]:
 
 
 def _master() -> tuple[str, int]:
-    """Where the first node's launcher listens.
+    """The address at which the first node's launcher listens.
 
     Raises:
         BadConfig: MASTER_PORT is no port.

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from ditto.settings import BadConfig
 from sft.corpus.columns import NEAR_COLUMN, ORIGIN, origin
-from sft.formats.contents import Record
-from sft.formats.reading import describe, read_batches
+from sft.formats.reading import Record, columns_of, has_schema, read_records
 from soul.record import record_hash
 from soul.rows.near_text import NEAR
 from soul.rows.overlap import HeldOut
@@ -79,10 +78,8 @@ def _played(corpus: Iterable[Path]) -> dict[float, _Played]:
 
 
 def _origins(path: Path) -> Iterator[Record]:
-    """Where the conversations of a file come from, if the file says so."""
-    contents = describe(path)
-    wanted = [name for name in (*ORIGIN, "train_role") if name in contents.columns]
-    if not contents.rows or (contents.has_schema and not wanted):
-        return
-    for batch in read_batches(path, contents, range(len(contents.groups)), wanted):
-        yield from filter(None, map(origin, batch.records(0, batch.rows)))
+    """The origins of the conversations of a file, if the file says so."""
+    columns = columns_of(path)
+    wanted = [name for name in (*ORIGIN, "train_role") if name in columns]
+    if wanted or not has_schema(path):
+        yield from filter(None, map(origin, read_records(path, wanted)))

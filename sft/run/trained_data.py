@@ -1,4 +1,4 @@
-"""What a run trains on: recorded in each checkpoint, and compared when a run resumes.
+"""The data that a run trains on: recorded in each checkpoint, and compared when a run resumes.
 
     global_step_50/actor/data.json    {"hash": "8b2f...", "order": {"data.seed": "42", ...}, "files": [...], ...}
 
@@ -33,7 +33,7 @@ _KEPT = (
     *("model.lora_rank", "model.lora_alpha", "model.target_modules"),
 )
 # Fields of `SftDataSettings` that say where data is, or how it is made; all others change the sequences.
-_PLACES = {"cache_dir", "cache_limit_gib", "dir", "train_files", "val_files", "tokenizer_workers", "bad_rows", "seed"}
+_PLACES = {"cache_dir", "dir", "train_files", "val_files", "tokenizer_workers", "bad_rows", "seed"}
 _TOKENIZER = "the tokenizer with its chat template"
 
 
@@ -43,7 +43,7 @@ class ChangedRun(SoulError):
 
 @dataclass(frozen=True)
 class TrainedData:
-    """What determines the sequences of every step, and the settings that a resumed run cannot change.
+    """The data and settings behind the sequences of every step, and the settings that a resumed run cannot change.
 
     Attributes:
         order: key of the config -> value, as JSON; with `files` it determines the sequences.
@@ -129,7 +129,7 @@ def check_unchanged(folder: Path, now: TrainedData, path: str, accepted: bool) -
 
 
 def _changed_files(before: TrainedData, now: TrainedData) -> Iterator[str]:
-    """What differs between two lists of files, and the settings that explain it."""
+    """The differences between two lists of files, and the settings that explain it."""
     earlier = [file for file in before.files if file.sequences]
     later = [file for file in now.files if file.sequences]
     pairs = _pairs(earlier, later)

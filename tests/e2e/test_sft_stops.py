@@ -17,6 +17,7 @@ import pytest
 from benchmarks import sft_kills
 from ditto.run import manifest
 from ditto.run.checkpoint import saved_steps
+from sft.corpus.store import ABOUT, ShardCounts
 from tests.small_disk import small_disk
 
 pytestmark = pytest.mark.slow
@@ -121,11 +122,14 @@ def test_starts_that_share_a_cache(tiny: Path, shards: str) -> None:
     words = [shards, "data.tokenizer_workers=2", "+dry_run=true"]
     shared = f"data.cache_dir={tiny}/shared"
     killed, *others = [sft_kills.start(tiny, f"tokens_{number}", 500, *words, shared) for number in range(3)]
-    assert sft_kills.wait_until(lambda: any((tiny / "shared").rglob("*.partial")), killed)
+    assert sft_kills.wait_until(lambda: any((tiny / "shared").rglob("rows.staged")), killed)
     killed.kill()
     assert [other.wait(300) for other in others] == [0, 0]
     assert sft_kills.start(tiny, "alone", 500, *words, f"data.cache_dir={tiny}/own").wait(300) == 0
-    for name in ("ids.bin", "sequences.bin"):
-        one, other = (sorted((tiny / cache).rglob(name)) for cache in ("shared", "own"))
-        assert len(one) == 4 and [file.read_bytes() for file in one] == [file.read_bytes() for file in other]
-    assert not list((tiny / "shared").rglob("parts"))
+    one, other = (
+        [ShardCounts.read(file) for file in sorted((tiny / cache).rglob(ABOUT))] for cache in ("shared", "own")
+    )
+    assert len(one) == 4 and [counts and counts.digest for counts in one] == [
+        counts and counts.digest for counts in other
+    ]
+    assert not list((tiny / "shared").rglob("counts"))

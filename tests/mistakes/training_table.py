@@ -317,7 +317,7 @@ SFT_SECRETS = [
     Mistake("a key in a list", [f"trainer.rl_test_arguments=[judge.api_key={SECRET}]"], expects=["environment"]),
 ]
 SFT_COMMANDS = [
-    Mistake("a source without a rule", ["data.default_train_role=null"], expects=["talks.parquet", "data.train_role."]),
+    Mistake("a source without a rule", ["data.default_train_role=null"], expects=["talks.parquet", "train_role"]),
     Mistake("a chat template that is not there", ["model.chat_template=gone.jinja"], expects=["gone.jinja", "qwen3"]),
     Mistake("a chat template of another family", ["model.chat_template=qwen3"], expects=["chat_template", "<think>"]),
     Mistake("a folder as a chat template", ["model.chat_template={w}/empty"], expects=["model.chat_template", "empty"]),

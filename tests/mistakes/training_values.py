@@ -126,7 +126,6 @@ SFT_RANGES: dict[str, list[str]] = {
     "data.num_workers": ["-1", "abc"],
     "data.seed": ["abc", "-1"],
     "+data.last_turns_by_source.x": ["-1", "abc"],
-    "+data.train_role.x": ["judge"],
     "trainer.total_training_steps": ["0", "-1", "1.5", "abc"],
     "trainer.total_epochs": ["0", "-1", "abc"],
     "trainer.save_freq": ["abc", "1.5", "null", "-5"],
@@ -145,7 +144,6 @@ SFT_RANGES: dict[str, list[str]] = {
 SFT_CHOICES: dict[str, list[str]] = {
     "data.overlong": ["shorten"],
     "data.bad_rows": ["keep"],
-    "data.train_role": ["human"],
     "data.default_train_role": ["judge"],
     "data.ignore_columns": ["images"],
     "model.custom_chat_template": ["chatml"],

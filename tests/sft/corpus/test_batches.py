@@ -71,12 +71,12 @@ def test_ranks_have_similar_numbers_of_tokens(corpus: Corpus) -> None:
 def test_a_step_counts_rows_and_has_all_their_sequences(folder: Path, ranks: int) -> None:
     """With a template that makes several sequences of a row, in two files of which one counts twice."""
     corpus = opened(folder, template="strips_thinking", train_files=f"{folder}/a.parquet {folder}/b.parquet:2")
-    store = corpus.dataset.store
+    store = corpus.dataset
     assert len(corpus.order) == 110 and store.rows == 80 and len(store) > 200
     every = np.arange(store.rows)
     assert store.row_sequences(every).tolist() == list(range(len(store)))
     rows_of = np.repeat(every, [len(store.row_sequences(every[one : one + 1])) for one in every])
-    by_row = [(int(record["row"]), int(record["source"])) for record in store.records(np.arange(len(store)))]
+    by_row = list(zip(store.column("row").tolist(), store.column("source").tolist(), strict=True))
     for one in (0, 17, 49, 50, 79):  # all sequences of a row, and no other's
         mine = store.row_sequences(np.array([one]))
         assert {by_row[n] for n in mine} == {by_row[mine[0]]} and (rows_of == one).sum() == len(mine)
@@ -167,15 +167,3 @@ def test_ratios_of_validation_files(folder: Path) -> None:
     taken = [sequence for batch in ValidationBatches(corpus, 8, 0, 1) for sequence in batch]
     assert len(taken) == len(set(taken)) == 40
     assert taken == [sequence for batch in ValidationBatches(corpus, 8, 0, 1) for sequence in batch]
-
-
-def test_many_shards_keep_few_files_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sft.corpus.store.OPEN_FILES", 4)
-    for shard in range(8):
-        write(tmp_path / f"train_shard_{shard}.parquet", [row(number + 10 * shard) for number in range(10)])
-    corpus = opened(tmp_path)
-    first = [corpus.dataset[number]["input_ids"].tolist() for number in range(80)]
-    assert [corpus.dataset[number]["input_ids"].tolist() for number in range(79, -1, -1)] == first[::-1]
-    assert len(corpus.dataset.store._files) <= 4
-    with pytest.raises(IndexError, match="sequence 80 of 80"):
-        corpus.dataset[80]

@@ -10,12 +10,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from data.hitom_stories import generate_examples
 from data.rows import write_rows
 from sft.distill.__main__ import main
 from soul import examples
 from soul.examples.__main__ import write
-from soul.rows.task_files import parse_row
 from soul.tasks import launch
 from soul.testing import FakeOpenAI, ServerError, Text
 from tests.killed import killed_and_finished
@@ -107,14 +105,6 @@ def test_a_dry_run_prints_the_plan_and_neither_samples_nor_writes(tmp_path, caps
     assert not out.exists()
     printed = capsys.readouterr().out
     assert "expert-a on 2 sets" in printed and "48 samples to run" in printed and "Time: unknown" in printed
-
-
-def test_a_judge_without_a_key_is_said_before_the_first_sample(tmp_path, capsys):
-    train_file(tmp_path / "data", "sotopia")
-    with FakeOpenAI(Experts("sotopia")) as fake:
-        distil(tmp_path, f"sotopia=endpoint:expert-a@{fake.url}", f"judge.base_url={fake.url}", code=2)
-        assert not fake.requests
-    assert "OPENAI_API_KEY is not set" in capsys.readouterr().err and not (tmp_path / "out").exists()
 
 
 def test_every_seat_of_dialogue_and_scene_is_a_row_as_the_seat_saw_it(tmp_path):
@@ -236,20 +226,6 @@ def test_several_experts_of_one_task_and_a_row_is_in_one_file_only(tmp_path):
     assert not (out / "val.parquet").exists() and len(rows_of(out)) == report_of(out, "hitom")["rows_kept"]
 
 
-def test_questions_about_one_story_are_in_one_file(tmp_path):
-    path = tmp_path / "data" / "sim_rl_data" / f"{launch('hitom').train}.parquet"
-    path.parent.mkdir(parents=True)
-    rows = [row for row in generate_examples(20, 0) if row["story_length"] == 1 and not row["deception"]]
-    write_rows(path, "hitom", rows)
-    experts = Experts(good=lambda seed: True)
-    experts.rows = [(examples.load("hitom"), parse_row("hitom", row, str(path), row["index"]).row) for row in rows]
-    with FakeOpenAI(experts) as fake:
-        out = distil(tmp_path, *words(fake, "hitom"), "--n", "1", "--val-share", "0.3")
-    story = {number: row["story"] for number, row in enumerate(rows)}
-    train, val = ({story[row["row"]] for row in rows_of(out, name)} for name in ("train.parquet", "val.parquet"))
-    assert len(train) > 5 and len(val) > 1 and train.isdisjoint(val)
-
-
 def test_rows_of_an_evaluation_are_neither_sampled_nor_kept(tmp_path, capsys):
     train_file(tmp_path / "data", "hitom", rows=6)
     write(["hitom"], 2, tmp_path / "eval.parquet")  # the first two rows of the training file
@@ -330,19 +306,6 @@ def test_mistakes_are_named_before_anything_is_asked(tmp_path, capsys, given, to
     distil(tmp_path, *[word.replace("FILE", str(tmp_path / "mine.parquet")) for word in given], code=2)
     said = capsys.readouterr().err
     assert told in said and "sk-secret" not in said and not (tmp_path / "out" / "train.parquet").exists()
-
-
-def test_train_files_take_the_place_of_the_tasks_own(tmp_path, monkeypatch):
-    files = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
-    write(["hitom"], 3, files[0])
-    write(["paratomi"], 3, files[1])
-    monkeypatch.setenv("TRAIN_FILES", " ".join(map(str, files)))
-    with FakeOpenAI(Experts("hitom", "paratomi", good=lambda seed: True)) as fake:
-        out = distil(tmp_path, *words(fake, "hitom", "paratomi"), "--n", "1")
-    assert {(row["task"], row["file"]) for row in rows_of(out)} == {
-        ("hitom", str(files[0])),
-        ("paratomi", str(files[1])),
-    }
 
 
 def test_a_sampling_without_any_verdict_says_the_cause_and_fails(tmp_path, capsys):

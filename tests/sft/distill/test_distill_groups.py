@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from sft.distill.dataset import held_back
-from sft.distill.groups import group_names
+from sft.distill.dataset import group_names, held_back
 from sft.distill.sample import ExpertSample
 from soul.task_types import GroupKey
 from tests.sft.distill.test_distill_select import made

@@ -11,12 +11,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from recipe.demo import experts
 from soul.examples.__main__ import write
 from soul.tasks import launch
 from tests.soul.evaluate.vllm_replaced import model, write_weights
@@ -104,42 +102,6 @@ def test_a_student_is_trained_once_and_never_stands_for_another(run: Run, tmp_pa
     said, done = run(RL_ARGS="trainer.total_training_steps=8")
     assert said[0].startswith("run_rl.sh") and "runs again: rows of sotopia:b has changed" in done.stdout
     assert len(list((tmp_path / "outputs/distilled/replaced").glob("*-student-reverse"))) == 3
-
-
-def test_the_rows_of_a_task_without_a_file_are_those_of_run_rl_sh(run: Run, tmp_path: Path) -> None:
-    one = {"EXPERTS": "hitom=outputs/a"}
-    rows = tmp_path / "data" / "sim_rl_data" / f"{launch('hitom').train}.parquet"
-    write(["hitom"], 2, rows)
-    run(**one)
-    write(["hitom"], 3, rows)
-    said, done = run(**one)
-    assert "TRAIN_FILES=" in said and "runs again: rows of hitom has changed" in done.stdout
-    said, _ = run(**one, TRAIN_FILES="a.parquet")
-    assert "TRAIN_FILES=a.parquet" in said
-
-
-def test_the_demo_sets_only_what_this_mode_takes(run: Run, tmp_path: Path) -> None:
-    asked: dict[str, str] = {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(subprocess, "run", lambda *_, env, **__: asked.update(env) or SimpleNamespace(returncode=0))
-        experts.distill(tmp_path, {}, "reverse")
-    names = ("SAMPLES", "KEEP_ARGS", "WEIGHTS", "SFT_ARGS", "RL_ARGS", "ROWS", "LIMIT")
-    said, _ = run(**{name: asked[name] for name in names if name in asked})
-    assert said[0].startswith("run_rl.sh") and "trainer.total_training_steps=15" in said[0]
-
-
-def test_a_dry_run_plans_the_training_alone(run: Run, tmp_path: Path) -> None:
-    said, _ = run(DRY_RUN="1")
-    assert said[0].startswith("run_rl.sh") and not any("eval.sh" in line for line in said)
-    assert not (tmp_path / "outputs/distilled/steps").exists()
-
-
-def test_variables_may_stand_on_several_lines(run: Run) -> None:
-    lines = {"EXPERTS": EXPERTS.replace(" ", "\n"), "RL_ARGS": "trainer.total_training_steps=7\ntrainer.save_freq=3"}
-    said, _ = run(**lines, TASKS="hitom\nsotopia")
-    assert said[0].startswith("run_rl.sh hitom,sotopia ")
-    assert said[0].endswith("trainer.total_training_steps=7 trainer.save_freq=3")
-    assert "TASKS=hitom sotopia" in said
 
 
 @pytest.mark.parametrize(

@@ -137,19 +137,6 @@ def test_a_dry_run_plans_sampling_and_evaluation_and_trains_nothing(run, tmp_pat
     assert not (tmp_path / "outputs/distilled/steps").exists()
 
 
-def test_without_experts_it_says_what_it_needs(run):
-    _, done = run(code=2)
-    assert 'name the experts: EXPERTS="TASK=EXPERT ..."' in done.stderr
-
-
-def test_variables_may_stand_on_several_lines(run):
-    lines = {"EXPERTS": "\nhitom=outputs/a\n  sotopia:mine.parquet=outputs/b\n", "TASKS": "hitom\nsotopia"}
-    said, _ = run(**lines, KEEP_ARGS="--margin\n0.1", SFT_ARGS="optim.lr=1e-5\ntrainer.total_epochs=2")
-    assert said[0].endswith("--weight 1 --margin 0.1 hitom=outputs/a sotopia:mine.parquet=outputs/b")
-    assert "--not-in hitom --not-in sotopia" in said[0] and "TASKS=hitom sotopia" in said
-    assert any(line.endswith("optim.lr=1e-5 trainer.total_epochs=2") for line in said)
-
-
 def test_names_with_spaces_arrive_whole(run, tmp_path):
     write(["hitom"], 2, tmp_path / "my rows.parquet")
     said, _ = run(EXPERTS="hitom=outputs/a", OUTPUT_DIR="my outputs", TRAIN_FILES="'my rows.parquet'")
@@ -159,24 +146,3 @@ def test_names_with_spaces_arrive_whole(run, tmp_path):
         ["my outputs/distilled/data/train.parquet"]
     ]
     assert any("--model=base --model=outputs/a --model=my outputs/distilled/student" in line for line in said)
-
-
-def test_an_interpreter_without_a_training_stack_is_what_the_environment_is_made_from(run, tmp_path):
-    plain, made = tmp_path / "plain", tmp_path / ".venv-cpu" / "bin" / "python"
-    plain.write_text("#!/bin/sh\nexit 1\n")
-    plain.chmod(0o755)
-    made.parent.mkdir(parents=True)
-    shutil.copy(tmp_path / "python", made)
-    said, _ = run(EXPERTS="hitom=outputs/a", PYTHON=str(plain))
-    assert said[0].startswith(".venv-cpu/bin/python -m sft.distill")
-
-
-@pytest.mark.parametrize("text", ["0", "false", "False"])
-def test_no_dry_run_is_said_as_in_the_trainings(run, text):
-    said, _ = run(EXPERTS="hitom=outputs/a", DRY_RUN=text)
-    assert steps_of(said) == ["data", "student", "evaluation"] and "--dry-run" not in said[0]
-
-
-def test_an_unclear_dry_run_is_refused(run):
-    said, done = run(EXPERTS="hitom=outputs/a", DRY_RUN="perhaps", code=2)
-    assert "DRY_RUN=perhaps: use 1 or 0." in done.stderr and not said

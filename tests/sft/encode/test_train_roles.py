@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
-
 import pytest
-import yaml
 
 from sft.encode.known_sources import KNOWN_SOURCES
-from sft.encode.train_roles import RoleRules, UnknownSource, override
-from sft.launch import config_of
+from sft.encode.train_roles import RoleRules, UnknownSource
 
 # The 71 names of the OdysSim release by the side that they train.
 HUMAN = """
@@ -75,33 +71,15 @@ def test_a_known_name_that_is_only_contained_does_not_overrule_the_default_in_si
     assert RoleRules(default="human").rule("customer_dialogue", "a.parquet").origin == "like dialogue"
 
 
-def test_names_come_before_known_sources_before_the_default() -> None:
-    rules = RoleRules({"coser": "assistant", "tom_x": "human"}, default="human")
-    assert {name: rules.rule(name, "").role for name in ("coser", "tom_x", "tom_hitom", "mine")} == {
-        "coser": "assistant",
-        "tom_x": "human",
-        "tom_hitom": "assistant",
-        "mine": "human",
-    }
-
-
 def test_a_source_without_a_rule_is_an_error_that_says_what_to_write() -> None:
     with pytest.raises(UnknownSource) as caught:
         RoleRules().check([("coser", "a.parquet"), ("mine", "b.parquet"), ("x y", "c.parquet"), ("mine", "d.parquet")])
     text = str(caught.value)
     assert text.startswith("b.parquet: source 'mine': no rule") and "'x y' in c.parquet" in text
-    for words in ("+data.train_role.mine=assistant", "train_role column", "data.default_train_role=assistant"):
+    for words in ("column train_role", "data.default_train_role=assistant"):
         assert words in text
 
 
 def test_a_name_of_two_known_sources_that_disagree_is_an_error() -> None:
     with pytest.raises(UnknownSource, match=r"coser \(human\), tom_from_coser \(assistant\)"):
         RoleRules().rule("tom_from_coser_v2", "a.parquet")
-    assert RoleRules({"tom_from_coser_v2": "assistant"}).rule("tom_from_coser_v2", "a.parquet").role == "assistant"
-
-
-@pytest.mark.parametrize("source", ["mine", "my-corpus", "a b", "chat/2024.v1", "3x", "a:b,c", "f(x)={1}"])
-def test_the_override_that_an_error_names_works(source: str) -> None:
-    (word,) = shlex.split(override(source))
-    config = config_of([word])
-    assert yaml.safe_load(str(dict(config.data.train_role))) == {source: "assistant"}

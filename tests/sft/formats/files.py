@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tests.sft.corpus.corpora import write
 
@@ -27,6 +28,18 @@ def _file(path: Path, content: bytes) -> Path:
 
 def _parquet(folder: Path, rows: Rows) -> Path:
     return write(folder / "rows.parquet", [dict(row) for row in rows])
+
+
+def _categories(folder: Path, rows: Rows) -> Path:
+    """With a column of categories, as pandas writes it, which differ from row group to row group."""
+    folder.mkdir(parents=True, exist_ok=True)
+    table = pa.Table.from_pylist([dict(row) for row in rows])
+    kind = pa.dictionary(pa.int8(), pa.string())
+    schema = pa.schema([pa.field(f.name, kind if f.name == "data_source" else f.type) for f in table.schema])
+    with pq.ParquetWriter(folder / "rows.parquet", schema) as writer:
+        for start in range(0, len(rows), 20):
+            writer.write_table(table.slice(start, 20).cast(schema))
+    return folder / "rows.parquet"
 
 
 def _jsonl(folder: Path, rows: Rows) -> Path:
@@ -94,6 +107,7 @@ def _shards(folder: Path, rows: Rows) -> Path:
 
 WRITERS: dict[str, Callable[[Path, Rows], Path]] = {
     "parquet": _parquet,
+    "parquet with categories": _categories,
     "JSON lines": _jsonl,
     "dressed JSON lines": _dressed_lines,
     "JSON lines, gzip": _gzip,

@@ -8,7 +8,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -17,7 +16,7 @@ from sft.corpus import split
 from sft.corpus import tokenize as tokenising
 from sft.corpus.split import open_corpus
 from sft.encode.documents import BadDocumentEnd
-from sft.formats import plain_text
+from sft.formats import reading
 from tests.sft.corpus.corpora import opened, row, settings, write
 from tests.sft.encode.templates import tokenizer_with
 
@@ -53,6 +52,7 @@ def test_every_token_of_a_document_is_trained_once(
     tmp_path: Path, unit_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tokenising, "UNIT_ROWS", unit_rows)
+    monkeypatch.setattr(reading, "BATCH_ROWS", unit_rows)
     texts = documents()
     rows = [{"text": text, "data_source": f"books/{number % 2} of all"} for number, text in enumerate([*texts, " "])]
     file = write(tmp_path / "train_shard_0.parquet", rows)
@@ -85,7 +85,7 @@ def test_a_text_file_is_one_document_however_large(
     tokenizer = tokenizer_with("plain")
     ids = (*tokenizer(text).input_ids, END_ID)
     assert at_once == ([ids[start : start + 64] for start in range(0, len(ids) - 1, 63)], len(ids) - 1)
-    monkeypatch.setattr(plain_text, "PIECE_BYTES", 200)
+    monkeypatch.setattr(reading, "PIECE_BYTES", 200)
     in_pieces = opened(tmp_path, train_files=[str(file)], cache_dir=tmp_path / "other", **LENGTH)
     assert in_pieces.sources["unnamed"].rows > 20
     parts, _ = trained_of(in_pieces)
@@ -126,12 +126,12 @@ def test_a_pack_is_recorded_under_the_row_of_its_first_document(tmp_path: Path) 
     texts = ["hello " * 40, "fine " * 40, "there", "hello " * 100]  # the third has room beside the first or second
     file = write(tmp_path / "a.parquet", [{"text": text} for text in texts])
     corpus = opened(tmp_path, train_files=[str(file)], **LENGTH)
-    store = corpus.dataset.store
     tokenizer = tokenizer_with("plain")
-    for number, record in enumerate(store.records(np.arange(len(store)))):
-        text = tokenizer.decode(store.read(number).ids)
-        assert texts[record["row"]].split()[0] in text.split()[0], (record["row"], text)
-    assert {int(row) for row in store.records(np.arange(len(store)))["row"]} == {0, 1, 3}
+    rows = corpus.dataset.column("row").tolist()
+    for number, first in enumerate(rows):
+        text = tokenizer.decode(corpus.dataset[number]["input_ids"])
+        assert texts[first].split()[0] in text.split()[0], (first, text)
+    assert set(rows) == {0, 1, 3}
 
 
 def test_documents_of_a_pack_do_not_see_each_other(tmp_path: Path) -> None:

@@ -11,10 +11,9 @@ import pytest
 
 from sft.corpus import tokenize as tokenising
 from sft.corpus.split import Corpus
-from sft.corpus.store import StoredSequence
 from sft.encode.conversation import BadConversation
 from sft.encode.layouts import standard_row
-from sft.formats import byte_blocks, json_rows
+from sft.formats import reading
 from tests.sft.corpus.corpora import opened, row
 from tests.sft.formats.files import WRITERS
 
@@ -24,8 +23,8 @@ def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     """Small files with many blocks and units, or with one."""
     if request.param == "many units":
         monkeypatch.setattr(tokenising, "UNIT_ROWS", 10)
-        for module in (byte_blocks, json_rows):
-            monkeypatch.setattr(module, "BLOCK_BYTES", 1500)
+        monkeypatch.setattr(reading, "BATCH_BYTES", 1500)
+        monkeypatch.setattr(reading, "BATCH_ROWS", 10)
 
 
 def rows(count: int = 70) -> list[dict[str, Any]]:
@@ -39,10 +38,9 @@ def rows(count: int = 70) -> list[dict[str, Any]]:
 
 def stored(corpus: Corpus) -> list[tuple[Any, ...]]:
     """Every sequence with its mask, positions and source."""
-    read: list[StoredSequence] = [corpus.dataset.store.read(number) for number in range(len(corpus.dataset))]
-    return [
-        (each.ids.tolist(), each.mask.tolist(), each.positions.tolist(), corpus.names[each.source]) for each in read
-    ]
+    read = [corpus.dataset[number] for number in range(len(corpus.dataset))]
+    keys = ("input_ids", "loss_mask", "position_ids")
+    return [(*(each[key].tolist() for key in keys), corpus.names[each["source"]]) for each in read]
 
 
 @pytest.fixture
@@ -194,7 +192,7 @@ def test_random_json_is_cut_at_the_right_bytes(tmp_path: Path, monkeypatch: pyte
     ]
     expected = stored(opened(tmp_path / "a", train_files=[str(WRITERS["parquet"](tmp_path / "a", records))]))
     for size in (16, 101, 1024):
-        monkeypatch.setattr(json_rows, "BLOCK_BYTES", size)
+        monkeypatch.setattr(reading, "BATCH_BYTES", size)
         for form in ("JSON lines", "JSON array", "JSON array, gzip", "JSON lines, zstd"):
             place = WRITERS[form](tmp_path / f"{size}", records)
             assert stored(opened(tmp_path / f"{size}", train_files=[str(place)])) == expected

@@ -1,4 +1,4 @@
-"""Memory does not grow with a file: it is described and read block by block."""
+"""Memory does not grow with a file: it is read batch by batch."""
 
 from __future__ import annotations
 
@@ -8,31 +8,28 @@ from pathlib import Path
 
 import pytest
 
-from sft.formats import byte_blocks, json_rows, plain_text
-from sft.formats.reading import describe, read_batches
+from sft.formats import reading
 from tests.sft.corpus.corpora import row
 from tests.sft.formats.files import WRITERS
 
-BLOCK = 1 << 15
+BATCH = 1 << 15
 
 
 def peak(file: Path) -> int:
-    """Bytes that Python holds at most while a file is described and read."""
+    """Bytes that Python holds at most while a file is read."""
     gc.collect()  # what other tests have left would be collected, and logged, while we count
     tracemalloc.start()
-    contents = describe(file)
-    groups = range(len(contents.groups))
-    rows = sum(len(batch.records(0, batch.rows)) for batch in read_batches(file, contents, groups, contents.columns))
+    rows = sum(1 for _ in reading.read_records(file, reading.columns_of(file)))
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert rows == contents.rows and len(groups) > 20
+    assert rows > 20
     return most
 
 
 @pytest.mark.parametrize("form", ["JSON lines", "JSON lines, zstd", "JSON array", "JSON array, gzip", "text"])
 def test_a_file_is_never_in_memory(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in ((byte_blocks, "BLOCK_BYTES"), (json_rows, "BLOCK_BYTES"), (plain_text, "PIECE_BYTES")):
-        monkeypatch.setattr(module, name, BLOCK)
+    for name in ("BATCH_BYTES", "PIECE_BYTES"):
+        monkeypatch.setattr(reading, name, BATCH)
 
     def written(count: int) -> Path:
         if form != "text":

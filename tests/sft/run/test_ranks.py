@@ -14,10 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from omegaconf import OmegaConf
 
-from ditto.settings import BadConfig
-from sft.run import ranks
 from tests.e2e.run import ROOT
 
 pytestmark = pytest.mark.slow
@@ -202,15 +199,3 @@ def test_a_node_that_waits_hears_signals(nodes: Nodes) -> None:
     nodes.await_text(1, "waiting for the first node")
     second.send_signal(signal.SIGTERM)
     assert second.wait(10) == 143 and "Ended by SIGTERM" in nodes.log(1).read_text()
-
-
-def test_a_node_says_what_it_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks, "FIRST_NODE_S", 0.0)
-    monkeypatch.setenv("NODE_RANK", "1")
-    config = OmegaConf.create({"trainer": {"nnodes": 2}})
-    monkeypatch.setenv("MASTER_PORT", "9")
-    with pytest.raises(BadConfig, match=r"NODE_RANK=0. has not listened at 127.0.0.1:9 .* correct MASTER_ADDR"):
-        ranks._await_first_node(config, ranks._Signals(tmp_path / "stop", 1.0))
-    monkeypatch.setenv("MASTER_PORT", "http")
-    with pytest.raises(BadConfig, match="MASTER_PORT=http: use a port"):
-        ranks._await_first_node(config, ranks._Signals(tmp_path / "stop", 1.0))

@@ -164,15 +164,6 @@ def test_one_node_leads_whatever_a_batch_system_says(
     assert started == [tmp_path / "global_step_4"]
 
 
-@pytest.mark.parametrize("number", ["2", "-1", "one"])
-def test_a_node_rank_that_cannot_be_ends_the_start(
-    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: str
-) -> None:
-    monkeypatch.setenv("NODE_RANK", number)
-    assert launch(world, tmp_path, "trainer.nnodes=2", "data.train_batch_size=4") == 2
-    assert f"NODE_RANK={number}: with trainer.nnodes=2, use a whole number from 0 to 1" in capsys.readouterr().err
-
-
 def test_only_the_node_that_holds_the_lock_removes_a_half_written_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,7 +82,7 @@ CHANGED = {
     "the template": (["model.path={w}/other"], ["a.parquet has other", "the tokenizer with its chat template has"]),
     "the lengths": (["data.max_prompt_length=20"], ["a.parquet has other", "data.max_prompt_length was 300 and is 20"]),
     "the lengths, and where tokens lie": (
-        ["data.max_prompt_length=20", "data.cache_limit_gib=9"],
+        ["data.max_prompt_length=20", "data.cache_dir={w}/elsewhere"],
         ["data.max_prompt_length was 300 and is 20. A resumed run"],  # the cache explains nothing
     ),
     "the role": (

@@ -83,7 +83,7 @@ def _many_lost(task: str, report: TaskReport, lost: Counter[str], max_failed: fl
 
 
 def _last_failure(task: str, samples: Sequence[ExpertSample]) -> str:
-    """What the last failed sample of a task says; empty if none failed or it says nothing."""
+    """The message of the last failed sample of a task; empty if none failed or it says nothing."""
     failed = [sample for sample in samples if sample.task == task and (sample.problem or "").startswith("failed")]
     if not failed:
         return ""
