@@ -18,7 +18,7 @@ from ditto.batch.queue import KVBatchMeta, put_columns, tq
 from ditto.objectives.losses import PLACES
 from ditto.settings import Settings
 from ditto.verl_hooks import plugin
-from ditto.verl_hooks.update_outputs import places
+from ditto.verl_hooks.actor_worker import places
 from recipe.demo import tiny_model
 
 pytestmark = pytest.mark.slow

@@ -17,9 +17,9 @@ from ditto.batch.minibatch_layout import (
     Layout,
     RowSize,
     assign_mini_batches,
-    balanced,
-    balanced_groups,
-    lay_out,
+    balance_by_length,
+    balance_groups,
+    build_layout,
     padded_rows,
 )
 
@@ -33,7 +33,7 @@ def in_turn(lengths: list[int], ranks: int) -> list[list[int]]:
 def laid_out(prompts: list[str], per_mini_batch: int, ranks: int) -> Layout:
     mini_batch = assign_mini_batches(prompts, per_mini_batch)
     rows, updates = padded_rows(mini_batch, ranks)
-    return lay_out(mini_batch, list(range(1, rows * updates + 1)), ranks, rows, in_turn)
+    return build_layout(mini_batch, list(range(1, rows * updates + 1)), ranks, rows, in_turn)
 
 
 def test_mini_batches_hold_prompts_in_order_of_appearance() -> None:
@@ -71,12 +71,12 @@ def test_ranks_get_equally_many_rows_and_about_as_even_work_as_the_best_partitio
     best = longest(
         get_seqlen_balanced_partitions(work, k_partitions=ranks, equal_size=True) if ranks > 1 else [[*range(384)]]
     )
-    assert longest(balanced(lengths, ranks)) <= 1.01 * best
+    assert longest(balance_by_length(lengths, ranks)) <= 1.01 * best
 
 
 def test_a_wrong_number_of_rows_is_an_error() -> None:
     with pytest.raises(ValueError, match="3 rows cannot fill 2 mini-batches of 2"):
-        lay_out([0, 1, 1], [1, 2, 3], 1, 2, in_turn)
+        build_layout([0, 1, 1], [1, 2, 3], 1, 2, in_turn)
 
 
 def test_lengths_reach_the_balance_of_their_own_mini_batch() -> None:
@@ -86,7 +86,7 @@ def test_lengths_reach_the_balance_of_their_own_mini_batch() -> None:
         seen.append(lengths)
         return in_turn(lengths, ranks)
 
-    lay_out([0, 1, 0, 1], [10, 20, 30, 40], 2, 2, balance)
+    build_layout([0, 1, 0, 1], [10, 20, 30, 40], 2, 2, balance)
     assert seen == [[10, 30], [20, 40]]
 
 
@@ -136,7 +136,7 @@ def test_layout_with_verls_own_balance(lengths: list[int], ranks: int) -> None:
     def balance(lengths: list[int], ranks: int) -> list[list[int]]:
         return get_seqlen_balanced_partitions(lengths, k_partitions=ranks, equal_size=True)
 
-    layout = lay_out(mini_batch, padded, ranks, rows, balance)
+    layout = build_layout(mini_batch, padded, ranks, rows, balance)
     assert sorted(layout.order) == list(range(len(padded)))
 
 
@@ -153,7 +153,7 @@ def test_layout_with_verls_own_balance(lengths: list[int], ranks: int) -> None:
 @settings(deadline=None)
 def test_groups_stay_together_where_they_fit(sizes: list[RowSize], ranks: int) -> None:
     sizes = [*sizes, *[RowSize("", 1, 1)] * (-len(sizes) % ranks)]
-    parts = balanced_groups(sizes, ranks)
+    parts = balance_groups(sizes, ranks)
     assert sorted(row for part in parts for row in part) == list(range(len(sizes)))
     assert {len(part) for part in parts} == {len(sizes) // ranks}
     on_ranks = Counter(group for part in parts for group in {sizes[row].group for row in part} - {""})
@@ -164,5 +164,5 @@ def test_whole_groups_are_balanced_by_what_their_trees_cost() -> None:
     """Four prompts on two ranks: the one of 10,000 tokens counts once, not for each of its rows."""
     contexts = {"a": 10_000, "b": 4_000, "c": 4_000, "d": 3_000}
     sizes = [RowSize(group, context, 100) for group, context in contexts.items() for _ in range(8)]
-    parts = [sorted({sizes[row].group for row in part}) for part in balanced_groups(sizes, 2)]
+    parts = [sorted({sizes[row].group for row in part}) for part in balance_groups(sizes, 2)]
     assert sorted(parts) == [["a", "d"], ["b", "c"]]

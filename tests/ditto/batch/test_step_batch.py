@@ -2,18 +2,16 @@
 
 import math
 import random
-from dataclasses import replace
 
 import pytest
 import torch
 from verl.workers.utils.padding import response_from_nested
 
-from ditto.batch.group_counts import GroupCounts, skipped_of
 from ditto.batch.jagged import jagged, response_tokens
 from ditto.batch.minibatch_layout import assign_mini_batches
-from ditto.batch.rollout_correction import correction_weights
+from ditto.batch.pi_old import correction_weights
 from ditto.batch.sequence_record import SequenceRecord
-from ditto.batch.step_batch import Columns, StepBatch
+from ditto.batch.step_batch import Columns, StepBatch, group_metrics
 from soul.record import AttemptRecord, SessionRecord
 from tests.ditto.our_step import settings_of
 
@@ -91,11 +89,12 @@ def test_what_a_step_does_not_compute_is_counted() -> None:
     ]
     batch = StepBatch(records, [])
     batch.plan([0] * 6, settings_of("grpo"), "token-mean", 1.0)
-    assert batch.groups.metrics()["ditto/groups_idle"] == 1 and "ditto/sequences_skipped" not in batch.groups.metrics()
+    assert group_metrics(batch.groups)["ditto/groups_idle"] == 1
+    assert "ditto/sequences_skipped" not in group_metrics(batch.groups)
     kept = batch.skip_idle([0] * 6)
-    first = replace(batch.groups, **skipped_of([10, 10, 30, 30, 10, 10], kept))
-    second = GroupCounts(dropped=2, tokens_dropped=7, skipped=0, tokens=100)
-    assert GroupCounts.total([first, second]).metrics() == {
+    batch.count_skipped([10, 10, 30, 30, 10, 10], kept)
+    batch.groups.update(dropped=2, tokens_dropped=7, skipped=0, tokens=100)
+    assert group_metrics(batch.groups) == {
         "ditto/groups": 3.0,
         "ditto/groups_idle": 1.0,
         "ditto/groups_dropped": 2.0,
@@ -118,8 +117,8 @@ def test_means_are_over_the_rows_that_are_computed(mode: str) -> None:
     kept = batch.skip_idle([0] * 8)
     alone = StepBatch([records[row] for row in kept], [])
     alone.plan([0] * len(kept), settings_of("grpo"), mode, 1.0)
-    assert batch.planned is not None and alone.planned is not None and kept == [0, 1]
-    assert [terms.mean for terms in batch.planned.terms] == [terms.mean for terms in alone.planned.terms]
+    assert kept == [0, 1]
+    assert [record.loss.mean for record in batch.records] == [record.loss.mean for record in alone.records]
 
 
 @pytest.mark.parametrize("normalise", [False, True])

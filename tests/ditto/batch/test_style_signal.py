@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from ditto.batch import style_signal
+import ditto.batch.queue
 from ditto.batch.jagged import jagged
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_batch import Columns, StepBatch
@@ -67,8 +67,12 @@ def test_the_share_of_style_in_the_signal_of_refined_answers(monkeypatch: pytest
     rollout = jagged([torch.tensor(row) for row in ([-5.0, -1.0], [-1.0, -1.5, -1.0], [-9.0])])
     responses = {f"k{i}": torch.tensor(ids) for i, ids in enumerate(texts)}
     queue = SimpleNamespace(kv_batch_get=lambda keys, **_: {"responses": jagged([responses[key] for key in keys])})
-    monkeypatch.setattr(style_signal, "tq", queue)
-    batch: Any = SimpleNamespace(keys=list(responses), partition_id="train")
+    monkeypatch.setattr(ditto.batch.queue, "tq", queue)
+
+    def select(keys: list[str]) -> Any:
+        return SimpleNamespace(keys=keys, partition_id="train", select_keys=select)
+
+    batch = select(list(responses))
     step.columns = Columns(mask, actor, rollout)
     StyleSignal(Tokenizer()).mark(batch, step)
     numbers = style_metrics(step)

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from ditto.model.folder_check import check_model_folder, check_vocabulary
-from ditto.model.weights_check import BadModel
+from ditto.model.weights_check import BadModel, check_model_folder, check_vocabulary
 from tests.ditto.memory.qwen3 import saved, text
 
 

@@ -10,8 +10,7 @@ import pytest
 from huggingface_hub import constants
 from transformers import AutoConfig, AutoTokenizer
 
-from ditto.model.hub import use_cache_without_hub
-from ditto.model.tokenizer_check import load_tokenizer
+from ditto.model.tokenizer_check import load_tokenizer, use_cache_without_hub
 from ditto.model.weights_check import BadModel
 
 

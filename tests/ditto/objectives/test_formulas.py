@@ -19,7 +19,9 @@ import torch
 from torch import Tensor
 from verl.workers.config import PolicyLossConfig
 
+from ditto.objectives.advantages import draft_mean, one, reward
 from ditto.objectives.loss_weights import LOSS_AGG_MODES
+from ditto.objectives.losses import plain
 from ditto.objectives.spec import Objective, Part
 from tests.ditto.our_step import ours, settings_of, step_data
 from tests.ditto.tiny_step import (
@@ -157,10 +159,10 @@ def critique_grpo(model: torch.nn.Module, rows: Rows, old: Old, mode: str, *, ga
 
 # ---- the comparison ----------------------------------------------------------------------------------------------
 
-DISTILL = Part("distill", ("refined_base",), advantage="draft_mean", loss="plain", weight=2.5)
+DISTILL = Part("distill", ("refined_base",), advantage=draft_mean, loss=plain, weight=2.5)
 REWARD_WEIGHTED = (
-    Part("weighted", ("refined_feedback",), advantage="reward", loss="plain"),
-    Part("likelihood", ("draft",), advantage="one", loss="plain", weight=0.5),
+    Part("weighted", ("refined_feedback",), advantage=reward, loss=plain),
+    Part("likelihood", ("draft",), advantage=one, loss=plain, weight=0.5),
 )
 ALL = ("draft", "refined_base", "refined_feedback")
 CASES: dict[str, tuple[str | Objective, dict[str, Any], tuple[str, ...], Formula]] = {
@@ -260,7 +262,7 @@ def test_skipping_idle_rows_changes_no_update(
 
 def test_a_control_with_the_ratio_left_in_is_far_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Training the same part with clipping gives another gradient, so the comparison above can fail."""
-    clipped_part = Part("distill", ("refined_base",), advantage="draft_mean", weight=2.5)
+    clipped_part = Part("distill", ("refined_base",), advantage=draft_mean, weight=2.5)
     rows, old = step_of(("refined_base",))
     norms = []
     for part in (DISTILL, clipped_part):

@@ -77,7 +77,7 @@ def test_a_seat_without_room_is_silent_and_keeps_what_it_had():
     seat, said = talk(max_response=15, turns=5)  # turns of 4, and 6 between them
     assert said == ["w0 w1 w2 w3", "w0 w1 w2 w3", "", "", ""]
     (sequence,) = seat.sequences
-    assert sequence.full and sequence.turns == 2
+    assert sequence.full and sequence.turns == 4 and sequence.tokens == sum(sequence.response_mask)
     assert sequence.response_mask == [1] * 4 + [0] * 6 + [1] * 4
     assert len(sequence.response_ids) == len(sequence.response_logprobs) == 14
     assert seat._loop.asked == [15, 5]
@@ -177,6 +177,6 @@ def test_a_sequence_keeps_when_each_turn_was_sampled_also_of_a_turn_that_a_deadl
     before = time.time()
     asyncio.run(play())
     (first, second), after = seat.sequences[0].turn_times, time.time()
-    assert seat.sequences[0].turns == 1
+    assert seat.sequences[0].turns == 2
     assert before <= first[0] and 0.05 <= first[1] and sum(first) <= second[0] + 0.01
     assert 0.15 <= second[1] and sum(second) <= after + 0.01

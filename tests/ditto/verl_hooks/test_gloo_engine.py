@@ -83,6 +83,6 @@ def test_a_weight_that_cannot_be_produced_is_an_error_and_no_hang() -> None:
         yield "norm", WEIGHTS["norm"]
         raise ValueError("no more")
 
-    engine.init_process_group(rank=-1, world_size=3, meeting={"host": "", "port": 0})
+    engine.init_process_group(rank=-1, world_size=3, rendezvous={"host": "", "port": 0})
     with pytest.raises(ValueError, match="no more"):
         asyncio.run(engine.send_weights(broken()))

@@ -1,7 +1,7 @@
 """SIGTERM and Ctrl-C in the driver.
 
 Before training starts, a signal raises `Stopped` wherever the driver is. After that it is only recorded, and the loop
-that waits for the trainer (`attended_run.py`) decides what to do.
+that waits for the trainer (`driver.py`) decides what to do.
 """
 
 from __future__ import annotations

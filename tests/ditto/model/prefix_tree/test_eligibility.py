@@ -8,7 +8,7 @@ import pytest
 from omegaconf import OmegaConf
 from transformers import LlamaConfig, MistralConfig, Qwen3Config
 
-from ditto.model.prefix_tree.eligibility import why_not
+from ditto.model.prefix_tree.eligibility import ineligible_reason
 from tests.ditto.our_step import settings_of
 
 SMALL: dict[str, Any] = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2)
@@ -37,7 +37,7 @@ def reason(folder: Path, model: Any, objective: str = "ditto", option: str = "au
     )
     for key, value in overrides.items():
         OmegaConf.update(config, key, value)
-    return why_not(config, settings_of(objective, prefix_tree=option))
+    return ineligible_reason(config, settings_of(objective, prefix_tree=option))
 
 
 @pytest.mark.parametrize("config", [Qwen3Config(**SMALL), LlamaConfig(**SMALL)])

@@ -13,7 +13,7 @@ from ditto.settings import Settings
 TESTED = ("llama", "qwen2", "qwen3", "qwen3_vl")  # types of models whose trees tests compare with their rows
 
 
-def why_not(config: DictConfig, settings: Settings) -> str | None:
+def ineligible_reason(config: DictConfig, settings: Settings) -> str | None:
     """Why this run computes every row on its own; None if it computes trees."""
     if settings.options.prefix_tree == "off":
         return "algorithm.prefix_tree=off"

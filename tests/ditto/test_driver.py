@@ -18,8 +18,8 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 from ray.exceptions import ActorDiedError, RayTaskError
 
-from ditto import attended_run
-from ditto.attended_run import cause_of, stop_message, wait_for
+from ditto import driver
+from ditto.driver import cause_of, stop_message, wait_for
 from ditto.judging.watch import BudgetSpent, JudgeOutage
 from ditto.run import stop_request
 from ditto.run.run_lock import driver_lock, trainer_lock
@@ -72,8 +72,8 @@ class Trainer:
         self.error: Exception | None = None
         self.begun, self.ended = True, False
         self.asked: list[float] = []
-        monkeypatch.setattr(attended_run.ray, "wait", self._wait)
-        monkeypatch.setattr(attended_run.ray, "get", self._get)
+        monkeypatch.setattr(driver.ray, "wait", self._wait)
+        monkeypatch.setattr(driver.ray, "get", self._get)
         monkeypatch.setattr(stop_request, "steps_have_begun", lambda: self.begun)
         monkeypatch.setattr(stop_request, "steps_have_ended", lambda: self.ended)
         monkeypatch.setattr(stop_request, "request_stop", self.asked.append)
