@@ -22,10 +22,9 @@ from ditto import driver
 from ditto.driver import cause_of, stop_message, wait_for
 from ditto.judging.watch import BudgetSpent, JudgeOutage
 from ditto.run import stop_request
-from ditto.run.run_lock import driver_lock, trainer_lock
 from ditto.run.stop_signals import Stopped, StopSignals, shield_children
 from ditto.trainer_modes import DittoTrainerSync
-from soul.errors import FolderInUse, OutOfSpace, RunFailed
+from soul.errors import OutOfSpace, RunFailed
 
 
 @pytest.mark.parametrize(("number", "code", "name"), [(signal.SIGTERM, 143, "SIGTERM"), (signal.SIGINT, 130, "Ctrl-C")])
@@ -39,16 +38,6 @@ def test_a_signal_ends_the_start_up_and_is_noted_afterwards(number: signal.Signa
         os.kill(os.getpid(), number)  # the clean-up goes on
         assert signals.received == [number, number]
     assert signal.getsignal(number) is before
-
-
-def test_a_run_in_the_background_of_a_shell_goes_on_ignoring_ctrl_c() -> None:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with StopSignals() as signals:
-            os.kill(os.getpid(), signal.SIGINT)
-        assert not signals.received
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def test_rays_processes_do_not_see_the_signals_and_the_driver_sees_them_afterwards() -> None:
@@ -101,6 +90,10 @@ def signals() -> Iterator[StopSignals]:
         yield signals
 
 
+def LOOK() -> None:  # noqa: N802 - nothing happens while the driver looks
+    return None
+
+
 def terminate() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
@@ -120,33 +113,35 @@ def test_a_run_without_signals_ends_as_its_trainer_does(trainer: Trainer, signal
         wait_for(object(), signals, 120.0)
 
 
-def test_the_trainer_is_asked_once_and_given_its_time(trainer: Trainer, signals: StopSignals) -> None:
-    trainer.looks = [terminate, lambda: None, lambda: None]
-    assert reason(trainer, signals, iter([1000.0, 1001.0, 1120.0])) == " after the current step"
-    assert trainer.asked == [1120.0]
+STOPS: dict[str, tuple[list[Any], bool, bool, list[float], str, list[float]]] = {
+    # what happens at each look; the first step has begun, the last has ended; the clock; the reason; what was asked
+    "in time": ([terminate, LOOK, LOOK], True, False, [1000.0, 1001.0, 1120.0], " after the current step", [1120.0]),
+    "too late": (
+        [terminate, LOOK, LOOK, LOOK],
+        *(True, False, [1000.0, 1001.0, 1120.5]),
+        "run.save_on_signal_s=120 s and is dropped",
+        [1120.0],
+    ),
+    "uploads": ([terminate, LOOK, LOOK], True, True, [1000.0, 1120.5], "the uploads did not end within", [1120.0]),
+    "before the first step": ([terminate, LOOK], False, False, [], " before the first step", []),
+    "a second signal": (
+        [terminate, terminate, LOOK],
+        *(True, False, [1000.0, 1001.0]),
+        "at once by a second signal",
+        [1120.0],
+    ),
+}
 
 
-def test_a_step_that_takes_too_long_is_dropped(trainer: Trainer, signals: StopSignals) -> None:
-    trainer.looks = [terminate, lambda: None, lambda: None, lambda: None]
-    text = reason(trainer, signals, iter([1000.0, 1001.0, 1120.5]))
-    assert "run.save_on_signal_s=120 s and is dropped" in text
-
-
-def test_a_saved_step_whose_upload_takes_too_long_is_not_called_dropped(trainer: Trainer, signals: StopSignals) -> None:
-    trainer.looks, trainer.ended = [terminate, lambda: None, lambda: None], True
-    text = reason(trainer, signals, iter([1000.0, 1120.5]))
-    assert "the uploads did not end within run.save_on_signal_s=120 s" in text and "dropped" not in text
-
-
-def test_nothing_is_waited_for_before_the_first_step(trainer: Trainer, signals: StopSignals) -> None:
-    trainer.looks, trainer.begun = [terminate, lambda: None], False
-    assert reason(trainer, signals, iter([])) == " before the first step"
-    assert trainer.asked == []
-
-
-def test_a_second_signal_ends_at_once(trainer: Trainer, signals: StopSignals) -> None:
-    trainer.looks = [terminate, terminate, lambda: None]
-    assert "at once by a second signal" in reason(trainer, signals, iter([1000.0, 1001.0]))
+@pytest.mark.parametrize("case", STOPS)
+def test_a_signal_gives_the_trainer_its_time_and_the_stop_says_what_became_of_the_step(
+    case: str, trainer: Trainer, signals: StopSignals
+) -> None:
+    trainer.looks, trainer.begun, trainer.ended, clock, expected, asked = STOPS[case]
+    trainer.looks = list(trainer.looks)
+    text = reason(trainer, signals, iter(clock))
+    assert expected in text and ("dropped" in text) <= (case in ("too late", "a second signal"))
+    assert trainer.asked == asked
 
 
 def test_a_trainer_that_dies_by_the_signal_is_no_error_and_one_that_raises_is(
@@ -194,25 +189,6 @@ def test_the_farewell_names_the_last_checkpoint(tmp_path: Path) -> None:
     for step in (2, 10):
         (tmp_path / f"global_step_{step}").mkdir()
     assert f"The last checkpoint is {tmp_path}/global_step_10; the same" in stop_message(stop, config)
-
-
-def test_one_driver_and_one_trainer_hold_a_runs_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ditto.run.run_lock.ORPHAN_ENDS_S", 0.0)
-    first = config_of(tmp_path / "a", tmp_path / "shared")
-    second = config_of(tmp_path / "b", tmp_path / "shared")
-    with driver_lock(first), trainer_lock(first):
-        with (
-            pytest.raises(FolderInUse, match=f"{tmp_path}/shared is in use by process {os.getpid()} on host"),
-            driver_lock(second),
-        ):
-            pass
-        with driver_lock(config_of(tmp_path / "c")):
-            pass
-    with trainer_lock(first):  # its driver was killed: nobody may write yet
-        with pytest.raises(FolderInUse, match="trainer"), driver_lock(first):
-            pass
-    with driver_lock(first):
-        pass
 
 
 @pytest.mark.parametrize(

@@ -39,13 +39,6 @@ def test_a_file_replaces_the_template_by_its_text(tmp_path: Path) -> None:
         check_chat(config_of(tmp_path, "actor_rollout_ref.model.custom_chat_template=gone.jinja"))
 
 
-def test_a_template_that_does_stays_the_models_own(tmp_path: Path) -> None:
-    model(tmp_path, "Phi 4", ENDS)
-    config = config_of(tmp_path)
-    checked(config, "sotopia")
-    assert config.actor_rollout_ref.model.custom_chat_template is None
-
-
 def test_a_template_that_moves_the_instructions_is_refused_for_dialogues_alone(tmp_path: Path) -> None:
     model(tmp_path, "Mistral v0.3", ENDS)
     checked(config_of(tmp_path), "hitom")

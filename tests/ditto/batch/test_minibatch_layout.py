@@ -36,10 +36,6 @@ def laid_out(prompts: list[str], per_mini_batch: int, ranks: int) -> Layout:
     return build_layout(mini_batch, list(range(1, rows * updates + 1)), ranks, rows, in_turn)
 
 
-def test_mini_batches_hold_prompts_in_order_of_appearance() -> None:
-    assert assign_mini_batches(["b", "a", "b", "c", "a", "d", "e"], 2) == [0, 0, 0, 1, 0, 1, 2]
-
-
 @pytest.mark.parametrize("refined", [0, 1, 7, 32])
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_number_of_updates_does_not_depend_on_refinement(refined: int, ranks: int) -> None:
@@ -49,12 +45,6 @@ def test_number_of_updates_does_not_depend_on_refinement(refined: int, ranks: in
     layout = laid_out(sorted(prompts), 2, ranks)
     assert layout.updates == 4
     assert len(layout.order) == 4 * layout.rows
-
-
-def test_rows_are_filled_up_to_the_largest_mini_batch_and_to_the_ranks() -> None:
-    assert padded_rows([0, 0, 0, 1], ranks=1) == (3, 2)
-    assert padded_rows([0, 0, 0, 1], ranks=2) == (4, 2)
-    assert padded_rows([0], ranks=4) == (4, 1)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 8])
@@ -72,22 +62,6 @@ def test_ranks_get_equally_many_rows_and_about_as_even_work_as_the_best_partitio
         get_seqlen_balanced_partitions(work, k_partitions=ranks, equal_size=True) if ranks > 1 else [[*range(384)]]
     )
     assert longest(balance_by_length(lengths, ranks)) <= 1.01 * best
-
-
-def test_a_wrong_number_of_rows_is_an_error() -> None:
-    with pytest.raises(ValueError, match="3 rows cannot fill 2 mini-batches of 2"):
-        build_layout([0, 1, 1], [1, 2, 3], 1, 2, in_turn)
-
-
-def test_lengths_reach_the_balance_of_their_own_mini_batch() -> None:
-    seen: list[list[int]] = []
-
-    def balance(lengths: list[int], ranks: int) -> list[list[int]]:
-        seen.append(lengths)
-        return in_turn(lengths, ranks)
-
-    build_layout([0, 1, 0, 1], [10, 20, 30, 40], 2, 2, balance)
-    assert seen == [[10, 30], [20, 40]]
 
 
 PROMPTS = st.lists(st.integers(0, 9).map(str), min_size=1, max_size=40)
@@ -122,22 +96,6 @@ def test_layout_properties(prompts: list[str], per_mini_batch: int, ranks: int) 
     sizes = Counter(layout.mini_batch[i] for i in range(real))
     assert layout.rows - max(sizes.values()) < ranks
     assert all(sizes[m] > 0 for m in range(layout.updates))
-
-
-@settings(deadline=None, max_examples=30)
-@given(st.lists(st.integers(1, 500), min_size=1, max_size=24), st.integers(1, 4))
-def test_layout_with_verls_own_balance(lengths: list[int], ranks: int) -> None:
-    from verl.utils.seqlen_balancing import get_seqlen_balanced_partitions
-
-    mini_batch = assign_mini_batches([str(i // 3) for i in range(len(lengths))], 2)
-    rows, updates = padded_rows(mini_batch, ranks)
-    padded = lengths + [128] * (rows * updates - len(lengths))
-
-    def balance(lengths: list[int], ranks: int) -> list[list[int]]:
-        return get_seqlen_balanced_partitions(lengths, k_partitions=ranks, equal_size=True)
-
-    layout = build_layout(mini_batch, padded, ranks, rows, balance)
-    assert sorted(layout.order) == list(range(len(padded)))
 
 
 @given(

@@ -8,7 +8,6 @@ import torch
 from verl.workers.utils.padding import response_from_nested
 
 from ditto.batch.jagged import jagged, response_tokens
-from ditto.batch.minibatch_layout import assign_mini_batches
 from ditto.batch.pi_old import correction_weights
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_batch import Columns, StepBatch, group_metrics
@@ -37,37 +36,9 @@ def order(seed: int, permutation: str) -> list[str]:
     return [record.session for record in batch.records]
 
 
-def test_every_mini_batch_sees_many_tasks_and_no_task_always_comes_last() -> None:
-    last, seen = set(), []
-    for number in range(20):
-        sessions = order(0, f"1:{number}")
-        mini_batches = assign_mini_batches([s.rsplit("_", 1)[0] for s in sessions], PER_MINI_BATCH)
-        for m in range(max(mini_batches) + 1):
-            of_it = {int(s[1:].split("_")[0]) % 10 for s, at in zip(sessions, mini_batches, strict=True) if at == m}
-            seen.append(len(of_it))
-        last.add(int(sessions[-1][1:].split("_")[0]) % 10)
-    assert sum(seen) / len(seen) > 7  # of ten; sorted by task an update saw three
-    assert len(last) > 4
-
-
 def test_the_order_does_not_depend_on_arrival_but_on_the_seed() -> None:
     assert order(1, "1:7") == order(2, "1:7")
     assert order(1, "1:7") != order(1, "1:8")
-
-
-def test_the_seed_permutes_prompts_and_nothing_within_them() -> None:
-    by_seed = []
-    for permutation in ("1:7", "2:7"):
-        of_prompt: dict[str, list[str]] = {}
-        for session in order(1, permutation):
-            of_prompt.setdefault(session.split("_")[0], []).append(session)
-        by_seed.append(of_prompt)
-    assert by_seed[0] == by_seed[1] and list(by_seed[0]) != list(by_seed[1])
-
-
-def test_a_prompt_s_sessions_stay_together() -> None:
-    sessions = order(3, "1:1")
-    assert [s.split("_")[0] for s in sessions[::2]] == [s.split("_")[0] for s in sessions[1::2]]
 
 
 def test_the_responses_of_a_column_are_those_that_verl_cuts_out() -> None:

@@ -117,10 +117,6 @@ def test_a_masked_sequence_names_its_reason() -> None:
     assert middle["p_1", "draft"].advantage == 0.0
 
 
-def test_a_kl_or_entropy_term_also_trains_what_has_no_advantage() -> None:
-    assert set(masked(noted(step_of("grpo"), "grpo", regularised=True), "draft").values()) == {None}
-
-
 def test_one_refined_answer_a_prompt_is_the_best() -> None:
     found = noted(step_of("critique_grpo", {"p": [(0.0, 1.0), (0.5, 0.25)]}), "critique_grpo")
     assert masked(found, "refined_base") == {"p_0": None, "p_1": "not the best"}

@@ -92,12 +92,6 @@ def test_a_sequence_counts_what_the_engine_read_and_what_its_prefix_cache_held()
     assert seat.sequences[0].cached_tokens is None
 
 
-def test_the_last_turn_takes_the_room_that_is_left():
-    seat, said = talk(max_response=12, turns=3)
-    assert said == ["w0 w1 w2 w3", "w0 w1", ""]
-    assert len(seat.sequences[0].response_ids) == 12 and seat.sequences[0].full
-
-
 def test_a_turn_that_does_not_end_leaves_room_for_the_next():
     seat, said = talk(max_response=19, turns=3, max_turn=3)
     assert said == ["w0 w1 w2"] * 2 + ["w0"] and seat._loop.asked == [3, 3, 1]
@@ -112,11 +106,6 @@ def test_a_character_that_the_limit_cut_is_trained_and_not_said():
     (sequence,) = seat.sequences
     assert len(sequence.response_ids) == sum(sequence.response_mask) == 4
     assert sequence.messages[-1]["content"] == "na\ufffdve " and not sequence.exact
-
-
-def test_with_room_nothing_is_marked():
-    seat, said = talk(max_response=100, turns=3)
-    assert said == ["w0 w1 w2 w3"] * 3 and not seat.sequences[0].full
 
 
 def test_a_first_prompt_that_does_not_fit_is_a_failure():

@@ -35,12 +35,6 @@ def test_without_settings_every_row_is_taken_once_and_in_order():
     assert MixtureSettings().training_rows(ROWS) == MixtureSettings().validation_rows(ROWS) == ROWS
 
 
-def test_a_task_with_fewer_rows_gives_all_it_has():
-    drawn = draw(ROWS, 20, {}, 1)
-    assert counted(drawn) == {"lifechoices": 20, "humanual": 7, "humanual-book": 20}
-    assert len({(row.file, row.number) for row in drawn}) == len(drawn)
-
-
 @pytest.mark.parametrize(
     "weights, expected",
     [
@@ -56,11 +50,6 @@ def test_weights(weights, expected):
     for name in expected:  # no row of a task comes twice as long as another has not come at all
         of_task = [count for (file, _), count in times.items() if file == f"{name}.parquet"]
         assert max(of_task) - min(of_task) <= 1
-
-
-def test_a_heavier_task_gives_more_rows_before_it_gives_one_twice():
-    rows = [row for row in draw(ROWS, 10, {"lifechoices": 3.0}, 1) if row.task.name == "lifechoices"]
-    assert len(rows) == 30 and len({row.number for row in rows}) == 30
 
 
 def test_the_draw_depends_on_the_seed_and_on_nothing_else():
@@ -146,12 +135,3 @@ def test_validation_on_the_training_files_draws_its_own_rows(tmp_path):
     )
     assert len(SoulDataset(config.train_files, OneToken(), config)) == 10
     assert len(SoulDataset(config.val_files, OneToken(), config)) == 5
-
-
-def test_the_plan_says_what_was_drawn_of_each_task():
-    settings = MixtureSettings(rows_per_task=10, seed=3)
-    drawn = settings.training_rows(ROWS)
-    assert settings.summary(ROWS, drawn) == (
-        "lifechoices 10 of 40, humanual 7 of 7, humanual-book 10 of 20, drawn by seed 3"
-    )
-    assert MixtureSettings().summary(ROWS, ROWS) == ""
