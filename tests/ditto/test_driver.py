@@ -90,8 +90,8 @@ def signals() -> Iterator[StopSignals]:
         yield signals
 
 
-def LOOK() -> None:  # noqa: N802 - nothing happens while the driver looks
-    return None
+def pause() -> None:
+    """Let nothing happen while the driver looks."""
 
 
 def terminate() -> None:
@@ -115,17 +115,17 @@ def test_a_run_without_signals_ends_as_its_trainer_does(trainer: Trainer, signal
 
 STOPS: dict[str, tuple[list[Any], bool, bool, list[float], str, list[float]]] = {
     # what happens at each look; the first step has begun, the last has ended; the clock; the reason; what was asked
-    "in time": ([terminate, LOOK, LOOK], True, False, [1000.0, 1001.0, 1120.0], " after the current step", [1120.0]),
+    "in time": ([terminate, pause, pause], True, False, [1000.0, 1001.0, 1120.0], " after the current step", [1120.0]),
     "too late": (
-        [terminate, LOOK, LOOK, LOOK],
+        [terminate, pause, pause, pause],
         *(True, False, [1000.0, 1001.0, 1120.5]),
         "run.save_on_signal_s=120 s and is dropped",
         [1120.0],
     ),
-    "uploads": ([terminate, LOOK, LOOK], True, True, [1000.0, 1120.5], "the uploads did not end within", [1120.0]),
-    "before the first step": ([terminate, LOOK], False, False, [], " before the first step", []),
+    "uploads": ([terminate, pause, pause], True, True, [1000.0, 1120.5], "the uploads did not end within", [1120.0]),
+    "before the first step": ([terminate, pause], False, False, [], " before the first step", []),
     "a second signal": (
-        [terminate, terminate, LOOK],
+        [terminate, terminate, pause],
         *(True, False, [1000.0, 1001.0]),
         "at once by a second signal",
         [1120.0],

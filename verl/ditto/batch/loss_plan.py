@@ -88,7 +88,7 @@ def with_means(
 def _weights(
     records: Sequence[SequenceRecord], rows: Sequence[int], mini_batch: Sequence[int], mode: str, scale: float
 ) -> dict[int, float]:
-    """What a token of each of these rows weighs in the average over those of its mini-batch."""
+    """The weight of a token of each of these rows in the average over those of its mini-batch."""
     tokens = [record.tokens for record in records]
     together: defaultdict[int, list[int]] = defaultdict(list)
     for row in rows:

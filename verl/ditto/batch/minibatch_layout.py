@@ -1,4 +1,4 @@
-"""Which sequence goes into which mini-batch and onto which rank.
+"""The layout of a step: the mini-batch and the rank of each sequence.
 
 A mini-batch holds `ppo_mini_batch_size` prompts with all their sequences, so the number of optimizer updates per step
 is the number of prompts divided by it, however many drafts were refined. verl cuts the batch into one contiguous chunk
@@ -22,7 +22,7 @@ SizeT = TypeVar("SizeT")
 
 @dataclass(frozen=True)
 class RowSize:
-    """What a row costs where the rows of a group are computed as a tree (`ditto/model/prefix_tree`).
+    """The cost of a row where the rows of a group are computed as a tree (`ditto/model/prefix_tree`).
 
     Attributes:
         group: id of the prompt; "" for padding.

@@ -16,7 +16,7 @@ from soul.record import SequenceSummary
 
 
 class RowLoss(NamedTuple):
-    """What the loss reads of a sequence besides its tokens; the values of one that nothing trains.
+    """The numbers of a sequence that the loss reads beside its tokens; by default those of one that nothing trains.
 
     Attributes:
         part: number of its policy part; -1: none.
@@ -37,7 +37,7 @@ class RowLoss(NamedTuple):
 
     @property
     def learns(self) -> bool:
-        """Whether the row moves the policy: it is distilled, or has an advantage. KL and entropy terms aside."""
+        """True if the row moves the policy: it is distilled, or has an advantage. KL and entropy terms aside."""
         return self.distill_weight != 0 or self.weight * self.advantage != 0
 
 
@@ -116,7 +116,7 @@ class SequenceRecord:
 
     @property
     def refined(self) -> bool:
-        """Whether the sequence is of the refined episode."""
+        """True if the sequence is of the refined episode."""
         return self.kind in ("refined_base", "refined_feedback")
 
     @property
@@ -126,11 +126,11 @@ class SequenceRecord:
         return reward if self.valid and reward is not None else 0.0
 
     def packed(self) -> dict[str, Any]:
-        """What travels beside the tokens: the constructor's arguments in the trainer."""
+        """The fields that travel beside the tokens: the constructor's arguments in the trainer."""
         return {name: getattr(self, name) for name in _TRAVELS}
 
     def summary(self) -> SequenceSummary:
-        """What the trace keeps of it."""
+        """The line of the trace about it."""
         mean = None
         if self.tokens and self.has_log_probs:
             mean = sum(compress(self.response_logprobs, self.response_mask)) / self.tokens

@@ -63,7 +63,7 @@ class StepBatch:
     style: torch.Tensor | None = None  # jagged, 1 at a style token of a row with a signal (style_signal.py)
     reference: torch.Tensor | None = None  # jagged, log-probs of the response tokens under the reference policy
     entropy: torch.Tensor | None = None  # of the actor at each sampled token of the measured rows, shape (tokens,)
-    advantages: torch.Tensor | None = None  # jagged, one value a response token; 0 where the policy did not sample it
+    advantages: torch.Tensor | None = None  # jagged, one value per response token; 0 where the policy did not sample it
 
     @classmethod
     def fetch(cls, batch: KVBatchMeta) -> StepBatch:
@@ -96,7 +96,7 @@ class StepBatch:
         return list(dict.fromkeys(r.prompt for r in self.records if r.prompt))
 
     def is_kind(self, *kinds: str) -> list[bool]:
-        """Whether each row is of one of these kinds."""
+        """Say of each row if it is of one of these kinds."""
         return [record.kind in kinds for record in self.records]
 
     def sort(self, seed: str) -> None:
@@ -170,7 +170,7 @@ class StepBatch:
         self.groups.update(skipped=len(lengths) - len(kept), tokens_skipped=sum(lengths) - left, tokens=sum(lengths))
 
     def row_sizes(self, lengths: Sequence[int]) -> list[RowSize]:
-        """What every row costs as part of its group's tree; rows after the records are padding.
+        """The cost of every row as part of its group's tree; rows after the records are padding.
 
         Args:
             lengths: tokens of every row, prompt and response.
@@ -201,7 +201,7 @@ class StepBatch:
         self.measured = [old or new for old, new in zip(self.measured, chosen, strict=True)]
 
     def is_measured(self, *kinds: str) -> list[bool]:
-        """Whether each row is of one of these kinds, and the actor's log-probs of it are known."""
+        """Say of each row if it is of one of these kinds, and the actor's log-probs of it are known."""
         measured = self.measured or [True] * len(self.records)
         return [of_kind and known for of_kind, known in zip(self.is_kind(*kinds), measured, strict=True)]
 
@@ -256,7 +256,7 @@ class StepBatch:
         }
 
     def loss_columns(self, correction: torch.Tensor | None) -> dict[str, torch.Tensor]:
-        """What `ditto.objectives.losses` reads of every row, jagged.
+        """The columns that `ditto.objectives.losses` reads of every row, jagged.
 
         Args:
             correction: further weights of all response tokens, of shape (all tokens,).
@@ -286,7 +286,7 @@ class StepBatch:
 
 
 def group_metrics(counts: Counter[str]) -> dict[str, float]:
-    """What a step spends on groups and sequences without a learning signal, and what it saves.
+    """Count the groups and sequences of a step that have no learning signal, and what it saves on them.
 
     Args:
         counts: `groups` of the batch; `idle` ones, from which the objective learns nothing; `dropped` ones, which were

@@ -23,7 +23,7 @@ from ditto.batch.step_batch import Columns, StepBatch
 
 @dataclass
 class StepParts:
-    """What a step has trained so far.
+    """The parts that a step has trained so far.
 
     Attributes:
         batches: of each part, in the order in which they are trained.

@@ -1,4 +1,4 @@
-"""Which share of the distillation's signal falls on style tokens: the sign of privilege-induced style drift.
+"""The share of the distillation's signal that falls on style tokens: the sign of privilege-induced style drift.
 
 A policy that sees the feedback also writes in another manner, more direct and shorter, and the gap between the two
 contexts is large on words that carry the manner. Distilling it then trains style (RLCSD, arXiv 2606.11709). The signal
@@ -39,7 +39,7 @@ class StyleSignal:
         self._texts: dict[int, str] = {}
 
     def is_style(self, ids: list[int]) -> list[bool]:
-        """Whether each token of a text is a style token."""
+        """Say of each token of a text if it is a style token."""
         texts = [self._text(token) for token in ids]
         content = content_mask("".join(texts))
         style, start = [], 0
@@ -78,7 +78,7 @@ class StyleSignal:
 
 
 def signal_rows(step: StepBatch) -> list[bool]:
-    """Whether each row carries a signal: its teacher reads the feedback, or it is a refined answer that teaches
+    """Say of each row if it carries a signal: its teacher reads the feedback, or it is a refined answer that teaches
     something. What an expert teaches comes from no privilege."""
     return [
         (record.loss.distill_weight != 0 and record.loss.teacher < 0)

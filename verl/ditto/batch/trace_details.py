@@ -93,7 +93,7 @@ def _row_means(values: torch.Tensor, mask: torch.Tensor) -> list[float]:
     """The mean of each row over its sampled tokens; 0.0 for a row without any.
 
     Args:
-        values: one value a response token, of shape (all tokens,).
+        values: one value per response token, of shape (all tokens,).
         mask: jagged, 1 where the policy sampled the token.
     """
     sampled, lengths = mask.values().to(values.dtype), row_lengths(mask).tolist()

@@ -25,7 +25,7 @@ from ditto.model.chunked_head import (
 
 @dataclass(frozen=True)
 class TeacherScores:
-    """What the student is compared with in one micro-batch, by one teacher.
+    """One teacher's side of the comparison in a micro-batch.
 
     Attributes:
         positions: int64 (m,), places in the packed micro-batch whose next token is distilled.

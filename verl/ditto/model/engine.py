@@ -183,7 +183,7 @@ class DittoEngine(FSDPEngineWithLMHead):
         self.teacher_rate = options.teacher_rate if options.teacher == "ema" else None
 
     def _score_with_feedback(self, micro_batch: TensorDict, needs: str, options: SdpoOptions) -> TeacherOutput:
-        """What the policy itself says, with the teacher's weights, in the feedback context."""
+        """Score the draft by the policy itself, with the teacher's weights, in the feedback context."""
         rows, moved = teaching.rows_with_teacher(micro_batch), None if options.teacher == "live" else self.teacher
         batch = teaching.teacher_batch(
             micro_batch, rows if len(rows) else teaching.shortest_row(micro_batch), TEACHER_PROMPTS

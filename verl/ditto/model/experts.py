@@ -51,7 +51,7 @@ def load(student: DittoEngine, checkpoint: str) -> DittoEngine:
 
 
 def score(teachers: Sequence[DittoEngine], micro_batch: TensorDict, needs: str, group: Any) -> list[TeacherOutput]:
-    """What each row's teacher says of it.
+    """Let each row's teacher score it.
 
     Args:
         teachers: by their numbers.

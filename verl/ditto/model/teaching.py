@@ -26,7 +26,7 @@ _SETTINGS = ("use_remove_padding", "use_fused_kernels", "pad_mode", "temperature
 
 @dataclass(frozen=True)
 class TeacherOutput:
-    """What a teacher says of rows of a micro-batch.
+    """A teacher's output for rows of a micro-batch.
 
     Attributes:
         rows: int64, which rows these are.
@@ -100,7 +100,7 @@ def log_prob_column(micro_batch: TensorDict, scored: Sequence[TeacherOutput]) ->
 
 
 def teacher_scores(micro_batch: TensorDict, scored: TeacherOutput, options: ComparisonOptions) -> TeacherScores:
-    """What the student is compared with at the tokens of these rows that are distilled."""
+    """The teacher's side of the comparison at the tokens of these rows that are distilled."""
     weights = micro_batch[DISTILL_WEIGHTS].unbind()
     distilled = torch.cat([weights[0][:0] != 0, *(weights[i] != 0 for i in scored.rows.tolist())])
     places = next_token_places(micro_batch["prompts"], micro_batch["responses"])
@@ -115,7 +115,7 @@ def teacher_scores(micro_batch: TensorDict, scored: TeacherOutput, options: Comp
 
 
 def _of_rows(responses: Tensor, rows: Tensor) -> Tensor:
-    """Whether each response token of the micro-batch belongs to one of these rows: bool, row by row."""
+    """Say of each response token of the micro-batch if it belongs to one of these rows: bool, row by row."""
     lengths = row_lengths(responses)
     chosen = torch.zeros(len(lengths), dtype=torch.bool, device=lengths.device)
     chosen[rows.to(lengths.device)] = True
@@ -123,6 +123,6 @@ def _of_rows(responses: Tensor, rows: Tensor) -> Tensor:
 
 
 def distillation_of(micro_batch: TensorDict) -> Mapping[str, Any] | None:
-    """What the trainer says of the distillation: `loss`, `teacher`, and the options of that teacher."""
+    """The trainer's settings of the distillation: `needs`, `teacher`, and the options of that teacher."""
     chosen: Mapping[str, Any] | None = tu.get_non_tensor_data(micro_batch, "distillation", None)
     return chosen

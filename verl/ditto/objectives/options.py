@@ -16,7 +16,7 @@ EVERY_OTHER = "default"  # stands in `distill.teachers` for the tasks that are n
 
 
 class ErlOptions(BaseModel):
-    """Which refined answers ERL imitates (`erl.py`)."""
+    """The refined answers that ERL imitates (`erl.py`)."""
 
     model_config = _CHECKED
 
@@ -61,7 +61,7 @@ class DistillOptions(ComparisonOptions):
 
 
 class ObjectiveOptions(BaseModel):
-    """What `algorithm` holds for the objectives; the config says what each option means."""
+    """The options of `algorithm` for the objectives; the config says what each one means."""
 
     model_config = _CHECKED
 

@@ -85,22 +85,22 @@ class Part:
 
     @property
     def compares(self) -> str | None:
-        """What the advantage compares an episode with: "group", "drafts" or "own draft"; None: with nothing."""
+        """The episodes that the advantage compares one with: "group", "drafts" or "own draft"; None: with nothing."""
         return None if self.distils else getattr(self.advantage, "compares", None)
 
     @property
     def teacher_gives(self) -> str | None:
-        """What a distillation needs of its teacher: "log_probs" or "hidden_states"; None: the part follows rewards."""
+        """The output that a distillation needs of its teacher: "log_probs" or "hidden_states"; None: there is no teacher."""
         return getattr(self.loss, "teacher_gives", None)
 
     @property
     def distils(self) -> bool:
-        """Whether the part compares the policy with a teacher instead of following rewards."""
+        """True if the part compares the policy with a teacher instead of following rewards."""
         return self.teacher_gives is not None
 
     @property
     def clips(self) -> bool:
-        """Whether the part has verl's clipped policy loss."""
+        """True if the part has verl's clipped policy loss."""
         return self.loss is clipped
 
     @property
@@ -135,7 +135,7 @@ class _Recorder:
 
 @dataclass(frozen=True, config=_CHECKED)
 class Objective:
-    """What `algorithm.objective` names.
+    """The parts and the refined episodes of an `algorithm.objective`.
 
     Attributes:
         refined: which refined episodes of a prompt are trained and counted: "all", or only the "best" one.
@@ -183,12 +183,12 @@ class Objective:
 
     @property
     def compares_logits(self) -> bool:
-        """Whether a part compares whole distributions with a teacher's."""
+        """True if a part compares whole distributions with a teacher's."""
         return any(part.teacher_gives == "hidden_states" for part in self.parts)
 
     @property
     def clips(self) -> bool:
-        """Whether a part has verl's clipped policy loss."""
+        """True if a part has verl's clipped policy loss."""
         return any(part.clips for part in self.parts)
 
     @property
@@ -198,12 +198,12 @@ class Objective:
 
     @property
     def refines(self) -> bool:
-        """Whether a refined episode is played: one is trained, or its reward counts."""
+        """True if a refined episode is played: one is trained, or its reward counts."""
         return any(kind != "draft" for part in self.parts for kind in (*part.kinds, *part.group))
 
     @property
     def needs_feedback(self) -> bool:
-        """Whether drafts get feedback."""
+        """True if drafts get feedback."""
         return self.refines or self.teacher == "feedback"
 
     @property

@@ -153,13 +153,13 @@ class SoulAgentLoop(AgentLoopBase):
 
 
 def _asks_canary(settings: Settings, row: TaskRow, session: str) -> bool:
-    """Whether the canary scores the draft of this session: of tasks that are judged, the share that is configured."""
+    """True if the canary scores the draft of this session: of tasks that are judged, the share that is configured."""
     drawn = int(digest(session)[:8], 16) / 16**8
     return bool(row.task.calls_per_episode.get("judge")) and drawn < settings.gateway.policy.canary_share
 
 
 def _groups(row: TaskRow) -> dict[str, str]:
-    """What the row belongs to. An error in the task's code costs the trace its groups, and no session."""
+    """The groups that the row belongs to. An error in the task's code costs the trace its groups, and no session."""
     try:
         return dict(row.task.groups(row.row))
     except Exception:  # noqa: BLE001 - a session that raises would be padded without a message

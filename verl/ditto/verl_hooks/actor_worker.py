@@ -56,7 +56,7 @@ class UpdateOutputs:
         return self._loss(model_output=model_output, data=data, dp_group=dp_group)
 
     def take(self, places: Tensor) -> TensorDict:
-        """What was kept of these rows, jagged, with a value for each token of prompt and response; then forget all.
+        """Take the outputs of these rows, jagged, with a value for each token of prompt and response; then forget all.
 
         Args:
             places: jagged, the number of each row.
@@ -92,7 +92,7 @@ class _DittoActor(ActorRolloutRefWorker):
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def active_dropout(self) -> list[str]:
-        """What the model drops at random in training."""
+        """The dropouts of the model in training."""
         return active_dropout(self.actor.engine.module)
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)

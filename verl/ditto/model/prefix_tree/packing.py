@@ -32,7 +32,7 @@ _SETTINGS = (
 
 
 def wants_tree(micro_batch: TensorDict) -> bool:
-    """Whether the trainer wants these rows computed as a tree."""
+    """True if the trainer wants these rows computed as a tree."""
     return bool(tu.get_non_tensor_data(micro_batch, USE_PREFIX_TREE, False))
 
 
