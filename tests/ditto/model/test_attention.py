@@ -138,20 +138,6 @@ def test_a_window_is_kept(sequences):
     torch.testing.assert_close(whole, alone, rtol=1e-12, atol=1e-12)
 
 
-def test_under_autocast_the_kernel_gets_its_dtype(model, sequences, monkeypatch):
-    """torch casts what goes into sdpa by itself, but not what goes into the kernel."""
-    seen = set()
-
-    def takes(query):
-        seen.add(query.dtype)
-        return False
-
-    monkeypatch.setattr(attention, "_kernel_takes", takes)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        tiny().float()(**packed(sequences))
-    assert seen == {torch.bfloat16}
-
-
 def test_what_it_cannot_compute_is_refused(model):
     query = torch.zeros(1, 2, 4, 8)
     with pytest.raises(ValueError, match="borders are unknown"):

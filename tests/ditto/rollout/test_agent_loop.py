@@ -95,11 +95,6 @@ def test_validation_plays_drafts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not refines and [record["kind"] for record in records] == ["draft"]
 
 
-def test_a_failed_session_gives_a_placeholder_without_a_draft_reward(monkeypatch: pytest.MonkeyPatch) -> None:
-    (record,) = play("rltf_sd", monkeypatch, draft=None, refined=None)[1]
-    assert (record["kind"], record["valid"], record["draft_reward"]) == ("none", False, None)
-
-
 def test_a_finished_session_is_appended_to_the_live_traces_but_not_a_validation(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -30,28 +30,6 @@ def counted(rows):
     return dict(Counter(row.task.name for row in rows))
 
 
-def test_without_settings_every_row_is_taken_once_and_in_order():
-    assert draw(ROWS, None, {}, 1) == ROWS
-    assert MixtureSettings().training_rows(ROWS) == MixtureSettings().validation_rows(ROWS) == ROWS
-
-
-@pytest.mark.parametrize(
-    "weights, expected",
-    [
-        ({"lifechoices": 0.5}, {"lifechoices": 5, "humanual": 7, "humanual-book": 10}),
-        ({"humanual": 2}, {"lifechoices": 10, "humanual": 14, "humanual-book": 10}),
-        ({"lifechoices": 0, "humanual-book": 1.25}, {"humanual": 7, "humanual-book": 12}),
-    ],
-)
-def test_weights(weights, expected):
-    drawn = draw(ROWS, 10, weights, 1)
-    assert counted(drawn) == expected
-    times = Counter((row.file, row.number) for row in drawn)
-    for name in expected:  # no row of a task comes twice as long as another has not come at all
-        of_task = [count for (file, _), count in times.items() if file == f"{name}.parquet"]
-        assert max(of_task) - min(of_task) <= 1
-
-
 def test_the_draw_depends_on_the_seed_and_on_nothing_else():
     def numbers(rows, seed=1, **weights):
         return [row.number for row in draw(rows, 10, weights, seed) if row.task.name == "lifechoices"]

@@ -90,7 +90,7 @@ class Part:
 
     @property
     def teacher_gives(self) -> str | None:
-        """The output that a distillation needs of its teacher: "log_probs" or "hidden_states"; None: there is no teacher."""
+        """The output that the loss needs of its teacher: "log_probs" or "hidden_states"; None: there is no teacher."""
         return getattr(self.loss, "teacher_gives", None)
 
     @property
