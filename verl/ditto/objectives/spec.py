@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, model_validator
 from pydantic.dataclasses import dataclass
 
 from ditto.objectives.advantages import group_norm
@@ -35,6 +35,7 @@ Kind = Literal["draft", "refined_base", "refined_feedback"]
 Teacher = Literal["feedback", "experts"]
 
 _CHECKED = ConfigDict(extra="forbid")
+_NAMED = PlainSerializer(lambda value: getattr(value, "__name__", value))  # settings are written as JSON
 
 
 @dataclass(frozen=True, config=_CHECKED)
@@ -58,12 +59,12 @@ class Part:
 
     name: str
     kinds: Annotated[tuple[Kind, ...], Field(min_length=1)]
-    advantage: Callable[..., float] = group_norm
+    advantage: Annotated[Callable[..., float], _NAMED] = group_norm
     group: tuple[Kind, ...] = ()
     average_over: tuple[Kind, ...] = ()
-    loss: Callable[..., Any] = clipped
+    loss: Annotated[Callable[..., Any], _NAMED] = clipped
     teacher: Teacher = "feedback"
-    weight: Callable[[ObjectiveOptions], float] | Annotated[float, Field(ge=0)] = 1.0
+    weight: Annotated[Callable[[ObjectiveOptions], float] | Annotated[float, Field(ge=0)], _NAMED] = 1.0
 
     @model_validator(mode="after")
     def _has_a_meaning(self) -> Part:
