@@ -159,7 +159,7 @@ def distance(
     return float((actor - rollout).abs().mean()), metrics
 
 
-def ask(servers: Mapping[str, Any], prompt_ids: Sequence[int], times: int = 1) -> dict[str, set[Answer]]:
+def ask(servers: Mapping[str, Any], prompt_ids: Sequence[int], times: int = 1) -> dict[str, Set[Answer]]:
     """Ask every rollout server for its greedy answer to a prompt, with log-probs.
 
     Args:
@@ -170,16 +170,17 @@ def ask(servers: Mapping[str, Any], prompt_ids: Sequence[int], times: int = 1) -
     Returns:
         server -> its different answers.
     """
+    rounds = [_ask_once(servers, prompt_ids) for _ in range(times)]
+    return {name: frozenset(answers[name] for answers in rounds) for name in servers}
+
+
+def _ask_once(servers: Mapping[str, Any], prompt_ids: Sequence[int]) -> dict[str, Answer]:
     sampling = {"temperature": 0.0, "max_tokens": PROBE_TOKENS, "ignore_eos": True, "logprobs": True}
-    found: dict[str, set[Answer]] = {name: set() for name in servers}
-    for _ in range(times):
-        pending = {
-            name: server.generate.remote(
-                prompt_ids=list(prompt_ids), sampling_params=dict(sampling), request_id=f"sync_alarm_{uuid4().hex}"
-            )
-            for name, server in servers.items()
-        }
-        for name, reference in pending.items():
-            answer = ray.get(reference)
-            found[name].add((tuple(answer.token_ids), tuple(answer.log_probs or ())))
-    return found
+    pending = {
+        name: server.generate.remote(
+            prompt_ids=list(prompt_ids), sampling_params=dict(sampling), request_id=f"sync_alarm_{uuid4().hex}"
+        )
+        for name, server in servers.items()
+    }
+    answers = {name: ray.get(reference) for name, reference in pending.items()}
+    return {name: (tuple(a.token_ids), tuple(a.log_probs or ())) for name, a in answers.items()}
