@@ -22,7 +22,6 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -143,7 +142,7 @@ def sequences(sessions: int, turns: int, tokens: int, trace: SessionRecord) -> I
                 f"{name}_reward": ((7 * number + 3 * at) % 11) / 10 for at, name in enumerate(("draft", "refined"))
             }
             record = SequenceRecord(kind, prompt, session, True, 2 * turns, **rewards, place=index)
-            extra: dict[str, Any] = {"ditto": asdict(record), "min_global_steps": 0, "max_global_steps": 0}
+            extra: dict[str, Any] = {"ditto": record.packed(), "min_global_steps": 0, "max_global_steps": 0}
             if index == 0:
                 speak(trace, vocabulary, tokens, number)
                 trace.session, trace.row, trace.number, trace.model_version = session, number // N, number // N, 0

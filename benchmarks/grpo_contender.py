@@ -13,7 +13,6 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +85,7 @@ class Contender:
                     response_logprobs=log_probs,
                     num_turns=2,
                     metrics=AgentLoopMetrics(),
-                    extra_fields={"ditto": asdict(record)},
+                    extra_fields={"ditto": record.packed()},
                 )
             )
             draft = AttemptRecord(reward=value)

@@ -24,19 +24,23 @@ from verl.utils.metric import reduce_metrics
 from verl.utils.py_functional import rename_dict
 
 from ditto.batch.jagged import jagged, response_tokens
-from ditto.batch.minibatch_layout import assign_mini_batches, balanced, balanced_groups, lay_out, padded_rows
-from ditto.batch.pi_old import PiOld
-from ditto.batch.rollout_correction import correction_weights
+from ditto.batch.minibatch_layout import (
+    assign_mini_batches,
+    balance_by_length,
+    balance_groups,
+    build_layout,
+    padded_rows,
+)
+from ditto.batch.pi_old import PiOld, correction_weights
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_batch import Columns, StepBatch
 from ditto.memory.cpu import fit
-from ditto.model.prefix_tree.eligibility import why_not
-from ditto.model.prefix_tree.packing import WANTED
+from ditto.model.prefix_tree.eligibility import ineligible_reason
+from ditto.model.prefix_tree.packing import USE_PREFIX_TREE
 from ditto.objectives.losses import PLACES, objective_loss
 from ditto.rollout import sync_alarm
 from ditto.settings import BadConfig, Settings
-from ditto.verl_hooks.actor_worker import ActorWorker
-from ditto.verl_hooks.update_outputs import places
+from ditto.verl_hooks.actor_worker import ActorWorker, places
 from soul.record import SessionRecord
 
 MODEL_COLUMNS = ("input_ids", "position_ids", "prompts", "responses", "response_mask", "loss_mask")
@@ -83,7 +87,7 @@ class Update:
         self.correction = config.algorithm.get("rollout_correction")
         self.settings = settings
         self.filler = filler
-        self.as_trees = why_not(config, settings) is None
+        self.as_trees = ineligible_reason(config, settings) is None
         self.worker = actor_worker(config, settings)
         self.pi_old = PiOld.chosen(config, settings, self.worker.active_dropout())
         self.batch: StepBatch | None = None
@@ -132,7 +136,12 @@ class Update:
         with `old_logp=rollout` as well.
         """
         inputs = _jagged(samples, MODEL_COLUMNS)
-        settings = {WANTED: self.as_trees, "calculate_entropy": True, "compute_loss": False, "temperature": 1.0}
+        settings = {
+            USE_PREFIX_TREE: self.as_trees,
+            "calculate_entropy": True,
+            "compute_loss": False,
+            "temperature": 1.0,
+        }
         tu.assign_non_tensor(inputs, **settings)
         output = self.worker.compute_log_prob(inputs)
         mask, rollout = inputs["response_mask"], jagged([sample["rollout_log_probs"] for sample in samples])
@@ -155,9 +164,9 @@ class Update:
         samples = [*samples, *[padding] * (rows * updates - len(samples))]
         lengths = [len(s["input_ids"]) for s in samples]
         if self.as_trees:
-            layout = lay_out(mini_batch, batch.row_sizes(lengths), 1, rows, balanced_groups)
+            layout = build_layout(mini_batch, batch.row_sizes(lengths), 1, rows, balance_groups)
         else:
-            layout = lay_out(mini_batch, lengths, 1, rows, balanced)
+            layout = build_layout(mini_batch, lengths, 1, rows, balance_by_length)
         batch.arrange(layout)
         samples = [samples[i] for i in layout.order]
         data = _jagged(samples, (*MODEL_COLUMNS, *old))
@@ -169,7 +178,7 @@ class Update:
         """The optimizer updates (`DittoTrainer._update_actor`)."""
         tu.assign_non_tensor(
             data,
-            **{WANTED: self.as_trees},
+            **{USE_PREFIX_TREE: self.as_trees},
             calculate_entropy=self.actor.calculate_entropy or self.actor.entropy_coeff != 0.0 or PLACES in data,
             distillation_use_topk=False,
             distillation_only=False,

@@ -196,7 +196,7 @@ def run_old_logp(arguments: argparse.Namespace) -> None:
     """Print the CPU seconds of a step's passes and update by `algorithm.old_logp`."""
     as_only_rank()
     from ditto.objectives.losses import PLACES
-    from ditto.verl_hooks.update_outputs import UpdateOutputs, places
+    from ditto.verl_hooks.actor_worker import UpdateOutputs, places
 
     worker, losses = build_worker(arguments.model, arguments.budget, chunked=True)
     rows = columns(arguments.sequences, arguments.prompt, arguments.response, vocabulary=300)

@@ -26,6 +26,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -36,8 +37,6 @@ from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_batch import Columns, StepBatch
 from ditto.batch.trace_details import note_log_probs, note_plan
 from ditto.objectives import OBJECTIVES
-from ditto.rollout.session_sequences import SessionSequence
-from ditto.rollout.token_seat import TokenSequence
 from ditto.run.live_traces import LiveTraces
 from ditto.run.run_folder import RunFolder
 from ditto.settings import RunSettings, Settings
@@ -45,8 +44,6 @@ from soul.cli.arguments import positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.host_resources import infrequent_gc
 from soul.record import SessionRecord
-from soul.session import Attempt
-from soul.testing import scripted_players
 
 GOAL = 0.01
 PARTS = ("live", "held", "details", "final")
@@ -68,14 +65,11 @@ def session(number: int, tokens: int, played: SessionRecord) -> SessionRecord:
     return trace
 
 
-def sampled(tokens: int) -> list[SessionSequence]:
+def sampled(tokens: int) -> list[SequenceRecord]:
     """The sequences of a session as the agent loop has them: one of each kind."""
-    attempt, prompt = Attempt(scripted_players("")), [1] * PROMPT_TOKENS
-    sequence = TokenSequence(prompt, prompt, [], [2] * tokens, [1] * tokens, [-0.5] * tokens)
-    return [
-        SessionSequence(kind, "draft" if kind == "draft" else "refined", attempt, "agent1", sequence, None)
-        for kind in SETTINGS.objective.kinds
-    ]
+    fields: dict[str, Any] = {"seat": "agent1", "tokens": tokens, "prompt_ids": [1] * PROMPT_TOKENS}
+    fields |= {"response_mask": [1] * tokens, "response_logprobs": [-0.5] * tokens}
+    return [SequenceRecord(kind, "", "", True, **fields) for kind in SETTINGS.objective.kinds]
 
 
 def step_of(traces: Sequence[SessionRecord], tokens: int) -> StepBatch:

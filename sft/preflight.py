@@ -18,11 +18,10 @@ from rich.console import Console
 from ditto.launching.variables import check_temporary_folders
 from ditto.model.adapter_check import check_adapter
 from ditto.model.attention_check import check_attention
-from ditto.model.folder_check import check_model_folder, check_vocabulary
 from ditto.model.head_settings import check_head
 from ditto.model.pack_check import check_packing
 from ditto.model.tokenizer_check import Chat, load_chat
-from ditto.model.weights_check import check_weights
+from ditto.model.weights_check import check_model_folder, check_vocabulary, check_weights
 from ditto.run.checkpoint import ResumeChoice
 from ditto.settings import BadConfig
 from sft.config_checks import SftRun

@@ -40,7 +40,7 @@ class BadRecord(SoulError):
 
 @dataclass(frozen=True)
 class Failure:
-    """What went wrong, and at which stage. A failed attempt is masked and counted, never scored."""
+    """The cause of a failure and its stage. A failed attempt is masked and counted, never scored."""
 
     stage: Stage
     cause: Cause
@@ -96,7 +96,7 @@ class AttemptRecord(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def valid(self) -> bool:
-        """Whether there is a verdict."""
+        """True if there is a verdict."""
         return self.reward is not None
 
     @property

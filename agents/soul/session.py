@@ -63,7 +63,7 @@ class RefineSettings(BaseModel):
         raise ValueError("use always, failed or below:<reward>, e.g. below:0.4")
 
     def opens(self, verdict: Verdict, full_marks: float) -> bool:
-        """Whether this draft gets feedback and a refined episode."""
+        """True if this draft gets feedback and a refined episode."""
         if self.when == "always":
             return True
         threshold = full_marks if self.when == "failed" else float(self.when.removeprefix("below:"))

@@ -4,7 +4,7 @@
     <run>/global_step_50/actor/    verl's own state: shards, optimizer, learning rate
 
 The order of the data needs no state: the step determines it (`sft.corpus.order`). A run may resume with another number
-of processes (`ditto.model.checkpoint_manager`).
+of processes (`ditto.model.engine`).
 """
 
 from __future__ import annotations

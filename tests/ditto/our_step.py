@@ -22,7 +22,13 @@ from verl.utils.torch_functional import entropy_from_logits
 from verl.workers.config import FSDPActorConfig
 
 import ditto.batch.queue
-from ditto.batch.minibatch_layout import assign_mini_batches, balanced, balanced_groups, lay_out, padded_rows
+from ditto.batch.minibatch_layout import (
+    assign_mini_batches,
+    balance_by_length,
+    balance_groups,
+    build_layout,
+    padded_rows,
+)
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_batch import Columns, StepBatch
 from ditto.batch.step_parts import StepParts
@@ -149,9 +155,9 @@ def step_data(
         samples.append(padding | {"old_log_probs": torch.zeros(1, dtype=torch.float64)})
     lengths = [len(s["prompts"]) + len(s["responses"]) for s in samples]
     if as_trees:
-        layout = lay_out(mini_batch, step.row_sizes(lengths), ranks, per_mini_batch, balanced_groups)
+        layout = build_layout(mini_batch, step.row_sizes(lengths), ranks, per_mini_batch, balance_groups)
     else:
-        layout = lay_out(mini_batch, lengths, ranks, per_mini_batch, balanced)
+        layout = build_layout(mini_batch, lengths, ranks, per_mini_batch, balance_by_length)
     step.arrange(layout)
     samples = [samples[i] for i in layout.order]
     columns = {key: nested([s[key] for s in samples]) for key in ("prompts", "responses", "response_mask")}

@@ -39,13 +39,9 @@ def test_one_module_alone_knows_the_transfer_queue() -> None:
     ("source", "complaint"),
     [
         ("from verl.protocol import NoSuchName", "has no 'NoSuchName'"),
-        ("def late():\n    import verl.no_such_module", "No module named 'verl.no_such_module'"),
-        ("import torch.distributed as dist\ndist.all_reduce_everything", "has no 'all_reduce_everything'"),
         ("from omegaconf import OmegaConf\nOmegaConf.make({})", "has no 'make'"),
         ("from omegaconf import OmegaConf\nOmegaConf.create({}, no_such_word=1)", "no_such_word"),
-        ("from omegaconf import OmegaConf\nwords = {}\nOmegaConf.to_yaml(no_such_word=1, **words)", "no_such_word"),
         ("from torch.utils.data import Sampler\nSampler(1, 2, 3)", "too many positional"),
-        ("from tokenizers import Tokenizer\nTokenizer()", "missing a required argument"),
     ],
 )
 def test_what_is_gone_is_reported_with_its_line(source: str, complaint: str, tmp_path: Path) -> None:
@@ -84,12 +80,9 @@ FITS = """
     [
         (BASE, FITS, None),
         (BASE.replace("scale=1.0", "factor=1.0"), FITS, "takes other parameters"),
-        (BASE.replace("scale=1.0", "scale=1.0, *, late"), FITS, "does not take late"),
         (BASE.replace("def step", "def step_once"), FITS, "super().step: no base has it"),
         (BASE.replace("async def sleep", "def sleep"), FITS, "one is async"),
-        (BASE.replace("    @property\n", ""), FITS, "one is a property"),
         (BASE.replace("self.kept", "self.moved"), FITS, "self.kept is nowhere defined"),
-        (BASE.replace("helper(self, key)", "helper(self)"), FITS, "too many positional"),
         (BASE + "    @abc.abstractmethod\n    def new(self): ...\n", FITS, "the base asks for new"),
         (BASE, FITS + "    def on_step_end(self): ...\n", "nobody calls it and Base has no such method"),
     ],

@@ -1,4 +1,4 @@
-"""One whole DITTO update against the equations: loss and every gradient, to 1e-6 relative.
+"""What an update adds to the objectives: KL, entropy, failed sessions, correction; against the equations, to 1e-6.
 
 Ours: `our_step.ours`, the trainer's columns through the forward step of verl's FSDP engine and our loss. Theirs:
 `tiny_step.equations`, written from the equations alone, in float64. test_worker_runs.py takes real steps of verl's
@@ -6,8 +6,6 @@ TrainingWorker with FSDP2 in float32.
 """
 
 import math
-from collections.abc import Callable
-from functools import cache
 
 import pytest
 import torch
@@ -30,34 +28,9 @@ from tests.ditto.tiny_step import (
 )
 
 TOLERANCE = 1e-6
-CHANGES = {"ratio=1": None, "ratio!=1": perturbed}
 
 
 # ---- theirs -----------------------------------------------------------------------------------------------------
-
-
-@cache
-def expected(
-    objective: str, feedback_coef: float, loss_agg_mode: str, change: str
-) -> tuple[list[list[float]], list[tuple[float, dict[str, Tensor]]], Counts]:
-    """Old log-probs, and loss and gradients of each mini-batch, by the equations."""
-    model, rows, counts = tiny_model(), sequences(objective), Counts()
-    old = old_log_probs(model, rows, CHANGES[change])
-    updates = []
-    for members in mini_batches(rows):
-        model.zero_grad()
-        loss = equations(
-            model,
-            [rows[i] for i in members],
-            [old[i] for i in members],
-            objective=objective,
-            feedback_coef=feedback_coef,
-            loss_agg_mode=loss_agg_mode,
-            counts=counts,
-        )
-        loss.backward()
-        updates.append((loss.item(), {name: p.grad.clone() for name, p in model.named_parameters()}))
-    return old, updates, counts
 
 
 def relative_error(value: Tensor, reference: Tensor) -> float:
@@ -67,66 +40,11 @@ def relative_error(value: Tensor, reference: Tensor) -> float:
 # ---- tests ------------------------------------------------------------------------------------------------------
 
 
-def test_the_step_holds_every_case() -> None:
-    kinds = {s.kind for s in SEQUENCES}
-    assert kinds == {"draft", "refined_base", "refined_feedback", "none"}
-    assert any("101" in "".join(map(str, s.mask)).replace("00", "0").replace("00", "0") for s in SEQUENCES)
-    seats: dict[tuple[str, str], int] = {}
-    for s in SEQUENCES:
-        seats[s.episode, s.kind] = seats.get((s.episode, s.kind), 0) + 1
-    assert max(seats.values()) == 2
-    assert {s.valid for s in SEQUENCES} == {True, False}
-    for kinds_of_group in ({"draft"}, {"draft", "refined_base"}, {"refined_feedback"}):
-        rewards: dict[str, dict[str, float]] = {}
-        for s in SEQUENCES:
-            if s.kind in kinds_of_group:
-                rewards.setdefault(s.prompt, {})[s.episode] = s.reward
-        groups = [list(of_episode.values()) for of_episode in rewards.values()]
-        assert min(map(len, groups)) == 1
-        assert any(len(group) > 1 and len(set(group)) == 1 for group in groups)
-        assert any(len(set(group)) > 1 for group in groups)
-
-
-def test_the_clips_are_active() -> None:
-    _, _, counts = expected("ditto", 1.0, "token-mean", "ratio!=1")
+def test_the_clips_of_the_comparison_are_active() -> None:
+    rows, counts = sequences("ditto"), Counts()
+    old = old_log_probs(tiny_model(), rows, perturbed)
+    equations(tiny_model(), rows, old, objective="ditto", feedback_coef=1.0, loss_agg_mode="token-mean", counts=counts)
     assert counts.low > 0 and counts.high > 0 and counts.dual > 0
-    _, _, counts = expected("ditto", 1.0, "token-mean", "ratio=1")
-    assert counts == Counts(0, 0, 0)
-
-
-CASES = [("ditto", 1.0), ("ditto", 0.5), ("grpo", 1.0)]
-
-
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("splits", [1, 3])
-@pytest.mark.parametrize("loss_agg_mode", ["token-mean", "seq-mean-token-mean"])
-@pytest.mark.parametrize(("objective", "feedback_coef"), CASES)
-def test_update_equals_the_equations(
-    objective: str,
-    feedback_coef: float,
-    loss_agg_mode: str,
-    splits: int,
-    ranks: int,
-    change: str,
-    monkeypatch: pytest.MonkeyPatch,
-    record_property: Callable[[str, object], None],
-) -> None:
-    old, references, _ = expected(objective, feedback_coef, loss_agg_mode, change)
-    settings = settings_of(objective, feedback_coef)
-    step, data = step_data(sequences(objective), old, settings, loss_agg_mode, ranks, monkeypatch)
-    assert step.layout is not None and step.layout.updates == len(references) == 2
-    model = tiny_model()
-    worst = 0.0
-    for update, (reference_loss, reference_gradients) in enumerate(references):
-        loss, gradients = ours(model, step, data, loss_agg_mode, settings, ranks=ranks, splits=splits, update=update)
-        # At ratio 1 advantages of a group cancel, and the loss is 0 while its terms are of size 1.
-        scale = abs(reference_loss) if abs(reference_loss) > 1e-3 else 1.0
-        worst = max(worst, abs(loss - reference_loss) / scale)
-        for name, reference in reference_gradients.items():
-            worst = max(worst, relative_error(gradients[name], reference))
-    record_property("worst_relative_error", worst)
-    assert worst <= TOLERANCE
 
 
 @pytest.mark.parametrize(("ranks", "splits"), [(1, 1), (2, 3)])
@@ -162,17 +80,6 @@ def test_kl_and_entropy_terms_are_means_over_the_sequences_that_count(
         assert loss == pytest.approx(expected_loss.item(), rel=TOLERANCE)
         for name, parameter in theirs.named_parameters():
             assert relative_error(gradients[name], parameter.grad) <= TOLERANCE, name
-
-
-def test_two_parts_in_one_mini_batch_differ_from_one_joint_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A control: without the weights the gradient is far from the equations, so the comparison can fail."""
-    old, references, _ = expected("ditto", 1.0, "token-mean", "ratio=1")
-    settings = settings_of("ditto", 1.0)
-    step, data = step_data(sequences("ditto"), old, settings, "token-mean", 1, monkeypatch)
-    data[LOSS_WEIGHTS] = torch.full_like(data[LOSS_WEIGHTS], 1.0 / 100)
-    _, gradients = ours(tiny_model(), step, data, "token-mean", settings, ranks=1, splits=1, update=0)
-    reference = references[0][1]
-    assert max(relative_error(gradients[name], reference[name]) for name in reference) > 0.1
 
 
 @pytest.mark.parametrize("loss_agg_mode", ["token-mean", "seq-mean-token-mean"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from peft import LoraConfig, get_peft_model
 from torch import Tensor
 
 from tests.ditto.objectives import test_formulas, test_on_policy_distillation, test_sdpo
-from tests.ditto.tiny_step import Sequence_, equations, tiny_model
+from tests.ditto.tiny_step import Sequence_, tiny_model
 
 MODE = "token-mean"
 PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj"]  # each reads 16 values
@@ -55,14 +56,10 @@ def _by_experts(*, token: bool) -> Callable[[Model, Model, Mini], Tensor]:
     )
 
 
-def _ditto(model: Model, rows: test_formulas.Rows, old: test_formulas.Old, mode: str) -> Tensor:
-    return equations(model, rows, old, objective="ditto", feedback_coef=0.5, loss_agg_mode=mode)
-
-
 # What an update of each objective minimises; the options are `OPTIONS`.
 FORMULAS: dict[str, Callable[[Model, Model, Mini], Tensor]] = {
     "grpo": _by_rewards(test_formulas.drafts_by_grpo),
-    "ditto": _by_rewards(_ditto),
+    "ditto": _by_rewards(partial(test_formulas.ditto, feedback_coef=0.5)),
     "ditto_no_feedback_loss": _by_rewards(test_formulas.joint),
     "ditto_refined_only": _by_rewards(test_formulas.refined_only),
     "rltf_sd": _by_rewards(test_formulas.rltf_sd),
@@ -81,23 +78,18 @@ def new_model(adapter: str | None, folder: Path | None = None, *, head: bool = F
     """The tiny model in float64, every weight a float32 number.
 
     Args:
-        adapter: "random" is a LoRA adapter of rank 4 with two random factors, "identity" one of full rank whose A is
-            the identity and whose B is zero; None trains all weights.
+        adapter: "random" is a LoRA adapter of rank 4 with two random factors; None trains all weights.
         folder: where to write the adapter.
         head: with the chunked head.
     """
     model: Any = tiny_model(head=head).float()
     if adapter is not None:
         size = {"r": 4, "target_modules": [*PROJECTIONS, "down_proj"]}
-        if adapter == "identity":
-            size = {"r": 16, "target_modules": PROJECTIONS}
         model = get_peft_model(model, LoraConfig(**size, lora_alpha=16, task_type="CAUSAL_LM"))
         chance = torch.Generator().manual_seed(3)
         for name, parameter in model.named_parameters():
-            if adapter == "random" and "lora_" in name:  # peft's B is zero, and with it the gradient of A
+            if "lora_" in name:  # peft's B is zero, and with it the gradient of A
                 torch.nn.init.normal_(parameter.data, std=0.2, generator=chance)
-            elif "lora_A" in name:
-                torch.nn.init.eye_(parameter.data)
         if folder is not None:
             model.save_pretrained(folder)
     model.double()

@@ -44,7 +44,7 @@ def worker_of(folder: Path, job: dict[str, Any]) -> TrainingWorker:
                 use_remove_padding=True,
                 enable_gradient_checkpointing=False,
                 external_lib="ditto.model.install",
-                use_fused_kernels=job["distillation"] is not None,
+                use_fused_kernels=True,
                 fused_kernel_options={"impl_backend": "chunked"},
                 override_config={"attn_implementation": "packed"},
                 **lora,

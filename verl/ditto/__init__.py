@@ -2,7 +2,7 @@
 
     launch.py        train_ppo.py's main: compose the config, check it, train
     preflight.py     checks before any engine starts, and the plan of a step
-    attended_run.py  the driver: start the trainer's actor, pass signals on, name the cause of its end
+    driver.py        start the trainer's actor, pass signals on, name the cause of its end
     task_runner.py   the Ray actor that runs the trainer
     trainer.py       the DITTO trainer; old_log_probs.py and validation.py are parts of it
     trainer_modes.py the trainers of the three modes

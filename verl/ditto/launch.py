@@ -60,13 +60,13 @@ def _prepare_for_workers(config: DictConfig) -> None:
 
 
 def _train(config: DictConfig) -> int:
-    from ditto import attended_run
+    from ditto import driver
     from ditto.run.stop_signals import Stopped
 
     try:
-        attended_run.train(config)
+        driver.train(config)
     except Stopped as stop:
-        print(f"\n{attended_run.stop_message(stop, config)}\n", file=sys.stderr)
+        print(f"\n{driver.stop_message(stop, config)}\n", file=sys.stderr)
         return stop.exit_code
     finally:
         _print_judge_costs(config)

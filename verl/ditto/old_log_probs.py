@@ -17,13 +17,13 @@ from verl.trainer.ppo.v1 import PPOTrainer
 
 from ditto.batch.jagged import per_token, response_tokens, with_values
 from ditto.batch.pi_old import PiOld
-from ditto.batch.queue import KVBatchMeta, put_columns, tq
+from ditto.batch.queue import KVBatchMeta, fetch, put_columns
 from ditto.batch.step_batch import Columns, StepBatch
 from ditto.batch.step_parts import StepParts
 from ditto.batch.style_signal import StyleSignal
 from ditto.objectives.losses import PLACES
 from ditto.settings import Settings
-from ditto.verl_hooks.update_outputs import places
+from ditto.verl_hooks.actor_worker import places
 
 # The columns that a forward pass needs. Workers fetch only these, without the traces and the rows of task files.
 MODEL_COLUMNS = "input_ids position_ids prompts responses response_mask loss_mask multi_modal_inputs".split()
@@ -107,8 +107,3 @@ def measure_by_update(workers: Any, pi_old: PiOld, parts: StepParts, batch: KVBa
     step.measure(first, response_tokens(data["log_probs"], mask))
     if pi_old.entropy_in_update:
         step.entropy = response_tokens(data["entropy"], mask).values()[mask.values().bool()]
-
-
-def fetch(batch: KVBatchMeta, *names: str) -> Any:
-    """These columns of the batch's rows."""
-    return tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=list(names))

@@ -31,11 +31,10 @@ from ditto.launching.variables import VARIABLE, check_temporary_folders, cpu_var
 from ditto.model.adapter_check import check_adapter
 from ditto.model.attention_check import check_attention
 from ditto.model.expert_checkpoints import check_teachers
-from ditto.model.folder_check import check_model_folder, check_vocabulary
 from ditto.model.head_settings import check_head
 from ditto.model.pack_check import check_packing
 from ditto.model.tokenizer_check import Chat, check_processor, load_chat
-from ditto.model.weights_check import check_weights
+from ditto.model.weights_check import check_model_folder, check_vocabulary, check_weights
 from ditto.rows.lengths import fitting_rows
 from ditto.run.checkpoint import ResumeChoice
 from ditto.run.store_resume import check_address

@@ -108,7 +108,11 @@ class Settings(BaseModel):
         part = self.objective.distillation
         if part is None:
             return None
-        return {"loss": part.loss, "teacher": part.teacher, "options": self.options.comparison(part).model_dump()}
+        return {
+            "needs": part.teacher_gives,
+            "teacher": part.teacher,
+            "options": self.options.comparison(part).model_dump(),
+        }
 
     @property
     def expert_teachers(self) -> list[str]:

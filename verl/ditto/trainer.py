@@ -32,17 +32,21 @@ from verl.utils.seqlen_balancing import log_seqlen_unbalance
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
 from ditto.batch import style_signal, verl_metrics
-from ditto.batch.idle_rows import without_idle_rows
-from ditto.batch.minibatch_layout import assign_mini_batches, balanced, balanced_groups, lay_out, padded_rows
-from ditto.batch.pi_old import PiOld
-from ditto.batch.queue import KVBatchMeta, drop_trained_rows, put_columns, tq
-from ditto.batch.rollout_correction import correction_weights
-from ditto.batch.step_batch import StepBatch
+from ditto.batch.minibatch_layout import (
+    assign_mini_batches,
+    balance_by_length,
+    balance_groups,
+    build_layout,
+    padded_rows,
+)
+from ditto.batch.pi_old import PiOld, correction_weights
+from ditto.batch.queue import KVBatchMeta, drop_trained_rows, fetch, put_columns, tq
+from ditto.batch.step_batch import StepBatch, group_metrics
 from ditto.batch.step_parts import StepParts
 from ditto.batch.trace_details import note_correction, note_log_probs, note_plan
 from ditto.judging.watch import BudgetSpent, JudgeWatch
-from ditto.model.prefix_tree.eligibility import why_not
-from ditto.model.prefix_tree.packing import WANTED
+from ditto.model.prefix_tree.eligibility import ineligible_reason
+from ditto.model.prefix_tree.packing import USE_PREFIX_TREE
 from ditto.objectives.losses import objective_loss
 from ditto.old_log_probs import measure_by_update
 from ditto.rollout import sync_alarm
@@ -100,7 +104,7 @@ class DittoTrainer(Validation):
         self.watchdog = Watchdog(self.settings.run_dir, self.settings.run.phase_timeout_s, self.liveness.died)
         self.judges = JudgeWatch(self.settings)
         self.alarm = SyncAlarm.from_config(config)
-        against = why_not(config, self.settings)
+        against = ineligible_reason(config, self.settings)
         self.as_trees = against is None
         logger.info("Prefix trees: %s", "on" if against is None else f"off, because {against}")
         self.parts = StepParts()  # of this step
@@ -233,16 +237,16 @@ class DittoTrainer(Validation):
         regularised = bool(kl_term or actor.entropy_coeff)
         note_plan(step, self.settings.objective, regularised=regularised)
         if self.settings.options.skip_idle and not regularised:
-            mini_batch, batch, idle = without_idle_rows(step, batch, mini_batch)
+            mini_batch, batch, idle = step.without_idle_rows(batch, mini_batch)
             self._idle_keys += idle
         rows, updates = padded_rows(mini_batch, ranks)
         batch = upsample_batch_to_divisible_size(batch, rows * updates, self.tokenizer.eos_token_id)
         lengths = [tag["seq_len"] for tag in batch.tags]
         if self.as_trees:
-            layout = lay_out(mini_batch, step.row_sizes(lengths), ranks, rows, balanced_groups)
+            layout = build_layout(mini_batch, step.row_sizes(lengths), ranks, rows, balance_groups)
         else:
-            layout = lay_out(mini_batch, lengths, ranks, rows, balanced)
-        batch.extra_info[WANTED] = self.as_trees
+            layout = build_layout(mini_batch, lengths, ranks, rows, balance_by_length)
+        batch.extra_info[USE_PREFIX_TREE] = self.as_trees
         batch.reorder(layout.order)
         step.arrange(layout)
         self.parts.batches.append(step)
@@ -254,14 +258,13 @@ class DittoTrainer(Validation):
     def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         super()._compute_ref_log_prob(batch, metrics)
         batch.fields = [*(batch.fields or []), "ref_log_prob"]
-        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["ref_log_prob"])
-        self.parts.current.reference = data["ref_log_prob"]
+        self.parts.current.reference = fetch(batch, "ref_log_prob")["ref_log_prob"]
         return batch
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         """Compute what the loss needs of every sequence."""
         step = self.parts.current
-        assert step.columns is not None and step.planned is not None
+        assert step.columns is not None
         refined = step.is_kind("refined_base")
         correction = correction_weights(step.columns, refined, self.config.algorithm.get("rollout_correction"))
         if correction is not None:
@@ -270,8 +273,6 @@ class DittoTrainer(Validation):
         put_columns(batch, **step.loss_columns(factors))
         if factors is not None:
             note_correction(step, factors)
-        for trace in step.traces:
-            trace.advantages = step.planned.advantage_of.get(trace.session, {})
         if self._group_filter is not None:
             self._group_filter.report(step, self.global_steps)
         return batch
@@ -325,7 +326,7 @@ class DittoTrainer(Validation):
         if len(self.parts.batches) > 1 and step.columns is not None:
             weighed = correction_weights(step.columns, step.is_kind("refined_base"), correction)
             numbers |= weighed[1] if weighed is not None else {}
-        numbers |= step.groups.metrics() | step.kl_to_start() | style_signal.style_metrics(step)
+        numbers |= group_metrics(step.groups) | step.kl_to_start() | style_signal.style_metrics(step)
         versions = [int(tag["min_global_steps"]) for tag in batch.tags]
         numbers |= step.context_gap() | self.alarm.check_rollout(self.global_steps, step, versions)
         numbers |= self.judges.after_step(self.global_steps, step.traces)
@@ -396,10 +397,9 @@ class DittoTrainer(Validation):
     def _step_numbers(self, batch: KVBatchMeta, timing_raw: dict[str, float], epoch: int) -> dict[str, Any]:
         """verl's own metrics of the whole step, once it has ended."""
         step, gpus = self.parts.joined(), self._get_n_gpus_for_throughput()
-        assert step.columns is not None and step.planned is not None
-        turns = [record.turns for record in step.records]
+        assert step.columns is not None
         numbers = verl_metrics.step_metrics(
-            batch.tags, turns, step.planned.rewards, step.advantages, step.columns.mask, timing_raw, gpus
+            batch.tags, step.records, step.advantages, step.columns.mask, timing_raw, gpus
         )
         numbers |= verl_metrics.staleness_metrics(batch.tags, self.global_steps)
         return numbers | {"training/global_step": self.global_steps, "training/epoch": epoch}

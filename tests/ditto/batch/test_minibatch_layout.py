@@ -17,9 +17,9 @@ from ditto.batch.minibatch_layout import (
     Layout,
     RowSize,
     assign_mini_batches,
-    balanced,
-    balanced_groups,
-    lay_out,
+    balance_by_length,
+    balance_groups,
+    build_layout,
     padded_rows,
 )
 
@@ -33,11 +33,7 @@ def in_turn(lengths: list[int], ranks: int) -> list[list[int]]:
 def laid_out(prompts: list[str], per_mini_batch: int, ranks: int) -> Layout:
     mini_batch = assign_mini_batches(prompts, per_mini_batch)
     rows, updates = padded_rows(mini_batch, ranks)
-    return lay_out(mini_batch, list(range(1, rows * updates + 1)), ranks, rows, in_turn)
-
-
-def test_mini_batches_hold_prompts_in_order_of_appearance() -> None:
-    assert assign_mini_batches(["b", "a", "b", "c", "a", "d", "e"], 2) == [0, 0, 0, 1, 0, 1, 2]
+    return build_layout(mini_batch, list(range(1, rows * updates + 1)), ranks, rows, in_turn)
 
 
 @pytest.mark.parametrize("refined", [0, 1, 7, 32])
@@ -49,12 +45,6 @@ def test_number_of_updates_does_not_depend_on_refinement(refined: int, ranks: in
     layout = laid_out(sorted(prompts), 2, ranks)
     assert layout.updates == 4
     assert len(layout.order) == 4 * layout.rows
-
-
-def test_rows_are_filled_up_to_the_largest_mini_batch_and_to_the_ranks() -> None:
-    assert padded_rows([0, 0, 0, 1], ranks=1) == (3, 2)
-    assert padded_rows([0, 0, 0, 1], ranks=2) == (4, 2)
-    assert padded_rows([0], ranks=4) == (4, 1)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 8])
@@ -71,23 +61,7 @@ def test_ranks_get_equally_many_rows_and_about_as_even_work_as_the_best_partitio
     best = longest(
         get_seqlen_balanced_partitions(work, k_partitions=ranks, equal_size=True) if ranks > 1 else [[*range(384)]]
     )
-    assert longest(balanced(lengths, ranks)) <= 1.01 * best
-
-
-def test_a_wrong_number_of_rows_is_an_error() -> None:
-    with pytest.raises(ValueError, match="3 rows cannot fill 2 mini-batches of 2"):
-        lay_out([0, 1, 1], [1, 2, 3], 1, 2, in_turn)
-
-
-def test_lengths_reach_the_balance_of_their_own_mini_batch() -> None:
-    seen: list[list[int]] = []
-
-    def balance(lengths: list[int], ranks: int) -> list[list[int]]:
-        seen.append(lengths)
-        return in_turn(lengths, ranks)
-
-    lay_out([0, 1, 0, 1], [10, 20, 30, 40], 2, 2, balance)
-    assert seen == [[10, 30], [20, 40]]
+    assert longest(balance_by_length(lengths, ranks)) <= 1.01 * best
 
 
 PROMPTS = st.lists(st.integers(0, 9).map(str), min_size=1, max_size=40)
@@ -124,22 +98,6 @@ def test_layout_properties(prompts: list[str], per_mini_batch: int, ranks: int) 
     assert all(sizes[m] > 0 for m in range(layout.updates))
 
 
-@settings(deadline=None, max_examples=30)
-@given(st.lists(st.integers(1, 500), min_size=1, max_size=24), st.integers(1, 4))
-def test_layout_with_verls_own_balance(lengths: list[int], ranks: int) -> None:
-    from verl.utils.seqlen_balancing import get_seqlen_balanced_partitions
-
-    mini_batch = assign_mini_batches([str(i // 3) for i in range(len(lengths))], 2)
-    rows, updates = padded_rows(mini_batch, ranks)
-    padded = lengths + [128] * (rows * updates - len(lengths))
-
-    def balance(lengths: list[int], ranks: int) -> list[list[int]]:
-        return get_seqlen_balanced_partitions(lengths, k_partitions=ranks, equal_size=True)
-
-    layout = lay_out(mini_batch, padded, ranks, rows, balance)
-    assert sorted(layout.order) == list(range(len(padded)))
-
-
 @given(
     st.lists(
         st.tuples(st.integers(0, 5), st.integers(1, 900), st.integers(0, 300)).map(
@@ -153,7 +111,7 @@ def test_layout_with_verls_own_balance(lengths: list[int], ranks: int) -> None:
 @settings(deadline=None)
 def test_groups_stay_together_where_they_fit(sizes: list[RowSize], ranks: int) -> None:
     sizes = [*sizes, *[RowSize("", 1, 1)] * (-len(sizes) % ranks)]
-    parts = balanced_groups(sizes, ranks)
+    parts = balance_groups(sizes, ranks)
     assert sorted(row for part in parts for row in part) == list(range(len(sizes)))
     assert {len(part) for part in parts} == {len(sizes) // ranks}
     on_ranks = Counter(group for part in parts for group in {sizes[row].group for row in part} - {""})
@@ -164,5 +122,5 @@ def test_whole_groups_are_balanced_by_what_their_trees_cost() -> None:
     """Four prompts on two ranks: the one of 10,000 tokens counts once, not for each of its rows."""
     contexts = {"a": 10_000, "b": 4_000, "c": 4_000, "d": 3_000}
     sizes = [RowSize(group, context, 100) for group, context in contexts.items() for _ in range(8)]
-    parts = [sorted({sizes[row].group for row in part}) for part in balanced_groups(sizes, 2)]
+    parts = [sorted({sizes[row].group for row in part}) for part in balance_groups(sizes, 2)]
     assert sorted(parts) == [["a", "d"], ["b", "c"]]

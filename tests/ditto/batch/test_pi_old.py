@@ -26,8 +26,8 @@ from ditto.objectives import objective
 from ditto.objectives.losses import PLACES
 from ditto.settings import RunSettings, Settings
 from ditto.trainer_modes import DittoTrainerSync
+from ditto.verl_hooks.actor_worker import UpdateOutputs, places
 from ditto.verl_hooks.dropout import active_dropout
-from ditto.verl_hooks.update_outputs import UpdateOutputs, places
 from tests.ditto.our_step import ours, settings_of, step_data
 from tests.ditto.tiny_step import SEQUENCES, old_log_probs, sequences, tiny_model
 
@@ -193,7 +193,6 @@ def trained(
                 queue[key][name] = value
 
     fake = SimpleNamespace(kv_batch_get=get, kv_batch_put=put)
-    monkeypatch.setattr(ditto.old_log_probs, "tq", fake)
     monkeypatch.setattr(ditto.batch.queue, "tq", fake)
     trainer = object.__new__(DittoTrainerSync)
     trainer.config = OmegaConf.create({"actor_rollout_ref": {"rollout": {"temperature": 1.0}}})

@@ -2,18 +2,15 @@
 
 import math
 import random
-from dataclasses import replace
 
 import pytest
 import torch
 from verl.workers.utils.padding import response_from_nested
 
-from ditto.batch.group_counts import GroupCounts, skipped_of
 from ditto.batch.jagged import jagged, response_tokens
-from ditto.batch.minibatch_layout import assign_mini_batches
-from ditto.batch.rollout_correction import correction_weights
+from ditto.batch.pi_old import correction_weights
 from ditto.batch.sequence_record import SequenceRecord
-from ditto.batch.step_batch import Columns, StepBatch
+from ditto.batch.step_batch import Columns, StepBatch, group_metrics
 from soul.record import AttemptRecord, SessionRecord
 from tests.ditto.our_step import settings_of
 
@@ -39,37 +36,9 @@ def order(seed: int, permutation: str) -> list[str]:
     return [record.session for record in batch.records]
 
 
-def test_every_mini_batch_sees_many_tasks_and_no_task_always_comes_last() -> None:
-    last, seen = set(), []
-    for number in range(20):
-        sessions = order(0, f"1:{number}")
-        mini_batches = assign_mini_batches([s.rsplit("_", 1)[0] for s in sessions], PER_MINI_BATCH)
-        for m in range(max(mini_batches) + 1):
-            of_it = {int(s[1:].split("_")[0]) % 10 for s, at in zip(sessions, mini_batches, strict=True) if at == m}
-            seen.append(len(of_it))
-        last.add(int(sessions[-1][1:].split("_")[0]) % 10)
-    assert sum(seen) / len(seen) > 7  # of ten; sorted by task an update saw three
-    assert len(last) > 4
-
-
 def test_the_order_does_not_depend_on_arrival_but_on_the_seed() -> None:
     assert order(1, "1:7") == order(2, "1:7")
     assert order(1, "1:7") != order(1, "1:8")
-
-
-def test_the_seed_permutes_prompts_and_nothing_within_them() -> None:
-    by_seed = []
-    for permutation in ("1:7", "2:7"):
-        of_prompt: dict[str, list[str]] = {}
-        for session in order(1, permutation):
-            of_prompt.setdefault(session.split("_")[0], []).append(session)
-        by_seed.append(of_prompt)
-    assert by_seed[0] == by_seed[1] and list(by_seed[0]) != list(by_seed[1])
-
-
-def test_a_prompt_s_sessions_stay_together() -> None:
-    sessions = order(3, "1:1")
-    assert [s.split("_")[0] for s in sessions[::2]] == [s.split("_")[0] for s in sessions[1::2]]
 
 
 def test_the_responses_of_a_column_are_those_that_verl_cuts_out() -> None:
@@ -91,11 +60,12 @@ def test_what_a_step_does_not_compute_is_counted() -> None:
     ]
     batch = StepBatch(records, [])
     batch.plan([0] * 6, settings_of("grpo"), "token-mean", 1.0)
-    assert batch.groups.metrics()["ditto/groups_idle"] == 1 and "ditto/sequences_skipped" not in batch.groups.metrics()
+    assert group_metrics(batch.groups)["ditto/groups_idle"] == 1
+    assert "ditto/sequences_skipped" not in group_metrics(batch.groups)
     kept = batch.skip_idle([0] * 6)
-    first = replace(batch.groups, **skipped_of([10, 10, 30, 30, 10, 10], kept))
-    second = GroupCounts(dropped=2, tokens_dropped=7, skipped=0, tokens=100)
-    assert GroupCounts.total([first, second]).metrics() == {
+    batch.count_skipped([10, 10, 30, 30, 10, 10], kept)
+    batch.groups.update(dropped=2, tokens_dropped=7, skipped=0, tokens=100)
+    assert group_metrics(batch.groups) == {
         "ditto/groups": 3.0,
         "ditto/groups_idle": 1.0,
         "ditto/groups_dropped": 2.0,
@@ -118,8 +88,8 @@ def test_means_are_over_the_rows_that_are_computed(mode: str) -> None:
     kept = batch.skip_idle([0] * 8)
     alone = StepBatch([records[row] for row in kept], [])
     alone.plan([0] * len(kept), settings_of("grpo"), mode, 1.0)
-    assert batch.planned is not None and alone.planned is not None and kept == [0, 1]
-    assert [terms.mean for terms in batch.planned.terms] == [terms.mean for terms in alone.planned.terms]
+    assert kept == [0, 1]
+    assert [record.loss.mean for record in batch.records] == [record.loss.mean for record in alone.records]
 
 
 @pytest.mark.parametrize("normalise", [False, True])

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from ditto.batch import style_signal
+import ditto.batch.queue
 from ditto.batch.jagged import jagged
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_batch import Columns, StepBatch
-from ditto.batch.style_signal import StyleSignal, of_distillation, style_metrics
-from tests.ditto import our_step
-from tests.ditto.objectives.test_sdpo import drafts, feedback_prompts, vocabulary
-from tests.ditto.our_step import ours, settings_of, step_data
-from tests.ditto.tiny_step import mini_batches, old_log_probs, perturbed, tiny_model
+from ditto.batch.style_signal import StyleSignal, style_metrics
+from tests.ditto.our_step import settings_of
 
 PIECES = ["<eos>", "Ġlet", "ter", "Ġme", "Ġbox", ",", "how", "ever", "Ġ", "Ċ", "Ġwait", "�"]
 
@@ -67,58 +63,18 @@ def test_the_share_of_style_in_the_signal_of_refined_answers(monkeypatch: pytest
     rollout = jagged([torch.tensor(row) for row in ([-5.0, -1.0], [-1.0, -1.5, -1.0], [-9.0])])
     responses = {f"k{i}": torch.tensor(ids) for i, ids in enumerate(texts)}
     queue = SimpleNamespace(kv_batch_get=lambda keys, **_: {"responses": jagged([responses[key] for key in keys])})
-    monkeypatch.setattr(style_signal, "tq", queue)
-    batch: Any = SimpleNamespace(keys=list(responses), partition_id="train")
+    monkeypatch.setattr(ditto.batch.queue, "tq", queue)
+
+    def select(keys: list[str]) -> Any:
+        return SimpleNamespace(keys=keys, partition_id="train", select_keys=select)
+
+    batch = select(list(responses))
     step.columns = Columns(mask, actor, rollout)
     StyleSignal(Tokenizer()).mark(batch, step)
     numbers = style_metrics(step)
     # "let" moves by 2, "box" by 0.5; the comma was not sampled
     assert numbers == pytest.approx(
         {"ditto/style_tokens": 0.5, "ditto/style_share": 2.0 / 2.5, "ditto/style_ratio": 1.6}
-    )
-
-
-@pytest.mark.parametrize("name", ["sdpo_token", "sdpo_logits"])
-def test_the_share_of_style_in_the_signal_of_a_distillation(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tokens with an even id are style here; the loss sums over micro-batches as metrics do."""
-    rows, prompts = drafts(), feedback_prompts(drafts())
-    old = old_log_probs(tiny_model(), rows, perturbed)
-    settings = settings_of(name, sdpo={"teacher": "live", "top_k": None, "alpha": 1.0})
-    reported: list[dict[str, Any]] = []
-    loss_function = our_step.objective_loss
-
-    def recording(*args: Any, **kwargs: Any) -> Any:
-        loss, metrics = loss_function(*args, **kwargs)
-        reported.append(metrics)
-        return loss, metrics
-
-    monkeypatch.setattr(our_step, "objective_loss", recording)
-    step, data = step_data(rows, old, settings, "token-mean", 1, monkeypatch, teacher_prompts=prompts)
-    ours(tiny_model(head=True), step, data, "token-mean", settings, ranks=1, splits=2, update=0)
-    sums = {
-        key: sum(float(metrics[f"actor/part/distill/{key}"].aggregate()) for metrics in reported)
-        for key in ("signal", "style_signal")
-    }
-    model, signal, tokens = tiny_model(), {True: 0.0, False: 0.0}, 0
-    for i in mini_batches(rows)[0]:
-        row = rows[i]
-        if row.kind != "draft" or not prompts[i]:
-            continue
-        with torch.no_grad():
-            new = vocabulary(model, row.prompt_ids, row.response_ids)
-            taught = vocabulary(model, prompts[i], row.response_ids)
-        for t, (y, mask) in enumerate(zip(row.response_ids, row.mask, strict=True)):
-            if mask:
-                at_token = (new[t, y] - taught[t, y]).abs()
-                distance = at_token if name == "sdpo_token" else (new[t].exp() * (new[t] - taught[t])).sum()
-                signal[y % 2 == 0] += min(math.exp(new[t, y].item() - old[i][t]), 2.0) * distance.item()
-                tokens += 1
-    assert sums["signal"] == pytest.approx((signal[True] + signal[False]) / tokens, rel=1e-6)
-    assert sums["style_signal"] == pytest.approx(signal[True] / tokens, rel=1e-6)
-    metrics = {f"actor/part/distill/{key}": value for key, value in sums.items()} | {"ditto/style_tokens": 0.5}
-    share = signal[True] / (signal[True] + signal[False])
-    assert of_distillation(metrics, "distill") == pytest.approx(
-        {"ditto/style_share": share, "ditto/style_ratio": 2 * share}
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from ditto.batch.jagged import jagged
-from ditto.batch.minibatch_layout import assign_mini_batches, balanced, lay_out, padded_rows
+from ditto.batch.minibatch_layout import assign_mini_batches, balance_by_length, build_layout, padded_rows
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_batch import Columns, StepBatch
 from ditto.batch.trace_details import note_correction, note_log_probs, note_plan
@@ -73,7 +73,7 @@ def test_the_traces_hold_what_the_loss_gets(corrected: bool) -> None:
     kept = step.skip_idle(mini_batch)
     mini_batch = [mini_batch[row] for row in kept]
     rows, updates = padded_rows(mini_batch, 2)
-    step.arrange(lay_out(mini_batch, [8] * rows * updates, 2, rows, balanced))
+    step.arrange(build_layout(mini_batch, [8] * rows * updates, 2, rows, balance_by_length))
     masks = [[1, 0, 1, 1] if record.place >= 0 else [0] for record in step.records]
     mask = jagged([torch.tensor(each) for each in masks])
     old = torch.tensor([-chance.random() for _ in mask.values()])
@@ -115,10 +115,6 @@ def test_a_masked_sequence_names_its_reason() -> None:
     middle = noted(step_of("grpo", {"p": [(0.0, None), (0.5, None), (1.0, None)]}), "grpo")
     assert masked(middle, "draft") == {"p_0": None, "p_1": "zero advantage", "p_2": None}
     assert middle["p_1", "draft"].advantage == 0.0
-
-
-def test_a_kl_or_entropy_term_also_trains_what_has_no_advantage() -> None:
-    assert set(masked(noted(step_of("grpo"), "grpo", regularised=True), "draft").values()) == {None}
 
 
 def test_one_refined_answer_a_prompt_is_the_best() -> None:

@@ -112,13 +112,6 @@ def test_the_borders_are_found_once_for_all_layers(model, sequences, monkeypatch
     torch.testing.assert_close(changed, model(**packed(joined)).logits[:, 5:])
 
 
-def test_what_stands_in_another_sequence_changes_nothing(model, sequences):
-    other = [sequence.clone() for sequence in sequences]
-    other[0][:] = 63 - other[0]
-    one, two = (model(**packed(found)).logits[:, LENGTHS[0] :] for found in (sequences, other))
-    assert torch.equal(one, two)
-
-
 def test_padded_rows_and_single_ones_are_as_with_sdpa(model, sequences):
     rows = torch.zeros(2, 9, dtype=torch.long)
     rows[0, :5], rows[1] = sequences[0][0], sequences[2][0]
@@ -143,20 +136,6 @@ def test_a_window_is_kept(sequences):
     reference = with_sdpa(model)
     alone = torch.cat([reference(input_ids=sequence, use_cache=False).logits for sequence in sequences], dim=1)
     torch.testing.assert_close(whole, alone, rtol=1e-12, atol=1e-12)
-
-
-def test_under_autocast_the_kernel_gets_its_dtype(model, sequences, monkeypatch):
-    """torch casts what goes into sdpa by itself, but not what goes into the kernel."""
-    seen = set()
-
-    def takes(query):
-        seen.add(query.dtype)
-        return False
-
-    monkeypatch.setattr(attention, "_kernel_takes", takes)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        tiny().float()(**packed(sequences))
-    assert seen == {torch.bfloat16}
 
 
 def test_what_it_cannot_compute_is_refused(model):

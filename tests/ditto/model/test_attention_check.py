@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from omegaconf import DictConfig, OmegaConf
 from transformers import AttentionInterface, AttentionMaskInterface, Qwen2_5_VLConfig, Qwen3Config
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from ditto.launching.compose import load_config
-from ditto.model import attention, attention_check
+from ditto.model import attention
 from ditto.model.attention_check import check_attention
 from ditto.model.prefix_tree.attention import Branches, cascade
 from ditto.model.prefix_tree.tree import Node
@@ -69,11 +67,6 @@ def test_what_is_shipped_runs_on_a_cpu(models: Path) -> None:
     check_attention(config_of(["platform=cpu", f"model.path={models / 'qwen3'}"]))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
-def test_what_is_shipped_runs_on_a_gpu(models: Path) -> None:
-    check_attention(config(models, "gpu"))
-
-
 # what -> (platform, overrides, model, what the message must name)
 MISTAKES: dict[str, tuple[str, dict[str, Any], str, list[str]]] = {
     "verl's default": (
@@ -114,26 +107,6 @@ def test_a_layer_that_cannot_run_is_one_paragraph(mistake: str, models: Path) ->
     assert "\n" not in str(raised.value)
 
 
-def test_supervised_training_names_its_own_keys(models: Path) -> None:
-    words = ["platform=gpu", f"model.path={models / 'qwen3'}", "model.override_config.attn_implementation=nothing"]
-    with pytest.raises(BadConfig, match="^model.override_config.attn_implementation=nothing .* model.external_lib"):
-        check_attention(config_of(words))
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-@pytest.mark.parametrize("sign", ["a dry run", "a cluster's address", "a driver without a GPU"])
-def test_without_a_gpu_it_is_left_out_with_a_line(
-    sign: str, models: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    if sign == "a cluster's address":
-        monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
-    if sign == "a driver without a GPU":
-        monkeypatch.setenv("VERL_PLATFORM", "cuda")
-    check_attention(config(models, "gpu", {"dry_run": sign == "a dry run"}))
-    (record,) = caplog.records
-    assert "Skipped" in record.message and "no GPU" in record.message
-
-
 def test_a_kernel_that_computes_a_tree_wrongly_is_named(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def alone(query: Any, key: Any, value: Any, branches: Branches, scaling: float | None) -> Any:
         """Every node sees itself alone."""
@@ -144,11 +117,3 @@ def test_a_kernel_that_computes_a_tree_wrongly_is_named(models: Path, monkeypatc
     with pytest.raises(BadConfig, match="algorithm.prefix_tree=off"):
         check_attention(config(models, "cpu"))
     check_attention(config(models, "cpu", {"algorithm.prefix_tree": "off"}))
-
-
-def test_on_a_gpu_the_layer_runs_in_a_process_of_its_own(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process runs on a CPU here. What ends the layer in it is what the message says."""
-    model = config(models, "cpu").actor_rollout_ref.model
-    good = attention_check._layer(model, "packed", "cpu:0", "fp32", trees=False)
-    reason = attention_check._why_not(replace(good, heads=3))  # two heads of keys for three of queries
-    assert reason and "3" in reason

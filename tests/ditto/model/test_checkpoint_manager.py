@@ -15,7 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 from torch.optim.lr_scheduler import LambdaLR
 
-from ditto.model.checkpoint_manager import CheckpointManager
+from ditto.model.engine import CheckpointManager
 
 PARTS = ["model", "optimizer", "extra"]
 

@@ -13,7 +13,6 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from benchmarks import gpu_head
 from ditto.model import chunked_head
 from ditto.model.chunked_models import with_chunked_head
 
@@ -94,18 +93,6 @@ def test_a_head_with_dropout_is_refused() -> None:
     head.lora_dropout = nn.Dropout(0.1)
     with pytest.raises(RuntimeError, match="dropout"):
         chunked_head.token_log_probs(head, torch.ones(3, 4), torch.ones(3, dtype=torch.long))
-
-
-def test_the_benchmark_measures_both_heads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_head, "VOCABULARY", 500)
-    found = gpu_head.measure("cpu", tokens=300, hidden_size=16)
-    assert [(head["head"], head["trained"]) for head in found["heads"]] == [
-        ("full logits", True),
-        ("chunked", True),
-        ("full logits", False),
-        ("chunked", False),
-    ]
-    assert all(0 < head[name] < 1e-5 for head in found["heads"] for name in head if name.endswith("_error"))
 
 
 # ---- in verl's engine -------------------------------------------------------------------------------------------

@@ -27,6 +27,6 @@ def test_the_policy_as_its_own_teacher_says_the_same_twice(monkeypatch: pytest.M
     tu.assign_non_tensor(
         data, use_remove_padding=True, temperature=1.0, calculate_entropy=False, use_fused_kernels=True
     )
-    said = [engine._score_with_feedback(data, "distill_token", settings.options.sdpo).values for _ in range(2)]
+    said = [engine._score_with_feedback(data, "log_probs", settings.options.sdpo).values for _ in range(2)]
     assert torch.equal(*said)
     assert model.training and all(part.training for part in model.modules() if isinstance(part, torch.nn.Dropout))

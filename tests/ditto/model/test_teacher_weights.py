@@ -18,42 +18,6 @@ from ditto.objectives.options import SdpoOptions
 from ditto.settings import BadConfig
 
 
-def devices(teacher: TeacherWeights) -> set[str]:
-    return {copy.device.type for copy in teacher.copies.values()}
-
-
-@pytest.mark.parametrize("use", ["active", "move"])
-def test_copies_follow_the_parameters(use: str) -> None:
-    module = nn.Linear(3, 2)
-    teacher = TeacherWeights(module, "ema")
-    module.to("meta")
-    teacher.live.parameters = dict(module.named_parameters())  # FSDP2 keeps the parameter objects when it moves them
-    assert devices(teacher) == {"cpu"}
-    if use == "move":
-        teacher.move(0.5)
-    else:
-        with torch.no_grad(), teacher.active():
-            assert {p.device.type for p in module.parameters()} == {"meta"}
-    assert devices(teacher) == {"meta"}
-
-
-def test_copies_are_offloaded_with_the_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A copy made before a resume and one made after it are then in the same place between updates."""
-    moved: list[tuple[str, bool]] = []
-    monkeypatch.setattr(FSDPEngineWithLMHead, "to", lambda _self, device, model, **_: moved.append((device, model)))
-    engine = object.__new__(DittoEngine)
-    engine.to("cpu")  # an engine without a teacher
-    engine.teacher = TeacherWeights(nn.Linear(3, 2), "ema")
-    offloads: list[str] = []
-    monkeypatch.setattr(engine.teacher, "offload", lambda: offloads.append("host"))
-    engine.to("cuda", model=True)
-    engine.to("cpu", model=False, optimizer=True)
-    assert not offloads
-    engine.to("cpu", model=True)
-    assert offloads == ["host"]
-    assert moved == [("cpu", True), ("cuda", True), ("cpu", False), ("cpu", True)]
-
-
 @pytest.mark.parametrize(("norm", "moves"), [(2.0, True), (float("nan"), False), (float("inf"), False)])
 def test_a_moving_average_follows_only_updates_that_took_place(
     norm: float, moves: bool, monkeypatch: pytest.MonkeyPatch

@@ -71,22 +71,3 @@ def test_each_part_is_averaged_over_its_own_tokens(mode: str, rows: list[Sequenc
 def test_rows_without_tokens_weigh_nothing(mode: str) -> None:
     assert row_weights([4, 0, 0], [0, 1], mode).keys() == {0}
     assert row_weights([0, 0], [0, 1], mode) == {}
-
-
-def test_an_unknown_mode_is_refused() -> None:
-    with pytest.raises(ValueError, match="token-sum.*token-mean"):
-        row_weights([1], [0], "token-sum")
-
-
-def test_sum_norm_without_a_scale_factor_is_refused() -> None:
-    from ditto.config_checks import check_config
-    from ditto.launching.compose import load_config
-    from ditto.settings import BadConfig, Settings
-
-    base = ["data.train_files=[x]", "data.val_files=[x]", "trainer.project_name=t"]
-    mode = "actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-sum-norm"
-    config = load_config([*base, mode, "actor_rollout_ref.actor.loss_scale_factor=1024"])
-    check_config(config, Settings.from_config(config))
-    config = load_config([*base, mode])
-    with pytest.raises(BadConfig, match="loss_scale_factor"):
-        check_config(config, Settings.from_config(config))

@@ -218,18 +218,6 @@ def test_a_teacher_that_reads_what_the_student_reads_teaches_nothing(
     assert all(gradient.abs().max() < 1e-12 for gradient in gradients.values())
 
 
-def test_top_k_of_the_whole_vocabulary_is_the_whole_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, prompts = drafts(), feedback_prompts(drafts())
-    old = old_log_probs(tiny_model(), rows, None)
-    updates = []
-    for top_k in (VOCAB, None):
-        settings = settings_of("sdpo_logits", sdpo={"teacher": "live", "top_k": top_k})
-        step, data = step_data(rows, old, settings, "token-mean", 1, monkeypatch, teacher_prompts=prompts)
-        loss, gradients = ours(tiny_model(head=True), step, data, "token-mean", settings, ranks=1, splits=1, update=0)
-        updates.append((loss, torch.cat([g.flatten() for g in gradients.values()])))
-    assert updates[0][0] == updates[1][0] and torch.equal(updates[0][1], updates[1][1])
-
-
 def test_the_teacher_reads_what_others_said_between_two_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another message of the partner changes what the teacher says of the turn that follows it."""
     rows = [s for s in SEQUENCES if s.kind == "draft" and 0 in s.mask][:1]

@@ -13,7 +13,7 @@ import ditto.rollout.agent_loop as agent_loop
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.objectives import objective
 from ditto.rollout.agent_loop import SoulAgentLoop
-from ditto.rollout.token_seat import TokenSeat, TokenSequence
+from ditto.rollout.token_seat import TokenSeat
 from ditto.run.live_traces import live_files
 from ditto.run.run_folder import RunFolder
 from ditto.settings import RunSettings, Settings
@@ -38,7 +38,9 @@ KINDS = {
 def attempt(reward: float | None) -> Attempt:
     """An episode of one seat and one turn; without a reward it failed."""
     seat = object.__new__(TokenSeat)
-    seat.sequences = [TokenSequence([1, 2, 3], [1, 2], [], [4, 5], [1, 1], [-0.5, -0.5], turns=1)]
+    tokens: dict[str, Any] = {"prompt_ids": [1, 2, 3], "base_prompt_ids": [1, 2], "response_ids": [4, 5]}
+    tokens |= {"response_mask": [1, 1], "response_logprobs": [-0.5, -0.5]}
+    seat.sequences = [SequenceRecord("draft", "", "", True, turns=2, tokens=2, **tokens)]
     verdict = None if reward is None else Verdict(reward, {})
     return Attempt(Players(lambda _name: seat, {"policy": seat}), verdict=verdict)
 
@@ -91,11 +93,6 @@ def test_the_sequences_of_an_objective_are_played_and_made(name: str, monkeypatc
 def test_validation_plays_drafts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     refines, records = play("rltf_sd", monkeypatch, draft=0.25, refined=0.75, split="val")
     assert not refines and [record["kind"] for record in records] == ["draft"]
-
-
-def test_a_failed_session_gives_a_placeholder_without_a_draft_reward(monkeypatch: pytest.MonkeyPatch) -> None:
-    (record,) = play("rltf_sd", monkeypatch, draft=None, refined=None)[1]
-    assert (record["kind"], record["valid"], record["draft_reward"]) == ("none", False, None)
 
 
 def test_a_finished_session_is_appended_to_the_live_traces_but_not_a_validation(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,14 +11,13 @@ import pytest
 from omegaconf import OmegaConf
 from verl.trainer.ppo.v1 import replay_buffer as verl_buffer
 
-from ditto.batch.group_counts import GroupCounts
 from ditto.batch.queue import KVBatchMeta
 from ditto.batch.sequence_record import SequenceRecord
-from ditto.batch.step_batch import StepBatch
+from ditto.batch.step_batch import StepBatch, group_metrics
 from ditto.objectives import OBJECTIVES
 from ditto.objectives.options import ObjectiveOptions
 from ditto.rollout import replay_buffer
-from ditto.rollout.group_filter import GroupFilter, sampled_tokens
+from ditto.rollout.group_filter import GroupFilter
 from ditto.rollout.replay_buffer import PromptReplayBuffer, PromptReplayBufferAsync
 from soul.record import AttemptRecord, Failure, SequenceSummary, SessionRecord
 
@@ -76,7 +75,7 @@ def group(drafts: Sequence[float | None], refined: Sequence[float] = (), cause: 
         known: dict[str, Any] = {"attempt": "draft", "seat": "", "prompt_tokens": 1, "response_tokens": 5}
         trace.sequences = [SequenceSummary(kind=kind, **known) for kind in kinds]
         trace.sequences += [SequenceSummary(kind="other", masked="not in the objective", **known)]
-        outputs: list[dict[str, Any]] = [{"ditto": asdict(record)} for record in records]
+        outputs: list[dict[str, Any]] = [{"ditto": record.packed()} for record in records]
         outputs[0]["trace"] = trace.to_line()
         sessions.append(outputs)
     return sessions
@@ -114,9 +113,9 @@ def prompts(batch: KVBatchMeta) -> set[str]:
 
 def reported(groups: GroupFilter, idle: int = 0) -> tuple[dict[str, float], list[SessionRecord]]:
     """The step's metrics and the traces of its dropped groups, where `idle` groups of the batch teach nothing."""
-    step = StepBatch([], [], groups=GroupCounts(idle=idle))
+    step = StepBatch([], [], groups=Counter(idle=idle))
     groups.report(step, 1)
-    return step.groups.metrics(), step.traces
+    return group_metrics(step.groups), step.traces
 
 
 @pytest.mark.parametrize("mode", ["sync", "colocate_async"])
@@ -163,8 +162,3 @@ def test_a_judge_that_is_down_is_not_asked_again(cause: str, asked: int, monkeyp
     queue.ask(2)
     buffer.sample(1, "train", 2)
     assert queue.asked == asked
-
-
-def test_a_refined_answer_is_sampled_once() -> None:
-    records = [SequenceRecord(**fields["ditto"]) for outputs in WRONG_THEN_RIGHT for fields in outputs]
-    assert len(records) == 6 and sampled_tokens(records) == 4 * 5

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
+from ditto.batch.sequence_record import SequenceRecord
 from ditto.objectives.spec import Kind
-from ditto.rollout.agent_loop import _SequenceBuilder
-from ditto.rollout.session_sequences import token_sequences
-from ditto.rollout.token_seat import TokenSeat, TokenSequence
+from ditto.rollout.agent_loop import session_outputs
+from ditto.rollout.session_sequences import seat_sequences
+from ditto.rollout.token_seat import TokenSeat
 from soul import examples
 from soul.examples.endpoint import answer
 from soul.policy import Players
@@ -29,7 +29,8 @@ class Sampled(TokenSeat):
 
     async def say(self, messages: Any, base: Any = None) -> str:
         versions = (self.version, self.version)
-        sequence = TokenSequence([1, 2], [1], list(messages), turns=1, versions=versions, full=True)
+        sequence = SequenceRecord("draft", "", "", True, turns=2, tokens=2, versions=versions, full=True)
+        sequence.prompt_ids, sequence.base_prompt_ids, sequence.messages = [1, 2], [1], list(messages)
         sequence.response_ids, sequence.response_mask = [3, 4, 5], [1, 0, 1]
         sequence.response_logprobs = [-0.5, 0.0, -1.0]
         self.sequences.append(sequence)
@@ -50,9 +51,7 @@ def outputs_of(
     session: Session, row: TaskRow, kinds: tuple[Kind, ...] = KINDS, *, validate: bool = False
 ) -> tuple[list[Any], SessionRecord]:
     """What the agent loop hands to verl, and the trace that goes with it."""
-    settings: Any = SimpleNamespace(objective=SimpleNamespace(kinds=kinds))
-    known = {"uid": "abc", "session_id": 2, "global_steps": 9}
-    outputs = list(_SequenceBuilder(session, known, settings, 0, {}).build(validate, row))
+    outputs = session_outputs(session, kinds, row, {}, 0, uid="abc", number=2, step=9, validate=validate)
     assert ["trace" in output.extra_fields for output in outputs] == [True] + [False] * (len(outputs) - 1)
     return outputs, SessionRecord.from_line(outputs[0].extra_fields["trace"], "here")
 
@@ -87,7 +86,7 @@ def test_the_trace_lists_every_sequence_and_each_output_finds_its_own() -> None:
         assert (summary.prompt_tokens, summary.response_tokens) == (len(output.prompt_ids), sum(output.response_mask))
         assert summary.logp_sampled == -0.75  # of the two sampled tokens, without the context between them
     assert len(record.sequences) == len(outputs) == 3
-    for _, sequence in token_sequences(session.draft):
+    for _, _, sequence in seat_sequences(session.draft):
         sequence.has_log_probs = False
     assert outputs_of(session, row)[1].sequences[0].logp_sampled is None
 

@@ -30,39 +30,6 @@ def counted(rows):
     return dict(Counter(row.task.name for row in rows))
 
 
-def test_without_settings_every_row_is_taken_once_and_in_order():
-    assert draw(ROWS, None, {}, 1) == ROWS
-    assert MixtureSettings().training_rows(ROWS) == MixtureSettings().validation_rows(ROWS) == ROWS
-
-
-def test_a_task_with_fewer_rows_gives_all_it_has():
-    drawn = draw(ROWS, 20, {}, 1)
-    assert counted(drawn) == {"lifechoices": 20, "humanual": 7, "humanual-book": 20}
-    assert len({(row.file, row.number) for row in drawn}) == len(drawn)
-
-
-@pytest.mark.parametrize(
-    "weights, expected",
-    [
-        ({"lifechoices": 0.5}, {"lifechoices": 5, "humanual": 7, "humanual-book": 10}),
-        ({"humanual": 2}, {"lifechoices": 10, "humanual": 14, "humanual-book": 10}),
-        ({"lifechoices": 0, "humanual-book": 1.25}, {"humanual": 7, "humanual-book": 12}),
-    ],
-)
-def test_weights(weights, expected):
-    drawn = draw(ROWS, 10, weights, 1)
-    assert counted(drawn) == expected
-    times = Counter((row.file, row.number) for row in drawn)
-    for name in expected:  # no row of a task comes twice as long as another has not come at all
-        of_task = [count for (file, _), count in times.items() if file == f"{name}.parquet"]
-        assert max(of_task) - min(of_task) <= 1
-
-
-def test_a_heavier_task_gives_more_rows_before_it_gives_one_twice():
-    rows = [row for row in draw(ROWS, 10, {"lifechoices": 3.0}, 1) if row.task.name == "lifechoices"]
-    assert len(rows) == 30 and len({row.number for row in rows}) == 30
-
-
 def test_the_draw_depends_on_the_seed_and_on_nothing_else():
     def numbers(rows, seed=1, **weights):
         return [row.number for row in draw(rows, 10, weights, seed) if row.task.name == "lifechoices"]
@@ -146,12 +113,3 @@ def test_validation_on_the_training_files_draws_its_own_rows(tmp_path):
     )
     assert len(SoulDataset(config.train_files, OneToken(), config)) == 10
     assert len(SoulDataset(config.val_files, OneToken(), config)) == 5
-
-
-def test_the_plan_says_what_was_drawn_of_each_task():
-    settings = MixtureSettings(rows_per_task=10, seed=3)
-    drawn = settings.training_rows(ROWS)
-    assert settings.summary(ROWS, drawn) == (
-        "lifechoices 10 of 40, humanual 7 of 7, humanual-book 10 of 20, drawn by seed 3"
-    )
-    assert MixtureSettings().summary(ROWS, ROWS) == ""

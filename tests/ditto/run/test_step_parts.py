@@ -6,6 +6,8 @@ The parts differ in size, so that a mean of the parts' means is another number t
 from __future__ import annotations
 
 import random
+from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,13 +16,12 @@ import torch
 from omegaconf import OmegaConf
 from verl.trainer.ppo.v1 import PPOTrainerSeparateAsync
 
+import ditto.batch.queue
 import ditto.old_log_probs
-from ditto.batch.group_counts import GroupCounts
 from ditto.batch.jagged import jagged
-from ditto.batch.loss_plan import LossPlan, RowTerms
 from ditto.batch.pi_old import PiOld
-from ditto.batch.sequence_record import SequenceRecord
-from ditto.batch.step_batch import PADDING, Columns, StepBatch
+from ditto.batch.sequence_record import PADDING, RowLoss, SequenceRecord
+from ditto.batch.step_batch import Columns, StepBatch
 from ditto.batch.step_parts import StepParts
 from ditto.objectives import OBJECTIVES
 from ditto.old_log_probs import OldLogProbs
@@ -29,7 +30,6 @@ from ditto.trainer_modes import DittoTrainerColocateAsync, DittoTrainerSeparateA
 from tests.ditto.run.test_step_metrics import record_of, session
 
 STEP = 3
-PLANNED = ("advantages", "rewards", "weights", "distill_weights", "terms", "teachers")
 UPDATE = {"actor/grad_norm": [2.0], "actor/lr": [1e-3], "actor/part/joint/loss": [0.5], "actor/perf/max_gb": [3.0]}
 
 
@@ -45,7 +45,8 @@ def part(chance: random.Random, prompts: list[str]) -> tuple[StepBatch, list[dic
             for kind in ("draft", "refined_base", "refined_feedback"):
                 records.append(SequenceRecord(kind, prompt, name, chance.random() < 0.9, 2, chance.randint(1, 6), 0.5))
     sequences = list(records)
-    records = [*records[1:], PADDING]
+    weighed = [RowLoss(advantage=chance.random(), weight=chance.random()) for _ in records[1:]]
+    records = [*(replace(record, loss=loss) for record, loss in zip(records[1:], weighed, strict=True)), PADDING]
     masks = [torch.ones(record.tokens or 1, dtype=torch.int64) * bool(record.tokens) for record in records]
     torch.manual_seed(chance.randint(0, 999))
     old = [-torch.rand(len(mask)) for mask in masks]
@@ -54,13 +55,12 @@ def part(chance: random.Random, prompts: list[str]) -> tuple[StepBatch, list[dic
     batch.columns = Columns(jagged(masks), jagged(old), jagged(sampled))
     batch.entropy = torch.rand(int(sum(mask.sum() for mask in masks)))
     batch.advantages = jagged([torch.randn(1) * mask for mask in masks])
-    rewards, advantages, weights = ([chance.random() for _ in records] for _ in range(3))
-    rows = len(records)
-    batch.planned = LossPlan(advantages, rewards, weights, [0.0] * rows, [RowTerms()] * rows, {}, [-1] * rows)
     batch.reference = jagged([values + 0.1 * torch.rand(len(values)) for values in old])
     if len(prompts) > 1:  # a part without a signal has no style
         batch.style = jagged([(torch.rand(len(mask)) < 0.5).float() * mask for mask in masks])
-    batch.groups = GroupCounts(len(prompts), dropped=1, tokens_dropped=7, skipped=1, tokens_skipped=3, tokens=20)
+    batch.groups = Counter(
+        groups=len(prompts), idle=len(prompts), dropped=1, tokens_dropped=7, skipped=1, tokens_skipped=3, tokens=20
+    )
     tags = [
         {
             "prompt_len": 5,
@@ -91,18 +91,15 @@ def together(parts: list[StepBatch]) -> StepBatch:
     batch.advantages = jagged(
         [row for each in parts if each.advantages is not None for row in each.advantages.unbind()]
     )
-    plans = [each.planned for each in parts if each.planned is not None]
-    values = {name: [v for plan in plans for v in getattr(plan, name)] for name in PLANNED}
-    batch.planned = LossPlan(**values, advantage_of={})
     batch.reference = jagged([row for each in parts if each.reference is not None for row in each.reference.unbind()])
     styles = [row for each in parts if each.style is not None for row in each.style.unbind()]
     masks = batch.columns.mask.unbind()
     without = [torch.zeros(len(mask)) for mask in masks[: len(masks) - len(styles)]]  # the parts without come first
     batch.style = jagged([*without, *styles])
     n = len(parts)
-    batch.groups = GroupCounts(
-        len(batch.prompts), dropped=n, tokens_dropped=7 * n, skipped=n, tokens_skipped=3 * n, tokens=20 * n
-    )
+    prompts = len(batch.prompts)
+    batch.groups = Counter(groups=prompts, idle=prompts, dropped=n, tokens_dropped=7 * n, skipped=n)
+    batch.groups.update(tokens_skipped=3 * n, tokens=20 * n)
     return batch
 
 
@@ -185,7 +182,7 @@ def test_all_parts_of_a_step_take_pi_old_from_the_weights_at_its_beginning(monke
     values["rollout_log_probs"] = jagged([torch.rand(n) for n in lengths])
     values["response_mask"] = jagged([torch.ones(n, dtype=torch.int64) for n in lengths])
     queue = SimpleNamespace(kv_batch_get=lambda **_: values)
-    monkeypatch.setattr(ditto.old_log_probs, "tq", queue)
+    monkeypatch.setattr(ditto.batch.queue, "tq", queue)
     monkeypatch.setattr(ditto.old_log_probs, "put_columns", lambda _batch, **columns: calls.extend(columns))
     trainer = object.__new__(DittoTrainerSeparateAsync)
     trainer.config = OmegaConf.create({"algorithm": {}, "actor_rollout_ref": {"rollout": {"temperature": 1.0}}})

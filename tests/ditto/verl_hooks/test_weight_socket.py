@@ -10,7 +10,7 @@ import pytest
 from verl.workers.rollout.vllm_rollout import ServerAdapter
 from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
 
-from ditto.verl_hooks import adapter_server, weight_socket
+from ditto.verl_hooks import adapter_server, compat
 from ditto.verl_hooks.adapter_server import AdapterServer
 from ditto.verl_hooks.compat import patch_vllm
 
@@ -31,9 +31,9 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def names(run: str | None) -> tuple[str, str]:
         monkeypatch.setenv("VERL_RAY_JOB_ID", JOB)
-        monkeypatch.delenv(weight_socket.VARIABLE, raising=False)
+        monkeypatch.delenv(compat.VARIABLE, raising=False)
         if run is not None:
-            monkeypatch.setenv(weight_socket.VARIABLE, run)
+            monkeypatch.setenv(compat.VARIABLE, run)
         for _ in range(3):  # the server's process, the engine's and the worker's, each with the one's environment
             patch_vllm()
         worker = SimpleNamespace(local_rank=0, model_runner=SimpleNamespace(vllm_config=None))

@@ -101,11 +101,6 @@ def test_relative_paths_are_the_launchers(launched: DictConfig, tmp_path: Path) 
     assert rollout.name == "vllm" and launched.actor_rollout_ref.rollout.profiler.save_path.startswith(str(here))
 
 
-def test_the_resolved_gateway_is_no_setting_of_the_users() -> None:
-    with pytest.raises(BadConfig, match="^gateway cannot be set"):
-        load_config(["+gateway.roles={}"])
-
-
 @pytest.mark.parametrize("where", ["OPENAI_BASE_URL", "judge.base_url", "partner.base_url"])
 def test_an_address_with_a_password_is_refused(
     where: str, composed: DictConfig, monkeypatch: pytest.MonkeyPatch

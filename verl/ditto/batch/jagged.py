@@ -1,6 +1,6 @@
-"""Jagged columns: one value a token, rows of different lengths, stored as one flat tensor and the rows' offsets.
+"""Jagged columns: one value per token, rows of different lengths, stored as one flat tensor and the rows' offsets.
 
-The trainer works on the flat values. Unbinding a jagged tensor makes one view a row, so unbinding inside a loop over
+The trainer works on the flat values. Unbinding a jagged tensor makes one view per row, so unbinding inside a loop over
 rows takes time quadratic in the batch (29 s at 512 sessions). Padding takes the longest row's memory for every row.
 """
 
@@ -42,8 +42,8 @@ def response_tokens(column: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """A model's outputs for the response tokens alone.
 
     Args:
-        column: jagged, one value a token of prompt and response; the output at a token is about the next token.
-        mask: jagged, one value a response token.
+        column: jagged, one value per token of prompt and response; the output at a token is about the next token.
+        mask: jagged, one value per response token.
 
     Returns:
         Jagged, with the rows of `mask`: the model's output about each response token, at the token before it.

@@ -1,4 +1,4 @@
-"""Which sequence goes into which mini-batch and onto which rank.
+"""The layout of a step: the mini-batch and the rank of each sequence.
 
 A mini-batch holds `ppo_mini_batch_size` prompts with all their sequences, so the number of optimizer updates per step
 is the number of prompts divided by it, however many drafts were refined. verl cuts the batch into one contiguous chunk
@@ -22,7 +22,7 @@ SizeT = TypeVar("SizeT")
 
 @dataclass(frozen=True)
 class RowSize:
-    """What a row costs where the rows of a group are computed as a tree (`ditto/model/prefix_tree`).
+    """The cost of a row where the rows of a group are computed as a tree (`ditto/model/prefix_tree`).
 
     Attributes:
         group: id of the prompt; "" for padding.
@@ -64,7 +64,7 @@ def padded_rows(mini_batch: Sequence[int], ranks: int) -> tuple[int, int]:
     return math.ceil(largest / ranks) * ranks, max(mini_batch) + 1
 
 
-def balanced(lengths: list[int], ranks: int) -> list[list[int]]:
+def balance_by_length(lengths: list[int], ranks: int) -> list[list[int]]:
     """Assign rows to ranks: the same number to each, and about the same work.
 
     Longest first, each to the rank with the least work so far. A mini-batch has many rows for each rank, so this comes
@@ -76,7 +76,7 @@ def balanced(lengths: list[int], ranks: int) -> list[list[int]]:
     return [[order[i] for i in part] for part in parts]
 
 
-def balanced_groups(sizes: list[RowSize], ranks: int) -> list[list[int]]:
+def balance_groups(sizes: list[RowSize], ranks: int) -> list[list[int]]:
     """Assign rows to ranks: the same number to each, groups together, and about the same cost as trees.
 
     The most expensive group first, each to the rank with the least cost among those with room for all of it. A group
@@ -115,7 +115,7 @@ def _tree_cost(rows: Sequence[RowSize]) -> int:
     return shared + sum(row.context - shared + row.sampled for row in rows)
 
 
-def lay_out(
+def build_layout(
     mini_batch: Sequence[int],
     sizes: Sequence[SizeT],
     ranks: int,

@@ -8,17 +8,24 @@
 `auto` takes `update` where that is the same as `pass`, and `pass` everywhere else.
 
 The pass also measures the actor before the step: its entropy, its distance from the rollout engine and from the
-reference. Without it, the first update measures the same on its own sequences (`verl_hooks/update_outputs.py`).
+reference. Without it, the first update measures the same on its own sequences (`verl_hooks/actor_worker.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+import torch
 from omegaconf import DictConfig
+from tensordict import TensorDict
+from verl.protocol import DataProto
+from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_add_to_batch
+from verl.workers.utils.padding import response_to_nested
 
+from ditto.batch.jagged import per_token, row_lengths, with_values
+from ditto.batch.step_batch import Columns
 from ditto.settings import Settings
 
 Source = Literal["pass", "update", "rollout"]
@@ -81,3 +88,36 @@ def _needs_pass(config: DictConfig, settings: Settings, dropout: Sequence[str], 
     if not chunked:
         return "only the chunked head gives the entropy in the update at no cost"
     return None
+
+
+def correction_weights(
+    columns: Columns, other_context: Sequence[bool], config: Any
+) -> tuple[torch.Tensor, dict[str, Any]] | None:
+    """verl's importance weights between actor and rollout engine (`algorithm.rollout_correction`).
+
+    Args:
+        other_context: whether each row was sampled in another context than the one it is trained in: its weights are 1,
+            because its rollout log-probs belong to that other context.
+        config: `algorithm.rollout_correction`.
+
+    Returns:
+        Weights of all response tokens, float32 of shape (all tokens,), and verl's metrics of them. None where no
+        correction is configured, and where no token was sampled in the context in which it is trained.
+    """
+    mask, old = columns.mask, columns.old_log_probs
+    if not config or not config.get("rollout_is"):
+        return None
+    own = mask.values().bool() & ~per_token(other_context, mask)
+    if not own.any():
+        return None
+    padded = {
+        "old_log_probs": old.to_padded_tensor(0.0),
+        "rollout_log_probs": columns.rollout_log_probs.to_padded_tensor(0.0),
+        # verl averages over this mask, so rows of another context must not be in it.
+        "response_mask": with_values(own.to(mask.values().dtype), mask).to_padded_tensor(0),
+    }
+    corrected, metrics = compute_rollout_correction_and_add_to_batch(
+        DataProto(batch=TensorDict(padded, batch_size=len(row_lengths(mask)))), config
+    )
+    weights = response_to_nested(corrected.batch["rollout_is_weights"], mask).values()
+    return torch.where(own, weights, 1.0), metrics

@@ -5,12 +5,19 @@ The queue stores sequences under the key `{prompt}_{session}_{index}`, with colu
 TransferQueue; only this module will have to change.
 """
 
+from typing import Any
+
 import torch
 import transfer_queue as tq
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 
-__all__ = ["KVBatchMeta", "drop_trained_rows", "put_columns", "tq"]
+__all__ = ["KVBatchMeta", "drop_trained_rows", "fetch", "put_columns", "tq"]
+
+
+def fetch(batch: KVBatchMeta, *names: str) -> Any:
+    """These columns of the batch's rows."""
+    return tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=list(names))
 
 
 def put_columns(batch: KVBatchMeta, **columns: torch.Tensor) -> None:

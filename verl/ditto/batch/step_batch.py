@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import random
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
 from verl.trainer.ppo.core_algos import kl_penalty
 
-from ditto.batch.group_counts import GroupCounts
 from ditto.batch.jagged import jagged, per_token, with_values
-from ditto.batch.loss_plan import LossPlan, plan_losses
+from ditto.batch.loss_plan import plan_losses, with_means
 from ditto.batch.minibatch_layout import Layout, RowSize
-from ditto.batch.queue import KVBatchMeta, tq
-from ditto.batch.sequence_record import SequenceRecord
+from ditto.batch.queue import KVBatchMeta, fetch
+from ditto.batch.sequence_record import PADDING, SequenceRecord
 from ditto.objectives.losses import ADVANTAGES, DISTILL_WEIGHTS, LOSS_WEIGHTS, ROWS, STYLE, TEACHER_PROMPTS, TEACHERS
 from ditto.settings import Settings
 from soul.errors import RunFailed
@@ -29,9 +29,6 @@ from soul.record import SessionRecord
 
 class MissingSessions(RunFailed):
     """Requested sessions never came back: verl would have replaced them by padding."""
-
-
-PADDING = SequenceRecord("padding", "", "", valid=False)
 
 
 @dataclass(frozen=True)
@@ -59,21 +56,19 @@ class StepBatch:
     sequences: list[SequenceRecord] = field(default_factory=list)  # all that were sampled, without padding
     order: list[int] = field(default_factory=list)
     layout: Layout | None = None
-    planned: LossPlan | None = None
-    groups: GroupCounts = GroupCounts()  # known once the step is planned
+    groups: Counter[str] = field(default_factory=Counter)  # known once the step is planned (`group_metrics`)
     aggregation: tuple[str, float] = ("token-mean", 1.0)  # actor.loss_agg_mode and loss_scale_factor
     columns: Columns | None = None  # set once the actor's log-probs are computed
     measured: list[bool] | None = None  # whether the actor's log-probs of a row are known; None: of all (`pi_old.py`)
     style: torch.Tensor | None = None  # jagged, 1 at a style token of a row with a signal (style_signal.py)
     reference: torch.Tensor | None = None  # jagged, log-probs of the response tokens under the reference policy
     entropy: torch.Tensor | None = None  # of the actor at each sampled token of the measured rows, shape (tokens,)
-    advantages: torch.Tensor | None = None  # jagged, one value a response token; 0 where the policy did not sample it
+    advantages: torch.Tensor | None = None  # jagged, one value per response token; 0 where the policy did not sample it
 
     @classmethod
     def fetch(cls, batch: KVBatchMeta) -> StepBatch:
         """Read the records of all rows of the batch."""
-        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
-        extra = data.pop("extra_fields").tolist()
+        extra = fetch(batch, "extra_fields").pop("extra_fields").tolist()
         records = [SequenceRecord(**fields["ditto"]) for fields in extra]
         traces = [SessionRecord.from_line(fields["trace"], "a step's trace") for fields in extra if "trace" in fields]
         return cls(records, sorted(traces, key=lambda trace: (trace.task, trace.row, trace.session)), list(records))
@@ -101,7 +96,7 @@ class StepBatch:
         return list(dict.fromkeys(r.prompt for r in self.records if r.prompt))
 
     def is_kind(self, *kinds: str) -> list[bool]:
-        """Whether each row is of one of these kinds."""
+        """Say of each row if it is of one of these kinds."""
         return [record.kind in kinds for record in self.records]
 
     def sort(self, seed: str) -> None:
@@ -128,31 +123,54 @@ class StepBatch:
             loss_agg_mode, loss_scale_factor: verl's, of `actor`.
         """
         self.aggregation = loss_agg_mode, loss_scale_factor
-        self.planned = plan_losses(
-            self.records, mini_batch, settings.objective, settings.options, loss_agg_mode, loss_scale_factor
-        )
-        learning = {r.prompt for i, r in enumerate(self.records) if self.planned.learns(i)}
-        self.groups = GroupCounts(groups=len(self.prompts), idle=len(self.prompts) - len(learning))
+        self.records = plan_losses(self.records, mini_batch, settings.objective, settings.options, *self.aggregation)
+        self.sequences = list(self.records)
+        learning = {record.prompt for record in self.records if record.loss.learns}
+        self.groups.update(groups=len(self.prompts), idle=len(self.prompts) - len(learning))
 
     def skip_idle(self, mini_batch: Sequence[int]) -> list[int]:
-        """Drop the rows that teach nothing, so that no forward pass is spent on them. Returns the rows that stay.
+        """Drop the rows without a learning signal, so that no forward pass is spent on them.
 
         Their tokens still count in the averages. Every mini-batch keeps a row, so the number of updates is the same.
+
+        Returns:
+            The rows that stay.
         """
-        assert self.planned is not None
-        kept = {row for row in range(len(self.records)) if self.planned.learns(row)}
+        kept = {row for row, record in enumerate(self.records) if record.loss.learns}
         for number in set(mini_batch) - {mini_batch[row] for row in kept}:
             of_it = [row for row, of_row in enumerate(mini_batch) if of_row == number]
             kept.add(next((row for row in of_it if self.records[row].valid), of_it[0]))
         rows = sorted(kept)
-        self.records = [self.records[row] for row in rows]
-        selected = self.planned.select(rows)
-        tokens = [record.tokens for record in self.records]
-        self.planned = selected.over_these(tokens, [mini_batch[row] for row in rows], *self.aggregation)
+        self.records = with_means(
+            [self.records[row] for row in rows], [mini_batch[row] for row in rows], *self.aggregation
+        )
         return rows
 
+    def without_idle_rows(
+        self, batch: KVBatchMeta, mini_batch: Sequence[int]
+    ) -> tuple[list[int], KVBatchMeta, list[str]]:
+        """The mini-batches and the batch of the rows that `skip_idle` keeps, and the keys of the others.
+
+        The others stay in the queue until the step ends: clearing them earlier would free their places for the padding
+        rows that are added next.
+        """
+        kept, lengths = self.skip_idle(mini_batch), [tag["seq_len"] for tag in batch.tags]
+        self.count_skipped(lengths, kept)
+        keys = [batch.keys[row] for row in kept]
+        return [mini_batch[row] for row in kept], batch.select_keys(keys), sorted(set(batch.keys) - set(keys))
+
+    def count_skipped(self, lengths: Sequence[int], kept: Sequence[int]) -> None:
+        """Count the rows without a forward pass.
+
+        Args:
+            lengths: tokens of every row before `skip_idle`, prompts included.
+            kept: the rows that stay.
+        """
+        left = sum(lengths[row] for row in kept)
+        self.groups.update(skipped=len(lengths) - len(kept), tokens_skipped=sum(lengths) - left, tokens=sum(lengths))
+
     def row_sizes(self, lengths: Sequence[int]) -> list[RowSize]:
-        """What every row costs as part of its group's tree; rows after the records are padding.
+        """The cost of every row as part of its group's tree; rows after the records are padding.
 
         Args:
             lengths: tokens of every row, prompt and response.
@@ -163,10 +181,8 @@ class StepBatch:
 
     def arrange(self, layout: Layout) -> None:
         """Append padding rows and reorder everything as the layout says."""
-        assert self.planned is not None
-        rows = [position if position < len(self.records) else None for position in layout.order]
-        self.records = [PADDING if row is None else self.records[row] for row in rows]
-        self.planned = self.planned.select(rows)
+        padded = [*self.records, *[PADDING] * (len(layout.order) - len(self.records))]
+        self.records = [padded[position] for position in layout.order]
         self.layout = layout
 
     def measure(self, rows: Sequence[int], log_probs: torch.Tensor) -> None:
@@ -185,7 +201,7 @@ class StepBatch:
         self.measured = [old or new for old, new in zip(self.measured, chosen, strict=True)]
 
     def is_measured(self, *kinds: str) -> list[bool]:
-        """Whether each row is of one of these kinds, and the actor's log-probs of it are known."""
+        """Say of each row if it is of one of these kinds, and the actor's log-probs of it are known."""
         measured = self.measured or [True] * len(self.records)
         return [of_kind and known for of_kind, known in zip(self.is_kind(*kinds), measured, strict=True)]
 
@@ -240,29 +256,50 @@ class StepBatch:
         }
 
     def loss_columns(self, correction: torch.Tensor | None) -> dict[str, torch.Tensor]:
-        """What `ditto.objectives.losses` reads of every row, jagged.
+        """The columns that `ditto.objectives.losses` reads of every row, jagged.
 
         Args:
             correction: further weights of all response tokens, of shape (all tokens,).
         """
-        assert self.columns is not None and self.planned is not None
-        plan, mask = self.planned, self.columns.mask
+        assert self.columns is not None
+        losses, mask = [record.loss for record in self.records], self.columns.mask
         sampled = mask.values().float()
 
         def column(row_values: list[float]) -> torch.Tensor:
             values = per_token(row_values, mask) * sampled
             return with_values(values if correction is None else values * correction, mask)
 
-        self.advantages = with_values(per_token(plan.advantages, mask) * sampled, mask)
-        rows = [torch.tensor(terms, dtype=torch.float64) for terms in plan.terms]
-        columns = {ADVANTAGES: self.advantages, LOSS_WEIGHTS: column(plan.weights), ROWS: jagged(rows)}
-        if any(plan.distill_weights):
-            columns[DISTILL_WEIGHTS] = column(plan.distill_weights)
+        self.advantages = with_values(per_token([loss.advantage for loss in losses], mask) * sampled, mask)
+        rows = [torch.tensor((loss.part, loss.share, loss.mean), dtype=torch.float64) for loss in losses]
+        weights = column([loss.weight for loss in losses])
+        columns = {ADVANTAGES: self.advantages, LOSS_WEIGHTS: weights, ROWS: jagged(rows)}
+        if any(loss.distill_weight for loss in losses):
+            columns[DISTILL_WEIGHTS] = column([loss.distill_weight for loss in losses])
             if self.style is not None:
                 columns[STYLE] = self.style
-            if any(number >= 0 for number in plan.teachers):
-                columns[TEACHERS] = jagged([torch.tensor([number]) for number in plan.teachers])
+            if any(loss.teacher >= 0 for loss in losses):
+                columns[TEACHERS] = jagged([torch.tensor([loss.teacher]) for loss in losses])
             else:
                 prompts = [record.teacher_prompt or [0] for record in self.records]
                 columns[TEACHER_PROMPTS] = jagged([torch.tensor(ids, dtype=torch.int64) for ids in prompts])
         return columns
+
+
+def group_metrics(counts: Counter[str]) -> dict[str, float]:
+    """Count the groups and sequences of a step that have no learning signal, and what it saves on them.
+
+    Args:
+        counts: `groups` of the batch; `idle` ones, from which the objective learns nothing; `dropped` ones, which were
+            replaced (`rollout/group_filter.py`), and their sampled tokens, `tokens_dropped`. With `algorithm.skip_idle`
+            also the sequences without a forward pass, `skipped`, their `tokens_skipped`, and all `tokens` before.
+    """
+    numbers = {
+        "ditto/groups": float(counts["groups"]),
+        "ditto/groups_idle": float(counts["idle"]),
+        "ditto/groups_dropped": float(counts["dropped"]),
+        "ditto/tokens_dropped": float(counts["tokens_dropped"]),
+    }
+    if "skipped" in counts:
+        numbers["ditto/sequences_skipped"] = float(counts["skipped"])
+        numbers["ditto/share_tokens_skipped"] = counts["tokens_skipped"] / max(counts["tokens"], 1)
+    return numbers

@@ -7,7 +7,7 @@ tokens or optimizer updates of the step. verl would average every number over th
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -17,15 +17,13 @@ import numpy as np
 import torch
 from verl.utils.metric import reduce_metrics
 
-from ditto.batch.group_counts import GroupCounts
 from ditto.batch.jagged import concatenated, with_values
-from ditto.batch.loss_plan import joined
 from ditto.batch.step_batch import Columns, StepBatch
 
 
 @dataclass
 class StepParts:
-    """What a step has trained so far.
+    """The parts that a step has trained so far.
 
     Attributes:
         batches: of each part, in the order in which they are trained.
@@ -71,15 +69,16 @@ class StepParts:
         columns = [batch.columns for batch in self.batches if batch.columns is not None]
         entropies = [batch.entropy for batch in self.batches if batch.entropy is not None]
         advantages = [batch.advantages for batch in self.batches if batch.advantages is not None]
-        plans = [batch.planned for batch in self.batches if batch.planned is not None]
-        assert len(columns) == len(advantages) == len(plans) == len(self.batches)
+        assert len(columns) == len(advantages) == len(self.batches)
+        groups = Counter[str]()
+        for batch in self.batches:
+            groups.update(batch.groups)
         traces = chain.from_iterable(batch.traces for batch in self.batches)
         return StepBatch(
             records=[record for batch in self.batches for record in batch.records],
             traces=sorted(traces, key=lambda trace: (trace.task, trace.row, trace.session)),
             sequences=[record for batch in self.batches for record in batch.sequences],
-            planned=joined(plans),
-            groups=GroupCounts.total(batch.groups for batch in self.batches),
+            groups=groups,
             columns=Columns(
                 concatenated([each.mask for each in columns]),
                 concatenated([each.old_log_probs for each in columns]),

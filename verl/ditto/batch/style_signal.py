@@ -1,4 +1,4 @@
-"""Which share of the distillation's signal falls on style tokens: the sign of privilege-induced style drift.
+"""The share of the distillation's signal that falls on style tokens: the sign of privilege-induced style drift.
 
 A policy that sees the feedback also writes in another manner, more direct and shorter, and the gap between the two
 contexts is large on words that carry the manner. Distilling it then trains style (RLCSD, arXiv 2606.11709). The signal
@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from ditto.batch.jagged import per_token, with_values
-from ditto.batch.queue import KVBatchMeta, tq
+from ditto.batch.queue import KVBatchMeta, fetch
 from ditto.batch.step_batch import StepBatch
 from soul.metrics.style import content_mask
 
@@ -39,7 +39,7 @@ class StyleSignal:
         self._texts: dict[int, str] = {}
 
     def is_style(self, ids: list[int]) -> list[bool]:
-        """Whether each token of a text is a style token."""
+        """Say of each token of a text if it is a style token."""
         texts = [self._text(token) for token in ids]
         content = content_mask("".join(texts))
         style, start = [], 0
@@ -67,7 +67,7 @@ class StyleSignal:
         if not any(rows):
             return
         chosen = [key for key, row in zip(batch.keys, rows, strict=True) if row]
-        data = tq.kv_batch_get(keys=chosen, partition_id=batch.partition_id, select_fields=["responses"])
+        data = fetch(batch.select_keys(chosen), "responses")
         column, starts = torch.zeros(mask.values().shape), mask.offsets().tolist()
         responses = iter(data["responses"].unbind())
         for place, row in enumerate(rows):
@@ -78,27 +78,26 @@ class StyleSignal:
 
 
 def signal_rows(step: StepBatch) -> list[bool]:
-    """Whether each row carries a signal: its teacher reads the feedback, or it is a refined answer that teaches
+    """Say of each row if it carries a signal: its teacher reads the feedback, or it is a refined answer that teaches
     something. What an expert teaches comes from no privilege."""
-    assert step.planned is not None
-    refined, plan = step.is_kind("refined_base"), step.planned
-    by_feedback = [
-        weight != 0 and teacher < 0 for weight, teacher in zip(plan.distill_weights, plan.teachers, strict=True)
+    return [
+        (record.loss.distill_weight != 0 and record.loss.teacher < 0)
+        or (record.kind == "refined_base" and record.loss.learns)
+        for record in step.records
     ]
-    return [by_feedback[i] or (refined[i] and plan.learns(i)) for i in range(len(refined))]
 
 
 def style_metrics(step: StepBatch) -> dict[str, float]:
     """The share of style tokens in the sequences that carry a signal, and in the signal of refined answers."""
     if step.style is None:
         return {}
-    assert step.planned is not None and step.columns is not None
-    plan, columns, style = step.planned, step.columns, step.style.values()
+    assert step.columns is not None
+    columns, style = step.columns, step.style.values()
     sampled = columns.mask.values() * per_token(signal_rows(step), columns.mask)
     tokens = (style.sum() / sampled.sum()).item()
     weights = [
-        abs(w * a) if kind == "refined_base" else 0.0
-        for w, a, kind in zip(plan.weights, plan.advantages, (record.kind for record in step.records), strict=True)
+        abs(record.loss.weight * record.loss.advantage) if record.kind == "refined_base" else 0.0
+        for record in step.records
     ]
     gap = (columns.rollout_log_probs.values() - columns.old_log_probs.values()).abs()
     signal = per_token(weights, columns.mask) * gap * sampled

@@ -24,22 +24,22 @@ def note_plan(step: StepBatch, objective: Objective, *, regularised: bool) -> No
     Args:
         regularised: the loss has a KL or an entropy term, which also trains sequences with advantage 0.
     """
-    plan = step.planned
-    assert plan is not None
-    moved = {_group(step, row) for row in range(len(step.records)) if plan.advantages[row] != 0}
-    for row, record, summary in _summaries(step):
-        part = int(plan.terms[row].part)
-        if part >= 0:
-            summary.advantage, summary.weight = plan.advantages[row], plan.weights[row]
-        if plan.distill_weights[row]:
-            summary.distill_weight = plan.distill_weights[row]
-        if plan.learns(row) or (regularised and plan.terms[row].mean):
+    traces = {trace.session: trace for trace in step.traces}
+    moved = {_group(record) for record in step.records if record.loss.advantage != 0}
+    for _, record, summary in _summaries(step):
+        loss = record.loss
+        if loss.part >= 0:
+            summary.advantage, summary.weight = loss.advantage, loss.weight
+            traces[record.session].advantages[record.kind] = loss.advantage
+        if loss.distill_weight:
+            summary.distill_weight = loss.distill_weight
+        if loss.learns or (regularised and loss.mean):
             continue
-        if part < 0:
+        if loss.part < 0:
             summary.masked = _left_out(record, objective)
-        elif plan.weights[row] == 0:
+        elif loss.weight == 0:
             summary.masked = "zero weight"
-        elif objective.policy_parts[part].advantage.startswith("group") and _group(step, row) not in moved:
+        elif objective.policy_parts[int(loss.part)].compares == "group" and _group(record) not in moved:
             summary.masked = "zero spread"
         else:
             summary.masked = "zero advantage"
@@ -77,10 +77,9 @@ def _summaries(step: StepBatch) -> Iterator[tuple[int, SequenceRecord, SequenceS
             yield row, record, listed[record.session][record.place]
 
 
-def _group(step: StepBatch, row: int) -> tuple[str, float]:
+def _group(record: SequenceRecord) -> tuple[str, float]:
     """The rows that are compared with this one: those of its prompt, in its part."""
-    assert step.planned is not None
-    return step.records[row].prompt, step.planned.terms[row].part
+    return record.prompt, record.loss.part
 
 
 def _left_out(record: SequenceRecord, objective: Objective) -> str:
@@ -94,7 +93,7 @@ def _row_means(values: torch.Tensor, mask: torch.Tensor) -> list[float]:
     """The mean of each row over its sampled tokens; 0.0 for a row without any.
 
     Args:
-        values: one value a response token, of shape (all tokens,).
+        values: one value per response token, of shape (all tokens,).
         mask: jagged, 1 where the policy sampled the token.
     """
     sampled, lengths = mask.values().to(values.dtype), row_lengths(mask).tolist()

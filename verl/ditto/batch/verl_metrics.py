@@ -14,11 +14,12 @@ import numpy as np
 import torch
 from verl.trainer.ppo.metric_utils import compute_data_metrics, compute_throughout_metrics, compute_timing_metrics
 
+from ditto.batch.sequence_record import SequenceRecord
+
 
 def step_metrics(
     tags: Sequence[Mapping[str, Any]],
-    turns: Sequence[int],
-    rewards: Sequence[float],
+    records: Sequence[SequenceRecord],
     advantages: torch.Tensor,
     mask: torch.Tensor,
     timing: Mapping[str, float],
@@ -28,8 +29,7 @@ def step_metrics(
 
     Args:
         tags: verl's tags of every row: `prompt_len`, `response_len`, and `is_padding` for padding rows.
-        turns: messages of every row's dialogue.
-        rewards: reward of every row's episode.
+        records: of every row.
         advantages, mask: jagged columns of all rows; 1 in the mask where the policy sampled the token.
         timing: seconds by phase, with "step".
         gpus: devices of the run.
@@ -42,7 +42,7 @@ def step_metrics(
         return torch.tensor([float(tag[name]) for tag in tags])
 
     rows = torch.from_numpy(real)
-    scores = torch.tensor(rewards, dtype=torch.float32)[rows, None]
+    scores = torch.tensor([record.reward for record in records], dtype=torch.float32)[rows, None]
     batch = SimpleNamespace(
         batch={
             "token_level_scores": scores,
@@ -56,7 +56,7 @@ def step_metrics(
             "prompts": torch.empty(0, int(lengths("prompt_len").max())),
             "responses": torch.empty(0, int(lengths("response_len").max())),
         },
-        non_tensor_batch={"__num_turns__": np.asarray(turns, dtype=np.int32)[real]},
+        non_tensor_batch={"__num_turns__": np.asarray([record.turns for record in records], dtype=np.int32)[real]},
     )
     all_rows = SimpleNamespace(
         batch={"prompt_length": lengths("prompt_len"), "response_length": lengths("response_len")},

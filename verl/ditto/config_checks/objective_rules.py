@@ -46,7 +46,7 @@ def _only_if_clipped(option: str) -> Rule:
     key = f"{_ACTOR}.{option}"
     return Rule(
         key,
-        lambda run: changed(run, key) and not any(part.loss == "clipped" for part in run.settings.objective.parts),
+        lambda run: changed(run, key) and not run.settings.objective.clips,
         lambda run: f"objective {run.settings.objective.name} has no clipped part. Remove it.",
     )
 
@@ -113,10 +113,7 @@ OBJECTIVE_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         _LOSS_MODE,
-        lambda run: (
-            run.actor.policy_loss.loss_mode != "vanilla"
-            and not any(part.loss == "clipped" for part in run.settings.objective.parts)
-        ),
+        lambda run: run.actor.policy_loss.loss_mode != "vanilla" and not run.settings.objective.clips,
         lambda run: (
             f"objective {run.settings.objective.name} has no clipped part, which this would replace. Remove it."
         ),
@@ -151,4 +148,4 @@ def _as_sampled(run: Any) -> bool:
 
 
 def _compares_logits(run: Any) -> bool:
-    return any(part.loss == "distill_logits" for part in run.settings.objective.parts)
+    return bool(run.settings.objective.compares_logits)

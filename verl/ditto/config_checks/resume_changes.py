@@ -2,7 +2,7 @@
 
 refused     what the checkpoint's weights belong to: the model, the adapter, the kind of optimizer
 accepted    the objective, and what decides which rows a step trains, with `trainer.resume_changed=true`
-applied     optimizer settings: they hold from the next step on (`ditto/model/checkpoint_manager.py`)
+applied     optimizer settings: they hold from the next step on (`ditto/model/engine.py`)
 shown       everything else
 """
 

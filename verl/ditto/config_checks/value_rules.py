@@ -85,9 +85,9 @@ def _is_threshold(value: Any) -> bool:
 
 def _learns_from_one_session(settings: Settings) -> bool:
     """Whether one session of a prompt teaches: by its refined answer, or by a term that compares no sessions."""
-    compares = ("group_norm", "group_mean", "draft_mean")
     return settings.objective.refines or any(
-        part.advantage not in compares and settings.options.weight(part) > 0 for part in settings.objective.parts
+        part.compares not in ("group", "drafts") and settings.options.weight(part) > 0
+        for part in settings.objective.parts
     )
 
 

@@ -30,7 +30,7 @@ from ditto.launching import fork_server
 from ditto.launching.placement import on_node
 from ditto.launching.variables import cpu_variables
 from ditto.run.stop_signals import kill, processes_below, shield_children
-from ditto.verl_hooks import weight_socket
+from ditto.verl_hooks import compat
 from soul.cli import logs
 from soul.errors import SoulError, one_line
 from soul.files import disk_space
@@ -143,7 +143,7 @@ def _runtime_env(config: DictConfig, configured: Mapping[str, Any]) -> dict[str,
         os.environ |= {"VERL_FULL_DETERMINISM": "1", "VLLM_BATCH_INVARIANT": "1", "PYTHONHASHSEED": str(rollout.seed)}
     if "rl_insight" in (config.trainer.logger or ()):
         os.environ["VERL_RL_INSIGHT_ENABLE"] = "1"
-    driver = {"env_vars": forwarded(os.environ) | {weight_socket.VARIABLE: uuid4().hex[:12]}}
+    driver = {"env_vars": forwarded(os.environ) | {compat.VARIABLE: uuid4().hex[:12]}}
     if config.trainer.device == "cpu":  # Ray would give each worker one thread
         driver["env_vars"] = cpu_variables(config) | driver["env_vars"]
     if config.transfer_queue.enable:

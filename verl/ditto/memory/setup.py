@@ -79,7 +79,7 @@ class Setup:
             "prompts": int(config.data.train_batch_size),
             "sequences": len(objective.kinds),
             "teacher_copies": 2 if objective.teacher == "feedback" and config.algorithm.sdpo.teacher != "live" else 0,
-            "compares_logits": objective.distillation is not None and objective.distillation.loss == "distill_logits",
+            "compares_logits": objective.compares_logits,
             "start_copies": (1 + (parts > 1)) if separate else 0,
             **formats,
             "optimizer_states": 2 if "8bit" in str(ref.actor.optim.get("optimizer")) else 2 * formats["master"],

@@ -36,7 +36,7 @@ LENGTHS = (3, 5)  # tokens of the two sequences of the pack
 
 @dataclass(frozen=True)
 class Layer:
-    """The attention layer to try."""
+    """The attention layer to try: with the heads of the model, and tiny otherwise."""
 
     model_type: str
     attention: str
@@ -48,6 +48,28 @@ class Layer:
     kv_heads: int
     head_dim: int
     tree: bool = False  # rows are computed as trees too (algorithm.prefix_tree)
+
+    @classmethod
+    def from_config(cls, model: DictConfig, name: str, device: str, dtype: str | None, *, trees: bool) -> Layer:
+        """The layer of a model section; `dtype` is the parameters' one in the computation."""
+        from transformers import AutoConfig
+
+        trust, packed = bool(model.get("trust_remote_code", False)), bool(model.use_remove_padding)
+        whole = AutoConfig.from_pretrained(model.path, trust_remote_code=trust, local_files_only=True)
+        text, modules = whole.get_text_config(), model.get("external_lib") or []
+        heads = getattr(text, "num_attention_heads", None) or 4
+        return cls(
+            model_type=whole.model_type,
+            attention=name,
+            modules=(modules,) if isinstance(modules, str) else tuple(modules),
+            device=device,
+            dtype=DTYPES.get(str(dtype), torch.bfloat16),
+            packed=packed,
+            heads=heads,
+            kv_heads=getattr(text, "num_key_value_heads", None) or heads,
+            head_dim=getattr(text, "head_dim", None) or text.hidden_size // heads,
+            tree=trees and packed and name == "packed",
+        )
 
 
 def check_attention(config: DictConfig) -> None:
@@ -61,48 +83,20 @@ def check_attention(config: DictConfig) -> None:
     """
     rl = "actor_rollout_ref" in config
     section, engine = ("actor_rollout_ref.model", "actor_rollout_ref.actor.fsdp_config") if rl else ("model", "engine")
-    key = f"{section}.override_config.attn_implementation"
-    model = OmegaConf.select(config, section)
+    key, model = f"{section}.override_config.attn_implementation", OmegaConf.select(config, section)
     name = (model.get("override_config") or {}).get("attn_implementation", "flash_attention_2")  # verl's default
-    settings = OmegaConf.select(config, engine)
-    dtype = (settings.get("mixed_precision") or {}).get("param_dtype")
+    dtype = (OmegaConf.select(config, engine).get("mixed_precision") or {}).get("param_dtype")
     trees = rl and config.algorithm.prefix_tree != "off"
-    layer = _layer(model, name, config.trainer.device, dtype, trees=trees)
+    layer = Layer.from_config(model, name, config.trainer.device, dtype, trees=trees)
     _check_names(layer, section, key)
     if "/" in name or (name in PACKAGES and not _installed(PACKAGES[name])):
         logger.warning("Skipped the attention check: transformers downloads the kernel %s from the hub", name)
-        return
-    if layer.device == "cuda" and not torch.cuda.device_count():  # device_count() occupies no GPU memory
+    elif layer.device == "cuda" and not torch.cuda.device_count():  # device_count() occupies no GPU memory
         _skip_without_gpu(config)
-        return
-    reason = _why_not(layer)
-    if reason:
+    elif reason := _failure(layer):
         raise BadConfig(
             f"{key}={name} does not run on trainer.device={layer.device} here ({reason}). {_remedy(key, name)}"
         )
-
-
-def _layer(model: DictConfig, name: str, device: str, dtype: str | None, *, trees: bool) -> Layer:
-    from transformers import AutoConfig
-
-    trust = bool(model.get("trust_remote_code", False))
-    packed = bool(model.use_remove_padding)
-    whole = AutoConfig.from_pretrained(model.path, trust_remote_code=trust, local_files_only=True)
-    text = whole.get_text_config()
-    heads = getattr(text, "num_attention_heads", None) or 4
-    modules = model.get("external_lib") or []
-    return Layer(
-        model_type=whole.model_type,
-        attention=name,
-        modules=(modules,) if isinstance(modules, str) else tuple(modules),
-        device=device,
-        dtype=DTYPES.get(str(dtype), torch.bfloat16),
-        packed=packed,
-        heads=heads,
-        kv_heads=getattr(text, "num_key_value_heads", None) or heads,
-        head_dim=getattr(text, "head_dim", None) or text.hidden_size // heads,
-        tree=trees and packed and name == "packed",
-    )
 
 
 def _check_names(layer: Layer, section: str, key: str) -> None:
@@ -161,8 +155,8 @@ def _skip_without_gpu(config: DictConfig) -> None:
     logger.warning("Skipped the attention check: trainer.device=cuda, but this machine has no GPU")
 
 
-def _why_not(layer: Layer) -> str | None:
-    """Why the layer does not run; None if it runs."""
+def _failure(layer: Layer) -> str | None:
+    """The reason why the layer does not run; None if it runs."""
     try:
         if layer.device == "cpu":
             run_layer(layer)

@@ -1,9 +1,9 @@
 """Give a language model the chunked head.
 
 verl's engine has an interface for heads that make no logits (`model.use_fused_kernels`): it calls the model with
-`temperature` and `shift_labels`, and reads `log_probs` and `entropy`; our engine adds `lessons`, `divergence`. verl's
-own implementations fail under FSDP2 with an untied head, because they read a sharded weight. Ours are subclasses of the
-models' own classes; our engine gives them to the models that it builds. verl does not know
+`temperature` and `shift_labels`, and reads `log_probs` and `entropy`; our engine adds `teacher_scores`, `divergence`.
+verl's own implementations fail under FSDP2 with an untied head, because they read a sharded weight. Ours are subclasses
+of the models' own classes; our engine gives them to the models that it builds. verl does not know
 `fused_kernel_options.impl_backend=chunked`, so it does not replace their forward. Called without `temperature`, they
 behave like the originals. `head_settings` checks that a model's logits are `lm_head` of the output of `model`.
 """
@@ -20,7 +20,7 @@ from torch import Tensor
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from ditto.model.chunked_head import token_log_probs
-from ditto.model.divergence_head import Lesson, token_divergences
+from ditto.model.divergence_head import TeacherScores, token_divergences
 
 
 @dataclass
@@ -29,7 +29,7 @@ class TokenLogProbs(CausalLMOutputWithPast):
 
     log_probs: Tensor | None = None  # (batch, tokens), of the next token
     entropy: Tensor | None = None  # (batch, tokens)
-    divergence: Tensor | None = None  # (positions of all lessons,)
+    divergence: Tensor | None = None  # (positions of all teacher_scores,)
 
 
 def with_chunked_head(base: type[Any]) -> type[Any]:
@@ -44,7 +44,7 @@ def with_chunked_head(base: type[Any]) -> type[Any]:
         shift_labels: Tensor | None = None,
         logits_to_keep: Tensor | int = 0,
         hidden_only: bool = False,
-        lessons: Sequence[Lesson] = (),
+        teacher_scores: Sequence[TeacherScores] = (),
         **kwargs: Any,
     ) -> Any:
         if temperature is None:
@@ -60,7 +60,7 @@ def with_chunked_head(base: type[Any]) -> type[Any]:
         if isinstance(logits_to_keep, Tensor):  # places, as in transformers; shift_labels are those of these places
             hidden = hidden[:, logits_to_keep]
         log_probs, entropy = token_log_probs(self.lm_head, hidden, shift_labels, temperature)
-        parts = [token_divergences(self.lm_head, hidden, lesson, temperature) for lesson in lessons]
+        parts = [token_divergences(self.lm_head, hidden, scores, temperature) for scores in teacher_scores]
         return TokenLogProbs(log_probs=log_probs, entropy=entropy, divergence=torch.cat(parts) if parts else None)
 
     return type(base.__name__, (base,), {"forward": forward, "__module__": base.__module__})

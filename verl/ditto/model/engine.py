@@ -26,24 +26,65 @@ from typing import Any
 import torch
 from tensordict import TensorDict
 from torch import Tensor
+from verl.utils.checkpoint.fsdp_checkpoint_manager import FSDPCheckpointManager
 from verl.utils.device import get_device_id
 from verl.utils.torch_dtypes import PrecisionType
 from verl.workers.engine import EngineRegistry, FSDPEngineWithLMHead
 
 from ditto.batch.jagged import response_tokens, row_lengths
 from ditto.model import experts, teaching
-from ditto.model.checkpoint_manager import CheckpointManager
 from ditto.model.chunked_models import with_chunked_head
-from ditto.model.divergence_head import Lesson
+from ditto.model.divergence_head import TeacherScores
 from ditto.model.prefix_tree.packing import TreePack, wants_tree
 from ditto.model.teacher_weights import TeacherWeights
-from ditto.model.teaching import Scored
+from ditto.model.teaching import TeacherOutput
 from ditto.objectives.losses import DIVERGENCE, TEACHER_LOG_PROBS, TEACHER_PROMPTS, TEACHERS
 from ditto.objectives.options import ComparisonOptions, DistillOptions, SdpoOptions
+from ditto.run import manifest, reshard
 from ditto.settings import BadConfig
 from ditto.verl_hooks.dropout import without_dropout
 
 logger = logging.getLogger(__name__)
+
+
+class CheckpointManager(FSDPCheckpointManager):  # type: ignore[misc,unused-ignore]
+    """verl's manager of an FSDP2 engine, for checkpoints of any number of ranks.
+
+    Of the optimizer it restores the state, and not the settings: learning rate, weight decay and betas are those of the
+    run's config, and the schedule goes on from the checkpoint's step. Random states are restored only if the checkpoint
+    has the same number and arrangement of ranks.
+    """
+
+    def load_checkpoint(self, local_path: str, *args: Any, **kwargs: Any) -> None:
+        if self.optimizer is None or self.lr_scheduler is None:  # of a model that is not trained
+            self._load(local_path, *args, **kwargs)
+            return
+        settings = [
+            {name: value for name, value in group.items() if name != "params"} for group in self.optimizer.param_groups
+        ]
+        rates = list(self.lr_scheduler.base_lrs)
+        self._load(local_path, *args, **kwargs)
+        schedule = self.lr_scheduler
+        schedule.base_lrs = rates
+        groups = zip(self.optimizer.param_groups, settings, rates, schedule.lr_lambdas, strict=True)
+        for group, own, rate, factor in groups:
+            group.update(own, lr=rate * factor(schedule.last_epoch))
+
+    def _load(self, local_path: str, *args: Any, **kwargs: Any) -> None:
+        actor = Path(local_path)
+        written, ranks = manifest.writers(actor), int(self.world_size)
+        # Without any file verl names the one that it misses.
+        if written is None or (written == ranks and reshard.sliced_alike(actor, ranks, self.model)):
+            super().load_checkpoint(local_path, *args, **kwargs)
+            return
+        if self.should_load_model:
+            state = reshard.model_state(actor, written, self.model)
+            self.model.load_state_dict(state, strict=not self.is_lora_only_state_dict(state))
+        if self.should_load_optimizer:
+            self.optimizer.load_state_dict(reshard.optimizer_state(actor, written, self.optimizer))
+        schedule = reshard.scheduler_state(actor, written) if self.should_load_extra else None
+        if schedule is not None and self.lr_scheduler is not None:
+            self.lr_scheduler.load_state_dict(schedule)
 
 
 @EngineRegistry.register(
@@ -58,7 +99,7 @@ class DittoEngine(FSDPEngineWithLMHead):
     teacher_rate: float | None = None  # None: the teacher's weights stay as they are
     start_is_known: bool = True  # these are the weights that the run began with, or the teacher's copies are
     experts: Sequence[DittoEngine] = ()  # checkpoints that teach, by their numbers
-    lessons: Sequence[Lesson] = ()  # of the micro-batch whose student is being run
+    teacher_scores: Sequence[TeacherScores] = ()  # of the micro-batch whose student is being run
 
     def initialize(self) -> None:
         super().initialize()
@@ -97,24 +138,24 @@ class DittoEngine(FSDPEngineWithLMHead):
         if chosen is None:
             return super().forward_step(micro_batch, loss_function, forward_only)
         micro_batch = micro_batch.to(get_device_id())
-        scored: list[Scored] = []
+        scored: list[TeacherOutput] = []
         if chosen["teacher"] == "experts":
             options: ComparisonOptions = DistillOptions(**chosen["options"])
             if TEACHERS in micro_batch:
-                scored = experts.score(self.experts, micro_batch, chosen["loss"], self.get_data_parallel_group())
+                scored = experts.score(self.experts, micro_batch, chosen["needs"], self.get_data_parallel_group())
         else:
             options = SdpoOptions(**chosen["options"])
             self._follow(options)
             if TEACHER_PROMPTS in micro_batch:
-                scored = [self._score_with_feedback(micro_batch, chosen["loss"], options)]
-        if chosen["loss"] == "distill_token":
+                scored = [self._score_with_feedback(micro_batch, chosen["needs"], options)]
+        if chosen["needs"] == "log_probs":
             micro_batch[TEACHER_LOG_PROBS] = teaching.log_prob_column(micro_batch, scored)
         else:
-            self.lessons = [teaching.lesson(micro_batch, each, options) for each in scored]
+            self.teacher_scores = [teaching.teacher_scores(micro_batch, each, options) for each in scored]
         try:
             return super().forward_step(micro_batch, loss_function, forward_only)
         finally:
-            self.lessons = []
+            self.teacher_scores = []
 
     def load_teachers(self, checkpoints: Sequence[str]) -> None:
         """Load the checkpoints that teach; their places are their numbers. They stay on the host between passes."""
@@ -141,30 +182,30 @@ class DittoEngine(FSDPEngineWithLMHead):
             self.teacher = TeacherWeights(self.module, options.teacher)
         self.teacher_rate = options.teacher_rate if options.teacher == "ema" else None
 
-    def _score_with_feedback(self, micro_batch: TensorDict, loss: str, options: SdpoOptions) -> Scored:
-        """What the policy itself says, with the teacher's weights, in the feedback context."""
-        rows, moved = teaching.taught_rows(micro_batch), None if options.teacher == "live" else self.teacher
+    def _score_with_feedback(self, micro_batch: TensorDict, needs: str, options: SdpoOptions) -> TeacherOutput:
+        """Score the draft by the policy itself, with the teacher's weights, in the feedback context."""
+        rows, moved = teaching.rows_with_teacher(micro_batch), None if options.teacher == "live" else self.teacher
         batch = teaching.teacher_batch(
             micro_batch, rows if len(rows) else teaching.shortest_row(micro_batch), TEACHER_PROMPTS
         )
         with nullcontext() if moved is None else moved.active():
-            values = self.score(batch, loss)
-        head = None if moved is None or loss == "distill_token" else moved.of(self.head_weight())
-        return Scored(rows, values if len(rows) else values[:0], head)
+            values = self.score(batch, needs)
+        head = None if moved is None or needs == "log_probs" else moved.of(self.head_weight())
+        return TeacherOutput(rows, values if len(rows) else values[:0], head)
 
     @torch.no_grad()
-    def score(self, batch: TensorDict, loss: str) -> Tensor:
-        """What this model says of every response token: (tokens,) log-probs, or for "distill_logits" (tokens, hidden
-        size) the hidden states that predict them. Without dropout: a teacher says the same of the same answer."""
+    def score(self, batch: TensorDict, needs: str) -> Tensor:
+        """The model's output for every response token: (tokens,) "log_probs", or the "hidden_states" that predict them,
+        (tokens, hidden size). Without dropout: a teacher says the same of the same answer."""
         inputs, arguments = self.prepare_model_inputs(batch)
         dtype = getattr(self, "_autocast_dtype", torch.bfloat16)
         device = batch["input_ids"].device.type
-        if loss == "distill_logits":
+        if needs == "hidden_states":
             inputs["hidden_only"] = True
         precision = nullcontext() if dtype == torch.float32 else torch.autocast(device_type=device, dtype=dtype)
         with precision, without_dropout(self.module):
             output = self.module(**inputs, use_cache=False)
-            if loss == "distill_token":
+            if needs == "log_probs":
                 log_probs = self.prepare_model_outputs(output, arguments, batch, None)["log_probs"]
                 return response_tokens(log_probs, batch["response_mask"]).values()
         hidden: Tensor = output.hidden_states[0][0, teaching.next_token_places(batch["prompts"], batch["responses"])]
@@ -183,8 +224,8 @@ class DittoEngine(FSDPEngineWithLMHead):
             pack.complete(inputs, arguments)
             return inputs, arguments | {"tree_pack": pack}
         inputs, arguments = super().prepare_model_inputs(micro_batch)
-        if self.lessons:
-            inputs["lessons"] = self.lessons
+        if self.teacher_scores:
+            inputs["teacher_scores"] = self.teacher_scores
         return inputs, arguments
 
     def prepare_model_outputs(
@@ -199,10 +240,10 @@ class DittoEngine(FSDPEngineWithLMHead):
         outputs: dict[str, Tensor] = super().prepare_model_outputs(
             output, output_args, micro_batch, logits_processor_func
         )
-        if self.lessons:
+        if self.teacher_scores:
             ids = micro_batch["input_ids"]
             values = output.divergence.new_zeros(int(row_lengths(ids).sum()))
-            places = torch.cat([lesson.positions for lesson in self.lessons])
+            places = torch.cat([scores.positions for scores in self.teacher_scores])
             values = values.index_put((places,), output.divergence)
             outputs[DIVERGENCE] = torch.nested.nested_tensor_from_jagged(values, ids.offsets())
         return outputs

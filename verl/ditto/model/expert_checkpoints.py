@@ -106,8 +106,7 @@ def _check_model(config: DictConfig, settings: Settings, setting: str, path: str
         AutoConfig.from_pretrained(model, trust_remote_code=trust).get_text_config().vocab_size
         for model in (path, student.path)
     ]
-    distillation = settings.objective.distillation
-    if distillation is not None and distillation.loss == "distill_logits" and sizes[0] != sizes[1]:
+    if settings.objective.compares_logits and sizes[0] != sizes[1]:
         raise BadConfig(
             f"{setting}={path}: its head has {sizes[0]} outputs and that of {student.path} has {sizes[1]}, so their "
             "distributions cannot be compared. Use algorithm.objective=on_policy_distillation, which compares the "

@@ -20,7 +20,7 @@ import torch
 from tensordict import TensorDict
 
 from ditto.model import teaching
-from ditto.model.teaching import Scored
+from ditto.model.teaching import TeacherOutput
 from ditto.model.trained_shards import reshard, shard, whole
 
 if TYPE_CHECKING:
@@ -50,16 +50,16 @@ def load(student: DittoEngine, checkpoint: str) -> DittoEngine:
     return teacher
 
 
-def score(teachers: Sequence[DittoEngine], micro_batch: TensorDict, loss: str, group: Any) -> list[Scored]:
-    """What each row's teacher says of it.
+def score(teachers: Sequence[DittoEngine], micro_batch: TensorDict, needs: str, group: Any) -> list[TeacherOutput]:
+    """Let each row's teacher score it.
 
     Args:
         teachers: by their numbers.
         micro_batch: this rank's rows, with the columns of a distillation by experts.
-        loss: "distill_token" or "distill_logits".
+        needs: "log_probs" or "hidden_states", of the teacher.
         group: the ranks with other rows; None: there are none.
     """
-    rows = [teaching.taught_rows(micro_batch, number) for number in range(len(teachers))]
+    rows = [teaching.rows_with_teacher(micro_batch, number) for number in range(len(teachers))]
     needed = torch.tensor([len(of_teacher) for of_teacher in rows], device=micro_batch["input_ids"].device)
     if group is not None:
         torch.distributed.all_reduce(needed, op=torch.distributed.ReduceOp.MAX, group=group)
@@ -68,12 +68,12 @@ def score(teachers: Sequence[DittoEngine], micro_batch: TensorDict, loss: str, g
         if not everywhere:
             continue
         chosen = mine if len(mine) else teaching.shortest_row(micro_batch)
-        values = teacher.score(teaching.teacher_batch(micro_batch, chosen, "prompts"), loss)
+        values = teacher.score(teaching.teacher_batch(micro_batch, chosen, "prompts"), needs)
         head = None
-        if loss == "distill_logits":
+        if needs == "hidden_states":
             weight = teacher.head_weight()
             reshard(teacher.module)  # the shard is read, and the head may be part of the root
             head = whole(weight, shard(weight))
         reshard(teacher.module)
-        scored.append(Scored(mine, values if len(mine) else values[:0], head))
+        scored.append(TeacherOutput(mine, values if len(mine) else values[:0], head))
     return scored

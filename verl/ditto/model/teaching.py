@@ -17,7 +17,7 @@ from torch import Tensor
 from verl.utils import tensordict_utils as tu
 
 from ditto.batch.jagged import row_lengths, with_values
-from ditto.model.divergence_head import Lesson
+from ditto.model.divergence_head import TeacherScores
 from ditto.objectives.losses import DISTILL_WEIGHTS, TEACHERS
 from ditto.objectives.options import ComparisonOptions
 
@@ -25,8 +25,8 @@ _SETTINGS = ("use_remove_padding", "use_fused_kernels", "pad_mode", "temperature
 
 
 @dataclass(frozen=True)
-class Scored:
-    """What a teacher says of rows of a micro-batch.
+class TeacherOutput:
+    """A teacher's output for rows of a micro-batch.
 
     Attributes:
         rows: int64, which rows these are.
@@ -40,7 +40,7 @@ class Scored:
     head: Tensor | None = None
 
 
-def taught_rows(micro_batch: TensorDict, teacher: int | None = None) -> Tensor:
+def rows_with_teacher(micro_batch: TensorDict, teacher: int | None = None) -> Tensor:
     """The rows of a micro-batch that are distilled (int64): all of them, or those of the teacher of this number."""
     taught = [bool(row.any()) for row in micro_batch[DISTILL_WEIGHTS].unbind()]
     if teacher is not None:
@@ -89,7 +89,7 @@ def next_token_places(prompts: Tensor, responses: Tensor) -> Tensor:
     return starts.repeat_interleave(response) + offset
 
 
-def log_prob_column(micro_batch: TensorDict, scored: Sequence[Scored]) -> Tensor:
+def log_prob_column(micro_batch: TensorDict, scored: Sequence[TeacherOutput]) -> Tensor:
     """A jagged column of all rows' response tokens: what the row's teacher says, 0 where there is none."""
     responses = micro_batch["responses"]
     dtype = scored[0].values.dtype if scored else torch.float32
@@ -99,12 +99,12 @@ def log_prob_column(micro_batch: TensorDict, scored: Sequence[Scored]) -> Tensor
     return with_values(column, responses)
 
 
-def lesson(micro_batch: TensorDict, scored: Scored, options: ComparisonOptions) -> Lesson:
-    """What the student is compared with at the tokens of these rows that are distilled."""
+def teacher_scores(micro_batch: TensorDict, scored: TeacherOutput, options: ComparisonOptions) -> TeacherScores:
+    """The teacher's side of the comparison at the tokens of these rows that are distilled."""
     weights = micro_batch[DISTILL_WEIGHTS].unbind()
     distilled = torch.cat([weights[0][:0] != 0, *(weights[i] != 0 for i in scored.rows.tolist())])
     places = next_token_places(micro_batch["prompts"], micro_batch["responses"])
-    return Lesson(
+    return TeacherScores(
         positions=places[_of_rows(micro_batch["responses"], scored.rows)][distilled],
         hidden=scored.values[distilled],
         weight=None if scored.head is None else scored.head.to(scored.values.dtype),
@@ -115,7 +115,7 @@ def lesson(micro_batch: TensorDict, scored: Scored, options: ComparisonOptions) 
 
 
 def _of_rows(responses: Tensor, rows: Tensor) -> Tensor:
-    """Whether each response token of the micro-batch belongs to one of these rows: bool, row by row."""
+    """Say of each response token of the micro-batch if it belongs to one of these rows: bool, row by row."""
     lengths = row_lengths(responses)
     chosen = torch.zeros(len(lengths), dtype=torch.bool, device=lengths.device)
     chosen[rows.to(lengths.device)] = True
@@ -123,6 +123,6 @@ def _of_rows(responses: Tensor, rows: Tensor) -> Tensor:
 
 
 def distillation_of(micro_batch: TensorDict) -> Mapping[str, Any] | None:
-    """What the trainer says of the distillation: `loss`, `teacher`, and the options of that teacher."""
+    """The trainer's settings of the distillation: `needs`, `teacher`, and the options of that teacher."""
     chosen: Mapping[str, Any] | None = tu.get_non_tensor_data(micro_batch, "distillation", None)
     return chosen

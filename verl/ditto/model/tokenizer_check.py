@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
-from ditto.model.hub import use_cache_without_hub
 from ditto.model.weights_check import BadModel
 from soul.chat.model_chat import stop_ids
 from soul.chat.template_check import BadTemplate, ChatFormat, fit_template
 from soul.chat.template_file import read_template
 from soul.errors import one_line
 
+logger = logging.getLogger(__name__)
 _PROBE = "A small test."
+PATIENCE_S = 3.0  # with a hub that may be unreachable
 
 
 class Chat(NamedTuple):
@@ -101,6 +107,25 @@ def check_processor(path: str, trust: bool, setting: str) -> None:
             f"{setting}={path}: a vision-language model without its processor: {' and '.join(names)} are missing, and "
             "vLLM does not load it without one. Copy or download the model again."
         )
+
+
+def use_cache_without_hub(path: str) -> None:
+    """Make the hub's client look into its cache only, if this model comes from the hub and it cannot be reached.
+
+    Otherwise its client would try for 48 s, for every file. This holds for this process and for all that it starts.
+    """
+    from huggingface_hub import constants
+
+    address = urlsplit(constants.ENDPOINT)
+    if Path(path).exists() or constants.HF_HUB_OFFLINE or address.scheme in getproxies():
+        return
+    host, port = address.hostname or "", address.port or (443 if address.scheme == "https" else 80)
+    try:
+        socket.create_connection((host, port), timeout=PATIENCE_S).close()
+    except OSError as error:
+        logger.warning("The hub cannot be reached (%s: %s); its cache is used alone", host, error)
+        os.environ["HF_HUB_OFFLINE"] = "1"
+        constants.HF_HUB_OFFLINE = True
 
 
 def _refuse_adapter(folder: Path) -> None:

@@ -1,7 +1,7 @@
-"""Check that the weights of a model folder are complete and match its config.json. Reads only the files' headers.
+"""Check the folder of a model: its weights are complete, can be trained, and match config.json and the tokenizer.
 
-Otherwise an incomplete download, a missing shard or another model's config.json would fail in every worker after
-minutes, and a missing tensor would silently be initialized at random.
+Only the headers of the files are read. Otherwise an incomplete download, a missing shard or another model's config.json
+would fail in every worker after minutes, and a missing tensor would silently be initialized at random.
 """
 
 from __future__ import annotations
@@ -14,13 +14,66 @@ from pathlib import Path
 from typing import Any
 
 from soul.errors import SoulError, one_line
+from soul.mistakes import Mistakes
 
 _REMEDY = "Download or copy the model again"
 _LFS = b"version https://git-lfs"
+GENERATION = "generation_config.json"
 
 
 class BadModel(SoulError):
     """A model path does not hold a model that can be trained."""
+
+
+def check_model_folder(path: str, trust: bool, setting: str) -> None:
+    """Check config.json and generation_config.json of a model.
+
+    Args:
+        trust: whether to run code that comes with the model.
+        setting: the setting that holds the path, for messages.
+
+    Raises:
+        BadModel: its weights are quantized, or its generation_config.json cannot be read.
+    """
+    from transformers import AutoConfig, GenerationConfig
+
+    found = Mistakes()
+    with found.of():
+        config = AutoConfig.from_pretrained(path, trust_remote_code=trust)
+        quantized = getattr(config, "quantization_config", None)
+        if quantized is not None:
+            method = quantized.get("quant_method") if isinstance(quantized, dict) else quantized.quant_method
+            raise BadModel(
+                f"{setting}={path}: its weights are quantized ({method}), and quantized weights cannot be trained. "
+                "Use the checkpoint from which it was made."
+            )
+    if (Path(path) / GENERATION).is_file():
+        with found.of():
+            try:
+                GenerationConfig.from_pretrained(path)
+            except Exception as error:  # noqa: BLE001 - a damaged file makes transformers raise anything
+                raise BadModel(
+                    f"{setting}={path}: {GENERATION} cannot be read ({one_line(error, 200)}). Correct it, or remove it."
+                ) from error
+    found.report()
+
+
+def check_vocabulary(path: str, trust: bool, setting: str, tokenizer: Any) -> None:
+    """Check that the embedding has a row for each token.
+
+    Raises:
+        BadModel: a token's number is beyond the embedding.
+    """
+    from transformers import AutoConfig
+
+    rows = AutoConfig.from_pretrained(path, trust_remote_code=trust).get_text_config().vocab_size
+    token, number = max(tokenizer.get_vocab().items(), key=lambda item: item[1])
+    if number >= rows:
+        raise BadModel(
+            f"{setting}={path}: the tokenizer numbers its tokens up to {number:,} ({token!r}), but the embedding has "
+            f"{rows:,} rows (vocab_size in config.json). Use the tokenizer that belongs to the weights, or enlarge the "
+            "embedding (resize_token_embeddings of transformers) and save the model."
+        )
 
 
 def check_weights(path: str, trust: bool, setting: str) -> None:

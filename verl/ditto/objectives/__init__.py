@@ -22,7 +22,7 @@ AGENT_VERSIONS: dict[str, str] = {"default": "grpo", "copy": "ditto"}
 
 
 class UnknownObjective(SoulError):
-    """`algorithm.objective` names no objective."""
+    """`algorithm.objective` is not the name of an objective."""
 
 
 def objective(name: str) -> Objective:
@@ -45,7 +45,7 @@ def objective(name: str) -> Objective:
 
 
 def description(name: str) -> str:
-    """What the module of an objective says at its top: paper, formula, limits. "" if it says nothing.
+    """Read the top of the objective's module: paper, formula, limits; "" if it has no docstring.
 
     Raises:
         UnknownObjective: with the nearest names.

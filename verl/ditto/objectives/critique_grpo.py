@@ -15,6 +15,8 @@ authors' script leaves out the clipping of drafts; here it stays, because the pr
 updates. To leave it out, set actor.clip_ratio_low and clip_ratio_high far from 0.
 """
 
+from ditto.objectives.advantages import group_mean
+from ditto.objectives.losses import shaped
 from ditto.objectives.spec import Kind, Objective, Part
 
 _BOTH: tuple[Kind, ...] = ("draft", "refined_base")
@@ -23,8 +25,8 @@ OBJECTIVES = (
     Objective(
         "critique_grpo",
         (
-            Part("draft", ("draft",), advantage="group_mean", group=_BOTH, average_over=_BOTH),
-            Part("refined", ("refined_base",), advantage="group_mean", group=_BOTH, average_over=_BOTH, loss="shaped"),
+            Part("draft", ("draft",), advantage=group_mean, group=_BOTH, average_over=_BOTH),
+            Part("refined", ("refined_base",), advantage=group_mean, group=_BOTH, average_over=_BOTH, loss=shaped),
         ),
         refined="best",
     ),

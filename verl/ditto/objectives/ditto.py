@@ -21,7 +21,7 @@ whose ratios vary far more. A session gives three sequences, so an update costs 
 from ditto.objectives.spec import Objective, Part
 
 _JOINT = Part("joint", ("draft", "refined_base"))
-_FEEDBACK = Part("feedback", ("refined_feedback",), weight="feedback_coef")
+_FEEDBACK = Part("feedback", ("refined_feedback",), weight=lambda options: options.feedback_coef)
 
 OBJECTIVES = (
     Objective("ditto", (_JOINT, _FEEDBACK)),

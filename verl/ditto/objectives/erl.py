@@ -19,6 +19,8 @@ place, and no memory of reflections is kept. Imitation has no negative examples,
 by it.
 """
 
+from ditto.objectives.advantages import accepted
+from ditto.objectives.losses import plain
 from ditto.objectives.spec import Objective, Part
 
 OBJECTIVES = (
@@ -26,8 +28,8 @@ OBJECTIVES = (
         "erl",
         (
             Part("draft", ("draft",)),
-            Part("feedback", ("refined_feedback",), weight="feedback_coef"),
-            Part("imitation", ("refined_base",), advantage="accepted", loss="plain"),
+            Part("feedback", ("refined_feedback",), weight=lambda options: options.feedback_coef),
+            Part("imitation", ("refined_base",), advantage=accepted, loss=plain),
         ),
     ),
 )

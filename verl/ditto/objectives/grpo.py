@@ -8,7 +8,7 @@ Paper: Shao et al. 2024, DeepSeekMath, https://arxiv.org/abs/2402.03300, section
 
 agg is `actor.loss_agg_mode`. The paper's KL term is `actor.use_kl_loss`, off by default.
 
-Limits: a prompt whose drafts all have the same reward teaches nothing; one session a prompt never does.
+Limits: a prompt whose drafts all have the same reward has no learning signal; one session per prompt never has.
 """
 
 from ditto.objectives.spec import Objective, Part

@@ -17,10 +17,12 @@ Limits: rewards are measured and not trained on, so the student cannot get bette
 never goes, they teach nothing. Teachers need the student's tokenizer.
 """
 
+from ditto.objectives.losses import distill_logits, distill_token
 from ditto.objectives.spec import Objective, Part
 
-_TOKEN = Part("distill", ("draft",), advantage="one", loss="distill_token", teacher="experts")
-_LOGITS = Part("distill", ("draft",), advantage="one", loss="distill_logits", teacher="experts")
+_TOKEN, _LOGITS = (
+    Part("distill", ("draft",), loss=loss, teacher="experts") for loss in (distill_token, distill_logits)
+)
 
 OBJECTIVES = (
     Objective("on_policy_distillation", (_TOKEN,)),

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ditto.objectives.spec import Part
+if TYPE_CHECKING:
+    from ditto.objectives.spec import Part
 
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 _CHECKED = ConfigDict(extra="forbid", frozen=True)
 EVERY_OTHER = "default"  # stands in `distill.teachers` for the tasks that are not named there
 
 
 class ErlOptions(BaseModel):
-    """Which refined answers ERL imitates (`erl.py`)."""
+    """The refined answers that ERL imitates (`erl.py`)."""
 
     model_config = _CHECKED
 
@@ -58,7 +61,7 @@ class DistillOptions(ComparisonOptions):
 
 
 class ObjectiveOptions(BaseModel):
-    """What `algorithm` holds for the objectives; the config says what each option means."""
+    """The options of `algorithm` for the objectives; the config says what each one means."""
 
     model_config = _CHECKED
 
@@ -80,9 +83,21 @@ class ObjectiveOptions(BaseModel):
 
     def weight(self, part: Part) -> float:
         """The weight of a part in the loss."""
-        named = {
-            "feedback_coef": self.feedback_coef,
-            "sdpo.weight": self.sdpo.weight,
-            "1 - sdpo.weight": 1 - self.sdpo.weight,
-        }
-        return named[part.weight] if isinstance(part.weight, str) else part.weight
+        return part.weight(self) if callable(part.weight) else part.weight
+
+
+def declare(**facts: Any) -> Callable[[FunctionT], FunctionT]:
+    """Note facts on an advantage (`advantages.py`) or on a loss (`losses.py`), for the checks before a run.
+
+    Args:
+        facts: `reads`, the options of `algorithm` that the function reads, without their section for a distillation;
+            `compares`, with what an advantage compares an episode: "group", "drafts" (of the prompt) or "own draft";
+            `teacher_gives`, what a distillation needs of its teacher: "log_probs" or "hidden_states".
+    """
+
+    def note(function: FunctionT) -> FunctionT:
+        for name, value in facts.items():
+            setattr(function, name, value)
+        return function
+
+    return note

@@ -15,6 +15,8 @@ units of the reward, so rewards of another range need another learning rate. The
 trains (x, f, y') too; here the second term is GRPO on the drafts alone.
 """
 
+from ditto.objectives.advantages import draft_mean
+from ditto.objectives.losses import plain
 from ditto.objectives.spec import Objective, Part
 
 OBJECTIVES = (
@@ -22,7 +24,7 @@ OBJECTIVES = (
         "rltf_sd",
         (
             Part("draft", ("draft",)),
-            Part("distill", ("refined_base",), advantage="draft_mean", loss="plain"),
+            Part("distill", ("refined_base",), advantage=draft_mean, loss=plain),
         ),
     ),
 )

@@ -16,18 +16,20 @@ tokens; `tail` adds one bucket with the rest of both distributions, otherwise bo
 `teacher_rate` towards the live ones), base (those the run started with). It is a copy of the trained parameters alone,
 so with LoRA no second model is loaded.
 
-Limits: Drafts without feedback teach nothing. Only a critique reaches the teacher, never another answer: rewards of
-human simulators are graded, so there is no success threshold to pick a demonstration by. The pure forms never see the
-reward, and are reported to be unstable; watch ditto/response_tokens_draft and actor/entropy.
+Limits: Drafts without feedback have no learning signal. Only a critique reaches the teacher, never another answer:
+rewards of human simulators are graded, so there is no success threshold to pick a demonstration by. The pure forms
+never see the reward, and are reported to be unstable; watch ditto/response_tokens_draft and actor/entropy.
 """
 
+from ditto.objectives.losses import distill_logits, distill_token
 from ditto.objectives.spec import Objective, Part
 
-_TOKEN = Part("distill", ("draft",), advantage="one", loss="distill_token")
-_LOGITS = Part("distill", ("draft",), advantage="one", loss="distill_logits")
-_SHARE_OF_TOKEN = Part("distill", ("draft",), advantage="one", loss="distill_token", weight="sdpo.weight")
-_SHARE_OF_LOGITS = Part("distill", ("draft",), advantage="one", loss="distill_logits", weight="sdpo.weight")
-_REWARD = Part("reward", ("draft",), weight="1 - sdpo.weight")
+_REWARD = Part("reward", ("draft",), weight=lambda options: 1 - options.sdpo.weight)
+_TOKEN, _LOGITS = (Part("distill", ("draft",), loss=loss) for loss in (distill_token, distill_logits))
+_SHARE_OF_TOKEN, _SHARE_OF_LOGITS = (
+    Part("distill", ("draft",), loss=loss, weight=lambda options: options.sdpo.weight)
+    for loss in (distill_token, distill_logits)
+)
 
 OBJECTIVES = (
     Objective("sdpo_token", (_TOKEN,)),

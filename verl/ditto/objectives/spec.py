@@ -1,4 +1,4 @@
-"""What an objective is made of: parts, and for each part its sequences, advantage, loss and weight.
+"""An objective is a tuple of parts; a part holds its sequences and its functions: advantage, loss and weight.
 
 A session of one draft and one refined episode gives up to three kinds of sequence (x: the task's prompt, y: the draft,
 f: the feedback, y': the refined answer):
@@ -17,41 +17,25 @@ base context too.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, model_validator
 from pydantic.dataclasses import dataclass
 
+from ditto.objectives.advantages import group_norm
+from ditto.objectives.losses import clipped
+from ditto.objectives.options import ObjectiveOptions
+
 Kind = Literal["draft", "refined_base", "refined_feedback"]
-
-# The number that multiplies a sequence's loss, from the reward r of its episode. G: the valid episodes of the same
-# prompt whose kind is in the part's `group`.
-#   group_norm   (r - mean_G) / (std_G + 1e-6); algorithm.norm_adv_by_std_in_grpo=false makes it group_mean
-#   group_mean   r - mean_G
-#   draft_mean   r - the mean of the prompt's valid drafts, whether or not drafts are trained
-#   reward       r
-#   accepted     what algorithm.erl.accept says: 1 or 0, or the reward where it is positive
-#   one          1: every valid sequence counts the same, whatever its reward
-Advantage = Literal["group_norm", "group_mean", "draft_mean", "reward", "accepted", "one"]
-
-# What a sampled token adds to the loss. A: advantage, p: pi(token), rho = p / pi_old, pi_T: the teacher.
-#   clipped         -min(rho A, clip(rho, 1 - low, 1 + high) A), or what actor.policy_loss.loss_mode names instead
-#   plain           -A log p: neither ratio nor clipping, so pi_old plays no part
-#   shaped          -A p / (p + algorithm.shaping_gamma): improbable tokens get a larger gradient than from A p
-#   distill_token   sg[log p - log pi_T] log p, at the sampled token: reverse KL, estimated by one sample
-#   distill_logits  the divergence of pi and pi_T over the vocabulary or its top k
-# Both distillations multiply by the detached ratio min(rho, ratio_clip).
-Loss = Literal["clipped", "plain", "shaped", "distill_token", "distill_logits"]
 
 # Who is pi_T in a distillation, and which options of `algorithm` it reads.
 #   feedback  the policy in the feedback context (algorithm.sdpo)
 #   experts   the checkpoint that teaches the row's task, in the base context (algorithm.distill)
 Teacher = Literal["feedback", "experts"]
 
-# A part's weight: a number, or the option of `algorithm` that holds it.
-Weight = Literal["feedback_coef", "sdpo.weight", "1 - sdpo.weight"] | Annotated[float, Field(ge=0)]
-
 _CHECKED = ConfigDict(extra="forbid")
+_NAMED = PlainSerializer(lambda value: getattr(value, "__name__", value))  # settings are written as JSON
 
 
 @dataclass(frozen=True, config=_CHECKED)
@@ -61,39 +45,37 @@ class Part:
     Attributes:
         name: unique within the objective.
         kinds: the kinds of sequence that it trains.
-        advantage: how rewards become the factor of a sequence; "one" for the distillations.
+        advantage: the factor of an episode's sequences from rewards (`advantages.py`); a distillation has none.
         group: the kinds whose episodes form the group; () means `kinds`.
         average_over: the part is divided by the tokens or sequences of these kinds that the objective trains; () means
             `kinds`. Two parts that are one average over both name both.
-        loss: the loss of one sampled token.
+        loss: what the sampled tokens add to the loss (`losses.py`).
         teacher: of a distillation.
-        weight: a number >= 0, or the option that holds it.
+        weight: a number >= 0, or a function of the options that returns one.
 
     Raises:
-        ValidationError: a value that is not listed above, or a combination without a meaning.
+        ValidationError: a value of another type, or a combination without a meaning.
     """
 
     name: str
     kinds: Annotated[tuple[Kind, ...], Field(min_length=1)]
-    advantage: Advantage = "group_norm"
+    advantage: Annotated[Callable[..., float], _NAMED] = group_norm
     group: tuple[Kind, ...] = ()
     average_over: tuple[Kind, ...] = ()
-    loss: Loss = "clipped"
+    loss: Annotated[Callable[..., Any], _NAMED] = clipped
     teacher: Teacher = "feedback"
-    weight: Weight = 1.0
+    weight: Annotated[Callable[[ObjectiveOptions], float] | Annotated[float, Field(ge=0)], _NAMED] = 1.0
 
     @model_validator(mode="after")
     def _has_a_meaning(self) -> Part:
-        if self.distils and (self.kinds != ("draft",) or self.advantage != "one"):
-            raise ValueError(f"part {self.name}: loss={self.loss!r} needs kinds=('draft',) and advantage='one'")
+        if self.distils and self.kinds != ("draft",):
+            raise ValueError(f"part {self.name}: a distillation scores drafts: kinds=('draft',)")
         if self.teacher != "feedback" and not self.distils:
-            raise ValueError(f"part {self.name}: loss={self.loss!r} has no teacher; leave `teacher` out")
-        if self.advantage == "accepted" and "draft" in self.kinds:
-            raise ValueError(
-                f"part {self.name}: advantage='accepted' compares refined answers with their drafts; leave 'draft' out"
-            )
-        if self.group and not self.advantage.startswith("group"):
-            raise ValueError(f"part {self.name}: advantage={self.advantage!r} has no group; leave `group` out")
+            raise ValueError(f"part {self.name}: its loss has no teacher; leave `teacher` out")
+        if self.compares == "own draft" and "draft" in self.kinds:
+            raise ValueError(f"part {self.name}: its advantage compares refined answers with their drafts, not drafts")
+        if self.group and self.compares != "group":
+            raise ValueError(f"part {self.name}: its advantage has no group; leave `group` out")
         if self.group and not {kind == "draft" for kind in self.kinds} <= {kind == "draft" for kind in self.group}:
             raise ValueError(f"part {self.name}: group must contain the episodes of {', '.join(self.kinds)}")
         if self.average_over and self.distils:
@@ -103,14 +85,58 @@ class Part:
         return self
 
     @property
+    def compares(self) -> str | None:
+        """The episodes that the advantage compares one with: "group", "drafts" or "own draft"; None: with nothing."""
+        return None if self.distils else getattr(self.advantage, "compares", None)
+
+    @property
+    def teacher_gives(self) -> str | None:
+        """The output that the loss needs of its teacher: "log_probs" or "hidden_states"; None: there is no teacher."""
+        return getattr(self.loss, "teacher_gives", None)
+
+    @property
     def distils(self) -> bool:
-        """Whether the part compares the policy with a teacher instead of following rewards."""
-        return self.loss in ("distill_token", "distill_logits")
+        """True if the part compares the policy with a teacher instead of following rewards."""
+        return self.teacher_gives is not None
+
+    @property
+    def clips(self) -> bool:
+        """True if the part has verl's clipped policy loss."""
+        return self.loss is clipped
+
+    @property
+    def options(self) -> set[str]:
+        """The options of `algorithm` that the part reads."""
+        read = set(getattr(self.loss, "reads", ()))
+        if self.distils:
+            own = {"teachers"} if self.teacher == "experts" else {"teacher", "teacher_rate"}
+            read = {f"{'distill' if self.teacher == 'experts' else 'sdpo'}.{name}" for name in read | own}
+        else:
+            read |= set(getattr(self.advantage, "reads", ()))
+        if self.clips and "refined_base" in self.kinds:
+            read.add("refined_old_logp")
+        if callable(self.weight):
+            self.weight(_Recorder(ObjectiveOptions(), read))  # type: ignore[arg-type]
+        return read
+
+
+class _Recorder:
+    """Options that note the names of those that are read."""
+
+    def __init__(self, options: BaseModel, read: set[str], section: str = "") -> None:
+        self._options, self._read, self._section = options, read, section
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._options, name)
+        if isinstance(value, BaseModel):
+            return _Recorder(value, self._read, f"{name}.")
+        self._read.add(self._section + name)
+        return value
 
 
 @dataclass(frozen=True, config=_CHECKED)
 class Objective:
-    """What `algorithm.objective` names.
+    """The parts and the refined episodes of an `algorithm.objective`.
 
     Attributes:
         refined: which refined episodes of a prompt are trained and counted: "all", or only the "best" one.
@@ -152,43 +178,36 @@ class Objective:
         return next((part for part in self.parts if part.distils), None)
 
     @property
+    def teacher(self) -> Teacher | None:
+        """The teacher of the part that distils, if there is one."""
+        return None if self.distillation is None else self.distillation.teacher
+
+    @property
+    def compares_logits(self) -> bool:
+        """True if a part compares whole distributions with a teacher's."""
+        return any(part.teacher_gives == "hidden_states" for part in self.parts)
+
+    @property
+    def clips(self) -> bool:
+        """True if a part has verl's clipped policy loss."""
+        return any(part.clips for part in self.parts)
+
+    @property
     def kinds(self) -> tuple[Kind, ...]:
         """The kinds of sequence that are built and trained."""
         return tuple(dict.fromkeys(kind for part in self.parts for kind in part.kinds))
 
     @property
     def refines(self) -> bool:
-        """Whether a refined episode is played: one is trained, or its reward counts."""
+        """True if a refined episode is played: one is trained, or its reward counts."""
         return any(kind != "draft" for part in self.parts for kind in (*part.kinds, *part.group))
 
     @property
     def needs_feedback(self) -> bool:
-        """Whether drafts get feedback."""
+        """True if drafts get feedback."""
         return self.refines or self.teacher == "feedback"
-
-    @property
-    def teacher(self) -> Teacher | None:
-        """The teacher of the part that distils, if there is one."""
-        return None if self.distillation is None else self.distillation.teacher
 
     @property
     def options(self) -> frozenset[str]:
         """The options of `algorithm` that this objective reads; others would be ignored, so they are refused."""
-        names: set[str] = set()
-        for part in self.parts:
-            if isinstance(part.weight, str):
-                names.add(part.weight.removeprefix("1 - "))
-            if part.advantage == "group_norm":
-                names |= {"norm_adv_by_std_in_grpo", "std_floor"}
-            if part.advantage == "accepted":
-                names |= {"erl.accept", "erl.threshold"}
-            if part.loss == "shaped":
-                names.add("shaping_gamma")
-            if part.loss == "clipped" and "refined_base" in part.kinds:
-                names.add("refined_old_logp")
-            if part.distils:
-                section = "distill" if part.teacher == "experts" else "sdpo"
-                own = ("teachers",) if part.teacher == "experts" else ("teacher", "teacher_rate")
-                compared = ("alpha", "top_k", "tail") if part.loss == "distill_logits" else ()
-                names |= {f"{section}.{option}" for option in (*own, "ratio_clip", *compared)}
-        return frozenset(names)
+        return frozenset(name for part in self.parts for name in part.options)

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,8 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.judging import limits as judge_limits
-from ditto.rollout.session_sequences import SessionSequence, session_sequences, token_sequences
+from ditto.objectives.spec import Kind
+from ditto.rollout.session_sequences import TeacherPrompts, seat_sequences, session_sequences, teacher_prompts
 from ditto.rollout.token_seat import TokenSeat
 from ditto.rows.dataset import restore_row
 from ditto.run.live_traces import LiveTraces
@@ -132,9 +132,17 @@ class SoulAgentLoop(AgentLoopBase):
             canary=not validate and _asks_canary(settings, task_row, f"{kwargs['uid']}_{kwargs['session_id']}"),
         )
         longest = self.rollout_config.prompt_length + self.config.data.max_feedback_length
-        teacher_prompts = await _teacher_prompts(session, longest) if session.contexts else {}
-        builder = _SequenceBuilder(session, kwargs, settings, self.tokenizer.eos_token_id, teacher_prompts)
-        outputs = list(builder.build(validate, task_row))
+        outputs = session_outputs(
+            session,
+            settings.objective.kinds,
+            task_row,
+            await teacher_prompts(session, longest),
+            self.tokenizer.eos_token_id,
+            uid=str(kwargs["uid"]),
+            number=kwargs["session_id"],
+            step=step,
+            validate=validate,
+        )
         if not validate:
             await _live_traces(settings.run_dir).append(step, outputs[0].extra_fields["trace"])
         return outputs
@@ -145,29 +153,13 @@ class SoulAgentLoop(AgentLoopBase):
 
 
 def _asks_canary(settings: Settings, row: TaskRow, session: str) -> bool:
-    """Whether the canary scores the draft of this session: of tasks that are judged, the share that is configured."""
+    """True if the canary scores the draft of this session: of tasks that are judged, the share that is configured."""
     drawn = int(digest(session)[:8], 16) / 16**8
     return bool(row.task.calls_per_episode.get("judge")) and drawn < settings.gateway.policy.canary_share
 
 
-async def _teacher_prompts(session: Session, longest: int) -> dict[int, tuple[int, ...]]:
-    """The prompts of the draft's sequences with the feedback in them, by the sequence's `id`.
-
-    A sequence whose prompt would be too long, or does not begin with its seat's instructions, is missing.
-    """
-    prompts: dict[int, tuple[int, ...]] = {}
-    for name, seat in session.draft.players.seats.items():
-        assert isinstance(seat, TokenSeat)
-        for sequence in seat.sequences if name in session.contexts else ():
-            messages = session.contexts[name].applied_to(sequence.messages[: sequence.opening])
-            ids = await seat.render(messages) if messages else []
-            if 0 < len(ids) <= longest:
-                prompts[id(sequence)] = tuple(ids)
-    return prompts
-
-
 def _groups(row: TaskRow) -> dict[str, str]:
-    """What the row belongs to. An error in the task's code costs the trace its groups, and no session."""
+    """The groups that the row belongs to. An error in the task's code costs the trace its groups, and no session."""
     try:
         return dict(row.task.groups(row.row))
     except Exception:  # noqa: BLE001 - a session that raises would be padded without a message
@@ -175,106 +167,76 @@ def _groups(row: TaskRow) -> dict[str, str]:
         return {}
 
 
-class _SequenceBuilder:
-    """Turn a session into verl's outputs, one per sequence."""
+def _out_of_tokens(session: Session) -> dict[str, int]:
+    """Sequences of either episode that a limit on tokens has cut: a turn, or all turns after it."""
+    attempts = {"draft": session.draft, "refined": session.refined}
+    return {
+        name: sum(sequence.full or sequence.cut for _, _, sequence in seat_sequences(attempt))
+        for name, attempt in attempts.items()
+        if attempt
+    }
 
-    def __init__(
-        self,
-        session: Session,
-        kwargs: dict[str, Any],
-        settings: Settings,
-        filler: int,
-        teacher_prompts: Mapping[int, tuple[int, ...]],
-    ) -> None:
-        self.session = session
-        self.prompt = str(kwargs["uid"])
-        self.id = f"{kwargs['uid']}_{kwargs['session_id']}"
-        self.step = int(kwargs["global_steps"])
-        self.kinds = settings.objective.kinds
-        self.filler = filler
-        self.teacher_prompts = teacher_prompts
-        self.draft_reward, self.refined_reward = (
-            attempt.verdict.reward if attempt and attempt.verdict else None
-            for attempt in (session.draft, session.refined)
-        )
 
-    def build(self, validate: bool, row: TaskRow) -> Iterator[AgentLoopOutput]:
-        sequences = session_sequences(self.session, ("draft",) if validate else self.kinds)
-        outputs = [self._output(i, sequence) for i, sequence in enumerate(sequences) if sequence.masked is None]
-        if not outputs:
-            outputs = [self._masked_placeholder()]
-        if validate:
-            outputs = outputs[-1:]
-        version = max(output.extra_fields["max_global_steps"] for output in outputs)
-        trace = self.session.to_record(row.file, row.number)
-        trace.groups = _groups(row)
-        trace.session, trace.prompt, trace.model_version = self.id, self.prompt, version
-        trace.out_of_tokens = self._out_of_tokens()
-        trace.sequences = [sequence.summary() for sequence in sequences]
-        if validate:
-            for summary in trace.sequences:
-                summary.masked = summary.masked or "validation"
-        # The trace line goes with the first output; verl reads reward_extra_info of the last one.
-        outputs[0].extra_fields["trace"] = trace.to_line()
-        info = {"trace": outputs[0].extra_fields["trace"]} if validate else {}
-        for output in outputs:
-            output.extra_fields["reward_extra_info"] = info
-        yield from outputs
+def _output(record: SequenceRecord, session: Session, step: int) -> AgentLoopOutput:
+    """A training sequence as verl takes it.
 
-    def _out_of_tokens(self) -> dict[str, int]:
-        """Sequences of either episode that a limit on tokens has cut: a turn, or all turns after it."""
-        attempts = {"draft": self.session.draft, "refined": self.session.refined}
-        return {
-            name: sum(sequence.full or sequence.cut for _, sequence in token_sequences(attempt))
-            for name, attempt in attempts.items()
-            if attempt
-        }
+    Args:
+        step: the training step; the weights are those of the step before, unless the record knows better.
+    """
+    attempt = session.refined if record.refined else session.draft
+    low, high = record.versions or (step - 1, step - 1)
+    return AgentLoopOutput(
+        prompt_ids=list(record.prompt_ids),
+        response_ids=list(record.response_ids),
+        response_mask=list(record.response_mask),
+        response_logprobs=list(record.response_logprobs),
+        reward_score=record.reward,
+        num_turns=record.turns,
+        metrics=AgentLoopMetrics(generate_sequences=attempt.seconds.get("play", 0.0) if attempt else 0.0),
+        extra_fields={"ditto": record.packed(), "min_global_steps": low, "max_global_steps": high},
+    )
 
-    def _output(self, place: int, sequence: SessionSequence) -> AgentLoopOutput:
-        attempt, tokens, kind = sequence.attempt, sequence.tokens, sequence.kind
-        assert attempt.verdict is not None
-        reward, turns = attempt.verdict.reward, 2 * tokens.turns
-        record = SequenceRecord(
-            kind,
-            self.prompt,
-            self.id,
-            True,
-            turns,
-            sum(tokens.response_mask),
-            self.draft_reward,
-            self.refined_reward,
-            teacher_prompt=self.teacher_prompts.get(id(tokens), ()) if kind == "draft" else (),
-            task=self.session.task,
-            place=place,
-            read_tokens=tokens.read_tokens,
-            cached_tokens=tokens.cached_tokens,
-        )
-        low, high = tokens.versions or (self.step - 1, self.step - 1)
-        return AgentLoopOutput(
-            prompt_ids=list(sequence.prompt_ids),
-            response_ids=list(tokens.response_ids),
-            response_mask=list(tokens.response_mask),
-            response_logprobs=list(tokens.response_logprobs),
-            reward_score=reward,
-            num_turns=turns,
-            metrics=AgentLoopMetrics(generate_sequences=attempt.seconds.get("play", 0.0)),
-            extra_fields={"ditto": asdict(record), "min_global_steps": low, "max_global_steps": high},
-        )
 
-    def _masked_placeholder(self) -> AgentLoopOutput:
-        """A masked placeholder: the session is counted, nothing of it is trained."""
-        record = SequenceRecord("none", self.prompt, self.id, False, 0, 0, self.draft_reward, self.refined_reward)
-        return AgentLoopOutput(
-            prompt_ids=[self.filler],
-            response_ids=[self.filler],
-            response_mask=[0],
-            response_logprobs=[0.0],
-            reward_score=0.0,
-            num_turns=0,
-            metrics=AgentLoopMetrics(),
-            extra_fields={
-                "ditto": asdict(record),
-                "min_global_steps": self.step - 1,
-                "max_global_steps": self.step - 1,
-            },
-        )
+def session_outputs(
+    session: Session,
+    kinds: Sequence[Kind],
+    row: TaskRow,
+    prompts: TeacherPrompts,
+    filler: int,
+    *,
+    uid: str,
+    number: Any,
+    step: int,
+    validate: bool,
+) -> list[AgentLoopOutput]:
+    """The session as verl takes it: one output per sequence that may be trained; a masked one if there is none.
+
+    Args:
+        kinds: those that the objective trains.
+        prompts: of the drafts, with the feedback in them.
+        filler: a token.
+        uid, number: verl's ids of the prompt's group and of the session in it.
+    """
+    name = f"{uid}_{number}"
+    records = session_sequences(session, ("draft",) if validate else kinds, uid, name, prompts)
+    trained = [record for record in records if record.masked is None]
+    if not trained:  # the session is counted, and nothing of it is trained
+        one = {"prompt_ids": [filler], "response_ids": [filler], "response_mask": [0], "response_logprobs": [0.0]}
+        rewards = (each.verdict.reward if each and each.verdict else None for each in (session.draft, session.refined))
+        trained = [SequenceRecord("none", uid, name, False, 0, 0, *rewards, **one)]  # type: ignore[arg-type]
+    outputs = [_output(record, session, step) for record in (trained[-1:] if validate else trained)]
+    trace = session.to_record(row.file, row.number)
+    trace.groups = _groups(row)
+    trace.session, trace.prompt = name, uid
+    trace.model_version = max(output.extra_fields["max_global_steps"] for output in outputs)
+    trace.out_of_tokens = _out_of_tokens(session)
+    trace.sequences = [record.summary() for record in records]
+    if validate:
+        for summary in trace.sequences:
+            summary.masked = summary.masked or "validation"
+    # The trace line goes with the first output; verl reads reward_extra_info of the last one.
+    outputs[0].extra_fields["trace"] = trace.to_line()
+    info = {"trace": outputs[0].extra_fields["trace"]} if validate else {}
+    for output in outputs:
+        output.extra_fields["reward_extra_info"] = info
+    return outputs

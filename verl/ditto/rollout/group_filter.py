@@ -18,13 +18,13 @@ verl's own filter knows only one number per sequence, so its buffer calls this m
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from omegaconf import DictConfig
 
-from ditto.batch.group_counts import GroupCounts
 from ditto.batch.loss_plan import plan_losses
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_batch import StepBatch
@@ -41,12 +41,10 @@ class _Group:
     """A finished prompt that no batch has taken yet.
 
     Attributes:
-        records: of all its sequences.
         traces: the lines of its sessions.
         replaceable: it teaches nothing, and another prompt could do better.
     """
 
-    records: list[SequenceRecord]
     traces: list[str]
     replaceable: bool
 
@@ -63,7 +61,7 @@ class GroupFilter:
         self.limit, self.prompts = limit, prompts
         self._settings, self._mode = settings, loss_agg_mode
         self._groups: dict[str, _Group] = {}
-        self._dropped = GroupCounts()
+        self._dropped = Counter[str](dropped=0, tokens_dropped=0)
         self._traces: list[SessionRecord] = []
 
     @classmethod
@@ -92,13 +90,13 @@ class GroupFilter:
         """
         records = [SequenceRecord(**fields["ditto"]) for fields in extra_fields]
         objective, options = self._settings.objective, self._settings.options
-        plan = plan_losses(records, [0] * len(records), objective, options, self._mode)
-        teaches = any(plan.learns(row) for row in range(len(records)))
+        planned = plan_losses(records, [0] * len(records), objective, options, self._mode)
+        teaches = any(record.loss.learns for record in planned)
         lines = [fields["trace"] for fields in extra_fields if "trace" in fields]
         replaceable = not teaches and not any(
             failure.cause in SYSTEMIC for line in lines for failure in failures(_session(line))
         )
-        self._groups[prompt] = _Group(records, lines, replaceable)
+        self._groups[prompt] = _Group(lines, replaceable)
 
     def to_drop(self, age: dict[str, int]) -> set[str]:
         """The groups to replace now, the oldest first, as far as the limit allows.
@@ -108,15 +106,14 @@ class GroupFilter:
         """
         idle = (prompt for prompt, group in self._groups.items() if group.replaceable)
         oldest_first = sorted(idle, key=lambda prompt: (age.get(prompt, 0), prompt))
-        return set(oldest_first[: max(self.limit - self._dropped.dropped, 0)])
+        return set(oldest_first[: max(self.limit - self._dropped["dropped"], 0)])
 
     def drop(self, prompts: Collection[str]) -> None:
         """Count groups that leave the queue untrained, because others take their place."""
         for prompt in prompts:
-            group = self._groups.pop(prompt)
-            counts = GroupCounts(dropped=1, tokens_dropped=sampled_tokens(group.records))
-            self._dropped = GroupCounts.total([self._dropped, counts])
-            for trace in map(_session, group.traces):
+            self._dropped.update(dropped=1)
+            for trace in map(_session, self._groups.pop(prompt).traces):
+                self._dropped.update(tokens_dropped=trace.sampled_tokens)
                 trace.dropped = True
                 for summary in trace.sequences:
                     summary.masked = summary.masked or "group replaced"
@@ -124,11 +121,11 @@ class GroupFilter:
 
     def report(self, batch: StepBatch, step: int) -> None:
         """Add what was dropped for this batch to its counts and traces; the next batch starts from nothing."""
-        gone, dropped = self._dropped, self._dropped.dropped
-        batch.groups = replace(batch.groups, dropped=dropped, tokens_dropped=gone.tokens_dropped)
+        dropped = self._dropped["dropped"]
+        batch.groups.update(self._dropped)
         batch.traces += self._traces
-        self._dropped, self._traces = GroupCounts(), []
-        if dropped >= self.limit and batch.groups.idle:
+        self._dropped, self._traces = Counter(dropped=0, tokens_dropped=0), []
+        if dropped >= self.limit and batch.groups["idle"]:
             logger.warning(
                 "Step %d: %d groups taught nothing and were replaced, which is all that "
                 "algorithm.filter_groups.max_num_gen_batches allows. The step trains with what there is: see "
@@ -140,12 +137,3 @@ class GroupFilter:
 
 def _session(line: str) -> SessionRecord:
     return SessionRecord.from_line(line, "a finished group's trace")
-
-
-def sampled_tokens(records: Sequence[SequenceRecord]) -> int:
-    """Tokens that the policy sampled for these sequences. A refined answer counts once, in however many contexts."""
-    of_episode: dict[tuple[str, bool], dict[str, int]] = {}
-    for record in records:
-        kinds = of_episode.setdefault((record.session, record.refined), {})
-        kinds[record.kind] = kinds.get(record.kind, 0) + record.tokens
-    return sum(max(kinds.values()) for kinds in of_episode.values())

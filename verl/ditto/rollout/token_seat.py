@@ -14,58 +14,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase
 
+from ditto.batch.sequence_record import SequenceRecord
 from soul.chat.rendering import ChatRenderer
 from soul.errors import PolicyFailure
 from soul.message import Message
-
-
-@dataclass
-class TokenSequence:
-    """One training sequence.
-
-    Attributes:
-        prompt_ids: the first prompt as the seat saw it, including feedback.
-        base_prompt_ids: the same prompt without feedback (the base context).
-        response_ids: everything after the prompt: sampled turns, and context between them.
-        response_mask: 1 where the policy sampled the token.
-        response_logprobs: the rollout engine's log-probs of sampled tokens, 0 elsewhere.
-        messages: the conversation that the ids encode.
-        turns: number of sampled turns.
-        turn_times: start (unix time) and seconds of each turn while it was sampled.
-        versions: first and last version (training step) of the weights that sampled it.
-        full: there was no room for another turn, so nothing is added any more.
-        cut: a turn was cut off by a limit on tokens.
-        opening: how many of the messages are in the prompt.
-        has_log_probs: the engine returned log-probs for every turn.
-        read_tokens: tokens that the engine had to read before it could sample, over all turns.
-        cached_tokens: how many of them its prefix cache held; None if the engine does not say.
-        text: the context of the last turn, as the chat template renders it.
-        exact: the ids of every turn stand for exactly the text that the other speakers got.
-    """
-
-    prompt_ids: list[int]
-    base_prompt_ids: list[int]
-    messages: list[Message]
-    response_ids: list[int] = field(default_factory=list)
-    response_mask: list[int] = field(default_factory=list)
-    response_logprobs: list[float] = field(default_factory=list)
-    turns: int = 0
-    turn_times: list[tuple[float, float]] = field(default_factory=list)
-    versions: tuple[int, int] | None = None
-    full: bool = False
-    cut: bool = False
-    opening: int = 0
-    has_log_probs: bool = True
-    read_tokens: int = 0
-    cached_tokens: int | None = 0
-    text: str = ""
-    exact: bool = True
 
 
 class TokenSeat:
@@ -94,7 +51,7 @@ class TokenSeat:
         self._max_prompt = max_prompt
         self._max_response, self._max_turn = max_response, max_turn
         self._request_id = uuid4().hex  # one id per seat: the server keeps its prefix cache warm
-        self.sequences: list[TokenSequence] = []
+        self.sequences: list[SequenceRecord] = []
 
     async def say(self, messages: Sequence[Message], base: Sequence[Message] | None = None) -> str:
         """Play a turn (see `soul.policy.Seat.say`). Returns "" if the sequence has no room for another turn."""
@@ -107,7 +64,7 @@ class TokenSeat:
             sequence = await self._grow(sequence, messages, base)
         return "" if sequence.full else await self._generate(sequence)
 
-    def _continued(self, messages: Sequence[Message]) -> TokenSequence | None:
+    def _continued(self, messages: Sequence[Message]) -> SequenceRecord | None:
         """The last sequence if these messages extend it, else None."""
         if not self.sequences:
             return None
@@ -115,7 +72,7 @@ class TokenSeat:
         extends = len(messages) > len(known) and list(messages[: len(known)]) == known
         return self.sequences[-1] if extends else None
 
-    async def _start(self, messages: Sequence[Message], base: Sequence[Message] | None) -> TokenSequence:
+    async def _start(self, messages: Sequence[Message], base: Sequence[Message] | None) -> SequenceRecord:
         sequence = await self._new(messages, base)
         length = len(sequence.prompt_ids)
         if length > self._max_prompt:
@@ -123,11 +80,19 @@ class TokenSeat:
         self.sequences.append(sequence)
         return sequence
 
-    async def _new(self, messages: Sequence[Message], base: Sequence[Message] | None) -> TokenSequence:
+    async def _new(self, messages: Sequence[Message], base: Sequence[Message] | None) -> SequenceRecord:
         """A sequence whose prompt is the whole conversation so far."""
         text, prompt_ids = await self._rendered(messages)
         base_ids = prompt_ids if base is None or list(base) == list(messages) else await self.render(base)
-        return TokenSequence(prompt_ids, base_ids, list(messages), opening=len(messages), text=text)
+        return SequenceRecord(
+            *("draft", "", "", True),  # the agent loop says what it is
+            prompt_ids=prompt_ids,
+            base_prompt_ids=base_ids,
+            messages=list(messages),
+            prefix=len(messages),
+            text=text,
+            cached_tokens=0,
+        )
 
     async def render(self, messages: Sequence[Message]) -> list[int]:
         """The ids of a prompt of these messages."""
@@ -141,8 +106,8 @@ class TokenSeat:
         return await self._loop.loop.run_in_executor(None, work)
 
     async def _grow(
-        self, sequence: TokenSequence, messages: Sequence[Message], base: Sequence[Message] | None
-    ) -> TokenSequence:
+        self, sequence: SequenceRecord, messages: Sequence[Message], base: Sequence[Message] | None
+    ) -> SequenceRecord:
         """Add the other speakers' messages, to a new sequence if need be; mark it full if no turn has room in it."""
         said = sequence.messages[-1]["content"]
         ids = sequence.prompt_ids + sequence.response_ids
@@ -167,7 +132,7 @@ class TokenSeat:
         sequence.messages, sequence.text = list(messages), growth.text
         return sequence
 
-    async def _generate(self, sequence: TokenSequence) -> str:
+    async def _generate(self, sequence: SequenceRecord) -> str:
         room = min(self._max_turn, self._max_response - len(sequence.response_ids))
         read = sequence.prompt_ids + sequence.response_ids
         began, start = time.time(), time.perf_counter()
@@ -188,7 +153,8 @@ class TokenSeat:
         sequence.response_mask += [1] * len(ids)
         sequence.response_logprobs += list(output.log_probs) if output.log_probs else [0.0] * len(ids)
         sequence.has_log_probs = sequence.has_log_probs and bool(output.log_probs)
-        sequence.turns += 1
+        sequence.turns += 2  # a message that it read, and this one
+        sequence.tokens += len(ids)
         self._note_version(sequence, output.extra_fields)
         cached = output.extra_fields.get("num_cached_tokens")
         sequence.read_tokens += len(read)
@@ -201,7 +167,7 @@ class TokenSeat:
         return text
 
     @staticmethod
-    def _note_version(sequence: TokenSequence, extra: dict[str, Any]) -> None:
+    def _note_version(sequence: SequenceRecord, extra: dict[str, Any]) -> None:
         low, high = extra.get("min_global_steps"), extra.get("max_global_steps")
         if low is None or high is None:
             return

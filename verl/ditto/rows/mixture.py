@@ -44,7 +44,7 @@ class MixtureSettings(BaseModel):
         return draw(rows, self.rows_per_task, self.weights, self.seed)
 
     def summary(self, available: Sequence[TaskRow], drawn: Sequence[TaskRow]) -> str:
-        """What was drawn of each task, for people: "hitom 1,024 of 6,000, ..., drawn by seed 1"; "" if it is all."""
+        """The numbers of drawn rows, for people: "hitom 1,024 of 6,000, ..., drawn by seed 1"; "" if all are."""
         of, counts = (Counter(row.task.name for row in rows) for rows in (available, drawn))
         if of == counts:
             return ""

@@ -1,7 +1,7 @@
 """SIGTERM and Ctrl-C in the driver, and how it asks the trainer, perhaps on another node, to stop after its step.
 
 Before training starts, a signal raises `Stopped` wherever the driver is. After that it is only recorded, and the loop
-that waits for the trainer (`attended_run.py`) decides what to do.
+that waits for the trainer (`driver.py`) decides what to do.
 Driver and trainer use Ray's key-value store, because the trainer's actor is busy with `fit` and cannot answer calls.
 """
 

@@ -11,7 +11,7 @@ import ray
 from verl.workers.rollout.vllm_rollout import ServerAdapter
 
 from ditto.verl_hooks.adapter_sync import split
-from ditto.verl_hooks.weight_socket import own_name
+from ditto.verl_hooks.compat import own_name
 
 
 class AdapterServer(ServerAdapter):

@@ -11,13 +11,20 @@
    quarters of the sampling time of a LoRA run. A run has one adapter, so its factors serve all tokens.
 
 `tests/ditto/verl_hooks/test_compat.py` fails as soon as one of them is no longer needed.
+
+Beside them, a socket of its own for each run's weight sync: verl 0.9.1 names the socket between actor and rollout
+engine after Ray's job (`/tmp/rl-colocate-zmq-<job>-...`). The first job of every Ray cluster has the same number, so of
+two runs on one machine that sync at the same time one takes the other's socket away: a run hangs, or an engine gets the
+other run's weights. The driver gives each run a number (`VARIABLE`, through Ray's runtime environment), and both ends
+of the socket add it to the job's.
 """
 
 import functools
 import os
 from typing import Any
 
-from ditto.verl_hooks import weight_socket
+VARIABLE = "DITTO_RUN_ID"
+_JOB = "VERL_RAY_JOB_ID"  # verl's servers set it for their engines
 
 
 def patch_for_cpu() -> None:
@@ -52,7 +59,7 @@ def patch_vllm() -> None:
     It is our only entry into these processes, so what a GPU needs there is set here, too: the name of the run's socket,
     and vLLM's own sampler. FlashInfer's, which vLLM prefers, needs nvcc; requirements/gpu.txt is without FlashInfer.
     """
-    weight_socket.name_for_engine()
+    name_for_engine()
     os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")
     from vllm.platforms import current_platform
 
@@ -98,3 +105,16 @@ def _with_shared_factors(product: Any) -> Any:
 
     shared.ditto_patched = True  # type: ignore[attr-defined]
     return shared
+
+
+def own_name(socket: str, job: str) -> str:
+    """The sender's name of the socket, with the run's number after the job's."""
+    run = os.environ.get(VARIABLE)
+    return socket.replace(f"-{job}-", f"-{job}.{run}-", 1) if run else socket
+
+
+def name_for_engine() -> None:
+    """Let the engine in this process, or started by it, read the name that the sender uses."""
+    run, job = os.environ.get(VARIABLE), os.environ.get(_JOB)
+    if run and job and not job.endswith(f".{run}"):  # a server's process, the engine's, and its workers' call this
+        os.environ[_JOB] = f"{job}.{run}"

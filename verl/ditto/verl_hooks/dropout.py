@@ -1,4 +1,4 @@
-"""What a model drops at random while it trains: with dropout, the log-probs of an update are not those of a pass."""
+"""The dropouts of a model while it trains: with dropout, the log-probs of an update are not those of a pass."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ TIMEOUT = timedelta(minutes=10)  # of one broadcast; a lost worker is noticed at
 NOT_IN_GROUP = -1  # rank of the actor's other processes
 
 
-class Meeting(TypedDict):
+class Rendezvous(TypedDict):
     """Where the processes of a sync meet; empty for all but actor rank 0."""
 
     host: str
@@ -51,17 +51,17 @@ class GlooCheckpointEngine(CheckpointEngine):
             return {}
         host = ray.util.get_node_ip_address().strip("[]")
         self._store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=TIMEOUT)
-        return dict(Meeting(host=host, port=self._store.port))
+        return dict(Rendezvous(host=host, port=self._store.port))
 
     @classmethod
     def build_topology(
         cls, actor_wg_world_size: int, rollout_world_size: int, metadata: list[dict[str, Any]]
     ) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
         """Arguments of `init_process_group`, one for each process of the actor and of the rollout."""
-        size, meeting = 1 + rollout_world_size, metadata[0]
+        size, rendezvous = 1 + rollout_world_size, metadata[0]
 
         def arguments(ranks: list[int]) -> dict[str, list[Any]]:
-            return {"rank": ranks, "world_size": [size] * len(ranks), "meeting": [meeting] * len(ranks)}
+            return {"rank": ranks, "world_size": [size] * len(ranks), "rendezvous": [rendezvous] * len(ranks)}
 
         actor = [0] + [NOT_IN_GROUP] * (actor_wg_world_size - 1)
         return arguments(actor), arguments(list(range(1, size)))
@@ -70,14 +70,14 @@ class GlooCheckpointEngine(CheckpointEngine):
         """Join the group of this sync.
 
         Args:
-            topology: one process's `rank`, `world_size` and `meeting` of `build_topology`.
+            topology: one process's `rank`, `world_size` and `rendezvous` of `build_topology`.
         """
-        meeting: Meeting = topology["meeting"]
+        rendezvous: Rendezvous = topology["rendezvous"]
         self.rank = topology["rank"]
         if self.rank == NOT_IN_GROUP:
             return
         if self._store is None:
-            self._store = dist.TCPStore(meeting["host"], meeting["port"], is_master=False, timeout=TIMEOUT)
+            self._store = dist.TCPStore(rendezvous["host"], rendezvous["port"], is_master=False, timeout=TIMEOUT)
         self._group = dist.ProcessGroupGloo(self._store, self.rank, topology["world_size"], TIMEOUT)
 
     def finalize(self) -> None:

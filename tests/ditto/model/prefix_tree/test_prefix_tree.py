@@ -66,13 +66,6 @@ def test_every_row_is_a_path_and_every_long_beginning_stands_once(seed: int) -> 
     assert len(beginnings) <= len(tree.source) <= len(beginnings) + (trees.SHORTEST - 1) * len(rows)
 
 
-def test_a_short_beginning_is_not_shared_unless_the_rows_are_equal() -> None:
-    one, other = np.array([4, 5, 6, 7]), np.array([4, 5, 8])
-    assert len(trees.grow([one, other]).source) == 7
-    assert len(trees.grow([other[:2], other[:2]]).source) == 2
-    assert len(trees.grow([one, one[:3], other]).source) == 4 + 3
-
-
 # ---- attention --------------------------------------------------------------------------------------------------
 
 

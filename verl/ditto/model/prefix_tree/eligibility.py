@@ -1,4 +1,4 @@
-"""Whether a run computes the rows of a group as a tree (`algorithm.prefix_tree`): wherever that is exact."""
+"""Decide if a run computes the rows of a group as a tree (`algorithm.prefix_tree`): wherever that is exact."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ditto.settings import Settings
 TESTED = ("llama", "qwen2", "qwen3", "qwen3_vl")  # types of models whose trees tests compare with their rows
 
 
-def why_not(config: DictConfig, settings: Settings) -> str | None:
-    """Why this run computes every row on its own; None if it computes trees."""
+def ineligible_reason(config: DictConfig, settings: Settings) -> str | None:
+    """The reason why this run computes every row on its own; None if it computes trees."""
     if settings.options.prefix_tree == "off":
         return "algorithm.prefix_tree=off"
     return next(_reasons(config, settings), None)
 
 
 def _reasons(config: DictConfig, settings: Settings) -> Iterator[str]:
-    """What speaks against trees, one reason after the other."""
+    """The reasons against trees, one after the other."""
     model, actor = config.actor_rollout_ref.model, config.actor_rollout_ref.actor
     if settings.objective.distillation is not None:
         yield f"objective {settings.objective.name} runs a teacher on each row"
@@ -44,7 +44,7 @@ def _reasons(config: DictConfig, settings: Settings) -> Iterator[str]:
 
 
 def _of_model(model: DictConfig) -> Iterator[str]:
-    """What of the model speaks against trees."""
+    """The reasons of the model against trees."""
     from peft import PeftConfig
     from transformers import AutoConfig
 

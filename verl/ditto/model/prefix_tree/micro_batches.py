@@ -1,4 +1,4 @@
-"""Which rows share a micro-batch: those that begin alike, so that their beginning is computed once.
+"""The rows that share a micro-batch: those that begin alike, so that their beginning is computed once.
 
 verl's engine cuts a mini-batch by the tokens of its rows. Here the cost is that of the tree, and a micro-batch is a run
 of rows in sorted order, in which the rows of a group are neighbours. As in verl, all ranks cut the same number of

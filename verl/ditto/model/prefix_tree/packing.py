@@ -20,7 +20,7 @@ from ditto.model.prefix_tree.attention import Branches
 from ditto.model.prefix_tree.tree import grow
 from ditto.model.teaching import next_token_places
 
-WANTED = "prefix_tree"  # what the trainer says to the engine, in every batch
+USE_PREFIX_TREE = "prefix_tree"  # what the trainer says to the engine, in every batch
 _SETTINGS = (
     "use_remove_padding",
     "use_fused_kernels",
@@ -32,8 +32,8 @@ _SETTINGS = (
 
 
 def wants_tree(micro_batch: TensorDict) -> bool:
-    """Whether the trainer wants these rows computed as a tree."""
-    return bool(tu.get_non_tensor_data(micro_batch, WANTED, False))
+    """True if the trainer wants these rows computed as a tree."""
+    return bool(tu.get_non_tensor_data(micro_batch, USE_PREFIX_TREE, False))
 
 
 class TreePack:

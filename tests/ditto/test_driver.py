@@ -18,8 +18,8 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 from ray.exceptions import ActorDiedError, RayTaskError
 
-from ditto import attended_run
-from ditto.attended_run import cause_of, stop_message, wait_for
+from ditto import driver
+from ditto.driver import cause_of, stop_message, wait_for
 from ditto.judging.watch import BudgetSpent, JudgeOutage
 from ditto.run import stop_signals
 from ditto.run.run_folder import driver_lock, trainer_lock
@@ -39,16 +39,6 @@ def test_a_signal_ends_the_start_up_and_is_noted_afterwards(number: signal.Signa
         os.kill(os.getpid(), number)  # the clean-up goes on
         assert signals.received == [number, number]
     assert signal.getsignal(number) is before
-
-
-def test_a_run_in_the_background_of_a_shell_goes_on_ignoring_ctrl_c() -> None:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with StopSignals() as signals:
-            os.kill(os.getpid(), signal.SIGINT)
-        assert not signals.received
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def test_rays_processes_do_not_see_the_signals_and_the_driver_sees_them_afterwards() -> None:
@@ -72,8 +62,8 @@ class Trainer:
         self.error: Exception | None = None
         self.begun, self.ended = True, False
         self.asked: list[float] = []
-        monkeypatch.setattr(attended_run.ray, "wait", self._wait)
-        monkeypatch.setattr(attended_run.ray, "get", self._get)
+        monkeypatch.setattr(driver.ray, "wait", self._wait)
+        monkeypatch.setattr(driver.ray, "get", self._get)
         monkeypatch.setattr(stop_signals, "steps_have_begun", lambda: self.begun)
         monkeypatch.setattr(stop_signals, "steps_have_ended", lambda: self.ended)
         monkeypatch.setattr(stop_signals, "request_stop", self.asked.append)
@@ -101,6 +91,10 @@ def signals() -> Iterator[StopSignals]:
         yield signals
 
 
+def pause() -> None:
+    """Let nothing happen while the driver looks."""
+
+
 def terminate() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
@@ -120,33 +114,35 @@ def test_a_run_without_signals_ends_as_its_trainer_does(trainer: Trainer, signal
         wait_for(object(), signals, 120.0)
 
 
-def test_the_trainer_is_asked_once_and_given_its_time(trainer: Trainer, signals: StopSignals) -> None:
-    trainer.looks = [terminate, lambda: None, lambda: None]
-    assert reason(trainer, signals, iter([1000.0, 1001.0, 1120.0])) == " after the current step"
-    assert trainer.asked == [1120.0]
+STOPS: dict[str, tuple[list[Any], bool, bool, list[float], str, list[float]]] = {
+    # what happens at each look; the first step has begun, the last has ended; the clock; the reason; what was asked
+    "in time": ([terminate, pause, pause], True, False, [1000.0, 1001.0, 1120.0], " after the current step", [1120.0]),
+    "too late": (
+        [terminate, pause, pause, pause],
+        *(True, False, [1000.0, 1001.0, 1120.5]),
+        "run.save_on_signal_s=120 s and is dropped",
+        [1120.0],
+    ),
+    "uploads": ([terminate, pause, pause], True, True, [1000.0, 1120.5], "the uploads did not end within", [1120.0]),
+    "before the first step": ([terminate, pause], False, False, [], " before the first step", []),
+    "a second signal": (
+        [terminate, terminate, pause],
+        *(True, False, [1000.0, 1001.0]),
+        "at once by a second signal",
+        [1120.0],
+    ),
+}
 
 
-def test_a_step_that_takes_too_long_is_dropped(trainer: Trainer, signals: StopSignals) -> None:
-    trainer.looks = [terminate, lambda: None, lambda: None, lambda: None]
-    text = reason(trainer, signals, iter([1000.0, 1001.0, 1120.5]))
-    assert "run.save_on_signal_s=120 s and is dropped" in text
-
-
-def test_a_saved_step_whose_upload_takes_too_long_is_not_called_dropped(trainer: Trainer, signals: StopSignals) -> None:
-    trainer.looks, trainer.ended = [terminate, lambda: None, lambda: None], True
-    text = reason(trainer, signals, iter([1000.0, 1120.5]))
-    assert "the uploads did not end within run.save_on_signal_s=120 s" in text and "dropped" not in text
-
-
-def test_nothing_is_waited_for_before_the_first_step(trainer: Trainer, signals: StopSignals) -> None:
-    trainer.looks, trainer.begun = [terminate, lambda: None], False
-    assert reason(trainer, signals, iter([])) == " before the first step"
-    assert trainer.asked == []
-
-
-def test_a_second_signal_ends_at_once(trainer: Trainer, signals: StopSignals) -> None:
-    trainer.looks = [terminate, terminate, lambda: None]
-    assert "at once by a second signal" in reason(trainer, signals, iter([1000.0, 1001.0]))
+@pytest.mark.parametrize("case", STOPS)
+def test_a_signal_gives_the_trainer_its_time_and_the_stop_says_what_became_of_the_step(
+    case: str, trainer: Trainer, signals: StopSignals
+) -> None:
+    trainer.looks, trainer.begun, trainer.ended, clock, expected, asked = STOPS[case]
+    trainer.looks = list(trainer.looks)
+    text = reason(trainer, signals, iter(clock))
+    assert expected in text and ("dropped" in text) <= (case in ("too late", "a second signal"))
+    assert trainer.asked == asked
 
 
 def test_a_trainer_that_dies_by_the_signal_is_no_error_and_one_that_raises_is(
