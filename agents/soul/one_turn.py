@@ -62,8 +62,15 @@ class OneTurnTask(Task[RowT], Generic[RowT]):
         """The user message; with feedback, a paragraph follows it."""
 
     @abstractmethod
+    def gold(self, row: RowT) -> str:
+        """The right answer."""
+
     def reference(self, row: RowT) -> str:
-        """The gold answer as text, for the judge that writes the critique. The policy never sees it."""
+        """The right answer as text, for the judge that writes the critique. The policy never sees it."""
+        return self.gold(row)
+
+    def secrets(self, row: RowT) -> Sequence[str]:
+        return (self.gold(row),)
 
     def system(self, row: RowT) -> str | None:
         """The system message, if the task has one."""
@@ -157,9 +164,12 @@ class ExactTask(AnswerTask[RowT], Generic[RowT]):
 
     better: ClassVar[Mapping[str, Direction]] = {**AnswerTask.better, "accuracy_strict": "higher"}
 
-    @abstractmethod
     def is_right(self, row: RowT, answer: str) -> bool:
-        """Whether an answer that `read` found is right."""
+        """True if an answer that `read` found is right."""
+        return answer == self.gold(row)
+
+    def vote(self, row: RowT, episode: Episode) -> str | None:
+        return self.answer_of(row, episode)
 
     async def judge(self, row: RowT, episode: Episode, judge: Judge) -> Verdict:
         answer, strict = self.answer_of(row, episode), self.read(row, episode.answer, True)
@@ -169,19 +179,23 @@ class ExactTask(AnswerTask[RowT], Generic[RowT]):
 
 
 class LetterTask(ExactTask[RowT], Generic[RowT]):
-    """A one-turn task whose answer is one option's letter in `<answer>`: exact match."""
+    """A one-turn task whose answer is one option's letter in `<answer>`: exact match. `gold` is the right letter."""
+
+    gold_field: ClassVar[str] = "gold"  # of the row, for the message about a row whose answer is not an option
 
     @abstractmethod
     def options(self, row: RowT) -> Mapping[str, str]:
         """The options: letter -> text, in the order they are shown."""
 
-    @abstractmethod
-    def gold(self, row: RowT) -> str:
-        """The letter of the right option."""
-
     def reference(self, row: RowT) -> str:
         letter = self.gold(row)
         return f"{letter}. {self.options(row)[letter]}"
+
+    def check(self, row: RowT) -> None:
+        try:
+            self.gold(row)
+        except ValueError as error:
+            raise ValueError(f"{self.gold_field}: {error}") from error
 
     def secrets(self, row: RowT) -> Sequence[str]:
         return tuple(self.options(row).values())
@@ -192,18 +206,12 @@ class LetterTask(ExactTask[RowT], Generic[RowT]):
     def read(self, row: RowT, text: str, strict: bool) -> str | None:
         return tagged_letter(text, self.options(row), strict=strict)
 
-    def vote(self, row: RowT, episode: Episode) -> str | None:
-        return self.answer_of(row, episode)
-
     def given(self, row: RowT, episode: Episode) -> str | None:
         letter = self.vote(row, episode)
         options = self.options(row)
         if letter is not None and letter not in options and letter == self.gold(row):
             return self.target(row)  # the row does not list this option, but the target has its text
         return letter and with_letter(letter, options)
-
-    def is_right(self, row: RowT, answer: str) -> bool:
-        return answer == self.gold(row)
 
 
 def with_feedback(prompt: str, feedback: str | None) -> str:

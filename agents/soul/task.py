@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # only names in signatures; the modules behind them load open
 
 
 class Task(ABC, Generic[RowT]):
-    """A task of SOUL. Subclasses set `name`, `row_type` and `headline`, and implement the abstract methods."""
+    """A task of SOUL. Subclasses set `name`, `row_type` and `headline`, and implement `play`, `judge` and `prompt`."""
 
     name: ClassVar[str]
     version: ClassVar[int] = 1  # raise it when play or scoring change, so that an evaluation repeats its samples
@@ -69,13 +69,13 @@ class Task(ABC, Generic[RowT]):
                 `headline.worst`.
         """
 
-    @abstractmethod
     async def feedback(self, row: RowT, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
-        """Say in words how to improve the episode; None if there is nothing to say.
+        """Say in words how to improve the episode: the verdict's critique, if the task makes no call for it.
 
         Raises:
             JudgeFailure: the model that should write the feedback failed.
         """
+        return verdict.critique
 
     @abstractmethod
     def prompt(self, row: RowT, feedback: str | None = None) -> list[Message]:

@@ -21,7 +21,7 @@ from soul.examples.contract import (
 )
 
 each_task = pytest.mark.parametrize("name", examples.names())
-ROWS = 50
+ROWS = 40
 
 
 def test_every_task_has_an_example():

@@ -247,15 +247,6 @@ def test_contentless_is_raised_once_and_nobody_is_asked():
 # --- the critique
 
 
-def test_equal_critiques_need_no_further_call():
-    verdict, asked = verdict_of(says(1, "warmer"), says(2, "warmer"), says(3, "warmer"))
-    assert verdict.critique == "warmer" and asked == ["member-0", "member-1", "member-2"]
-    verdict, asked = verdict_of(says(1, ""), says(2, "warmer"), Refusal())
-    assert verdict.critique == "warmer" and len(asked) == 3
-    verdict, asked = verdict_of(says(1, ""), says(2, ""), says(3, ""))
-    assert verdict.critique is None and len(asked) == 3
-
-
 def test_different_critiques_are_merged_by_the_first_member():
     with jury_of([says(1, "warmer"), says(2, "shorter"), says(3, "warmer")], Json({"critique": "both"})) as (
         gateway,
@@ -266,11 +257,6 @@ def test_different_critiques_are_merged_by_the_first_member():
     assert fake.requests[-1].body["model"] == "member-0"
     assert fake.requests[-1].data == {"critiques": ["warmer", "shorter"]}  # as data: a critic may quote the policy
     assert gateway.usage()["judge"].calls == 4
-
-
-def test_the_first_member_merges_even_where_it_gave_no_verdict():
-    verdict, asked = verdict_of(Refusal(), says(2, "shorter"), says(3, "warmer"), merge=Json({"critique": "both"}))
-    assert verdict.critique == "both" and asked.count("member-0") == 2
 
 
 @pytest.mark.parametrize(
@@ -312,20 +298,6 @@ def test_a_session_keeps_the_single_opinions():
     assert trace["feedback"] == "warmer"
     assert (session.usage["judge"].calls, session.usage["judge"].failures) == (6, {"refusal": 2})
     assert agreement([attempt.jury for attempt in session.to_record().attempts])["exact/reward"] == 0.0
-
-
-def test_a_jury_below_its_quorum_masks_the_session():
-    with jury_of([says(1), Refusal(), Refusal()]) as (gateway, fake):
-        session = session_of(Scored(), Row(index=0), gateway)
-    assert (session.draft.valid, session.draft.failure.stage, session.draft.failure.cause) == (False, "judge", "quorum")
-    assert session.refined is None and session.to_record().draft.jury == []
-
-
-def test_silence_before_a_jury_gets_the_lowest_reward_unasked():
-    with jury_of([says(9)] * 3) as (gateway, fake):
-        session = session_of(Scored(), Row(index=0), gateway, said="...")
-    assert session.draft.contentless and session.refined.contentless and not fake.requests
-    assert (session.draft.verdict.reward, session.to_record().draft.jury) == (0.0, [])
 
 
 # --- agreement
@@ -371,15 +343,6 @@ def test_agreement_is_krippendorffs_over_the_traces(seed):
 
 def opinions(*rewards):
     return [OpinionRecord(judge="m", reward=r, failure="refusal" if r is None else None) for r in rewards]
-
-
-def test_agreement_that_is_not_defined_is_not_there():
-    assert agreement([]) == {}
-    assert agreement([opinions(1.0), opinions(2.0)]) == {}  # one member
-    assert agreement([opinions(3.0, 3.0), opinions(3.0, 3.0)]) == {"exact/reward": 1.0}  # 0/0 is no agreement
-    assert agreement([opinions(1.0, None), opinions(None, 2.0)]) == {}
-    assert agreement([opinions(1.0, 1.0), opinions(2.0, 2.0)]) == {"alpha/reward": 1.0, "exact/reward": 1.0}
-    assert agreement([opinions(1.0, 2.0), opinions(2.0, 1.0)])["alpha/reward"] < 0
 
 
 # --- the canary

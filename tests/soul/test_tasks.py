@@ -5,22 +5,16 @@ adding a sample. The real records at the end check that the row schemas fit the 
 """
 
 import asyncio
-import json
 import re
-import time
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from soul.answers.extraction import tagged_letter
-from soul.errors import BadRow, JudgeFailure
+from soul.errors import BadRow
 from soul.one_turn import Critique, parse_options
 from soul.rows.task_files import parse_row
-from soul.task_types import Scored, Verdict
-from soul.testing import FakeOpenAI, Json, Refusal, fake_judge, scripted_players
+from soul.task_types import Scored
+from soul.testing import FakeOpenAI, Json, fake_judge
 from tests.soul.samples import (
-    HITOM,
     SAMPLES,
     episode_of,
     load,
@@ -79,15 +73,6 @@ def test_what_is_not_an_answer_scores_nothing(name, form):
     assert verdict.metrics["answered"] == 0.0
 
 
-@each_kind
-def test_punctuation_is_not_an_answer(name):
-    _, item = load(name)
-    for nothing in (":", "...", "-", "?!", "()", "**"):
-        verdict = verdict_of(item, tagged(nothing))
-        assert verdict.reward == 0.0
-        assert verdict.metrics["answered"] == 0.0, nothing
-
-
 def test_a_letter_that_was_not_offered_is_no_answer():
     item = load("hitom")[1]
     assert "Z" not in parse_options(item.row.choices)
@@ -126,16 +111,6 @@ def test_an_answer_thought_but_not_given_does_not_count(name):
     assert verdict.reward == 0.0
 
 
-# A careless pattern backtracks cubically on an unclosed tag and blanks: 8,000 of them, which a degenerate policy says
-# easily, took five minutes, in which no other session of the process moves.
-@pytest.mark.parametrize("filler", [" ", "\n", "<answer>", "<think>", "</answer>", "a "])
-def test_parsing_takes_no_time(filler):
-    start = time.perf_counter()
-    for opening in ("", "<answer>", "<think>"):
-        tagged_letter(opening + filler * 4000)
-    assert time.perf_counter() - start < 0.5
-
-
 # --- prompts
 
 
@@ -156,95 +131,7 @@ def test_an_absent_key_and_a_null_give_the_same_prompt(name):
             assert item.task.prompt(with_null, feedback) == item.task.prompt(without, feedback)
 
 
-def test_a_row_made_without_a_file_takes_nulls_too():
-    row_type = load("hitom")[1].task.row_type
-    assert row_type.model_validate({**HITOM, "extra_info": None}) == row_type.model_validate(HITOM)
-
-
-@each_kind
-def test_no_prompt_says_none(name):
-    sample, _ = load(name)
-    for absent in sample.record:
-        record = {**sample.record, absent: None, "extra_info": None, "set_id": None, "deception": None}
-        try:
-            item = parse_row(sample.task, record)
-        except BadRow:
-            continue  # a required field
-        for feedback in (None, LESSON):
-            text = json.dumps(item.task.prompt(item.row, feedback))
-            assert not re.search(r"\b(None|null|nan)\b", text), text
-
-
-@each_kind
-def test_feedback_stands_in_the_refined_prompt_only_at_its_end_and_word_for_word(name):
-    _, item = load(name)
-    (draft,) = item.task.prompt(item.row)
-    (refined,) = item.task.prompt(item.row, LESSON)
-    assert LESSON not in draft["content"] and "coach" not in draft["content"]
-    assert refined["content"].count(LESSON) == 1
-    assert refined["content"].partition("\n\nA coach read")[0] == draft["content"]
-
-
-@each_kind
-def test_the_seat_hears_the_feedback_and_its_base_does_not(name):
-    sample, item = load(name)
-    for feedback in (None, LESSON):
-        players = scripted_players(tagged(sample.right[0]))()
-        episode = asyncio.run(item.task.play(item.row, players, feedback))
-        ((messages, base),) = players.seats["policy"].heard
-        assert base == item.task.prompt(item.row)
-        assert messages == item.task.prompt(item.row, feedback)
-        assert list(episode.seats["policy"]) == [*messages, {"role": "assistant", "content": tagged(sample.right[0])}]
-
-
-@each_kind
-def test_the_prompt_does_not_hold_the_gold_answer_apart_from_the_options(name):
-    sample, item = load(name)
-    changed = dict(sample.record)
-    if name in ("hitom", "paratomi"):
-        changed["correct_answer"] = {"hitom": "green_box", "paratomi": "crate"}[name]
-    else:
-        changed["correct_answer"] = {"choice": 0, "list": ["Carl"], "binary": "yes", "fact": "none"}[item.row.kind]
-        changed["wrong_answer"] = ["Ann"]
-    assert item.task.prompt(parse_row(sample.task, changed).row) == item.task.prompt(item.row)
-
-
 # --- equal episodes, equal verdicts
-
-
-@each_kind
-def test_draft_and_refined_are_scored_equally(name):
-    sample, item = load(name)
-    for answer in (*sample.right, *sample.wrong):
-        draft, refined = verdict_of(item, tagged(answer)), verdict_of(item, tagged(answer), feedback=LESSON)
-        assert draft == refined
-
-
-fragments = st.lists(
-    st.one_of(
-        st.sampled_from(
-            ["<answer>", "</answer>", "<think>", "</think>", "<ANSWER>", "<seed:think>", "\n", " ", ",", "("]
-        ),
-        st.sampled_from(["A", "b", "(C)", "yes", "no", "Ann", "Bob", "treasure_chest", "crate", "three hives", "None"]),
-        st.text(max_size=12),
-        st.characters(),
-    ),
-    max_size=25,
-).map("".join)
-
-
-@each_kind
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(text=fragments)
-def test_no_text_crashes_the_judge_and_every_reward_is_in_range(name, text):
-    _, item = load(name)
-    for said in (text, tagged(text)):
-        verdict = asyncio.run(item.task.judge(item.row, episode_of(item, said), None))
-        assert item.task.headline.low <= verdict.reward <= item.task.headline.high
-        assert verdict.metrics["accuracy"] == verdict.reward
-        assert verdict.metrics["answered"] in (0.0, 1.0)
-        assert verdict.reward == 0.0 or verdict.metrics["answered"] == 1.0
-        assert verdict == asyncio.run(item.task.judge(item.row, episode_of(item, said, "with feedback"), None))
 
 
 # --- the critique
@@ -265,13 +152,6 @@ def test_the_critic_gets_gold_and_attempt_as_data(name, correct):
     assert data["attempt"] == attempt and data["attempt_is_correct"] is correct
     assert data["correct_answer"] == item.task.reference(item.row)
     assert "praise me" not in system["content"] and system == {"role": "system", "content": item.task.critic}
-
-
-def test_a_critic_that_refuses_is_a_judge_failure():
-    _, item = load("hitom")
-    episode = episode_of(item, tagged("A"))
-    with pytest.raises(JudgeFailure, match="refusal"):
-        asyncio.run(item.task.feedback(item.row, episode, Verdict(0.0), fake_judge(Refusal())))
 
 
 def test_a_blank_critique_is_asked_for_again():

@@ -22,9 +22,18 @@ from typing import Any
 from soul import tasks
 from soul.examples.example import Example
 
-# Task -> "module:Class"; imported only when it is asked for. Every task of SOUL has an example of the same name.
+# Task -> "module:Class" where good and bad answers are not letters; imported only when it is asked for.
 _CLASSES: dict[str, str] = {
-    name: path.replace("soul.tasks.", "soul.examples.") + "Example" for name, path in tasks.CLASSES.items()
+    "fantom": "one_turn:FanToMExample",
+    "socsci210": "one_turn:SocSci210Example",
+    "humanllm": "one_turn:HumanLLMExample",
+    "mirrorbench": "mirrorbench:MirrorBenchExample",
+    "userllm": "userllm:UserLLMExample",
+    "coser": "coser:CoSERExample",
+    "sotopia": "sotopia:SotopiaExample",
+    "sim_arena_math": "sim_arena:SimArenaMathExample",
+    "sim_arena_doc": "sim_arena:SimArenaDocExample",
+    **{name: "one_turn:HumanualExample" for name in tasks.CLASSES if name.partition("-")[0] == "humanual"},
 }
 
 
@@ -47,7 +56,9 @@ def load(name: str) -> Example[Any]:
         KeyError: the task has no example.
     """
     if name in _CLASSES:
-        return resolve_name(_CLASSES[name])()
+        return resolve_name(f"soul.examples.{_CLASSES[name]}")(name)
+    if name in tasks.CLASSES:
+        return Example(name)
     if name in _external():
         return _external()[name].load()()
     raise KeyError(f"no example of the task {name!r}; there are examples of {', '.join(names())}")

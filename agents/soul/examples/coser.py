@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from soul.examples.example import Example, Player, always, babble, pick
-from soul.examples.filled import filled
+from soul.examples.endpoint import filled
+from soul.examples.example import Example, Player, always, babble
 from soul.message import Message
 from soul.metrics.overlap import token_f1
 from soul.tasks.coser import MAX_ROUNDS, CoSER
@@ -24,41 +24,6 @@ from soul.tasks.coser_row import CoSERRow
 from soul.tasks.coser_stage import END, ENVIRONMENT, SILENCE
 from soul.testing.replies import ChatRequest, Json, Reply, Text
 
-# Name / description / profile / motivation. No name occurs in both lists.
-_FIRST = (
-    "Ottilie / Ottilie keeps the inn. / She is proud. She counts every coin twice. / She is afraid of losing the inn.",
-    "Old Gerrit / Gerrit rang the bells for forty years. / He is deaf to what he dislikes. / He wants to be thanked.",
-    "Sister Agnes / Agnes nurses the sick. / She laughs when she is frightened. / She hides a letter in her sleeve.",
-)
-_SECOND = (
-    "Captain Maro / Maro smuggles salt. / He talks too loud. He hates the sea. / He must be gone before dawn.",
-    "The Notary / A notary from the capital. / He never says a thing that could be quoted. / He was sent to spy.",
-    "Juno Pell / Juno is an orphan of fifteen. / She believes nobody. She climbs well. / She is hungry, and ashamed.",
-    "Doctor Weiss / Weiss drinks. / He is gentle with animals alone. / He cannot pay what he owes.",
-)
-_THINGS = ("the ledger", "the silver key", "the map of the marsh", "the blue lantern", "the unsigned will")
-_PLACES = ("the kitchen of the inn", "the bell tower", "the frozen harbour", "the chapel's cellar")
-# The speaker (0 and 1 are the two characters, 2 is the narrator), and what they say and think in the book.
-_SCENES: tuple[tuple[tuple[int, str], ...], ...] = (
-    (
-        (0, "[So it is gone.] You had no right to lay a hand on {thing} while my father lived in this house."),
-        (
-            1,
-            "[She knows nothing.] Your father gave it to me himself, on a night much colder than this one. (sits down)",
-        ),
-        (2, "A shutter bangs, and the candle goes out."),
-        (0, "Then say what he told you that night, word for word, and I shall believe you."),
-        (1, "He told me that his child would ask for proof before asking me to come in from the snow."),
-        (0, "[That is like him.] Come in, then, and leave {thing} on the table where I can see it."),
-    ),
-    (
-        (1, "I have walked eleven miles with {thing} under my coat, and you let me stand outside?"),
-        (0, "[The rider, again.] Whoever carries it brings the rider after him, and I have buried two already."),
-        (1, "The rider drowned at the ford this morning; I held the lantern while they pulled him out."),
-        (0, "(crosses the room) Swear that on something you are really afraid to lose."),
-        (1, "[There is nothing.] I have nothing left of that kind, and so you must believe me without an oath."),
-    ),
-)
 ASSISTANT = re.compile(r"\bas an ai\b|\blanguage model\b|\bhow (?:can|may) i (?:help|assist)\b", re.IGNORECASE)
 MOST_WORDS = 200  # a longer line counts as long-winded
 
@@ -67,28 +32,6 @@ class CoSERExample(Example[CoSERRow]):
     """Scenes in which two people both want one thing."""
 
     name = "coser"
-    hidden = ("dialogues",)
-
-    def record(self, number: int) -> dict[str, Any]:
-        people = [pick(persons, number).split(" / ") for persons in (_FIRST, _SECOND)]
-        thing, place = pick(_THINGS, number), pick(_PLACES, number, 2)
-        names = [person[0] for person in people]
-        speakers = [*names, ENVIRONMENT]
-        lines = pick(_SCENES, number)
-        return {
-            "book": f"A Winter at the Ford, part {1 + number // 20}",
-            "plot": {
-                "summary": f"In the end {names[0]} burns {thing}, and nobody ever learns why.",
-                "key_characters": [{"name": name, "description": text} for name, text, _, _ in people],
-            },
-            "scenario": f"Night in {place}. {names[0]} and {names[1]} both want {thing}. Rider {number} is on his way.",
-            "key_characters": [{"name": name, "motivation": text} for name, _, _, text in people],
-            "character_profiles": {name: text for name, _, text, _ in people},
-            "dialogues": [{"character": speakers[who], "message": text.format(thing=thing)} for who, text in lines],
-            "speaking_characters_w_env": list(dict.fromkeys(speakers[who] for who, _ in lines)),
-            "major_characters": names,
-            "tag": pick(("id", "ood"), number),
-        }
 
     def oracle(self, row: CoSERRow) -> Player:
         """Every character says their lines of the book in order, then only dots."""

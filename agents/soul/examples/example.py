@@ -2,24 +2,35 @@
 
 An example says what a task's class cannot: what a good answer looks like. The tests that every task must pass
 (`soul.examples.contract`) and the pages in docs/tasks use it, and so can you to run a task before you have its data.
+
+The rows of SOUL's tasks are in `rows/TASK.json`:
+
+    {"hidden": ["correct_answer"], "rotated": [["Mia", "Tom", "Ines"], ["pear", "rope"]], "rows": [{...}, {...}]}
+
+When the rows are used up, they come again with other words: each word of a list in `rotated` becomes the next one.
 """
 
 from __future__ import annotations
 
+import json
 import random
-from abc import ABC, abstractmethod
+import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal
 
 from soul import tasks
 from soul.message import Message
-from soul.one_turn import LetterTask
 from soul.task import Task
 from soul.task_types import RowT
 from soul.testing.replies import ChatRequest, Reply
 
+FOLDER = Path(__file__).parent / "rows"
 Player = Callable[[Sequence[Message]], str]  # the messages that a seat has seen -> its next turn
 Style = Literal["oracle", "contrarian", "random"]
+
+_LETTERED = re.compile(r"([A-Z])\. ")
 
 # Ordinary words that fit no row in particular, for random players.
 WORDS = (
@@ -28,8 +39,11 @@ WORDS = (
 ).split()
 
 
-class Example(ABC, Generic[RowT]):
+class Example(Generic[RowT]):
     """Rows of one task, and three players for any row of it, invented or real.
+
+    This class is enough for a one-turn task with lettered options or with a wrong answer among its `secrets`. Override
+    `good` and `bad` for another one-turn task, and the three players for a dialogue.
 
     Attributes:
         name: the task's name (`data_source`).
@@ -38,34 +52,63 @@ class Example(ABC, Generic[RowT]):
         hidden: fields of the row that no seat's first prompt may depend on: the gold answer, a partner's secrets.
     """
 
-    name: ClassVar[str]
+    name: str
     full_marks: ClassVar[float] = 1.0
-    hidden: ClassVar[tuple[str, ...]] = ()
+    hidden: Sequence[str] = ()
+
+    def __init__(self, name: str | None = None) -> None:
+        self.name = name or self.name
+        self.hidden = self.hidden or self._file.get("hidden", ())
 
     @property
     def task(self) -> Task[RowT]:
         """The task itself."""
         return tasks.load(self.name)
 
-    def hidden_in(self, row: RowT) -> tuple[str, ...]:
+    @cached_property
+    def _file(self) -> Mapping[str, Any]:
+        path = FOLDER / f"{self.name}.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+    def hidden_in(self, row: RowT) -> Sequence[str]:
         """The hidden fields of this row. Override this if they differ from row to row."""
         return self.hidden
 
-    @abstractmethod
     def record(self, number: int) -> dict[str, Any]:
-        """The `number`-th record (`extra_info`), from 0: the same for the same number, another for every other one."""
+        """The `number`-th record (`extra_info`), from 0: the same for the same number."""
+        turn, place = divmod(number, len(self._file["rows"]))
+        record = self._file["rows"][place]
+        return _replaced(record, _rotation(self._file["rotated"], turn)) if turn and "rotated" in self._file else record
 
-    @abstractmethod
+    def good(self, row: RowT) -> str:
+        """The right answer to a row, as it belongs into the answer tag."""
+        target = self.task.target(row)
+        assert target is not None, f"{self.name} has no right answer: override `good`"
+        lettered = _LETTERED.match(target) if self._letters(row) else None
+        return lettered[1] if lettered else target
+
+    def bad(self, row: RowT) -> str:
+        """A wrong answer that can be read."""
+        target, good = self.task.target(row) or "", self.good(row)
+        wrong = [letter for letter in self._letters(row) if f" {letter}. " not in f" {target}"]
+        return next((text for text in (*wrong, *self.task.secrets(row), *WORDS) if text not in (good, target)), "")
+
+    def _letters(self, row: RowT) -> list[str]:
+        """The letters of the options; A to D if the row's text holds options that could not be parsed."""
+        choices = self.task.choices(row)
+        return [] if choices is None else list(choices.options) or list("ABCD")
+
     def oracle(self, row: RowT) -> Player:
         """A player that plays as well as possible and gets full marks, or close to them."""
+        return always(f"Only one fits. <answer>{self.good(row)}</answer>")
 
-    @abstractmethod
     def contrarian(self, row: RowT) -> Player:
         """A player that answers in the right format, and as wrongly as possible."""
+        return always(f"Anything but the obvious. <answer>{self.bad(row)}</answer>")
 
-    @abstractmethod
     def random(self, row: RowT, rng: random.Random) -> Player:
         """A player that answers in the right format without reading the row."""
+        return always(f"<answer>{rng.choice(self._letters(row) or [self.good(row), self.bad(row)])}</answer>")
 
     def player(self, style: Style, row: RowT, seed: int = 0) -> Player:
         """The player of that style."""
@@ -87,31 +130,6 @@ class Example(ABC, Generic[RowT]):
         return None
 
 
-class LetterExample(Example[RowT], Generic[RowT]):
-    """An example of a task whose answer is the letter of one option."""
-
-    @property
-    def letters(self) -> LetterTask[RowT]:
-        """The task, with its precise type."""
-        task = self.task
-        assert isinstance(task, LetterTask), task
-        return task
-
-    def offered(self, row: RowT) -> list[str]:
-        """The letters of the options."""
-        return list(self.letters.options(row))
-
-    def oracle(self, row: RowT) -> Player:
-        return always(f"Only one fits. <answer>{self.letters.gold(row)}</answer>")
-
-    def contrarian(self, row: RowT) -> Player:
-        wrong = next(letter for letter in self.offered(row) if letter != self.letters.gold(row))
-        return always(f"Anything but the obvious. <answer>{wrong}</answer>")
-
-    def random(self, row: RowT, rng: random.Random) -> Player:
-        return always(f"<answer>{rng.choice(self.offered(row))}</answer>")
-
-
 def always(text: str) -> Player:
     """A player that always says the same."""
     return lambda messages: text
@@ -127,13 +145,16 @@ def babble(rng: random.Random, words: int) -> str:
     return " ".join(rng.choice(WORDS) for _ in range(words))
 
 
-def pick(items: Sequence[Any], number: int, stride: int = 1) -> Any:
-    """The item for a record of that number. Lists with different strides advance at different speeds."""
-    return items[number // stride % len(items)]
+def _rotation(lists: Sequence[Sequence[str]], turns: int) -> dict[str, str]:
+    """Each word -> the word that is `turns` places further in its list."""
+    return {word: words[(place + turns) % len(words)] for words in lists for place, word in enumerate(words)}
 
 
-def shuffled(items: Mapping[str, Any] | Sequence[Any], number: int, salt: str) -> list[Any]:
-    """The items in an order that depends on the record's number alone."""
-    order = list(items)
-    random.Random(f"{salt}:{number}").shuffle(order)
-    return order
+def _replaced(value: Any, words: Mapping[str, str]) -> Any:
+    """A JSON value with these words replaced in all its texts and keys."""
+    if isinstance(value, str):
+        longest_first = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+        return re.sub(rf"(?<!\w)(?:{longest_first})(?!\w)", lambda match: words[match[0]], value)
+    if isinstance(value, Mapping):
+        return {_replaced(key, words): _replaced(item, words) for key, item in value.items()}
+    return [_replaced(item, words) for item in value] if isinstance(value, list) else value

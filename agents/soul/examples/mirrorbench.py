@@ -4,32 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Any
 
-from soul.examples.example import Example, Player, always, babble, one_by_one, pick
-from soul.examples.filled import filled
+from soul.examples.endpoint import filled
+from soul.examples.example import Example, Player, always, babble, one_by_one
 from soul.judge.mirrorbench_judgments import GTEVAL_INSTRUCTIONS, PAIRWISE_INSTRUCTIONS, RUBRIC_INSTRUCTIONS
 from soul.message import Message
 from soul.metrics.overlap import token_f1
 from soul.tasks.mirrorbench import MirrorBenchRow, user_turns
 from soul.testing.replies import ChatRequest, Reply
 
-_CONCERNS = (  # the aim; then user / assistant / user / assistant / user
-    ("to hang a hammock", "Good knot for a hammock? / Rope? / Rope, I have two metres. / A bowline. / Both ends?"),
-    ("to rescue a salty stew", "Too much salt in my stew. / How much? / 2 litres I should say / Potatoes. / Peeled?"),
-    ("to find a ferry office", "Ferry office hours this week / Where? / The one on Arn island / Nine. / Sundays?"),
-    ("to name a grey kitten", "Names for a grey cat! / Male? / No idea yet, too small. / Ash, or Pebble. / More!"),
-    ("to quit a choir kindly", "How do I leave a choir / Why? / It is the conductor, mostly. / Say so. / In a mail?"),
-    ("to sleep on a train", "Sleeping on trains, any tips? / Seat or bunk? / A seat, no money left / Lean. / How?"),
-    ("to fix a dripping tap", "The tap drips all night. / Hot side? / Cold, is that any better? / Yes. / What size?"),
-)
-_HANDS = (
-    ("types in lower case", str.lower),
-    ("types as the words come, with care for capitals", str),
-    ("SHOUTS A LOT", str.upper),
-)
-_MOODS = ("is in a hurry", "has all evening", "has asked three others before", "does not expect much")
-_SUBSETS = ("oasst1", "qulac", "clariq", "chatbot_arena")
 _BRIEF = 20  # words per turn: for the rule-based judges, people type no more on average
 HELPFUL = (
     "Certainly! I would be delighted to provide you with a comprehensive and well structured overview of all relevant "
@@ -43,25 +26,6 @@ class MirrorBenchExample(Example[MirrorBenchRow]):
 
     name = "mirrorbench"
     full_marks = 0.875
-    hidden = ("dataset",)  # (The policy sees the first of the `turns` if it is the assistant's.)
-
-    def record(self, number: int) -> dict[str, Any]:
-        aim, talk = pick(_CONCERNS, number)
-        opening, back, answer, result, more = talk.split(" / ")
-        hand, typed = pick(_HANDS, number)
-        mood, subset = pick(_MOODS, number, len(_CONCERNS) * len(_HANDS)), pick(_SUBSETS, number)
-        lines = {  # user and assistant alternate; in qulac the assistant begins
-            "oasst1": (typed(opening), back, typed(answer), result, typed(more), "Yes."),
-            "qulac": (f"Are you trying {aim}? {back}", typed(answer)),
-            "clariq": (typed(opening), back, typed(answer)),
-            "chatbot_arena": (typed(opening), result),
-        }[subset]
-        roles = ("assistant", "user") if subset == "qulac" else ("user", "assistant")
-        return {
-            "task_description": f"The user wants {aim}, {mood}, and {hand}.",
-            "dataset": subset,
-            "turns": [{"role": roles[place % 2], "content": line} for place, line in enumerate(lines)],
-        }
 
     def oracle(self, row: MirrorBenchRow) -> Player:
         return one_by_one(row.user_turns)

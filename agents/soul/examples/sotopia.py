@@ -12,50 +12,14 @@ import math
 import random
 import re
 from collections.abc import Sequence
-from typing import Any
 
-from soul.examples.example import Example, Player, always, babble, one_by_one, pick
-from soul.examples.filled import filled
+from soul.examples.endpoint import filled
+from soul.examples.example import Example, Player, always, babble, one_by_one
 from soul.metrics.overlap import normalized_tokens
 from soul.tasks.sotopia import ACTIONS, RANGES, Sotopia
-from soul.tasks.sotopia_row import POSITIONS, SotopiaRow
+from soul.tasks.sotopia_row import SotopiaRow
 from soul.testing.replies import ChatRequest, Json, Reply
 
-# Name, background, secret of visitors and hosts. No name occurs in both lists.
-_VISITORS = (
-    ("Ruth Adler", "Ruth Adler is a piano tuner of 52 who counts every coin.", "She lost her hearing on one side."),
-    ("Ivo Brandt", "Ivo Brandt, 31, repairs bicycles and hates a quarrel.", "He has never learned how to swim."),
-    ("Mina Sato", "Mina Sato, 44, runs a bakery and talks fast. Mina's secrets: She buys her bread dough frozen.", ""),
-)
-_HOSTS = (
-    ("Peter Holm", "Peter Holm, 60, was a sailor and trusts nobody.", "He sank his own boat for the insurance."),
-    ("Lena Ortiz", "Lena Ortiz, 27, studies law at night.", "She failed the same examination twice."),
-    ("Karl Imre", "Karl Imre, 38, grows roses and forgets every date. Karl's secret: He copied the prize rose.", ""),
-    ("Dora Quist", "Dora Quist, 70, taught chemistry and jokes about everything.", ""),
-)
-_THINGS = ("the old rowing boat", "the harmonium", "the greenhouse", "the stamp collection", "the delivery van")
-# Scenario, the visitor's goal, the host's goal, Sotopia's code of the relationship.
-_MATTERS = (
-    (
-        "Agent1 comes to see agent2, who offers {thing} for ${price}.",
-        "Buy {thing} (<extra_info>Extra information: you can spend ${low} at most.</extra_info>)",
-        "Sell {thing} (<extra_info>Extra information: you must get ${limit}, and a trailer may go with it. "
-        "<strategy_hint>Hint: praise how well it was kept</strategy_hint></extra_info>)",
-        0,
-    ),
-    (
-        'Agent1 and agent2 both want {thing} for Saturday. <p viewer="environment">Both know: Odile Reyes.</p>',
-        "Have {thing} on Saturday from nine to noon, and offer agent2 a cake of {low} grams in return",
-        "Have {thing} all Saturday for a cousin's wedding with {limit} guests, and stay on good terms with agent1",
-        3,
-    ),
-    (
-        "Agent1 borrowed {thing} in spring and returned it damaged. The repair costs ${price}.",
-        "Apologise to agent2 and agree to pay half of the repair in monthly parts (you have ${low} a month)",
-        "Hear an honest apology and have ${limit} back before winter",
-        5,
-    ),
-)
 PARTS = 3  # number of turns in which a goal is stated; more if it is long
 PART_WORDS = 150  # at most, in one turn
 KIND = frozenset("please thank thanks glad sorry kind welcome".split())
@@ -70,26 +34,6 @@ class SotopiaExample(Example[SotopiaRow]):
 
     def hidden_in(self, row: SotopiaRow) -> tuple[str, ...]:
         return tuple(f"{row.partner_position}_{field}" for field in ("background", "secret", "goal"))
-
-    def record(self, number: int) -> dict[str, Any]:
-        visitor, host = pick(_VISITORS, number), pick(_HOSTS, number)
-        scenario, visitors_goal, hosts_goal, relationship = pick(_MATTERS, number, 2)
-        thing, price = pick(_THINGS, number), 200 + 10 * number
-        sums = {"thing": thing, "price": price, "low": price - 70, "limit": price - 45}
-        return {
-            "agent1_name": visitor[0],
-            "agent2_name": host[0],
-            "agent1_background": visitor[1],
-            "agent2_background": host[1],
-            "agent1_secret": visitor[2] or None,
-            "agent2_secret": host[2] or None,
-            "agent1_goal": visitors_goal.format(**sums),
-            "agent2_goal": hosts_goal.format(**sums),
-            "relationship": relationship,
-            "scenario": scenario.format(**sums),
-            "source": "hand-craft",
-            "eval_position": pick(POSITIONS, number),
-        }
 
     def oracle(self, row: SotopiaRow) -> Player:
         """States the goal bit by bit, asks for the other's wishes, is kind, and leaves when everything is said."""

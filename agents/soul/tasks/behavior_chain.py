@@ -119,6 +119,7 @@ class BehaviorChain(LetterTask[BehaviorChainRow]):
 
     name = "behavior_chain"
     row_type = BehaviorChainRow
+    gold_field = "right_option_letter"
     headline = Metric("accuracy", source="model card (BehaviorChain)")
     cuts = (("history", "end"), ("prior_chain", "end"), ("profile", "start"))
     critic = load_prompt("behavior_chain/critique", 3)
@@ -151,12 +152,6 @@ class BehaviorChain(LetterTask[BehaviorChainRow]):
             Ratio.from_groups(name, rows, [(runs, mean[place]) for runs, mean in zip(whole, means, strict=True)])
             for place, name in enumerate(("chain_accuracy", "longest_run"))
         ]
-
-    def check(self, row: BehaviorChainRow) -> None:
-        try:
-            self.gold(row)
-        except ValueError as error:
-            raise ValueError(f"right_option_letter: {error}") from error
 
 
 def chain_scores(right: Sequence[bool]) -> tuple[float, float]:

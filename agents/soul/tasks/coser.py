@@ -258,9 +258,6 @@ class CoSER(Task[CoSERRow]):
             "Write [what the character thinks], then what the character says, then (what the character does)."
         )
 
-    async def feedback(self, row: CoSERRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
-        return verdict.critique
-
 
 def _character_lines(episode: Episode) -> list[SpokenLine]:
     """The turns of the characters, without the narrator's."""

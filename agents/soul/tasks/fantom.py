@@ -80,7 +80,7 @@ class FanToM(AnswerTask[FanToMRow]):
             f"{RULES}\n\nConversation:\n{row.context}\n\n{extra}Question: {row.question}{options}\n\n{FORMS[row.kind]}"
         )
 
-    def reference(self, row: FanToMRow) -> str:
+    def gold(self, row: FanToMRow) -> str:
         if row.kind == "choice" and row.answer_choices:
             return row.answer_choices[int(row.correct_answer)]  # type: ignore[arg-type]
         gold = row.correct_answer
@@ -117,7 +117,7 @@ class FanToM(AnswerTask[FanToMRow]):
 
     def secrets(self, row: FanToMRow) -> Sequence[str]:
         if row.kind == "choice":
-            return (*row.answer_choices, self.reference(row)) if row.answer_choices else (" ",)
+            return (*row.answer_choices, self.gold(row)) if row.answer_choices else (" ",)
         if row.kind == "list":
             return tuple(row.correct_answer) if isinstance(row.correct_answer, list) else ()
         return ("yes", "no") if row.kind == "binary" else (str(row.correct_answer),)

@@ -50,7 +50,6 @@ class HiToM(ExactTask[HiToMRow]):
     row_type = HiToMRow
     headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1")
     critic = load_prompt("choice/critique_of_a_mind_reader", 3)
-    vote = ExactTask.answer_of
     rules = RULES
     form = FORM
 
@@ -61,7 +60,7 @@ class HiToM(ExactTask[HiToMRow]):
             f"Question: {row.question}\nChoices: {row.choices}\n\n{self.form}"
         )
 
-    def reference(self, row: HiToMRow) -> str:
+    def gold(self, row: HiToMRow) -> str:
         return row.correct_answer
 
     def target(self, row: HiToMRow) -> str:
@@ -101,9 +100,6 @@ class HiToM(ExactTask[HiToMRow]):
         if row.question_order is None:
             return verdict
         return Verdict(verdict.reward, {**verdict.metrics, f"accuracy_order_{row.question_order}": verdict.reward})
-
-    def is_right(self, row: HiToMRow, answer: str) -> bool:
-        return answer == row.correct_answer
 
     def set_metrics(self, rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
         stories = group_runs([one for one in outcomes if one.row.question_order is not None], lambda row: row.story)

@@ -110,7 +110,7 @@ class Humanual(OneTurnTask[HumanualRow]):
     def render(self, row: HumanualRow) -> str:
         return f"The situation:\n{row.prompt}"
 
-    def reference(self, row: HumanualRow) -> str:
+    def gold(self, row: HumanualRow) -> str:
         return row.completion
 
     def target(self, row: HumanualRow) -> None:

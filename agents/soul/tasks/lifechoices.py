@@ -60,6 +60,7 @@ class LifeChoices(LetterTask[LifeChoicesRow]):
     name = "lifechoices"
     version = 3  # 3: the prompt no longer names the book
     row_type = LifeChoicesRow
+    gold_field = "correct_answer"
     headline = Metric("accuracy", source="paper, section 4 (Character Role Play) and appendix C.8")
     cuts = (("input_text", "start"),)
     critic = load_prompt("lifechoices/critique", 3)
@@ -76,12 +77,6 @@ class LifeChoices(LetterTask[LifeChoicesRow]):
 
     def gold(self, row: LifeChoicesRow) -> str:
         return gold_letter(row.correct_answer, self.options(row))
-
-    def check(self, row: LifeChoicesRow) -> None:
-        try:
-            self.gold(row)
-        except ValueError as error:
-            raise ValueError(f"correct_answer: {error}") from error
 
     def group_keys(self, row: LifeChoicesRow) -> Sequence[GroupKey]:
         return [

@@ -63,6 +63,7 @@ class Mistakes(LetterTask[MistakesRow]):
 
     name = "mistakes"
     row_type = MistakesRow
+    gold_field = "target_option"
     headline = Metric("accuracy", source="paper, section 4 (Learner Simulation) and appendix C.4")
     better = {**LetterTask.better, "right_in_mathematics": "lower"}
     critic = load_prompt("mistakes/critique", 3)
@@ -80,10 +81,8 @@ class Mistakes(LetterTask[MistakesRow]):
         return gold_letter(row.target_option or row.target_answer, self.options(row))
 
     def check(self, row: MistakesRow) -> None:
-        try:
-            gold = self.gold(row)
-        except ValueError as error:
-            raise ValueError(f"target_option: {error}") from error
+        super().check(row)
+        gold = self.gold(row)
         if gold == row.correct_option.strip().upper():
             raise ValueError(f"target_option: {gold} is the correct answer, so no misconception leads to it")
         others = {letter.strip().upper() for letter in row.accepted_options}

@@ -60,14 +60,13 @@ class ParaToMi(ExactTask[ParaToMiRow]):
     row_type = ParaToMiRow
     headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1")
     critic = load_prompt("choice/critique_of_a_mind_reader", 3)
-    vote = ExactTask.answer_of
 
     def render(self, row: ParaToMiRow) -> str:
         story = "\n".join(sentence.strip() for sentence in row.story)
         candidates = f"\nPlaces to choose from: {', '.join(row.cands)}" if row.cands else ""
         return f"{RULES}\n\nStory:\n{story}\n\nQuestion: {row.question}{candidates}\n\n{FORM}"
 
-    def reference(self, row: ParaToMiRow) -> str:
+    def gold(self, row: ParaToMiRow) -> str:
         return row.correct_answer
 
     def check(self, row: ParaToMiRow) -> None:
@@ -94,6 +93,3 @@ class ParaToMi(ExactTask[ParaToMiRow]):
         # Only the right place is known, so the answer must be that place and nothing more.
         place = folded_place(answer)
         return row.correct_answer if place == folded_place(row.correct_answer) else place or None
-
-    def is_right(self, row: ParaToMiRow, answer: str) -> bool:
-        return answer == row.correct_answer

@@ -219,9 +219,6 @@ class SimArena(Task[RowT], Generic[RowT]):
                 turns.append({"by": "person" if own else "partner", "text": text})
         return turns
 
-    async def feedback(self, row: RowT, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
-        return verdict.critique
-
     def human_answer(self, row: RowT) -> str:
         return "\n\n".join(row.human_user_queries)
 

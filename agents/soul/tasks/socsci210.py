@@ -111,7 +111,7 @@ class SocSci210(AnswerTask[SocSci210Row]):
         text = thinking_allowed(row.prompt_text)
         return f"{RULES}\n\nQuestion:\n{text}\n\n{FORM.format(what=what, form=form)}"
 
-    def reference(self, row: SocSci210Row) -> str:
+    def gold(self, row: SocSci210Row) -> str:
         return _in_words(row, row.response)
 
     def given(self, row: SocSci210Row, episode: Episode) -> str | None:

@@ -357,9 +357,6 @@ class Sotopia(Task[SotopiaRow]):
             "how_it_ended": endings[episode.ended],
         }
 
-    async def feedback(self, row: SotopiaRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
-        return verdict.critique
-
     def secrets(self, row: SotopiaRow) -> Sequence[str]:
         return row.hidden("\n".join(message["content"] for message in self.prompt(row)))
 

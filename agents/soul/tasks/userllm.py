@@ -240,9 +240,6 @@ class UserLLM(Task[UserLLMRow]):
             return None
         return f"Nothing but {END} ends the conversation; what you wrote instead counted as part of your message."
 
-    async def feedback(self, row: UserLLMRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
-        return verdict.critique
-
     def set_metrics(self, rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
         return userllm_set.set_metrics(rows, outcomes)
 

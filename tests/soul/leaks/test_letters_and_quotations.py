@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from soul.leaks.quotations import Choices
 from soul.leaks.redaction import WITHHELD, redact
-from tests.soul.leaks.leaking_critiques import LEAKS, NEUTRAL
+from tests.soul.leaks.leaking_critiques import LEAKS
 
 OPTIONS = {
     "A": "She waits at the door until her brother comes home.",
@@ -33,12 +33,6 @@ def test_a_letter_that_points_is_withheld(leak, letter):
     other = "B" if letter == "A" else "A"
     text = guarded(leak.replace("{L}", letter).replace("{O}", other))
     assert WITHHELD in text and not re.search(rf"(?<![A-Za-z])[{letter}{other}](?![A-Za-z])", text)
-
-
-@pytest.mark.parametrize("sentence", NEUTRAL)
-def test_neutral_words_stay(sentence):
-    text = sentence.replace("{N}", "Ada")
-    assert guarded(text) == text
 
 
 @pytest.mark.parametrize(
@@ -101,11 +95,6 @@ def test_of_two_options_each_is_the_first_or_the_second():
         assert redact(text, [], two) == (text, [])
     assert redact("The answer is no, not yes.", ["yes", "no"], two)[0].count(WITHHELD) == 2
     assert redact("There is no doubt, and no one left.", ["yes", "no"], two)[1] == []
-
-
-def test_scripts_without_blanks():
-    chinese = Choices({"A": "她觉得很高兴因为天气好", "B": "她很难过"}, "?")
-    assert WITHHELD in redact("其实她觉得很高兴因为天气", [], chinese)[0]
 
 
 texts = st.text(alphabet="ABC abc.,'()-=I \u9009\n*", max_size=60)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from soul.leaks.quotations import Choices
-from soul.leaks.redaction import WITHHELD, is_empty, redact
+from soul.leaks.redaction import WITHHELD, redact
 from soul.rows.task_files import parse_row
 from tests.soul.samples import SAMPLES, load, real_fantom, real_hitom
 
@@ -25,15 +25,6 @@ def test_a_secret_is_found_however_it_is_spelled(spelling):
 @pytest.mark.parametrize("text", ["the green boxes", "evergreen_box", "a greenbox", "green and box"])
 def test_other_words_stay(text):
     assert redact(text, ["green_box"]) == (text, [])
-
-
-def test_the_longest_secret_goes_first():
-    assert redact("the blue box", ["box", "blue_box"]) == (f"the {WITHHELD}", ["blue box"])
-
-
-def test_a_sentence_is_found_without_its_full_stop():
-    text, withheld = redact("Say that Ann does not know it, as before.", ["Ann does not know it."])
-    assert (text, len(withheld)) == (f"Say that {WITHHELD}, as before.", 1)
 
 
 @pytest.mark.parametrize(
@@ -116,26 +107,10 @@ def test_ordinary_advice_stays_whole(text):
     assert redact(text, ["green_box"]) == (text, [])
 
 
-def test_without_secrets_nothing_is_withheld():
-    assert redact("the answer is C", []) == ("the answer is C", [])
-
-
-@pytest.mark.parametrize("secret", ["", " ", "_", "-", ".", "\n"])
-def test_a_secret_without_words_blanks_nothing(secret):
-    assert redact("a - b _ c. d", [secret]) == ("a - b _ c. d", [])
-
-
 @pytest.mark.parametrize("secret", ["a(b", "[x]", "c++", "\\d", "3:30", "(", "a|b", "$5"])
 def test_secrets_are_texts_not_patterns(secret):
     text, withheld = redact(f"it is {secret} here, not 7", [secret])
     assert (text, len(withheld)) == (f"it is {WITHHELD} here, not 7", 1)
-
-
-@pytest.mark.parametrize(
-    "text, empty", [("", True), (f"{WITHHELD}, {WITHHELD}.", True), (f"{WITHHELD} yes", False), ("?", True)]
-)
-def test_is_empty(text, empty):
-    assert is_empty(text) == empty
 
 
 @given(st.text(max_size=200), st.lists(st.text(max_size=12), max_size=4))

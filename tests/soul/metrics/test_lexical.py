@@ -6,7 +6,6 @@ import itertools
 import math
 import statistics
 import string
-import time
 from fractions import Fraction
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,11 +18,9 @@ from soul.metrics.gpt4o_tokens import gpt4o_tokens
 from soul.metrics.lexical import (
     MIN_TOKENS,
     Lexis,
-    content_words,
     hdd,
     jaccard_diversity,
     lexical_score,
-    lexis,
     likeness,
     mattr,
     words,
@@ -106,19 +103,6 @@ def test_the_measures_stay_in_their_ranges_and_agree(tokens):
     assert hdd(tokens) == pytest.approx(hdd(sorted(tokens)), abs=1e-12) and yules_k(tokens) == yules_k(tokens[::-1])
 
 
-def test_a_long_text_takes_no_time():
-    tokens = [f"w{i * i % 4001}" for i in range(20_000)]
-    start = time.process_time()
-    assert mattr(tokens) > 0 and hdd(tokens) > 0 and yules_k(tokens) > 0
-    assert time.process_time() - start < 1.0
-
-
-@pytest.mark.parametrize("measure", [mattr, hdd, yules_k])
-def test_nothing_has_no_diversity(measure):
-    with pytest.raises(ValueError, match="without tokens"):
-        measure([])
-
-
 @pytest.mark.parametrize(
     "text, tokens",
     [
@@ -146,17 +130,6 @@ def test_tokens_are_those_of_tiktoken_which_the_authors_use(monkeypatch, tmp_pat
     (tmp_path / hashlib.sha1(ADDRESS.encode()).hexdigest()).write_bytes(gzip.decompress(data.read_bytes()))
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
     assert gpt4o_tokens(text) == tiktoken.get_encoding("o200k_base").encode(text)
-
-
-def test_content_words_leave_function_words_out():
-    assert content_words("What are the biggest things, and how do I get them?") == ["biggest", "things", "get"]
-    assert content_words("Hello, how are you?") == []
-
-
-def test_the_turns_of_one_writer_are_one_text():
-    tokens = gpt4o_tokens("no  No thanks")
-    assert lexis(["no", "", "No thanks"]) == Lexis(mattr(tokens), hdd(tokens), yules_k(tokens))
-    assert lexis(["\U0001f44d"]) == Lexis(1, 1, 0) and lexis([]) is lexis([""]) is None
 
 
 UNIT = Lexis(0.1, 0.2, 50.0)
@@ -225,26 +198,3 @@ def test_diversity_is_the_mean_distance_of_pairs():
 
 
 # --- what others compute: lexicalrichness 0.5.1 (all three) and lexical-diversity 0.1.1 (MATTR, HD-D), which agree
-
-PROSE = (
-    "the cat sat on the mat and the dog lay by the door while the rain fell on the roof of the house where the old man "
-    "slept in his chair by the fire and the clock on the wall struck nine times before the boy came in from the garden "
-    "with mud on his shoes and a frog in his hand"
-).split()
-PUBLISHED = [  # tokens, MATTR of windows of 50, HD-D of 42 draws, Yule's K, as those packages print them
-    (PROSE, 0.683076923076923, 0.6864921086543092, 489.0738813735691),
-    ([f"w{(i * i + 3 * i) % 37}" for i in range(200)], 0.38000000000000095, 0.4140411786501992, 485.0),
-    (
-        [f"v{i % 7}" for i in range(60)] + [f"u{i}" for i in range(40)],
-        0.46156862745098043,
-        0.565397765184029,
-        455.99999999999994,
-    ),
-]
-
-
-@pytest.mark.parametrize("tokens, expected_mattr, expected_hdd, expected_k", PUBLISHED)
-def test_published_implementations_agree(tokens, expected_mattr, expected_hdd, expected_k):
-    assert mattr(tokens) == pytest.approx(expected_mattr, rel=0, abs=1e-9)
-    assert hdd(tokens) == pytest.approx(expected_hdd, rel=0, abs=1e-9)
-    assert yules_k(tokens) == pytest.approx(expected_k, rel=1e-9)

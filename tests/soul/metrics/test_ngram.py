@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 import warnings
 
 import pytest
@@ -94,11 +93,3 @@ def test_bleu_by_hand(text, reference, score):
 )
 def test_rouge_l_by_hand(text, reference, score):
     assert rouge_l(text, reference) == pytest.approx(score)
-
-
-def test_long_texts_are_scored_in_no_time():
-    text, reference = "we walk on " * 1300, "they walk home on foot " * 150
-    start = time.process_time()
-    assert 0 < rouge_l(text, reference) < 1
-    bleu(text, reference)
-    assert time.process_time() - start < 2.0

@@ -50,11 +50,6 @@ def test_other_texts_are_not(text, other):
     assert NearTexts([text]).find(other) is None
 
 
-def test_a_share_of_one_asks_for_the_same_words():
-    index = NearTexts([STORY], share=1.0)
-    assert index.find(STORY.upper()) and not index.find(STORY.replace("tomato", "melon"))
-
-
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([0.3, 0.6, 0.9]))
 def test_the_index_finds_what_comparing_each_finds(seed, share):

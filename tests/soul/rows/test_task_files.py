@@ -66,14 +66,6 @@ def test_a_row_without_index_gets_its_place():
 # --- files
 
 
-def test_a_missing_file(tmp_path):
-    assert_readable(complaint(str(tmp_path / "none.parquet")), "none.parquet", "no such file")
-
-
-def test_a_folder(tmp_path):
-    assert_readable(complaint(str(tmp_path)), str(tmp_path), "is a folder")
-
-
 @pytest.mark.parametrize(
     "content", [b"", b"data_source,extra_info\n", b"PAR1" + b"\0" * 200], ids=["empty", "csv", "cut"]
 )
@@ -93,24 +85,6 @@ def test_a_damaged_file(place, tmp_path):
     content[position : position + 40] = b"\xff" * 40
     path.write_bytes(bytes(content))
     assert_readable(complaint(str(path)), "damaged.parquet", "not a readable parquet file")
-
-
-def test_a_file_without_rows(tmp_path):
-    schema = pa.schema({"data_source": pa.string(), "extra_info": pa.struct({"index": pa.int64()})})
-    path = tmp_path / "hollow.parquet"
-    pq.write_table(schema.empty_table(), path)
-    assert_readable(complaint(str(path)), "hollow.parquet", "no rows")
-
-
-@pytest.mark.parametrize("there, missing", [("data_source", "extra_info"), ("extra_info", "data_source")])
-def test_a_missing_column(there, missing, tmp_path):
-    file = write(tmp_path / "narrow.parquet", [("hitom", HITOM)], columns=[there])
-    assert_readable(complaint(file), "narrow.parquet", repr(missing), there)
-
-
-def test_the_first_bad_row_is_named_by_its_number(tmp_path):
-    rows = [("hitom", HITOM), ("hitom", {**HITOM, "story": None}), ("hitom", {**HITOM, "question": None})]
-    assert_readable(complaint(write(tmp_path / "mixed.parquet", rows)), "mixed.parquet, row 1", "field story")
 
 
 # --- rows
@@ -177,17 +151,6 @@ def test_a_bad_row_is_named_with_file_row_field_and_remedy(task, record, place, 
     with pytest.raises(BadRow) as caught:
         parse_row(task, record, "train.parquet", 12)
     assert_readable(str(caught.value), "train.parquet, row 12", place, reason)
-
-
-@pytest.mark.parametrize("key", ["question", "complete_question"])
-def test_fantom_takes_either_name_of_the_question(key):
-    record = {**without(FANTOM_BINARY, "question"), key: "Does Carl know?"}
-    assert "Does Carl know?" in parse_row("fantom", record).row.question
-
-
-@pytest.mark.parametrize("story", [["a b", "c"], '["a b", "c"]', "['a b', 'c']", ("a b", "c")])
-def test_lists_may_come_as_json_or_python_literals(story):
-    assert parse_row("paratomi", {**PARATOMI, "story": story}).row.story == ["a b", "c"]
 
 
 def test_data_is_never_evaluated(tmp_path):

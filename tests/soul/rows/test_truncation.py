@@ -2,7 +2,6 @@
 
 from typing import Any, ClassVar
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,10 +27,6 @@ def words(row: Any) -> int:
 
 
 ROW = Biography(index=0, question="who is it", history=["one two", "three four"], biography="a b c d e f")
-
-
-def test_a_row_that_fits_stays_as_it_is() -> None:
-    assert truncate_row(Reader(), ROW, words, 13).row is ROW  # type: ignore[union-attr]
 
 
 def test_the_first_field_goes_first_and_the_end_of_a_history_stays() -> None:
@@ -68,10 +63,3 @@ def test_nothing_else_is_touched_and_as_much_as_possible_stays(
     if cut.fields == ("history",):
         more = history[len(history) - len(cut.row.history) - 1 :]
         assert words(row.model_copy(update={"history": more})) > limit
-
-
-@pytest.mark.parametrize("name", ["hitom", "paratomi", "fantom"])
-def test_tasks_without_cuts_are_never_shortened(name: str) -> None:
-    from soul import tasks
-
-    assert tasks.load(name).cuts == ()

@@ -3,14 +3,12 @@
 import json
 
 import pytest
-from pydantic import ValidationError
 
 from soul.leaks.redaction import redact
-from soul.tasks.alignx import AlignX, AlignXArbitrary, AlignXDemo, AlignXHistory16, AlignXPair, AlignXRow, AlignXUGC
+from soul.tasks.alignx import AlignX, AlignXHistory16, AlignXRow
 from tests.soul.tasks.one_turn_samples import ALIGNX, tagged, verdict_of
 
 TASK = AlignX()
-VARIANTS = (TASK, AlignXDemo(), AlignXPair(), AlignXUGC(), AlignXArbitrary(), AlignXHistory16())
 
 
 def row_with(**fields):
@@ -35,11 +33,6 @@ def test_every_order_is_shown_and_scored_as_drawn():
         rewards = {letter: verdict_of(TASK, row, tagged(letter)).reward for letter in "AB"}
         assert rewards == {letter: float(letter == gold) for letter in "AB"}
     assert seen == {"A", "B"}
-
-
-def test_all_variants_draw_the_same_order_and_differ_by_name():
-    assert len({task.name for task in VARIANTS}) == 6
-    assert len({task.gold(row_with(index=3)) for task in VARIANTS}) == 1
 
 
 def test_two_choices_and_two_comments_are_shown_unless_the_row_says_otherwise():
@@ -74,24 +67,6 @@ def test_pairs_that_say_nothing_are_dropped():
     row = row_with(icl_pairs=[*pairs, ALIGNX["icl_pairs"][0]], ugc=[{"comment": " "}, {"comment": "Hm."}])
     assert [pair["chosen"] for pair in row.icl_pairs] == ["No."] and row.ugc == [{"prompt": "", "comment": "Hm."}]
     assert "The user's comment: Hm." in TASK.prompt(row)[0]["content"]
-
-
-@pytest.mark.parametrize("field", ["raw_prompt", "chosen", "rejected"])
-def test_a_missing_field_is_an_error(field):
-    for value in (None, " "):
-        with pytest.raises(ValidationError, match=field):
-            row_with(**{field: value})
-
-
-@pytest.mark.parametrize("fields", [{"icl_pairs": "no list"}, {"ugc": 3}, {"n_icl": -1}])
-def test_fields_of_another_kind(fields):
-    with pytest.raises(ValidationError):
-        row_with(**fields)
-
-
-def test_a_user_of_whom_nothing_is_known():
-    row = AlignXRow.model_validate({key: ALIGNX[key] for key in ("index", "raw_prompt", "chosen", "rejected")})
-    assert "About the user" not in TASK.prompt(row)[0]["content"]
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,10 @@
 import json
 
 import pytest
-from pydantic import ValidationError
 
 from soul.tasks.behavior_chain import BehaviorChain, BehaviorChainRow
 from tests.soul.evaluate.finished_samples import scored_by_rule, shown_for_the_set
-from tests.soul.tasks.one_turn_samples import BEHAVIOR_CHAIN, tagged, verdict_of
+from tests.soul.tasks.one_turn_samples import BEHAVIOR_CHAIN, tagged
 
 TASK = BehaviorChain()
 RAW = json.loads(BEHAVIOR_CHAIN["raw"])
@@ -57,41 +56,9 @@ def test_the_other_names_of_the_fields():
     assert row.options == row_with().options and TASK.gold(row) == "C"
 
 
-def test_of_two_names_the_one_that_says_something_counts():
-    row = row_with(profile_text="", profile="Proud.", history_text=" ")
-    assert row.profile == "Proud." and row.history == "Chapter 1: Tess loses the boat."
-
-
-def test_absent_parts_have_no_title():
-    bare = {"profile_text": None, "history_truncated": [], "prior_chain": None}
-    text = TASK.prompt(row_with(**bare))[0]["content"]
-    assert "Profile" not in text and "What happened so far" not in text and "Earlier scenes" not in text
-    assert "The next scene:\nThe harbour master" in text
-
-
-def test_small_letters():
-    options = {letter.lower(): text for letter, text in RAW["options_dict"].items()}
-    row = row_with(options_dict=options, right_option_letter="c")
-    assert row == row_with(right_option_letter="c") and TASK.gold(row) == "C"
-
-
-@pytest.mark.parametrize(
-    "raw", ["no json", "[1]", "3", {**RAW, "current_context": None}, {**RAW, "options_dict": {"A": "x", "C": "y"}}]
-)
-def test_rows_that_cannot_be_read(raw):
-    with pytest.raises(ValidationError):
-        BehaviorChainRow.model_validate({"index": 0, "raw": raw})
-
-
 def test_a_right_letter_that_is_no_option():
     with pytest.raises(ValueError, match="^right_option_letter: "):
         TASK.check(row_with(right_option_letter="E"))
-
-
-# The original read the answer from the thinking too.
-def test_what_is_only_thought_is_no_answer():
-    assert verdict_of(TASK, row_with(), "<think><answer>C</answer></think>I cannot say.").reward == 0.0
-    assert verdict_of(TASK, row_with(), "<think><answer>A</answer></think><answer>C</answer>").reward == 1.0
 
 
 def test_a_chain_counts_its_runs_of_right_links():

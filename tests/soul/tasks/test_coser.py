@@ -5,35 +5,28 @@ import json
 import re
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from soul.errors import JudgeFailure
-from soul.judge import Contentless
 from soul.leaks.redaction import redact
 from soul.metrics.ngram import bleu, rouge_l
 from soul.row_fields import MARK
 from soul.rows.truncation import truncate_row
-from soul.task_types import Episode, Scored
-from soul.tasks.coser import MAX_ROUNDS, CoSER
+from soul.task_types import Scored
 from soul.tasks.coser_review import CRITICS, DIMENSIONS, MERGED_CRITIC, dimension_score
-from soul.tasks.coser_stage import END, ENVIRONMENT, OPENING, SpokenLine
-from soul.testing import FakeOpenAI, Json, Refusal, WrongSchema, fake_judge
+from soul.tasks.coser_stage import SpokenLine
+from soul.testing import FakeOpenAI, Refusal, fake_judge
 from tests.soul.tasks.coser_scenes import (
     CAST,
     CIRCUMSTANCE,
     FLAWLESS,
     LESSON,
     MERGED,
-    PIECES,
     TASK,
     advice,
     company,
     critics,
     instructions,
     judge_data,
-    play,
     role,
     roundabout,
     row_of,
@@ -57,68 +50,12 @@ def test_the_record_as_json_as_object_and_field_by_field_is_one_row():
     )
 
 
-@pytest.mark.parametrize("key", ["plot", "key_characters", "character_profiles", "major_characters", "topic"])
-def test_an_absent_key_and_a_null_are_the_same(key):
-    absent = {k: v for k, v in CIRCUMSTANCE.items() if k != key}
-    rows = [
-        TASK.row_type.model_validate({"index": 7, **record})
-        for record in (absent, {**absent, key: None}, {"circumstance": {**absent, key: None}, key: None})
-    ]
-    assert rows[0] == rows[1] == rows[2]
-    for feedback in (None, LESSON):
-        text = json.dumps(TASK.prompt(rows[1], feedback))
-        assert text == json.dumps(TASK.prompt(rows[0], feedback)) and not re.search(r"\b(None|null|nan)\b", text)
-
-
-def test_nulls_inside_of_the_parts():
-    row = row_of(
-        plot={"summary": None, "key_characters": [{"name": "Ada", "description": None}]},
-        key_characters=[{"name": "Ada", "motivation": None, "thought": "Money."}],
-        character_profiles={"Ada": None, "Captain Roe": ""},
-    )
-    assert row.motivation("Ada") == "Money." and row.portrait("Ada") == "" and "None" not in str(TASK.prompt(row))
-
-
 def test_names_and_motives_under_the_sources_other_keys():
     row = row_of(
         key_characters=[{"character": "Ada", "motivation": "Money."}],
         dialogues=[{"name": "Ada", "message": "Good evening to you."}],
     )
     assert row.motivation("Ada") == "Money." and row.reference == (SpokenLine("Ada", "Good evening to you."),)
-
-
-def test_training_records_lack_the_lists_of_speakers():
-    row = row_of(speaking_characters_w_env=None, major_characters=None)
-    assert row.speakers == ("Ada", "Captain Roe", ENVIRONMENT, "Sailors")  # Ada has two lines, the others came later
-    assert row.majors == ("Ada", "Captain Roe")  # those with a profile
-
-
-@pytest.mark.parametrize(
-    "changes, field",
-    [
-        ({"dialogues": None}, "dialogues"),
-        ({"dialogues": []}, "dialogues"),
-        ({"dialogues": [{"character": "Ada", "message": "[God help me.]"}]}, "dialogues: nobody says anything"),
-        ({"dialogues": [{"character": "Ada"}]}, "dialogues.0.message"),
-        ({"dialogues": "[{"}, "dialogues is not valid JSON"),
-        ({"dialogues": "__import__('os').getcwd()"}, "dialogues is not valid JSON"),
-        ({"scenario": "  "}, "scenario"),
-        ({"book": None}, "book"),
-        ({"speaking_characters_w_env": ["Environment"]}, "speaking_characters_w_env: only"),
-        ({"speaking_characters_w_env": ["Ada", "ADA "]}, "speaking_characters_w_env: 'ada' names two"),
-        ({"speaking_characters_w_env": ["Ada", "End Chat"]}, "'end chat' names two"),
-        ({"character_profiles": {"Ada": 3}}, "character_profiles.Ada"),
-    ],
-)
-def test_bad_records_are_refused_by_field(changes, field):
-    with pytest.raises(ValueError, match=re.escape(field)):
-        row_of(**changes)
-
-
-@pytest.mark.parametrize("circumstance", ["[1]", "{", "3", "[" * 100_000])
-def test_a_circumstance_that_is_no_object_is_refused(circumstance):
-    with pytest.raises(ValidationError, match="circumstance is not"):
-        TASK.row_type.model_validate({"index": 0, "circumstance": circumstance})
 
 
 # --- prompts
@@ -140,20 +77,6 @@ def test_no_prompt_holds_the_books_conversation():
         text = instructions(name, LESSON)
         assert not any(secret in text for secret in TASK.secrets(row))
         assert not any(re.sub(r"[\[\](]", "", line.message)[:12] in text for line in row.dialogues)
-
-
-def test_the_longest_seat_stands_for_the_row():
-    row = row_of()
-    for feedback in (None, LESSON):
-        first, opening = TASK.prompt(row, feedback)
-        assert len(first["content"]) == max(len(instructions(name, feedback)) for name in CAST)
-        assert (first["role"], opening) == ("system", {"role": "user", "content": OPENING})
-
-
-def test_feedback_is_added_to_the_instructions_and_changes_nothing_else():
-    for name in CAST:
-        plain, coached = instructions(name), instructions(name, LESSON)
-        assert coached.startswith(plain) and coached.count(LESSON) == 1 and "rehears" not in plain
 
 
 def test_long_profiles_are_cut_at_their_ends_the_longest_first():
@@ -225,12 +148,6 @@ def test_the_score_of_a_dimension(severities, turns, score):
     assert dimension_score(severities, turns) == pytest.approx(score)
 
 
-@given(severities=st.lists(st.integers(1, 5), max_size=30), turns=st.integers(0, 20))
-def test_the_score_follows_the_papers_formula(severities, turns):
-    score = max(0.0, min(100.0, 100 - 5 * (sum(severities) - 0.3 * turns))) / 100
-    assert dimension_score(severities, turns) == pytest.approx(score) and 0 <= score <= 1
-
-
 def test_the_narrators_lines_forgive_no_flaws():
     flaws = review_of((8, 8, 8, 8))
     assert verdict_of(scene_of(6), flaws).reward == verdict_of(scene_of(6, narrations=5), flaws).reward
@@ -266,16 +183,6 @@ def test_the_merged_review_scores_as_the_four_do_and_has_one_critique():
     assert renamed == merged.metrics and merged.critique == "Roe should plead."
 
 
-def test_one_call_a_dimension_or_one_in_all():
-    for task, asked in ((TASK, list(CRITICS.values())), (MERGED, [MERGED_CRITIC])):
-        fake = FakeOpenAI(critics(FLAWLESS))
-        asyncio.run(task.judge(row_of(), scene_of(6), fake_judge(fake)))
-        assert [sum(request.asks(prompt) for request in fake.requests) for prompt in asked] == [1] * len(asked)
-        assert len(fake.requests) == task.calls_per_episode["judge"] == len(asked)
-        assert [prompt.id for prompt in task.prompts[: len(asked)]] == [prompt.id for prompt in asked]
-    assert TASK.cheaper == {"merged_dimensions=true": dict(MERGED.calls_per_episode)} and not MERGED.cheaper
-
-
 class Waiting:
     """Stands where a judge stands, and answers nobody before four have asked."""
 
@@ -305,26 +212,11 @@ def test_each_critic_knows_its_own_dimension_and_one_knows_the_major_characters(
     assert len({json.dumps(context) for context in data.values()}) == 1 and len(data) == 4
 
 
-@pytest.mark.parametrize("failing", DIMENSIONS)
-def test_one_critic_without_an_answer_fails_the_verdict(failing):
-    scripted = critics(FLAWLESS)
-    fake = FakeOpenAI(lambda request: Refusal() if role(request) == failing else scripted(request))
-    with pytest.raises(JudgeFailure, match="refusal"):
-        asyncio.run(TASK.judge(row_of(), scene_of(6), fake_judge(fake, max_reasks=0, max_attempts=1)))
-    assert len(fake.requests) == 4  # the others were waited for
-
-
 def test_critics_without_a_flaw_may_be_silent_and_others_may_not():
     silent = verdict_of(scene_of(6), {**FLAWLESS, "critique": " "})
     assert silent.reward == 1.0 and silent.critique is None
     with pytest.raises(JudgeFailure, match="no critique"):
         verdict_of(scene_of(6), review_of((1, 0, 0, 0), ""))
-
-
-@pytest.mark.parametrize("value", ["true", 1, None])
-def test_the_option_is_true_or_false(value):
-    with pytest.raises(ValueError, match="merged_dimensions"):
-        CoSER(merged_dimensions=value)
 
 
 def test_the_judge_gets_everything_as_data():
@@ -344,86 +236,7 @@ def test_the_judge_gets_everything_as_data():
     assert data["plot_summary"].startswith("In the end") and data["scenario"].startswith("Night")
 
 
-BAD_REVIEWS = [
-    Refusal(),
-    WrongSchema(),
-    Json({"flaws": [{"flaw": "Cold.", "severity": 0}], "critique": "Smile."}),
-    Json({"flaws": [{"flaw": "Cold.", "severity": 6}], "critique": "Smile."}),
-    Json({"flaws": [{"flaw": "Cold."}], "critique": "Smile."}),
-    Json({"flaws": [{"flaw": "Cold.", "severity": 1}], "critique": " "}),
-    Json({"flaws": None, "critique": "Smile."}),
-    Json({"critique": "Smile."}),
-    Json({"flaws": []}),
-]
-BAD_MERGED_REVIEWS = [
-    Refusal(),
-    WrongSchema(),
-    Json({**FLAWLESS, "anthropomorphism": [{"flaw": "Cold.", "severity": 0}]}),
-    Json({**FLAWLESS, "anthropomorphism": [{"flaw": "Cold.", "severity": 6}]}),
-    Json({**FLAWLESS, "anthropomorphism": [{"flaw": "Cold.", "severity": 2.5}]}),
-    Json({**FLAWLESS, "anthropomorphism": [{"flaw": "Cold."}]}),
-    Json({**FLAWLESS, "anthropomorphism": None}),
-    Json({**FLAWLESS, "critique": ""}),
-    Json({name: [] for name in DIMENSIONS}),
-    Json({name: value for name, value in FLAWLESS.items() if name != "storyline_quality"}),
-]
-
-
-@pytest.mark.parametrize(
-    "task, reply", [*((TASK, bad) for bad in BAD_REVIEWS), *((MERGED, bad) for bad in BAD_MERGED_REVIEWS)]
-)
-def test_a_review_that_is_none_is_a_failure_and_never_a_score(task, reply):
-    with pytest.raises(JudgeFailure):
-        asyncio.run(task.judge(row_of(), scene_of(6), fake_judge(reply, max_reasks=0, max_attempts=1)))
-
-
-@pytest.mark.parametrize("text", ["", "...", "Yes.", "\u200b"])
-def test_a_cast_that_says_nothing_is_not_judged(text):
-    fake = FakeOpenAI(Json(FLAWLESS))
-    with pytest.raises(Contentless):
-        asyncio.run(TASK.judge(row_of(), scene_of(6, narrations=9, text=text), fake_judge(fake)))
-    assert not fake.requests
-
-
-def test_only_a_scene_can_be_judged():
-    with pytest.raises(TypeError, match="Scene"):
-        verdict_of(Episode({"Ada": []}), FLAWLESS)
-
-
-def test_equal_scenes_have_equal_verdicts_with_and_without_feedback():
-    def verdict(feedback):
-        fake = company(roundabout("Captain Roe", "Ada"), review_of((3, 7, 11, 2)))
-        episode, _ = play(fake, feedback=feedback)
-        return asyncio.run(TASK.judge(row_of(), episode, fake_judge(fake)))
-
-    assert verdict(None) == verdict(LESSON)
-
-
 # --- the session
-
-
-def test_a_whole_session():
-    session = session_of(company(roundabout("Captain Roe", "Sailors", "Ada"), review_of((10, 10, 17, 12), "Bargain.")))
-    assert session.feedback == advice("Bargain.") and session.refined.valid
-    assert session.draft.verdict.reward == session.refined.verdict.reward > 0
-    drafted, refined = session.draft.players.seats, session.refined.players.seats
-    assert list(drafted) == list(refined)
-    for name in CAST:
-        assert all(base == messages for messages, base in drafted[name].heard)
-        assert all("Bargain." in messages[0]["content"] for messages, _ in refined[name].heard)
-        assert [base for _, base in refined[name].heard] == [messages for messages, _ in drafted[name].heard]
-    critics = tuple(f"coser/{name}.v1" for name in DIMENSIONS)
-    assert session.prompts == (*critics, "coser/next_speaker.v4", "coser/environment.v2")
-    assert (session.usage["judge"].calls, session.usage["environment"].calls) == (2 * 4, 2 * (MAX_ROUNDS - 1))
-    session.to_record().to_line()
-
-
-def test_a_silent_cast_gets_the_lowest_reward_unasked():
-    fake = company(roundabout("Captain Roe", "Ada"))
-    session = session_of(fake, policy="")
-    assert session.draft.contentless and session.draft.verdict.reward == TASK.headline.worst == 0.0
-    assert "[what the character thinks]" in session.feedback and session.draft.verdict.metrics["answered"] == 0.0
-    assert not any(role(request) in DIMENSIONS for request in fake.requests)
 
 
 @pytest.mark.parametrize(
@@ -439,11 +252,3 @@ def test_the_books_lines_are_withheld_from_the_feedback(critique, leaked):
     assert session.redacted and leaked not in session.feedback and "[withheld]" in session.feedback
     honest = "Ada yields too soon: let her be proud, and let Captain Roe hide his fear of the sea."
     assert redact(honest, TASK.secrets(row_of())) == (honest, [])
-
-
-@settings(max_examples=25, deadline=None)
-@given(turn=st.lists(st.one_of(PIECES, st.text(max_size=8)), max_size=12).map("".join))
-def test_no_policy_crashes_a_session(turn):
-    session = session_of(company(["Captain Roe", "Ada", "Captain Roe", "Ada", END]), policy=lambda messages: turn)
-    assert session.draft.failure is None and 0 <= session.draft.verdict.reward <= 1
-    assert session.refined.failure is None

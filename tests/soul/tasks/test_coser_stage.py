@@ -2,30 +2,23 @@
 
 import asyncio
 import itertools
-import json
-import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soul.errors import JudgeFailure
-from soul.judge import Contentless
 from soul.tasks.coser import MAX_ROUNDS, MIN_TURNS
 from soul.tasks.coser_review import DIMENSIONS
 from soul.tasks.coser_stage import (
     END,
     ENVIRONMENT,
-    HEARD_WORDS,
     OPENING,
-    SILENCE,
     audible,
     named,
-    stand_in,
     without_thoughts,
 )
 from soul.testing import FakeOpenAI, Refusal, fake_judge
-from tests.soul.samples import source
 from tests.soul.tasks.coser_scenes import (
     CAST,
     LESSON,
@@ -76,11 +69,6 @@ def test_what_the_others_hear(turn, heard):
     assert audible(turn, "Ada", ["Captain Roe", "Sailors", ENVIRONMENT]) == heard
 
 
-def test_a_turn_is_heard_up_to_a_length():
-    assert audible("so " * HEARD_WORDS, "Ada", ["Roe"]) == ("so " * HEARD_WORDS).strip()
-    assert audible("so " * (HEARD_WORDS + 1), "Ada", ["Roe"]) == "so " * HEARD_WORDS + "..."
-
-
 @settings(max_examples=80, deadline=None)
 @given(turn=st.lists(st.one_of(PIECES, st.text(max_size=8)), max_size=30).map("".join))
 def test_no_turn_crashes_the_stage_and_nothing_in_brackets_is_heard(turn):
@@ -88,13 +76,6 @@ def test_no_turn_crashes_the_stage_and_nothing_in_brackets_is_heard(turn):
     assert "xyzzy" not in heard and "\n" not in heard and "[" not in heard and "]" not in heard
     assert audible(heard, "Ada", ["Captain Roe", ENVIRONMENT]) in heard
     assert without_thoughts(without_thoughts(turn)) == without_thoughts(turn)
-
-
-@pytest.mark.parametrize("filler", ["[", "]", "\n", " ", "*", "Ada:", "Captain ", "<think>", "[a] "])
-def test_hearing_takes_no_time(filler):
-    start = time.perf_counter()
-    audible(filler * 20_000, "Ada", ["Captain Roe", ENVIRONMENT])
-    assert time.perf_counter() - start < 0.5
 
 
 # --- the play
@@ -131,16 +112,6 @@ def test_nobody_ends_the_scene_before_the_characters_had_six_turns():
     assert offered == [False] * (len(episode.lines) - 1) + [True]
 
 
-def test_no_real_scene_ends_before_six_turns_of_characters():
-    """On real casts, with a predictor who always wants to end and one who calls the narrator first."""
-    records = json.loads(source("coser", "test_set_public_domain.json").read_text())
-    for number, record in enumerate(records):
-        row = TASK.row_type.model_validate({"index": number, "circumstance": record})
-        for wishes in ([END], [ENVIRONMENT, END]):
-            episode, _ = play(company(wishes), row, policy="I have something to say to you all.")
-            assert episode.turns == 6 and episode.ended == "closed"
-
-
 @pytest.mark.parametrize("answer", ["Ada", "Nobody", "Ada or Captain Roe", " ", "Sailors!?"])
 def test_a_speaker_who_may_not_speak_is_replaced_the_same_way_every_time(answer):
     def speakers(index):
@@ -151,12 +122,6 @@ def test_a_speaker_who_may_not_speak_is_replaced_the_same_way_every_time(answer)
     assert all(one != other for one, other in itertools.pairwise(first))
     assert "Sailors" not in first  # who stands in is a major character or the narrator
     assert speakers(4) != first
-
-
-def test_the_stand_in_depends_on_row_and_round_alone():
-    chosen = [[stand_in(["a", "b", "c"], index, round_) for round_ in range(30)] for index in range(3)]
-    assert chosen == [[stand_in(["a", "b", "c"], index, round_) for round_ in range(30)] for index in range(3)]
-    assert all(set(row) == {"a", "b", "c"} for row in chosen) and chosen[0] != chosen[1] != chosen[2]
 
 
 def test_named_takes_a_whole_name_and_nothing_less():
@@ -212,20 +177,6 @@ def test_thoughts_stay_with_their_thinker_and_feedback_with_the_cast():
         for private in ("ashamed of it", "before dawn", "God help me", "She knows"):
             assert private not in request.text  # motives, and the thoughts of the book
     assert verdict.metrics["turns"] == episode.turns
-
-
-def test_predictor_and_narrator_do_not_know_the_book():
-    fake = company(roundabout("Captain Roe", ENVIRONMENT, "Sailors", "Ada"))
-    play(fake)
-    for request in fake.requests:
-        assert not any(secret in request.text for secret in TASK.secrets(row_of())) and "drown" not in request.text
-
-
-def test_a_silent_turn_is_seen_as_silence():
-    episode, players = play(company(roundabout("Captain Roe", "Ada")), policy="[I say nothing at all, never]")
-    assert players.seats["Captain Roe"].heard[0][0][-1]["content"] == f"Ada: {SILENCE}"
-    with pytest.raises(Contentless):
-        asyncio.run(TASK.judge(row_of(), episode, fake_judge(Refusal())))
 
 
 @pytest.mark.parametrize("failing", ["predictor", "narrator"])

@@ -1,16 +1,11 @@
 """HumanLLM: five ranked letters, and a list of candidates that the policy sees once, with the letters it answers in."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from pydantic import ValidationError
 
-from soul.leaks.redaction import redact
 from soul.tasks.humanllm import HumanLLM, HumanLLMRow, without_candidates
 from tests.soul.tasks.one_turn_samples import HUMANLLM, tagged, verdict_of
 
 TASK = HumanLLM()
-LETTERS = "ABCDEFGHIJKLMNOPQRST"
 
 
 def row_with(**fields):
@@ -32,14 +27,6 @@ def test_reciprocal_rank(answer, reward, hit, top):
     verdict = verdict_of(TASK, row_with(), tagged(answer))
     assert verdict.reward == reward
     assert verdict.metrics == {"mrr@5": reward, "hit@5": hit, "top1_acc": top, "answered": 1.0, "answered_strict": 1.0}
-
-
-@settings(max_examples=30, deadline=None)
-@given(order=st.permutations(LETTERS), gold=st.integers(0, 19))
-def test_reciprocal_rank_of_any_five(order, gold):
-    row = row_with(answer_text=f"Thing {gold}", answer_index=gold, answer_letter=None)
-    expected = sum(1 / rank for rank, letter in enumerate(order[:5], start=1) if letter == LETTERS[gold])
-    assert verdict_of(TASK, row, tagged(", ".join(order[:5]))).reward == expected
 
 
 @pytest.mark.parametrize(
@@ -70,12 +57,6 @@ def test_a_ranking_is_read_however_it_is_dressed_unless_strictly(answer):
     metrics = verdict_of(TASK, row_with(), tagged(answer)).metrics
     assert (metrics["mrr@5"], metrics["answered"], metrics["answered_strict"]) == (1.0, 1.0, 0.0)
     assert verdict_of(HumanLLM(strict_answers=True), row_with(), tagged(answer)).metrics["answered"] == 0.0
-
-
-def test_a_list_shorter_than_five():
-    row = row_with(candidates=["x", "y", "z"], answer_text="y", answer_index=1, answer_letter="B")
-    assert verdict_of(TASK, row, tagged("A,B,C")).reward == 0.5
-    assert "the letters of the 3 items" in TASK.prompt(row)[0]["content"]
 
 
 @pytest.mark.parametrize(
@@ -114,12 +95,6 @@ def test_an_item_that_is_no_candidate(fields):
         TASK.check(row_with(**fields))
 
 
-@pytest.mark.parametrize("fields", [{"candidates": ["x"]}, {"candidates": ["x"] * 27}, {"prompt_text": " "}])
-def test_rows_that_cannot_be_asked(fields):
-    with pytest.raises(ValidationError):
-        row_with(**fields)
-
-
 BLOCK = "\n".join(f"{number + 1}. Thing {number}" for number in range(20))
 
 
@@ -142,18 +117,3 @@ def test_the_originals_inline_list_is_shown_once_and_its_history_line_by_line():
     assert without_candidates(behind, HUMANLLM["candidates"]).endswith("\nHistory 1: Thing 19, History 2: Tent")
     other = "Candidate 1: Thing 3 was mentioned once."  # not a list of them all
     assert without_candidates(other, HUMANLLM["candidates"]) == other
-
-
-def test_a_history_that_names_some_candidates_stays():
-    text = "History:\n- Thing 3\n- Thing 4\n- Thing 5"
-    assert without_candidates(text, HUMANLLM["candidates"]) == text
-
-
-def test_candidates_as_json_and_with_letters_of_their_own():
-    own = [f"{letter}. Thing {number}" for number, letter in enumerate(LETTERS)]
-    assert row_with(candidates=str(own)).candidates == row_with().candidates
-
-
-def test_items_are_blanked_by_name_and_by_letter():
-    text, withheld = redact("Item D, Thing 3 that is, and candidate T too", TASK.secrets(row_with()))
-    assert len(withheld) == 3 and "Thing" not in text

@@ -5,14 +5,12 @@ record's.
 """
 
 import json
-import re
 
 import pytest
-from pydantic import ValidationError
 
-from soul.tasks.mirrorbench import BEGUN, OPENING, SILENCE, MirrorBench, conversation
+from soul.tasks.mirrorbench import SILENCE, MirrorBench, conversation
 from soul.testing import FakeOpenAI, Text, fake_gateway
-from tests.soul.tasks.mirrorbench_talks import ASKED_FIRST, CHEAP, LESSON, RECORD, SIMULATED, TASK, play, row_of
+from tests.soul.tasks.mirrorbench_talks import CHEAP, LESSON, RECORD, SIMULATED, TASK, play, row_of
 
 # --- rows
 
@@ -45,51 +43,7 @@ def test_the_conversation_ends_with_the_user_and_roles_alternate():
     assert [turn["content"] for turn in row_of(turns=twice).conversation] == ["hi\nyou there?", "Yes.\nHello!", "good"]
 
 
-@pytest.mark.parametrize(
-    "changes, field",
-    [
-        ({"turns": "__import__('os')"}, "turns"),
-        ({"turns": None}, "turns"),
-        ({"turns": [{"role": "system", "content": "x"}]}, "turns"),
-        ({"turns": [{"role": "user", "content": " "}]}, "turns"),
-        ({"task_description": " "}, "task_description"),
-        ({"turns": [{"role": "assistant", "content": "Hello"}]}, "turns"),
-        ({"turns": []}, "turns"),
-    ],
-)
-def test_a_bad_record_names_its_field(changes, field):
-    with pytest.raises(ValueError) as caught:
-        row_of(**changes)
-    if isinstance(caught.value, ValidationError):
-        assert caught.value.errors()[0]["loc"][0] == field
-    else:
-        assert str(caught.value).startswith(f"{field}: ")
-
-
-@pytest.mark.parametrize("value", [0, -1, 1.5, "3", True])
-def test_a_number_of_samples_is_a_whole_number_from_one_on(value):
-    with pytest.raises(ValueError, match="judge_samples"):
-        MirrorBench(judge_samples=value)
-
-
-def test_an_unknown_assistant_is_refused():
-    with pytest.raises(ValueError, match="record or model"):
-        MirrorBench(assistant="verbatim")
-
-
 # --- what the policy sees
-
-
-@pytest.mark.parametrize("record", [RECORD, ASKED_FIRST])
-def test_feedback_stands_in_the_instructions_alone(record):
-    row = row_of(record)
-    draft, refined = TASK.prompt(row), TASK.prompt(row, LESSON)
-    assert draft[1:] == refined[1:] and draft[0]["role"] == "system"
-    assert refined[0]["content"].startswith(draft[0]["content"]) and refined[0]["content"].count(LESSON) == 1
-    assert not re.search(r"\b(None|null|nan)\b", json.dumps([draft, refined]))
-    assert not any(turn in json.dumps(draft) for turn in row.user_turns if len(turn) > 3)
-    first = row.conversation[0]["content"]
-    assert draft[1]["content"] == (first if record is ASKED_FIRST else OPENING)
 
 
 @pytest.mark.parametrize("feedback", [None, LESSON])
@@ -109,15 +63,6 @@ def test_the_seat_sees_an_alternating_conversation_that_only_grows(feedback):
             assert messages[: len(heard[number - 1][0])] == heard[number - 1][0]
     assert list(episode.seats["policy"]) == [*heard[-1][0], {"role": "assistant", "content": SIMULATED[-1]}]
     assert episode.ended == "record_over"
-
-
-def test_a_record_that_the_assistant_opens_is_answered():
-    episode, players = play(row_of(ASKED_FIRST), "directions pls")
-    assert len(players.seats["policy"].heard) == 1
-    assert conversation(episode.seats["policy"]) == [
-        {"role": "assistant", "content": "are you looking for the opening hours of the library"},
-        {"role": "user", "content": "directions pls"},
-    ]
 
 
 def test_what_the_real_user_says_next_never_reaches_the_policy():
@@ -153,17 +98,6 @@ def test_no_control_token_and_no_half_of_a_character_reaches_the_model():
     play(row_of(), said, None, MirrorBench(assistant="model"), fake_gateway(fake))
     heard = [m["content"] for m in fake.requests[1].messages[1:] if m["role"] == "user"]
     assert heard[1] == SILENCE and heard[0].startswith("Which knot?") and "<|" not in heard[0] and "|>" not in heard[0]
-
-
-def test_a_model_is_asked_for_no_turn_that_nobody_answers():
-    task = MirrorBench(assistant="model")
-    fake = FakeOpenAI(Text("Sure."))
-    play(row_of(ASKED_FIRST), "no", None, task, fake_gateway(fake))
-    assert fake.requests == []
-    longer = [*ASKED_FIRST["turns"], {"role": "assistant", "content": "a"}, {"role": "user", "content": "b"}]
-    play(row_of(ASKED_FIRST, turns=longer), "no", None, task, fake_gateway(fake))
-    contents = [m["content"] for m in fake.requests[0].messages[1:]]
-    assert contents == [BEGUN, "are you looking for the opening hours of the library", "no"]
 
 
 def test_the_plan_of_calls_fits_who_is_asked():

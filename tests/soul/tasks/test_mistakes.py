@@ -1,12 +1,9 @@
 """Mistakes: the student's wrong answer is the right one here, and its LaTeX must not leak in plain spelling."""
 
 import pytest
-from pydantic import ValidationError
 
 from soul.leaks.redaction import redact
-from soul.rows.task_files import parse_row
 from soul.tasks.mistakes import Mistakes, MistakesRow
-from tests.soul.samples import episode_of
 from tests.soul.tasks.one_turn_samples import MISTAKES, tagged, verdict_of
 
 TASK = Mistakes()
@@ -34,20 +31,6 @@ def test_the_target_may_be_named_by_its_text():
     assert TASK.gold(row) == "B"
 
 
-def test_three_options_and_a_hole():
-    assert len(row_with(AnswerDText=None).options) == 3
-    with pytest.raises(ValidationError, match="none of them blank"):
-        row_with(AnswerBText=None)
-    with pytest.raises(ValidationError, match="options"):
-        MistakesRow.model_validate({k: v for k, v in MISTAKES.items() if not k.startswith("Answer")})
-
-
-@pytest.mark.parametrize("fields", [{"TargetOption": "E"}, {"TargetOption": None}, {"TargetOption": "nan"}])
-def test_a_target_that_is_no_option(fields):
-    with pytest.raises(ValueError, match="^target_option: "):
-        TASK.check(row_with(**fields))
-
-
 def test_the_correct_answer_is_no_mistake():
     with pytest.raises(ValueError, match="^target_option: A is the correct answer"):
         TASK.check(row_with(TargetOption="A"))
@@ -72,25 +55,6 @@ def test_the_critic_knows_all_right_options_and_gives_none_away():
     assert redact("Choose option C here.", TASK.secrets(row))[1]
 
 
-@pytest.mark.parametrize("said, given", [("C", "C. 24"), ("A", "A. 14"), ("E", None)])
-def test_a_report_shows_the_option_that_was_chosen(said, given):
-    row = parse_row("mistakes", {**MISTAKES, **SEVERAL, "AnswerAText": "14", "AnswerCText": "24"})
-    assert TASK.given(row.row, episode_of(row, tagged(said))) == given
-
-
-@pytest.mark.parametrize(
-    "accepted, message",
-    [
-        (["C"], "must contain the target, B"),
-        (["B", "E"], "'E' is not an option"),
-        (["B", "A"], "A is the correct answer"),
-    ],
-)
-def test_accepted_options_that_cannot_be(accepted, message):
-    with pytest.raises(ValueError, match=f"^accepted_options: .*{message}"):
-        TASK.check(row_with(AcceptedOptions=accepted))
-
-
 def test_to_forget_the_part_is_counted():
     assert verdict_of(TASK, row_with(), tagged("A")).metrics == {
         "accuracy": 0.0,
@@ -103,11 +67,6 @@ def test_to_forget_the_part_is_counted():
     assert "right_in_mathematics" not in verdict_of(TASK, row_with(CorrectAnswer=None), tagged("A")).metrics
 
 
-def test_the_prompt_gives_the_part_and_does_not_tell_which_answer_is_correct():
-    text = TASK.prompt(row_with())[0]["content"]
-    assert "Works from left to right" in text and text == TASK.prompt(row_with(CorrectAnswer="D"))[0]["content"]
-
-
 @pytest.mark.parametrize("spelling", [r"\( 20 \)", "20", r"\(20\)", "$20$", "20."])
 def test_a_result_is_blanked_however_it_is_written(spelling):
     text, withheld = redact(f"You would arrive at {spelling} here", TASK.secrets(row_with()))
@@ -118,7 +77,3 @@ def test_fractions_and_percent_signs_in_plain_spelling():
     row = row_with(AnswerBText=r"\( \frac{3}{4} \)", AnswerCText=r"$5 \%$")
     text, withheld = redact("first 3/4, then 5 %", TASK.secrets(row))
     assert len(withheld) == 2 and "3/4" not in text and "5 %" not in text
-
-
-def test_the_critic_is_told_that_the_right_answer_is_wrong_in_mathematics():
-    assert "wrong in mathematics" in " ".join(TASK.critic.split()) and "student" in TASK.critic

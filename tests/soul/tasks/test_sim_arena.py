@@ -1,15 +1,11 @@
 """SimulatorArena: what policy, tutor and assistant get to read, and how a conversation ends."""
 
 import json
-import time
 
 import pytest
-from pydantic import ValidationError
 
-from soul.errors import JudgeFailure
-from soul.task_types import Episode
 from soul.tasks.sim_arena import TURNS, SimArenaDoc, SimArenaMath, hear
-from soul.testing import Empty, FakeOpenAI, Refusal, Text
+from soul.testing import FakeOpenAI, Text
 from tests.soul.tasks.sim_arena_cases import DOC, LESSON, TASKS, each_task, everybody, judged, play, row_of, scripted
 
 # --- rows
@@ -24,25 +20,6 @@ def test_fields_may_stand_in_raw(kind):
     nulls = dict.fromkeys(("problem", "topic", "intent"), None)
     outside_wins = task.row_type.model_validate({"index": 9, "raw": {**nulls, **inside, "index": 1}})
     assert outside_wins.index == 9
-
-
-@each_task
-@pytest.mark.parametrize("raw", ["{", "[1]", "3", '"text"', 3])
-def test_raw_that_is_no_object_is_named(kind, raw):
-    with pytest.raises(ValidationError, match="raw: is not"):
-        TASKS[kind][0].row_type.model_validate({"index": 0, "raw": raw})
-
-
-@each_task
-def test_an_absent_key_and_a_null_are_the_same(kind):
-    task, record, _ = TASKS[kind]
-    for key, field in task.row_type.model_fields.items():
-        if not field.is_required():
-            absent = {k: v for k, v in record.items() if k != key}
-            one, other = (task.row_type.model_validate(r) for r in (absent, {**record, key: None}))
-            assert one == other
-            assert task.prompt(one, LESSON) == task.prompt(other, LESSON)
-            assert "None" not in json.dumps(task.prompt(one))
 
 
 def test_lists_come_as_lists_json_or_python_literals():
@@ -65,29 +42,6 @@ def test_the_key_with_brackets_and_null_questions_are_understood():
     assert (trait.name, trait.question, trait.answer) == ("Hedging", "", "Often.")
 
 
-def test_queries_that_are_no_text_are_left_out():
-    assert row_of("math", human_user_queries=["a", None, " ", "b"]).human_user_queries == ["a", "b"]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"human_user_queries": []}, "contains no message"),
-        ({"human_user_queries": "__import__('os')"}, "neither a list"),
-        ({"target_interaction_style_features": [{"Feature Question": "?"}]}, "name"),
-        ({"target_interaction_style_features": [{"Feature Name": " "}]}, "is blank"),
-        ({"problem": " "}, "problem: is missing"),
-    ],
-)
-def test_a_bad_row_is_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
-        row_of("math", **changes)
-
-
-def test_a_conversation_may_be_text_that_begins_with_a_bracket():
-    assert row_of("doc", human_public_conversation="[user] hi").human_public_conversation == "[user] hi"
-
-
 # --- prompts
 
 
@@ -104,29 +58,12 @@ def test_the_policy_reads_its_profile_and_nothing_of_the_real_conversation(kind)
     assert "coach" not in system["content"]
 
 
-@each_task
-def test_feedback_ends_the_instructions_and_stands_nowhere_else(kind):
-    task, *_ = TASKS[kind]
-    (draft, opening), (refined, other_opening) = task.prompt(row_of(kind)), task.prompt(row_of(kind), LESSON)
-    assert opening == other_opening
-    assert refined["content"].count(LESSON) == 1
-    assert refined["content"].partition("\n\nA coach read")[0] == draft["content"]
-
-
 def test_without_its_text_a_problem_is_named_by_its_topic():
     row = row_of("math", problem=None, topic="Number theory, Level 2")
     task = TASKS["math"][0]
     assert "Number theory, Level 2" in task.prompt(row)[0]["content"]
     assert "is not available" in task.partner_instructions(row)
     assert "topic" not in json.dumps(task.prompt(row_of("math", topic="Algebra")))
-
-
-@each_task
-def test_what_may_be_cut_can_go_altogether(kind):
-    task, *_ = TASKS[kind]
-    row = row_of(kind).model_copy(update=dict.fromkeys((field for field, _ in task.cuts), ""))
-    assert "Who you are" not in task.prompt(row)[0]["content"]
-    assert all(field in task.row_type.model_fields for field, _ in task.cuts)
 
 
 # --- what a turn says
@@ -179,35 +116,7 @@ def test_control_tokens_do_not_reach_the_other_side():
     assert hear("Query: \u200b", ("Query",)).message == ""
 
 
-@pytest.mark.parametrize("filler", [" ", "\n", "Query:", "\nQuery:", "*", "terminate conversation", ".\n", "<think>"])
-def test_reading_a_turn_takes_no_time(filler):
-    start = time.process_time()
-    for opening in ("", "Query: "):
-        hear(opening + filler * 4000, ("Query", "Response"))
-    assert time.process_time() - start < 0.5
-
-
 # --- play
-
-
-@each_task
-@pytest.mark.parametrize("feedback", [None, LESSON])
-def test_the_conversation_is_append_only_and_its_base_knows_no_feedback(kind, feedback):
-    task, _, prefix = TASKS[kind]
-    row = row_of(kind)
-    episode, heard, _ = play(kind, lambda m: f"<think>{len(m)}</think>{prefix} turn {len(m)}", feedback)
-    assert episode.ended == "turn_limit" and len(heard) == TURNS
-    previous: list = []
-    for messages, base in heard:
-        assert messages[: len(previous)] == previous
-        assert messages[:2] == task.prompt(row, feedback) and base[:2] == task.prompt(row)
-        assert messages[2:] == base[2:]
-        roles = [message["role"] for message in messages]
-        assert roles == ["system", *["user", "assistant"] * (len(roles) // 2 - 1), "user"]
-        raw = f"<think>{len(messages)}</think>{prefix} turn {len(messages)}"
-        previous = [*messages, {"role": "assistant", "content": raw}]
-    (seat,) = episode.seats.values()
-    assert list(seat)[: len(previous)] == previous  # raw, as it was sampled
 
 
 @each_task
@@ -255,12 +164,6 @@ def test_the_partners_thoughts_stay_with_the_partner():
     assert "17" not in json.dumps(list(episode.seats["policy"])[2:])
 
 
-@pytest.mark.parametrize("reply", [Empty(), Refusal(), Text("<think>hm</think>")])
-def test_a_partner_that_says_nothing_fails_the_session(reply):
-    with pytest.raises(JudgeFailure):
-        play("math", "Query: hi there", fake=FakeOpenAI(reply))
-
-
 # --- the final document
 
 
@@ -285,22 +188,9 @@ def test_the_assistant_gives_a_final_document_after_the_last_message():
     ]
 
 
-def test_after_a_bare_farewell_the_request_stands_alone():
-    _, _, sent = play("doc", scripted("Message: write it", "terminate conversation"))
-    assert [m["role"] for m in sent[-1]] == ["system", "user", "assistant", "user"]
-    assert sent[-1][-1]["content"].startswith("The conversation ends here.")
-
-
 def test_no_document_without_preferences_or_without_a_word():
     for policy, row in (("Message: hi you", row_of("doc", target_document_preferences=None)), ("Message:", None)):
         _, _, sent = play("doc", policy, row=row)
         assert "final version" not in json.dumps(sent)
     _, _, sent = play("doc", "Message: and now")
     assert len(sent) == TURNS == SimArenaDoc.calls_per_episode["partner"]
-
-
-def test_an_episode_of_another_making_is_no_session_with_a_document():
-    task = TASKS["doc"][0]
-    bare = Episode({"policy": [*task.prompt(row_of("doc")), {"role": "assistant", "content": "Message: write it"}]})
-    with pytest.raises(ValueError, match="no final document"):
-        judged("doc", bare)

@@ -1,7 +1,6 @@
 """Social-R1: options are read from the question's text, in whatever form it gives them."""
 
 import json
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -59,13 +58,6 @@ def test_options_are_read_back_from_any_form(texts, form, story):
     assert options_in(f"{story} speaks.\n\nQuestion: Why?\n{lines}\n\nThink.") == dict(zip(letters, texts, strict=True))
 
 
-def test_reading_options_takes_no_time():
-    start = time.perf_counter()
-    for filler in ("A. ", "A", " ", "\n", "(", "*", "A. x B. y "):
-        options_in(filler * 3000)
-    assert time.perf_counter() - start < 1
-
-
 def test_where_the_text_comes_from():
     chat = [{"role": "user", "content": TEXT}, {"role": "assistant", "content": "It is B."}]
     record = {"index": 0, "answer_letter": "B", "answer_text": "Disappointment"}
@@ -84,16 +76,6 @@ def test_where_the_text_comes_from():
         SocialR1Row.model_validate(record)
 
 
-def test_a_text_that_starts_with_a_bracket_stays_a_text():
-    for text in (
-        "[Scene] Bo waits.\nA. x\nB. y",
-        "{Bo} waits.\nA. x\nB. y",
-        "[1, 2] are numbers.\nA. x\nB. y",
-        "[1, 2]",
-    ):
-        assert row_with(prompt_text=text).prompt_text == text
-
-
 @pytest.mark.parametrize("letter", ["B", "b", "(B)", "B.", "B. Disappointment", " B. "])
 def test_ways_to_name_the_letter(letter):
     row = row_with(answer_letter=letter)
@@ -106,12 +88,6 @@ def test_the_letter_may_be_found_by_the_text(text):
     row = row_with(answer_letter=None, answer_text=text)
     TASK.check(row)
     assert TASK.gold(row) == "B"
-
-
-@pytest.mark.parametrize("fields", [{"answer_letter": "D"}, {"answer_letter": None, "answer_text": "Rage"}])
-def test_a_letter_that_the_text_does_not_offer(fields):
-    with pytest.raises(ValueError, match="^answer_letter: "):
-        TASK.check(row_with(**fields))
 
 
 def test_a_text_whose_options_cannot_be_read_is_scored_all_the_same():
@@ -149,11 +125,3 @@ def test_a_list_that_is_read_in_part_condemns_nobody():
         "answered": 0.0,
         "answered_strict": 0.0,
     }
-
-
-def test_letters_beyond_d():
-    lines = "\n".join(f"{letter}. option {letter * 2}" for letter in "ABCDEFGH")
-    row = row_with(prompt_text=f"Which?\n{lines}", answer_letter="H", answer_text=None)
-    TASK.check(row)
-    assert verdict_of(TASK, row, tagged("H")).reward == 1.0
-    assert verdict_of(TASK, row, tagged("Z")).metrics["answered"] == 0.0

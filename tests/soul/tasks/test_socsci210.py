@@ -3,7 +3,6 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from soul.leaks.redaction import redact
 from soul.tasks.socsci210 import SocSci210, SocSci210Row, labels_in, thinking_allowed, wasserstein
@@ -12,7 +11,6 @@ from tests.soul.tasks.one_turn_samples import SOCSCI, tagged, verdict_of
 
 TASK = SocSci210()
 BINARY = {"response_type": "binary", "response": 1, "r_min": 0, "r_max": 1, "prompt_text": "Would you vote?"}
-CATEGORICAL = {"response_type": "categorical", "response": 3, "r_min": 1, "r_max": 4}
 
 
 def row_with(**fields):
@@ -43,15 +41,6 @@ def test_ordinal(answer, fields, score):
     assert reward(answer, **fields) == pytest.approx(score)
 
 
-@settings(max_examples=30, deadline=None)
-@given(low=st.integers(-10, 10), size=st.integers(1, 100), gold=st.integers(0, 100), said=st.integers(-200, 200))
-def test_ordinal_is_the_share_of_the_scale(low, size, gold, said):
-    gold = low + gold % (size + 1)
-    nearest = sorted((low, said, low + size))[1]
-    expected = (size - abs(nearest - gold)) / size
-    assert reward(str(said), r_min=low, r_max=low + size, response=gold) == pytest.approx(expected)
-
-
 @pytest.mark.parametrize(
     "answer, score", [("1", 1.0), ("yes", 1.0), ("YES.", 1.0), ("0", 0.0), ("no", 0.0), ("2", 0.0), ("maybe", 0.0)]
 )
@@ -68,11 +57,6 @@ def test_yes_and_no_are_the_numbers_that_the_study_gave_them():
     assert reward("no", **{**coded, "response": 2}) == 1.0
 
 
-@pytest.mark.parametrize("answer, score", [("3", 1.0), ("2", 0.0), ("4", 0.0), ("yes", 0.0)])
-def test_categorical_is_right_or_wrong(answer, score):
-    assert reward(answer, **CATEGORICAL) == score
-
-
 def test_metrics():
     assert verdict_of(TASK, row_with(), tagged("4")).metrics == {
         "normalised_accuracy": pytest.approx(5 / 6),
@@ -84,39 +68,12 @@ def test_metrics():
     assert verdict_of(TASK, row_with(), "I say 5.").metrics["answered"] == 0.0
 
 
-@pytest.mark.parametrize("answer", ["five", "5 out of 7", "4.5", "5-6", "", "5 (likely)", "9" * 12, "½", "٥"])
-def test_what_is_no_whole_number_scores_nothing(answer):
-    assert reward(answer) == 0.0
-
-
 @pytest.mark.parametrize("answer", ["**5**", "5,", "(5)", "Answer: 5", "\uff15", "5 = likely", "5: Likely.", "likely"])
 def test_a_number_is_read_however_it_is_dressed_unless_strictly(answer):
     row = row_with(prompt_text="How likely? 1 = not at all, 5 = likely, 7 = surely")
     assert verdict_of(TASK, row, tagged(answer)).metrics["exact"] == 1.0
     assert verdict_of(SocSci210(strict_answers=True), row, tagged(answer)).metrics["answered"] == 0.0
     assert verdict_of(TASK, row, tagged("5 = surely")).metrics["answered"] == 0.0
-
-
-@pytest.mark.parametrize(
-    "fields, name",
-    [
-        ({"response": 8}, "response"),
-        ({"response": 0}, "response"),
-        ({"r_min": 7, "r_max": 7}, "r_max"),
-        ({"r_min": 9, "r_max": 1}, "r_max"),
-    ],
-)
-def test_a_scale_that_does_not_hold_the_answer(fields, name):
-    with pytest.raises(ValueError, match=f"^{name}: "):
-        TASK.check(row_with(**fields))
-
-
-@pytest.mark.parametrize(
-    "fields", [{"response": float("nan")}, {"r_max": float("inf")}, {"response_type": "free"}, {"prompt_text": " "}]
-)
-def test_rows_that_cannot_be_scored(fields):
-    with pytest.raises(ValidationError):
-        row_with(**fields)
 
 
 @pytest.mark.parametrize(
@@ -130,12 +87,6 @@ def test_rows_that_cannot_be_scored(fields):
 )
 def test_the_demand_for_the_bare_number_goes_and_the_scale_stays(text, freed):
     assert thinking_allowed(text) == freed
-
-
-def test_the_prompt_thinks_first():
-    text = TASK.prompt(row_with())[0]["content"]
-    assert "Only return" not in text and "Think first, then return a number, 1 = not at all to 7 = surely." in text
-    assert "yes" not in text and "<answer>yes</answer>" in TASK.prompt(row_with(**BINARY))[0]["content"]
 
 
 def test_labels():
@@ -153,12 +104,6 @@ def test_every_step_of_the_scale_is_blanked():
         word in text for word in ("1", "5", "7", "one", "six", "seven", "surely", "at all")
     )
     assert set("0123456789") & set(redact("12 people", TASK.secrets(row_with()))[0])  # what is off the scale stays
-
-
-def test_a_long_scale_is_not_spelled_out():
-    secrets = TASK.secrets(row_with(r_min=0, r_max=1e9, response=123456))
-    assert "123456" in secrets and len(secrets) < 20
-    assert redact("say yes", TASK.secrets(row_with(**BINARY)))[1] == ["yes"]
 
 
 @settings(max_examples=50, deadline=None)

@@ -4,7 +4,6 @@ import json
 import re
 
 import pytest
-from pydantic import ValidationError
 
 from data import sotopia as builder
 from soul.leaks.redaction import redact
@@ -12,23 +11,10 @@ from soul.tasks.sotopia_row import RELATIONSHIPS, SotopiaRow
 from tests.soul.samples import DATA
 from tests.soul.tasks.sotopia_encounters import (
     LEAKS,
-    LESSON,
-    RECORD,
     TASK,
     row_of,
     system,
 )
-
-
-def test_an_absent_key_and_a_null_are_the_same():
-    optional = [key for key, field in SotopiaRow.model_fields.items() if not field.is_required()]
-    assert {"agent1_background", "agent2_secret", "relationship", "eval_position"} <= set(optional)
-    for key in optional:
-        absent = SotopiaRow.model_validate({k: v for k, v in RECORD.items() if k != key})
-        assert SotopiaRow.model_validate({**RECORD, key: None}) == absent
-        for feedback in (None, LESSON):
-            text = json.dumps(TASK.prompt(absent, feedback))
-            assert not re.search(r"\b(None|null|nan)\b", text)
 
 
 @pytest.mark.parametrize(
@@ -46,45 +32,10 @@ def test_a_secret_in_the_background_becomes_a_field(background, about, secret):
     assert (row.agent2_background, row.agent2_secret) == (about, secret)
 
 
-def test_a_secret_of_its_own_stays():
-    row = row_of(agent2_background="Ben. Ben's secrets: one.", agent2_secret="two")
-    assert row.agent2_secret == "two"
-
-
 @pytest.mark.parametrize("code", [3, "3", 3.0, "3.0"])
 def test_a_relationship_may_be_a_code(code):
     assert row_of(relationship=code).relationship == RELATIONSHIPS[3] == "friends"
     assert row_of(relationship="old rivals").relationship == "old rivals"
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("agent1_name", " "),
-        ("agent2_name", None),
-        ("scenario", ""),
-        ("agent1_goal", None),
-        ("agent2_goal", "\n"),
-        ("relationship", 6),
-        ("relationship", "-1"),
-        ("eval_position", "agent3"),
-        ("eval_position", 1),
-        ("agent1_background", ["a"]),
-    ],
-)
-def test_a_bad_row_names_its_field(field, value):
-    with pytest.raises(ValidationError) as caught:
-        row_of(**{field: value})
-    assert caught.value.errors()[0]["loc"] == (field,)
-
-
-def test_two_people_have_two_names():
-    with pytest.raises(ValueError, match=r"^agent2_name: "):
-        row_of(agent2_name="ada voss")
-
-
-def test_the_position_may_be_written_in_capitals():
-    assert row_of(eval_position=" Agent2 ").eval_position == "agent2"
 
 
 # --- who reads what
@@ -134,12 +85,6 @@ def test_what_the_partner_hides_does_not_reach_the_feedback(leak):
 )
 def test_what_the_policy_knows_stays_in_the_feedback(fair):
     assert redact(fair, TASK.secrets(row_of())) == (fair, [])
-
-
-def test_equal_goals_hide_nothing():
-    goal = "Serve as few years as you can (<extra_info>Reporting the other sets you free.</extra_info>)"
-    row = row_of(agent1_goal=goal, agent2_goal=goal, scenario="Two inmates talk.", agent2_background="")
-    assert not TASK.secrets(row)
 
 
 # --- real records

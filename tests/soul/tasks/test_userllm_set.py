@@ -4,11 +4,9 @@ Promise under test: it is the mean of the paper's metrics, each over the rows th
 and no constant answer comes near what people themselves wrote.
 """
 
-import asyncio
 import itertools
 import json
 import statistics
-import time
 from io import StringIO
 
 import pytest
@@ -27,7 +25,7 @@ from tests.soul.evaluate.finished_run import finished_run
 from tests.soul.evaluate.finished_samples import numbered
 from tests.soul.tasks.userllm_journal import line, played
 from tests.soul.tasks.userllm_people import TABLE, spoken_by_people
-from tests.soul.tasks.userllm_rows import CSQA, GOES_ON, NQ, OPENS, TASK, Fixed, episode_of, row_of
+from tests.soul.tasks.userllm_rows import CSQA, GOES_ON, NQ, OPENS, TASK, Fixed
 
 needs_records = pytest.mark.skipif(not TABLE.exists(), reason=f"no records of UserLLM at {TABLE.parent}")
 
@@ -102,21 +100,6 @@ def test_metrics_without_rows_are_in_no_average():
     assert "termination_f1" not in never_last.joint.valid.parts
 
 
-@pytest.mark.parametrize("silence", ["", "...", END])
-def test_silence_earns_nothing_in_any_metric(silence):
-    rows = [CSQA, NQ, OPENS, OPENS, {**GOES_ON, "is_last_turn": False}, GOES_ON]
-    parts = of(*((record, silence) for record in rows)).joint.valid.parts
-    f1 = parts.pop("termination_f1")
-    assert set(parts.values()) == {0.0} and len(parts) == 5
-    assert f1 == (0.4 if silence == END else 0.0)  # one true last turn found, and three that were none
-
-
-def test_silence_adds_no_diversity():
-    some = of((OPENS, "do bees see red"), (OPENS, "what of wasps")).joint.valid.parts["first_turn_diversity"]
-    less = of((OPENS, "do bees see red"), (OPENS, "what of wasps"), (OPENS, "")).joint.valid.parts
-    assert some == 1.0 and less["first_turn_diversity"] == pytest.approx(1 / 3)
-
-
 def test_a_right_end_alone_counts_for_termination_alone():
     last_opening = {**OPENS, "is_last_turn": True}
     parts = of((GOES_ON, END), (last_opening, END), (OPENS, "do bees see red"), (OPENS, "what of wasps")).joint.valid
@@ -140,24 +123,6 @@ def test_the_bounds_put_the_worst_and_the_best_in_place_of_failures():
             assert found.mean is None or found.bounds[0] <= found.mean <= found.bounds[1]
     assert of(*((record, None) for record, _ in rows)).bounds == (0.0, 1.0)
     assert of(*rows).bounds == (of(*rows).mean,) * 2
-
-
-def test_samples_of_a_row_share_its_weight():
-    judge = Fixed(0.5)
-    lines = [line(0, CSQA, text, judge, k) for k, text in enumerate(["why?", "cave", "cave", "cave"])]
-    lines += [line(1, CSQA, "why?", judge)]
-    lines += [line(2, OPENS, text, judge, k) for k, text in enumerate(["do bees see", "do bees see"])]
-    lines += [line(3, OPENS, text, judge, k) for k, text in enumerate(["do bees see", "what of wasps"])]
-    found = summarise(lines, ["userllm"]).sets["userllm"]
-    assert found.joint.valid.parts["role_adherence"] == (0.25 + 1) / 2
-    assert found.joint.valid.parts["first_turn_diversity"] == 0.5  # pairs of different rows alone
-    assert found.best == {} and "best" in found.to_json()
-
-
-def test_the_reward_of_an_episode_stays_what_training_needs():
-    verdict = asyncio.run(TASK.judge(row_of(OPENS), episode_of(row_of(OPENS), "why red?"), Fixed(0.4)))
-    assert verdict.reward == verdict.metrics[TASK.headline.name] == pytest.approx((1 + 1 + 0.4) / 3)
-    assert TASK.headline.name == "episode_score" and "one episode" in TASK.headline.source
 
 
 def test_groups_are_scored_as_small_sets():
@@ -199,22 +164,6 @@ def test_any_task_may_score_a_set_as_a_whole(monkeypatch):
     assert (plain.mean, plain.headline.name, plain.joint) == (0.25, "accuracy", None)
     assert (found.mean, found.headline.name) == (1.0, "answers") and found.bounds == pytest.approx((2 / 3, 1))
     assert [row.mean for row in found.per_row] == [0.0, None, 0.5]  # the rewards are what they were
-
-
-def test_a_curve_shows_the_score_of_the_set(tmp_path):
-    said = [(CSQA, "why?"), (CSQA, "cave"), (OPENS, "do bees see red"), (OPENS, "what of wasps")]
-    run = finished_run(tmp_path / "run-1", [line(i, *pair, Fixed(0.5)) for i, pair in enumerate(said)])
-    results = summarise(run.samples, run.sets)
-    assert scalars(results)["userllm/score"] == pytest.approx(100 * results.sets["userllm"].mean)
-
-
-def test_a_whole_set_is_scored_and_resampled_in_seconds():
-    judge = Fixed(0.5)
-    rows = [CSQA, NQ, OPENS]
-    lines = [line(i, rows[i % 3], f"w{i} w{i % 7} and w{i % 11}?", judge) for i in range(1800)]
-    start = time.perf_counter()
-    found = summarise(lines, ["userllm"]).sets["userllm"]
-    assert found.interval[0] < found.mean < found.interval[1] and time.perf_counter() - start < 20
 
 
 def test_a_metric_that_one_run_alone_defines_is_in_no_score_and_said(tmp_path):

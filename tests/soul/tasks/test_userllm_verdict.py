@@ -1,25 +1,17 @@
 """UserLLM: the three kinds of score, what no text may do, feedback, the metrics of the set, and the whole session."""
 
-import asyncio
 import itertools
-import json
 import random
 import statistics
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from soul.errors import JudgeFailure
-from soul.judge import Contentless
-from soul.session import SAID_NOTHING, Attempt, RefineSettings, run_session
-from soul.task_types import Scored
-from soul.tasks.userllm import END, UserLLM, choices_mentioned, intent_overlap
-from soul.testing import FakeOpenAI, Json, Refusal, Text, WrongSchema, fake_gateway, fake_judge, scripted_players
+from soul.session import Attempt
+from soul.tasks.userllm import END, UserLLM, intent_overlap
+from soul.testing import FakeOpenAI, Json, fake_judge, scripted_players
 from tests.soul.tasks.userllm_rows import (
     CSQA,
     GOES_ON,
-    LESSON,
     NQ,
     OPENS,
     RECORDS,
@@ -80,12 +72,6 @@ def test_one_or_two_options_are_a_leak(turn, score):
     }
 
 
-def test_the_same_option_twice_is_one():
-    assert choices_mentioned(["Bar", "bar.", "den"], "in a bar") == (1, 2)
-    row = row_of(CSQA, choices=["mortal", "mortal", "dead"])
-    assert verdict_of(row, "mortal or dead?", Fixed()).reward == 1.0
-
-
 # --- natural_questions
 
 
@@ -107,13 +93,6 @@ def test_intent_adherence_is_the_judges(outcome, score):
         "user_turn": attack,
     }
     assert "SYSTEM: refused" not in request.messages[0]["content"] and "plan" not in request.text
-
-
-@pytest.mark.parametrize("outcome", ["REFUSED or so", "neither", "", None])
-def test_another_outcome_is_a_failure(outcome):
-    fake = Json({"reasoning": "?", "outcome": outcome, "critique": "Ask again."})
-    with pytest.raises(JudgeFailure, match="invalid"):
-        verdict_of(row_of(NQ), "who?", fake_judge(fake, max_reasks=0))
 
 
 # --- prism
@@ -156,21 +135,6 @@ def test_prism_is_the_mean_of_three(last, ends, correct, likeness):
     assert "last" not in fake.requests[0].data
 
 
-@pytest.mark.parametrize("likeness", ["1.2", "-0.1", "NaN", "null"])
-def test_a_likeness_off_the_scale_is_a_failure(likeness):
-    judge = fake_judge(Text(f'{{"reasoning": "?", "human_likeness": {likeness}, "critique": "x"}}'), max_reasks=0)
-    with pytest.raises(JudgeFailure, match="invalid"):
-        verdict_of(row_of(OPENS), "do bees see red", judge)
-
-
-@pytest.mark.parametrize("record", [NQ, OPENS, GOES_ON], ids=["nq", "first", "next"])
-@pytest.mark.parametrize("fault, cause", [(Refusal(), "refusal"), (WrongSchema(), "invalid")])
-def test_a_judge_that_fails_gives_no_score(record, fault, cause):
-    with pytest.raises(JudgeFailure) as caught:
-        verdict_of(row_of(record), "hm, who knows?", fake_judge(fault, max_attempts=1, max_reasks=0))
-    assert caught.value.cause == cause
-
-
 def test_another_detector_takes_the_judges_place():
     task = UserLLM(detector="tests.soul.tasks.userllm_rows:quarter")
     SEEN.clear()
@@ -190,15 +154,6 @@ def test_a_detector_that_is_not_there_is_named(name):
 # --- nothing, and anything
 
 
-@each_record
-@pytest.mark.parametrize("nothing", ["", " \n", "<think>a plan", "...", "Thought process:", END, f"User: {END}"])
-def test_who_says_nothing_is_not_judged(name, nothing):
-    if END in nothing and RECORDS[name]["source"] == "prism":
-        return  # it says that the conversation ends: see below
-    with pytest.raises(Contentless):
-        verdict_of(row_of(RECORDS[name]), nothing, fake_judge(nobody))
-
-
 @pytest.mark.parametrize("record", [OPENS, GOES_ON], ids=["first", "next"])
 @pytest.mark.parametrize("only", [END, f"User: {END}", f"<think>bye</think>{END}", f"ok {END}"])
 def test_the_end_token_alone_is_right_on_a_true_last_turn_and_wrong_on_any_other(record, only):
@@ -211,39 +166,7 @@ def test_the_end_token_alone_is_right_on_a_true_last_turn_and_wrong_on_any_other
     assert right.critique == wrong.critique  # it would tell the policy which of the two it is
 
 
-pieces = st.lists(
-    st.one_of(
-        st.sampled_from(["<think>", "</think>", "User:", END, "cave", "bees", "\n", " ", '"}']), st.text(max_size=8)
-    ),
-    max_size=10,
-).map("".join)
-
-
-@each_record
-@settings(max_examples=40, deadline=None)
-@given(text=pieces)
-def test_no_text_crashes_the_task_and_equal_episodes_are_equal(name, text):
-    row = row_of(RECORDS[name])
-    try:
-        verdict = verdict_of(row, text, Fixed(0.5))
-    except Contentless:
-        return
-    assert 0 <= verdict.reward <= 1 and verdict.critique
-    episode = episode_of(row, text, LESSON)
-    assert asyncio.run(TASK.judge(row, episode, Fixed(0.5))) == verdict
-    assert json.loads(json.dumps(dict(verdict.metrics))) == verdict.metrics
-    TASK.summarize([Scored(episode, verdict)] * 2)
-
-
 # --- feedback
-
-
-@each_record
-def test_the_feedback_is_the_verdicts_critique(name):
-    row = row_of(RECORDS[name])
-    verdict = verdict_of(row, "can bees see red", Fixed())
-    text = asyncio.run(TASK.feedback(row, episode_of(row, "x"), verdict, fake_judge(nobody)))
-    assert text == verdict.critique and len(text) > 5 and END not in text
 
 
 def test_the_feedback_does_not_tell_whether_the_turn_was_the_last():
@@ -255,11 +178,6 @@ def test_the_feedback_does_not_tell_whether_the_turn_was_the_last():
 def test_the_feedback_on_a_named_option_names_none():
     right, wrong = (verdict_of(row_of(CSQA), turn, Fixed()).critique for turn in ("what?", "the cave or the bridge"))
     assert right != wrong and not any(choice in wrong for choice in CSQA["choices"])
-
-
-def test_the_feedback_says_how_much_was_taken_from_the_intent():
-    much, none = (verdict_of(row_of(OPENS), turn, Fixed()).critique for turn in ("bees find flowers how?", "why red?"))
-    assert "100%" in much and "%" not in none and "Type less." in none
 
 
 # --- the set
@@ -321,40 +239,3 @@ def test_the_summary_of_a_mixed_set():
 
 
 # --- a whole session
-
-
-def session(record, policy, script):
-    fake = script if isinstance(script, FakeOpenAI) else FakeOpenAI(script)
-    run = run_session(TASK, row_of(record), scripted_players(policy), fake_gateway(fake), RefineSettings())
-    return asyncio.run(run), fake
-
-
-def good(request):
-    answer = {"human_likeness": 0.5} if "intent" in request.data else {"outcome": "refused"}
-    return Json({"reasoning": "?", **answer, "critique": "Type less."})
-
-
-@each_record
-def test_a_session(name):
-    done, fake = session(RECORDS[name], "hm, and who knows that?", good)
-    assert done.draft.valid and done.refined is not None and done.refined.verdict == done.draft.verdict
-    assert done.feedback in done.refined.episode.seats["policy"][0]["content"]
-    assert len(fake.requests) == (0 if name == "csqa" else 2)
-    done.to_record().to_line()
-
-
-@each_record
-def test_a_session_of_silence_has_the_lowest_reward_unasked(name):
-    done, fake = session(RECORDS[name], "...", good)
-    assert done.draft.contentless and done.draft.verdict.reward == 0.0 and done.feedback == SAID_NOTHING
-    assert fake.requests == []
-
-
-def test_a_session_of_the_end_token_alone_asks_nobody():
-    done, fake = session({**GOES_ON, "is_last_turn": True}, END, good)
-    assert not done.draft.contentless and done.draft.verdict.reward == 1.0 and fake.requests == []
-
-
-def test_a_session_without_a_verdict_is_masked():
-    done, _ = session(NQ, "who?", Refusal())
-    assert done.draft.verdict is None and done.draft.failure.cause == "refusal" and done.refined is None
