@@ -47,7 +47,7 @@ from benchmarks.fixed_latency_server import maximum_rate, served
 from soul.cli.arguments import non_negative_float, output_file, positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.judge import Gateway, GatewaySettings, Judge
-from soul.judge.call.structured import response_format
+from soul.judge.call.structured import form_of, response_format
 from soul.message import Message
 from soul.policy import Players
 from soul.session import RefineSettings, run_session
@@ -133,7 +133,7 @@ def data(number: int, words: int) -> dict[str, Any]:
 def plain(judge: Judge, concurrency: int, words: int) -> Ask:
     """The SDK and a semaphore, with the gateway's own HTTP client."""
     client, gate = judge.endpoint_client.client, asyncio.Semaphore(concurrency)
-    form: Any = response_format(Scored, "json_schema")
+    form: Any = response_format(form_of(Scored), "json_schema")
 
     async def ask(number: int) -> Scored:
         messages: list[Any] = [

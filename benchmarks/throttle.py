@@ -43,7 +43,7 @@ from soul.cli.error_border import Parser, reports_errors
 from soul.errors import JudgeFailure
 from soul.examples.__main__ import write
 from soul.judge import Gateway, GatewaySettings
-from soul.judge.call.structured import response_format
+from soul.judge.call.structured import form_of, response_format
 from soul.judge.gateway import run_limits
 from soul.judge.throttle.local_gate import in_process
 
@@ -92,7 +92,7 @@ async def ask_all(ask: Ask, calls: int) -> tuple[Counter[str], float]:
 
 async def with_sdk(url: str, calls: int, concurrency: int) -> tuple[Counter[str], float]:
     """The plain SDK, with its own retries."""
-    tasks, form = asyncio.Semaphore(concurrency), response_format(Scored, "json_schema")
+    tasks, form = asyncio.Semaphore(concurrency), response_format(form_of(Scored), "json_schema")
     async with openai.AsyncOpenAI(api_key="EMPTY", base_url=url, max_retries=6) as client:
 
         async def ask(number: int) -> Scored:

@@ -20,7 +20,7 @@ import soul.judge.call.client
 from soul.errors import PERMANENT, JudgeFailure, PolicyFailure
 from soul.judge import ChatModel, Judge, classify
 from soul.judge.call.client import Deadline
-from soul.judge.call.retry_after import MAX_RETRY_AFTER_S, retry_after
+from soul.judge.call.exchange import HALF_OF_ITS_RESOLUTION_S, MAX_RETRY_AFTER_S, retry_after
 from soul.one_turn import Critique
 from soul.policy import OpenAISeat
 from soul.testing import (
@@ -243,7 +243,7 @@ def test_retry_after_may_be_a_date():
     due = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=3)
     with served([RateLimit(retry_after=format_datetime(due, usegmt=True)), GOOD]) as (judge, _):
         ask(judge)
-    assert datetime.now(UTC) >= due
+        assert datetime.now(UTC) >= due - timedelta(seconds=HALF_OF_ITS_RESOLUTION_S)
 
 
 def test_a_retry_after_of_a_century_is_capped():

@@ -1,48 +1,83 @@
-"""Send requests to one endpoint, with retries, a deadline, rate limits and accounting.
+"""Send requests to one endpoint, with retries, a deadline, limits, accounting and the cache.
 
 A 429 does not count as a failed attempt, because the endpoint has not accepted the request. The call goes back to the
-request gate, which knows when the endpoint may be asked again, and waits there until its deadline. After other
-transient errors (5xx, timeouts, broken connections) the request is sent again with jittered backoff, or after
-Retry-After, up to `max_attempts` times. Permanent errors fail at once. The SDK's own retries are off, because nested
-retry loops multiply. Failures are typed and never contain the API key.
+limits, which know when the endpoint may be asked again, and waits there until its deadline. After other transient
+errors (5xx, timeouts, broken connections) the request is sent again with jittered backoff, or after Retry-After, up to
+`max_attempts` times. Permanent errors fail at once. The SDK's own retries are off, because nested retry loops multiply.
+Failures are typed and never contain the API key.
+
+`Completions` is what a judge needs of it. A worker of a training has another implementation, which sends each request
+to the run's judge actor (`ditto.judging.actor`); so a request and its answer are plain data.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import re
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import openai
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
 
-from soul.errors import TRANSIENT, Cause, JudgeFailure, MissingKey
+from soul.errors import CONTENT, TRANSIENT, Cause, JudgeFailure, MissingKey
+from soul.judge.cache import Cache
+from soul.judge.call import structured
 from soul.judge.call.completion import Tokens
 from soul.judge.call.endpoint import MODES, MOST_TOKENS, Endpoint, StructuredMode
-from soul.judge.call.exchange import classify, exchange, message_of, was_sent
-from soul.judge.call.retry_after import retry_after
+from soul.judge.call.exchange import classify, exchange, message_of, retry_after, was_sent
 from soul.judge.call.usage import Usage
-from soul.judge.throttle.circuit_breaker import OK
-from soul.judge.throttle.local_gate import RequestGate
-from soul.judge.throttle.wait_notice import FailureNotice, Reason, WaitNotice, calls
+from soul.judge.circuit_breaker import OK
+from soul.judge.limits import Budget, Limits
+from soul.judge.rates import SHORT_S
+from soul.judge.wait_notice import FailureNotice
 from soul.message import Message
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
-_BACKOFF = wait_random_exponential(multiplier=0.5, max=20.0)
 _GUESSED_COMPLETION = 300.0  # expected completion tokens before the first answer
 _LIMIT = "max_completion_tokens"
 # What an endpoint answers that knows no such limit, or whose context or own limit is shorter.
 _REFUSES_LIMIT = re.compile(r"max_(completion_|new_)?tokens|context length|output tokens", re.IGNORECASE)
 
 
-def _wait(state: RetryCallState) -> float:
-    requested = retry_after(state.outcome.exception() if state.outcome else None)
-    return _BACKOFF(state) if requested is None else requested
+def _BACKOFF(attempt: int) -> float:  # noqa: N802 - a constant of this module, which tests replace
+    """The seconds to wait after this many failed attempts: at random, so that calls do not come back together."""
+    return random.uniform(0.0, min(20.0, 0.5 * 2**attempt))
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a model is asked.
+
+    Attributes:
+        form: the JSON object that the answer must be; None: a text. The messages are then one of the system, whose
+            text the form may extend, and one of the user.
+        key: the answer's key in the cache; None: it is sampled anew.
+        fresh: ask although there is an answer in the cache, because that one is of no use.
+        reask: how often the caller has asked before.
+        accept_any: also accept an empty, truncated or refusing answer. A policy's answer is judged as it is.
+        seed: for this request; None: the endpoint's, if it has one.
+        most_tokens: of the answer, if the endpoint's settings have no limit; None: no limit.
+    """
+
+    messages: tuple[Message, ...]
+    form: structured.Form | None = None
+    key: bytes | None = None
+    fresh: bool = False
+    reask: int = 0
+    accept_any: bool = False
+    seed: int | None = None
+    most_tokens: int | None = MOST_TOKENS
+
+
+class Completed(NamedTuple):
+    """The text of an answer, and whether it cost no request."""
+
+    text: str
+    cached: bool
 
 
 @dataclass
@@ -67,39 +102,62 @@ class Deadline:
 
     def left(self) -> float:
         """The seconds left; starts the clock."""
-        now = time.monotonic()
         if self._end is None:
-            self._end = now + self.seconds
-        return self._end - now
+            self.resume(self.seconds)
+        assert self._end is not None
+        return self._end - time.monotonic()
 
-    def passed(self, state: RetryCallState) -> bool:
-        """Whether there is no time for another attempt after the upcoming sleep (a stop condition for tenacity)."""
-        return self.left() <= state.upcoming_sleep
+    def resume(self, left_s: float) -> None:
+        """Let the clock run, with these seconds left."""
+        self._end = time.monotonic() + left_s
+
+
+class Completions(Protocol):
+    """Where a judge's requests go."""
+
+    @property
+    def endpoint(self) -> Endpoint: ...
+
+    async def complete(self, request: Request, usage: Usage, deadline: Deadline) -> Completed:
+        """The answer to a request; what it costs is added to `usage`.
+
+        Raises:
+            JudgeFailure: the cause says why; the detail names model and address.
+        """
+        ...
+
+    async def close(self) -> None: ...
 
 
 class EndpointClient:
-    """The client for one endpoint, shared by all its callers. Each caller passes its own counters.
+    """The client for one endpoint, shared by all its callers in this process. Each caller passes its own counters.
 
     The SDK's client is created with the first request, so that a role that is never used needs no key.
 
     Attributes:
-        mode: how structured answers are asked for (judge.py).
+        mode: how structured answers are asked for.
         settled: whether the endpoint is known to accept this mode.
-        claimed: wrap waits for an answer that another process is fetching in this (judge.py).
         takes_limit: whether our limit on the tokens of an answer is sent.
     """
 
-    def __init__(self, endpoint: Endpoint, gate: RequestGate, client: openai.AsyncOpenAI | None = None) -> None:
-        self.endpoint, self.gate = endpoint, gate
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        limits: Limits | None = None,
+        budget: Budget | None = None,
+        cache: Cache | None = None,
+        client: openai.AsyncOpenAI | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self.limits, self.budget, self.cache = limits or Limits(endpoint), budget or Budget(), cache
         self.mode: StructuredMode = MODES[0] if endpoint.structured == "auto" else endpoint.structured
         self.settled = endpoint.structured != "auto"
+        self.takes_limit = True
         self._client = client
         self._url: str | None = None
         self._completion_tokens = _GUESSED_COMPLETION
-        self.claimed = WaitNotice(self._explain_claimed)
         self._backing_off = 0  # calls that wait to be sent again
         self._failures = FailureNotice(endpoint.name)
-        self.takes_limit = True
 
     @property
     def client(self) -> openai.AsyncOpenAI:
@@ -109,69 +167,100 @@ class EndpointClient:
         return self._client
 
     async def close(self) -> None:
-        """Close the connections, if there are any."""
+        """Close the connections and the cache, if there are any."""
         if self._client is not None:
             await self._client.close()
+        if self.cache is not None:
+            self.cache.close()
 
-    async def request(
-        self,
-        messages: Sequence[Message],
-        usage: Usage,
-        read: Callable[[str], T],
-        deadline: Deadline,
-        response_format: dict[str, Any] | None = None,
-        accept_any: bool = False,
-        seed: int | None = None,
-        most_tokens: int | None = MOST_TOKENS,
-    ) -> T:
-        """Request one chat completion, with retries after transient errors.
+    async def complete(self, request: Request, usage: Usage, deadline: Deadline) -> Completed:
+        """The answer to a request (see `Completions`)."""
+        if request.key is None or self.cache is None:
+            return Completed(await self._fetch(request, usage, deadline), cached=False)
+        fetch = partial(self._fetch, request, usage, deadline)
+        return Completed(*await self.cache.once(request.key, request.reask, request.fresh, fetch))
 
-        Args:
-            read: turns the answer's text into the result. An exception that it raises is the outcome of the request.
-            accept_any: also accept an empty, truncated or refusing answer. A policy's answer is judged as it is.
-            seed: for this request; None: the endpoint's, if it has one.
-            most_tokens: of the answer, if the endpoint's settings have no limit; None: no limit.
+    async def _fetch(self, request: Request, usage: Usage, deadline: Deadline) -> str:
+        """Ask the endpoint; for a structured answer in the best mode that it supports.
 
-        Raises:
-            JudgeFailure: the cause says why; the detail names model and address.
+        The first answers tell which mode that is: an endpoint without `json_schema` answers it with 400.
+        """
+        if request.form is None:
+            return await self._retried(self._body(request, request.messages, None), usage, deadline, request.accept_any)
+        refusal: JudgeFailure | None = None
+        system, question = request.messages
+        for mode in MODES[MODES.index(self.mode) :]:
+            if self.settled and mode != self.mode:
+                continue
+            instructions = structured.instructions_with_schema(system["content"], request.form, mode)
+            messages: tuple[Message, ...] = ({"role": "system", "content": instructions}, question)
+            body = self._body(request, messages, structured.response_format(request.form, mode))
+            try:
+                text = await self._retried(body, usage, deadline, request.accept_any)
+            except JudgeFailure as failure:
+                if failure.cause == "bad_request" and (not self.settled or self.mode != mode):
+                    refusal = refusal or failure
+                    logger.debug("%s does not accept %s: trying the next mode", self.endpoint.name, mode)
+                    continue
+                if failure.cause in CONTENT - {"refusal"}:  # a moderation refuses before the mode is looked at
+                    self.mode, self.settled = mode, True  # the mode was accepted; only the answer is unusable
+                raise
+            self.mode, self.settled = mode, True
+            return text
+        assert refusal is not None
+        raise refusal  # every mode was refused, so the mode is not the problem
+
+    async def _retried(self, body: dict[str, Any], usage: Usage, deadline: Deadline, accept_any: bool) -> str:
+        """The text of one chat completion, asked for again after transient errors.
+
+        If the endpoint refuses our limit on the answer's tokens, the request is sent without it. Most do so because
+        their context or their own limit is shorter, which then bounds the answer.
         """
         try:
             self.client  # noqa: B018 - create it here, so that a missing key fails this call
         except MissingKey as error:
             raise JudgeFailure("auth", str(error)) from error
-        body = self._body(messages, response_format, seed, most_tokens)
-        retrying = AsyncRetrying(
-            stop=lambda state: stop_after_attempt(self.endpoint.max_attempts)(state) or deadline.passed(state),
-            wait=_wait,
-            before_sleep=lambda state: self._note_failure(state, deadline),
-            sleep=self._sleep,
-            retry=retry_if_exception(lambda error: classify(error) in TRANSIENT - {"rate_limit"}),
-            reraise=True,
-        )
-        try:
-            async for attempt in retrying:
-                with attempt:
-                    usage.retries += attempt.retry_state.attempt_number > 1
-                    return await self._until_taken(body, usage, read, deadline, accept_any)
-        except Exception as error:
-            cause = classify(error)
-            if cause is None:
-                raise
-            if cause == "timeout" and deadline.failed is not None and deadline.left() <= 0:
-                detail = f"the call's deadline of {deadline.seconds:g} s passed while it was sent again"
-                raise JudgeFailure(deadline.failed, self._detail(JudgeFailure(deadline.failed, detail))) from None
-            raise JudgeFailure(cause, self._detail(error)) from None
-        raise AssertionError("tenacity ends with a result or an exception")
+        attempt = 1
+        while True:
+            try:
+                return await self._attempt(body, usage, deadline, accept_any)
+            except Exception as error:
+                cause = classify(error)
+                if cause is None:
+                    raise
+                asked = retry_after(error)
+                if self._refuses_limit(body, error):
+                    del body[_LIMIT]
+                    self.takes_limit = "context length" in message_of(error)  # a shorter prompt may leave room
+                elif cause == "rate_limit" and isinstance(error, openai.APIStatusError):
+                    deadline.failed = cause
+                    if deadline.left() <= (asked or 0.0):
+                        raise self._too_late(error, asked or 0.0, deadline) from None
+                    await self._sleep(SHORT_S if asked is None else asked)  # then it goes first
+                else:
+                    pause = _BACKOFF(attempt) if asked is None else asked
+                    again = cause in TRANSIENT - {"rate_limit"} and attempt < self.endpoint.max_attempts
+                    if not again or deadline.left() <= pause:
+                        raise self._final(cause, error, deadline) from None
+                    deadline.failed = cause
+                    logger.debug(
+                        "attempt %d failed (%s), retrying in %.1f s: %s", attempt, cause, pause, self._detail(error)
+                    )
+                    attempt += 1
+                    await self._sleep(pause)
+                usage.retries += 1
 
-    def _note_failure(self, state: RetryCallState, deadline: Deadline) -> None:
-        error = state.outcome.exception() if state.outcome else None
-        if isinstance(error, Exception):
-            deadline.failed = classify(error)
-            attempts = f"attempt {state.attempt_number} of {self.endpoint.max_attempts}"
-            pause = state.upcoming_sleep
-            logger.debug(
-                "%s failed (%s), retrying in %.1f s: %s", attempts, deadline.failed, pause, self._detail(error)
-            )
+    def _too_late(self, error: Exception, asked: float, deadline: Deadline) -> JudgeFailure:
+        left = f"deadline_s={self.endpoint.deadline_s:g} leaves {max(0.0, deadline.left()):.0f} s"
+        detail = f"{message_of(error)}; it asks to wait for {asked:.0f} s, but {left}"
+        return JudgeFailure("rate_limit", self._detail(JudgeFailure("rate_limit", detail)))
+
+    def _final(self, cause: Cause, error: Exception, deadline: Deadline) -> JudgeFailure:
+        """The failure of a call that is not sent again."""
+        if cause == "timeout" and deadline.failed is not None and deadline.left() <= 0:
+            detail = f"the call's deadline of {deadline.seconds:g} s passed while it was sent again"
+            return JudgeFailure(deadline.failed, self._detail(JudgeFailure(deadline.failed, detail)))
+        return JudgeFailure(cause, self._detail(error))
 
     async def _sleep(self, seconds: float) -> None:
         self._backing_off += 1
@@ -180,10 +269,6 @@ class EndpointClient:
         finally:
             self._backing_off -= 1
 
-    def _explain_claimed(self, waiting: int, left_s: Sequence[float]) -> Reason:
-        text = f"{calls(waiting)} for answers of {self.endpoint.name} that another process is fetching"
-        return Reason("claimed", f"{text}, {max(left_s):.0f} s at most")
-
     def _path(self) -> str:
         """The full URL, joined once: the SDK spends a tenth of its CPU time per call on joining path and base URL."""
         if self._url is None:
@@ -191,53 +276,21 @@ class EndpointClient:
             self._url = "/chat/completions" if "?" in base else f"{base.rstrip('/')}/chat/completions"
         return self._url
 
-    async def _until_taken(
-        self, body: dict[str, Any], usage: Usage, read: Callable[[str], T], deadline: Deadline, accept_any: bool
-    ) -> T:
-        """One attempt, in which the request is sent again until the endpoint stops answering 429.
-
-        If the endpoint refuses our limit on the answer's tokens, the request is sent without it. Most do so because
-        their context or their own limit is shorter, which then bounds the answer.
-
-        Raises:
-            JudgeFailure: `rate_limit` at the deadline, or at once if the endpoint asks to wait beyond the deadline.
-        """
-        while True:
-            try:
-                return await self._attempt(body, usage, read, deadline, accept_any)
-            except openai.APIStatusError as error:
-                if self._refuses_limit(body, error):
-                    del body[_LIMIT]
-                    self.takes_limit = "context length" in message_of(error)  # a shorter prompt may leave room
-                    usage.retries += 1
-                    continue
-                if classify(error) != "rate_limit":
-                    raise
-                deadline.failed = "rate_limit"
-                requested, left = retry_after(error) or 0.0, deadline.left()
-                if left <= requested:
-                    deadline_s = f"deadline_s={self.endpoint.deadline_s:g} leaves {max(0.0, left):.0f} s"
-                    detail = f"{message_of(error)}; it asks to wait for {requested:.0f} s, but {deadline_s}"
-                    raise JudgeFailure("rate_limit", detail) from error
-                usage.retries += 1
-
     async def _admitted(self, estimated: float, deadline: Deadline) -> int:
-        """Wait at the gate. A call that has been sent before waits until its deadline at most."""
+        """Wait at the limits. A call that has been sent before waits until its deadline at most."""
         if not deadline.runs:
-            return await self.gate.enter(estimated, patience_s=deadline.seconds)
+            return await self.limits.enter(estimated, self.budget, patience_s=deadline.seconds)
         within = asyncio.timeout(max(0.0, deadline.left()))
         try:
             async with within:
-                return await self.gate.enter(estimated, again=True)
+                return await self.limits.enter(estimated, self.budget, again=True)
         except TimeoutError:
             if not within.expired():
                 raise
             detail = f"the call's deadline of {deadline.seconds:g} s passed while it waited to be sent again"
             raise JudgeFailure(deadline.failed or "timeout", detail) from None
 
-    async def _attempt(
-        self, body: dict[str, Any], usage: Usage, read: Callable[[str], T], deadline: Deadline, accept_any: bool
-    ) -> T:
+    async def _attempt(self, body: dict[str, Any], usage: Usage, deadline: Deadline, accept_any: bool) -> str:
         characters = sum(len(m["content"]) for m in body["messages"])
         prompt = characters / 4  # a rough estimate: English has about four characters per token
         estimated = prompt + self._completion_tokens
@@ -261,12 +314,12 @@ class EndpointClient:
                 used = float(tokens.prompt_tokens + tokens.completion_tokens)
                 self._completion_tokens += 0.1 * (tokens.completion_tokens - self._completion_tokens)
             usage.cut_off += accept_any and completion.cut_off
-            result = read(completion.text(accept_any))
+            text = completion.text(accept_any)
             outcome = OK
-            return result
+            return text
         except Exception as error:
             outcome, detail, retry_after_s = classify(error), self._detail(error), retry_after(error)
-            if outcome in TRANSIENT and outcome != "rate_limit":  # the gate logs waits after a 429
+            if outcome in TRANSIENT and outcome != "rate_limit":  # the limits log waits after a 429
                 self._failures.add(outcome, detail, self._backing_off)
             if outcome == "bad_request" and (self._still_detecting(body) or self._refuses_limit(body, error)):
                 outcome = None  # the endpoint is healthy; it just does not support this mode or this limit
@@ -279,7 +332,8 @@ class EndpointClient:
             raise
         finally:
             usage.seconds += time.perf_counter() - start
-            self.gate.leave(outcome, estimated, used, cost, detail, waves, retry_after_s)
+            self.budget.spent_usd += cost
+            self.limits.leave(outcome, estimated, used, detail, waves, retry_after_s)
 
     def _still_detecting(self, body: dict[str, Any]) -> bool:
         """Whether this request tried a mode of structured answers that the endpoint is not known to support."""
@@ -291,22 +345,16 @@ class EndpointClient:
         ours = _LIMIT in body and self.endpoint.max_output_tokens is None
         return ours and classify(error) == "bad_request" and bool(_REFUSES_LIMIT.search(message_of(error)))
 
-    def _body(
-        self,
-        messages: Sequence[Message],
-        response_format: dict[str, Any] | None,
-        seed: int | None,
-        most_tokens: int | None,
-    ) -> dict[str, Any]:
+    def _body(self, request: Request, messages: tuple[Message, ...], form: dict[str, Any] | None) -> dict[str, Any]:
         endpoint = self.endpoint
-        ours = most_tokens if self.takes_limit else None
+        ours = request.most_tokens if self.takes_limit else None
         optional = {
             "reasoning_effort": endpoint.reasoning_effort,
             "temperature": endpoint.temperature,
             "top_p": endpoint.top_p,
-            "seed": endpoint.seed if seed is None else seed,
+            "seed": endpoint.seed if request.seed is None else request.seed,
             _LIMIT: endpoint.max_output_tokens or ours,
-            "response_format": response_format,
+            "response_format": form,
         }
         chosen = {key: value for key, value in optional.items() if value is not None}
         return {"model": endpoint.model, "messages": [_sendable(message) for message in messages], **chosen}
