@@ -17,7 +17,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 from soul.errors import BadCache, JudgeFailure
@@ -34,6 +34,8 @@ _TABLES = """
 CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, text TEXT NOT NULL, used REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS answers_used ON answers (used);
 """
+
+Source = Literal["file", "in flight", "endpoint"]  # where an answer comes from
 
 
 def key_of(request: Mapping[str, Any]) -> bytes:
@@ -105,8 +107,10 @@ class Cache:
                 self._db.execute("UPDATE answers SET used = ? WHERE key = ?", (now, key))
         return str(row[0])
 
-    async def once(self, key: bytes, reask: int, fresh: bool, fetch: Callable[[], Awaitable[str]]) -> tuple[str, bool]:
-        """The answer from the file, from an equal call that is in flight, or from `fetch`; and whether it cost nothing.
+    async def once(
+        self, key: bytes, reask: int, fresh: bool, fetch: Callable[[], Awaitable[str]]
+    ) -> tuple[str, Source]:
+        """The answer from the file, from an equal call that is in flight, or from `fetch`; and which of them.
 
         A failure is shared with the calls that wait for it, because the same question would fail the same way, and is
         not stored. If the call in flight is cancelled, one of those that wait makes the call.
@@ -119,9 +123,9 @@ class Cache:
         while (asked := self.asking.get(flight)) is not None:
             await asyncio.wait([asked])
             if not asked.cancelled():
-                return asked.result(), True
+                return asked.result(), "in flight"
         if not fresh and (stored := self.get(key)) is not None:
-            return stored, True
+            return stored, "file"
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.asking[flight] = future
         try:
@@ -137,7 +141,7 @@ class Cache:
             del self.asking[flight]
         self.put(key, text)
         future.set_result(text)
-        return text, False
+        return text, "endpoint"
 
     def put(self, key: bytes, text: str) -> None:
         """Store an answer."""

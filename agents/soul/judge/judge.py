@@ -185,15 +185,15 @@ class Judge(ChatModel):
                 {"role": "system", "content": instructions},
                 {"role": "user", "content": question + complaint},
             )
-            request, stored = Request(messages, form, key, fresh, reask), False
+            request, source = Request(messages, form, key, fresh, reask), ""
             try:
-                text, stored = await self.endpoint_client.complete(request, self.usage, deadline)
-                free &= stored
+                text, source = await self.endpoint_client.complete(request, self.usage, deadline)
+                free &= source != "endpoint"
                 answer = self._read(schema, text)
                 self.usage.cache_hits += free
                 return answer
             except JudgeFailure as failure:
-                if stored and not fresh:
+                if source == "file":
                     fresh = True
                     continue
                 if failure.cause not in CONTENT or reask == self.endpoint.max_reasks:

@@ -14,7 +14,7 @@ import logging
 import math
 import time
 from bisect import insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
@@ -237,7 +237,7 @@ class Limits:
         else:
             logger.info("circuit breaker for %s closed: it answers again", name)
 
-    def _explain(self, waiting: int, _: Sequence[float]) -> Reason:
+    def _explain(self, waiting: int) -> Reason:
         kind, text = self._reason(self._clock())
         return Reason(kind, f"{calls(waiting)} for {self.endpoint.name}: {text}")
 

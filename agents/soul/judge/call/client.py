@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol
 import openai
 
 from soul.errors import CONTENT, TRANSIENT, Cause, JudgeFailure, MissingKey
-from soul.judge.cache import Cache
+from soul.judge.cache import Cache, Source
 from soul.judge.call import structured
 from soul.judge.call.completion import Tokens
 from soul.judge.call.endpoint import MODES, MOST_TOKENS, Endpoint, StructuredMode
@@ -74,10 +74,10 @@ class Request:
 
 
 class Completed(NamedTuple):
-    """The text of an answer, and whether it cost no request."""
+    """The text of an answer, and where it comes from."""
 
     text: str
-    cached: bool
+    source: Source
 
 
 @dataclass
@@ -176,7 +176,7 @@ class EndpointClient:
     async def complete(self, request: Request, usage: Usage, deadline: Deadline) -> Completed:
         """The answer to a request (see `Completions`)."""
         if request.key is None or self.cache is None:
-            return Completed(await self._fetch(request, usage, deadline), cached=False)
+            return Completed(await self._fetch(request, usage, deadline), "endpoint")
         fetch = partial(self._fetch, request, usage, deadline)
         return Completed(*await self.cache.once(request.key, request.reask, request.fresh, fetch))
 

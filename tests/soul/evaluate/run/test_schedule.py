@@ -16,7 +16,7 @@ import pytest
 from benchmarks.schedule import InTurns
 from soul.evaluate.run.schedule import ALMOST, FIRST, Capacity, Schedule, expected_calls
 from soul.judge import Endpoint, GatewaySettings, Usage
-from tests.soul.judge.throttle.jumping_time import simulate
+from tests.soul.judge.jumping_time import simulate
 
 ONE_TURN, TWENTY_TURNS = {}, {"judge": 1.0, "partner": 10.0}
 

@@ -61,13 +61,13 @@ def endpoint(server: HostileServer, kind: str, **settings) -> Endpoint:
 
 
 def listened(judge: Judge, heard: Heard) -> Judge:
-    leave = judge.endpoint_client.gate.leave
+    leave = judge.endpoint_client.limits.leave
 
     def noted(outcome, *more, **named):
         heard.outcomes.append(outcome)
         leave(outcome, *more, **named)
 
-    judge.endpoint_client.gate.leave = noted
+    judge.endpoint_client.limits.leave = noted
     return judge
 
 

@@ -17,7 +17,6 @@ from soul.judge.call.structured import read
 from soul.testing import Text
 from tests.soul.judge.call.structured_judge import FORGED, GOOD, Open, Report, Score, attempt, changed, run, served
 
-
 # --- what is no answer
 
 NO_NUMBER = ["NaN", "-NaN", "Infinity", "-Infinity", "1e999", "-1e999", "9" * 400, "9" * 5000, "0x1", "01", "+1", ".5"]
