@@ -105,6 +105,9 @@ class _JudgeActor:
         if call in self._running:
             self._running[call].cancel()
 
+    async def process_id(self) -> int:
+        return os.getpid()
+
     async def state(self) -> State:
         outages = (client.limits.outage for client in self._clients)
         return State(self._budget.spent_usd, next((outage for outage in outages if outage), None))
