@@ -2,10 +2,10 @@
 
     python -m benchmarks.judge_actor [--workers 4] [--calls 2000] [--at-once 32] [--latency 0]
 
-The actor is the one of a training (`ditto.judging.actor`), with its cache and limits on. Each worker is a Ray actor with
-a gateway as an agent-loop worker has it, which asks distinct questions, `--at-once` at a time, of a local server of
-fixed latency. The goal is 500 calls a second at latency 0; a step of the paper needs 5 to 40. `cpu` is the actor's CPU
-time per call: its inverse is what the actor carries where it has a core for itself.
+The actor is the one of a training (`ditto.judging.actor`), with its cache and limits on. Each worker is a Ray actor
+with a gateway as an agent-loop worker has it, which asks distinct questions, `--at-once` at a time, of a local server
+of fixed latency. The goal is 500 calls a second at latency 0; a step of the paper needs 5 to 40. `cpu` is the actor's
+CPU time per call: its inverse is what the actor carries where it has a core for itself.
 """
 
 from __future__ import annotations
@@ -76,8 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ray.shutdown()
     calls = args.workers * args.calls
     console.print(
-        f"{calls} calls in {seconds:.1f} s: {calls / seconds:.0f} calls a second (goal: {GOAL}); actor {cpu / seconds:.0%} "
-        f"of a core, cpu {1000 * cpu / calls:.2f} ms per call, workers {1000 * of_workers / calls:.2f} ms per call",
+        f"{calls} calls in {seconds:.1f} s: {calls / seconds:.0f} calls a second (goal: {GOAL}); the actor took "
+        f"{cpu / seconds:.0%} of a core, {1000 * cpu / calls:.2f} ms of CPU per call, the workers "
+        f"{1000 * of_workers / calls:.2f} ms per call",
         soft_wrap=True,
     )
     print_load()
