@@ -11,6 +11,7 @@ Where to find things:
     roles.py, cli_overrides.py   judge, feedback, partner, environment: settings, variables, inheritance; from the shell
     mirrorbench_judgments.py     how human does a simulated user sound? MirrorBench's three judgments
     cache.py, ledger.py          answers on disk; what a run spent, by task and role
+    client.py                    one endpoint: retries, deadline, accounting
     limits.py                    where calls wait: concurrency, rates, budget
     rates.py                     token bucket; adapts to an endpoint that answers 429
     circuit_breaker.py           stops asking an endpoint that is down
@@ -20,7 +21,7 @@ Where to find things:
 
     call/                        one request
         endpoint.py              the settings of a model: address, limits, prices
-        client.py                retries, deadline, accounting; http_client.py and exchange.py send the request
+        exchange.py              sends the request, over http_client.py, and classifies its failure
         completion.py            reads the response; bounded_answer.py limits its size
         structured.py            asks for JSON of a schema and validates it
         untrusted.py             makes a policy's text safe to show to a judge

@@ -33,9 +33,9 @@ from soul.cli.error_border import Parser, reports_errors
 from soul.errors import JudgeFailure, MissingKey
 from soul.judge.audit import canaries, human_agreement
 from soul.judge.audit.human_labels import read_labels
-from soul.judge.call.client import EndpointClient
 from soul.judge.call.endpoint import Endpoint
 from soul.judge.cli_overrides import sections_of
+from soul.judge.client import EndpointClient
 from soul.judge.gateway import Gateway
 from soul.judge.judge import ChatModel, Judge
 from soul.judge.ledger import Ledger, table

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from soul.judge.cache import Cache
-from soul.judge.call.client import Completions, EndpointClient
 from soul.judge.call.endpoint import Endpoint
 from soul.judge.call.usage import Usage, merged
+from soul.judge.client import Completions, EndpointClient
 from soul.judge.judge import ChatModel, Judge
 from soul.judge.limits import Budget, shared_limits
 from soul.judge.roles import ROLES, GatewaySettings, Role

@@ -20,10 +20,10 @@ from pydantic import BaseModel
 from soul.errors import CONTENT, JudgeFailure
 from soul.judge.cache import key_of
 from soul.judge.call import structured
-from soul.judge.call.client import Completions, Deadline, EndpointClient, Request
 from soul.judge.call.endpoint import Endpoint
 from soul.judge.call.untrusted import data_message, require_content
 from soul.judge.call.usage import Usage
+from soul.judge.client import Completions, Deadline, EndpointClient, Request
 from soul.message import Message
 
 logger = logging.getLogger(__name__)

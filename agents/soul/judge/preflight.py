@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from soul.errors import JudgeFailure, SoulError
-from soul.judge.call.client import EndpointClient
 from soul.judge.call.endpoint import Endpoint, StructuredMode
+from soul.judge.client import EndpointClient
 from soul.judge.gateway import Gateway
 from soul.judge.judge import Judge
 from soul.judge.roles import BY_TASK, CANARY, GatewaySettings

@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 from tenacity import wait_none
 
-import soul.judge.call.client
+import soul.judge.client
 from soul.errors import BadCache, JudgeFailure
 from soul.judge import ROLES, Gateway, GatewaySettings
 from soul.testing import FakeOpenAI, Json, NotFound, Text, fake_judge
@@ -27,7 +27,7 @@ class Answer(BaseModel):
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch):
-    monkeypatch.setattr(soul.judge.call.client, "_BACKOFF", wait_none())
+    monkeypatch.setattr(soul.judge.client, "_BACKOFF", wait_none())
     for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY", "JUDGE_MODEL_NAME", "JUDGE_MODEL_REASONING"):
         monkeypatch.delenv(name, raising=False)
 

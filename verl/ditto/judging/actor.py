@@ -27,9 +27,9 @@ from ditto.launching.placement import with_the_driver
 from soul.cli import logs
 from soul.errors import BadCache, Cause, JudgeFailure, one_line
 from soul.judge import Gateway, GatewaySettings
-from soul.judge.call.client import Completed, Deadline, EndpointClient, Request
 from soul.judge.call.endpoint import Endpoint
 from soul.judge.call.usage import Usage
+from soul.judge.client import Completed, Deadline, EndpointClient, Request
 from soul.judge.gateway import connect_endpoints
 from soul.judge.limits import Budget
 

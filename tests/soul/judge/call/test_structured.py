@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel, Field
 from tenacity import wait_none
 
-import soul.judge.call.client
+import soul.judge.client
 from soul.errors import JudgeFailure
 from soul.judge.call.structured import complaint, json_schema, read
 from soul.testing import (
@@ -32,7 +32,7 @@ from tests.soul.judge.call.structured_judge import GOOD, Flaw, Report, Score, at
 
 @pytest.fixture(autouse=True)
 def _no_backoff(monkeypatch):
-    monkeypatch.setattr(soul.judge.call.client, "_BACKOFF", wait_none())
+    monkeypatch.setattr(soul.judge.client, "_BACKOFF", wait_none())
 
 
 # --- the schema that is sent
