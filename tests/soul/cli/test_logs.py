@@ -11,7 +11,7 @@ import pytest
 from soul.cli import logs
 from soul.cli.error_border import Parser, run_command
 
-LINE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d WARNING soul\.judge\.throttle\.wait_notice: 3 calls wait\n"
+LINE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d WARNING soul\.judge\.wait_notice: 3 calls wait\n"
 
 
 def log() -> None:
