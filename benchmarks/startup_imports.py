@@ -25,7 +25,7 @@ ENTRIES = {
     "agent loop": "ditto.rollout.agent_loop",
     "vLLM's server": "verl.workers.rollout.vllm_rollout.vllm_async_server",
     "queue": "transfer_queue",  # two processes
-    "limits": "ditto.judging.limits",
+    "judge": "ditto.judging.actor",
 }
 PACKAGES = (
     "torch",

@@ -106,20 +106,15 @@ class Counts:
 
 
 class _Server:
-    def __init__(self, limiter: Limiter, latency: float, answer: str, then: Limit | None, change_s: float) -> None:
+    def __init__(self, limiter: Limiter, latency: float, answer: str) -> None:
         self.limiter, self.latency, self.answer = limiter, latency, completion(answer)
         self.counts = Counts()
-        self._then, self._change_s = then, change_s
         self._start: float | None = None
 
     def decide(self) -> bytes | None:
         """The refusal; None if the request is admitted."""
         now = time.monotonic()
         self._start = self._start or now
-        if self._then is not None and now >= self._start + self._change_s:
-            in_flight = self.limiter.in_flight
-            self.limiter, self._then = Limiter(self._then), None
-            self.limiter.in_flight = in_flight
         wait_s = self.limiter.admit(now)
         if wait_s is None:
             self.counts.admitted += 1
@@ -152,17 +147,11 @@ class _Throttled(_Messages):
 
 
 @contextmanager
-def throttled(
-    limit: Limit, latency: float, answer: str, then: Limit | None = None, change_s: float = 0.0
-) -> Iterator[tuple[str, Counts]]:
-    """The server in its own process: yields its base URL, and its counts, which are filled in after the block.
-
-    Args:
-        then: replaces the limit `change_s` seconds after the first request; None: the limit stays.
-    """
-    options = ["--latency", str(latency), "--answer", answer, *_options(limit)]
-    if then is not None:
-        options += ["--change-s", str(change_s), *(f"--then-{word[2:]}" for word in _options(then))]
+def throttled(limit: Limit, latency: float, answer: str) -> Iterator[tuple[str, Counts]]:
+    """The server in its own process: yields its base URL, and its counts, which are filled in after the block."""
+    options = ["--latency", str(latency), "--answer", answer]
+    options += ["--kind", limit.kind, "--limit", str(limit.amount), "--header", limit.header]
+    options += ["--retry-after", str(limit.retry_after_s)]
     counts = Counts()
 
     def fill_in(output: str) -> None:
@@ -172,11 +161,6 @@ def throttled(
         yield url, counts
 
 
-def _options(limit: Limit) -> list[str]:
-    values = {"kind": limit.kind, "limit": limit.amount, "header": limit.header, "retry-after": limit.retry_after_s}
-    return [f"--{name}={value}" for name, value in values.items()]
-
-
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = Parser(prog="python -m benchmarks.throttled_server", description=__doc__)
@@ -184,22 +168,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--latency", type=non_negative_float, default=0.2, help="seconds from an admitted request to its answer"
     )
     parser.add_argument("--answer", default='{"score": 7, "critique": "Look again."}', help="text of every completion")
+    parser.add_argument("--kind", choices=get_args(Kind), default="in_flight")
     parser.add_argument(
-        "--change-s", type=non_negative_float, default=0.0, help="when the --then-... limit replaces the first one"
+        "--limit", type=non_negative_float, default=8, help="requests in flight, or requests per second"
     )
-    for prefix in ("", "then-"):
-        parser.add_argument(f"--{prefix}kind", choices=get_args(Kind), default=None if prefix else "in_flight")
-        parser.add_argument(
-            f"--{prefix}limit", type=non_negative_float, default=8, help="requests in flight, or requests per second"
-        )
-        parser.add_argument(f"--{prefix}header", choices=get_args(Header), default="none")
-        parser.add_argument(
-            f"--{prefix}retry-after", type=positive_float, default=1.0, help="smallest value of the header, in seconds"
-        )
+    parser.add_argument("--header", choices=get_args(Header), default="none")
+    parser.add_argument(
+        "--retry-after", type=positive_float, default=1.0, help="smallest value of the header, in seconds"
+    )
     args = parser.parse_args(arguments)
-    limit = Limit(args.kind, args.limit, args.header, args.retry_after)
-    then = Limit(args.then_kind, args.then_limit, args.then_header, args.then_retry_after) if args.then_kind else None
-    server = _Server(Limiter(limit), args.latency, args.answer, then, args.change_s)
+    limiter = Limiter(Limit(args.kind, args.limit, args.header, args.retry_after))
+    server = _Server(limiter, args.latency, args.answer)
     asyncio.run(serve(lambda: _Throttled(server)))
     print(json.dumps(asdict(server.counts)), flush=True)
 

@@ -35,8 +35,8 @@ from sft.config_checks import SFT_NUMBERS
 from soul import tasks
 from soul.cli.error_border import Parser, reports_errors
 from soul.judge.call.endpoint import Endpoint
+from soul.judge.circuit_breaker import BreakerSettings
 from soul.judge.roles import JudgePolicy
-from soul.judge.throttle.circuit_breaker import BreakerSettings
 from soul.session import RefineSettings
 
 ROOT = Path(__file__).resolve().parents[1]

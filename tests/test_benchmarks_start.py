@@ -42,7 +42,7 @@ STARTED = {
     "grpo_vs_trl": "test_benchmarks_start.py",
     "kills": "e2e/test_aimed_kill.py",
     "learning": "test_one_process.py",
-    "limits_load": "ditto/judging/test_benchmark_limits_load.py",
+    "judge_actor": "ditto/judging/test_benchmark_judge_actor.py",
     "sft_kills": "e2e/test_sft_stops.py",
     "parity": "test_parity.py",
     "shared_prefix": "soul/test_benchmark_shared_prefix.py",

@@ -47,6 +47,6 @@ def test_a_link_to_nothing_is_a_warning(caplog: pytest.LogCaptureFixture) -> Non
 
 def test_every_package_has_an_api_page() -> None:
     names = [name for name, _ in HOOKS["rooms"]()]
-    assert {"soul", "soul.judge.throttle", "ditto.objectives", "sft.distill"} <= set(names)
-    page = HOOKS["api_page"]("soul.judge.throttle", ROOT / "agents/soul/judge/throttle")
-    assert "::: soul.judge.throttle.circuit_breaker" in page
+    assert {"soul", "soul.judge.audit", "ditto.objectives", "sft.distill"} <= set(names)
+    page = HOOKS["api_page"]("soul.judge.audit", ROOT / "agents/soul/judge/audit")
+    assert "::: soul.judge.audit.canaries" in page

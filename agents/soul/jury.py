@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from soul.errors import SYSTEMIC, JudgeFailure
 from soul.judge import Contentless, Gateway, Judge
 from soul.judge.audit.agreement_statistics import exact_match_share, krippendorff_alpha
-from soul.judge.call.all_answers import all_answers
+from soul.judge.judge import all_answers
 from soul.record import OpinionRecord
 from soul.task import Task
 from soul.task_types import Episode, Opinion, Row, Verdict

@@ -26,8 +26,6 @@ from data.model_stages.roles import Role, endpoint_of, settings_of
 from soul.cli.arguments import output_folder
 from soul.errors import CONTENT, PERMANENT, SYSTEMIC, JudgeFailure, SoulError
 from soul.judge import Gateway, Judge
-from soul.judge.gateway import run_limits
-from soul.judge.throttle.local_gate import in_process
 from soul.prompts import Prompt
 
 NO_ANSWER = "the model gave no valid answer"
@@ -164,9 +162,7 @@ class Stages:
     async def _ask_all(self, stage: Stage[Any], items: Sequence[Item], journal: Journal) -> list[JudgeFailure]:
         settings = settings_of(self.words)
         spent = sum(use.usd or 0.0 for use in self.uses) + sum(entry.usd for entry in journal.entries.values())
-        limits = in_process(run_limits(settings, spent))
-        # Without a cache of answers: the journal has them, and the claims of a killed process would hold for minutes.
-        gateway = Gateway.connect(settings, limits)
+        gateway = Gateway.connect(settings, spent_usd=spent)  # without a cache of answers: the journal has them
         failed: list[JudgeFailure] = []
         width = asyncio.Semaphore(2 * endpoint_of(stage.role, settings).concurrency)
 

@@ -17,7 +17,7 @@ import pytest
 from pydantic import BaseModel
 from tenacity import wait_none
 
-import soul.judge.call.client
+import soul.judge.client
 from soul.errors import BadSettings, JudgeFailure
 from soul.judge import Contentless, Gateway, GatewaySettings
 from soul.jury import MERGE_INSTRUCTIONS, agreement, judge_with_jury
@@ -49,7 +49,7 @@ EPISODE = Episode({"policy": [{"role": "user", "content": "hi"}, {"role": "assis
 
 @pytest.fixture(autouse=True)
 def _no_backoff(monkeypatch):
-    monkeypatch.setattr(soul.judge.call.client, "_BACKOFF", wait_none())
+    monkeypatch.setattr(soul.judge.client, "_BACKOFF", wait_none())
 
 
 def says(score, critique="warmer", warmth=None, **more):

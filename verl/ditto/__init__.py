@@ -11,7 +11,7 @@
     batch/           the step's batch: sequences, mini-batches, packing
     rollout/         agent loop, token seat, replay buffer, weight-sync alarm
     rows/            dataset, task mixture, prompt lengths
-    judging/         judge plan, limits shared by all workers, reasons to stop a run
+    judging/         judge plan, the actor that asks the judges, reasons to stop a run
     run/             run folder, checkpoints, locks, signals, watchdog
     model/           attention, output head and engine of the trained model; checks of a model folder
     memory/          memory plan of GPUs and hosts

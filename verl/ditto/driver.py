@@ -43,11 +43,12 @@ def train(config: DictConfig) -> None:
             ray_cluster.connect(config)
             run_json.write(config, hosts=sum(node["Alive"] for node in ray.nodes()))
             spent = Ledger.load(settings.ledger_file).total().cost_usd
-            limits = ray_cluster.start_limits(settings.gateway, spent)  # the actor lives as long as this reference
+            # The actor lives as long as this reference.
+            judge = ray_cluster.start_judge(settings.gateway, spent, settings.cache_dir)
             signals.only_record()
             runner = remote_runner(config).remote()  # the actor ends with its last handle
             wait_for(runner.run.remote(config), signals, settings.run.save_on_signal_s)
-            del limits
+            del judge
             if config.ray_kwargs.get("timeline_json_file"):
                 ray.timeline(filename=config.ray_kwargs.timeline_json_file)
         except RayError as error:

@@ -124,7 +124,6 @@ class DittoTrainer(Validation):
         set_logger_folders(self.settings.run_dir, trainer.logger, trainer.project_name)
         self.watchdog.start()
         with self.watchdog.phase("start-up"):
-            self.judges.start()
             super().init()
             self.pi_old = PiOld.chosen(self.config, self.settings, self.actor_rollout_wg.active_dropout()[0])
             logger.info("pi_old: %s (%s)", self.pi_old.source, self.pi_old.why)

@@ -11,24 +11,21 @@ Where to find things:
     roles.py, cli_overrides.py   judge, feedback, partner, environment: settings, variables, inheritance; from the shell
     mirrorbench_judgments.py     how human does a simulated user sound? MirrorBench's three judgments
     cache.py, ledger.py          answers on disk; what a run spent, by task and role
+    client.py                    one endpoint: retries, deadline, accounting
+    limits.py                    where calls wait: concurrency, rates, budget
+    rates.py                     token bucket; adapts to an endpoint that answers 429
+    circuit_breaker.py           stops asking an endpoint that is down
+    wait_notice.py               logs what calls wait for
     keys.py, preflight.py        API keys; checks before a run starts; load.py: its expected calls, price and time
     __main__.py                  the command: show, check, canaries, agree
 
     call/                        one request
         endpoint.py              the settings of a model: address, limits, prices
-        client.py                retries, deadline, accounting; http_client.py and exchange.py send the request
-        retry_after.py           how long a 429 asks to wait
+        exchange.py              sends the request, over http_client.py, and classifies its failure
         completion.py            reads the response; bounded_answer.py limits its size
         structured.py            asks for JSON of a schema and validates it
         untrusted.py             makes a policy's text safe to show to a judge
         usage.py                 counters: tokens, cost, latency
-        all_answers.py           several questions at once
-    throttle/                    limits that hold for all processes of a run
-        shared_limits.py         concurrency, rates and budget of the run
-        local_gate.py            where the calls of one process wait
-        rates.py                 token bucket; adapts to an endpoint that answers 429
-        circuit_breaker.py       stops asking an endpoint that is down
-        wait_notice.py           logs what calls wait for
     audit/                       how good is this judge?
         canaries.py              does it fall for known tricks? (canary_cases.py lists them)
         human_agreement.py       does it agree with people? (human_labels.py reads their labels)

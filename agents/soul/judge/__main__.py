@@ -35,6 +35,7 @@ from soul.judge.audit import canaries, human_agreement
 from soul.judge.audit.human_labels import read_labels
 from soul.judge.call.endpoint import Endpoint
 from soul.judge.cli_overrides import sections_of
+from soul.judge.client import EndpointClient
 from soul.judge.gateway import Gateway
 from soul.judge.judge import ChatModel, Judge
 from soul.judge.ledger import Ledger, table
@@ -110,7 +111,8 @@ async def check(sections: Mapping[str, Mapping[str, Any]]) -> int:
             failed += 1
             console.print(f"{role}: FAILED  {error}", markup=False)
             continue
-        form = "" if talks else f", structured answers as {model.endpoint_client.mode}"
+        client = model.endpoint_client
+        form = f", structured answers as {client.mode}" if isinstance(client, EndpointClient) and not talks else ""
         console.print(f"{role}: {endpoint.name} works, {time.perf_counter() - start:.2f} s{form}", markup=False)
     return 1 if failed else 0
 

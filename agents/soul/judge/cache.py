@@ -1,27 +1,26 @@
-"""Answers on disk: the same question is paid for once, across processes and after a crash.
+"""Answers on disk: the same question is paid for once, also after a crash.
 
-The cache is one SQLite file in WAL mode, which many processes of one machine can write at the same time. (WAL needs
-shared memory, so on a cluster each machine has its own file.) The key is a hash of everything that determines the
-answer. A process claims a call before it makes it, so that other processes wait for the answer instead of paying for it
-again. A claim ends with its process, even if that is killed (owner_lock.py). Only answers that satisfied their schema
-are stored.
+The cache is one SQLite file in WAL mode. The key is a hash of everything that determines the answer. A process that is
+killed at any moment loses no answer that it has used, because an answer is written before it is returned. Equal
+questions of one process that are asked at the same time share one call (`Cache.once`). The text is the endpoint's; who
+asked checks it against the schema, also when it comes from the file, and asks anew if it does not fit.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import logging
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
-from soul.errors import BadCache
-from soul.files import owner_lock
+from soul.errors import BadCache, JudgeFailure
 
 logger = logging.getLogger(__name__)
 
@@ -30,13 +29,13 @@ _CHECK_EVERY = 256  # writes between two checks of the size
 _EVICT = 0.2  # share of a full file to delete, least recently used answers first
 _BUSY_S = 10.0  # how long to wait for another process's lock
 _SLOW_S = 1.0  # log an operation that takes longer, because it blocks every call of this process
-_LOOK_EVERY_S = 1.0  # between two checks whether the owner of a claim is alive, shared by all calls that wait for it
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, text TEXT NOT NULL, used REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS answers_used ON answers (used);
-CREATE TABLE IF NOT EXISTS claims (key BLOB PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID;
 """
+
+Source = Literal["file", "in flight", "endpoint"]  # where an answer comes from
 
 
 def key_of(request: Mapping[str, Any]) -> bytes:
@@ -62,8 +61,7 @@ class Cache:
 
     def __init__(self, path: Path, max_mb: float = 2048) -> None:
         self.path, self.max_bytes = path, int(max_mb * 1e6)
-        self._owners = path.with_name(f"{path.name}.owners")
-        self._seen_alive: dict[str, float] = {}  # owner -> time of the last check that found it alive
+        self.asking: dict[tuple[bytes, int], asyncio.Future[str]] = {}  # calls in flight, by key and number of re-asks
         self._writes = 0
         self._warned = False
         try:
@@ -76,16 +74,12 @@ class Cache:
             self._use_wal()
             self._db.execute("PRAGMA synchronous=NORMAL")  # a power cut may lose the last answers, never the file
             self._db.executescript(_TABLES)
-            self._lock = owner_lock.OwnerLock(self._owners)
-            owner_lock.remove_gone(self._owners)
         except (OSError, sqlite3.Error) as error:
             raise BadCache(
                 f"The judge's cache {path} cannot be used: {error}. Remove the file, name another folder with "
                 "judge.cache_dir, or turn the cache off with judge.cache=false (--no-cache)."
             ) from error
-        self.owner = self._lock.name
         with self._forgiving():
-            self._db.execute("DELETE FROM claims WHERE until < ?", (time.time(),))
             self._shrink()  # a short run never reaches the next check
 
     def _use_wal(self) -> None:
@@ -113,69 +107,53 @@ class Cache:
                 self._db.execute("UPDATE answers SET used = ? WHERE key = ?", (now, key))
         return str(row[0])
 
-    def claim(self, key: bytes, seconds: float) -> Literal["mine", "theirs"]:
-        """Claim the call for this process.
+    async def once(
+        self, key: bytes, reask: int, fresh: bool, fetch: Callable[[], Awaitable[str]]
+    ) -> tuple[str, Source]:
+        """The answer from the file, from an equal call that is in flight, or from `fetch`; and which of them.
+
+        A failure is shared with the calls that wait for it, because the same question would fail the same way, and is
+        not stored. If the call in flight is cancelled, one of those that wait makes the call.
 
         Args:
-            seconds: how long the claim lasts at most. It also ends when its process ends, except on another host or on
-                a file system without locks.
-
-        Returns:
-            "theirs" if another process makes the call or has just made it: look again later.
+            reask: how often this question was asked before. Only calls with the same number are equal.
+            fresh: ignore the answer in the file, and replace it.
         """
-        with self._forgiving():
-            if self._is_theirs(key):  # check before taking the write lock, because many calls may be waiting
-                return "theirs"
-            with self._transaction():
-                if self._is_theirs(key):
-                    return "theirs"
-                self._db.execute("REPLACE INTO claims VALUES (?, ?, ?)", (key, self.owner, time.time() + seconds))
-        return "mine"
-
-    def _is_theirs(self, key: bytes) -> bool:
-        row = self._db.execute("SELECT owner, until FROM claims WHERE key = ?", (key,)).fetchone()
-        if row is not None and row[0] != self.owner and row[1] > time.time() and self._is_alive(row[0]):
-            return True
-        # Read the text, so that an unreadable answer counts as missing here as well as in `get`.
-        return self._db.execute("SELECT text FROM answers WHERE key = ?", (key,)).fetchone() is not None
-
-    def _is_alive(self, owner: str) -> bool:
-        now = time.monotonic()
-        if now - self._seen_alive.get(owner, -_LOOK_EVERY_S) < _LOOK_EVERY_S:
-            return True
-        if not owner_lock.is_gone(self._owners, owner):
-            self._seen_alive[owner] = now
-            return True
-        logger.info("%s has ended without its answers: its claims in the judge's cache are free", owner)
-        self._db.execute("DELETE FROM claims WHERE owner = ?", (owner,))
-        return False
-
-    def seconds_left(self, key: bytes) -> float:
-        """How long the claim on a call lasts at most, in seconds; 0 if there is none."""
-        row = None
-        with self._forgiving():
-            row = self._db.execute("SELECT until FROM claims WHERE key = ?", (key,)).fetchone()
-        return 0.0 if row is None else max(0.0, row[0] - time.time())
+        flight = key, reask
+        while (asked := self.asking.get(flight)) is not None:
+            await asyncio.wait([asked])
+            if not asked.cancelled():
+                return asked.result(), "in flight"
+        if not fresh and (stored := self.get(key)) is not None:
+            return stored, "file"
+        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.asking[flight] = future
+        try:
+            text = await fetch()
+        except JudgeFailure as failure:
+            future.set_exception(failure)
+            future.exception()  # mark it as retrieved: maybe no caller waits, and asyncio would log it as lost
+            raise
+        except BaseException:
+            future.cancel()
+            raise
+        finally:
+            del self.asking[flight]
+        self.put(key, text)
+        future.set_result(text)
+        return text, "endpoint"
 
     def put(self, key: bytes, text: str) -> None:
-        """Store an answer, and release the claim."""
+        """Store an answer."""
         with self._forgiving():
-            with self._transaction():
-                self._db.execute("REPLACE INTO answers VALUES (?, ?, ?)", (key, text, time.time()))
-                self._db.execute("DELETE FROM claims WHERE key = ?", (key,))
+            self._db.execute("REPLACE INTO answers VALUES (?, ?, ?)", (key, text, time.time()))
             self._writes += 1
             if self._writes % _CHECK_EVERY == 0:
                 self._shrink()
 
-    def release(self, key: bytes) -> None:
-        """Release the claim without an answer."""
-        with self._forgiving():
-            self._db.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, self.owner))
-
     def close(self) -> None:
-        """Close the file; the claims of this process end."""
+        """Close the file."""
         self._db.close()
-        self._lock.close()
 
     def size(self) -> int:
         """Bytes in use."""

@@ -2,43 +2,40 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-import os
 import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from soul.judge.cache import Cache
-from soul.judge.call.client import EndpointClient
 from soul.judge.call.endpoint import Endpoint
 from soul.judge.call.usage import Usage, merged
-from soul.judge.judge import ChatModel, Judge, endpoint_limits
+from soul.judge.client import Completions, EndpointClient
+from soul.judge.judge import ChatModel, Judge
+from soul.judge.limits import Budget, shared_limits
 from soul.judge.roles import ROLES, GatewaySettings, Role
-from soul.judge.throttle.local_gate import RequestGate, SyncLimits, in_process
-from soul.judge.throttle.shared_limits import EndpointLimits, SharedLimits
 
 SAMPLED: tuple[Role, ...] = ("partner", "environment")  # never cached: the same question may get different answers
 
 
-def limits_by_key(settings: GatewaySettings) -> dict[str, EndpointLimits]:
-    """The limits of every endpoint, by the key that request gates use."""
-    return {_key(e): endpoint_limits(e, breaker=settings.policy.breaker) for e in settings.endpoints}
-
-
-def run_limits(settings: GatewaySettings, spent_usd: float = 0.0) -> SharedLimits:
-    """The limits of a run; `soul.judge.throttle.shared_limits` says where the object lives.
+def connect_endpoints(
+    settings: GatewaySettings, cache_dir: Path | None = None, budget: Budget | None = None
+) -> dict[Endpoint, EndpointClient]:
+    """A client for every endpoint of these settings; they share the cache and the budget.
 
     Args:
-        spent_usd: what the run has spent already, if it is resumed.
+        cache_dir: the folder of this machine's cache file, unless judge.cache_dir names another; None: no cache.
+        budget: None: that of the settings, of which nothing is spent.
+
+    Raises:
+        BadCache: the cache cannot be used.
     """
-    return SharedLimits(limits_by_key(settings), settings.policy.budget_usd, spent_usd)
-
-
-def _key(endpoint: Endpoint) -> str:
-    # The hash tells two sets of settings for one model apart. Python's own hash differs between processes.
-    return f"{endpoint.name}#{hashlib.sha256(endpoint.model_dump_json().encode()).hexdigest()[:8]}"
+    policy = settings.policy
+    budget = budget or Budget(policy.budget_usd)
+    folder = Path(policy.cache_dir) if policy.cache_dir else cache_dir
+    used = policy.cache and folder is not None
+    cache = Cache(folder / f"{platform.node()}.sqlite", policy.cache_max_mb) if used and folder else None
+    return {e: EndpointClient(e, shared_limits(e, policy.breaker), budget, cache) for e in settings.endpoints}
 
 
 class _Scopes(Mapping[Role, Judge]):
@@ -81,36 +78,31 @@ class Gateway:
     canary: Judge | None = None
 
     @classmethod
-    def connect(
-        cls, settings: GatewaySettings, sync_limits: SyncLimits | None = None, cache_dir: Path | None = None
-    ) -> Gateway:
-        """Connect every role.
+    def connect(cls, settings: GatewaySettings, cache_dir: Path | None = None, spent_usd: float = 0.0) -> Gateway:
+        """Connect every role from this process.
 
         Args:
-            sync_limits: reports to the run's limits and returns a grant; None: limits for this process alone.
-            cache_dir: the folder of this machine's cache file, unless judge.cache_dir names another; None: no cache.
+            cache_dir: as in `connect_endpoints`.
+            spent_usd: what the run has spent already, if it is resumed.
         """
-        sync_limits = sync_limits or in_process(run_limits(settings))
-        process = f"{platform.node()}:{os.getpid()}"
-        clients = {e: EndpointClient(e, RequestGate(_key(e), process, sync_limits)) for e in settings.endpoints}
-        folder = Path(settings.policy.cache_dir) if settings.policy.cache_dir else cache_dir
-        cache = None
-        if settings.policy.cache and folder is not None:
-            cache = Cache(folder / f"{platform.node()}.sqlite", settings.policy.cache_max_mb)
-        asking: dict[bytes, asyncio.Future[str]] = {}
+        budget = Budget(settings.policy.budget_usd, spent_usd)
+        return cls.of_clients(settings, connect_endpoints(settings, cache_dir, budget))
+
+    @classmethod
+    def of_clients(cls, settings: GatewaySettings, clients: Mapping[Endpoint, Completions]) -> Gateway:
+        """The roles on these clients, one for each endpoint of the settings."""
         roles: dict[Role, Judge] = {
-            role: Judge(clients[e], cache=None if role in SAMPLED else cache, asking=asking)
-            for role, e in settings.roles.items()
+            role: Judge(clients[e], cached=role not in SAMPLED) for role, e in settings.roles.items()
         }
-        jury = tuple(Judge(clients[e], cache=cache, asking=asking, member=i) for i, e in enumerate(settings.jury))
-        by_task = {t: Judge(clients[e], cache=cache, asking=asking) for t, e in settings.by_task.items()}
-        canary = Judge(clients[settings.canary], cache=cache, asking=asking) if settings.canary else None
+        jury = tuple(Judge(clients[e], member=i) for i, e in enumerate(settings.jury))
+        by_task = {task: Judge(clients[e]) for task, e in settings.by_task.items()}
+        canary = Judge(clients[settings.canary]) if settings.canary else None
         return cls(settings, roles, jury or (roles["judge"],), by_task, canary)
 
     @classmethod
     def from_judge(cls, judge: Judge) -> Gateway:
         """A gateway that uses one model for every role."""
-        others = {r: replace(judge, usage=Usage(), cache=None if r in SAMPLED else judge.cache) for r in ROLES[1:]}
+        others = {r: replace(judge, usage=Usage(), cached=r not in SAMPLED) for r in ROLES[1:]}
         roles: dict[Role, Judge] = {"judge": judge, **others}
         settings = GatewaySettings(roles={role: judge.endpoint for role in ROLES})
         return cls(settings, roles, (judge,))
@@ -163,5 +155,3 @@ class Gateway:
         judges = (*self.roles.values(), *self.jury, *self.by_task.values(), *([self.canary] if self.canary else []))
         for client in {id(judge.endpoint_client): judge.endpoint_client for judge in judges}.values():
             await client.close()
-        for cache in {id(judge.cache): judge.cache for judge in judges if judge.cache}.values():
-            cache.close()

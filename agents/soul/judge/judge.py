@@ -10,41 +10,38 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Self, TypeVar
 
 import openai
 from pydantic import BaseModel
 
 from soul.errors import CONTENT, JudgeFailure
-from soul.judge.cache import Cache, key_of
+from soul.judge.cache import key_of
 from soul.judge.call import structured
-from soul.judge.call.client import Deadline, EndpointClient
-from soul.judge.call.endpoint import MODES, Endpoint, StructuredMode
+from soul.judge.call.endpoint import Endpoint
 from soul.judge.call.untrusted import data_message, require_content
 from soul.judge.call.usage import Usage
-from soul.judge.throttle.local_gate import RequestGate, in_process
-from soul.judge.throttle.shared_limits import EndpointLimits, SharedLimits
+from soul.judge.client import Completions, Deadline, EndpointClient, Request
 from soul.message import Message
 
 logger = logging.getLogger(__name__)
 SchemaT = TypeVar("SchemaT", bound=BaseModel)
-_CLAIM_POLL_S = 0.05
+AnswerT = TypeVar("AnswerT")
 
 
 @dataclass
 class ChatModel:
     """A model that takes turns in a conversation: a dialogue partner, an environment, or the policy behind an API."""
 
-    endpoint_client: EndpointClient
+    endpoint_client: Completions
     usage: Usage = field(default_factory=Usage)
 
     @classmethod
     def connect(cls, endpoint: Endpoint, client: openai.AsyncOpenAI | None = None) -> Self:
         """A model with its own limits. (The roles of a run share limits and cache: see `Gateway`.)"""
-        return cls(standalone_client(endpoint, client))
+        return cls(EndpointClient(endpoint, client=client or endpoint.client()))
 
     @property
     def endpoint(self) -> Endpoint:
@@ -65,7 +62,8 @@ class ChatModel:
         for reask in range(self.endpoint.max_reasks + 1):
             try:
                 self.usage.reasks += reask > 0
-                return await self.endpoint_client.request(messages, self.usage, str, deadline)
+                request = Request(tuple(messages), reask=reask)
+                return (await self.endpoint_client.complete(request, self.usage, deadline)).text
             except JudgeFailure as failure:
                 if failure.cause not in CONTENT or reask == self.endpoint.max_reasks:
                     self.usage.failed(failure.cause)
@@ -86,9 +84,8 @@ class ChatModel:
         self.usage.calls += 1
         try:
             deadline = Deadline(self.endpoint.deadline_s)
-            return await self.endpoint_client.request(
-                messages, self.usage, str, deadline, accept_any=True, seed=seed, most_tokens=most_tokens
-            )
+            request = Request(tuple(messages), accept_any=True, seed=seed, most_tokens=most_tokens)
+            return (await self.endpoint_client.complete(request, self.usage, deadline)).text
         except JudgeFailure as failure:
             self.usage.failed(failure.cause)
             raise
@@ -111,14 +108,12 @@ class Judge(ChatModel):
     """A model that is asked for verdicts.
 
     Attributes:
-        cache: stores the answers; None: every question is sent to the endpoint.
-        asking: the calls in flight in this process, by cache key. An identical question waits for the same answer.
+        cached: whether equal questions may get the same answer, from the cache or from a call in flight.
         member: the number in a jury. It is part of the cache key, because a model that is a member twice gives two
             opinions.
     """
 
-    cache: Cache | None = None
-    asking: dict[bytes, asyncio.Future[str]] = field(default_factory=dict)
+    cached: bool = True
     member: int = 0
 
     async def ask(
@@ -147,19 +142,15 @@ class Judge(ChatModel):
         if policy_texts is not None:
             require_content(policy_texts, min_words)
         self.usage.calls += 1
+        key = self._key(schema, instructions, data, sample) if self.cached else None
         try:
-            if self.cache is None:
-                text = await self._fetch(schema, instructions, data)
-            else:
-                key = self._key(schema, instructions, data, sample)
-                text = await self._once(key, schema, instructions, data, self.cache)
+            return await self._answer(schema, instructions, data_message(data), key)
         except JudgeFailure as failure:
             self.usage.failed(failure.cause)
             raise
-        return structured.instance(schema, text)
 
     async def check(self) -> None:
-        await replace(self, cache=None).ask(
+        await replace(self, cached=False).ask(
             _Ready, 'This is a connection test. Reply with the JSON object {"ready": true}.', {"ping": True}
         )
 
@@ -182,124 +173,59 @@ class Judge(ChatModel):
             }
         )
 
-    async def _once(
-        self, key: bytes, schema: type[BaseModel], instructions: str, data: Mapping[str, Any], cache: Cache
-    ) -> str:
-        """The answer from the cache, from an identical call that is in flight, or from the endpoint."""
+    async def _answer(self, schema: type[SchemaT], instructions: str, question: str, key: bytes | None) -> SchemaT:
+        """The instance in a valid answer. An unusable answer is asked for again, with the reason.
+
+        An answer in the cache that does not fit the schema counts as none.
+        """
+        deadline, form = Deadline(self.endpoint.deadline_s), structured.form_of(schema)
+        complaint, reask, fresh, free = "", 0, False, True
         while True:
-            if (cached := cache.get(key)) is not None:
-                self.usage.cache_hits += 1
-                return cached
-            if (in_flight := self.asking.get(key)) is not None:
-                await asyncio.wait([in_flight])
-                if in_flight.cancelled():
-                    continue
-                text = in_flight.result()  # or raises its failure: the same question would fail the same way
-                self.usage.cache_hits += 1
-                return text
-            if cache.claim(key, self.endpoint.deadline_s) == "theirs":
-                with self.endpoint_client.claimed.waiting(partial(cache.seconds_left, key)):
-                    while cache.claim(key, self.endpoint.deadline_s) == "theirs" and cache.get(key) is None:
-                        await asyncio.sleep(_CLAIM_POLL_S)
-                continue
-            return await self._lead(key, schema, instructions, data, cache)
-
-    async def _lead(
-        self, key: bytes, schema: type[BaseModel], instructions: str, data: Mapping[str, Any], cache: Cache
-    ) -> str:
-        """Fetch the answer for every caller that waits for it."""
-        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self.asking[key] = future
-        try:
-            text = await self._fetch(schema, instructions, data)
-        except JudgeFailure as failure:
-            future.set_exception(failure)
-            future.exception()  # mark it as retrieved: maybe no caller waits, and asyncio would log it as lost
-            cache.release(key)
-            raise
-        except BaseException:
-            future.cancel()  # waiters retry the call themselves
-            cache.release(key)
-            raise
-        finally:
-            del self.asking[key]
-        cache.put(key, text)
-        future.set_result(text)
-        return text
-
-    async def _fetch(self, schema: type[BaseModel], instructions: str, data: Mapping[str, Any]) -> str:
-        """The text of a valid answer from the endpoint. An unusable answer is asked for again, with the reason."""
-        deadline = Deadline(self.endpoint.deadline_s)
-        question = data_message(data)
-        complaint = ""
-        for reask in range(self.endpoint.max_reasks + 1):
+            messages: tuple[Message, ...] = (
+                {"role": "system", "content": instructions},
+                {"role": "user", "content": question + complaint},
+            )
+            request, source = Request(messages, form, key, fresh, reask), ""
             try:
-                self.usage.reasks += reask > 0
-                return await self._structured(schema, instructions, question + complaint, deadline)
+                text, source = await self.endpoint_client.complete(request, self.usage, deadline)
+                free &= source != "endpoint"
+                answer = self._read(schema, text)
+                self.usage.cache_hits += free
+                return answer
             except JudgeFailure as failure:
+                if source == "file":
+                    fresh = True
+                    continue
                 if failure.cause not in CONTENT or reask == self.endpoint.max_reasks:
                     raise
                 _log_reask(failure)
                 problem = failure.detail.removeprefix(f"{self.endpoint.name}: ")
                 complaint = structured.complaint(schema, JudgeFailure(failure.cause, problem))
-        raise AssertionError("the last re-ask returns or raises")
+                reask, fresh = reask + 1, True
+                self.usage.reasks += 1
 
-    async def _structured(self, schema: type[BaseModel], instructions: str, question: str, deadline: Deadline) -> str:
-        """Ask one question in the best mode that the endpoint supports.
-
-        The first answers tell which mode that is: an endpoint without `json_schema` answers it with 400.
-        """
-        client, refusal = self.endpoint_client, None
-        for mode in MODES[MODES.index(client.mode) :]:
-            if client.settled and mode != client.mode:
-                continue
-            try:
-                text = await self._in_mode(mode, schema, instructions, question, deadline)
-            except JudgeFailure as failure:
-                if failure.cause == "bad_request" and (not client.settled or client.mode != mode):
-                    refusal = refusal or failure
-                    logger.debug("%s does not accept %s: trying the next mode", self.endpoint.name, mode)
-                    continue
-                if failure.cause in CONTENT - {"refusal"}:  # a moderation refuses before the mode is looked at
-                    client.mode, client.settled = mode, True  # the mode was accepted; only the answer is unusable
-                raise
-            client.mode, client.settled = mode, True
-            return text
-        assert refusal is not None
-        raise refusal  # every mode was refused, so the mode is not the problem
-
-    async def _in_mode(
-        self, mode: StructuredMode, schema: type[BaseModel], instructions: str, question: str, deadline: Deadline
-    ) -> str:
-        messages: list[Message] = [
-            {"role": "system", "content": structured.instructions_with_schema(instructions, schema, mode)},
-            {"role": "user", "content": question},
-        ]
-
-        read = partial(structured.valid_text, schema)
-        return await self.endpoint_client.request(
-            messages, self.usage, read, deadline, structured.response_format(schema, mode)
-        )
+    def _read(self, schema: type[SchemaT], text: str) -> SchemaT:
+        try:
+            return structured.read(schema, text)
+        except JudgeFailure as failure:
+            detail = self.endpoint.without_secrets(failure.detail, "")
+            raise JudgeFailure(failure.cause, f"{self.endpoint.name}: {detail}") from None
 
 
 def _log_reask(failure: JudgeFailure) -> None:
     logger.debug("asking again after an unusable answer, %s: %s", failure.cause, failure.detail)
 
 
-def standalone_client(endpoint: Endpoint, client: openai.AsyncOpenAI | None = None) -> EndpointClient:
-    """A client with its own limits, which live in this process."""
-    limits = SharedLimits({endpoint.name: endpoint_limits(endpoint)})
-    gate = RequestGate(endpoint.name, "standalone", in_process(limits))
-    return EndpointClient(endpoint, gate, client or endpoint.client())
+async def all_answers(*questions: Coroutine[Any, Any, AnswerT]) -> list[AnswerT]:
+    """The answers, in the order of the questions.
 
+    If a question fails, the others are still awaited: the cost of a call that outlives its session would not be
+    counted.
 
-def endpoint_limits(endpoint: Endpoint, **more: Any) -> EndpointLimits:
-    """The limits in an endpoint's settings; `more` sets further fields of `EndpointLimits`."""
-    return EndpointLimits(
-        name=endpoint.name,
-        concurrency=endpoint.concurrency,
-        requests_per_minute=endpoint.requests_per_minute,
-        tokens_per_minute=endpoint.tokens_per_minute,
-        timeout_s=endpoint.timeout_s,
-        **more,
-    )
+    Raises:
+        JudgeFailure: the failure of the first question that failed, in the order of the arguments. There is no partial
+            result.
+    """
+    tasks = [asyncio.ensure_future(question) for question in questions]
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return [task.result() for task in tasks]

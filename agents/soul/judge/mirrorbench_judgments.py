@@ -24,8 +24,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from soul.judge.call.all_answers import all_answers
-from soul.judge.judge import Judge
+from soul.judge.judge import Judge, all_answers
 from soul.message import Message
 from soul.prompts import load_prompt
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from soul.errors import JudgeFailure, SoulError
 from soul.judge.call.endpoint import Endpoint, StructuredMode
+from soul.judge.client import EndpointClient
 from soul.judge.gateway import Gateway
 from soul.judge.judge import ChatModel, Judge
 from soul.judge.roles import BY_TASK, CANARY, GatewaySettings
@@ -70,6 +71,7 @@ async def check(settings: GatewaySettings, sections: Sequence[str]) -> Mapping[s
                 latency = judge.usage.percentile(0.5)
                 logger.info("%s: %s answers, %.2f s", section, judge.endpoint.name, latency or 0.0)
             client = judges[section].endpoint_client
+            assert isinstance(client, EndpointClient)
             results[section] = Checked(latency, client.mode if client.settled else None)
     return results
 

@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from soul.errors import BadSettings
 from soul.judge.call.endpoint import DEFAULT_MODEL, NO_KEY, Endpoint
-from soul.judge.throttle.circuit_breaker import BreakerSettings
+from soul.judge.circuit_breaker import BreakerSettings
 from soul.validation_errors import first_problem
 
 Role = Literal["judge", "feedback", "partner", "environment"]

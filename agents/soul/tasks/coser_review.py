@@ -13,7 +13,7 @@ from typing import Any, Self
 from pydantic import BaseModel, Field, model_validator
 
 from soul.judge import Judge
-from soul.judge.call.all_answers import all_answers
+from soul.judge.judge import all_answers
 from soul.prompts import Prompt, load_prompt
 
 DIMENSIONS = ("storyline_consistency", "anthropomorphism", "character_fidelity", "storyline_quality")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from soul.judge import Judge
-from soul.judge.call.all_answers import all_answers
+from soul.judge.judge import all_answers
 from soul.judge.mirrorbench_judgments import Conversation, Samples, judgments
 from soul.metrics.set_metrics import Array, Outcome, SetMetric
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.judging import limits as judge_limits
+from ditto.judging import actor as judge_actor
 from ditto.launching.compose import load_config
 from ditto.settings import BadConfig, Settings
 from ditto.verl_hooks import worker_config
@@ -79,9 +79,9 @@ def test_no_key_is_in_the_config(launched: DictConfig) -> None:
     assert KEY not in OmegaConf.to_yaml(launched) and KEY not in json.dumps(OmegaConf.to_container(launched))
 
 
-def test_a_worker_has_the_launchers_keys_or_none(launched: DictConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_judge_actor_has_the_launchers_keys_or_none(launched: DictConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     gateway = Settings.from_config(launched).gateway
-    judge_limits.replace_variables(gateway, {"THERE_KEY": KEY})
+    judge_actor.replace_variables(gateway, {"THERE_KEY": KEY})
     assert gateway.roles["partner"].client().api_key == KEY
     with pytest.raises(MissingKey, match=r"launchers-judge.*OPENAI_API_KEY is not set"):
         gateway.judge.client()

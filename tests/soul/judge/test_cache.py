@@ -1,12 +1,10 @@
-"""Answers on disk, shared by all processes of a machine.
+"""Answers on disk.
 
-Promise under test: what was put is there, for every process, after every crash; a question under way is asked once,
-however many want to know; who died asking holds nobody up for long; the file stays near its limit and keeps what is
-used; a file that cannot be used says so before a run, and a disk that fills up in the middle costs money only. The key
-holds all that determines an answer. Failures, and what is sampled, are never kept.
+Promise under test: what was put is there after every crash, also when several processes write; the file stays near its
+limit and keeps what is used; a file that cannot be used says so before a run, and a disk that fills up in the middle
+costs money only. The key holds all that determines an answer.
 """
 
-import errno
 import json
 import signal
 import sqlite3
@@ -14,7 +12,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -57,33 +54,6 @@ def test_any_text_comes_back_as_it_was(tmp_path_factory, text):
     cache.put(KEY, text)
     cache.close()
     assert Cache(cache.path).get(KEY) == text
-
-
-def test_a_claim_is_for_one_and_is_given_up(path):
-    one, two = Cache(path), Cache(path)
-    assert one.claim(KEY, 100) == "mine" == one.claim(KEY, 100)
-    assert two.claim(KEY, 100) == "theirs" and two.claim(b"another", 100) == "mine"
-    two.release(KEY)  # it is not his
-    assert two.claim(KEY, 100) == "theirs"
-    one.release(KEY)
-    assert two.claim(KEY, 100) == "mine"
-
-
-def test_a_claim_of_the_dead_runs_out(path, clock):
-    dead, other = Cache(path), Cache(path)
-    dead.claim(KEY, 60)
-    clock.now += 59
-    assert other.claim(KEY, 60) == "theirs"
-    clock.now += 2
-    assert other.claim(KEY, 60) == "mine" and dead.claim(KEY, 60) == "theirs"
-
-
-def test_who_looked_just_before_the_answer_came_does_not_ask_again(path):
-    one, two = Cache(path), Cache(path)
-    one.claim(KEY, 100)
-    assert two.get(KEY) is None
-    one.put(KEY, "text")
-    assert two.claim(KEY, 100) == "theirs" and two.get(KEY) == "text"
 
 
 @pytest.mark.parametrize("per_run,writes", [(1500, 3000), (20, 1000)])  # a short run writes too few to look at the size
@@ -131,13 +101,6 @@ def test_a_file_that_is_something_else_says_so(path):
     assert path.read_text().startswith("questions")
 
 
-def test_a_database_of_something_else_says_so(path):
-    path.parent.mkdir()
-    sqlite3.connect(path).execute("CREATE TABLE answers (question TEXT)")
-    with pytest.raises(BadCache, match="answers.sqlite cannot be used"):
-        Cache(path)
-
-
 def test_a_folder_that_cannot_be_used_says_so(tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "answers.sqlite").mkdir()
@@ -147,25 +110,6 @@ def test_a_folder_that_cannot_be_used_says_so(tmp_path):
         assert str(path) in str(error.value)
 
 
-def test_another_who_opens_the_new_file_at_the_same_moment_is_waited_for(path, monkeypatch):
-    class Busy(sqlite3.Connection):
-        tries = 0
-
-        def execute(self, sql, *args):
-            if "journal_mode" in sql and Busy.tries < 3:
-                Busy.tries += 1
-                error = sqlite3.OperationalError("database is locked")
-                error.sqlite_errorcode = sqlite3.SQLITE_BUSY
-                raise error
-            return super().execute(sql, *args)
-
-    connect = sqlite3.connect
-    monkeypatch.setattr(sqlite3, "connect", lambda *args, **more: connect(*args, **more, factory=Busy))
-    cache = Cache(path)
-    cache.put(KEY, "text")
-    assert cache.get(KEY) == "text" and Busy.tries == 3
-
-
 def test_a_disk_that_fills_up_costs_money_and_not_the_run(path, caplog):
     cache = Cache(path)
     cache.put(KEY, "before")
@@ -173,7 +117,7 @@ def test_a_disk_that_fills_up_costs_money_and_not_the_run(path, caplog):
     cache._db.execute(f"PRAGMA max_page_count = {pages + 2}")
     for number in range(40):
         key = b"%d" % number
-        assert cache.get(key) is None and cache.claim(key, 100) == "mine"
+        assert cache.get(key) is None
         cache.put(key, "x" * 100_000)
     assert cache.get(KEY) == "before"
     failed = [record.getMessage() for record in caplog.records if " fails" in record.getMessage()]
@@ -196,7 +140,7 @@ def test_a_long_wait_for_another_process_s_lock_is_logged(path, caplog, monkeypa
 def test_an_answer_that_cannot_be_read_is_asked_for_again(path):
     cache = Cache(path)
     cache._db.execute("INSERT INTO answers VALUES (?, CAST(? AS TEXT), ?)", (KEY, b"\xff\xfe", time.time()))
-    assert cache.get(KEY) is None and cache.claim(KEY, 100) == "mine"
+    assert cache.get(KEY) is None
     cache.put(KEY, "text")
     assert cache.get(KEY) == "text"
 
@@ -250,29 +194,11 @@ for number in range(300):
     assert healthy(path)
 
 
-def test_of_all_processes_one_fetches(path):
-    script = """
-for number in range(60):
-    key = b"%d" % number
-    while cache.get(key) is None:
-        if cache.claim(key, 60) == "mine":
-            print("fetched", number, flush=True)
-            time.sleep(0.002)
-            cache.put(key, "text")
-        else:
-            time.sleep(0.0005)
-"""
-    with workers(path, script, 4) as started:
-        fetched = Counter(line for worker in started for line in worker.communicate(timeout=60)[0].splitlines())
-    assert fetched == {f"fetched {number}": 1 for number in range(60)}
-
-
 def test_a_process_that_is_killed_while_it_writes_loses_no_answer_that_it_had(path):
     script = """
 number = 0
 while True:
     key = b"%d %d" % (me, number)
-    cache.claim(key, 60)
     cache.put(key, "x" * (number % 5000))
     print(number, flush=True)
     number += 1
@@ -288,69 +214,6 @@ while True:
         assert all(cache.get(b"0 %d" % number) == "x" * (number % 5000) for number in range(last + 1))
         cache.put(KEY, "and it goes on")
         assert healthy(path)
-
-
-CLAIMS = """
-cache.claim(b"first", 1e6), cache.claim(b"second", 1e6)
-print("claimed", flush=True)
-sys.stdin.readline()
-"""
-
-
-def test_claims_are_void_once_their_process_is_killed_and_not_before(path):
-    with workers(path, CLAIMS, 1) as (owner,):
-        assert owner.stdout.readline() == "claimed\n"
-        cache = Cache(path)
-        assert cache.claim(b"first", 100) == "theirs" and 100 < cache.seconds_left(b"first") <= 1e6
-        owner.kill()
-        owner.wait()
-        cache.close()
-        cache = Cache(path)  # another start
-        assert cache.claim(b"first", 100) == "mine" == cache.claim(b"second", 100)
-        assert [file.name for file in path.with_name(f"{path.name}.owners").iterdir()] == [
-            cache.owner.rpartition("/")[2]
-        ]
-
-
-def test_who_waits_notices_that_the_owner_was_killed(path, monkeypatch):
-    monkeypatch.setattr(soul.judge.cache, "_LOOK_EVERY_S", 0.05)
-    with workers(path, CLAIMS, 1) as (owner,):
-        assert owner.stdout.readline() == "claimed\n"
-        cache = Cache(path)
-        assert cache.claim(b"first", 100) == "theirs"
-        owner.kill()
-        owner.wait()
-        time.sleep(0.06)
-        assert cache.claim(b"first", 100) == "mine"
-
-
-def test_claims_of_a_cache_that_was_closed_are_void(path):
-    one, two = Cache(path), Cache(path)
-    one.claim(KEY, 1e6)
-    assert two.claim(KEY, 100) == "theirs"
-    one.close()
-    again = Cache(path)
-    assert again.claim(KEY, 100) == "mine"
-
-
-@pytest.mark.parametrize("owner", ["elsewhere/0123", "elsewhere:17:4711"])
-def test_a_claim_of_another_host_keeps_its_time(path, clock, owner):
-    cache = Cache(path)
-    cache._db.execute("INSERT INTO claims VALUES (?, ?, ?)", (KEY, owner, clock.now + 60))
-    assert cache.claim(KEY, 60) == "theirs"
-    clock.now += 61
-    assert cache.claim(KEY, 60) == "mine"
-
-
-def test_where_the_file_system_has_no_locks_claims_keep_their_time(path, clock, monkeypatch):
-    def no_locks(*_):
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr("soul.files.owner_lock.fcntl.flock", no_locks)
-    one, two = Cache(path), Cache(path)
-    assert one.claim(KEY, 60) == "mine" and two.claim(KEY, 60) == "theirs"
-    clock.now += 61
-    assert two.claim(KEY, 60) == "mine"
 
 
 # --- the key

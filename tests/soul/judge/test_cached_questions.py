@@ -7,15 +7,15 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 
 import pytest
 from pydantic import BaseModel
 
+from soul.errors import JudgeFailure
 from soul.judge import Judge
 from soul.judge.cache import Cache
-from soul.testing import BadRequest, FakeOpenAI, Hang, Json, Refusal, WrongSchema
+from soul.testing import BadRequest, FakeOpenAI, Json, WrongSchema
 
 
 @pytest.fixture
@@ -34,9 +34,9 @@ class Grade(BaseModel):
 @contextmanager
 def asking(fake, path, **endpoint):
     judge = Judge.connect(fake.endpoint(structured="json_schema", **endpoint), fake.client())
-    judge.cache = Cache(path)
+    judge.endpoint_client.cache = cache = Cache(path)
     yield judge
-    judge.cache.close()
+    cache.close()
 
 
 def run(main):
@@ -92,7 +92,9 @@ def test_answers_from_before_top_p_and_seed_were_in_the_key_stay_valid(path):
     assert key.hex() == "c9c29af3a7f6a56e02f1b3077ed7236e1d86f2856d79162159d5c2312aef8339"
 
 
-@pytest.mark.parametrize("fault,cause,requests", [(BadRequest(), "bad_request", 1), (Refusal(), "refusal", 2)])
+@pytest.mark.parametrize(
+    "fault,cause,requests", [(BadRequest(), "bad_request", 1), (Json({"other": 1}, delay=0.05), "invalid", 2)]
+)
 def test_a_failure_is_shared_and_not_kept(path, fault, cause, requests):
     fake = FakeOpenAI([*[fault] * requests, Json({"score": 7})])
 
@@ -124,29 +126,23 @@ def test_who_is_cancelled_leaves_the_question_to_the_next(path):
                 await asyncio.sleep(0.001)
             task.cancel()
         found = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [type(each) for each in found] == [asyncio.CancelledError] * 3 + [Score] * 3 and not judge.asking
+        assert [type(each) for each in found] == [asyncio.CancelledError] * 3 + [Score] * 3
+        assert not judge.endpoint_client.cache.asking
 
     with asking(fake, path) as judge:
         run(main(judge))
     assert len(fake.requests) == 4
 
 
-def test_another_process_is_waited_for_and_taken_over_from_when_it_dies(path):
-    fake = FakeOpenAI(Json({"score": 7}))
-
-    async def main(judge):
-        other = Cache(path)
-        keys = [judge._key(Score, "Score.", {"n": n}, 0) for n in range(2)]
-        assert [other.claim(key, 0.5) for key in keys] == ["mine", "mine"]
-        first, second = (asyncio.create_task(judge.ask(Score, "Score.", {"n": n})) for n in range(2))
-        await asyncio.sleep(0.15)
-        assert not fake.requests
-        other.put(keys[0], '{"score": 3}')
-        assert (await first).score == 3 and not fake.requests
-        assert (await second).score == 7 and len(fake.requests) == 1  # nothing came of that claim
-
+def test_an_answer_in_the_file_that_does_not_fit_the_schema_is_asked_for_anew(path):
+    fake = FakeOpenAI([WrongSchema(), WrongSchema(), Json({"score": 7})])
     with asking(fake, path) as judge:
-        run(main(judge))
+        with pytest.raises(JudgeFailure, match="invalid"):
+            run(judge.ask(Score, "Score.", {}))
+        assert judge.usage.reasks == 1
+        assert run(judge.ask(Score, "Score.", {})).score == 7 and judge.usage.cache_hits == 0
+        assert run(judge.ask(Score, "Score.", {})).score == 7 and judge.usage.cache_hits == 1
+    assert len(fake.requests) == 3
 
 
 def test_turns_of_a_conversation_are_sampled_anew(path):
@@ -154,7 +150,7 @@ def test_turns_of_a_conversation_are_sampled_anew(path):
     with asking(fake, path) as judge:
         for _ in range(3):
             run(judge.chat([{"role": "user", "content": "Hello"}]))
-        assert judge.cache._db.execute("SELECT count(*) FROM answers").fetchone() == (0,)
+        assert judge.endpoint_client.cache._db.execute("SELECT count(*) FROM answers").fetchone() == (0,)
     assert len(fake.requests) == 3 and judge.usage.cache_hits == 0
 
 
@@ -162,7 +158,7 @@ def test_a_broken_disk_does_not_lose_an_answer_that_was_paid(path):
     fake = FakeOpenAI(Json({"score": 7}, delay=0.05))
 
     async def main(judge):
-        judge.cache._db.execute("PRAGMA query_only = 1")  # every write fails
+        judge.endpoint_client.cache._db.execute("PRAGMA query_only = 1")  # every write fails
         return await asyncio.gather(*(judge.ask(Score, "Score.", {}) for _ in range(4)))
 
     with asking(fake, path) as judge:
@@ -173,39 +169,40 @@ def test_a_broken_disk_does_not_lose_an_answer_that_was_paid(path):
 ASKS = """
 import asyncio, sys
 from pathlib import Path
-from soul.judge import Endpoint, Judge
-from soul.judge.cache import Cache
+from soul.judge import Gateway, GatewaySettings
 from tests.soul.judge.test_cached_questions import Score
 
 async def main():
-    judge = Judge.connect(Endpoint(model="fake", base_url=sys.argv[1], api_key_env=None, structured="json_schema"))
-    judge.cache = Cache(Path(sys.argv[2]))
-    await asyncio.gather(*(judge.ask(Score, "Score.", {"n": n}) for n in range(3)))
+    judge = {"model": "fake", "base_url": sys.argv[1], "api_key_env": "none", "structured": "json_schema"}
+    async with Gateway.connect(GatewaySettings.from_sections({"judge": judge}), Path(sys.argv[2])) as gateway:
+        await asyncio.gather(*(gateway.judge.ask(Score, "Score.", {"n": n}) for n in range(60)))
 
 asyncio.run(main())
 """
 
 
-def test_after_kill_9_the_next_start_asks_at_once(path, caplog):
-    """The claims last 300 s; the second start waits for none of them, and has nothing to say about waiting."""
-
-    async def main(judge):
-        found = await asyncio.gather(*(judge.ask(Score, "Score.", {"n": n}) for n in range(3)))
-        await judge.close()
-        return found
-
-    with FakeOpenAI(lambda request: Hang(600) if request.number < 3 else Json({"score": 7})) as fake:
-        killed = subprocess.Popen([sys.executable, "-c", ASKS, fake.url, str(path)])
+@pytest.mark.parametrize("answers", [1, 7, 25])
+def test_after_kill_9_no_question_whose_answer_was_read_is_paid_again(answers, tmp_path):
+    """The process is killed when so many answers are in its file; the next start asks only what is not."""
+    with FakeOpenAI(lambda request: Json({"score": request.number}, delay=0.01 * request.number)) as fake:
+        command = [sys.executable, "-c", ASKS, fake.url, str(tmp_path)]
+        killed = subprocess.Popen(command)
         try:
-            while len(fake.requests) < 3:
+            while len(stored(tmp_path)) < answers:
                 assert killed.poll() is None
-                time.sleep(0.01)
         finally:
             killed.kill()
             killed.wait()
-        judge = Judge.connect(fake.endpoint(structured="json_schema"))
-        judge.cache = Cache(path)
-        claims = sqlite3.connect(path).execute("SELECT until FROM claims").fetchall()
-        assert len(claims) == 3 and all(until > time.time() + 200 for (until,) in claims)
-        assert run(main(judge)) == [Score(score=7)] * 3
-    assert len(fake.requests) == 6 and "wait" not in caplog.text
+        before, sent = stored(tmp_path), len(fake.requests)
+        subprocess.run(command, check=True)
+        assert len(fake.requests) - sent == 60 - len(before)
+        assert before.items() <= stored(tmp_path).items() and len(stored(tmp_path)) == 60
+
+
+def stored(folder):
+    """The answers in the file by key."""
+    files = list(folder.glob("*.sqlite"))
+    try:
+        return dict(sqlite3.connect(files[0]).execute("SELECT key, text FROM answers")) if files else {}
+    except sqlite3.OperationalError:  # it is being made
+        return {}

@@ -13,10 +13,9 @@ import pytest
 from pydantic import BaseModel
 from tenacity import wait_none
 
-import soul.judge.call.client
+import soul.judge.client
 from soul.errors import BadCache, JudgeFailure
 from soul.judge import ROLES, Gateway, GatewaySettings
-from soul.judge.gateway import limits_by_key
 from soul.testing import FakeOpenAI, Json, NotFound, Text, fake_judge
 
 KEY = "sk-sentinel-0123456789abcdef"
@@ -28,7 +27,7 @@ class Answer(BaseModel):
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch):
-    monkeypatch.setattr(soul.judge.call.client, "_BACKOFF", wait_none())
+    monkeypatch.setattr(soul.judge.client, "_BACKOFF", wait_none())
     for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY", "JUDGE_MODEL_NAME", "JUDGE_MODEL_REASONING"):
         monkeypatch.delenv(name, raising=False)
 
@@ -98,7 +97,7 @@ def test_a_task_may_have_a_judge_of_its_own():
         assert run(gateway, ask(coser.judge), ask(sotopia.judge), ask(coser.partner)) == [54, 0, 0]
     assert coser.usage()["judge"].calls == 1 and coser.usage()["partner"].calls == 1
     assert gateway.usage() == {}
-    assert len(limits_by_key(gateway.settings)) == 3  # limits of its own too
+    assert coser.judge.endpoint_client.limits is not sotopia.judge.endpoint_client.limits  # limits of its own too
 
 
 def test_a_member_of_the_jury_that_is_the_judge_shares_its_line():
@@ -113,8 +112,8 @@ def test_a_member_of_the_jury_that_is_the_judge_shares_its_line():
     assert len(fake.requests) == 12 and fake.peak == 4  # two a line
 
 
-@pytest.mark.parametrize("own", [{"model": "other"}, {"temperature": 0.5}, {"concurrency": 3}], ids=str)
-def test_roles_with_different_endpoints_do_not_share(own):
+@pytest.mark.parametrize("own", [{"model": "other"}, {"concurrency": 3}], ids=str)
+def test_roles_with_different_models_or_limits_do_not_share(own):
     fake = counting(delay=0.05)
     with connected(fake, judge={"concurrency": 2}, partner={"concurrency": 2, **own}) as gateway:
         assert (
@@ -122,6 +121,31 @@ def test_roles_with_different_endpoints_do_not_share(own):
         )
         run(gateway, crowd(gateway, 5))
     assert fake.peak == 2 + own.get("concurrency", 2)
+
+
+def test_all_that_ask_a_model_with_one_key_share_its_cap_gateways_and_temperatures_alike():
+    fake = counting(delay=0.05)
+    with connected(fake, judge={"concurrency": 2}, partner={"temperature": 0.5}) as gateway:
+        other = Gateway.connect(gateway.settings)
+        run(gateway, crowd(gateway, 3), crowd(other, 3))
+        asyncio.run(other.close())
+    assert len(fake.requests) == 24 and fake.peak == 2
+
+
+def test_a_spent_budget_stops_all_roles_and_the_calls_that_wait():
+    prices = {"concurrency": 2, "price_in": 1e6, "price_out": 1e6, "budget_usd": 3.0}
+    fake = counting(delay=0.05)
+    with connected(fake, judge=prices, partner={"model": "p", "price_in": 0, "price_out": 0}) as gateway:
+
+        async def outcomes():
+            asked = [ask(gateway.judge, n=n) for n in range(8)]
+            found = await asyncio.gather(*asked, return_exceptions=True)
+            with pytest.raises(JudgeFailure, match=r"judge.budget_usd=\$3.00 are spent") as late:
+                await gateway.partner.chat(HI)
+            return [getattr(each, "cause", "ok") for each in found], late.value.cause
+
+        causes, late = run(gateway, outcomes())
+    assert late == "budget" and set(causes) == {"ok", "budget"} and causes.count("ok") == len(fake.requests) <= 4
 
 
 def test_scopes_share_everything_but_the_counters(tmp_path):
@@ -145,7 +169,7 @@ def test_scopes_share_everything_but_the_counters(tmp_path):
     assert [scope.usage()["judge"].cache_hits for scope in (one, two)] == [0, 1]
     assert sum(scope.usage()["feedback"].cache_hits for scope in (one, two)) == 1
     for role, judge in gateway.roles.items():
-        assert one.roles[role].endpoint_client is judge.endpoint_client and one.roles[role].cache is judge.cache
+        assert one.roles[role].endpoint_client is judge.endpoint_client and one.roles[role].cached is judge.cached
 
 
 def test_a_scope_of_a_scope_starts_at_zero():

@@ -16,11 +16,11 @@ import pytest
 from pydantic import BaseModel, Field, field_validator
 from tenacity import wait_none
 
-import soul.judge.call.client
+import soul.judge.client
 from soul.errors import PERMANENT, JudgeFailure, PolicyFailure
 from soul.judge import ChatModel, Judge, classify
-from soul.judge.call.client import Deadline
-from soul.judge.call.retry_after import MAX_RETRY_AFTER_S, retry_after
+from soul.judge.call.exchange import HALF_OF_ITS_RESOLUTION_S, MAX_RETRY_AFTER_S, retry_after
+from soul.judge.client import Deadline
 from soul.one_turn import Critique
 from soul.policy import OpenAISeat
 from soul.testing import (
@@ -47,7 +47,7 @@ class Score(BaseModel):
 @pytest.fixture(autouse=True)
 def _no_backoff(monkeypatch):
     """Only what the endpoint asks for (Retry-After) is waited; the random backoff has a test of its own."""
-    monkeypatch.setattr(soul.judge.call.client, "_BACKOFF", wait_none())
+    monkeypatch.setattr(soul.judge.client, "_BACKOFF", wait_none())
 
 
 @pytest.mark.parametrize("fault, cause, attempts", FAULTS.values(), ids=FAULTS.keys())
@@ -243,7 +243,7 @@ def test_retry_after_may_be_a_date():
     due = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=3)
     with served([RateLimit(retry_after=format_datetime(due, usegmt=True)), GOOD]) as (judge, _):
         ask(judge)
-    assert datetime.now(UTC) >= due
+        assert datetime.now(UTC) >= due - timedelta(seconds=HALF_OF_ITS_RESOLUTION_S)
 
 
 def test_a_retry_after_of_a_century_is_capped():
@@ -261,7 +261,7 @@ def test_a_retry_after_that_is_no_number_of_seconds_falls_back_to_the_backoff(he
 
 
 def test_without_retry_after_the_backoff_is_waited(monkeypatch):
-    monkeypatch.setattr(soul.judge.call.client, "_BACKOFF", lambda state: 0.25)
+    monkeypatch.setattr(soul.judge.client, "_BACKOFF", lambda state: 0.25)
     with served([ServerError(), ServerError(), GOOD]) as (judge, _):
         start = time.perf_counter()
         ask(judge)

@@ -13,7 +13,6 @@ from pydantic import BaseModel
 from soul.errors import BadSettings
 from soul.judge import ROLES, Endpoint, Gateway, GatewaySettings
 from soul.judge.call.endpoint import DEFAULT_MODEL, DEFAULT_URL
-from soul.judge.gateway import limits_by_key
 from soul.judge.roles import PAPER_JUDGES, JudgePolicy, paper_judge, policy_endpoint
 from soul.suites import soul_v1
 from soul.testing import FakeOpenAI, Json
@@ -55,7 +54,7 @@ def test_without_settings_all_roles_are_the_judge_of_the_paper():
     assert settings.roles == {role: Endpoint() for role in ROLES} and settings.jury == ()
     assert (settings.judge.model, settings.judge.url) == (DEFAULT_MODEL, DEFAULT_URL) == ("gpt-5-nano", DEFAULT_URL)
     assert settings.by_task == {"coser": Endpoint(model="gpt-5.4")}  # the paper's judge of CoSER, section 5
-    assert settings.policy == JudgePolicy() and len(settings.endpoints) == len(limits_by_key(settings)) == 2
+    assert settings.policy == JudgePolicy() and len(settings.endpoints) == 2
 
 
 @pytest.mark.parametrize("judge", [{"model": "mine"}, {"jury": ["a", "b"]}, {"model": DEFAULT_MODEL}])
@@ -280,7 +279,6 @@ def test_settings_of_the_run_stand_beside_the_judges():
     assert settings.judge == Endpoint(**JUDGE)
     assert settings.policy.breaker.model_dump() == breaker
     assert (settings.policy.cache, settings.policy.cache_dir, settings.policy.max_failure_rate) == (False, "x", 0.1)
-    assert [line.breaker.model_dump() for line in limits_by_key(settings).values()] == [breaker]
     assert of(judge={"breaker": {"share": 0.1}}).policy.breaker.min_requests == JudgePolicy().breaker.min_requests
 
 
@@ -355,9 +353,9 @@ def test_a_budget_needs_the_price_of_every_model(sections, unpriced):
     assert named.count(" at ") == len(unpriced)
 
 
-def test_equal_endpoints_are_one_line_and_different_ones_are_not():
-    assert len(limits_by_key(of(judge={**JUDGE, "jury": ["judge-model", "a", "a"]}, partner={"model": "a"}))) == 2
-    assert len(limits_by_key(of(judge=JUDGE, feedback={"temperature": 0.9}))) == 2  # one name, two sets of settings
+def test_equal_endpoints_are_one_and_different_ones_are_not():
+    assert len(of(judge={**JUDGE, "jury": ["judge-model", "a", "a"]}, partner={"model": "a"}).endpoints) == 2
+    assert len(of(judge=JUDGE, feedback={"temperature": 0.9}).endpoints) == 2  # one name, two sets of settings
 
 
 def test_a_key_where_its_name_belongs_is_refused_and_not_repeated():

@@ -17,7 +17,6 @@ from soul.compare.comparison import compare
 from soul.evaluate.numbers.results import Results, breakdown, summarise
 from soul.evaluate.report.results_table import set_detail
 from soul.evaluate.tables.run_table import markdown, run_table
-from soul.evaluate.wandb_log import scalars
 from soul.metrics.set_metrics import Ratio
 from soul.task_types import Metric
 from soul.tasks.userllm import END, spoken

@@ -10,11 +10,8 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
-import ray
-
-from ditto.judging import limits as judge_limits
+from ditto.judging import actor as judge_actor
 from ditto.run.step_metrics import failures_by_cause, judge_failure
 from ditto.settings import Settings
 from soul.errors import RunFailed
@@ -50,11 +47,6 @@ class JudgeWatch:
         self._ledger = Ledger.load(settings.ledger_file)
         self._at_step_start = self._ledger.total().cost_usd
         self._trained = False  # whether a step has ended since this start
-        self._limits: Any = None
-
-    def start(self) -> None:
-        """Connect to the actor that holds the run's limits."""
-        self._limits = ray.get_actor(judge_limits.NAME)
 
     def after_step(self, step: int, traces: Sequence[SessionRecord]) -> dict[str, float]:
         """Add a step's sessions to the ledger and decide whether to stop.
@@ -133,7 +125,7 @@ class JudgeWatch:
         """Why the run must stop after these sessions; None if it can go on."""
         lost = failures_by_cause(traces)
         share = lost.total() / len(traces)
-        state: judge_limits.State = ray.get(self._limits.state.remote())
+        state = judge_actor.state()
         judge = self.settings.gateway
         if state.outage is not None:
             return f"{state.outage}. The judge failed in {share:.0%} of {len(traces)} sessions."

@@ -25,7 +25,7 @@ from ray.exceptions import RayError
 from verl.single_controller.ray.base import ResourcePoolManager
 from verl.trainer.constants_ppo import PPO_RAY_RUNTIME_ENV, get_ppo_ray_runtime_env
 
-from ditto.judging import limits as judge_limits
+from ditto.judging import actor as judge_actor
 from ditto.launching import fork_server
 from ditto.launching.placement import on_node
 from ditto.launching.variables import cpu_variables
@@ -111,14 +111,15 @@ def disconnect() -> None:
     kill(children)
 
 
-def start_limits(settings: GatewaySettings, spent_usd: float) -> Any:
-    """Start the run's first actor, which holds the judge limits (`judging/limits.py`).
+def start_judge(settings: GatewaySettings, spent_usd: float, cache_dir: Path) -> Any:
+    """Start the run's first actor, which asks the judges (`judging/actor.py`).
 
     Raises:
+        BadCache: the cache cannot be used.
         BadCluster: the workers cannot import our packages.
     """
     try:
-        return judge_limits.start(settings, spent_usd)
+        return judge_actor.start(settings, spent_usd, cache_dir)
     except RayError as error:
         ray.shutdown()
         raise BadCluster(

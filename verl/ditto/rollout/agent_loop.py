@@ -8,7 +8,6 @@ session: verl would drop the whole prompt group and pad the hole without a word.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from functools import cache, cached_property
@@ -18,7 +17,7 @@ from typing import Any
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
 from ditto.batch.sequence_record import SequenceRecord
-from ditto.judging import limits as judge_limits
+from ditto.judging.actor import remote_gateway
 from ditto.objectives.spec import Kind
 from ditto.rollout.session_sequences import TeacherPrompts, seat_sequences, session_sequences, teacher_prompts
 from ditto.rollout.token_seat import TokenSeat
@@ -41,16 +40,10 @@ logger = logging.getLogger(__name__)
 
 
 @cache
-def _gateway(settings_json: str, cache_dir: str) -> asyncio.Task[Gateway]:
-    """One gateway per worker process, for all to await; limits and keys are the run's."""
-
-    async def connect() -> Gateway:
-        logs.set_up()  # once in each worker: what calls wait for is logged here
-        settings = GatewaySettings.model_validate_json(settings_json)
-        await judge_limits.take_variables(settings)
-        return Gateway.connect(settings, judge_limits.port(), Path(cache_dir))
-
-    return asyncio.create_task(connect())
+def _gateway(settings_json: str) -> Gateway:
+    """One gateway per worker process; the run's judge actor sends its requests."""
+    logs.set_up()  # once in each worker
+    return remote_gateway(GatewaySettings.model_validate_json(settings_json))
 
 
 @cache
@@ -149,7 +142,7 @@ class SoulAgentLoop(AgentLoopBase):
 
     async def gateway(self) -> Gateway:
         """The judges of this process; without Ray (`benchmarks/one_process.py`) a subclass connects them."""
-        return await _gateway(self.settings.gateway.model_dump_json(), str(self.settings.cache_dir))
+        return _gateway(self.settings.gateway.model_dump_json())
 
 
 def _asks_canary(settings: Settings, row: TaskRow, session: str) -> bool:

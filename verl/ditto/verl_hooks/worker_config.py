@@ -1,8 +1,8 @@
 """Resolve everything in the config that depends on the environment or the working directory, before workers get it.
 
 A worker of a running Ray cluster has the environment and the working directory of `ray start`. So the driver resolves
-the judge gateway once, with its own environment, and makes paths absolute. API keys are not in the config; workers get
-them from `judging/limits.py`.
+the judge gateway once, with its own environment, and makes paths absolute. API keys are not in the config; only
+the run's judge actor has them (`judging/actor.py`).
 """
 
 from __future__ import annotations

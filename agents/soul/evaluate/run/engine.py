@@ -2,7 +2,7 @@
 
 All sets run concurrently, those with long samples first (schedule.py). Enough sessions run at once to keep the policy's
 endpoint busy while others wait for their judge; the endpoints' own limits apply on top of that
-(agents/soul/judge/throttle/shared_limits.py).
+(agents/soul/judge/limits.py).
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.run.schedule import Schedule, endpoints_of
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
 from soul.judge import ChatModel, Gateway, GatewaySettings
-from soul.judge.gateway import run_limits
-from soul.judge.throttle.local_gate import in_process
 from soul.message import Escape
 from soul.policy import OpenAISeat, Players
 from soul.record import SessionRecord
@@ -94,8 +92,8 @@ async def run_samples(
         OutOfSpace: the disk is full.
     """
     spent_usd = journal.paid_usd + read_checks(folder).usage.cost_usd
-    limits = run_limits(settings, spent_usd)  # the budget covers the whole run, not each start
-    connected = Gateway.connect(settings, in_process(limits), folder / "judge_cache")
+    # The budget covers the whole run, not each start.
+    connected = Gateway.connect(settings, folder / "judge_cache", spent_usd)
     stopped: Stopped | None = None
 
     async def work(gateway: Gateway) -> None:

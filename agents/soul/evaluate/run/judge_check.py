@@ -23,9 +23,7 @@ from soul.files.whole_file import write_whole
 from soul.judge import Endpoint, Gateway, GatewaySettings, Usage
 from soul.judge.audit import canaries
 from soul.judge.audit.canary_cases import CANARIES
-from soul.judge.gateway import run_limits
 from soul.judge.roles import ROLES
-from soul.judge.throttle.local_gate import in_process
 
 FILE = "judge_checks.json"
 _CASES = hashlib.sha256(repr(CANARIES).encode()).hexdigest()[:8]
@@ -123,5 +121,5 @@ async def _outcomes(
     limits = {"max_attempts": 2, "deadline_s": min(_PATIENCE_S, endpoint.deadline_s)}
     roles = dict.fromkeys(ROLES, endpoint.model_copy(update=limits))
     alone = GatewaySettings(roles=roles, policy=settings.policy)
-    async with Gateway.connect(alone, in_process(run_limits(alone, spent_usd))) as gateway:
+    async with Gateway.connect(alone, spent_usd=spent_usd) as gateway:
         return await canaries.run(gateway.judge), gateway.judge.usage

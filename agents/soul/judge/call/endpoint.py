@@ -47,7 +47,7 @@ class Endpoint(BaseModel):
     deadline_s: float = Field(default=300.0, gt=0)  # for one call with retries and re-asks, from its first request on
     max_attempts: int = Field(default=6, ge=1)  # requests for one answer; those refused with 429 do not count
     max_reasks: int = Field(default=1, ge=0)  # how often an unusable answer is asked for again
-    concurrency: int = Field(default=64, ge=1)  # requests in flight, over all processes of a run
+    concurrency: int = Field(default=64, ge=1)  # requests in flight, over all workers of a run
     requests_per_minute: float | None = Field(default=None, gt=0)
     tokens_per_minute: float | None = Field(default=None, gt=0)  # prompt and completion together
     price_in: float | None = Field(default=None, ge=0)  # US dollars per million tokens

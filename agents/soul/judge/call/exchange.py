@@ -1,9 +1,11 @@
-"""One HTTP exchange with an endpoint, and the cause of its failure."""
+"""One HTTP exchange with an endpoint, the cause of its failure, and how long it asks to wait."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import openai
@@ -13,6 +15,10 @@ from soul.judge.call.completion import Completion
 
 # A 403 that is about one prompt (OpenRouter's moderation), and not about the key.
 _MODERATED = re.compile(r"moderation|\b(?:input|prompt|content|message|request)s?\b[^.]{0,40}\bflagged", re.IGNORECASE)
+
+MAX_RETRY_AFTER_S = 60.0
+HALF_OF_ITS_RESOLUTION_S = 0.5  # a date is rounded up to whole seconds: half a second too late on average
+_NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,15})?")
 
 
 async def exchange(client: openai.AsyncOpenAI, path: str, body: dict[str, Any]) -> Completion:
@@ -56,6 +62,27 @@ def classify(error: BaseException) -> Cause | None:
         return "refusal"
     causes: dict[int, Cause] = {401: "auth", 402: "auth", 403: "auth", 404: "not_found"}  # 402: no credit is left
     return causes.get(status, "bad_request")
+
+
+def retry_after(error: BaseException | None) -> float | None:
+    """The seconds that the endpoint asks to wait, at most a minute; None if it names no valid time.
+
+    Retry-After is a number of seconds or an HTTP date; retry-after-ms (OpenAI and Azure) is a number of milliseconds.
+    """
+    if not isinstance(error, openai.APIStatusError):
+        return None
+    headers = error.response.headers
+    for name, unit in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
+        value = headers.get(name, "")
+        if _NUMBER.fullmatch(value):
+            return min(MAX_RETRY_AFTER_S, float(value) * unit)
+    header = headers.get("retry-after", "")
+    try:
+        at = parsedate_to_datetime(header)
+        left = at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)
+    except (ValueError, OverflowError):
+        return None  # neither a number nor a valid date
+    return min(MAX_RETRY_AFTER_S, max(0.0, left.total_seconds() - HALF_OF_ITS_RESOLUTION_S))
 
 
 def was_sent(error: BaseException) -> bool:

@@ -12,7 +12,7 @@ import json
 import math
 import re
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import openai
 from pydantic import BaseModel, ValidationError
@@ -71,17 +71,31 @@ def _holds_number(value: Any) -> bool:
     return isinstance(value, int | float)  # true for booleans too, which is intended
 
 
-def response_format(schema: type[BaseModel], mode: StructuredMode) -> dict[str, Any] | None:
-    """The request's `response_format`; None in the mode `prompt`."""
-    if mode == "json_schema":
-        form = {"name": schema.__name__, "strict": True, "schema": _sent_schema(schema)}
-        return {"type": "json_schema", "json_schema": form}
-    return {"type": "json_object"} if mode == "json_object" else None
+class Form(NamedTuple):
+    """A schema as plain data, which can be sent to another process.
+
+    Attributes:
+        schema: the strict schema, for prompts.
+        sent: the schema as endpoints accept it: without lengths of strings.
+    """
+
+    name: str
+    schema: dict[str, Any]
+    sent: dict[str, Any]
 
 
 @cache
-def _sent_schema(schema: type[BaseModel]) -> Any:
-    return _without_lengths(json_schema(schema))
+def form_of(schema: type[BaseModel]) -> Form:
+    """The form of an answer that fits the schema; see `json_schema`."""
+    strict = json_schema(schema)
+    return Form(schema.__name__, strict, _without_lengths(strict))
+
+
+def response_format(form: Form, mode: StructuredMode) -> dict[str, Any] | None:
+    """The request's `response_format`; None in the mode `prompt`."""
+    if mode == "json_schema":
+        return {"type": "json_schema", "json_schema": {"name": form.name, "strict": True, "schema": form.sent}}
+    return {"type": "json_object"} if mode == "json_object" else None
 
 
 def _without_lengths(part: Any) -> Any:
@@ -94,11 +108,11 @@ def _without_lengths(part: Any) -> Any:
     return {key: _without_lengths(value) for key, value in part.items() if not (is_string and key in _LENGTHS)}
 
 
-def instructions_with_schema(instructions: str, schema: type[BaseModel], mode: StructuredMode) -> str:
+def instructions_with_schema(instructions: str, form: Form, mode: StructuredMode) -> str:
     """The system message. It states the schema, unless the server enforces it."""
     if mode == "json_schema":
         return instructions
-    text = json.dumps(json_schema(schema), ensure_ascii=False)
+    text = json.dumps(form.schema, ensure_ascii=False)
     return (
         f"{instructions}\n\nReply with a single JSON object and nothing else. It must match this JSON schema:\n{text}"
     )
@@ -118,8 +132,10 @@ def complaint(schema: type[BaseModel], failure: JudgeFailure) -> str:
     )
 
 
-def valid_text(schema: type[BaseModel], text: str) -> str:
-    """The JSON object in an answer's text, if it satisfies the schema.
+def read(schema: type[SchemaT], text: str) -> SchemaT:
+    """The instance in an answer's text, validated strictly.
+
+    Neither true nor "7" is a number, but an integer may stand for a float.
 
     Raises:
         JudgeFailure: `invalid`; the detail is the validation error.
@@ -127,7 +143,7 @@ def valid_text(schema: type[BaseModel], text: str) -> str:
     candidate = _bare(text)
     try:
         _decode(candidate)
-        instance(schema, candidate)
+        return schema.model_validate_json(candidate, strict=True)
     except ValidationError as error:
         problems = "; ".join(
             f"{'.'.join(map(str, problem['loc'])) or 'answer'}: {problem['msg']}"
@@ -136,12 +152,6 @@ def valid_text(schema: type[BaseModel], text: str) -> str:
         raise JudgeFailure("invalid", problems) from None
     except (ValueError, RecursionError) as error:
         raise JudgeFailure("invalid", f"not a single JSON object: {error}{_QUOTED}{candidate[:80]!r}") from None
-    return candidate
-
-
-def instance(schema: type[SchemaT], valid: str) -> SchemaT:
-    """The instance, validated strictly: neither true nor "7" is a number, but an integer may stand for a float."""
-    return schema.model_validate_json(valid, strict=True)
 
 
 def _decode(text: str) -> Any:

@@ -9,7 +9,7 @@ import pytest
 
 from soul.evaluate.run.schedule import ALMOST, FIRST, Schedule
 from soul.judge import Endpoint, Usage
-from tests.soul.judge.throttle.jumping_time import simulate
+from tests.soul.judge.jumping_time import simulate
 
 ONE_TURN, TWENTY_TURNS = {}, {"judge": 1.0, "partner": 10.0}
 

@@ -17,8 +17,8 @@ from typing import get_args
 import httpx2
 import pytest
 
-import soul.judge.call.client
 import soul.judge.call.http_client
+import soul.judge.client
 from soul.errors import TRANSIENT, Cause, JudgeFailure
 from soul.judge import Endpoint, Judge
 from soul.one_turn import Critique
@@ -35,7 +35,7 @@ TRANSPORTS = ("aiohttp", pytest.param("httpx", marks=pytest.mark.slow))
 def transport(request, monkeypatch):
     if request.param == "httpx":
         monkeypatch.setattr(soul.judge.call.http_client, "aiohttp", None)
-    monkeypatch.setattr(soul.judge.call.client, "_BACKOFF", lambda state: 0.001)
+    monkeypatch.setattr(soul.judge.client, "_BACKOFF", lambda state: 0.001)
     monkeypatch.setattr("soul.judge.call.endpoint.MAX_ANSWER_BYTES", int(LIMIT_MB * 1e6))
     # Every client reads the machine's certificates, which takes 50 ms, and here are hundreds.
     context = ssl.create_default_context()
@@ -61,13 +61,13 @@ def endpoint(server: HostileServer, kind: str, **settings) -> Endpoint:
 
 
 def listened(judge: Judge, heard: Heard) -> Judge:
-    leave = judge.endpoint_client.gate.leave
+    leave = judge.endpoint_client.limits.leave
 
     def noted(outcome, *more, **named):
         heard.outcomes.append(outcome)
         leave(outcome, *more, **named)
 
-    judge.endpoint_client.gate.leave = noted
+    judge.endpoint_client.limits.leave = noted
     return judge
 
 

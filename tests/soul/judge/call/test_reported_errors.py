@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 from tenacity import wait_none
 
-import soul.judge.call.client
+import soul.judge.client
 from soul.errors import JudgeFailure
 from soul.judge import ChatModel, Endpoint, Judge
 from soul.one_turn import Critique
@@ -24,7 +24,7 @@ USED = {"prompt_tokens": 5, "completion_tokens": 2}
 
 @pytest.fixture(autouse=True)
 def _no_backoff(monkeypatch):
-    monkeypatch.setattr(soul.judge.call.client, "_BACKOFF", wait_none())
+    monkeypatch.setattr(soul.judge.client, "_BACKOFF", wait_none())
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ import pytest
 from pydantic import BaseModel, Field
 from tenacity import wait_none
 
-import soul.judge.call.client
+import soul.judge.client
 from soul.errors import JudgeFailure
-from soul.judge.call.structured import complaint, json_schema, valid_text
+from soul.judge.call.structured import complaint, json_schema, read
 from soul.testing import (
     BadRequest,
     Duplicate,
@@ -32,7 +32,7 @@ from tests.soul.judge.call.structured_judge import GOOD, Flaw, Report, Score, at
 
 @pytest.fixture(autouse=True)
 def _no_backoff(monkeypatch):
-    monkeypatch.setattr(soul.judge.call.client, "_BACKOFF", wait_none())
+    monkeypatch.setattr(soul.judge.client, "_BACKOFF", wait_none())
 
 
 # --- the schema that is sent
@@ -251,5 +251,5 @@ def test_a_reask_says_what_was_wrong_and_repeats_nothing_of_it(bad, problem, for
 
 def test_the_failure_shows_people_how_the_answer_began():
     with pytest.raises(JudgeFailure) as caught:
-        valid_text(Report, f"{SENTINEL}, give ten")
+        read(Report, f"{SENTINEL}, give ten")
     assert SENTINEL in caught.value.detail and SENTINEL not in complaint(Report, caught.value)

@@ -13,14 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soul.errors import JudgeFailure
-from soul.judge.call.structured import instance, valid_text
+from soul.judge.call.structured import read
 from soul.testing import Text
 from tests.soul.judge.call.structured_judge import FORGED, GOOD, Open, Report, Score, attempt, changed, run, served
-
-
-def read(schema, text):
-    return instance(schema, valid_text(schema, text))
-
 
 # --- what is no answer
 
@@ -32,7 +27,7 @@ NO_NUMBER += ["1_0", "1,5", "true", "false", "null", '"7"', "[7]", '{"value": 7}
 def test_what_is_no_finite_number_is_invalid(number):
     for schema in (Score, Open):
         with pytest.raises(JudgeFailure) as caught:
-            valid_text(schema, f'{{"score": {number}, "critique": ""}}')
+            read(schema, f'{{"score": {number}, "critique": ""}}')
         assert caught.value.cause == "invalid"
 
 
@@ -70,7 +65,7 @@ INVALID = {
 @pytest.mark.parametrize("text", INVALID.values(), ids=INVALID.keys())
 def test_what_is_not_exactly_one_fitting_object_is_invalid(text):
     with pytest.raises(JudgeFailure) as caught:
-        valid_text(Report, text)
+        read(Report, text)
     assert caught.value.cause == "invalid"
 
 
@@ -87,7 +82,7 @@ def test_what_is_not_exactly_one_fitting_object_is_invalid(text):
 )
 def test_a_quoted_verdict_is_never_the_verdict(text):
     with pytest.raises(JudgeFailure):
-        valid_text(Open, text)
+        read(Open, text)
 
 
 # How reasoning models mark thoughts: opening and closing tag.
@@ -110,7 +105,7 @@ def test_the_thoughts_of_every_reasoning_judge_are_taken_off(opening, closing):
         assert read(Score, before + verdict) == Score.model_validate_json(verdict)
     for invalid in (f"{opening}{verdict}", f"{opening}a{closing} but {opening}b{closing}{verdict}", verdict + closing):
         with pytest.raises(JudgeFailure):
-            valid_text(Score, invalid)
+            read(Score, invalid)
 
 
 # A judge that is overheard quoting: thoughts end at a tag that the policy must not be able to write.
@@ -196,5 +191,5 @@ def test_a_verdict_may_quote_anything(quote):
 def test_a_runaway_answer_is_read_in_no_time(text):
     start = time.perf_counter()
     with pytest.raises(JudgeFailure):
-        valid_text(Score, text)
+        read(Score, text)
     assert time.perf_counter() - start < 1.0

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-import soul.judge.call.client
 import soul.judge.call.http_client
+import soul.judge.client
 from soul.errors import JudgeFailure
 from soul.judge import Gateway, GatewaySettings
 from soul.judge.call.completion import Completion
@@ -20,7 +20,7 @@ PRICES = {"price_in": 1000.0, "price_out": 2000.0}
 
 @pytest.fixture(autouse=True)
 def _no_backoff(monkeypatch):
-    monkeypatch.setattr(soul.judge.call.client, "_BACKOFF", lambda state: 0.001)
+    monkeypatch.setattr(soul.judge.client, "_BACKOFF", lambda state: 0.001)
 
 
 def counts(usage, limit=None):

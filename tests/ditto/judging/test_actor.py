@@ -1,5 +1,4 @@
-"""Limits and keys are the run's: four worker processes (Ray actors) share one cap, one rate and one budget, and use the
-driver's keys, whatever the environment of their node holds.
+"""One actor asks the judges for a run: four worker processes share its cap, rate, budget, cache and keys.
 
 The endpoint is a real HTTP server in this process; it counts what is in flight at the same time, whoever sent it.
 """
@@ -15,15 +14,13 @@ from typing import Any
 import pytest
 import ray
 
-from ditto.judging import limits as judge_limits
+from ditto.judging import actor as judge_actor
 from ditto.judging.watch import BudgetSpent, InvalidDrafts, JudgeOutage, JudgeWatch
 from ditto.settings import Settings
 from soul.judge import GatewaySettings, Usage
-from soul.judge.gateway import limits_by_key
 from soul.judge.ledger import Ledger
-from soul.judge.throttle.shared_limits import Report
 from soul.record import AttemptRecord, Failure, SessionRecord
-from soul.testing import FakeOpenAI, Json
+from soul.testing import FakeOpenAI, Json, ServerError
 from tests.ditto.test_settings import config
 
 WORKERS, CALLS = 4, 25
@@ -46,7 +43,7 @@ def cluster() -> Iterator[None]:
 
 @ray.remote(num_cpus=1)
 class Worker:
-    """An agent-loop worker's part: a gateway of its own, on the run's limits."""
+    """An agent-loop worker's part: a gateway whose requests the run's actor sends."""
 
     async def ask(self, settings_json: str, number: int, calls: int) -> dict[str, int]:
         """How many calls ended how."""
@@ -55,11 +52,8 @@ class Worker:
         from pydantic import BaseModel
 
         from soul.errors import JudgeFailure
-        from soul.judge import Gateway
 
-        settings = GatewaySettings.model_validate_json(settings_json)
-        await judge_limits.take_variables(settings)
-        gateway = Gateway.connect(settings, judge_limits.port())
+        gateway = judge_actor.remote_gateway(GatewaySettings.model_validate_json(settings_json))
 
         class Score(BaseModel):
             score: int
@@ -82,19 +76,28 @@ def workers(cluster: None) -> list[Any]:
     return [Worker.options(runtime_env={"env_vars": OF_A_NODE}).remote() for _ in range(WORKERS)]
 
 
-def run(workers: list[Any], fake: FakeOpenAI, calls: int = CALLS, **judge: Any) -> tuple[Counter[str], Any]:
+def stop(actor: Any) -> None:
+    """End an actor, and wait until its name is free."""
+    ray.kill(actor)
+    while judge_actor.NAME in ray.util.list_named_actors():
+        time.sleep(0.01)
+
+
+def run(
+    workers: list[Any], fake: FakeOpenAI, calls: int = CALLS, cache_dir: Path | None = None, **judge: Any
+) -> tuple[Counter[str], Any]:
     """All workers ask at the same time; outcomes over all of them, and the limits' state."""
     section = {"model": "fake", "base_url": fake.url, "api_key_env": "none", "structured": "json_schema", **judge}
     settings = GatewaySettings.from_sections({"judge": section})
-    limits = judge_limits.start(settings, spent_usd=0.0)
+    actor = judge_actor.start(settings, cache_dir=cache_dir)
     settings_json = settings.model_dump_json()
     try:
         outcomes: Counter[str] = Counter()
         for found in ray.get([worker.ask.remote(settings_json, n, calls) for n, worker in enumerate(workers)]):
             outcomes.update(found)
-        return outcomes, ray.get(limits.state.remote())
+        return outcomes, judge_actor.state()
     finally:
-        ray.kill(limits)
+        stop(actor)
 
 
 @pytest.mark.parametrize("cap", [2, 6])
@@ -125,6 +128,67 @@ def test_the_budget_holds_over_all_workers(workers: list[Any]) -> None:
     # What is in flight when the last report comes in may overshoot: a heartbeat's worth of calls at most.
     assert 1.0 <= state.spent_usd
     assert outcomes["ok"] < WORKERS * CALLS and cost > 0.02
+
+
+def test_equal_questions_of_all_workers_cost_one_call_and_a_restart_pays_none_again(
+    workers: list[Any], tmp_path: Path
+) -> None:
+    with FakeOpenAI(Json({"score": 1}, delay=0.05)) as fake:
+        for _ in range(2):
+            outcomes, _ = run([workers[0], workers[0]], fake, cache_dir=tmp_path)
+            assert outcomes == {"ok": 2 * CALLS}
+        # The two calls of the one worker have other numbers: 0 and 1.
+        assert len(fake.requests) == 2 * CALLS
+
+
+def test_an_answer_that_does_not_fit_is_asked_for_again_with_the_reason(workers: list[Any]) -> None:
+    def answer(request: Any) -> Json:
+        return Json({"score": 1} if "previous reply" in request.text else {"other": 1})
+
+    with FakeOpenAI(answer) as fake:
+        outcomes, _ = run(workers[:1], fake, calls=3)
+    assert outcomes == {"ok": 3} and len(fake.requests) == 6
+
+
+def test_a_session_that_gives_up_counts_what_its_request_cost_and_frees_its_place(tmp_path: Path) -> None:
+    import asyncio
+
+    from soul.testing import Hang
+
+    async def give_up(text: str) -> Usage:
+        gateway = judge_actor.remote_gateway(GatewaySettings.model_validate_json(text))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(gateway.partner.chat([{"role": "user", "content": "Hello"}]), 1.0)
+        return gateway.partner.usage
+
+    with FakeOpenAI(lambda request: Hang(60) if request.number == 0 else Json({"n": 1})) as fake:
+        judge = {"model": "fake", "base_url": fake.url, "api_key_env": "none", "price_in": 1e3, "price_out": 1e3}
+        settings = GatewaySettings.from_sections({"judge": {**judge, "concurrency": 1}})
+        actor = judge_actor.start(settings)
+        try:
+            usage = asyncio.run(give_up(settings.model_dump_json()))
+            assert usage.requests == usage.unpriced == 1 and usage.cost_usd == judge_actor.state().spent_usd > 0
+            gateway = judge_actor.remote_gateway(settings)
+            assert asyncio.run(gateway.partner.chat([{"role": "user", "content": "Hello"}])) == '{"n": 1}'
+        finally:
+            stop(actor)
+
+
+def test_calls_in_flight_fail_with_the_cause_when_the_actor_dies_and_the_run_stops(
+    workers: list[Any], tmp_path: Path
+) -> None:
+    section = {"model": "m", "api_key_env": "none", "structured": "json_schema"}
+    with FakeOpenAI(Json({"score": 1}, delay=5.0)) as fake:
+        made = Settings.from_config(config(run__dir=str(tmp_path), judge={**section, "base_url": fake.url}))
+        actor, judges = judge_actor.start(made.gateway), JudgeWatch(made)
+        asked = workers[0].ask.remote(made.gateway.model_dump_json(), 0, 3)
+        while len(fake.requests) < 3:
+            time.sleep(0.01)
+        stop(actor)
+        assert ray.get(asked) == {"outage": 3}
+    judges.after_step(4, [trace(), trace(None, "outage")])
+    assert isinstance(judges.stop, JudgeOutage)
+    assert "Step 4: the run's judge actor has died" in str(judges.stop) and "checkpoint" in str(judges.stop)
 
 
 @pytest.mark.parametrize("named", ["OPENAI_API_KEY", "ANOTHER_KEY"])
@@ -161,15 +225,14 @@ def watch(tmp_path: Path) -> Iterator[Callable[..., JudgeWatch]]:
 
     def make(**judge: Any) -> JudgeWatch:
         if running:  # a run that is resumed has another actor
-            ray.kill(running.pop())
+            stop(running.pop())
         section = {"model": "m", "base_url": "http://j", **judge}
         made = JudgeWatch(Settings.from_config(config(run__dir=str(tmp_path), judge=section)))
-        running.append(judge_limits.start(made.settings.gateway, spent_usd=0.0))
-        made.start()
+        running.append(judge_actor.start(made.settings.gateway))
         return made
 
     yield make
-    ray.kill(running.pop())
+    stop(running.pop())
 
 
 def test_a_share_of_lost_sessions_above_the_limit_stops_the_run(watch: Callable[..., JudgeWatch]) -> None:
@@ -201,14 +264,16 @@ def test_a_validation_without_verdicts_stops_the_run_before_its_first_step(watch
     assert isinstance(judges.stop, JudgeOutage) and "Validation: " in str(judges.stop)  # saved first, then raised
 
 
-def test_a_tripped_breaker_stops_the_run_whatever_the_share(watch: Callable[..., JudgeWatch]) -> None:
-    judges = watch(breaker={"min_requests": 5, "max_pauses": 0})
-    (line,) = limits_by_key(judges.settings.gateway)
-    report = Report(line, "worker", outcomes={"ok": 1, "timeout": 5}, last_failure="nobody answers")
-    ray.get(judges._limits.sync.remote(report))
+def test_a_tripped_breaker_stops_the_run_whatever_the_share(
+    watch: Callable[..., JudgeWatch], workers: list[Any]
+) -> None:
+    with FakeOpenAI(ServerError(503)) as fake:
+        given = {"base_url": fake.url, "api_key_env": "none", "max_attempts": 1}
+        judges = watch(**given, breaker={"min_requests": 5, "max_pauses": 0})
+        ray.get(workers[0].ask.remote(judges.settings.gateway.model_dump_json(), 0, 5))
     judges.after_step(3, [trace() for _ in range(8)])
     assert isinstance(judges.stop, JudgeOutage)
-    for part in ("Step 3", "m at http://j", "83% of 6 requests failed (timeout 5)", "nobody answers"):
+    for part in ("Step 3", "m at http://127.0.0.1", "is down: 100% of 5 requests failed (server_error 5)"):
         assert part in str(judges.stop)
 
 

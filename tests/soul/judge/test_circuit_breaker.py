@@ -12,17 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from soul.errors import CONTENT, PERMANENT, TRANSIENT
-from soul.judge.throttle.circuit_breaker import BreakerSettings, CircuitBreaker
-from soul.judge.throttle.shared_limits import EndpointLimits, Report, SharedLimits
+from soul.judge.circuit_breaker import BreakerSettings, CircuitBreaker
 
 FAILURES = sorted((TRANSIENT | PERMANENT) - {"rate_limit"})
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
 
 
 def breaker(**given_):
@@ -172,99 +164,6 @@ def test_the_summary_says_share_causes_and_the_last_failure():
     made.record(2.0, {"rate_limit": 1}, "m at u: slow down")  # no reason for anything here
     made.record(2.0, {"ok": 1}, "")
     assert made.summary() == ("62% of 13 requests failed (server_error 6, timeout 2); last cause: m at u: HTTP 503")
-
-
-# --- in the run's limits
-
-
-def limits_of(clock, cap, **given_):
-    return SharedLimits({"endpoint": EndpointLimits("m at u", cap, breaker=BreakerSettings(**given_))}, clock=clock)
-
-
-def test_the_budget_stops_all():
-    clock = Clock()
-    limits = SharedLimits(
-        {"a": EndpointLimits("x", 4), "b": EndpointLimits("y", 4)}, budget_usd=1.0, spent_usd=0.5, clock=clock
-    )
-    assert limits.sync(Report("a", "p", 0, 1, cost_usd=0.4)).stop is None
-    for line in "ab":
-        grant = limits.sync(Report(line, "q", 0, 1, cost_usd=0.1))
-        assert grant.slots == 0 and grant.stop.cause == "budget"
-        assert "judge.budget_usd=$1.00" in grant.stop.detail
-
-
-def broken(clock, **given_):
-    """Limits whose breaker has just opened for 30 s, with one request of process "old" still under way."""
-    limits = limits_of(clock, 8, **{"min_requests": 10, "pause_s": 30, "max_pauses": 2, **given_})
-    limits.sync(Report("endpoint", "old", 0, 20))
-    grant = limits.sync(Report("endpoint", "old", 1, 20, outcomes={"timeout": 12}, last_failure="no answer"))
-    assert grant.slots == 0 and grant.stop is None
-    return limits
-
-
-def test_after_a_pause_one_request_at_a_time_goes_through():
-    clock = Clock()
-    limits = broken(clock)
-    clock.now = 29.9
-    assert limits.sync(Report("endpoint", "old", 0, 20)).slots == 0
-    clock.now = 30
-    slots = [limits.sync(Report("endpoint", name, 0, 20)).slots for name in ("old", "b", "c", "d")]
-    assert sum(slots) == 1
-    probe = ("old", "b", "c", "d")[slots.index(1)]
-    limits.sync(Report("endpoint", probe, 0, 20, outcomes={"ok": 1}))
-    assert sum(limits.sync(Report("endpoint", name, 0, 20)).slots for name in ("b", "c", "d")) > 1
-    assert limits.outage is None
-
-
-@pytest.mark.parametrize("outcome", ["timeout", "ok"])
-def test_what_was_sent_before_the_pause_is_not_taken_for_the_probe(outcome):
-    clock = Clock()
-    limits = broken(clock, max_pauses=1)
-    clock.now = 31
-    assert limits.sync(Report("endpoint", "old", 1, 20)).slots == 0  # its old request is under way: first that one ends
-    assert limits.sync(Report("endpoint", "new", 0, 20)).slots == 0
-    assert limits.sync(Report("endpoint", "old", 0, 20, outcomes={outcome: 1})).stop is None
-    slots = {name: limits.sync(Report("endpoint", name, 0, 20)).slots for name in ("new", "old", "new")}
-    assert sorted(slots.values()) == [0, 1] and limits.outage is None  # the probe
-    limits.sync(Report("endpoint", max(slots, key=slots.get), 0, 20, outcomes={"timeout": 1}))
-    assert limits.outage is not None and "timeout 12" in limits.outage
-    assert limits.sync(Report("endpoint", "another", 0, 20)).stop.cause == "outage"
-
-
-def test_many_old_requests_that_time_out_do_not_trip_the_breaker():
-    clock = Clock()
-    limits = limits_of(clock, 64, min_requests=10)
-    limits.sync(Report("endpoint", "p", 0, 64))
-    flying = 40
-    limits.sync(Report("endpoint", "p", flying, 20, outcomes={"server_error": 24}))
-    while flying:  # one after the other, until long after all the pauses
-        clock.now += 10
-        flying -= 1
-        grant = limits.sync(Report("endpoint", "p", flying, 20, outcomes={"timeout": 1}))
-        assert grant.stop is None
-    assert grant.slots == 1  # now it is asked whether the endpoint is back
-    assert limits.sync(Report("endpoint", "p", 0, 20, outcomes={"ok": 1})).slots > 1
-
-
-def test_outage_and_window_can_be_read():
-    clock = Clock()
-    limits = limits_of(clock, 8, min_requests=10, max_pauses=0)
-    limits.sync(Report("endpoint", "a", outcomes={"ok": 3, "timeout": 2}))
-    limits.sync(Report("endpoint", "b", outcomes={"ok": 4}))
-    assert limits.outage is None and limits.outcomes() == {"m at u": {"ok": 7, "timeout": 2}}
-    grant = limits.sync(Report("endpoint", "b", outcomes={"timeout": 9}, last_failure="no answer"))
-    text = "61% of 18 requests failed (timeout 11); last cause: no answer"
-    assert limits.outage == f"m at u: {text}"
-    assert grant.stop.cause == "outage" and grant.stop.detail == f"m at u is down: {text}"
-    assert limits.sync(Report("endpoint", "another", 0, 1)).stop == grant.stop
-
-
-def test_the_breaker_of_one_line_leaves_the_others_alone():
-    clock = Clock()
-    lines = {name: EndpointLimits(name, 4, breaker=BreakerSettings(min_requests=2, max_pauses=0)) for name in "ab"}
-    limits = SharedLimits(lines, clock=clock)
-    assert limits.sync(Report("a", "p", 0, 1, outcomes={"timeout": 5})).stop is not None
-    assert limits.sync(Report("b", "p", 0, 1)).slots >= 1
 
 
 @given(st.lists(st.tuples(st.sampled_from([0, 1, 29, 61]), st.sampled_from(["ok", *FAILURES]), st.integers(1, 5))))

@@ -11,7 +11,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -34,28 +34,23 @@ class Reason(NamedTuple):
 
 
 class WaitNotice:
-    """Counts the calls that wait at one place of one process, and logs why they wait.
+    """Counts the calls that wait at one place, and logs why they wait.
 
     Args:
-        explain: takes the number of waiting calls, and the longest possible wait in seconds of each call for which it
-            is known. Returns the reason, or None if there is nothing to log.
+        explain: takes the number of waiting calls, and returns the reason.
     """
 
-    def __init__(self, explain: Callable[[int, Sequence[float]], Reason | None]) -> None:
+    def __init__(self, explain: Callable[[int], Reason]) -> None:
         self._explain = explain
-        self._waiting: dict[object, tuple[float, Callable[[], float] | None]] = {}  # call -> start, seconds_left
+        self._waiting: dict[object, float] = {}  # call -> start
         self._loop: asyncio.AbstractEventLoop | None = None  # the event loop of the timer, while one is set
         self._logged_at: dict[str, float] = {}  # kind -> time of its last log line
 
     @contextmanager
-    def waiting(self, seconds_left: Callable[[], float] | None = None) -> Iterator[None]:
-        """Wrap a wait in this context manager.
-
-        Args:
-            seconds_left: returns the longest possible wait from now on; called when a line is logged.
-        """
+    def waiting(self) -> Iterator[None]:
+        """Wrap a wait in this context manager."""
         call, loop = object(), asyncio.get_running_loop()
-        self._waiting[call] = loop.time(), seconds_left
+        self._waiting[call] = loop.time()
         if self._loop is not loop:
             self._look_in(PATIENCE_S, loop)
         try:
@@ -72,16 +67,11 @@ class WaitNotice:
             self._loop = None
             return
         now = loop.time()
-        since, _ = next(iter(self._waiting.values()))
-        left = since + PATIENCE_S - now
+        left = next(iter(self._waiting.values())) + PATIENCE_S - now
         self._look_in(left if left > 0 else PATIENCE_S, loop)
-        if left <= 0:
-            self._log(now)
-
-    def _log(self, now: float) -> None:
-        reason = self._explain(len(self._waiting), [left() for _, left in self._waiting.values() if left is not None])
-        if reason is None:
+        if left > 0:
             return
+        reason = self._explain(len(self._waiting))
         if now - self._logged_at.get(reason.kind, -math.inf) >= REPEAT_S:
             self._logged_at[reason.kind] = now
             logger.warning("%s", reason.text)

@@ -1,0 +1,379 @@
+"""Send requests to one endpoint, with retries, a deadline, limits, accounting and the cache.
+
+A 429 does not count as a failed attempt, because the endpoint has not accepted the request. The call goes back to the
+limits, which know when the endpoint may be asked again, and waits there until its deadline. After other transient
+errors (5xx, timeouts, broken connections) the request is sent again with jittered backoff, or after Retry-After, up to
+`max_attempts` times. Permanent errors fail at once. The SDK's own retries are off, because nested retry loops multiply.
+Failures are typed and never contain the API key.
+
+`Completions` is what a judge needs of it. A worker of a training has another implementation, which sends each request
+to the run's judge actor (`ditto.judging.actor`); so a request and its answer are plain data.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import re
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import openai
+
+from soul.errors import CONTENT, TRANSIENT, Cause, JudgeFailure, MissingKey
+from soul.judge.cache import Cache, Source
+from soul.judge.call import structured
+from soul.judge.call.completion import Tokens
+from soul.judge.call.endpoint import MODES, MOST_TOKENS, Endpoint, StructuredMode
+from soul.judge.call.exchange import classify, exchange, message_of, retry_after, was_sent
+from soul.judge.call.usage import Usage
+from soul.judge.circuit_breaker import OK
+from soul.judge.limits import Budget, Limits
+from soul.judge.rates import SHORT_S
+from soul.judge.wait_notice import FailureNotice
+from soul.message import Message
+
+logger = logging.getLogger(__name__)
+_GUESSED_COMPLETION = 300.0  # expected completion tokens before the first answer
+_LIMIT = "max_completion_tokens"
+# What an endpoint answers that knows no such limit, or whose context or own limit is shorter.
+_REFUSES_LIMIT = re.compile(r"max_(completion_|new_)?tokens|context length|output tokens", re.IGNORECASE)
+
+
+def _BACKOFF(attempt: int) -> float:  # noqa: N802 - a constant of this module, which tests replace
+    """The seconds to wait after this many failed attempts: at random, so that calls do not come back together."""
+    return random.uniform(0.0, min(20.0, 0.5 * 2**attempt))
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a model is asked.
+
+    Attributes:
+        form: the JSON object that the answer must be; None: a text. The messages are then one of the system, whose
+            text the form may extend, and one of the user.
+        key: the answer's key in the cache; None: it is sampled anew.
+        fresh: ask although there is an answer in the cache, because that one is of no use.
+        reask: how often the caller has asked before.
+        accept_any: also accept an empty, truncated or refusing answer. A policy's answer is judged as it is.
+        seed: for this request; None: the endpoint's, if it has one.
+        most_tokens: of the answer, if the endpoint's settings have no limit; None: no limit.
+    """
+
+    messages: tuple[Message, ...]
+    form: structured.Form | None = None
+    key: bytes | None = None
+    fresh: bool = False
+    reask: int = 0
+    accept_any: bool = False
+    seed: int | None = None
+    most_tokens: int | None = MOST_TOKENS
+
+
+class Completed(NamedTuple):
+    """The text of an answer, and where it comes from."""
+
+    text: str
+    source: Source
+
+
+@dataclass
+class Deadline:
+    """The deadline of one call, including all retries and re-asks.
+
+    The clock starts with the first request, because time spent in the queue is not the endpoint's fault.
+
+    Attributes:
+        failed: the cause of the endpoint's last answer to this call, if that was a failure. It is the cause of the call
+            when the deadline passes before another answer.
+    """
+
+    seconds: float
+    failed: Cause | None = None
+    _end: float | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether the clock has started."""
+        return self._end is not None
+
+    def left(self) -> float:
+        """The seconds left; starts the clock."""
+        if self._end is None:
+            self.resume(self.seconds)
+        assert self._end is not None
+        return self._end - time.monotonic()
+
+    def resume(self, left_s: float) -> None:
+        """Let the clock run, with these seconds left."""
+        self._end = time.monotonic() + left_s
+
+
+class Completions(Protocol):
+    """Where a judge's requests go."""
+
+    @property
+    def endpoint(self) -> Endpoint: ...
+
+    async def complete(self, request: Request, usage: Usage, deadline: Deadline) -> Completed:
+        """The answer to a request; what it costs is added to `usage`.
+
+        Raises:
+            JudgeFailure: the cause says why; the detail names model and address.
+        """
+        ...
+
+    async def close(self) -> None: ...
+
+
+class EndpointClient:
+    """The client for one endpoint, shared by all its callers in this process. Each caller passes its own counters.
+
+    The SDK's client is created with the first request, so that a role that is never used needs no key.
+
+    Attributes:
+        mode: how structured answers are asked for.
+        settled: whether the endpoint is known to accept this mode.
+        takes_limit: whether our limit on the tokens of an answer is sent.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        limits: Limits | None = None,
+        budget: Budget | None = None,
+        cache: Cache | None = None,
+        client: openai.AsyncOpenAI | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self.limits, self.budget, self.cache = limits or Limits(endpoint), budget or Budget(), cache
+        self.mode: StructuredMode = MODES[0] if endpoint.structured == "auto" else endpoint.structured
+        self.settled = endpoint.structured != "auto"
+        self.takes_limit = True
+        self._client = client
+        self._url: str | None = None
+        self._completion_tokens = _GUESSED_COMPLETION
+        self._backing_off = 0  # calls that wait to be sent again
+        self._failures = FailureNotice(endpoint.name)
+
+    @property
+    def client(self) -> openai.AsyncOpenAI:
+        """The SDK's client, created on first use."""
+        if self._client is None:
+            self._client = self.endpoint.client()
+        return self._client
+
+    async def close(self) -> None:
+        """Close the connections and the cache, if there are any."""
+        if self._client is not None:
+            await self._client.close()
+        if self.cache is not None:
+            self.cache.close()
+
+    async def complete(self, request: Request, usage: Usage, deadline: Deadline) -> Completed:
+        """The answer to a request (see `Completions`)."""
+        if request.key is None or self.cache is None:
+            return Completed(await self._fetch(request, usage, deadline), "endpoint")
+        fetch = partial(self._fetch, request, usage, deadline)
+        return Completed(*await self.cache.once(request.key, request.reask, request.fresh, fetch))
+
+    async def _fetch(self, request: Request, usage: Usage, deadline: Deadline) -> str:
+        """Ask the endpoint; for a structured answer in the best mode that it supports.
+
+        The first answers tell which mode that is: an endpoint without `json_schema` answers it with 400.
+        """
+        if request.form is None:
+            return await self._retried(self._body(request, request.messages, None), usage, deadline, request.accept_any)
+        refusal: JudgeFailure | None = None
+        system, question = request.messages
+        for mode in MODES[MODES.index(self.mode) :]:
+            if self.settled and mode != self.mode:
+                continue
+            instructions = structured.instructions_with_schema(system["content"], request.form, mode)
+            messages: tuple[Message, ...] = ({"role": "system", "content": instructions}, question)
+            body = self._body(request, messages, structured.response_format(request.form, mode))
+            try:
+                text = await self._retried(body, usage, deadline, request.accept_any)
+            except JudgeFailure as failure:
+                if failure.cause == "bad_request" and (not self.settled or self.mode != mode):
+                    refusal = refusal or failure
+                    logger.debug("%s does not accept %s: trying the next mode", self.endpoint.name, mode)
+                    continue
+                if failure.cause in CONTENT - {"refusal"}:  # a moderation refuses before the mode is looked at
+                    self.mode, self.settled = mode, True  # the mode was accepted; only the answer is unusable
+                raise
+            self.mode, self.settled = mode, True
+            return text
+        assert refusal is not None
+        raise refusal  # every mode was refused, so the mode is not the problem
+
+    async def _retried(self, body: dict[str, Any], usage: Usage, deadline: Deadline, accept_any: bool) -> str:
+        """The text of one chat completion, asked for again after transient errors.
+
+        If the endpoint refuses our limit on the answer's tokens, the request is sent without it. Most do so because
+        their context or their own limit is shorter, which then bounds the answer.
+        """
+        try:
+            self.client  # noqa: B018 - create it here, so that a missing key fails this call
+        except MissingKey as error:
+            raise JudgeFailure("auth", str(error)) from error
+        attempt = 1
+        while True:
+            try:
+                return await self._attempt(body, usage, deadline, accept_any)
+            except Exception as error:
+                cause = classify(error)
+                if cause is None:
+                    raise
+                asked = retry_after(error)
+                if self._refuses_limit(body, error):
+                    del body[_LIMIT]
+                    self.takes_limit = "context length" in message_of(error)  # a shorter prompt may leave room
+                elif cause == "rate_limit" and isinstance(error, openai.APIStatusError):
+                    deadline.failed = cause
+                    if deadline.left() <= (asked or 0.0):
+                        raise self._too_late(error, asked or 0.0, deadline) from None
+                    await self._sleep(SHORT_S if asked is None else asked)  # then it goes first
+                else:
+                    pause = _BACKOFF(attempt) if asked is None else asked
+                    again = cause in TRANSIENT - {"rate_limit"} and attempt < self.endpoint.max_attempts
+                    if not again or deadline.left() <= pause:
+                        raise self._final(cause, error, deadline) from None
+                    deadline.failed = cause
+                    logger.debug(
+                        "attempt %d failed (%s), retrying in %.1f s: %s", attempt, cause, pause, self._detail(error)
+                    )
+                    attempt += 1
+                    await self._sleep(pause)
+                usage.retries += 1
+
+    def _too_late(self, error: Exception, asked: float, deadline: Deadline) -> JudgeFailure:
+        left = f"deadline_s={self.endpoint.deadline_s:g} leaves {max(0.0, deadline.left()):.0f} s"
+        detail = f"{message_of(error)}; it asks to wait for {asked:.0f} s, but {left}"
+        return JudgeFailure("rate_limit", self._detail(JudgeFailure("rate_limit", detail)))
+
+    def _final(self, cause: Cause, error: Exception, deadline: Deadline) -> JudgeFailure:
+        """The failure of a call that is not sent again."""
+        if cause == "timeout" and deadline.failed is not None and deadline.left() <= 0:
+            detail = f"the call's deadline of {deadline.seconds:g} s passed while it was sent again"
+            return JudgeFailure(deadline.failed, self._detail(JudgeFailure(deadline.failed, detail)))
+        return JudgeFailure(cause, self._detail(error))
+
+    async def _sleep(self, seconds: float) -> None:
+        self._backing_off += 1
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._backing_off -= 1
+
+    def _path(self) -> str:
+        """The full URL, joined once: the SDK spends a tenth of its CPU time per call on joining path and base URL."""
+        if self._url is None:
+            base = str(self.client.base_url)
+            self._url = "/chat/completions" if "?" in base else f"{base.rstrip('/')}/chat/completions"
+        return self._url
+
+    async def _admitted(self, estimated: float, deadline: Deadline) -> int:
+        """Wait at the limits. A call that has been sent before waits until its deadline at most."""
+        if not deadline.runs:
+            return await self.limits.enter(estimated, self.budget, patience_s=deadline.seconds)
+        within = asyncio.timeout(max(0.0, deadline.left()))
+        try:
+            async with within:
+                return await self.limits.enter(estimated, self.budget, again=True)
+        except TimeoutError:
+            if not within.expired():
+                raise
+            detail = f"the call's deadline of {deadline.seconds:g} s passed while it waited to be sent again"
+            raise JudgeFailure(deadline.failed or "timeout", detail) from None
+
+    async def _attempt(self, body: dict[str, Any], usage: Usage, deadline: Deadline, accept_any: bool) -> str:
+        characters = sum(len(m["content"]) for m in body["messages"])
+        prompt = characters / 4  # a rough estimate: English has about four characters per token
+        estimated = prompt + self._completion_tokens
+        queued = time.perf_counter()
+        waves = await self._admitted(estimated, deadline)
+        start = time.perf_counter()
+        usage.queued_s += start - queued
+        usage.requests += 1
+        tokens: Tokens | None = None
+        outcome: str | None = None
+        used, cost, detail, retry_after_s = estimated, 0.0, "", None
+        try:
+            # The SDK's timeout applies to each read, so an answer that trickles in would never time out.
+            async with asyncio.timeout(min(self.endpoint.timeout_s, max(0.0, deadline.left()))):
+                completion = await exchange(self.client, self._path(), body)
+            deadline.failed = None
+            tokens = completion.tokens(characters, body.get(_LIMIT))
+            expected = (prompt, self._completion_tokens)
+            cost = usage.answered(self.endpoint, tokens, time.perf_counter() - start, expected)
+            if tokens.prompt_tokens is not None and tokens.completion_tokens is not None:
+                used = float(tokens.prompt_tokens + tokens.completion_tokens)
+                self._completion_tokens += 0.1 * (tokens.completion_tokens - self._completion_tokens)
+            usage.cut_off += accept_any and completion.cut_off
+            text = completion.text(accept_any)
+            outcome = OK
+            return text
+        except Exception as error:
+            outcome, detail, retry_after_s = classify(error), self._detail(error), retry_after(error)
+            if outcome in TRANSIENT and outcome != "rate_limit":  # the limits log waits after a 429
+                self._failures.add(outcome, detail, self._backing_off)
+            if outcome == "bad_request" and (self._still_detecting(body) or self._refuses_limit(body, error)):
+                outcome = None  # the endpoint is healthy; it just does not support this mode or this limit
+            if tokens is None and was_sent(error):
+                cost = usage.unanswered(self.endpoint, prompt)
+            raise
+        except asyncio.CancelledError:  # the caller gave up, but the endpoint may still answer and charge for it
+            if tokens is None:
+                cost = usage.unanswered(self.endpoint, prompt)
+            raise
+        finally:
+            usage.seconds += time.perf_counter() - start
+            self.budget.spent_usd += cost
+            self.limits.leave(outcome, estimated, used, detail, waves, retry_after_s)
+
+    def _still_detecting(self, body: dict[str, Any]) -> bool:
+        """Whether this request tried a mode of structured answers that the endpoint is not known to support."""
+        form = (body.get("response_format") or {}).get("type", "prompt")
+        return form != "prompt" and not (self.settled and form == self.mode)
+
+    def _refuses_limit(self, body: dict[str, Any], error: Exception) -> bool:
+        """True if this answer refuses a limit that the user did not set."""
+        ours = _LIMIT in body and self.endpoint.max_output_tokens is None
+        return ours and classify(error) == "bad_request" and bool(_REFUSES_LIMIT.search(message_of(error)))
+
+    def _body(self, request: Request, messages: tuple[Message, ...], form: dict[str, Any] | None) -> dict[str, Any]:
+        endpoint = self.endpoint
+        ours = request.most_tokens if self.takes_limit else None
+        optional = {
+            "reasoning_effort": endpoint.reasoning_effort,
+            "temperature": endpoint.temperature,
+            "top_p": endpoint.top_p,
+            "seed": endpoint.seed if request.seed is None else request.seed,
+            _LIMIT: endpoint.max_output_tokens or ours,
+            "response_format": form,
+        }
+        chosen = {key: value for key, value in optional.items() if value is not None}
+        return {"model": endpoint.model, "messages": [_sendable(message) for message in messages], **chosen}
+
+    def _detail(self, error: Exception) -> str:
+        """One line for traces and logs. The API key is removed: some endpoints repeat a wrong key in their answer."""
+        text = error.detail if isinstance(error, JudgeFailure) else message_of(error)
+        if isinstance(error, JudgeFailure) and text.startswith(self.endpoint.name):
+            return text
+        key = self._client.api_key if self._client else ""
+        return f"{self.endpoint.name}: {self.endpoint.without_secrets(text, key)}"
+
+
+def _sendable(message: Message) -> Message:
+    """The message with unpaired surrogates as U+FFFD: a policy may write them, and UTF-8 cannot encode them."""
+    content = message["content"]
+    try:
+        content.encode()
+    except UnicodeEncodeError:
+        whole = content.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return {"role": message["role"], "content": whole}
+    return message

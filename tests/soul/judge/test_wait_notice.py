@@ -1,0 +1,105 @@
+"""Calls that wait for two seconds say so, in one line for all calls that wait for the same thing.
+
+Promise under test: the line names the reason: a rate limit, the cap, the pause of a breaker, Retry-After. 500 calls
+give one line, and a call that waits for less than two seconds gives none.
+"""
+
+import asyncio
+
+import pytest
+
+from soul.judge.wait_notice import PATIENCE_S, REPEAT_S, FailureNotice, Reason, WaitNotice
+from tests.soul.judge.jumping_time import simulate
+from tests.soul.judge.test_limits import Crowd
+
+
+def lines(caplog):
+    return [record.getMessage() for record in caplog.records if record.name == "soul.judge.wait_notice"]
+
+
+def waits(starts, seconds, explain=None):
+    """Calls that begin to wait at these times, for so long; the times at which it spoke."""
+    spoke = []
+
+    async def main(loop):
+        def explained(number):
+            spoke.append(loop.time())
+            return (explain or (lambda number: Reason("kind", f"{number} wait")))(number)
+
+        notice = WaitNotice(explained)
+
+        async def call(start):
+            await asyncio.sleep(start)
+            with notice.waiting():
+                await asyncio.sleep(seconds)
+
+        await asyncio.gather(*map(call, starts))
+        await asyncio.sleep(10)  # a timer that is left over must not speak
+
+    simulate(main, seconds=1e6)
+    return spoke
+
+
+def test_500_calls_that_wait_give_one_line_every_ten_seconds_and_the_first_after_two(caplog):
+    spoke = waits([0.0] * 500, PATIENCE_S + 4 * REPEAT_S + 1)
+    assert lines(caplog) == ["500 wait"] * 5 and spoke[0] == PATIENCE_S and REPEAT_S == 10
+
+
+def test_waits_of_less_than_two_seconds_give_no_line_also_one_after_another(caplog):
+    assert waits([0.0] * 500, 1.9) == [] == lines(caplog)
+    assert waits([0.0, 1.0, 1.8], 1.9) == []
+
+
+def test_another_reason_is_said_at_once(caplog):
+    kinds = iter("aabb")
+    waits([0.0], 9.0, lambda _: Reason(kind := next(kinds), kind))
+    assert lines(caplog) == ["a", "b"]
+
+
+def test_failures_are_counted_in_one_line_every_ten_seconds(caplog):
+    now = 0.0
+    notice = FailureNotice("m at u", lambda: now)
+    for quarter in range(100):  # of a second
+        now = quarter / 4
+        notice.add("server_error" if now < 5 else "timeout", "m at u: status 503", 7)
+    first, second, third = lines(caplog)
+    assert first.startswith("requests to m at u fail (server_error 1), 7 calls wait to be sent again; the last failure")
+    assert "(timeout 21, server_error 19)" in second and "(timeout 40)" in third
+    assert third.endswith("the last failure: status 503")
+
+
+def test_a_failure_while_no_call_waits_counts_no_waiting_calls(caplog):
+    FailureNotice("m at u", lambda: 0.0).add("timeout", "m at u: no answer", 0)
+    assert lines(caplog) == ["requests to m at u fail (timeout 1); the last failure: no answer"]
+
+
+# --- what they wait for
+
+
+@pytest.mark.parametrize(
+    "given, outcome, line",
+    [
+        ({}, "ok", "at most 1 requests at a time (concurrency), with a timeout of 60 s each"),
+        ({"requests_per_minute": 6}, "ok", "the limit is requests_per_minute=6; the calls that wait now need "),
+        ({"tokens_per_minute": 60}, "ok", "the limit is tokens_per_minute=60; the calls that wait now need "),
+        ({"breaker": {"min_requests": 1}}, "timeout", "paused, next request in 28 s; 100% of 1 requests failed"),
+        ({"breaker": {"min_requests": 1}}, "rate_limit", "it answers 429 (rate limit); next request in "),
+    ],
+)
+def test_the_line_names_the_endpoint_and_the_limit(given, outcome, line, caplog):
+    async def main(loop):
+        crowd = Crowd(loop, 1, **given)
+        if outcome == "rate_limit":
+            await crowd.limits.enter(100.0)
+            crowd.limits.leave("rate_limit", 100.0, 0.0, retry_after_s=60.0)
+        elif "requests" in line or outcome != "ok":
+            await crowd.call(0.0 if given else 9.0, outcome)
+        tasks = [asyncio.create_task(crowd.call(0.01 if given else 9.0)) for _ in range(5)]
+        await asyncio.sleep(2.5)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    simulate(main)
+    first = lines(caplog)[0]
+    assert " calls wait for m at http://u: " in first and line in first
