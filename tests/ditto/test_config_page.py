@@ -29,14 +29,3 @@ def test_every_key_of_the_configs_is_on_the_page() -> None:
     keys = {name for file in files for name in names(yaml.safe_load(file.read_text(encoding="utf-8")))}
     keys = {name for name in keys if not name.startswith("data.apply_chat_template_kwargs.")}  # any key may stand there
     assert not [name for name in sorted(keys) if f"| `{name}` |" not in PAGE]
-
-
-def test_no_meaning_is_left_of_a_key_that_is_gone() -> None:
-    meanings = yaml.safe_load((ROOT / "docs" / "config_meanings.yaml").read_text(encoding="utf-8"))
-    rl, sft, role = MODULE["RL"], MODULE["SFT"], MODULE["RL"] / "role" / "unset.yaml"
-    known = {"rl": [key.name for key in MODULE["keys"](role, "role")], "sft": []}
-    for kind, folder in (("rl", rl), ("sft", sft)):
-        for file in (*folder.glob("*.yaml"), *folder.glob("platform/*.yaml")):
-            known[kind] += [key.name for key in MODULE["keys"](file)]
-        gone = [name for name in meanings[kind] if name not in known[kind] and not name.startswith("tasks.*.")]
-        assert not gone, f"docs/config_meanings.yaml: {gone}"

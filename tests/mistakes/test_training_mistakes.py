@@ -27,7 +27,7 @@ from ditto.config_checks.overrides import leaves
 from ditto.config_checks.rules import LOGGERS
 from ditto.launching import compose
 from ditto.launching.compose import load_config
-from ditto.launching.override_words import is_secret_name, quoted
+from ditto.launching.override_parser import is_secret_name, quoted
 from ditto.model.tokenizer_check import load_tokenizer
 from ditto.model.weights_check import BadModel, check_weights
 from ditto.preflight import check_settings

@@ -24,7 +24,7 @@ SAMPLED: tuple[Role, ...] = ("partner", "environment")  # never cached: the same
 
 def limits_by_key(settings: GatewaySettings) -> dict[str, EndpointLimits]:
     """The limits of every endpoint, by the key that request gates use."""
-    return {_key(e): endpoint_limits(e, breaker=settings.policy.breaker) for e in settings.endpoints}
+    return {_key(e): endpoint_limits(e) for e in settings.endpoints}
 
 
 def run_limits(settings: GatewaySettings, spent_usd: float = 0.0) -> SharedLimits:
@@ -96,7 +96,7 @@ class Gateway:
         folder = Path(settings.policy.cache_dir) if settings.policy.cache_dir else cache_dir
         cache = None
         if settings.policy.cache and folder is not None:
-            cache = Cache(folder / f"{platform.node()}.sqlite", settings.policy.cache_max_mb)
+            cache = Cache(folder / f"{platform.node()}.sqlite")
         asking: dict[bytes, asyncio.Future[str]] = {}
         roles: dict[Role, Judge] = {
             role: Judge(clients[e], cache=None if role in SAMPLED else cache, asking=asking)

@@ -79,7 +79,7 @@ def test_an_unknown_mode_is_refused() -> None:
 
 
 def test_sum_norm_without_a_scale_factor_is_refused() -> None:
-    from ditto.config_checks import check_config
+    from ditto.config_checks.rl_rules import check_config
     from ditto.launching.compose import load_config
     from ditto.settings import BadConfig, Settings
 

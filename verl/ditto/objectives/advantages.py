@@ -93,8 +93,6 @@ def _accepted(episode: Episode, draft_reward: float | None, options: ObjectiveOp
     """The weight with which ERL imitates an episode."""
     if options.erl.accept == "positive":
         return max(episode.reward, 0.0)
-    if options.erl.accept == "threshold":
-        return float(episode.reward >= options.erl.threshold)
     return float(draft_reward is not None and episode.reward > draft_reward)
 
 

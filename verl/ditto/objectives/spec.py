@@ -181,7 +181,7 @@ class Objective:
             if part.advantage == "group_norm":
                 names |= {"norm_adv_by_std_in_grpo", "std_floor"}
             if part.advantage == "accepted":
-                names |= {"erl.accept", "erl.threshold"}
+                names.add("erl.accept")
             if part.loss == "shaped":
                 names.add("shaping_gamma")
             if part.loss == "clipped" and "refined_base" in part.kinds:
