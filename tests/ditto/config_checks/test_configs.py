@@ -15,6 +15,7 @@ from verl.utils.config import omega_conf_to_dataclass, validate_config
 from ditto.config_checks.rl_rules import check_config, check_every_type
 from ditto.launching.compose import CONFIG_DIR, load_config
 from ditto.settings import Settings
+from sft.launch import config_of
 from soul.evaluate.run.vllm_server import ONE_PROCESS
 from soul.judge.roles import paper_judge
 from soul.suites.soul_v1 import PAPER
@@ -119,7 +120,7 @@ def test_one_cpu_device_has_no_worker_process_of_its_own() -> None:
 
 
 def compose_sft() -> DictConfig:
-    return load_config(["--config-dir", str(ROOT / "sft" / "config"), "--config-name", "sft", "platform=gpu"])
+    return config_of(["platform=gpu"])
 
 
 def test_the_originals_name_of_an_objective_wins() -> None:

@@ -108,7 +108,7 @@ def test_each_role_reads_its_own_section(role):
 
 def test_nulls_mean_unset_everywhere():
     empty = {name: None for name in Endpoint.model_fields}
-    policy = {**{name: None for name in JudgePolicy.model_fields}, "breaker": {"window_s": None, "max_pauses": None}}
+    policy = {name: None for name in JudgePolicy.model_fields}
     assert of(judge={**empty, **policy}, feedback=empty, partner=None) == of()
     settings = of(judge={**JUDGE, "jury": [{**empty, "model": "a"}]}, feedback=empty)
     assert settings.roles["feedback"] == settings.judge

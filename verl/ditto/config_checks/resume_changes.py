@@ -94,7 +94,8 @@ def _changes(before: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str,
     """Key and description of each difference between two configs."""
     old, new = dict(leaves(before)), dict(leaves(now))
     for key in {**old, **new}:
-        if key.startswith((*_OF_A_START, *OUTSIDE)) or covering(key, RL_KEYS) is None:
+        read = key.startswith("gateway.") or covering(key, RL_KEYS)  # the gateway: the resolved sections of the roles
+        if not read or key.startswith((*_OF_A_START, *OUTSIDE)):
             continue
         values = [json.dumps(values.get(key), ensure_ascii=False) for values in (old, new)]
         if key in _PLACES and len({Path(value.strip('"')).name for value in values}) == 1:
