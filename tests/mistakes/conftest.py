@@ -20,11 +20,8 @@ from tests.soul.evaluate.finished_samples import sample
 
 DAMAGES = {  # name of a run -> the file that is damaged in it, and what it holds then; None: it is missing
     "run_without_chosen": ("chosen.json", None),
-    "run_with_empty_chosen": ("chosen.json", b"{}"),
     "run_with_a_list": ("chosen.json", b"[1]"),
-    "run_with_bytes": ("chosen.json", b"\xff\xfe\x00"),
     "run_without_model": ("settings.json", b"{}"),
-    "run_with_short_sample": ("samples.jsonl", b'{"set":"hitom","number":0,"sample":0}\n'),
     "run_with_broken_sample": ("samples.jsonl", b"\xff\xfe\n"),
 }
 MODELS = {  # name of a folder -> its files
@@ -46,10 +43,9 @@ MODELS = {  # name of a folder -> its files
 }
 DISTILLED = {  # name of an --out -> the file that says what was sampled there
     "distilled_text": b"hello",
-    "distilled_object": b"{}",
     "distilled_entry": b'{"experts": [3]}',
 }
-TRACED = {"traced_text": b"hello\n", "traced_number": b"3\n"}  # run -> its trace of a step
+TRACED = {"traced_text": b"hello\n"}  # run -> its trace of a step
 TRAININGS = {  # run -> its metrics
     "training": b'{"step": 1, "ditto/reward_draft": 0.5}\n',
     "torn_training": b'{"step": 1, "ditto/reward_draft": 0.5}\n{"step": 2, "dit',

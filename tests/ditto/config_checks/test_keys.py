@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args
 
 import pytest
+import yaml
 from omegaconf import OmegaConf
 from pydantic import BaseModel
 
+from ditto import launch
 from ditto.config_checks.key_types import Logger, covering, describe, leaves, nearest, takes
 from ditto.config_checks.keys import RL_KEYS
 from ditto.launching.compose import default_config, load_config, package_dir
 from ditto.launching.override_parser import is_secret_name
 from ditto.settings import BadConfig
+from sft import launch as sft_launch
 from sft.config_checks import SFT_KEYS
 from sft.launch import config_of
 
@@ -199,3 +204,35 @@ def test_every_field_of_our_own_models_says_what_it_means() -> None:
     sections = ("erl", "sdpo", "distill", "filter_groups")  # models of their own
     fields = {(model.__name__, name): field for model in models for name, field in model.model_fields.items()}
     assert [name for name, field in fields.items() if not field.description and name[1] not in sections] == []
+
+
+def test_the_page_of_the_configuration_is_the_one_that_the_code_makes() -> None:
+    page = runpy.run_path(str(ROOT / "docs" / "config_page.py"))["page"]()
+    written = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    assert page == written, "run: python docs/config_page.py"
+
+
+def test_the_config_files_set_only_keys_that_are_read_and_no_table_has_a_key_that_is_gone() -> None:
+    files = [*(ROOT / "verl/ditto/config").glob("*.yaml"), *(ROOT / "verl/ditto/config/platform").glob("*.yaml")]
+    shipped = {
+        key
+        for file in files
+        if file.name != "fixed.yaml"
+        for key, _ in leaves(yaml.safe_load(file.read_text(encoding="utf-8")))
+        if key != "defaults"
+    }
+    fixed = {"actor_rollout_ref.rollout.checkpoint_engine.backend"}  # it follows the mode
+    assert {key for key in shipped if not covering(key, RL_KEYS)} == fixed
+    given = dict(leaves(OmegaConf.to_container(config_of(["platform=gpu"]))))
+    sections = ("data.", "trainer.", "checkpoint.", "run.", "memory.")  # the others are verl's
+    assert [key for key in given if key.startswith(sections) and not covering(key, SFT_KEYS)] == ["checkpoint._target_"]
+    assert [key for key in SFT_KEYS if key.startswith(sections) and key not in given] == []
+
+
+@pytest.mark.parametrize("program, line", [(launch, "data.seed=1  # Seed of"), (sft_launch, "data.seed=42  # Seed of")])
+def test_the_listing_shows_each_key_with_its_value_and_meaning(
+    program: ModuleType, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert program.main(["--cfg", "platform=cpu"]) == 0
+    listed = capsys.readouterr().out
+    assert line in listed and "messages_key" not in listed and "critic." not in listed
