@@ -19,7 +19,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from ditto.config_checks.key_types import Key, Keys, describe, leaves, shown
-from ditto.config_checks.keys import ENGINE, MODEL, OPTIMIZER, RL_KEYS
+from ditto.config_checks.keys import CHECKPOINT, ENGINE, MODEL, OPTIMIZER, RL_KEYS
 from ditto.launching.compose import CONFIG_DIR, compose_config
 from sft.config_checks import CONFIG_DIR as SFT_DIR
 from sft.config_checks import SFT_KEYS
@@ -133,8 +133,9 @@ def page() -> str:
     rl = [composed(CONFIG_DIR, "trainer", platform) for platform in ("gpu", "cpu")]
     sft = [composed(SFT_DIR, "sft", platform) for platform in ("gpu", "cpu")]
     of_roles = [f"{role}.{name}" for role in ROLES for name in Endpoint.model_fields]
-    shared = {"model": MODEL, "optim": OPTIMIZER, "engine": ENGINE}
-    twins = [f"{section}.{name}" for section, keys in shared.items() for name in keys]
+    shared = {"model": MODEL, "optim": OPTIMIZER, "engine": ENGINE, "checkpoint": CHECKPOINT}
+    told = [f"{section}.{name}" for section, keys in shared.items() for name in keys]
+    told += [name for name, key in SFT_KEYS.items() if name in RL_KEYS and RL_KEYS[name].meaning == key.meaning]
     parts = [
         "<!-- Made by docs/config_page.py from the tables of the code. Do not edit this page. -->",
         "# Configuration",
@@ -152,10 +153,11 @@ def page() -> str:
         "### What the launchers change",
         launchers(),
         "## Supervised training",
-        "`bash run_sft.sh` uses these values. The sections `model`, `optim` and `engine` hold the keys of "
-        "`actor_rollout_ref.model`, `actor_rollout_ref.actor.optim` and `actor_rollout_ref.actor.fsdp_config`: "
-        "`optim.lr` is the learning rate. `python train_sft.py --cfg` prints their values.",
-        *sections(SFT_KEYS, sft, " (SFT)", without=twins),
+        "`bash run_sft.sh` uses these values. The sections `model`, `optim`, `engine` and `checkpoint` hold the keys "
+        "of `actor_rollout_ref.model` and of `optim`, `fsdp_config` and `checkpoint` in `actor_rollout_ref.actor`: "
+        "`optim.lr` is the learning rate. Keys of `trainer`, `run` and `memory` that are listed above mean the same "
+        "here. `python train_sft.py --cfg` prints all of them with their values.",
+        *sections(SFT_KEYS, sft, " (SFT)", without=told),
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -115,7 +115,7 @@ _TRAINER: Keys = {
         "First and last step that the profiler records, with `profiler.enable=true`.",
     ),
     "rl_test_freq": Key(FromZero, "Evaluate on SOUL every so many steps; 0 never, and no inference engine is started."),
-    "rl_test_files": Key(Texts | None, "Files of task rows, or names of evaluation sets, space-separated."),
+    "rl_test_files": Key(str | None, "Files of task rows, or names of evaluation sets, space-separated."),
     "rl_test_limit": Key(Count, "Rows of each set in that evaluation."),
     "rl_test_arguments": Key(
         list[Any], 'Arguments of `soul evaluate local`: `["policy.max_output_tokens=512","--tp","2"]`.'
