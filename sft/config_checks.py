@@ -188,7 +188,7 @@ def sft_rules(run: SftRun) -> Iterator[Problem]:
     data, trainer, profiled = run.data, run.trainer, list(run.trainer.profile_interval)
     yield from trainer_rules(run)
     yield from model_rules(run, "model", "optim", "engine", "checkpoint")
-    yield from chosen_on_a_cpu(run, ["data.max_token_len_per_gpu"])
+    yield from chosen_on_a_cpu(run, ["data.max_token_len_per_gpu", "model.enable_gradient_checkpointing"])
     if data.train_batch_size % run.devices:
         yield Problem("data.train_batch_size", f"cannot be divided evenly among {run.devices} devices. Use a multiple.")
     if (data.max_token_len_per_gpu or run.longest) < run.longest:

@@ -66,6 +66,7 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ("algorithm.filter_groups.max_num_gen_batches", 2, {}, "only if algorithm.filter_groups.enable is set"),
     (f"{ROLLOUT}.max_model_len", 100, {}, "prompt + feedback + response = 17408"),
     (f"{ACTOR}.ppo_max_token_len_per_gpu", None, {}, "only platform=cpu chooses"),
+    (f"{MODEL}.enable_gradient_checkpointing", None, {}, "only platform=cpu chooses"),
     (f"{ROLLOUT}.log_prob_max_token_len_per_gpu", None, {}, "only platform=cpu chooses"),
     (f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes", None, {}, "only platform=cpu chooses"),
     (f"{ACTOR}.ppo_max_token_len_per_gpu", 17407, {}, "the longest sequence"),

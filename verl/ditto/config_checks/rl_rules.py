@@ -189,7 +189,8 @@ def _length_rules(run: RLRun) -> Iterator[Problem]:
         )
     update, scoring = f"{_ACTOR}.ppo_max_token_len_per_gpu", f"{_ROLLOUT}.log_prob_max_token_len_per_gpu"
     reference = ["actor_rollout_ref.ref.log_prob_max_token_len_per_gpu"] if run.actor.use_kl_loss else []
-    yield from chosen_on_a_cpu(run, [update, scoring, f"{_ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes"])
+    bucket = f"{_ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes"
+    yield from chosen_on_a_cpu(run, [update, scoring, bucket, f"{_MODEL}.enable_gradient_checkpointing"])
     for key in (update, scoring, *reference):
         budget = run.value(key)
         if budget is not None and budget < max(tokens, _SHORTEST_BUDGET):
