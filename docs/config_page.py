@@ -119,8 +119,8 @@ def task_options() -> str:
     """The options of the tasks: the arguments of their classes."""
     of_option: dict[tuple[str, str], list[str]] = {}
     for name in tasks.names():
-        for option in inspect.signature(type(tasks.load(name))).parameters.values():
-            of_option.setdefault((option.name, shown(option.default)), []).append(name)
+        for argument in inspect.signature(type(tasks.load(name))).parameters.values():
+            of_option.setdefault((argument.name, shown(argument.default)), []).append(name)
     rows = ["| option | default | tasks | meaning |", "|---|---|---|---|"]
     for (option, default), names in of_option.items():
         place = f"tasks.{names[0] if len(names) == 1 else 'TASK'}.{option}"

@@ -50,20 +50,20 @@ class RefineSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     when: str = Field(
-        "always",
+        default="always",
         description="Which drafts get feedback and a second attempt: `always` (the paper), `failed` (not full marks), "
         "or `below:0.4` (a reward below 0.4).",
     )
-    max_feedback_chars: int = Field(3000, ge=1, description="Feedback is cut to this many characters.")
+    max_feedback_chars: int = Field(default=3000, ge=1, description="Feedback is cut to this many characters.")
     include_draft: bool = Field(
-        False,
+        default=False,
         description="For ablations, show each seat its own side of the draft (what it said and was shown) beside the "
         "feedback in the refined prompt, fenced as data. It adds up to `data.max_response_length` tokens and some "
         "punctuation, so raise `data.max_feedback_length`.",
     )
-    reveal_reference: bool = Field(False, description="For ablations, let the gold answer into the feedback.")
+    reveal_reference: bool = Field(default=False, description="For ablations, let the gold answer into the feedback.")
     episode_deadline_s: float | None = Field(
-        None, gt=0, description="Seconds that the play of one episode may take; null sets no limit."
+        default=None, gt=0, description="Seconds that the play of one episode may take; null sets no limit."
     )
 
     @field_validator("when")

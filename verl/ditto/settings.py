@@ -38,13 +38,13 @@ class FilterGroups(BaseModel):
     model_config = _CHECKED
 
     enable: bool = Field(
-        False,
+        default=False,
         description="Replace every prompt whose sessions teach nothing by the next prompt of the data, as in DAPO's "
         "dynamic sampling, so that each step trains on its full number of groups. The objective decides what teaches; "
         "see [training](training.md).",
     )
     max_num_gen_batches: int = Field(
-        4,
+        default=4,
         ge=2,
         description="A step plays at most this many times `data.train_batch_size` prompts. After that, it trains with "
         "what there is.",
@@ -54,9 +54,9 @@ class FilterGroups(BaseModel):
 class AlgorithmSettings(ObjectiveOptions):
     """Our keys of the section `algorithm`."""
 
-    objective: str = Field("grpo", description="What is optimised, by name; see [objectives](objectives.md).")
+    objective: str = Field(default="grpo", description="What is optimised, by name; see [objectives](objectives.md).")
     agent_version: Literal["default", "copy"] | None = Field(
-        None,
+        default=None,
         description="Older name of the objective, `default` (grpo) or `copy` (ditto); it wins over `objective` where "
         "set.",
     )
@@ -69,7 +69,9 @@ class MemorySettings(BaseModel):
     model_config = _CHECKED
 
     gpu_gib: float | None = Field(
-        None, gt=0, description="GiB of one GPU for the memory plan; null takes the GPU of this machine, else 80 GB."
+        default=None,
+        gt=0,
+        description="GiB of one GPU for the memory plan; null takes the GPU of this machine, else 80 GB.",
     )
 
 
@@ -79,45 +81,45 @@ class RunSettings(BaseModel):
     model_config = _CHECKED
 
     dir: str = Field(
-        "outputs/${trainer.experiment_name}",
+        default="outputs/${trainer.experiment_name}",
         pattern=r"\S",
         description="The run folder: checkpoints, metrics, traces, judge cache.",
     )
     save_on_signal_s: float = Field(
-        120.0,
+        default=120.0,
         ge=0,
         description="After SIGTERM or Ctrl-C, seconds in which the current step may end and a checkpoint be saved; "
         "after that the step is dropped, and a second signal ends the run at once. Choose less than your scheduler "
         "waits before SIGKILL.",
     )
-    preflight: bool = Field(True, description="Make one test call to each role before anything starts.")
+    preflight: bool = Field(default=True, description="Make one test call to each role before anything starts.")
     phase_timeout_s: float = Field(
-        3600.0,
+        default=3600.0,
         gt=0,
         description="The watchdog ends the run when one phase (rollout and update, weight sync, validation) takes "
         "longer.",
     )
     max_invalid_share: float = Field(
-        0.5,
+        default=0.5,
         ge=0,
         le=1,
         description="Share of a step's drafts that may fail, for whatever cause (a task's error, a prompt that is too "
         "long, the policy, the judge); above it the run ends with the last failure.",
     )
     max_logprob_diff: float | None = Field(
-        None,
+        default=None,
         gt=0,
         description="Mean difference between the log-probs of actor and rollout engine above which the run ends; null "
         "is 0.05 in float32, else 0.1.",
     )
     max_unchanged_syncs: int | None = Field(
-        3,
+        default=3,
         gt=0,
         description="The run ends when the engine's answers stay the same over this many updates; null turns the check "
         "off.",
     )
     logged_sessions: int = Field(
-        8,
+        default=8,
         ge=0,
         description="Sessions of every fifth step that go to the tracker as a table (draft, critique, refined answer, "
         "rewards), if it has tables; 0 turns it off.",

@@ -53,42 +53,42 @@ class JudgePolicy(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     max_failure_rate: float = Field(
-        0.3,
+        default=0.3,
         ge=0,
         le=1,
         description="When more than this share of a step's sessions lose their judge, the run saves a checkpoint and "
         "stops.",
     )
     budget_usd: float | None = Field(
-        None,
+        default=None,
         gt=0,
         description="Budget of all roles together; a run that reaches it saves and ends. Needs price_in and price_out.",
     )
     cache: bool = Field(
-        True,
+        default=True,
         description="Keep the answers of judge and feedback on disk, so that each question is asked only once. "
         "Partners and environments are always asked again.",
     )
     cache_dir: str | None = Field(
-        None,
+        default=None,
         description="null is the folder `judge_cache` of the run. On a cluster, prefer a local disk of each machine.",
     )
     jury: Sequence[str | Mapping[str, Any]] = Field(
-        (),
+        default=(),
         description="Several judges instead of one: `[gpt-5-nano, {model: other, base_url: ..., api_key_env: ...}]`.",
     )
-    jury_reward: Literal["mean", "median"] = Field("mean", description="How the rewards of a jury become one.")
+    jury_reward: Literal["mean", "median"] = Field(default="mean", description="How the rewards of a jury become one.")
     by_task: Mapping[str, Mapping[str, Any]] = Field(
         default_factory=dict,
         description="Judges of single tasks: `{coser: {model: gpt-5.4}}`. Such a task has no jury.",
     )
     canary: Mapping[str, Any] | None = Field(
-        None,
+        default=None,
         description="A second judge, as an alarm: `{model: other}`. It scores a share of the drafts, and its scores "
         "never reach the reward ([judges](judge.md)).",
     )
     canary_share: float = Field(
-        0.1, gt=0, le=1, description="Share of a training step's drafts that the canary scores."
+        default=0.1, gt=0, le=1, description="Share of a training step's drafts that the canary scores."
     )
 
     @field_validator("jury", mode="before")

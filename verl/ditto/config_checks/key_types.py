@@ -51,12 +51,32 @@ Texts = str | list[str]  # one or several
 Betas = Annotated[list[float], Field(min_length=2, max_length=2), AfterValidator(_ordered)]
 Dtype = Literal["fp32", "float32", "bf16", "bfloat16", "fp16", "float16"]
 Logger = Literal[  # verl's Tracking.supported_backend, which takes seconds to import
-    *("wandb", "mlflow", "swanlab", "vemlp_wandb", "tensorboard", "console", "clearml", "trackio", "file"),
+    "wandb",
+    "mlflow",
+    "swanlab",
+    "vemlp_wandb",
+    "tensorboard",
+    "console",
+    "clearml",
+    "trackio",
+    "file",
     "rl_insight",
 ]
 LoadFormat = Literal[  # vLLM's LoadFormats, which takes seconds to import
-    *("auto", "hf", "dummy", "fastsafetensors", "instanttensor", "mistral", "modelexpress", "npcache", "pt"),
-    *("runai_streamer", "runai_streamer_sharded", "safetensors", "sharded_state", "tensorizer"),
+    "auto",
+    "hf",
+    "dummy",
+    "fastsafetensors",
+    "instanttensor",
+    "mistral",
+    "modelexpress",
+    "npcache",
+    "pt",
+    "runai_streamer",
+    "runai_streamer_sharded",
+    "safetensors",
+    "sharded_state",
+    "tensorizer",
 ]
 KlType = Literal["kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3", "kl+", "k1+", "abs+", "low_var_kl+", "k3+"]
 
@@ -89,7 +109,7 @@ def _kind_of(field: FieldInfo) -> Any:
     parts = get_args(field.annotation) if _is_union(field.annotation) else (field.annotation,)
     if not field.metadata:
         return field.annotation
-    bounded = [part if part is type(None) else Annotated[(part, *field.metadata)] for part in parts]  # type: ignore[index]
+    bounded = [part if part is type(None) else Annotated[(part, *field.metadata)] for part in parts]
     return Union[tuple(bounded)]  # noqa: UP007
 
 
@@ -218,5 +238,5 @@ def nearest(key: str, keys: Keys) -> str | None:
     same = [name for name in keys if name.rpartition(".")[2] == last]
     if found := difflib.get_close_matches(key, same or list(keys), n=1, cutoff=0.0 if same else 0.8):
         return found[0]
-    by_last = {name.rpartition(".")[2]: name for name in reversed(keys)}
+    by_last = {name.rpartition(".")[2]: name for name in reversed(list(keys))}
     return next((by_last[name] for name in difflib.get_close_matches(last, list(by_last), n=1, cutoff=0.75)), None)

@@ -23,16 +23,18 @@ class MixtureSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     rows_per_task: int | None = Field(
-        None,
+        default=None,
         gt=0,
         description="Training rows drawn of each task; null takes all. A launch of several tasks sets 1024, as in the "
         "paper.",
     )
-    val_rows_per_task: int | None = Field(None, gt=0, description="Validation rows drawn of each task; null takes all.")
+    val_rows_per_task: int | None = Field(
+        default=None, gt=0, description="Validation rows drawn of each task; null takes all."
+    )
     weights: dict[str, float] = Field(
         default_factory=dict, description="Factor on a task's number of training rows: `{sotopia: 2, hitom: 0.5}`."
     )
-    seed: int = Field(1, ge=0, lt=2**32, description="Seed of the draw.")
+    seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the draw.")
 
     @field_validator("weights")
     @classmethod
