@@ -12,20 +12,19 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
+from ditto.config_checks.key_types import printed
 from ditto.launching.compose import load_config
-from sft.config_checks import check_config, refuse_left_out
+from sft.config_checks import SFT_KEYS, TRAIN_SFT, check_config
 from soul.cli.error_border import run_command
 from soul.files.folder_lock import FolderLock
 
-CONFIG_DIR = Path(__file__).parent / "config"
 PROGRAM = Path(__file__).resolve().parent.parent / "train_sft.py"
 WORKER = "--worker"  # the argument with which this program becomes one of the processes
 
 
 def config_of(words: list[str]) -> DictConfig:
     """Compose the config from a command line."""
-    refuse_left_out(words)
-    return load_config(["--config-dir", str(CONFIG_DIR), "--config-name", "sft", *words], program="train_sft.py")
+    return load_config(words, TRAIN_SFT)
 
 
 def main(words: list[str]) -> int:
@@ -45,7 +44,7 @@ def _train(words: list[str]) -> int:
 
 def _launch(words: list[str]) -> int:
     if "--cfg" in words:
-        print(OmegaConf.to_yaml(config_of([word for word in words if word != "--cfg"])))
+        print(printed(config_of([word for word in words if word != "--cfg"]), SFT_KEYS))
         return 0
     config = config_of(words)
     check_config(config)

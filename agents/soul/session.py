@@ -49,11 +49,22 @@ class RefineSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    when: str = "always"  # always | failed | below:<reward>
-    max_feedback_chars: int = 3000
-    include_draft: bool = False  # ablation: beside the feedback, a seat's refined prompt holds its side of the draft
-    reveal_reference: bool = False  # ablation: keep the gold answer in the feedback
-    episode_deadline_s: float | None = Field(default=None, gt=0)  # seconds to play one episode; None: no limit
+    when: str = Field(
+        default="always",
+        description="Which drafts get feedback and a second attempt: `always` (the paper), `failed` (not full marks), "
+        "or `below:0.4` (a reward below 0.4).",
+    )
+    max_feedback_chars: int = Field(default=3000, ge=1, description="Feedback is cut to this many characters.")
+    include_draft: bool = Field(
+        default=False,
+        description="For ablations, show each seat its own side of the draft (what it said and was shown) beside the "
+        "feedback in the refined prompt, fenced as data. It adds up to `data.max_response_length` tokens and some "
+        "punctuation, so raise `data.max_feedback_length`.",
+    )
+    reveal_reference: bool = Field(default=False, description="For ablations, let the gold answer into the feedback.")
+    episode_deadline_s: float | None = Field(
+        default=None, gt=0, description="Seconds that the play of one episode may take; null sets no limit."
+    )
 
     @field_validator("when")
     @classmethod

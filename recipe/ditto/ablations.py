@@ -19,7 +19,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from ditto.launching.compose import load_config
-from ditto.launching.override_words import quoted
+from ditto.launching.override_parser import quoted
 from ditto.launching.variables import says_yes
 from ditto.objectives import objective
 from ditto.preflight import check, check_settings

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from omegaconf import open_dict
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from verl.utils import tensordict_utils as tu
 from verl.utils.config import omega_conf_to_dataclass
@@ -50,10 +51,11 @@ def gpu_worker(model: Path, overrides: list[str]) -> TrainingWorker:
         "run_rl",
         "gpu",
         f"actor_rollout_ref.model.path={model}",
-        "+actor_rollout_ref.model.load_tokenizer=false",
         *[f"{'+' * k.startswith('+')}actor_rollout_ref.model.{k.removeprefix('+')}" for k in kernels],
         *overrides,
     ).actor_rollout_ref
+    with open_dict(config.model):
+        config.model.load_tokenizer = False
     actor = omega_conf_to_dataclass(config.actor)
     actor.engine.use_dynamic_bsz, actor.engine.max_token_len_per_gpu = True, actor.ppo_max_token_len_per_gpu
     actor.optim.total_training_steps = UPDATES

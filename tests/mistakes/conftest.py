@@ -20,18 +20,13 @@ from tests.soul.evaluate.finished_samples import sample
 
 DAMAGES = {  # name of a run -> the file that is damaged in it, and what it holds then; None: it is missing
     "run_without_chosen": ("chosen.json", None),
-    "run_with_empty_chosen": ("chosen.json", b"{}"),
     "run_with_a_list": ("chosen.json", b"[1]"),
-    "run_with_bytes": ("chosen.json", b"\xff\xfe\x00"),
     "run_without_model": ("settings.json", b"{}"),
-    "run_with_short_sample": ("samples.jsonl", b'{"set":"hitom","number":0,"sample":0}\n'),
     "run_with_broken_sample": ("samples.jsonl", b"\xff\xfe\n"),
 }
 MODELS = {  # name of a folder -> its files
     "no_weights": {"config.json": b"{}"},
     "bad_config": {"config.json": b"{", "model.safetensors": b"x"},
-    "list_config": {"config.json": b"[1]", "model.safetensors": b"x"},
-    "short_header": {"config.json": b"{}", "model.safetensors": (200).to_bytes(8, "little") + b'{"a":{"dtype":"F32"'},
     "short_weights": {
         "config.json": b"{}",
         "model.safetensors": (48).to_bytes(8, "little")
@@ -44,27 +39,22 @@ MODELS = {  # name of a folder -> its files
     },
     "lost_checkpoint": {"latest_checkpointed_iteration.txt": b"50"},
     "adapter_without_base": {"adapter_config.json": b"{}"},
-    "adapter_without_rank": {"adapter_config.json": b'{"base_model_name_or_path": "owner/model"}'},
     "adapter_without_weights": {"adapter_config.json": b'{"base_model_name_or_path": "owner/model", "r": 8}'},
 }
 DISTILLED = {  # name of an --out -> the file that says what was sampled there
     "distilled_text": b"hello",
-    "distilled_object": b"{}",
     "distilled_entry": b'{"experts": [3]}',
 }
-TRACED = {"traced_text": b"hello\n", "traced_number": b"3\n"}  # run -> its trace of a step
+TRACED = {"traced_text": b"hello\n"}  # run -> its trace of a step
 TRAININGS = {  # run -> its metrics
     "training": b'{"step": 1, "ditto/reward_draft": 0.5}\n',
     "torn_training": b'{"step": 1, "ditto/reward_draft": 0.5}\n{"step": 2, "dit',
 }
 TEXTS = {
     "text.json": b"hello",
-    "empty.json": b"",
     "list.json": b"[]",
-    "ones.json": b"[1, 2]",
     "object.json": b"{}",
     "null.json": b"null",
-    "binary.json": b"\xff\xfe\x00",
     "deep.json": b"[" * 100_000,
     "lines.jsonl": b'{"a": 1}\n',
     "bad_lines.jsonl": b'{"a": 1}\nhello\n',
@@ -81,8 +71,6 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     write(["sotopia"], 2, root / "sotopia.parquet")
     whole = (root / "hitom.parquet").read_bytes()
     (root / "truncated.parquet").write_bytes(whole[: len(whole) // 2])
-    (root / "text.parquet").write_bytes(b"hello")
-    (root / "zero.parquet").touch()
     (root / "folder.parquet").mkdir()
     (root / "empty_folder").mkdir()
     pq.write_table(pa.table({"a": [1]}), root / "columns.parquet")

@@ -29,56 +29,31 @@ EVALUATE = [
         ["{hitom.parquet}", *POLICY],
         [
             (["--limit", "0"], f"--limit: 0: {NUMBER}"),
-            (["--limit", "-1"], "--limit"),
-            (["--limit", "abc"], f"'abc': {NUMBER}"),
-            (["--limit", "1.5"], NUMBER),
             (["--n", "0"], f"--n: 0: {NUMBER}"),
-            (["--n", ""], f"'': {NUMBER}"),
-            (["--seed", "abc"], "--seed"),
             (["--deadline", "0"], f"--deadline: 0: {ABOVE_ZERO}"),
-            (["--deadline", "nan"], ABOVE_ZERO),
-            (["--deadline", "inf"], ABOVE_ZERO),
-            (["--thinking-tokens", "-5"], "--thinking-tokens"),
-            (["--step", "x"], "--step"),
             (["--nosuch"], "unrecognized arguments: --nosuch"),
             (["--out", "{file}"], "{file} is a file"),
-            (["--out", "{file}/below"], "{file} is a file"),
             (["--out", "/proc/out"], "cannot write to /proc/out"),
-            (["--out", ""], "is not a path"),
-            (["--out", "x" * 300], "too long"),
             (["--suite", "nosuch"], "There is no suite 'nosuch'"),
             (["--suite", "paper"], "or a suite (paper), not both"),
             (["nosuch"], "There is no evaluation set 'nosuch'"),
             (["nosuch.key=1"], f"'nosuch.key': {SECTIONS}"),
             (["policy.nosuch=1"], f"policy.nosuch: {KEY}"),
             (["policy.temperature=-1"], "policy.temperature=-1"),
-            (["policy.top_p=0"], "policy.top_p=0"),
-            (["policy.timeout_s=0"], "policy.timeout_s=0"),
-            (["policy.timeout_s=.inf"], "policy.timeout_s=inf"),
-            (["policy.concurrency=0"], "policy.concurrency=0"),
-            (["policy.max_attempts=0"], "policy.max_attempts=0"),
-            (["policy.model=[1,2]"], "policy.model=...: Input should be a valid string"),
-            (["judge.concurrency=abc"], "judge.concurrency='abc'"),
-            (["judge.max_failure_rate=2"], "judge.max_failure_rate=2"),
-            (["judge.budget_usd=-1"], "judge.budget_usd=-1"),
-            (["tasks.nosuch.x=1"], "nosuch"),
             (["tasks.hitom.nosuch=1"], "nosuch"),
         ],
     ),
     *(
         Mistake(f"{name}.parquet", ["{" + name + ".parquet}", *POLICY, "--limit", "2"], expects=[f"{name}.parquet"])
-        for name in ("truncated", "columns", "text", "zero", "no_rows")
+        for name in ("truncated", "columns", "no_rows")
     ),
     Mistake("a set that is not there", ["{tmp}/x.parquet", *POLICY], expects=["There is no file {tmp}/x.parquet"]),
-    Mistake("a folder for a set", ["{folder.parquet}", *POLICY], expects=["There is no file {folder.parquet}"]),
     Mistake("no data", ["hitom", "--data", "{empty_folder}", *POLICY], expects=["No file for hitom", "DATA_DIR"]),
-    Mistake("a file for the data", ["hitom", "--data", "{file}", *POLICY], expects=["No file for hitom"]),
     Mistake("no model", ["{hitom.parquet}"], expects=["Which model?", "OPENAI_AGENT_MODEL"]),
     Mistake("no key", ["{hitom.parquet}", "policy.model=m"], expects=["OPENAI_API_KEY is not set"]),
     Mistake("nobody there", ["{hitom.parquet}", *POLICY, "policy.max_attempts=1"], expects=["http://127.0.0.1:1/v1"]),
     Mistake("no run to judge again", ["--rescore", "{tmp}/x"], expects=["there is no folder {tmp}/x"]),
     Mistake("a file to judge again", ["--rescore", "{file}"], expects=["{file} is a file; name a folder"]),
-    Mistake("an empty folder to judge again", ["--rescore", "{empty_folder}"], expects=["has no settings.json"]),
 ]
 LOCAL = [
     *each(
@@ -86,23 +61,14 @@ LOCAL = [
         [
             (["--model", "{no_weights}"], "no weights (*.safetensors)"),
             (["--model", "{bad_config}"], "not valid JSON"),
-            (["--model", "{list_config}"], "is not a JSON object"),
-            (["--model", "{short_header}"], "ends within its header"),
             (["--model", "{short_weights}"], "has 65 bytes and should have 4,056"),
             (["--model", "{lost_shard}"], "model-00001-of-00002.safetensors of the weights is missing"),
             (["--model", "{lost_checkpoint}"], "names global_step_50, which does not exist"),
             (["--model", "{adapter_without_base}"], "names no base model"),
-            (["--model", "{adapter_without_rank}"], "the rank r=None"),
             (["--model", "{adapter_without_weights}"], "no weights (*.safetensors)"),
-            (["--model", "{file}"], "no config.json"),
-            (["--model", "{empty_folder}"], "no config.json"),
             (["--model", "{tmp}/nosuch"], "there is no such folder"),
-            (["--model", ""], "no config.json"),
             (["--model", "owner/model", "policy.model=x"], "not policy.model or policy.base_url"),
             (["--tp", "0"], f"--tp: 0: {NUMBER}"),
-            (["--dp", "-1"], "--dp"),
-            (["--max-prompt-tokens", "0"], "--max-prompt-tokens"),
-            (["--platform", "tpu"], "expected gpu or cpu"),
         ],
     ),
     Mistake(
@@ -114,11 +80,8 @@ LOCAL = [
 ]
 DAMAGED = {
     "run_without_chosen": "has no chosen.json",
-    "run_with_empty_chosen": "do not name the model and the requested samples",
     "run_with_a_list": "chosen.json is not a JSON object",
-    "run_with_bytes": "chosen.json is not valid JSON",
     "run_without_model": "do not name the model and the requested samples",
-    "run_with_short_sample": "has no 'draft'",
     "run_with_broken_sample": "samples.jsonl: line 1 is not a session record",
     "empty_folder": "has no settings.json",
     "file": "is a file; name a folder",
@@ -130,11 +93,8 @@ COMPARE = [
         ["{run}", "{other_run}"],
         [
             (["--rows", "-1"], "--rows: -1: expected a whole number, 0 or more"),
-            (["--seed", "-1"], "--seed"),
             (["--out", "{file}/x.md"], "{file} is a file"),
             (["--out", "{empty_folder}"], "is a folder; name a file"),
-            (["--html", "{empty_folder}"], "is a folder; name a file"),
-            (["--html", "/proc/x.html"], "cannot write to /proc"),
             (["{run}"], "is named twice"),
         ],
     ),
@@ -154,18 +114,13 @@ FIGURES = each(
     ["--out", "{tmp}/figures"],
     [
         ([], "name trainings (--runs NAME=DIR), evaluations (--evals NAME=DIR)"),
-        (["--runs", "{training}"], "write NAME=FOLDER"),
-        (["--runs", "a="], "write NAME=FOLDER"),
         (["--runs", "a={tmp}/nosuch"], "there is no folder {tmp}/nosuch"),
         (["--runs", "a={empty_folder}"], "has no metrics.jsonl with a step of training"),
-        (["--runs", "a={run}"], "name evaluations with --evals"),
         (["--runs", "a={torn_training}"], "metrics.jsonl, line 2: this is no line of metrics"),
         (["--runs", "a={training}", "a={run}"], "'a' is given twice"),
         (["--runs", "a b={training}", "a_b={run}"], "the files of 'a b' and 'a_b' would have the same names"),
-        (["--runs", "a={training},{training}"], "is given twice, for 'a' and 'a'"),
         (["--evals", "a={training}"], "has no settings.json"),
         (["--evals", "a={run}", "--baseline", "b"], "--evals has no such name. It has a."),
-        (["--runs", "a={training}", "--baseline", "a"], "--baseline names evaluations"),
         (["--runs", "a={training}", "--out", "{file}"], "{file} is a file"),
     ],
 )
@@ -175,10 +130,7 @@ JUDGE = [
         ["show"],
         [
             (["nosuch.x=1"], f"'nosuch.x': {SECTIONS}"),
-            (["judge=3"], SECTIONS),
             (["judge.jury=5"], "judge.jury=5"),
-            (["judge.by_task=3"], "judge.by_task=3"),
-            (["judge.breaker=3"], "judge.breaker=3"),
         ],
     ),
     *each(
@@ -186,16 +138,9 @@ JUDGE = [
         [
             ([], "required: --labels"),
             (["--labels", "{tmp}/nosuch"], "{tmp}/nosuch: No such file"),
-            (["--labels", "{empty_folder}"], "is a folder; name a file"),
             (["--labels", "{text.json}"], "not valid JSON"),
-            (["--labels", "{empty.json}"], "not valid JSON"),
-            (["--labels", "{list.json}"], "has no records"),
-            (["--labels", "{ones.json}"], "expected an object, got int"),
-            (["--labels", "{binary.json}"], "not valid JSON"),
-            (["--labels", "{deep.json}"], "not valid JSON"),
             (["--labels", "{labels.jsonl}"], "line 1, field real"),
             (["--labels", "{labels.jsonl}", "--repeats", "0"], f"--repeats: 0: {NUMBER}"),
-            (["--labels", "{labels.jsonl}", "--seed", "x"], "--seed"),
             (["--labels", "{labels.jsonl}", "--json", "{file}/x"], "{file} is a file"),
         ],
     ),
@@ -203,24 +148,14 @@ JUDGE = [
         ["canaries"], [(["--json", "{empty_folder}"], "is a folder; name a file"), ([], "OPENAI_API_KEY is not set")]
     ),
 ]
-TASKS = each(
-    [],
-    [
-        (["nosuch"], "unrecognized arguments: nosuch"),
-    ],
-)
+TASKS = each([], [(["nosuch"], "unrecognized arguments: nosuch")])
 EXAMPLES = each(
     [],
     [
         ([], "required: TASK, --out"),
         (["nosuch", "--out", "{tmp}/e.parquet"], "invalid choice: 'nosuch'"),
-        (["hitom"], "required: --out"),
         (["hitom", "--rows", "0", "--out", "{tmp}/e.parquet"], f"--rows: 0: {NUMBER}"),
-        (["hitom", "--rows", "x", "--out", "{tmp}/e.parquet"], NUMBER),
-        (["hitom", "--out", "{file}"], "{file} is a file"),
-        (["hitom", "--out", "{file}/x.parquet"], "{file} is a file"),
         (["hitom", "--out", "{folder.parquet}"], "is a folder; name a file"),
-        (["hitom", "--out", "/proc/x.parquet"], "cannot write to /proc"),
     ],
 )
 ENDPOINT = each(
@@ -232,29 +167,13 @@ DISTILL = each(
     [
         ([], "there is no sample. Add TASK=EXPERT"),
         (["hitom={tmp}/nosuch", "--data", "{empty_folder}"], "hitom"),
-        (["nosuch=x"], "nosuch"),
         (["hitom"], "hitom"),
         (["--n", "0"], f"--n: 0: {NUMBER}"),
-        (["--limit", "0"], f"--limit: 0: {NUMBER}"),
-        (["--tp", "0"], "--tp"),
-        (["--deadline", "-1"], ABOVE_ZERO),
-        (["--per-row", "-1"], "--per-row"),
         (["--val-share", "1"], "a number from 0 to below 1"),
-        (["--max-failed", "2"], "a number from 0 to 1"),
-        (["--near", "0"], "a number above 0, at most 1"),
-        (["--val-share", "nan"], "a number from 0 to below 1"),
-        (["--threshold", "x"], "'x' is not a number"),
         (["--margin", "-1"], "use a number that is at least 0"),
-        (["--margin", "nan"], "use a number that is at least 0"),
-        (["--rows-per-task", "0.5"], "'0.5' is not a number"),
         (["--from-traces", "{tmp}/nosuch"], "there is no folder"),
-        (["--from-traces", "{file}"], "is a file; name a folder"),
-        (["--not-in", "nosuch"], "nosuch"),
-        *(([f"--out={{{name}}}"], "damaged") for name in ("distilled_text", "distilled_object", "distilled_entry")),
-        *(
-            (["--from-traces", f"{{{name}}}"], "line 1 is not a session record")
-            for name in ("traced_text", "traced_number")
-        ),
+        *(([f"--out={{{name}}}"], "damaged") for name in ("distilled_text", "distilled_entry")),
+        (["--from-traces", "{traced_text}"], "line 1 is not a session record"),
         (["--dry-run"], "it needs TASK=EXPERT"),
         (["judge.model=x"], "nothing is sampled without TASK=EXPERT"),
         (["--out", "{file}"], "{file} is a file"),
@@ -265,44 +184,30 @@ SETS = each(
     [
         ([], "required: SOURCES"),
         (["{tmp}/nosuch"], "there is no folder {tmp}/nosuch"),
-        (["{file}"], "{file} is a file; name a folder"),
         (["{empty_folder}"], "{empty_folder} holds no source of any of these sets"),
         (["{tmp}", "--out", "{file}"], "{file} is a file"),
-        (["{tmp}", "--out", "/proc/x"], "cannot write to /proc/x"),
     ],
 )
 CHECK = [
-    *each(
-        [], [(["{" + f"{name}.parquet" + "}"], f"{name}.parquet") for name in ("truncated", "columns", "text", "zero")]
-    ),
+    *each([], [(["{" + f"{name}.parquet" + "}"], f"{name}.parquet") for name in ("truncated", "columns")]),
     *each(
         ["{hitom.parquet}"],
         [
-            (["{tmp}/nosuch.parquet"], "nosuch.parquet: there is no such file"),
             (["--against", "{tmp}/nosuch.parquet"], "nosuch.parquet: there is no such file"),
-            (["--json", "{file}/x.json"], "{file} is a file"),
             (["--json", "{empty_folder}"], "is a folder; name a file"),
             (["--without-overlap", "{tmp}/y.parquet"], "use --against"),
             (["--without-extra", "{hitom.parquet}"], "is the file that would be copied"),
-            (["--against", "{sotopia.parquet}", "--without-overlap", "{folder.parquet}"], "is a folder"),
             (["--against", "{sotopia.parquet}", "--without-overlap", "/proc/y.parquet"], "cannot write to /proc"),
         ],
     ),
 ]
 KEYS = [  # where users put a key
     f"judge.api_key={SECRET}",
-    f"judge.apikey={SECRET}",
     f"judge.api_key_env={SECRET}",
-    f"judgeapi_key={SECRET}",
     f"api_key={SECRET}",
-    f"Judge.api_key={SECRET}",
-    f"judge.model.api_key={SECRET}",
-    f"judge.jury.api_key={SECRET}",
     f"judge.by_task.hitom.api_key={SECRET}",
-    f"judge.api_key:{SECRET}",
     f"policy.api_key={SECRET}",
     f"--judge.api_key={SECRET}",
-    f"--api-key={SECRET}",
     f"--seed={SECRET}",
     SECRET,
 ]

@@ -57,28 +57,21 @@ def _task_files(folder: Path) -> None:
     write(folder / "seen.parquet", ELSEWHERE, {**ROW, "index": 1, "question": "Where was the lemon?"})
     nothing = {"data_source": pa.array([], pa.string()), "extra_info": pa.array([], pa.null())}
     pq.write_table(pa.table(nothing), folder / "no_rows.parquet")
-    write(folder / "column.parquet", ROW, columns=("data_source",))
     write(folder / "task.parquet", ROW, data_source="hitomm")
-    write(folder / "sotopia.parquet", ROW, data_source="sotopia")
     write(folder / "field.parquet", {k: v for k, v in ROW.items() if k != "question"})
     write(folder / "gold.parquet", {**ROW, "correct_answer": "green_box"})
     write(folder / "type.parquet", {**ROW, "story": ["a list"]})
-    write(folder / "null_source.parquet", ROW, data_source=None)  # type: ignore[arg-type]
     whole = (folder / "good.parquet").read_bytes()
     (folder / "truncated.parquet").write_bytes(whole[: len(whole) // 2])
-    (folder / "zero_bytes.parquet").write_bytes(b"")
-    (folder / "text.parquet").write_text('{"story": "no parquet"}\n')
 
 
 def _talk_files(folder: Path) -> None:
     write_talks(folder / "talks.parquet", TALK, TALK)
     write_talks(folder / "empty_turn.parquet", [TALK[0], {"role": "assistant", "content": " "}])
     write_talks(folder / "role.parquet", [{"role": "nobody", "content": "a"}, TALK[1]])
-    pq.write_table(pa.Table.from_pylist([{"content": "a"}]), folder / "text_column.parquet")
     pq.write_table(pa.Table.from_pylist([{"messages": TALK}]).slice(0, 0), folder / "no_talks.parquet")
     write_talks(folder / "pictures.parquet", TALK, images=["a.png"])
     (folder / "bad.jinja").write_text("{% for m in messages %}{{ m.content }")
-    pq.write_table(pa.Table.from_pylist([{"messages": "a text"}]), folder / "messages_text.parquet")
     pq.write_table(pa.Table.from_pylist([{"messages": [{"speaker": "a"}]}]), folder / "messages_keys.parquet")
 
 
@@ -112,10 +105,6 @@ def _cut(model: Path) -> None:
     (model / WEIGHTS).write_bytes(whole[: len(whole) * 2 // 3])
 
 
-def _empty_weights(model: Path) -> None:
-    (model / WEIGHTS).write_bytes(b"")
-
-
 def _pointer(model: Path) -> None:
     (model / WEIGHTS).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n")
 
@@ -137,11 +126,6 @@ def _sharded(model: Path, forget: str = "") -> None:
 
 def _lacks_shard(model: Path) -> None:
     _sharded(model, forget="model-00002-of-00002.safetensors")
-
-
-def _broken_index(model: Path) -> None:
-    _sharded(model)
-    (model / INDEX).write_text('{"weight_map": {')
 
 
 def _cut_shard(model: Path) -> None:
@@ -191,10 +175,8 @@ def _text(name: str, text: str) -> Callable[[Path], None]:
 MODELS: dict[str, Callable[[Path], None]] = {
     "no_weights": _drop(WEIGHTS),
     "cut": _cut,
-    "zero_bytes": _empty_weights,
     "lfs_pointer": _pointer,
     "lacks_shard": _lacks_shard,
-    "broken_index": _broken_index,
     "cut_shard": _cut_shard,
     "no_index": _no_index,
     "lacks_tensor": _lacks_tensor,
@@ -203,12 +185,7 @@ MODELS: dict[str, Callable[[Path], None]] = {
     "no_template": _no_template,
     "broken_template": _text("chat_template.jinja", "{% for m in messages %}{{ m.content }"),
     "broken_config": _text("config.json", '{"model_type": "qwen3",'),
-    "no_type": _text("config.json", '{"hidden_size": 128}'),
     "unknown_type": _configured(model_type="qwen99", architectures=["Qwen99ForCausalLM"]),
-    "encoder": _configured(model_type="bert", architectures=["BertForMaskedLM"]),
     "wider": _configured(hidden_size=256),
-    "deeper": _configured(num_hidden_layers=5),
-    "more_words": _configured(vocab_size=9984),
-    "fewer_words": _configured(vocab_size=64),
     "adapter": _adapter,
 }

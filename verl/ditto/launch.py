@@ -21,12 +21,12 @@ def main(arguments: list[str]) -> int:
 
 def _run(arguments: list[str]) -> int:
     # Imported inside the error border: these imports take a while, and Ctrl-C can arrive during them.
-    from omegaconf import OmegaConf
-
-    from ditto.launching.compose import load_config
+    from ditto.launching.compose import TRAIN_PPO, load_config
 
     if "--cfg" in arguments:
-        print(OmegaConf.to_yaml(load_config([a for a in arguments if a != "--cfg"])))
+        from ditto.config_checks.key_types import printed
+
+        print(printed(load_config([a for a in arguments if a != "--cfg"]), TRAIN_PPO.keys))
         return 0
     config = load_config(arguments)
     from ditto.config_checks.resume import apply_resume

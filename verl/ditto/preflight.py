@@ -16,15 +16,9 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.config_checks import (
-    check_config,
-    check_every_type,
-    check_fp8,
-    check_model_length,
-    check_overlap,
-    training_steps,
-)
 from ditto.config_checks.resume_changes import check_changes
+from ditto.config_checks.rl_rules import check_config, check_every_type
+from ditto.config_checks.row_count_rules import check_fp8, check_model_length, check_overlap, training_steps
 from ditto.judging import plan as judge_plan
 from ditto.launching.compose import SEPARATE
 from ditto.launching.variables import VARIABLE, check_temporary_folders, cpu_variables

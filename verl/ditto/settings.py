@@ -1,4 +1,4 @@
-"""Our part of the Hydra config, validated: an unknown key or a wrong value is named before anything starts.
+"""Our part of the Hydra config, as models: each field has the range, the default and the meaning of its key.
 
 The driver, the trainer and every agent-loop worker read the same values with `Settings.from_config(config)`. Only the
 driver resolves the roles of the judge gateway, because that reads its environment (`verl_hooks/worker_config.py`).
@@ -7,7 +7,7 @@ driver resolves the roles of the judge gateway, because that reads its environme
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from omegaconf import DictConfig, OmegaConf
@@ -25,25 +25,105 @@ from soul.validation_errors import setting_problem
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 _OPTIONS = ObjectiveOptions.model_fields.keys()
+_CHECKED = ConfigDict(extra="forbid", frozen=True)
 
 
 class BadConfig(SoulError):
     """The config holds an unknown key or a wrong value."""
 
 
+class FilterGroups(BaseModel):
+    """Replacing the groups without a learning signal (`rollout/group_filter.py`)."""
+
+    model_config = _CHECKED
+
+    enable: bool = Field(
+        default=False,
+        description="Replace every prompt whose sessions teach nothing by the next prompt of the data, as in DAPO's "
+        "dynamic sampling, so that each step trains on its full number of groups. The objective decides what teaches; "
+        "see [training](training.md).",
+    )
+    max_num_gen_batches: int = Field(
+        default=4,
+        ge=2,
+        description="A step plays at most this many times `data.train_batch_size` prompts. After that, it trains with "
+        "what there is.",
+    )
+
+
+class AlgorithmSettings(ObjectiveOptions):
+    """Our keys of the section `algorithm`."""
+
+    objective: str = Field(default="grpo", description="What is optimised, by name; see [objectives](objectives.md).")
+    agent_version: Literal["default", "copy"] | None = Field(
+        default=None,
+        description="Older name of the objective, `default` (grpo) or `copy` (ditto); it wins over `objective` where "
+        "set.",
+    )
+    filter_groups: FilterGroups = FilterGroups()
+
+
+class MemorySettings(BaseModel):
+    """The section `memory`."""
+
+    model_config = _CHECKED
+
+    gpu_gib: float | None = Field(
+        default=None,
+        gt=0,
+        description="GiB of one GPU for the memory plan; null takes the GPU of this machine, else 80 GB.",
+    )
+
+
 class RunSettings(BaseModel):
     """Where a run writes its traces and metrics, and what is checked before and during training."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = _CHECKED
 
-    dir: str
-    save_on_signal_s: float = Field(default=120.0, ge=0)  # time to finish and save a step after a signal
-    preflight: bool = True  # one test call to each role of the judge gateway before anything starts
-    phase_timeout_s: float = Field(default=3600.0, gt=0)  # the watchdog ends a phase that takes longer
-    max_invalid_share: float = Field(default=0.5, ge=0, le=1)  # of a step's drafts, for whatever cause they failed
-    max_logprob_diff: float | None = Field(default=None, gt=0)  # rollout/sync_alarm.py; None: set by the precision
-    max_unchanged_syncs: int | None = Field(default=3, gt=0)  # None: not checked
-    logged_sessions: int = Field(default=8, ge=0)  # of every fifth step, as a table (run/trackers.py)
+    dir: str = Field(
+        default="outputs/${trainer.experiment_name}",
+        pattern=r"\S",
+        description="The run folder: checkpoints, metrics, traces, judge cache.",
+    )
+    save_on_signal_s: float = Field(
+        default=120.0,
+        ge=0,
+        description="After SIGTERM or Ctrl-C, seconds in which the current step may end and a checkpoint be saved; "
+        "after that the step is dropped, and a second signal ends the run at once. Choose less than your scheduler "
+        "waits before SIGKILL.",
+    )
+    preflight: bool = Field(default=True, description="Make one test call to each role before anything starts.")
+    phase_timeout_s: float = Field(
+        default=3600.0,
+        gt=0,
+        description="The watchdog ends the run when one phase (rollout and update, weight sync, validation) takes "
+        "longer.",
+    )
+    max_invalid_share: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="Share of a step's drafts that may fail, for whatever cause (a task's error, a prompt that is too "
+        "long, the policy, the judge); above it the run ends with the last failure.",
+    )
+    max_logprob_diff: float | None = Field(
+        default=None,
+        gt=0,
+        description="Mean difference between the log-probs of actor and rollout engine above which the run ends; null "
+        "is 0.05 in float32, else 0.1.",
+    )
+    max_unchanged_syncs: int | None = Field(
+        default=3,
+        gt=0,
+        description="The run ends when the engine's answers stay the same over this many updates; null turns the check "
+        "off.",
+    )
+    logged_sessions: int = Field(
+        default=8,
+        ge=0,
+        description="Sessions of every fifth step that go to the tracker as a table (draft, critique, refined answer, "
+        "rewards), if it has tables; 0 turns it off.",
+    )
 
 
 def chosen_objective(algorithm: DictConfig) -> Objective:
@@ -54,11 +134,9 @@ def chosen_objective(algorithm: DictConfig) -> Objective:
         UnknownObjective: there is no objective of that name.
     """
     version = algorithm.get("agent_version")
-    if version is None:
-        return objective(algorithm.objective)
-    if version not in AGENT_VERSIONS:
+    if version is not None and version not in AGENT_VERSIONS:
         raise BadConfig(f"algorithm.agent_version={version!r}: use {' or '.join(AGENT_VERSIONS)}, or objective.")
-    return objective(AGENT_VERSIONS[version])
+    return objective(algorithm.objective if version is None else AGENT_VERSIONS[version])
 
 
 class Settings(BaseModel):

@@ -34,8 +34,8 @@ def connect_endpoints(
     budget = budget or Budget(policy.budget_usd)
     folder = Path(policy.cache_dir) if policy.cache_dir else cache_dir
     used = policy.cache and folder is not None
-    cache = Cache(folder / f"{platform.node()}.sqlite", policy.cache_max_mb) if used and folder else None
-    return {e: EndpointClient(e, shared_limits(e, policy.breaker), budget, cache) for e in settings.endpoints}
+    cache = Cache(folder / f"{platform.node()}.sqlite") if used and folder else None
+    return {e: EndpointClient(e, shared_limits(e), budget, cache) for e in settings.endpoints}
 
 
 class _Scopes(Mapping[Role, Judge]):

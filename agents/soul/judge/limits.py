@@ -273,13 +273,13 @@ class Limits:
 _shared: WeakValueDictionary[tuple[object, ...], Limits] = WeakValueDictionary()
 
 
-def shared_limits(endpoint: Endpoint, breaker: BreakerSettings) -> Limits:
+def shared_limits(endpoint: Endpoint) -> Limits:
     """The limits that all gateways of this process share for this address, key, model and these limits."""
     key = (
-        *(endpoint.url, endpoint.api_key_env, endpoint.model, breaker),
+        *(endpoint.url, endpoint.api_key_env, endpoint.model),
         *(endpoint.concurrency, endpoint.requests_per_minute, endpoint.tokens_per_minute),
     )
     limits = _shared.get(key)
     if limits is None:
-        limits = _shared[key] = Limits(endpoint, breaker)
+        limits = _shared[key] = Limits(endpoint)
     return limits

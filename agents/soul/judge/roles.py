@@ -24,7 +24,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from soul.errors import BadSettings
 from soul.judge.call.endpoint import DEFAULT_MODEL, NO_KEY, Endpoint
-from soul.judge.circuit_breaker import BreakerSettings
 from soul.validation_errors import first_problem
 
 Role = Literal["judge", "feedback", "partner", "environment"]
@@ -53,18 +52,44 @@ class JudgePolicy(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    max_failure_rate: float = Field(default=0.3, ge=0, le=1)  # share of a step's sessions; the run stops above it
-    budget_usd: float | None = Field(default=None, gt=0)  # all roles together; a run that reaches it saves and stops
-    cache: bool = True  # for judge and feedback; partners and environments are always sampled
-    cache_dir: str | None = None  # None: the run folder
-    cache_max_mb: float = Field(default=2048.0, gt=0)
-    jury: Sequence[str | Mapping[str, Any]] = ()  # model names, or settings like those of a role
-    jury_reward: Literal["mean", "median"] = "mean"
-    jury_quorum: int | None = Field(default=None, ge=1)  # verdicts needed; None: more than half of the members
-    by_task: Mapping[str, Mapping[str, Any]] = {}  # task -> settings of its own judge, which also replaces a jury
-    canary: Mapping[str, Any] | None = None  # a judge that the policy is not trained on; None: there is none
-    canary_share: float = Field(default=0.1, gt=0, le=1)  # of a training step's drafts that it scores
-    breaker: BreakerSettings = BreakerSettings()
+    max_failure_rate: float = Field(
+        default=0.3,
+        ge=0,
+        le=1,
+        description="When more than this share of a step's sessions lose their judge, the run saves a checkpoint and "
+        "stops.",
+    )
+    budget_usd: float | None = Field(
+        default=None,
+        gt=0,
+        description="Budget of all roles together; a run that reaches it saves and ends. Needs price_in and price_out.",
+    )
+    cache: bool = Field(
+        default=True,
+        description="Keep the answers of judge and feedback on disk, so that each question is asked only once. "
+        "Partners and environments are always asked again.",
+    )
+    cache_dir: str | None = Field(
+        default=None,
+        description="null is the folder `judge_cache` of the run. On a cluster, prefer a local disk of each machine.",
+    )
+    jury: Sequence[str | Mapping[str, Any]] = Field(
+        default=(),
+        description="Several judges instead of one: `[gpt-5-nano, {model: other, base_url: ..., api_key_env: ...}]`.",
+    )
+    jury_reward: Literal["mean", "median"] = Field(default="mean", description="How the rewards of a jury become one.")
+    by_task: Mapping[str, Mapping[str, Any]] = Field(
+        default_factory=dict,
+        description="Judges of single tasks: `{coser: {model: gpt-5.4}}`. Such a task has no jury.",
+    )
+    canary: Mapping[str, Any] | None = Field(
+        default=None,
+        description="A second judge, as an alarm: `{model: other}`. It scores a share of the drafts, and its scores "
+        "never reach the reward ([judges](judge.md)).",
+    )
+    canary_share: float = Field(
+        default=0.1, gt=0, le=1, description="Share of a training step's drafts that the canary scores."
+    )
 
     @field_validator("jury", mode="before")
     @classmethod
@@ -89,8 +114,8 @@ class GatewaySettings(BaseModel):
 
     @property
     def quorum(self) -> int:
-        """How many verdicts a jury needs."""
-        return self.policy.jury_quorum or len(self.jury) // 2 + 1
+        """The number of verdicts that a jury needs: more than half."""
+        return len(self.jury) // 2 + 1
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -195,10 +220,6 @@ def _check(settings: GatewaySettings) -> None:
         raise BadSettings(
             f"{CANARY}.model={canary.model} is a judge of this run. A canary must be a model that the policy is not "
             "trained on: name another model or address."
-        )
-    if settings.jury and settings.quorum > len(settings.jury):
-        raise BadSettings(
-            f"judge.jury_quorum={settings.quorum} is too high: the jury has only {len(settings.jury)} members."
         )
     # The price of a task's own judge matters only if the task is played, so the plan of a run checks it.
     require_prices(settings, [*settings.roles.values(), *settings.jury])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ditto.launching.override_words import refuse_secrets
+from ditto.launching.override_parser import refuse_secrets
 from ditto.settings import BadConfig
 
 

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from peft import LoraConfig, get_peft_model
 from transformers import Qwen3MoeConfig, Qwen3VLConfig
 
-from ditto.config_checks import check_fp8
+from ditto.config_checks.row_count_rules import check_fp8
 from ditto.model.adapter_check import check_adapter
 from ditto.settings import BadConfig
 from soul.evaluate.run.checkpoint import BadCheckpoint, Checkpoint

@@ -122,11 +122,10 @@ def test_the_best_refined_answer_is_the_first_of_the_highest_reward() -> None:
     ("erl", "expected"),
     [
         ({}, [0.0, 0.0, 1.0]),
-        ({"accept": "threshold", "threshold": 0.3}, [0.0, 1.0, 1.0]),
         ({"accept": "positive"}, [0.0, 0.3, 0.8]),
     ],
 )
-def test_erl_accepts_by_its_own_draft_a_threshold_or_the_reward(erl: dict, expected: list[float]) -> None:
+def test_erl_accepts_by_its_own_draft_or_the_reward(erl: dict, expected: list[float]) -> None:
     part = Part("imitation", ("refined_base",), advantage=accepted, loss=plain)
     drafts = [episode(r, session=i) for i, r in enumerate((0.5, 0.3, 0.7))]
     refined = [episode(r, session=i, refined=True) for i, r in enumerate((-0.5, 0.3, 0.8))]

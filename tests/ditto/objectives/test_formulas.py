@@ -192,12 +192,6 @@ CASES: dict[str, tuple[str | Objective, dict[str, Any], tuple[str, ...], Formula
     ),
     "refined only": ("ditto_refined_only", {}, ("refined_base",), refined_only),
     "erl": ("erl", {}, ALL, erl(lambda row: float(row.reward > DRAFTS[row.session]))),
-    "erl, threshold": (
-        "erl",
-        {"erl": {"accept": "threshold", "threshold": 0.6}},
-        ALL,
-        erl(lambda row: float(row.reward >= 0.6)),
-    ),
     "erl, positive": ("erl", {"erl": {"accept": "positive"}}, ALL, erl(lambda row: max(row.reward, 0.0))),
     "critique_grpo": ("critique_grpo", {}, ALL[:2], critique_grpo),
     "critique_grpo, gamma": ("critique_grpo", {"shaping_gamma": 0.4}, ALL[:2], partial(critique_grpo, gamma=0.4)),

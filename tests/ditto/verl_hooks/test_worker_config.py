@@ -41,8 +41,10 @@ ROLES = [
 @pytest.fixture(scope="module")
 def composed() -> DictConfig:
     overrides = ["data.train_files=[train.parquet,s3://b/x]", "data.val_files=train.parquet", "run.dir=out/run", *ROLES]
-    overrides += ["actor_rollout_ref.model.path=model", "actor_rollout_ref.model.tokenizer_path=Qwen/Qwen3-8B"]
-    return load_config([*overrides, "actor_rollout_ref.rollout.agent.agent_loop_config_path=loops.yaml"])
+    config = load_config([*overrides, "actor_rollout_ref.model.path=model"])
+    config.actor_rollout_ref.model.tokenizer_path = "Qwen/Qwen3-8B"
+    config.actor_rollout_ref.rollout.agent.agent_loop_config_path = "loops.yaml"
+    return config
 
 
 @pytest.fixture

@@ -277,13 +277,13 @@ def test_what_was_sent_before_a_pause_is_not_taken_for_the_probe():
 
 def test_limits_are_shared_by_address_key_model_and_limits_for_as_long_as_somebody_holds_them():
     settings, breaker = {"model": "m", "base_url": "http://shared"}, BreakerSettings()
-    limits = shared_limits(Endpoint(**settings, temperature=0.5), breaker)
-    assert shared_limits(Endpoint(**settings, reasoning_effort="low"), breaker) is limits
+    limits = shared_limits(Endpoint(**settings, temperature=0.5))
+    assert shared_limits(Endpoint(**settings, reasoning_effort="low")) is limits
     others = [{"model": "n"}, {"base_url": "http://other"}, {"api_key_env": "OTHER_KEY"}, {"concurrency": 3}]
     others += [{"requests_per_minute": 3}, {"tokens_per_minute": 3}]
     for other in others:
-        assert shared_limits(Endpoint(**{**settings, **other}), breaker) is not limits
+        assert shared_limits(Endpoint(**{**settings, **other})) is not limits
     limits.throttle.waves = 9
     del limits
     gc.collect()
-    assert shared_limits(Endpoint(**settings), breaker).throttle.waves == 0
+    assert shared_limits(Endpoint(**settings)).throttle.waves == 0

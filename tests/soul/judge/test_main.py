@@ -108,8 +108,8 @@ def test_a_wrong_setting_is_the_users_mistake(words, capsys):
 
 
 def test_settings_are_read_as_yaml():
-    assert sections_of(["judge.jury=[a, {model: b}]", "judge.breaker.pause_s=1.5"]) == {
-        "judge": {"jury": ["a", {"model": "b"}], "breaker": {"pause_s": 1.5}}
+    assert sections_of(["judge.jury=[a, {model: b}]", "judge.timeout_s=1.5"]) == {
+        "judge": {"jury": ["a", {"model": "b"}], "timeout_s": 1.5}
     }
     with pytest.raises(BadSettings, match="section.key=value"):
         sections_of(["judge.model"])

@@ -107,7 +107,7 @@ def test_each_role_reads_its_own_section(role):
 
 def test_nulls_mean_unset_everywhere():
     empty = {name: None for name in Endpoint.model_fields}
-    policy = {**{name: None for name in JudgePolicy.model_fields}, "breaker": {"window_s": None, "max_pauses": None}}
+    policy = {name: None for name in JudgePolicy.model_fields}
     assert of(judge={**empty, **policy}, feedback=empty, partner=None) == of()
     settings = of(judge={**JUDGE, "jury": [{**empty, "model": "a"}]}, feedback=empty)
     assert settings.roles["feedback"] == settings.judge
@@ -267,19 +267,15 @@ def test_a_jury_of_names_and_settings():
     assert settings.endpoints == (settings.judge, a, b)
 
 
-@pytest.mark.parametrize("members, quorum, needed", [(3, None, 2), (4, None, 3), (5, None, 3), (3, 1, 1), (3, 3, 3)])
-def test_the_quorum(members, quorum, needed):
-    judge = {"jury": [f"model-{n}" for n in range(members)], "jury_quorum": quorum}
-    assert of(judge=judge).quorum == needed
+@pytest.mark.parametrize("members, needed", [(3, 2), (4, 3), (5, 3)])
+def test_the_quorum(members, needed):
+    assert of(judge={"jury": [f"model-{n}" for n in range(members)]}).quorum == needed
 
 
 def test_settings_of_the_run_stand_beside_the_judges():
-    breaker = {"window_s": 30, "min_requests": 5, "share": 0.25, "pause_s": 1, "max_pauses": 0}
-    settings = of(judge={**JUDGE, "breaker": breaker, "cache": False, "cache_dir": "x", "max_failure_rate": 0.1})
+    settings = of(judge={**JUDGE, "cache": False, "cache_dir": "x", "max_failure_rate": 0.1})
     assert settings.judge == Endpoint(**JUDGE)
-    assert settings.policy.breaker.model_dump() == breaker
     assert (settings.policy.cache, settings.policy.cache_dir, settings.policy.max_failure_rate) == (False, "x", 0.1)
-    assert of(judge={"breaker": {"share": 0.1}}).policy.breaker.min_requests == JudgePolicy().breaker.min_requests
 
 
 # --- mistakes
@@ -292,14 +288,10 @@ WRONG = {
     "no number": ({"environment": {"timeout_s": "soon"}}, r"^environment\.timeout_s='soon': "),
     "another word": ({"judge": {"structured": "xml"}}, r"^judge\.structured='xml': .*json_schema"),
     "a share above 1": ({"judge": {"max_failure_rate": 30}}, r"^judge\.max_failure_rate=30: "),
-    "breaker": ({"judge": {"breaker": {"share": 2}}}, r"^judge\.breaker\.share=2: "),
-    "unknown of the breaker": ({"judge": {"breaker": {"shares": 0.1}}}, r"^judge\.breaker\.shares: "),
     "jury": ({"judge": {"jury": ["a", {"model": "b", "timeout_s": 0}]}}, r"^judge\.jury\[1\]\.timeout_s=0: "),
     "unknown of the jury": ({"judge": {"jury": [{"modell": "b"}]}}, r"^judge\.jury\[0\]\.modell: "),
     "one name as a jury": ({"judge": {"jury": "gpt-5"}}, r"^judge\.jury='gpt-5': "),
     "reward": ({"judge": {"jury_reward": "max"}}, r"^judge\.jury_reward='max': .*mean"),
-    "quorum": ({"judge": {"jury": ["a", "b"], "jury_quorum": 3}}, r"^judge\.jury_quorum=3 .* 2 members"),
-    "no quorum": ({"judge": {"jury": ["a", "b"], "jury_quorum": 0}}, r"^judge\.jury_quorum=0: "),
     "budget": ({"judge": {"budget_usd": 0}}, r"^judge\.budget_usd=0: "),
 }
 

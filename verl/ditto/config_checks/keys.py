@@ -1,174 +1,367 @@
-"""Which code reads each key of the config.
+"""Every key that a training reads, with its type, its range and its meaning; an override of another key is refused.
 
-verl's config has a thousand keys, and many are read only by code that this trainer does not run: verl's older trainer,
-other engines, other rollout servers, its critic. An override of such a key would be accepted and change nothing. So
-each key is in one of four tables:
+Our own sections come from their pydantic models. verl's keys are listed here: verl's config has a thousand, and most
+are read only by code that does not run here (its older trainer, other engines and servers, its critic), so an override
+of them would be accepted and change nothing. docs/configuration.md and `--cfg` show the keys that have a meaning.
 
-    READ_BY_VERL    read by verl's trainer, actor, rollout or queue; every value that verl accepts works
-    READ_BY_DITTO   read by our own code, perhaps in place of verl's
-    OUTSIDE         names, paths, logging, profiling, machines: has no effect on what is trained
-    FIXED           must keep its default; `fixed_keys.py` has the reason and what to use instead
-
-A key in none of them is treated as fixed, and `tests/ditto/config_checks/test_config_keys.py` fails until it is added,
-so a new version of verl cannot introduce a key that is silently ignored. `value_rules.py` refuses wrong values of keys
-that are read.
+To let a run set another key of verl, find the code that reads it, and add the key to its section below.
 """
 
 from __future__ import annotations
 
-import re
-from enum import Enum
-from functools import cache
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from ditto.config_checks.fixed_keys import FIXED
+from pydantic import Field
 
-
-class Reader(Enum):
-    """Which code reads a key."""
-
-    VERL = "verl"
-    DITTO = "ditto"
-    OUTSIDE = "no code that trains"
-    FIXED = "no code of this trainer"
-
-
-# What an FSDP engine reads, for the actor and for the reference policy (verl/workers/engine/fsdp/transformer_impl.py).
-_ENGINE = (
-    "param_offload optimizer_offload offload_policy reshard_after_forward fsdp_size forward_prefetch model_dtype seed "
-    "full_determinism entropy_from_logits_with_chunking entropy_from_logits_chunk_size use_torch_compile "
-    "entropy_checkpointing use_no_sync_for_gradient_accumulation pad_to_length pad_to_length_bucket mixed_precision.* "
-    "wrap_policy.transformer_layer_cls_to_wrap"
+from ditto.config_checks.key_types import (
+    Betas,
+    Count,
+    Devices,
+    Dtype,
+    Frequency,
+    FromZero,
+    Key,
+    Keys,
+    KlType,
+    Limit,
+    LoadFormat,
+    Logger,
+    NotNegative,
+    Open,
+    Positive,
+    Seed,
+    Share,
+    ShareAboveZero,
+    Text,
+    Texts,
+    Tokens,
+    below,
+    defaults_of,
+    of_model,
+    several,
 )
+from ditto.objectives.loss_weights import LOSS_AGG_MODES
+from ditto.rows.mixture import MixtureSettings
+from ditto.settings import AlgorithmSettings, MemorySettings, RunSettings
+from soul.judge.call.endpoint import Endpoint
+from soul.judge.roles import ROLES, JudgePolicy
+from soul.session import RefineSettings
 
-# section -> its keys, space-separated; `name.*` is everything below a name
-READ_BY_VERL: dict[str, str] = {
-    "actor_rollout_ref.actor": (
-        "ppo_max_token_len_per_gpu clip_ratio clip_ratio_low clip_ratio_high tau_pos tau_neg clip_ratio_c "
-        "loss_scale_factor entropy_coeff use_kl_loss kl_loss_coef kl_loss_type "
-        # fsdp_config takes these by interpolation
-        "entropy_from_logits_with_chunking entropy_from_logits_chunk_size entropy_checkpointing pad_to_length"
+ADAPTER = "Modules without a LoRA adapter, as a regular expression. Text never passes through these."
+PRECISION = "Precision of the weights that are trained. A frozen base is stored in bfloat16, and computed in it."
+OPTIMIZER: Keys = {
+    "lr": Key(ShareAboveZero, "Learning rate, at its peak."),
+    "lr_scheduler_type": Key(Literal["constant", "cosine"], "Shape of the learning rate after the warm-up."),
+    "lr_warmup_steps": Key(Annotated[int, Field(ge=-1)], "Steps of warm-up; -1 takes lr_warmup_steps_ratio."),
+    "weight_decay": Key(NotNegative, "Weight decay."),
+    "clip_grad": Key(Positive, "Norm at which gradients are clipped."),
+    **several(Share, "lr_warmup_steps_ratio min_lr_ratio"),
+    **several(Text, "optimizer optimizer_impl"),
+    "betas": Key(Betas),
+    "override_optimizer_config": Key(Open | None),
+}
+# What an FSDP engine reads, for actor and reference policy (verl/workers/engine/fsdp/transformer_impl.py).
+ENGINE: Keys = {
+    "model_dtype": Key(Dtype, PRECISION),
+    "use_torch_compile": Key(bool, "Compile the model's forward pass."),
+    "mixed_precision.param_dtype": Key(Dtype, "Precision of the computation; without a value verl casts to bfloat16."),
+    "param_offload": Key(bool, "Keep the weights on the host during rollout."),
+    "optimizer_offload": Key(bool, "Keep the optimizer's state on the host during rollout."),
+    "mixed_precision": Key(Open),
+    **several(
+        bool,
+        "offload_policy reshard_after_forward forward_prefetch full_determinism entropy_from_logits_with_chunking "
+        "entropy_checkpointing use_no_sync_for_gradient_accumulation pad_to_length",
     ),
-    "actor_rollout_ref.actor.policy_loss": "loss_mode dro_beta",
-    "actor_rollout_ref.actor.optim": (
-        "optimizer optimizer_impl lr lr_warmup_steps_ratio lr_warmup_steps weight_decay betas clip_grad min_lr_ratio "
-        "num_cycles lr_scheduler_type zero_indexed_step warmup_style override_optimizer_config.*"
+    **several(Count, "entropy_from_logits_chunk_size pad_to_length_bucket"),
+    "fsdp_size": Key(Limit),
+    "seed": Key(Seed),
+    "wrap_policy.transformer_layer_cls_to_wrap": Key(list[str]),
+}
+MODEL: Keys = {
+    "path": Key(Text, "The model: a hub id, a folder, or the `global_step_N` of a run."),
+    "lora_rank": Key(Annotated[int, Field(ge=0, le=512)], "Rank of the LoRA adapter; 0 trains all weights."),
+    "lora_alpha": Key(Count, "Scale of the adapter, divided by the rank."),
+    "target_modules": Key(Texts, "Modules that get an adapter."),
+    "exclude_modules": Key(Texts | None, ADAPTER),
+    "use_remove_padding": Key(bool, "Pack sequences without padding."),
+    "use_fused_kernels": Key(bool, "Compute log-probs without holding the logits of a whole micro-batch."),
+    "fused_kernel_options.impl_backend": Key(
+        str, "`chunked` is ours and works with tied and untied heads; verl's need a tied head under FSDP2."
     ),
-    "actor_rollout_ref.actor.fsdp_config": _ENGINE,
-    "actor_rollout_ref.actor.checkpoint": "load_contents",
-    "actor_rollout_ref.ref": (
-        "log_prob_max_token_len_per_gpu entropy_from_logits_with_chunking entropy_from_logits_chunk_size "
-        "entropy_checkpointing pad_to_length"
+    "enable_gradient_checkpointing": Key(
+        bool | None,
+        "Compute activations again in the backward pass, which saves memory. null (on a CPU): only if a micro-batch "
+        "does not fit without it.",
     ),
-    "actor_rollout_ref.ref.fsdp_config": _ENGINE,
-    "actor_rollout_ref.rollout": (
-        "temperature top_k top_p full_determinism seed dtype gpu_memory_utilization ignore_eos enforce_eager "
-        "cudagraph_capture_sizes free_cache_engine enable_sleep_mode tensor_model_parallel_size data_parallel_size "
-        "expert_parallel_size max_num_batched_tokens max_model_len max_num_seqs enable_chunked_prefill "
-        "enable_prefix_caching scheduling_policy load_format layered_summon log_prob_max_token_len_per_gpu "
-        "engine_kwargs.vllm.* quantization quantization_config_file limit_images nnodes n_gpus_per_node"
+    "override_config.attn_implementation": Key(
+        str, "`packed` needs torch alone; `flash_attention_2` where flash-attn is installed."
     ),
-    "actor_rollout_ref.rollout.val_kwargs": "top_k top_p temperature n",
-    "actor_rollout_ref.rollout.checkpoint_engine": "update_weights_bucket_megabytes",
-    "actor_rollout_ref.model": (
-        "use_shm trust_remote_code external_lib override_config.attn_implementation enable_gradient_checkpointing "
-        "enable_activation_offload use_remove_padding lora_rank lora_alpha target_modules "
-        "exclude_modules lora_adapter_path use_liger use_fused_kernels fused_kernel_options.impl_backend lora.merge "
-        "lora.fully_sharded_loras"
+    "trust_remote_code": Key(bool, "Run code that comes with the model."),
+    "external_lib": Key(Texts | None),
+    "lora_adapter_path": Key(str | None),
+    "lora.fully_sharded_loras": Key(bool),
+    "override_config.attention_dropout": Key(float),
+    **several(bool, "use_shm enable_activation_offload"),
+}
+CHECKPOINT: Keys = {
+    "save_contents": Key(
+        list[Literal["model", "optimizer", "extra", "hf_model"]],
+        "What a checkpoint holds; `hf_model` makes it a model path.",
     ),
-    "data": "shuffle seed val_batch_size validation_shuffle",
-    "algorithm.rollout_correction": "rollout_is rollout_is_threshold rollout_is_batch_normalize",
-    "trainer": "nnodes n_gpus_per_node save_freq val_before_train val_only test_freq total_epochs device",
-    "trainer.v1.colocate_async": "num_warmup_batches",
-    "trainer.v1.separate_async": "num_warmup_batches parameter_sync_step",
-    "trainer.v1.sampler": "max_off_policy_threshold max_off_policy_strategy custom_sampler.path custom_sampler.name",
+    "load_contents": Key(list[Literal["model", "optimizer", "extra"]], "What a resume loads."),
+    "save_lora_only": Key(bool, "Save the adapter without the model (LoRA); a checkpoint is then no model path."),
+}
+TRAINER: Keys = {
+    "project_name": Key(str, "Project in Weights & Biases and other loggers."),
+    "experiment_name": Key(
+        Text, "Name of the run, and of its folder below `outputs`. The launchers set it from EXPERIMENT_NAME."
+    ),
+    "logger": Key(Logger | list[Logger], "Where else metrics go. `metrics.jsonl` is always written."),
+    "default_local_dir": Key(Text, "Where checkpoints go."),
+    "upload_to": Key(
+        str | None,
+        "Address of a store (`s3://bucket/run`, a folder) that gets checkpoints, metrics and traces; with an empty "
+        "disk, a resume takes them from there.",
+    ),
+    "resume_mode": Key(
+        Literal["auto", "disable", "resume_path"],
+        "`auto` resumes from the newest whole checkpoint; `resume_path` from `trainer.resume_from_path`; `disable` "
+        "starts anew and refuses a folder that holds a run.",
+    ),
+    "resume_from_path": Key(str | None, "The `global_step_N` that `resume_mode=resume_path` resumes from."),
+    "resume_changed": Key(
+        bool, "Resume although training files, their mixture or ratios, seed, batch size or lengths have changed."
+    ),
+    "total_epochs": Key(Count, "Passes over the rows, where total_training_steps is null."),
+    "total_training_steps": Key(Count | None, "Steps of the run; null trains for total_epochs."),
+    "save_freq": Key(Frequency, "Save a checkpoint every so many steps, and at the end; 0 or -1 at the end only."),
+    "test_freq": Key(Frequency, "Validate every so many steps; 0 or -1 never."),
+    "device": Key(Literal["cuda", "cpu"]),
+    "nnodes": Key(Count, "Machines."),
+    "n_gpus_per_node": Key(Devices, "GPUs of each machine (on a CPU, processes that train)."),
 }
 
-READ_BY_DITTO: dict[str, str] = {
-    "actor_rollout_ref.actor": "ppo_mini_batch_size ppo_epochs loss_agg_mode calculate_entropy data_loader_seed",
-    "actor_rollout_ref.actor.checkpoint": "save_contents save_lora_only",
-    "actor_rollout_ref.rollout": "n",
-    "actor_rollout_ref.model": "path custom_chat_template override_config.attention_dropout",
-    "algorithm": (
-        "objective agent_version feedback_coef old_logp refined_old_logp norm_adv_by_std_in_grpo "
-        "std_floor skip_idle prefix_tree filter_groups.enable filter_groups.max_num_gen_batches "
-        "shaping_gamma erl.* "
-        "sdpo.* distill.*"
+_ACTOR: Keys = {
+    "ppo_mini_batch_size": Key(Count, "Prompts of one optimizer update; it must divide `data.train_batch_size`."),
+    "ppo_epochs": Key(Count, "Passes over each step's sequences."),
+    "ppo_max_token_len_per_gpu": Key(
+        Tokens | None,
+        "Tokens of a micro-batch; at least the longest sequence. null (on a CPU): what fits into the free memory, at "
+        "most 65,536.",
     ),
-    "data": (
-        "train_files val_files train_max_samples val_max_samples train_batch_size max_prompt_length "
-        "max_feedback_length max_response_length max_turn_length allow_overlap filter_overlong_prompts "
-        "apply_chat_template_kwargs.* mixture.*"
+    "clip_ratio_low": Key(Share, "The probability ratio is clipped below 1 minus this."),
+    "clip_ratio_high": Key(NotNegative, "The probability ratio is clipped above 1 plus this."),
+    "clip_ratio_c": Key(
+        Annotated[float, Field(gt=1)], "Bound of the ratio where the advantage is negative (dual clip)."
     ),
-    "trainer": (
-        "total_training_steps resume_mode resume_from_path resume_changed default_local_dir max_actor_ckpt_to_keep "
-        "upload_to v1.trainer_mode"
-    ),
-    # our own sections; a pydantic model validates each of them
-    "judge": "*",
-    "feedback": "*",
-    "partner": "*",
-    "environment": "*",
-    "refine": "*",
-    "run": "*",
-    "tasks": "*",
-    "memory": "*",
-    "": "dry_run",
+    "loss_agg_mode": Key(Literal[LOSS_AGG_MODES], "How token losses become one number."),
+    "use_kl_loss": Key(bool, "Add a KL term towards the reference policy to the loss."),
+    "entropy_coeff": Key(float, "Weight of the entropy bonus in the loss."),
+    **several(Positive, "tau_pos tau_neg"),
+    **several(Positive | None, "loss_scale_factor policy_loss.dro_beta"),
+    "policy_loss.loss_mode": Key(str),
+    "kl_loss_coef": Key(NotNegative),
+    "kl_loss_type": Key(KlType),
+    **several(bool, "calculate_entropy entropy_from_logits_with_chunking entropy_checkpointing pad_to_length"),
+    "data_loader_seed": Key(Seed),
+    "entropy_from_logits_chunk_size": Key(Count),
+    "profiler": Key(Open),
 }
-
-OUTSIDE: dict[str, str] = {
-    "actor_rollout_ref.actor": "profiler.*",
-    "actor_rollout_ref.ref": "profiler.*",
-    "actor_rollout_ref.rollout": "profiler.* prometheus.* disable_log_stats router_config_path agent.num_workers",
-    "data": "dataloader_num_workers",
-    "trainer": (
-        "project_name experiment_name logger log_val_generations validation_data_dir"  # display only
-    ),
-    "global_profiler": "*",
-    "transfer_queue": "*",
-    "ray_kwargs": "*",
+_REFERENCE: Keys = {
+    "log_prob_max_token_len_per_gpu": Key(Tokens | None),
+    "entropy_from_logits_chunk_size": Key(Count),
+    **several(bool, "entropy_from_logits_with_chunking entropy_checkpointing pad_to_length"),
+    "profiler": Key(Open),
 }
-
-
-def _patterns(table: dict[str, str]) -> list[str]:
-    return [f"{section}.{name}".lstrip(".") for section, names in table.items() for name in names.split()]
-
-
-@cache
-def all_patterns() -> dict[str, Reader]:
-    """Every entry of the tables, with the code that reads it. Do not change it: all callers share one object."""
-    tables = {
-        Reader.VERL: _patterns(READ_BY_VERL),
-        Reader.DITTO: _patterns(READ_BY_DITTO),
-        Reader.OUTSIDE: _patterns(OUTSIDE),
-        Reader.FIXED: list(FIXED),
-    }
-    readers: dict[str, Reader] = {}
-    for reader, patterns in tables.items():
-        for pattern in patterns:
-            if pattern in readers:
-                raise ValueError(f"{pattern} is in two tables of ditto/config_checks; keep one entry")
-            readers[pattern] = reader
-    return readers
-
-
-@cache
-def pattern_of(key: str) -> str | None:
-    """The table entry that applies to a key: the key itself, else the longest pattern that covers it."""
-    if key in all_patterns():
-        return key
-    covering = [pattern for pattern in all_patterns() if "*" in pattern and _matcher(pattern).fullmatch(key)]
-    return max(covering, key=len, default=None)
-
-
-@cache
-def _matcher(pattern: str) -> re.Pattern[str]:
-    """`a.*` covers a itself (it may be empty or null) and everything below it; `*.b` covers every b."""
-    if pattern.endswith(".*"):
-        return re.compile(re.escape(pattern[:-2]) + r"(\..+)?")
-    return re.compile(re.escape(pattern).replace(r"\*", ".+"))
-
-
-def reader_of(key: str) -> Reader | None:
-    """Which code reads a key; None if no table has it."""
-    pattern = pattern_of(key)
-    return None if pattern is None else all_patterns()[pattern]
+_ROLLOUT: Keys = {
+    "n": Key(Count, "Sessions of each prompt, that is the group size."),
+    "temperature": Key(Positive),  # not 0: log-probs are computed at the sampling temperature
+    "val_kwargs.n": Key(Count, "Sessions of each prompt in a validation."),
+    "tensor_model_parallel_size": Key(Count, "GPUs of one rollout server."),
+    "nnodes": Key(
+        FromZero,
+        "Machines that only sample, in `ditto_separate_async`; `actor_rollout_ref.rollout.n_gpus_per_node` is the "
+        "number of GPUs of each.",
+    ),
+    "n_gpus_per_node": Key(Devices),
+    "max_model_len": Key(
+        Annotated[int, Field(ge=1, le=30_000_000)] | None, "Tokens of the longest sequence that vLLM takes."
+    ),
+    "load_format": Key(LoadFormat, "How vLLM loads the weights before the first sync."),
+    "dtype": Key(
+        Literal["auto", "half", "float16", "bfloat16", "float", "float32"], "Precision of the rollout engine."
+    ),
+    "enforce_eager": Key(bool, "Run vLLM without CUDA graphs."),
+    "free_cache_engine": Key(bool, "vLLM gives its memory back during the update."),
+    "enable_sleep_mode": Key(bool | None, "Let vLLM sleep to give its memory back; its CPU build cannot."),
+    "max_num_seqs": Key(Count, "Requests that one vLLM server handles at once."),
+    "max_num_batched_tokens": Key(Tokens, "Tokens of one forward pass of vLLM."),
+    "gpu_memory_utilization": Key(ShareAboveZero, "Share of a GPU's memory for vLLM."),
+    "agent.num_workers": Key(Count, "Processes that play sessions."),
+    "checkpoint_engine.update_weights_bucket_megabytes": Key(
+        Count | None,
+        "Size of the pieces in which weights go to vLLM. null (on a CPU): the model's largest tensor, at least 64.",
+    ),
+    "engine_kwargs.vllm.kv_cache_memory_bytes": Key(
+        Count | None,
+        "Bytes of vLLM's key-value cache. null: enough for the sequences that are played at once, but at most a fifth "
+        "of the free memory.",
+    ),
+    "engine_kwargs.vllm": Key(Open),
+    "log_prob_max_token_len_per_gpu": Key(Tokens | None),
+    **several(Limit, "top_k val_kwargs.top_k"),
+    **several(ShareAboveZero, "top_p val_kwargs.top_p"),
+    "val_kwargs.temperature": Key(NotNegative),
+    "seed": Key(Seed),
+    **several(Count, "data_parallel_size expert_parallel_size"),
+    **several(bool, "full_determinism ignore_eos enable_chunked_prefill enable_prefix_caching disable_log_stats"),
+    "cudagraph_capture_sizes": Key(list[int] | None),
+    "scheduling_policy": Key(Literal["fcfs", "priority"]),
+    **several(str | None, "quantization quantization_config_file router_config_path"),
+    "limit_images": Key(int | None),
+    **several(Open, "profiler prometheus"),
+}
+_LENGTH = "null: 8,192, or its share of a shorter context."
+_DATA: Keys = {
+    "train_files": Key(Texts | None, "Parquet files of task rows; required."),
+    "val_files": Key(Texts | None, "Parquet files of task rows for validation; required."),
+    "train_batch_size": Key(Count, "Prompts of a training step; each is played `actor_rollout_ref.rollout.n` times."),
+    "max_prompt_length": Key(
+        Tokens | None,
+        f"Tokens of a prompt at most. Longer rows are shortened in the fields that their task names. {_LENGTH}",
+    ),
+    "max_feedback_length": Key(
+        Annotated[int, Field(ge=0, le=10_000_000)] | None,
+        "Tokens that feedback may add to a prompt. null: 1,024, or its share of a shorter context.",
+    ),
+    "max_response_length": Key(
+        Tokens | None,
+        f"Tokens that a seat of the policy may use in one episode, over all its turns. {_LENGTH}",
+    ),
+    "max_turn_length": Key(
+        Tokens,
+        "Tokens of one turn in a dialogue, so that one turn cannot use up the episode; an answer of a one-turn task "
+        "may have `data.max_response_length`. `soul evaluate local` has the same limit. Raise it for a model that "
+        "thinks before each turn.",
+    ),
+    "allow_overlap": Key(
+        bool,
+        "Let training and validation rows share stories, conversations, books or users. Otherwise such a run is "
+        "refused, because validation would measure memorization.",
+    ),
+    "filter_overlong_prompts": Key(bool, "Drop rows that stay too long; false makes them an error that names the row."),
+    "shuffle": Key(bool, "Shuffle the training rows, by `data.seed`."),
+    "seed": Key(Seed, "Seed of the order of the rows."),
+    "apply_chat_template_kwargs": Key(
+        Open, "Arguments of the model's chat template. Models that never think ignore `enable_thinking`."
+    ),
+    **several(Limit, "train_max_samples val_max_samples"),
+}
+_RL_TRAINER: Keys = {
+    **TRAINER,
+    "v1.trainer_mode": Key(
+        Literal["ditto_sync", "ditto_colocate_async", "ditto_separate_async"],
+        "`ditto_sync` alternates rollout and update; `ditto_colocate_async` starts the next rollout before the update "
+        "ends; `ditto_separate_async` samples on devices of its own ([three modes](training.md#three-modes)).",
+    ),
+    "v1.colocate_async.num_warmup_batches": Key(
+        NotNegative, "Batches of `data.train_batch_size` prompts that are sampled ahead of their training."
+    ),
+    "v1.separate_async.num_warmup_batches": Key(NotNegative, "The same, in this mode."),
+    "v1.separate_async.parameter_sync_step": Key(
+        Count, "Parts that a step trains between two weight syncs; train_batch_size / ppo_mini_batch_size."
+    ),
+    "v1.sampler.max_off_policy_threshold": Key(
+        Count | None, "Asynchronous modes: steps that a prompt may wait for its training; null: any number."
+    ),
+    "v1.sampler.max_off_policy_strategy": Key(
+        Literal["drop", "wait"], "A prompt that waits longer: drop it (another takes its place), or wait for it."
+    ),
+    **several(Text, "v1.sampler.custom_sampler.path v1.sampler.custom_sampler.name"),
+    "val_before_train": Key(bool, "Validate before the first step."),
+    "val_only": Key(bool),
+    "max_actor_ckpt_to_keep": Key(Count | None, "Older checkpoints than this many are removed; null keeps all."),
+    "log_val_generations": Key(FromZero),
+    "validation_data_dir": Key(str | None),
+}
+_OTHER: Keys = {
+    "algorithm.rollout_correction.rollout_is": Key(Literal["token", "sequence"] | None),
+    "algorithm.rollout_correction.rollout_is_threshold": Key(float | str),
+    "algorithm.rollout_correction.rollout_is_batch_normalize": Key(bool),
+    "tasks": Key(Open),
+    "transfer_queue": Key(Open),
+    "ray_kwargs.ray_init.num_cpus": Key(Count | None, "CPUs that Ray counts with; on a CPU machine they are logical."),
+    "ray_kwargs": Key(Open),
+    "global_profiler": Key(Open),
+    "dry_run": Key(bool),
+}
+RL_KEYS: Keys = {
+    **of_model("algorithm", AlgorithmSettings),
+    **of_model("refine", RefineSettings),
+    **of_model("judge", JudgePolicy, nullable=True),
+    **{name: key for role in ROLES for name, key in of_model(role, Endpoint, nullable=True).items()},
+    **of_model("run", RunSettings),
+    **below("data", _DATA),
+    **of_model("data.mixture", MixtureSettings),
+    **below("trainer", _RL_TRAINER),
+    **below("actor_rollout_ref.model", {**MODEL, "custom_chat_template": Key(str | None)}),
+    **below("actor_rollout_ref.actor", _ACTOR),
+    **below("actor_rollout_ref.actor.optim", OPTIMIZER),
+    **below("actor_rollout_ref.actor.fsdp_config", ENGINE),
+    **below("actor_rollout_ref.actor.checkpoint", CHECKPOINT),
+    **below("actor_rollout_ref.ref", _REFERENCE),
+    **{name: Key(key.type) for name, key in below("actor_rollout_ref.ref.fsdp_config", ENGINE).items()},
+    **below("actor_rollout_ref.rollout", _ROLLOUT),
+    **of_model("memory", MemorySettings),
+    **_OTHER,
+}
+# Keys without an effect on what is trained: names, places, logging, profiling, machines.
+OUTSIDE = (
+    *("actor_rollout_ref.actor.profiler", "actor_rollout_ref.ref.profiler", "actor_rollout_ref.rollout.profiler"),
+    *("actor_rollout_ref.rollout.prometheus", "actor_rollout_ref.rollout.disable_log_stats"),
+    *("actor_rollout_ref.rollout.router_config_path", "actor_rollout_ref.rollout.agent.num_workers"),
+    *("trainer.project_name", "trainer.experiment_name", "trainer.logger", "trainer.log_val_generations"),
+    *("trainer.validation_data_dir", "global_profiler", "transfer_queue", "ray_kwargs"),
+)
+# The defaults of our own sections; verl's are in its YAML files and in config/trainer.yaml.
+DEFAULTS: Mapping[str, Any] = {
+    "algorithm": defaults_of(AlgorithmSettings),
+    "refine": defaults_of(RefineSettings),
+    **{role: dict.fromkeys(Endpoint.model_fields) for role in ROLES},
+    "run": defaults_of(RunSettings),
+    "data": {"mixture": defaults_of(MixtureSettings)},
+    "memory": defaults_of(MemorySettings),
+    "tasks": {},
+}
+DEFAULTS["judge"].update(defaults_of(JudgePolicy))
+# Keys of verl that nothing reads here -> what to use in their place.
+_PACKED = "actor_rollout_ref.actor.ppo_max_token_len_per_gpu: micro-batches are packed by tokens"
+_JUDGED = "the sections judge, feedback, partner and environment, or add a task (docs/add_a_task.md)"
+INSTEAD: Mapping[str, str] = {
+    "gateway": "the sections judge, feedback, partner and environment",
+    "reward": _JUDGED,
+    "reward_model": _JUDGED,
+    "custom_reward_function": _JUDGED,
+    "critic": "algorithm.objective: there is no critic, advantages are statistics of a group's rewards",
+    "distillation": "recipe/ditto/distill.sh, or algorithm.objective=on_policy_distillation (docs/distillation.md)",
+    "algorithm.adv_estimator": "algorithm.objective",
+    "algorithm.use_kl_in_reward": "actor_rollout_ref.actor.use_kl_loss",
+    "algorithm.kl_ctrl": "actor_rollout_ref.actor.kl_loss_coef",
+    "algorithm.kl_penalty": "actor_rollout_ref.actor.kl_loss_type",
+    "actor_rollout_ref.actor.grad_clip": "actor_rollout_ref.actor.optim.clip_grad",
+    "actor_rollout_ref.actor.clip_ratio": "actor_rollout_ref.actor.clip_ratio_low and clip_ratio_high",
+    "actor_rollout_ref.actor.use_dynamic_bsz": _PACKED,
+    "actor_rollout_ref.actor.ppo_micro_batch_size": _PACKED,
+    "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": _PACKED,
+    "actor_rollout_ref.rollout.prompt_length": "data.max_prompt_length",
+    "actor_rollout_ref.rollout.response_length": "data.max_response_length",
+    "actor_rollout_ref.rollout.multi_turn": "the options of the task: tasks.TASK.OPTION",
+    "actor_rollout_ref.model.tokenizer_path": "actor_rollout_ref.model.path",
+    "data.tokenizer": "actor_rollout_ref.model.path",
+    "data.gen_batch_size": "data.train_batch_size",
+    "trainer.checkpoint_callback_class": "trainer.upload_to",
+    "trainer.rollout_data_dir": "<run.dir>/traces: every session is there",
+    "hydra": "run.dir for the run's folder; Hydra's own keys cannot be set",
+}

@@ -16,8 +16,8 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from ditto.config_checks.keys import Reader, reader_of
-from ditto.config_checks.overrides import leaves
+from ditto.config_checks.key_types import covering, leaves
+from ditto.config_checks.keys import OUTSIDE, RL_KEYS
 from ditto.run import run_json
 from ditto.settings import BadConfig, chosen_objective
 from ditto.verl_hooks.worker_config import resolve
@@ -94,7 +94,8 @@ def _changes(before: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str,
     """Key and description of each difference between two configs."""
     old, new = dict(leaves(before)), dict(leaves(now))
     for key in {**old, **new}:
-        if key.startswith(_OF_A_START) or reader_of(key) in (Reader.OUTSIDE, Reader.FIXED):
+        read = key.startswith("gateway.") or covering(key, RL_KEYS)  # the gateway: the resolved sections of the roles
+        if not read or key.startswith((*_OF_A_START, *OUTSIDE)):
             continue
         values = [json.dumps(values.get(key), ensure_ascii=False) for values in (old, new)]
         if key in _PLACES and len({Path(value.strip('"')).name for value in values}) == 1:

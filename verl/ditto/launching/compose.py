@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import yaml
 from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
-from ditto.launching.context_lengths import fill_lengths
+from ditto.config_checks.key_types import Keys
+from ditto.config_checks.keys import DEFAULTS, INSTEAD, RL_KEYS
 from ditto.launching.launcher_environment import rl_words, sft_words
-from ditto.launching.override_words import allowing_new_tasks, check_words, refuse_secrets
+from ditto.launching.override_parser import check_keys, checked, refuse_secrets
 from ditto.settings import BadConfig
 from soul.errors import one_line
 
 CONFIG_DIR = Path(__file__).parents[1] / "config"
 SEPARATE = "ditto_separate_async"  # the mode in which rollouts have devices of their own
+LENGTHS = {"max_prompt_length": 8192, "max_feedback_length": 1024, "max_response_length": 8192}  # the paper's
+STEP = 64  # a shortened length is a multiple of it
+ConfigStore.instance().store("ours", DEFAULTS)  # config/trainer.yaml builds on it
 
 
 def compose_config(directory: str, name: str, words: list[str]) -> DictConfig:
@@ -36,51 +47,67 @@ def compose_config(directory: str, name: str, words: list[str]) -> DictConfig:
     return config
 
 
-def load_config(overrides: list[str], program: str = "train_ppo.py") -> DictConfig:
+@dataclass(frozen=True)
+class Program:
+    """A program with a config: the script to name in messages, its config file, and the keys that it reads."""
+
+    script: str
+    directory: Path
+    config: str
+    keys: Keys
+    instead: Mapping[str, str]  # key of verl that it does not read -> what to use in its place
+
+
+TRAIN_PPO = Program("train_ppo.py", CONFIG_DIR, "trainer", RL_KEYS, INSTEAD)
+
+
+def load_config(overrides: list[str], program: Program = TRAIN_PPO) -> DictConfig:
     """The resolved config of a command line: our own options, and Hydra overrides.
 
         --config-dir DIR, --config-name NAME    the config file
         --task TASK                             read the variables of run_rl.sh, for these tasks
         --launcher sft                          read the variables of run_sft.sh
 
-    Args:
-        program: the script to name in messages; it lists all keys with `--cfg`.
-
     Raises:
-        BadConfig: an unknown key, a malformed override, a missing value, or an API key in an override.
+        BadConfig: a key that nothing reads, a malformed override, a missing value, or an API key in an override.
         SoulError: an environment variable has an invalid value.
     """
     refuse_secrets(overrides)
     options, words = _options(overrides)
-    check_words(words, program)
-    words = [allowing_new_tasks(word) for word in words]
     if "--task" in options:
         words = [*rl_words(options["--task"], os.environ), *words]
     if options.get("--launcher") == "sft":
         words = [*sft_words(os.environ), *words]
-    directory, name = options.get("--config-dir", str(CONFIG_DIR)), options.get("--config-name", "trainer")
-    if not Path(directory).is_dir():
+    words = checked(words, program.keys, program.instead, program.script)
+    directory, name = Path(options.get("--config-dir", program.directory)), options.get("--config-name", program.config)
+    if not directory.is_dir():
         raise BadConfig(f"--config-dir={directory}: there is no such folder.")
-    if not (Path(directory) / f"{name}.yaml").is_file():
+    if not (directory / f"{name}.yaml").is_file():
         raise BadConfig(f"--config-name={name}: there is no file {name}.yaml in {directory}.")
     try:
-        config = compose_config(directory, name, words)
+        if directory.resolve() not in (CONFIG_DIR, program.directory):
+            _check_file(directory, name, program)
+        config = compose_config(str(directory), name, words)
         fill_lengths(config)
         OmegaConf.resolve(config)
-    except (HydraException, OmegaConfBaseException, ValueError, TypeError, RecursionError) as error:
-        references = [word for word in words if "${" in word]
+    except (HydraException, OmegaConfBaseException, ValueError, TypeError, RecursionError, YAMLError) as error:
+        references = [word.lstrip("+") for word in words if "${" in word]
         where = (
             f" These overrides contain references: {' '.join(references)}."
             if "nterpolation" in str(error) and references
             else ""
         )
-        raise BadConfig(f"{_one_paragraph(error)}{where} To list all keys: python {program} --cfg") from error
-    if "gateway" in config:
-        raise BadConfig(
-            "gateway cannot be set: the launcher builds it from the sections judge, feedback, partner and environment. "
-            "Set those."
-        )
+        raise BadConfig(f"{_one_paragraph(error)}{where} To list all keys: python {program.script} --cfg") from error
     return config
+
+
+def _check_file(directory: Path, name: str, program: Program) -> None:
+    """Check the keys of a user's config file, and of the files beside it that it builds on."""
+    values = yaml.safe_load((directory / f"{name}.yaml").read_text(encoding="utf-8")) or {}
+    for base in values.pop("defaults", []):
+        if isinstance(base, str) and (directory / f"{base}.yaml").is_file():
+            _check_file(directory, base, program)
+    check_keys({key: value for key, value in values.items()}, program.keys, program.instead, program.script)
 
 
 _OPTIONS = ("--config-dir", "--config-name", "--task", "--launcher")
@@ -109,6 +136,36 @@ def _one_paragraph(error: BaseException) -> str:
     text = f"{key}: {text}" if key and key not in text else text
     cause = one_line(error.__cause__) if error.__cause__ else ""
     return f"The config cannot be composed: {text} {cause if cause not in text else ''}".rstrip()
+
+
+def fill_lengths(config: DictConfig) -> None:
+    """Replace each null among the lengths of an RL config, which is not resolved yet.
+
+    The lengths that are given stay. The others share what is left of the model's context in the paper's proportions.
+    """
+    if "actor_rollout_ref" not in config:
+        return
+    given = {name: OmegaConf.select(config, f"data.{name}", throw_on_missing=False) for name in LENGTHS}
+    wanted = {name: LENGTHS[name] for name, value in given.items() if value is None}
+    positions = _positions(OmegaConf.select(config, "actor_rollout_ref.model.path", throw_on_missing=False))
+    numbers = [value for value in given.values() if isinstance(value, int)]
+    rest = positions - sum(numbers) if positions else sum(wanted.values())
+    total = sum(wanted.values())
+    for name, length in wanted.items():
+        shorter = rest * length // max(total, 1) // STEP * STEP
+        # Without room, the paper's length stays, and the check of the model's context says what to lower.
+        OmegaConf.update(config, f"data.{name}", length if rest >= total or shorter < STEP else shorter)
+
+
+def _positions(path: Any) -> int | None:
+    """The context of the model in a folder, in tokens; None if it cannot be read there."""
+    file = Path(str(path)).expanduser() / "config.json"
+    try:
+        model = json.loads(file.read_text(encoding="utf-8"))
+        limit = (model.get("text_config") or model).get("max_position_embeddings")
+    except (OSError, ValueError, AttributeError):
+        return None  # a damaged folder is reported when the tokenizer is loaded
+    return limit if isinstance(limit, int) and limit > 0 else None
 
 
 @cache

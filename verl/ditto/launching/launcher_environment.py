@@ -1,7 +1,7 @@
 """Turn the launchers' environment variables (run_rl.sh, recipe/ditto/run_rl.sh, run_sft.sh) into Hydra overrides.
 
 They come before the overrides of the command line, which win. A variable may hold any text;
-`override_words.quoted` quotes it for Hydra.
+`override_parser.quoted` quotes it for Hydra.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from ditto.launching.override_words import quoted
+from ditto.launching.override_parser import quoted
 from ditto.launching.variables import names_in, says_yes
 from ditto.settings import BadConfig
 from soul import tasks

@@ -82,13 +82,11 @@ def reward(episode: Episode, peers: Peers, options: ObjectiveOptions) -> float:
     return episode.reward
 
 
-@declare(compares="own draft", reads=("erl.accept", "erl.threshold"))
+@declare(compares="own draft", reads=("erl.accept",))
 def accepted(episode: Episode, peers: Peers, options: ObjectiveOptions) -> float:
     """The weight with which ERL imitates a refined answer, as `algorithm.erl.accept` says."""
     if options.erl.accept == "positive":
         return max(episode.reward, 0.0)
-    if options.erl.accept == "threshold":
-        return float(episode.reward >= options.erl.threshold)
     return float(episode.session in peers.drafts and episode.reward > peers.drafts[episode.session])
 
 

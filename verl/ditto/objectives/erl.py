@@ -8,9 +8,8 @@ The last term is likelihood, not policy gradient: no ratio, no clipping, no nega
 which answers are imitated. The paper's rewards are 0 or 1, and it imitates in proportion to a positive reward; rewards
 of human simulators are graded, so the default asks whether the answer beat its own draft:
 
-    better      a_i = 1 if r'_i > r_i, else 0
-    threshold   a_i = 1 if r'_i >= algorithm.erl.threshold, else 0
-    positive    a_i = max(r'_i, 0), the paper's
+    better     a_i = 1 if r'_i > r_i, else 0
+    positive   a_i = max(r'_i, 0), the paper's
 
 Rejected answers weigh 0 and count in the average, as in the authors' script, so few acceptances mean small steps.
 

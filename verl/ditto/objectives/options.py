@@ -20,8 +20,11 @@ class ErlOptions(BaseModel):
 
     model_config = _CHECKED
 
-    accept: Literal["better", "threshold", "positive"] = "better"
-    threshold: float = 0.5
+    accept: Literal["better", "positive"] = Field(
+        default="better",
+        description="Which refined answers `erl` imitates: those `better` than their draft, or all with a `positive` "
+        "reward, weighted by it (its paper's).",
+    )
 
 
 class ComparisonOptions(BaseModel):
@@ -29,25 +32,55 @@ class ComparisonOptions(BaseModel):
 
     model_config = _CHECKED
 
-    ratio_clip: float = Field(default=2.0, gt=0)
-    alpha: float = Field(default=0.5, ge=0, le=1)
-    top_k: int | None = Field(default=100, ge=1)  # None: the whole vocabulary
-    tail: bool = True
+    ratio_clip: float = Field(default=2.0, gt=0, description="Bound of the importance ratio in the distillation.")
+    alpha: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="0 is KL(teacher, student), 1 is KL(student, teacher), between them the generalised "
+        "Jensen-Shannon divergence.",
+    )
+    top_k: int | None = Field(
+        default=100,
+        ge=1,
+        description="The student's most probable tokens that are compared; null is the whole vocabulary.",
+    )
+    tail: bool = Field(default=True, description="Compare the rest of the vocabulary as one more token.")
 
 
 class SdpoOptions(ComparisonOptions):
     """SDPO's teacher and divergence (`sdpo.py`)."""
 
-    teacher: Literal["ema", "live", "base"] = "ema"
-    teacher_rate: float = Field(default=0.05, gt=0, le=1)
-    weight: float = Field(default=0.5, ge=0, le=1)
+    teacher: Literal["ema", "live", "base"] = Field(
+        default="ema",
+        description="Weights of the teacher: a moving average (`ema`), those being trained (`live`), or those of the "
+        "start (`base`).",
+    )
+    teacher_rate: float = Field(
+        default=0.05,
+        gt=0,
+        le=1,
+        description="How far the moving average goes towards the live weights after each update.",
+    )
+    weight: float = Field(
+        default=0.5, ge=0, le=1, description="Share of the distillation in `sdpo_token_grpo` and `sdpo_logits_grpo`."
+    )
 
 
 class DistillOptions(ComparisonOptions):
     """The teachers of on-policy distillation and the divergence from them (`on_policy_distillation.py`)."""
 
-    teachers: dict[str, str] = Field(default_factory=dict)  # task, or EVERY_OTHER -> checkpoint
-    alpha: float = Field(default=1.0, ge=0, le=1)
+    teachers: dict[str, str] = Field(
+        default_factory=dict,
+        description="Task, or `default` for all others, and the checkpoint that scores what the policy samples in its "
+        "rows: `algorithm.distill.teachers.hitom=outputs/ditto-rl-hitom`.",
+    )
+    alpha: float = Field(
+        default=1.0,
+        ge=0,
+        le=1,
+        description="1 is KL(student, teacher), 0 is KL(teacher, student), between them as in `sdpo`.",
+    )
 
     @property
     def checkpoints(self) -> list[str]:
@@ -65,14 +98,42 @@ class ObjectiveOptions(BaseModel):
 
     model_config = _CHECKED
 
-    feedback_coef: float = Field(default=1.0, ge=0)
-    old_logp: Literal["auto", "recompute", "rollout"] = "auto"
-    refined_old_logp: Literal["recompute", "rollout"] = "recompute"
-    norm_adv_by_std_in_grpo: bool = True
-    std_floor: float = Field(default=0.0, ge=0)
-    skip_idle: bool = True
-    prefix_tree: Literal["auto", "off"] = "auto"
-    shaping_gamma: float = Field(default=0.1, gt=0)
+    feedback_coef: float = Field(default=1.0, ge=0, description="Weight of the feedback part of the loss.")
+    old_logp: Literal["auto", "recompute", "rollout"] = Field(
+        default="auto",
+        description="Where pi_old comes from: `recompute` by a forward pass before the updates, `rollout` takes the "
+        "sampled log-probs where a sequence is trained in the context it was sampled in, and `auto` leaves the pass "
+        "out where one update follows, whose own log-probs are the same ([objectives](objectives.md#old-log-probs)).",
+    )
+    refined_old_logp: Literal["recompute", "rollout"] = Field(
+        default="recompute",
+        description="Where pi_old of refined sequences in the base context comes from: `recompute` by the actor, or "
+        "`rollout` takes the sampled log-probs.",
+    )
+    norm_adv_by_std_in_grpo: bool = Field(
+        default=True, description="Divide advantages by the standard deviation of their group."
+    )
+    std_floor: float = Field(
+        default=0.0,
+        ge=0,
+        description="A smaller standard deviation of a group counts as this one; 0 is the paper's equation.",
+    )
+    skip_idle: bool = Field(
+        default=True,
+        description="Spend no forward pass on sequences whose advantage is 0, such as those of a prompt whose answers "
+        "all have the same reward. The update is the same. With a KL or entropy term all sequences are computed.",
+    )
+    prefix_tree: Literal["auto", "off"] = Field(
+        default="auto",
+        description="`auto` computes what the sequences of a group begin with once, in log-prob and update passes, "
+        "where that is exact ([training](training.md#every-token-once)); `off` computes every sequence on its own. In "
+        'a YAML file, quote `"off"`.',
+    )
+    shaping_gamma: float = Field(
+        default=0.1,
+        gt=0,
+        description="Shape of `critique_grpo`'s loss; the gradient is largest for tokens with a probability near it.",
+    )
     erl: ErlOptions = ErlOptions()
     sdpo: SdpoOptions = SdpoOptions()
     distill: DistillOptions = DistillOptions()

@@ -22,10 +22,19 @@ class MixtureSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    rows_per_task: int | None = Field(default=None, gt=0)  # of the training files; None: all
-    val_rows_per_task: int | None = Field(default=None, gt=0)  # of the validation files; None: all
-    weights: dict[str, float] = Field(default_factory=dict)  # task -> factor on its number of rows; 1 if absent
-    seed: int = 1
+    rows_per_task: int | None = Field(
+        default=None,
+        gt=0,
+        description="Training rows drawn of each task; null takes all. A launch of several tasks sets 1024, as in the "
+        "paper.",
+    )
+    val_rows_per_task: int | None = Field(
+        default=None, gt=0, description="Validation rows drawn of each task; null takes all."
+    )
+    weights: dict[str, float] = Field(
+        default_factory=dict, description="Factor on a task's number of training rows: `{sotopia: 2, hitom: 0.5}`."
+    )
+    seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the draw.")
 
     @field_validator("weights")
     @classmethod

@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.launching.override_words import is_secret_name
+from ditto.launching.override_parser import is_secret_name
 from ditto.run import checkpoint
 from ditto.run.manifest import sha256_of
 from ditto.settings import Settings

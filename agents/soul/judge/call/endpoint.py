@@ -34,25 +34,64 @@ class Endpoint(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
 
-    model: str = DEFAULT_MODEL
-    base_url: str | None = Field(default=None, validate_default=True)  # None: OPENAI_BASE_URL, else DEFAULT_URL
-    api_key_env: str | None = "OPENAI_API_KEY"  # None (or "none"): the endpoint needs no key
-    reasoning_effort: str | None = None
-    temperature: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    model: str = Field(
+        default=DEFAULT_MODEL,
+        description="The model's name at the endpoint. The judge's null takes JUDGE_MODEL_NAME, else the paper's judge "
+        "of the task.",
+    )
+    base_url: str | None = Field(
+        default=None,
+        validate_default=True,
+        description="Address of an OpenAI-compatible API; null takes OPENAI_BASE_URL, else OpenAI's.",
+    )
+    api_key_env: str | None = Field(
+        default="OPENAI_API_KEY",
+        description="NAME of the environment variable that holds the key; `none` for a server without keys.",
+    )
+    reasoning_effort: str | None = Field(
+        default=None, description="Sent as `reasoning_effort`; the judge's null takes JUDGE_MODEL_REASONING."
+    )
+    temperature: float | None = Field(default=None, ge=0, description="Sampling temperature; null sends none.")
     top_p: float | None = Field(default=None, gt=0, le=1)
     seed: int | None = None  # sent with every request; for a model under test, each sample's seed is derived from it
-    max_output_tokens: int | None = Field(default=None, ge=1)
-    structured: Literal["auto", "json_schema", "json_object", "prompt"] = "auto"  # auto: detected with the first answer
-    timeout_s: float = Field(default=60.0, gt=0)  # for one request
-    deadline_s: float = Field(default=300.0, gt=0)  # for one call with retries and re-asks, from its first request on
-    max_attempts: int = Field(default=6, ge=1)  # requests for one answer; those refused with 429 do not count
-    max_reasks: int = Field(default=1, ge=0)  # how often an unusable answer is asked for again
-    concurrency: int = Field(default=64, ge=1)  # requests in flight, over all workers of a run
-    requests_per_minute: float | None = Field(default=None, gt=0)
-    tokens_per_minute: float | None = Field(default=None, gt=0)  # prompt and completion together
-    price_in: float | None = Field(default=None, ge=0)  # US dollars per million tokens
-    price_cached: float | None = Field(default=None, ge=0)  # None: the same as price_in
-    price_out: float | None = Field(default=None, ge=0)
+    max_output_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Limit on the tokens of one answer, thoughts included; null means 16,384, or what the endpoint has "
+        "room for.",
+    )
+    structured: Literal["auto", "json_schema", "json_object", "prompt"] = Field(
+        default="auto",
+        description="How JSON is asked for; `auto` tries the modes in this order and keeps the first that the endpoint "
+        "takes.",
+    )
+    timeout_s: float = Field(default=60.0, gt=0, description="Seconds that one request may take.")
+    deadline_s: float = Field(default=300.0, gt=0, description="Seconds that one call may take, with all its retries.")
+    max_attempts: int = Field(
+        default=6,
+        ge=1,
+        description="Requests for one answer at most, after errors that a retry can help; refusals with 429 do not "
+        "count.",
+    )
+    max_reasks: int = Field(
+        default=1, ge=0, description="How often a model is asked again after an answer that does not fit the schema."
+    )
+    concurrency: int = Field(
+        default=64, ge=1, description="Requests in flight at once over the whole run, whatever the number of workers."
+    )
+    requests_per_minute: float | None = Field(
+        default=None, gt=0, description="Rate limit of the whole run; null sets none."
+    )
+    tokens_per_minute: float | None = Field(
+        default=None, gt=0, description="Rate limit of the whole run, prompt and answer together; null sets none."
+    )
+    price_in: float | None = Field(
+        default=None, ge=0, description="US dollars for a million prompt tokens; null leaves the cost unknown."
+    )
+    price_cached: float | None = Field(
+        default=None, ge=0, description="US dollars for a million cached prompt tokens; null takes price_in."
+    )
+    price_out: float | None = Field(default=None, ge=0, description="US dollars for a million answer tokens.")
 
     @field_validator("api_key_env")
     @classmethod

@@ -1,4 +1,4 @@
-"""Check the words of a command line before Hydra parses them, and quote values for Hydra.
+"""Check the words of a command line before Hydra composes the config, and quote values for Hydra.
 
 Hydra's errors repeat the word that it cannot parse, so words that hold an API key must be refused first.
 """
@@ -6,12 +6,14 @@ Hydra's errors repeat the word that it cannot parse, so words that hold an API k
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.errors import HydraException
 
+from ditto.config_checks.key_types import Keys, covering, leaves, shown, unread
 from ditto.settings import BadConfig
 from soul.cli.redaction import LIKE_A_KEY, redact_guessing
 
@@ -22,8 +24,6 @@ _SECRET_NAME = re.compile(
 )
 _USER_AND_PASSWORD = re.compile(r"://[^/\s]*:[^/\s]*@")
 _EMPTY = ("null", "none", "''", '""')
-# Sections whose keys are names of tasks; our own code checks these names and what is below them.
-_KEYED_BY_TASK = re.compile(r"tasks\.|(judge\.by_task|data\.mixture\.weights)[.=]")
 
 
 def is_secret_name(key: str) -> bool:
@@ -51,49 +51,67 @@ def refuse_secrets(words: Sequence[str]) -> None:
         )
 
 
-def check_words(words: Sequence[str], program: str) -> None:
-    """Check that every word is a Hydra override.
+def checked(words: Sequence[str], keys: Keys, instead: Mapping[str, str], program: str) -> list[str]:
+    """Check that every word sets a key that the training reads, and return the words as Hydra takes them.
+
+    Hydra refuses a key that the config files do not hold yet; with two plus signs it takes it.
 
     Args:
+        keys: what the training reads.
+        instead: what to use in place of keys that it does not read, for messages.
         program: the script to name in messages; it prints its usage with `--help`.
 
     Raises:
-        BadConfig: for the first word that is not; the message names it.
+        BadConfig: for the first word that does not; the message names it.
     """
     parser = OverridesParser.create()
-    for word in words:
-        if word.startswith("-"):
-            raise BadConfig(f"{word} is not an option. Write settings as key=value; see python {program} --help.")
-        if "=" not in word and not word.startswith("~"):
-            raise BadConfig(f"{word}: write settings as key=value, without spaces. See python {program} --help.")
-        try:
-            override = parser.parse_override(word)
-        except HydraException as error:
-            raise BadConfig(
-                f"{word}: this cannot be parsed as key=value ({' '.join(str(error).split()[:20])}). A value with "
-                "spaces, brackets, commas, = or quotes needs its own quotes inside those of the shell: \"run.dir='my "
-                "folder'\"."
-            ) from error
-        if override.is_sweep_override():
-            raise BadConfig(f"{word}: a run takes one value per key. Write a list in brackets: [a,b].")
-        key = override.key_or_group
-        if not key:
-            raise BadConfig(f"{word}: there is no key before the =.")
-        if "." not in key and not (override.is_add() or override.is_force_add() or override.is_delete()):
-            if not isinstance(override.value(), str | list):
-                raise BadConfig(f"{word}: {key} is a section. Set its keys one by one: {key}.NAME=value.")
-        if override.get_key_element().lstrip("+~").startswith("hydra."):
-            raise BadConfig(
-                f"{word}: Hydra's own keys cannot be set here. Remove this word; run.dir sets the run's folder."
-            )
+    return [_checked(word, parser, keys, instead, program) for word in words]
 
 
-def allowing_new_tasks(word: str) -> str:
-    """An override that may name a task which the config files do not name; Hydra refuses new keys without a plus.
+def _checked(word: str, parser: OverridesParser, keys: Keys, instead: Mapping[str, str], program: str) -> str:
+    if word.startswith("-"):
+        raise BadConfig(f"{word} is not an option. Write settings as key=value; see python {program} --help.")
+    if word.startswith("~"):
+        raise BadConfig(f"{word}: a key cannot be removed. Leave it out, or set another value.")
+    if "=" not in word:
+        raise BadConfig(f"{word}: write settings as key=value, without spaces. See python {program} --help.")
+    try:
+        override = parser.parse_override(word)
+    except HydraException as error:
+        raise BadConfig(
+            f"{word}: this cannot be parsed as key=value ({' '.join(str(error).split()[:20])}). A value with "
+            "spaces, brackets, commas, = or quotes needs its own quotes inside those of the shell: \"run.dir='my "
+            "folder'\"."
+        ) from error
+    key = override.key_or_group
+    if override.is_sweep_override():
+        raise BadConfig(f"{word}: a run takes one value per key. Write a list in brackets: [a,b].")
+    if not key:
+        raise BadConfig(f"{word}: there is no key before the =.")
+    if key == "platform":
+        return word
+    check_keys({key: override.value()}, keys, instead, program)
+    return f"++{word.lstrip('+')}"
 
-    Evaluation, which does not use Hydra, takes the same settings without a plus.
+
+def check_keys(values: Mapping[str, Any], keys: Keys, instead: Mapping[str, str], program: str) -> None:
+    """Check that the training reads all of these keys.
+
+    Args:
+        values: dotted key, of a section too -> value.
+
+    Raises:
+        BadConfig: for the first one that it does not read, or for a section whose value is no section.
     """
-    return f"++{word}" if _KEYED_BY_TASK.match(word) else word
+    for top, value in values.items():
+        for key, inner in leaves(value, top):
+            if covering(key, keys) is not None:
+                continue
+            below = [name for name in keys if name.startswith(f"{key}.")]
+            if not below:
+                raise BadConfig(unread(key, keys, instead, program))
+            if inner != {}:
+                raise BadConfig(f"{key}={shown(inner)}: {key} is a section. Set its keys one by one: {below[0]}=value.")
 
 
 def quoted(key: str, text: str | Sequence[str], variable: str) -> str:
