@@ -13,7 +13,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.schedule import InTurns
 from soul.evaluate.run.schedule import ALMOST, FIRST, Capacity, Schedule, expected_calls
 from soul.judge import Endpoint, GatewaySettings, Usage
 from tests.soul.judge.throttle.jumping_time import simulate
@@ -145,17 +144,6 @@ def test_where_a_rate_is_the_limit_it_counts():
     assert world.total > 600 and world.at_a_fifth() < 1.5  # 300 + 360 requests, one a second
 
 
-def test_samples_over_rate_would_have_been_wrong():
-    """What was shown before, on the same run: the test above can fail."""
-    rng = random.Random(0)
-    items = todo(hitom=(400, ONE_TURN), sotopia=(60, TWENTY_TURNS))
-    turns = {"hitom": drawn(rng, 1, 1, 1.0), "sotopia": drawn(rng, 8, 10, 1.5, 4.0)}
-    world = World(items, turns, 8, order=InTurns).run()
-    fifth = len(items) // 5
-    moment = world.ends[fifth]
-    assert (world.total - moment) / ((len(items) - fifth) / fifth * moment) > 1.5
-
-
 def test_the_end_of_a_run_is_right_too():
     rng = random.Random(1)
     items = todo(hitom=(200, ONE_TURN), sotopia=(40, TWENTY_TURNS))
@@ -246,6 +234,22 @@ def test_what_was_measured_counts_and_not_what_a_task_announces():
     turns = {"announced": drawn(rng, 1, 1, 0.1), "slow": drawn(rng, 1, 1, 30.0)}
     taken = [one.set for one in World(items, turns, 1).run().taken]
     assert taken[0] == "announced" and taken[6:40] == ["slow"] * 34
+
+
+class InTurns(Schedule):
+    """Takes the samples of all sets in turns."""
+
+    def __init__(self, todo, *rest):
+        super().__init__(todo, *rest)
+        self._in_turns = iter(todo)
+
+    def start(self):
+        taken = next(self._in_turns, None)
+        if taken is not None:
+            one = self._sets[taken.set]
+            one.left.remove(taken)
+            one.running[taken.key] = self._clock()
+        return taken
 
 
 def test_long_sets_first_end_sooner():
