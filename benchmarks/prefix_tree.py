@@ -55,7 +55,7 @@ class Contender:
 
     def run(self) -> None:
         """One train phase."""
-        from benchmarks.gpu_head import process_memory, reset_peak
+        from benchmarks.device_costs import peak, reset_peak
         from benchmarks.step import one_update
 
         self.log_probs.append(self._infer())
@@ -63,7 +63,7 @@ class Contender:
         ctypes.CDLL(None).malloc_trim(0)  # else memory that others have freed would not count
         before = reset_peak(False)
         self.update.append(one_update(self.worker, self.rows, 1, prefix_tree=self.as_trees))
-        self.peak.append((process_memory("VmHWM") - before) / 1e9)
+        self.peak.append((peak(False) - before) / 1e9)
 
     def _infer(self) -> float:
         import torch

@@ -23,7 +23,7 @@ from statistics import median
 
 import psutil
 
-from benchmarks.judge import console, new_table, print_load
+from benchmarks.side_by_side import console, new_table, print_load
 from recipe.demo import run, warm_start
 from soul.cli.arguments import positive_int
 from soul.cli.error_border import Parser, reports_errors
