@@ -22,9 +22,9 @@ from omegaconf import DictConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 
-from benchmarks.grpo_rule import LEARNING_RATE, reward
 from benchmarks.one_process_sampler import LocalSampler, Request
 from benchmarks.one_process_update import Update
+from benchmarks.side_by_side import ROOT
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.launching.compose import load_config
 from ditto.settings import Settings
@@ -33,7 +33,6 @@ from soul.cli.arguments import existing_folder
 from soul.cli.error_border import Parser, reports_errors
 from soul.record import AttemptRecord, SessionRecord
 
-ROOT = Path(__file__).resolve().parents[1]
 NO_END = -1  # no token ends an answer: all have the same length
 
 
@@ -46,11 +45,16 @@ def config_of(folder: Path, work: dict[str, Any]) -> DictConfig:
             *(f"data.train_files=[{folder}/none]", f"data.val_files=[{folder}/none]", f"run.dir={folder}/run"),
             *(f"actor_rollout_ref.model.path={folder}/model", "algorithm.objective=grpo"),
             *(f"data.train_batch_size={work['prompts']}", f"{actor}.ppo_mini_batch_size={work['prompts']}"),
-            *(f"actor_rollout_ref.rollout.n={work['group']}", f"{actor}.optim.lr={LEARNING_RATE}"),
+            *(f"actor_rollout_ref.rollout.n={work['group']}", f"{actor}.optim.lr={work['learning_rate']}"),
             *(f"{actor}.optim.weight_decay=0", "actor_rollout_ref.model.enable_gradient_checkpointing=false"),
         ],
         "-m benchmarks.grpo_contender",
     )
+
+
+def reward(answer: Sequence[int]) -> float:
+    """How many tokens of the answer are even numbers, as in trl_grpo_contender.py: only a wide spread matters."""
+    return float(sum(token % 2 == 0 for token in answer))
 
 
 class Contender:

@@ -27,18 +27,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
-from benchmarks.grpo_rule import LEARNING_RATE
+from benchmarks.side_by_side import ROOT, console, new_table, output_of
 from soul.cli.arguments import existing_file, existing_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import RunFailed
@@ -46,12 +41,10 @@ from soul.examples.endpoint import answer
 from soul.rows.task_files import read_rows
 from soul.testing import FakeOpenAI
 
-ROOT = Path(__file__).resolve().parents[1]
+LEARNING_RATE = 1e-6
 TOLERANCE = 1e-3  # relative, of a gradient norm
 MICRO_BATCHES = (8, 32)  # sequences of TRL's forward passes
 PHASES = ("sampling", "update", "step")
-TIME_LIMIT_S = 1800
-console = Console()
 
 
 def prepare(folder: Path, rows: Path, args: argparse.Namespace) -> None:
@@ -70,25 +63,8 @@ def prepare(folder: Path, rows: Path, args: argparse.Namespace) -> None:
         # Without line breaks, because the tokenizer makes one token of a line that many texts share.
         tiny_model.build(folder / "model", [" ".join(prompt.split()) for prompt in prompts])
     settings = {"steps": steps, "prompts": count, "group": args.group, "response": args.response, "texts": texts}
+    settings["learning_rate"] = LEARNING_RATE
     (folder / "work.json").write_text(json.dumps(settings))
-
-
-def run(command: Sequence[str], variables: Mapping[str, str]) -> None:
-    """Run a contender.
-
-    Raises:
-        RunFailed: it failed, or took longer than TIME_LIMIT_S.
-    """
-    environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", **variables}
-    try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT, timeout=TIME_LIMIT_S)
-    except subprocess.TimeoutExpired:
-        too_long = (
-            f"{' '.join(command[:4])} did not end within {TIME_LIMIT_S} s. Use fewer --steps or a shorter --response."
-        )
-        raise RunFailed(too_long) from None
-    if done.returncode:
-        raise RunFailed(f"{' '.join(command[:4])} failed:\n{done.stderr[-3000:]}")
 
 
 def measure(folder: Path, args: argparse.Namespace) -> dict[str, dict[str, list[float]]]:
@@ -104,7 +80,7 @@ def measure(folder: Path, args: argparse.Namespace) -> dict[str, dict[str, list[
     for number in range(args.rounds):
         for name, command in programs.items():
             console.print(f"round {number + 1} of {args.rounds}: {name}")
-            run(command, {"OMP_NUM_THREADS": "1", "VERL_PLATFORM": "cpu", "PYTHONPATH": str(ROOT)})
+            output_of(command, {"OMP_NUM_THREADS": "1", "VERL_PLATFORM": "cpu", "PYTHONPATH": str(ROOT)})
             result = json.loads((folder / "result.json").read_text())
             for phase, values in result["seconds"].items():
                 seconds.setdefault(name, {}).setdefault(phase, []).extend(values[1:])
@@ -120,7 +96,7 @@ def measure_launched(folder: Path, rows: Path, args: argparse.Namespace) -> dict
     trl = [str(args.trl_python), str(ROOT / "benchmarks" / "trl_grpo_contender.py"), str(folder), str(MICRO_BATCHES[0])]
     for number in range(args.rounds):
         console.print(f"round {number + 1} of {args.rounds}: TRL")
-        run([*trl, "--all-cores"], {"PYTHONPATH": str(ROOT)})
+        output_of([*trl, "--all-cores"], {"PYTHONPATH": str(ROOT)})
         found = {"TRL": json.loads((folder / "result.json").read_text())["seconds"]}
         for name, objective in (("ours", "grpo"), ("DITTO", "ditto")):
             console.print(f"round {number + 1} of {args.rounds}: {name}")
@@ -155,7 +131,7 @@ def launch(folder: Path, model: Path, rows: Path, objective: str, args: argparse
             "OPENAI_BASE_URL": judge.url,
             "OPENAI_API_KEY": "of-a-test-double",
         }
-        run(["bash", str(ROOT / "recipe" / "ditto" / "run_rl.sh"), task, *words], variables)
+        output_of(["bash", str(ROOT / "recipe" / "ditto" / "run_rl.sh"), task, *words], variables)
     steps = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
     lengths = ", ".join(f"{step['response_length/mean']:.0f}" for step in steps)
     console.print(f"  mean length of the answers in each step, in tokens: {lengths}")
@@ -179,10 +155,8 @@ def show(title: str, seconds: Mapping[str, Mapping[str, Sequence[float]]]) -> No
     """Print the medians, and how many times ours the best of TRL's steps takes."""
     medians = {name: {phase: statistics.median(of[phase]) for phase in PHASES} for name, of in seconds.items()}
     best = min((name for name in medians if name.startswith("TRL")), key=lambda name: medians[name]["step"])
-    table = Table(title=title)
     launched = "DITTO" in medians
-    for column in ("wall seconds" if launched else "CPU seconds", *medians, "TRL / ours"):
-        table.add_column(column, justify="right")
+    table = new_table(title, "wall seconds" if launched else "CPU seconds", *medians, "TRL / ours")
     for phase in PHASES:
         ratio = medians[best][phase] / medians["ours"][phase]
         table.add_row(phase, *(f"{of[phase]:.2f}" for of in medians.values()), f"{ratio:.2f}")

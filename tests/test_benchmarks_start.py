@@ -21,7 +21,6 @@ ROOT = Path(__file__).resolve().parents[1]
 # The words after `python -m benchmarks.`, each benchmark at its smallest -> a part of what it prints after measuring.
 QUICK = {
     "cluster --gpus 8": "GPUs",
-    "schedule --short 4 --long 1 --latency 0.01 --concurrency 1": "of the time",
     "throttle verdicts --calls 4 --only b --clients ours": "ours",
 }
 LONG = {  # torch and verl, or Ray, or processes of their own: 10 s and more
@@ -30,11 +29,9 @@ LONG = {  # torch and verl, or Ray, or processes of their own: 10 s and more
     "sft --sizes 1M --rounds 1": "by hand",
     "sft_saves --size 1M --processes 1": "beside",
     "sft_data tokenise --rows 64": "datasets.map",
-    "traces --sessions 2 --tokens 64": "Goal:",
     "driver --sessions 8 --turns 2 --tokens 4": "Goal:",
     "cpu_sampling --answers 2 --tokens 4 --rounds 1": "vLLM's seconds",
     "gpu --parts head": "nothing is written",
-    "startup_imports": "transformers",
     f"prefix_tree --model MODEL --data {DATA} --tasks fantom --drafts 2 --rounds 1": "goal",
 }
 # A benchmark that needs TRL, or minutes of Ray and vLLM -> the test that starts it or its first unit.
@@ -46,9 +43,7 @@ STARTED = {
     "limits_load": "ditto/judging/test_benchmark_limits_load.py",
     "sft_kills": "e2e/test_sft_stops.py",
     "parity": "test_parity.py",
-    "shared_prefix": "soul/test_benchmark_shared_prefix.py",
     "startup": "test_benchmarks_start.py",
-    "viewer": "soul/view/test_benchmark_viewer.py",
 }
 
 

@@ -52,7 +52,7 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_the_update_writes_the_log_probs_of_its_rows_into_the_queue(queue: None, tmp_path: Path) -> None:
     plugin.require("cpu")
     tiny_model.build(tmp_path / "model", ["a corpus of a few words"] * 10, seed=0)
-    config = grpo_contender.config_of(tmp_path, {"prompts": 2, "group": 2})
+    config = grpo_contender.config_of(tmp_path, {"prompts": 2, "group": 2, "learning_rate": 1e-6})
     worker = actor_worker(config, Settings.from_config(config))
     assert worker.active_dropout() == []
 
