@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from data.built import Builder, Rows, argument
+from data.builder_cli import Builder, Rows, argument
 from data.reading import by_name, read_records
 from data.rows import Record
 from soul.row_fields import clean_text, to_prose

@@ -20,9 +20,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from data.built import Builder, Rows
-from data.fields import required_text
-from data.reading import by_name, read_json
+from data.builder_cli import Builder, Rows
+from data.reading import by_name, read_json, required_text
 from data.rows import Record, numbered
 from soul.row_fields import clean_text
 

@@ -25,9 +25,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from data import fantom_json
-from data.built import Builder, Rows, argument, draw_argument
-from data.fields import required_text, text_list
-from data.reading import by_name, read_csv
+from data.builder_cli import Builder, Rows, argument, draw_argument
+from data.reading import by_name, read_csv, required_text, text_list
 from data.rows import Record
 from soul.tasks.fantom import TELLING_LINE
 

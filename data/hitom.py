@@ -17,7 +17,7 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
-from data.built import Builder, Commands, Rows, add_output_arguments, argument
+from data.builder_cli import Builder, Commands, Rows, add_output_arguments, argument
 from data.hitom_stories import StoryConfig, generate_examples
 from data.reading import read_records
 from data.rows import Record

@@ -25,7 +25,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from data.built import BadSource, ModelUse, counted
+from data.builder_cli import BadSource, ModelUse, counted
 from data.model_stages.roles import settings_of
 from data.model_stages.stage import Item, Stage, Stages
 from data.prism import ADDS_NOTHING, Conversation, is_conversation, read_conversation, read_openings

@@ -23,9 +23,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from data.built import Builder, Rows, draw_argument
-from data.fields import options_and_gold
-from data.reading import read_json
+from data.builder_cli import Builder, Rows, draw_argument
+from data.reading import options_and_gold, read_json
 from data.rows import Record, numbered
 
 Shape = TypeVar("Shape", dict[Any, Any], list[Any])

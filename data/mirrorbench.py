@@ -17,9 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from data.built import Builder, Rows
-from data.fields import required_text
-from data.reading import by_name, read_json_lines
+from data.builder_cli import Builder, Rows
+from data.reading import by_name, read_json_lines, required_text
 from data.rows import Record
 
 

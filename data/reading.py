@@ -1,13 +1,14 @@
-"""Reading source files: JSON, JSON lines, CSV and parquet, with errors that name the file and the line or row."""
+"""Read source files (JSON, JSON lines, CSV, parquet) and their fields; errors name file, line or row, and field."""
 
 from __future__ import annotations
 
+import ast
 import csv
 import gzip
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from soul.errors import one_line
+from soul.row_fields import clean_text, gold_letter, option_texts, options_by_letter
 
-_DEEPEST = 200  # levels of a JSON list that is read item by item; no source has more than ten
 _LFS = "version https://git-lfs"  # how a pointer of Git LFS begins, which a clone may have in place of a file
 
 
@@ -60,26 +61,15 @@ def read_json_items(path: Path) -> Iterator[Any] | None:
 
 
 def _items(path: Path) -> Iterator[Any]:
-    # Not ijson.items, whose memory grows with the square of the nesting: a hostile file could fill the machine.
-    number = depth = 0
-    builder: ijson.ObjectBuilder | None = None
+    number = 0
     with path.open("rb") as file:
         try:
-            for event, value in ijson.basic_parse(file, use_float=True):
-                if depth and not (depth == 1 and event == "end_array"):
-                    builder = builder or ijson.ObjectBuilder()
-                    builder.event(event, value)
-                depth += event.startswith("start_") - event.startswith("end_")
-                if depth > _DEEPEST:
-                    raise ValueError(f"nested more than {_DEEPEST} levels deep")
-                if builder is not None and depth == 1:
-                    yield builder.value
-                    builder, number = None, number + 1
+            for item in ijson.items(file, "item", use_float=True):
+                yield item
+                number += 1
         except (ijson.JSONError, ValueError) as error:
-            raise ValueError(
-                f"{path}: not a JSON file after item {number} ({one_line(error, 120)}); take the file from its source "
-                "again"
-            ) from error
+            problem = f"{path}: not a JSON file after item {number} ({one_line(error, 120)})"
+            raise ValueError(f"{problem}; take the file from its source again") from error
 
 
 def cut_torn_line(path: Path) -> None:
@@ -184,3 +174,51 @@ def _remedy(content: str) -> str:
     if content.startswith(_LFS):
         return "it is a pointer of Git LFS: run `git lfs pull` in the clone"
     return "take the file from its source again"
+
+
+# ---- the fields of a record ----
+
+
+def required_text(where: str, record: Mapping[str, Any], field: str, hint: str = "") -> str:
+    """The text of a field, without surrounding white space.
+
+    Raises:
+        ValueError: it is missing, no text, or blank.
+    """
+    value = record.get(field)
+    text = clean_text(value) if isinstance(value, str) else ""
+    if not text:
+        raise ValueError(f"{where}: field '{field}' is missing or empty{hint}")
+    return text
+
+
+def text_list(where: str, record: Mapping[str, Any], field: str) -> list[str]:
+    """The list of texts that a field holds as a Python literal, which is never run as code.
+
+    Raises:
+        ValueError: it is no such list, or an empty one.
+    """
+    text = record.get(field) or ""
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError) as error:
+        raise ValueError(f"{where}: field '{field}' is not a Python list of strings: {error}") from error
+    if not (isinstance(value, list) and value and all(isinstance(item, str) for item in value)):
+        raise ValueError(f"{where}: field '{field}' must be a non-empty list of strings, got {text!r:.80}")
+    return value
+
+
+def options_and_gold(where: str, options: Any, answer: Any, fields: str) -> tuple[list[str], str]:
+    """The texts of the options without letters, and the letter of the right one.
+
+    Args:
+        fields: how the error names the fields of both.
+
+    Raises:
+        ValueError: there are fewer than two options, or the answer is not among them.
+    """
+    try:
+        texts = option_texts(options)
+        return texts, gold_letter(answer, options_by_letter(texts))
+    except ValueError as error:
+        raise ValueError(f"{where}: {fields}: {error}") from error

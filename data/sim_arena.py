@@ -20,9 +20,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from data.built import Builder, Rows, argument
-from data.fields import required_text
-from data.reading import read_json
+from data.builder_cli import Builder, Rows, argument
+from data.reading import read_json, required_text
 from data.rows import Record
 from soul.cli.arguments import existing_folder
 from soul.errors import one_line

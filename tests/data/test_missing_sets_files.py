@@ -175,7 +175,7 @@ def clones(root: Path) -> None:
     talk = {"conversation_id": "c7", "user_id": "u3", "conversation_history": turns}
     write_lines(write_json(root / "prism-alignment" / "data" / "conversations.jsonl", {}), talk)
     intent = {"conversation": "c7", "intent": "Gain insight into insect vision.", "prompt": "userllm/intent.v1"}
-    write_lines(write_json(root / "mine" / "intents.jsonl", {}), intent)
+    write_lines(write_json(root / "userllm" / "intents.jsonl", {}), intent)
 
 
 def write_table(path: Path, records: list[dict]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from data import train, twinvoice_train
-from data.built import Built
+from data.builder_cli import Built
 from data.model_stages.stage import Item
 from data.training import report
 from data.twinvoice_people import read

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from data import social_r1
-from data.built import Built, BuiltFile, counted
+from data.builder_cli import Built, BuiltFile, counted
 from data.reading import read_csv, read_json_lines
 from soul.rows.data_card import read_inside
 from tests.mistakes.mistake import error_of
