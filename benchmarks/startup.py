@@ -128,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory(prefix="startup-") as name:
         folder = Path(name)
         warm_start.prepare(folder, warm_start.WarmStart(steps=60, stories=800))
-        with run.judge(folder) as endpoint:
+        with run.judge() as endpoint:
             for _ in range(args.repeats):
                 for source in sources:
                     results[source.name].append(first_step(source, folder, endpoint, args.overrides))
