@@ -109,8 +109,6 @@ def _entries(
 ) -> list[dict[str, str]]:
     """The pairs or comments without a blank text."""
     entries = raw.get(field) or []
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise ValueError(f"{where}: field '{field}' must be a list of objects")
     texts = [{key: clean_text(entry.get(key)) for key in ("prompt", *needed)} for entry in entries]
     kept = [entry for entry in texts if all(entry[key] for key in needed)]
     removed["pairs and comments with a blank text"] += len(texts) - len(kept)

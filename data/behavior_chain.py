@@ -41,10 +41,6 @@ def convert(paths: Sequence[str | Path], seed: int = 0) -> Rows:
 
 def _book(path: Path, seed: int, left_out: Counter[str]) -> Iterator[Record]:
     book = read_json(path)
-    if not (
-        isinstance(book, dict) and isinstance(book.get("examples"), list) and isinstance(book.get("profile"), dict)
-    ):
-        raise ValueError(f"{path}: expected a book with 'profile' and 'examples'; is this a finally_examples_*.json?")
     name = required_text(str(path), book["profile"], "Name")
     known = {
         "persona_name": name,

@@ -19,7 +19,20 @@ import pyarrow.parquet as pq
 from soul.errors import one_line
 from soul.row_fields import clean_text, gold_letter, option_texts, options_by_letter
 
+_place = ""  # of the record that was read last
 _LFS = "version https://git-lfs"  # how a pointer of Git LFS begins, which a clone may have in place of a file
+
+
+def at(where: str) -> str:
+    """Remember this place, for the error about a record whose shape no builder expects. Returns it."""
+    global _place  # a process builds one file at a time
+    _place = where
+    return where
+
+
+def last_place() -> str:
+    """The place of the record that was read last, "" if none was."""
+    return _place
 
 
 def by_name(paths: Iterable[str | Path]) -> list[Path]:
@@ -45,7 +58,7 @@ def read_json(path: Path) -> Any:
     Raises:
         ValueError: the file is not JSON; names it.
     """
-    return _parsed(str(path), read_text(path), "not a JSON file")
+    return _parsed(at(str(path)), read_text(path), "not a JSON file")
 
 
 def read_json_items(path: Path) -> Iterator[Any] | None:
@@ -92,7 +105,7 @@ def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         with opened(path, "rt", encoding="utf-8", newline="\n") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
-                    where = f"{path}: line {number}"
+                    where = at(f"{path}: line {number}")
                     record = _parsed(where, line, "not JSON")
                     if not isinstance(record, dict):
                         raise ValueError(f"{where}: expected a JSON object, got {line[:60]!r}")
@@ -123,7 +136,7 @@ def read_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         for number, record in enumerate(items):
             if not isinstance(record, dict):
                 raise ValueError(f"{path}: record {number}: expected an object, got {type(record).__name__}")
-            yield f"{path}: record {number}", record
+            yield at(f"{path}: record {number}"), record
     else:
         yield from read_json_lines(path)
 
@@ -134,7 +147,7 @@ def _parquet_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(500):
                 for row in batch.to_pylist():
-                    yield f"{path}: row {number}", row
+                    yield at(f"{path}: row {number}"), row
                     number += 1
     except pa.ArrowException as error:
         head = path.read_bytes()[: len(_LFS)].decode(errors="replace")
@@ -151,7 +164,7 @@ def read_csv(path: Path, delimiter: str = ",") -> Iterator[tuple[str, dict[str, 
     try:
         with path.open(newline="", encoding="utf-8") as lines:
             for number, row in enumerate(csv.DictReader(lines, delimiter=delimiter), start=1):
-                yield f"{path}: row {number}", row
+                yield at(f"{path}: row {number}"), row
     except UnicodeDecodeError as error:
         raise _not_utf8(path, error) from error
     except csv.Error as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -82,22 +81,6 @@ def test_every_benchmark_of_a_page_is_started() -> None:
         assert re.search(rf"benchmarks[. ](import )?.*{name}", (ROOT / "tests" / test).read_text(encoding="utf-8")), (
             name
         )
-
-
-def test_our_side_of_the_comparison_with_trl_computes_trees(tmp_path: Path) -> None:
-    from benchmarks import grpo_vs_trl
-    from soul.examples.__main__ import write
-
-    write(["hitom"], 2, tmp_path / "rows.parquet")
-    grpo_vs_trl.prepare(
-        tmp_path, tmp_path / "rows.parquet", Namespace(steps=2, prompts=1, group=3, response=4, model=None)
-    )
-    sampled = [[[5, 6, 7], [number, 9, 10, 11]] for number in (3, 4, 6)]
-    (tmp_path / "sequences.json").write_text(json.dumps({"steps": [sampled, sampled]}))
-    start(f"grpo_contender {tmp_path}")
-    result = json.loads((tmp_path / "result.json").read_text())
-    assert result["as_trees"] and min(result["norms"]) > 0
-    assert {name: len(values) for name, values in result["seconds"].items()} == dict.fromkeys(grpo_vs_trl.PHASES, 2)
 
 
 @pytest.mark.slow

@@ -108,19 +108,6 @@ def test_one_file_gives_one_set_and_no_row_is_a_coin_flip(tmp_path, form):
     assert BUILDS["alignx_history16"].find(tmp_path).form is None
 
 
-def test_every_set_has_its_class():
-    assert set(alignx.SETS) == {cls.name for cls in (AlignX, *AlignX.__subclasses__())}
-
-
-@pytest.mark.parametrize(
-    "change, words",
-    [({"prompt": ""}, "field 'prompt'"), ({"Pair-wise Comparative Feedback": "x"}, "a list of objects")],
-)
-def test_errors_name_file_record_and_field(tmp_path, change, words):
-    with pytest.raises(ValueError, match=rf"soup\.json: record 1: .*{words}"):
-        alignx.convert([write(tmp_path / "soup.json", RECORD, {**RECORD, **change})])
-
-
 @needs_records
 def test_real_records_through_the_command_line_and_the_task(tmp_path, capsys):
     out = tmp_path / "val.parquet"

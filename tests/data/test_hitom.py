@@ -123,14 +123,6 @@ def test_tracker_agrees_with_the_gold_answers_of_the_benchmark(benchmark):
 
 
 @needs_records
-def test_the_disputed_gold_answers_name_a_place_the_object_never_was(benchmark):
-    for record in benchmark:
-        if record["sample_id"] in NEVER_HELD_THE_OBJECT:
-            thing = re.search(r"the (\w+) is\?$", record["question"])[1]
-            assert not re.search(rf"\b{thing}\b.*\b{record['answer']}\b", record["story"])
-
-
-@needs_records
 def test_all_disputed_gold_answers_are_in_stories_that_visit_a_room_twice(benchmark):
     for record in benchmark:
         rooms = re.findall(r"entered the (?!waiting)(\w+)", record["story"])
@@ -228,16 +220,6 @@ def test_stories_for_a_tiny_model():
     assert {r["correct_answer"] for r in records} == set(options)
 
 
-def test_fixed_containers_limit_where_things_are():
-    records = generate_examples(5, 0, StoryConfig(containers=["red_box", "blue_box"], distractor_probability=0))
-    for record in records:
-        assert set(re.findall(r"\b(?:red|blue|green)_(?!pepper)\w+", record["story"])) <= {
-            "red_box",
-            "blue_box",
-        }
-        assert len(hitom.choice_texts(record["choices"])) == 15
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -289,26 +271,3 @@ def test_split_keeps_a_story_on_one_side(tmp_path):
     )
     left, right = ({i["story_id"] for i in pd.read_parquet(path)["extra_info"]} for path in (train, val))
     assert (len(left), len(right)) == (8, 2) and not left & right
-
-
-def test_convert_names_record_and_field(tmp_path):
-    source = tmp_path / "bad.json"
-    good = {
-        "story": "1 A entered the den.\n\n***",
-        "question": "Where is the pear really?",
-        "choices": "A. red_box, B. blue_box",
-        "answer": "blue_box",
-        "deception": False,
-        "story_length": 1,
-        "question_order": 0,
-    }
-    source.write_text(json.dumps({"data": [good]}))
-    assert hitom.convert(source).records[0]["story"] == "1 A entered the den."
-    for field, value in (("answer", "red_bag"), ("deception", "no"), ("story", "not numbered")):
-        source.write_text(json.dumps({"data": [good, good | {field: value}]}))
-        with pytest.raises(ValueError, match=rf"bad\.json: record 1: field '{field}'"):
-            hitom.convert(source)
-    for text, message in (("[1]", "record 0: expected an object"), ("{", "not a JSON file"), ("{}", "list 'data'")):
-        source.write_text(text)
-        with pytest.raises(ValueError, match=rf"bad\.json: .*{message}"):
-            hitom.convert(source)

@@ -8,7 +8,7 @@ import pytest
 
 from data import humanual
 from soul.tasks.humanual import HumanualOpinion
-from tests.data.source_files import refusal, write_json
+from tests.data.source_files import write_json
 from tests.soul.samples import DATA
 
 POSTS = DATA / "humanual_opinion" / "reddit_post_dict_testset_sample.json"
@@ -48,33 +48,6 @@ def test_a_chat_keeps_its_roles(tmp_path):
     chat = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
     (record,) = humanual.convert([write_json(tmp_path / "a.json", [{"prompt": chat, "completion": "Bye"}])], "chat")
     assert record["prompt"] == "user: Hi\n\nassistant: Hello" and record["persona"] == ""
-
-
-@pytest.mark.parametrize(
-    ("record", "message"),
-    [
-        ({**RECORD, "completion": None}, "record 1: field 'completion' is missing"),
-        ({**RECORD, "prompt": []}, "record 1: field 'prompt' is missing"),
-        ({**RECORD, "prompt": [{"role": "x"}]}, "record 1: .*prompt"),
-        ({**RECORD, "completion": " "}, "record 1: .*completion"),
-        ("text", "record 1: is str"),
-    ],
-)
-def test_a_bad_record_is_named(tmp_path, record, message):
-    with pytest.raises(ValueError, match=message):
-        humanual.convert([write_json(tmp_path / "a.json", [RECORD, record])])
-
-
-def test_bad_files_are_named(tmp_path, capsys):
-    (tmp_path / "a.jsonl").write_text("{}\n{")
-    with pytest.raises(ValueError, match=r"a\.jsonl: line 2: not JSON"):
-        humanual.convert([tmp_path / "a.jsonl"])
-    (tmp_path / "a.parquet").write_text("no parquet")
-    with pytest.raises(ValueError, match=r"a\.parquet: not a readable parquet file"):
-        humanual.convert([tmp_path / "a.parquet"])
-    assert "expected a list of records" in refusal(
-        humanual, capsys, write_json(tmp_path / "b.json", 3), "--out", tmp_path / "x.parquet"
-    )
 
 
 def test_posts_alone_are_no_rows(tmp_path):

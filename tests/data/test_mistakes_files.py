@@ -3,7 +3,6 @@
 import csv
 
 import pyarrow.parquet as pq
-import pytest
 
 from data import mistakes
 from soul.rows.overlap import HeldOut
@@ -103,17 +102,6 @@ def test_cases_without_a_wrong_option_or_without_a_name_are_left_out(tmp_path):
         "the misconception has no name": 1,
         "the option is the correct one": 1,
     }
-
-
-@pytest.mark.parametrize("field, value", [("AnswerBText", " "), ("QuestionText", ""), ("CorrectAnswer", "E")])
-def test_errors_name_file_row_and_field(tmp_path, field, value):
-    with pytest.raises(ValueError, match=rf"train\.csv: row 2: field '{field}'"):
-        mistakes.convert(tables(tmp_path, QUESTION, {**QUESTION, field: value}))
-
-
-def test_the_names_are_needed(tmp_path):
-    with pytest.raises(ValueError, match="misconception_mapping"):
-        mistakes.convert(tables(tmp_path, QUESTION)[:1])
 
 
 @needs_records

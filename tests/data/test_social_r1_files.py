@@ -31,21 +31,6 @@ def test_absent_options_and_letters_with_dots(tmp_path):
     assert (record["subtask"], record["ability"], record["index"]) == ("Belief Task", "Belief", 0)
 
 
-@pytest.mark.parametrize(
-    "change, words",
-    [
-        ({"STORY": math.nan}, "field 'STORY'"),
-        ({"QUESTION": " "}, "field 'QUESTION'"),
-        ({"OPTION-B": math.nan}, "two options"),
-        ({"答案\nANSWER": "C"}, "not among the options"),
-        ({"答案\nANSWER": math.nan}, "not among the options"),
-    ],
-)
-def test_errors_name_file_line_and_field(tmp_path, change, words):
-    with pytest.raises(ValueError, match=rf"x\.jsonl: line 2: .*{words}"):
-        social_r1.convert([write_lines(tmp_path / "x.jsonl", RECORD, {**RECORD, **change})])
-
-
 @needs_records
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_real_records_through_the_command_line_and_the_task(tmp_path, language):

@@ -101,10 +101,6 @@ def test_the_column_for_people_does_not_tell_what_the_judge_alone_may_read(tmp_p
     assert "Kim" in records[0]["scenario"]
 
 
-def test_stories_about_a_pair_are_left_out(tmp_path):
-    assert "told Ida" not in json.dumps(sotopia.convert(folder_of(tmp_path)).records)
-
-
 def test_hard_environments_are_kept_apart(tmp_path):
     folder = folder_of(tmp_path)
     assert {r["env_id"] for r in sotopia.convert(folder, "hard").records} == {"e1"}
@@ -124,10 +120,6 @@ def test_variants_of_one_situation_stay_on_one_side_of_a_split(tmp_path, seed):
     assert len(sides[0]) == 2 and len(sides[1]) == 1 and not sides[0] & sides[1]
 
 
-def changed(records, **changes):
-    return [{**records[0], **changes}, *records[1:]]
-
-
 def test_the_published_numbers_of_environments_give_the_published_number_of_hard_rows(tmp_path):
     environments = [{**ENVIRONMENTS[0], "env_id": f"e{n}", "codename": f"rent {n}"} for n in range(90)]
     combos = [{**COMBOS[0], "combo_id": f"c{n}", "env_id": f"e{n // 5}"} for n in range(450)]
@@ -136,36 +128,6 @@ def test_the_published_numbers_of_environments_give_the_published_number_of_hard
     built = sotopia.build(["convert", str(folder), "--hard", "--out", str(tmp_path / "hard.parquet")])
     assert (built.rows, built.left_out) == (140, {"the environment is not one of the hard ones": 760})
     assert {row["env_id"] for row in rows_of(tmp_path / "hard.parquet")} == set(hard)
-
-
-@pytest.mark.parametrize(
-    ("files", "words"),
-    [
-        ({"combos": changed(COMBOS, agent_ids=["a1"])}, ["line 1", "'agent_ids'"]),
-        ({"combos": changed(COMBOS, agent_ids=["a1", "a1"])}, ["line 1", "'agent_ids'"]),
-        ({"combos": changed(COMBOS, agent_ids=["a1", "a9"])}, ["line 1", "'agent_ids'", "a9"]),
-        ({"combos": changed(COMBOS, agent_ids=["a2", "a3"])}, ["line 1", "'agent_ids'", "friends"]),
-        ({"combos": changed(COMBOS, env_id="e9")}, ["line 1", "'env_id'", "e9"]),
-        ({"environments": changed(ENVIRONMENTS, relationship="0")}, ["line 1", "strangers"]),
-        ({"environments": changed(ENVIRONMENTS, relationship="7")}, ["'relationship'", "'7'"]),
-        ({"environments": changed(ENVIRONMENTS, agent_goals=["one"])}, ["'agent_goals'"]),
-        ({"environments": changed(ENVIRONMENTS, scenario=" ")}, ["'scenario'"]),
-        ({"environments": changed(ENVIRONMENTS, env_id="e2")}, ["line 2", "'env_id'"]),
-        ({"agents": changed(AGENTS, last_name="")}, ["'last_name'", "a1"]),
-        ({"hard": ()}, ["env_ids.json", "'sotopia_hard_env_id'"]),
-    ],
-)
-def test_errors_name_line_and_field(tmp_path, files, words):
-    with pytest.raises(ValueError) as caught:
-        sotopia.convert(folder_of(tmp_path, **files), "hard")
-    assert all(word in str(caught.value) for word in words), caught.value
-
-
-def test_a_broken_line_is_named(tmp_path):
-    folder = folder_of(tmp_path)
-    (folder / "agent_profiles.jsonl").write_text('{"agent_id": "a1"}\n{"agent_id')
-    with pytest.raises(ValueError, match=r"agent_profiles\.jsonl: line 2"):
-        sotopia.convert(folder)
 
 
 def test_the_command_line(tmp_path, capsys):

@@ -149,22 +149,6 @@ def test_the_other_dimensions(tmp_path):
     assert removed["lines of the history with the right reply"] == 1 and records[0]["group"] == "u1"
 
 
-@pytest.mark.parametrize(
-    "choice, words",
-    [
-        ({**CHOICE, "speaker": "Bo", "speaker_match_key": "Bo"}, "field 'speaker'"),
-        ({**CHOICE, "context": " "}, "field 'context'"),
-        ({**CHOICE, "mcq": {**CHOICE["mcq"], "answer": "E"}}, "options or answer"),
-        ({**SOCIAL, "answer_idx": 4}, "'answer_idx'"),
-        ({**SOCIAL, "choices": None}, "'choices'"),
-        ([1], "expected a JSON object"),
-    ],
-)
-def test_errors_name_file_line_and_field(tmp_path, choice, words):
-    with pytest.raises(ValueError, match=rf"choices\.jsonl: line 2: .*{words}"):
-        twinvoice.convert(write(tmp_path, CHOICE, choice))
-
-
 @needs_records
 def test_real_records_through_the_command_line_and_the_task(tmp_path, capsys):
     out = tmp_path / "val.parquet"

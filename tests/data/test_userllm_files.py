@@ -178,11 +178,6 @@ def test_a_question_that_holds_its_own_option_is_left_out(tmp_path):
     }
 
 
-def test_a_row_that_is_there_twice_is_taken_once_and_counted(tmp_path):
-    found = userllm.convert([write_lines(tmp_path / "a.jsonl", NQ, CSQA, NQ), write_lines(tmp_path / "b.jsonl", CSQA)])
-    assert len(found.records) == 2 and found.left_out == {userllm.TWICE: 2}
-
-
 def test_a_factual_question(tmp_path):
     (record,) = records_of(write_lines(tmp_path / "nq.jsonl", NQ))
     assert record["source"] == "natural_questions" and record["question"] == NQ["question"]
@@ -234,14 +229,6 @@ def test_a_conversation_without_a_good_intent_is_left_out_and_counted(tmp_path, 
     )
 
 
-def test_prisms_other_files_add_nothing(tmp_path):
-    folder = [write_lines(tmp_path / "conversations.jsonl", prism(["do bees see", "why"], intent=INTENT))]
-    alone = userllm.convert(folder)
-    for name in ("utterances", "survey", "metadata", "models"):
-        folder.append(write_lines(tmp_path / f"{name}.jsonl", {"user_id": "u3", "user_prompt": "hi"}))
-    assert userllm.convert(folder) == alone
-
-
 def test_the_table_of_openings(tmp_path):
     with (tmp_path / "clusters.csv").open("w", newline="") as lines:
         writer = csv.writer(lines)
@@ -251,31 +238,3 @@ def test_the_table_of_openings(tmp_path):
     first, second = records_of(*with_intents(tmp_path, [tmp_path / "clusters.csv"]))
     assert (first["intent"], first["conversation_history"], first["is_last_turn"]) == (INTENT, "", False)
     assert first["group"] != second["group"]
-
-
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [
-        ({"title": "x"}, "line 2: fields .'title'. are none of the known"),
-        ([], "line 2: expected a JSON object"),
-        ({}, "line 2: fields .. are none of the known"),
-        ({**CSQA, "choices": {"text": ["cave"]}}, "line 2: field 'choices': expected at least two"),
-        ({**NQ, "question": ""}, "line 2: field 'question' must be a text"),
-        ({"conversation_history": "x"}, "line 2: field 'conversation_history' must be a list"),
-        ({"conversation_history": []}, "line 2: field 'conversation_history' does not begin"),
-    ],
-)
-def test_a_bad_record_is_named(tmp_path, bad, message, capsys):
-    path = write_lines(tmp_path / "a.jsonl", NQ, bad)
-    with pytest.raises(ValueError, match=message):
-        userllm.convert([path])
-    assert "data.userllm: " in refusal(userllm, capsys, path, "--out", tmp_path / "x.parquet")
-
-
-def test_broken_lines_and_tables_are_named(tmp_path):
-    (tmp_path / "a.jsonl").write_text("{\n")
-    with pytest.raises(ValueError, match="a.jsonl: line 1: not JSON"):
-        userllm.convert([tmp_path / "a.jsonl"])
-    (tmp_path / "a.csv").write_text("top_texts\n__import__('os')\n")
-    with pytest.raises(ValueError, match=r"a.csv: row 1: field 'top_texts' must be a Python list"):
-        userllm.convert([tmp_path / "a.csv"])

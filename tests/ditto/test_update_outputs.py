@@ -10,11 +10,11 @@ import ray
 import torch
 from tensordict import TensorDict
 
-from benchmarks import grpo_contender
 from benchmarks.driver import composed
 from benchmarks.one_process_update import actor_worker
 from benchmarks.step import columns
 from ditto.batch.queue import KVBatchMeta, put_columns, tq
+from ditto.launching.compose import load_config
 from ditto.objectives.losses import PLACES
 from ditto.settings import Settings
 from ditto.verl_hooks import plugin
@@ -22,6 +22,7 @@ from ditto.verl_hooks.update_outputs import places
 from recipe.demo import tiny_model
 
 pytestmark = pytest.mark.slow
+ROOT = Path(__file__).resolve().parents[2]
 ROWS = 6
 UPDATE = {
     "calculate_entropy": True,
@@ -52,7 +53,15 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_the_update_writes_the_log_probs_of_its_rows_into_the_queue(queue: None, tmp_path: Path) -> None:
     plugin.require("cpu")
     tiny_model.build(tmp_path / "model", ["a corpus of a few words"] * 10, seed=0)
-    config = grpo_contender.config_of(tmp_path, {"prompts": 2, "group": 2, "learning_rate": 1e-6})
+    config = load_config(
+        [
+            *("--config-dir", str(ROOT / "recipe" / "demo"), "--config-name", "demo", "platform=cpu"),
+            *(f"data.train_files=[{tmp_path}/none]", f"data.val_files=[{tmp_path}/none]", f"run.dir={tmp_path}/run"),
+            *(f"actor_rollout_ref.model.path={tmp_path}/model", "algorithm.objective=grpo"),
+            *("data.train_batch_size=2", "actor_rollout_ref.actor.ppo_mini_batch_size=2"),
+            *("actor_rollout_ref.rollout.n=2", "actor_rollout_ref.model.enable_gradient_checkpointing=false"),
+        ]
+    )
     worker = actor_worker(config, Settings.from_config(config))
     assert worker.active_dropout() == []
 
