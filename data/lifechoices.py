@@ -69,6 +69,7 @@ def _holds_summaries(content: Any) -> bool:
 
 
 def _questions(path: Path, content: Any, stories: Mapping[tuple[str, str], str]) -> Iterator[_Question]:
+    at(str(path))
     if isinstance(content, dict):
         for book, characters in content.items():
             for character, questions in characters.items():

@@ -119,7 +119,12 @@ TRAINING: dict[str, TrainingBuild] = {
         size="26,500 dialogues less the test's",
     ),
     "lifechoices": TrainingBuild(
-        "lifechoices", BUILDS["lifechoices"].origins, BUILDS["lifechoices"].forms, split=True, size="862 of 1,462 rows"
+        "lifechoices",
+        BUILDS["lifechoices"].origins,
+        BUILDS["lifechoices"].forms,
+        other_folders=BUILDS["lifechoices"].folders,
+        split=True,
+        size="862 of 1,462 rows",
     ),
     "sotopia": TrainingBuild(
         "sotopia_pairs",

@@ -88,11 +88,6 @@ def test_rows_of_the_originals_extra_tasks_are_left_out_and_counted(
     assert not (tmp_path / "none.parquet").exists()
 
 
-def test_a_file_without_overlap_is_fine(files: tuple[str, str]) -> None:
-    assert main([files[0]]) == 0
-    assert reports(files[1])[0].duplicates == 0
-
-
 @needs_records
 def test_paraphrases_of_evaluation_stories_are_found(tmp_path: Path) -> None:
     train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"

@@ -63,11 +63,6 @@ def test_no_conversation_is_on_both_sides_of_a_split(tmp_path, capsys):
     assert lines[0] and lines[1] and not lines[0] & lines[1]
 
 
-@needs_records
-def test_the_records_hold_84_conversations():
-    assert len({record["set_id"] for record in fantom.convert(FILES)}) == 84
-
-
 def test_overlapping_excerpts_are_one_conversation():
     contexts = [
         f"Ann: Hi.\n{LONG}",

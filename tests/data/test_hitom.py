@@ -147,13 +147,6 @@ def test_talk_decides_some_generated_answers(generated):
     assert silent > 10
 
 
-@pytest.mark.parametrize("agents", [2, 3, 4])
-def test_small_casts_agree_with_the_tracker(agents):
-    config = StoryConfig(agents=agents, orders=range(agents + 1), revisit_probability=1.0)
-    for record in generate_examples(15, 1, config):
-        assert record["correct_answer"] == Tracker(record["story"]).answer(record["question"]), record
-
-
 def test_orders_beyond_the_benchmark_repeat_agents_and_agree_with_the_tracker():
     config = StoryConfig(orders=(1, 4, 5, 6))
     higher = [record for record in generate_examples(20, 3, config) if record["question_order"] > 4]
@@ -179,18 +172,6 @@ def test_200_stories_are_the_papers_6000_examples():
     assert len({r["story"] for r in records}) == 1200
     letters = Counter(map(hitom.BUILDER.answer_letter, records))
     assert len(letters) == 15 and max(letters.values()) < 0.12 * len(records)
-
-
-@needs_records
-def test_generated_sentences_use_the_words_of_the_benchmark(benchmark, generated):
-    def shapes(records):
-        text = "\n".join(r["story"] + "\n" + r["question"] for r in records)
-        text = re.sub(r"(?m)^\d+ ", "", text.replace("***", ""))
-        text = re.sub(r"(?<=the )\w+|\b(?!The|Where)[A-Z][a-z]+\b|(?<=The )\w+|(?<=claimed that )\w+", "_", text)
-        text = re.sub(r"(?<=a )(cat|dog|monkey|mouse)|(?<=his )(watch|gloves|phone)", "_", text)
-        return {line for line in text.splitlines() if line}
-
-    assert shapes(generated) == shapes(benchmark)
 
 
 def test_generation_depends_on_its_arguments_alone():

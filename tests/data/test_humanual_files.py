@@ -3,15 +3,10 @@
 import json
 
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 
 from data import humanual
-from soul.tasks.humanual import HumanualOpinion
 from tests.data.source_files import write_json
-from tests.soul.samples import DATA
-
-POSTS = DATA / "humanual_opinion" / "reddit_post_dict_testset_sample.json"
 
 THREAD = [
     {"role": "poster-77", "content": "Who broke it?", "metadata": "{}"},
@@ -74,20 +69,3 @@ def test_without_a_post_id_equal_prompts_are_one_post(tmp_path):
     records = [{"prompt": text, "completion": "x"} for text in ("a", "a", "b")]
     posts = [record["post"] for record in humanual.convert([write_json(tmp_path / "a.json", records)])]
     assert posts[0] == posts[1] != posts[2]
-
-
-@pytest.mark.skipif(not POSTS.exists(), reason=f"no posts at {POSTS} (SOUL_DATA_SOURCES)")
-def test_real_posts_with_answers_become_rows_that_can_be_played(tmp_path, capsys):
-    posts = json.loads(POSTS.read_text(encoding="utf-8"))
-    replies = {key: {"completion": f"Answer to {key}.", "persona": "Blunt."} for key in posts}
-    answers, out = write_json(tmp_path / "replies.json", replies), tmp_path / "opinion.parquet"
-    arguments = ["--set", "opinion", "--replies", str(answers), "--out", str(out)]
-    humanual.main(["convert", str(POSTS), *arguments])
-    table, task = pq.read_table(out).to_pylist(), HumanualOpinion()
-    assert len(table) == len(posts) >= 8
-    for record, (key, post) in zip(table, posts.items(), strict=True):
-        row = task.row_type.model_validate(record["extra_info"])
-        assert record["data_source"] == task.name == "humanual-opinion"
-        assert row.completion == f"Answer to {key}." and row.completion not in json.dumps(task.prompt(row))
-        assert task.prompt(row)[1]["content"].endswith(post["post"].strip())
-    assert f"rows={len(posts)} posts={len(posts)}" in capsys.readouterr().out

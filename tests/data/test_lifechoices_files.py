@@ -6,7 +6,6 @@ import re
 import pyarrow.parquet as pq
 
 from data import lifechoices
-from soul.tasks.lifechoices import LifeChoices
 from tests.data.source_files import needs, write_json
 from tests.soul.samples import DATA
 
@@ -67,23 +66,6 @@ def test_the_right_option_is_not_told_by_its_form():
     assert len(told) > len(choices) / 2 and all(told)  # what the source gives away
     for record in lifechoices.convert(SOURCES).records:
         assert not any(re.match(r"\s|[A-D][.)]", option) for option in record["options"])
-
-
-@needs_records
-def test_real_records_through_the_command_line_and_the_task(tmp_path, capsys):
-    out = tmp_path / "val.parquet"
-    lifechoices.main(["convert", *map(str, SOURCES), "--out", str(out)])
-    assert re.search(r"left out: \d+ \(no story of the character\)", capsys.readouterr().out)
-    task, rows = LifeChoices(), pq.read_table(out).to_pylist()
-    assert len(rows) > 250 and {row["data_source"] for row in rows} == {"lifechoices"}
-    letters = []
-    for record in rows:
-        row = task.row_type.model_validate(record["extra_info"])
-        task.check(row)
-        letters.append(task.gold(row))
-        text = task.prompt(row)[0]["content"]
-        assert len(row.options) == 4 and row.input_text in text and "Correct" not in text.partition("Question:")[2]
-    assert all(letters.count(letter) < len(letters) / 2 for letter in "ABCD")
 
 
 @needs_records

@@ -194,16 +194,3 @@ def test_a_failed_call_fails_the_file_and_is_asked_for_again(corpora, capsys, mo
         assert run(fake, corpora.parent, "goal_writer.model=other") == 1
     assert "goals.jsonl holds answers of" in capsys.readouterr().out
     assert len(read_rows([str(out)])) == 11
-
-
-def test_the_budget_counts_what_earlier_runs_have_spent(corpora, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "2000")
-    evaluation(corpora)
-    words = ["judge.price_in=1000", "judge.price_out=1000"]
-    with FakeOpenAI(lambda request: ServerError() if "cloud 3" in request.text else Json({"goal": GOAL})) as fake:
-        assert run(fake, corpora.parent, *words) == 1
-    with FakeOpenAI(Json({"goal": GOAL})) as fake:
-        capsys.readouterr()
-        assert run(fake, corpora.parent, *words, "judge.budget_usd=1") == 1 and fake.requests == []
-        assert "of judge.budget_usd=$1.00 are spent" in capsys.readouterr().out
-        assert run(fake, corpora.parent, *words, "judge.budget_usd=50") == 0 and len(fake.requests) == 1

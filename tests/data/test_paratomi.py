@@ -3,13 +3,12 @@
 import csv
 import os
 from ast import literal_eval
-from collections import Counter
 
 import pandas as pd
 import pytest
 
 from data import paratomi
-from data.rows import split_groups, write_rows
+from data.rows import write_rows
 from soul.tasks.paratomi_story import places, story_key
 from tests.data.source_files import needs
 from tests.soul.samples import DATA
@@ -86,13 +85,6 @@ def test_derived_candidates_are_those_of_percept_tomi_without_likings():
 
 
 @needs_records
-def test_table_rows_keep_their_own_candidates():
-    first = paratomi.convert(TABLE)[0]
-    assert first["cands"] == ["basement", "garden", "bottle", "crate"]
-    assert (first["correct_answer"], first["qType"]) == ("bottle", "first_order_no_tom")
-
-
-@needs_records
 def test_split_keeps_paraphrases_of_a_story_together(tmp_path, capsys):
     train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
     paratomi.main(["convert", str(TEXT), "--train-out", str(train), "--val-out", str(val), "--val-fraction", "0.25"])
@@ -162,20 +154,3 @@ def test_a_bad_row_is_refused_and_leaves_the_old_file(tmp_path, second, message)
     with pytest.raises(ValueError, match=message):
         write_rows(path, "paratomi", [ROW, ROW | second])
     assert path.read_bytes() == before and os.listdir(tmp_path) == ["x.parquet"]
-
-
-def test_a_failed_write_leaves_nothing_behind(tmp_path, monkeypatch):
-    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
-        write_rows(tmp_path / "x.parquet", "paratomi", [ROW])
-    assert os.listdir(tmp_path) == []
-
-
-def test_split_follows_names_not_order():
-    groups = [f"g{i % 10}" for i in range(50)]
-    train, val = split_groups(groups, 0.3, seed=0)
-    assert sorted(train + val) == list(range(50)) and len({groups[i] for i in val}) == 3
-    train_back, val_back = split_groups(groups[::-1], 0.3, seed=0)
-    assert {groups[i] for i in val} == {groups[::-1][i] for i in val_back}
-    assert Counter(groups[i] for i in val) == {g: 5 for g in {groups[i] for i in val}}
-    assert any(split_groups(groups, 0.3, seed)[1] != val for seed in range(1, 5))

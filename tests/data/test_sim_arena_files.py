@@ -62,13 +62,6 @@ def test_only_the_first_problem_is_talked_about(repository):
     assert talk == [("user", "where do i start"), ("assistant", "Try small primes."), ("user", "ok 13")]
 
 
-@pytest.mark.parametrize("count", [0, None, 3])
-def test_without_a_count_all_turns_belong_to_the_first_problem(tmp_path, count):
-    path = write_json(tmp_path / "a.json", {"annotations": [{**MATH, "problem_1_turns": count}]})
-    (record,) = sim_arena.convert("math", path)
-    assert len(record["human_user_queries"]) == 3
-
-
 def test_a_student_is_described_without_the_solution(repository):
     (record,) = sim_arena.convert("math", repository)
     assert record["problem"] == "" and record["topic"] == record["question"] == "Algebra, Level 2. Concepts: Primes"
@@ -107,15 +100,6 @@ def test_pictures_and_failed_replies_are_no_turns(tmp_path):
     raw = {**DOC, "user_queries": ["hi", ["/tmp/image.png"], "bye"], "ai_responses": ["Hello.", None]}
     (record,) = sim_arena.convert("doc", write_json(tmp_path / "a.json", [raw]))
     assert record["human_user_queries"] == ["hi", "bye"]
-
-
-def test_the_counts_tell_what_the_rows_go_without(repository, tmp_path, capsys):
-    sim_arena.main(["convert", "math", str(repository), "--out", str(tmp_path / "math.parquet")])
-    said = capsys.readouterr().out
-    assert "rows=1 people=1" in said and "answers" not in said
-    assert "the rows lack writing_style: not found" in said and "the texts of 1 of 1 problems" in said
-    built = sim_arena.build(["convert", "math", str(repository), "--out", str(tmp_path / "math.parquet")])
-    assert "writing_style" in built.stands_in and "1 of 1 problems" in built.stands_in
 
 
 @pytest.mark.parametrize("kind", TASKS)

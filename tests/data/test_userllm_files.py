@@ -5,7 +5,6 @@ the intent.
 """
 
 import csv
-import json
 import re
 from collections import Counter
 
@@ -31,7 +30,6 @@ CSQA = {
     "choices": {"label": ["A", "B", "C"], "text": ["cave", "barn", "night sky"]},
     "answerKey": "A",
 }
-NQ = {"question": "who built the bridge", "answer": ["Roe"]}
 
 
 INTENT = "Gain insight into insect vision."
@@ -77,17 +75,6 @@ def test_every_source_gives_rows_that_the_task_can_play(tmp_path):
         if row.source == "prism":
             assert row.intent == INTENT and not row.is_last_turn
         assert "answer" not in record and "answerKey" not in record
-
-
-@needs_records
-def test_the_assistant_speaks_in_all_its_ways_about_equally():
-    records = records_of(*FILES)
-    for source, choices in (("commonsense_qa", userllm.UNSURE), ("natural_questions", userllm.PROPOSALS)):
-        histories = [r["conversation_history"] for r in records if r["source"] == source]
-        shares = [sum(history.endswith(text) for history in histories) / len(histories) for text in choices]
-        assert sum(shares) == pytest.approx(1) and all(0.7 < share * len(choices) < 1.3 for share in shares)
-    pairs = Counter(h.split("\nAssistant: ")[1] for h in histories)
-    assert len(pairs) == len(userllm.NO_IDEA) * len(userllm.PROPOSALS)
 
 
 @needs_records
@@ -144,15 +131,6 @@ def test_half_of_prism_are_first_turns_and_half_later_ones(tmp_path, count, firs
     assert found.left_out.total() == 60 - count
 
 
-def test_a_question_with_options(tmp_path):
-    (record,) = records_of(write_lines(tmp_path / "csqa.jsonl", CSQA))
-    assert record["source"] == "commonsense_qa" and json.loads(record["choices"]) == ["cave", "barn", "night sky"]
-    first, second = record["conversation_history"].split("\n")
-    assert first == "User: Where does a bat sleep? The choices: cave, barn, night sky."
-    assert second.removeprefix("Assistant: ") in userllm.UNSURE
-    assert record["intent"].endswith("Where does a bat sleep?") and record["group"] == "csqa-bat"
-
-
 def test_commonsense_qa_is_read_in_its_authors_form_and_the_hubs(tmp_path):
     texts = CSQA["choices"]["text"]
     options = [{"label": label, "text": text} for label, text in zip("ABC", texts, strict=True)]
@@ -176,13 +154,6 @@ def test_a_question_that_holds_its_own_option_is_left_out(tmp_path):
     assert found.records == records_of(write_lines(tmp_path / "csqa.jsonl", CSQA)) and found.left_out == {
         userllm.OWN_OPTION: 1
     }
-
-
-def test_a_factual_question(tmp_path):
-    (record,) = records_of(write_lines(tmp_path / "nq.jsonl", NQ))
-    assert record["source"] == "natural_questions" and record["question"] == NQ["question"]
-    assert record["conversation_history"].startswith("User: who built the bridge\nAssistant: ")
-    assert "Roe" not in json.dumps(record) and record["choices"] == "[]"
 
 
 @pytest.mark.parametrize(

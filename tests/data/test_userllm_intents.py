@@ -16,15 +16,10 @@ from pathlib import Path
 import pytest
 
 from data import intents, userllm
-from soul.metrics.lexical import content_words, words
-from soul.tasks.userllm import intent_overlap
 from soul.testing import FakeOpenAI, Hang, Json, ServerError
-from tests.data.source_files import needs
-from tests.soul.tasks.userllm_people import INTENTS, TABLE, openings
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FIXED = "Gain insight into an everyday subject."
-needs_records = needs(TABLE)
 
 
 def talk(number, *said, **other):
@@ -168,33 +163,3 @@ def test_a_file_of_an_earlier_version_is_read_and_not_added_to(tmp_path, capsys)
         assert run(fake, path, "--out", out) == 2 and fake.requests == []
     assert "Delete this line to ask about its item again" in capsys.readouterr().err
     assert [row["intent"] for row in userllm.convert([path, out]).records] == [FIXED]
-
-
-def test_rows_that_bring_an_intent_keep_it_unasked(tmp_path):
-    path = source(tmp_path, talk(1, "hi", intent="Get to know what bees see."), talk(2, "hello", intent_summary=FIXED))
-    with FakeOpenAI(ServerError()) as fake:
-        assert run(fake, path, "--out", tmp_path / "i.jsonl") == 0 and fake.requests == []
-    assert {r["intent"] for r in userllm.convert([path]).records} == {FIXED, "Get to know what bees see."}
-
-
-@needs_records
-def test_real_openings_become_rows_whose_intent_is_not_the_opening(tmp_path):
-    by_message = {message: intent for intent, message in openings()}
-
-    def script(request):
-        return Json({"intent": by_message.get(request.data["messages"][0], FIXED)})
-
-    out = tmp_path / "intents.jsonl"
-    with FakeOpenAI(script) as fake:
-        assert run(fake, TABLE, "--out", out) == 0
-        assert len(fake.requests) <= 2 * 70
-    converted = userllm.convert([TABLE, out])
-    assert len(converted.records) == 70 and not converted.left_out
-    said = {message for _, message in openings()}
-    for record in converted.records:
-        assert record["intent"] not in said and len(content_words(record["intent"])) >= 2
-    for intent, message in openings():
-        assert intent_overlap(intent, message) <= 0.34 and len(words(intent)) <= 20
-    assert len(INTENTS) == len(by_message)
-    raw = userllm.convert([TABLE])
-    assert raw.records == [] and raw.left_out == {userllm.NO_INTENT: 70}
