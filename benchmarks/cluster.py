@@ -56,7 +56,9 @@ class Inputs:
     attempts: int = given(2, "DITTO: draft and refined answer", "answers of a session, one after the other")
     sequences: int = given(3, "DITTO: draft; refined answer in two contexts", "sequences that a session trains")
     prompt_tokens: float = given(2000, "assumption", "mean prompt")
-    shared: float = given(0.9, "docs/performance.md: 0.86, 0.92", "of a prompt, by its group; 0: prefix_tree=off")
+    shared: float = given(
+        0.9, "assumption; python -m benchmarks.prefix_tree prints it", "of a prompt, by its group; 0: prefix_tree=off"
+    )
     response_tokens: float = given(500, "assumption", "mean response of an attempt")
     longest_tokens: float = given(2000, "assumption", "response of the slowest session, an attempt")
     weights: float = given(8.19e9, "docs/sizing.md: Qwen3-8B", "weights of the model")
