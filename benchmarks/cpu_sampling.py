@@ -15,28 +15,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks.side_by_side import console, in_turns, new_table, output_of
 from soul.cli.arguments import existing_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
-from soul.errors import RunFailed
 from soul.host_resources import THREAD_VARIABLES, physical_cores
 
-ROOT = Path(__file__).resolve().parents[1]
 SLEEP, NO_PATCH = {"OMP_WAIT_POLICY": "PASSIVE"}, {"VLLM_PLUGINS": ""}
 PROGRAMS = {"vLLM": SLEEP | NO_PATCH, "factors": SLEEP, "spin": THREAD_VARIABLES, "base": THREAD_VARIABLES}
 RANK = 32
-console = Console()
 
 
 def prepare(folder: Path, model: Path | None) -> None:
@@ -79,20 +72,15 @@ def sample(folder: Path, answers: int, tokens: int, *, adapted: bool) -> None:
 
 
 def run(name: str, folder: Path, args: argparse.Namespace) -> float:
-    """Seconds of one program.
-
-    Raises:
-        RunFailed: it failed.
-    """
+    """Seconds of one program."""
     fixed = {"OMP_NUM_THREADS": str(physical_cores()), "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VERL_PLATFORM": "cpu"}
-    fixed |= {"TORCH_COMPILE_DISABLE": "1", "HF_HUB_OFFLINE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
-    kept = {key: value for key, value in os.environ.items() if key not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
+    fixed |= {"TORCH_COMPILE_DISABLE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
+    removed = {"OMP_WAIT_POLICY": None, "GOMP_SPINCOUNT": None}
     words = [str(folder), str(args.answers), str(args.tokens), name]
-    command = [sys.executable, "-m", "benchmarks.cpu_sampling", "--child", *words]
-    done = subprocess.run(command, env=kept | fixed | PROGRAMS[name], capture_output=True, text=True, cwd=ROOT)
-    if done.returncode:
-        raise RunFailed(f"{name} failed:\n{done.stderr[-3000:]}")
-    return float(json.loads(done.stdout.splitlines()[-1]))
+    printed = output_of(
+        [sys.executable, "-m", "benchmarks.cpu_sampling", "--child", *words], removed | fixed | PROGRAMS[name]
+    )
+    return float(json.loads(printed.splitlines()[-1]))
 
 
 @reports_errors
@@ -111,11 +99,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     seconds: dict[str, list[float]] = {name: [] for name in PROGRAMS}
     with tempfile.TemporaryDirectory() as folder:
         prepare(Path(folder), args.model)
-        for number in range(args.rounds):
-            for name, values in seconds.items():
-                console.print(f"round {number + 1} of {args.rounds}: {name}")
-                values.append(run(name, Path(folder), args))
-    table = Table("", *PROGRAMS, title=f"{args.answers} answers of {args.tokens} tokens, wall seconds")
+        for number, name in in_turns(PROGRAMS, args.rounds):
+            console.print(f"round {number + 1} of {args.rounds}: {name}")
+            seconds[name].append(run(name, Path(folder), args))
+    table = new_table(f"{args.answers} answers of {args.tokens} tokens, wall seconds", "", *PROGRAMS)
     medians = [statistics.median(values) for values in seconds.values()]
     table.add_row("seconds", *(f"{value:.2f}" for value in medians))
     table.add_row("vLLM's seconds over these", *(f"{medians[0] / value:.2f}" for value in medians))

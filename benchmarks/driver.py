@@ -34,7 +34,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopO
 from verl.trainer.ppo.metric_utils import RolloutMoELoadBalanceMetricsAccumulator
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
-from benchmarks.judge import console, new_table, print_load
+from benchmarks.side_by_side import console, new_table, print_load
 from ditto.batch.pi_old import PiOld
 from ditto.batch.queue import KVBatchMeta, tq
 from ditto.batch.sequence_record import SequenceRecord

@@ -27,7 +27,6 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,10 +36,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from benchmarks.fixed_latency_server import ROOT, served
-from benchmarks.judge import check_server, console, new_table, print_load, spread
+from benchmarks.fixed_latency_server import maximum_rate, served
+from benchmarks.side_by_side import ROOT, console, in_turns, new_table, output_of, print_load, spread
 from soul.cli.arguments import existing_file, non_negative_float, positive_int
 from soul.cli.error_border import Parser, reports_errors
+from soul.errors import RunFailed
 from soul.examples.__main__ import write as write_examples
 
 ANSWER = "<answer>B</answer>"
@@ -132,14 +132,11 @@ def measured(work: Work, name: str, url: str) -> Run:
     """Run one contender.
 
     Raises:
-        RuntimeError: it failed, or did not answer all rows.
+        RunFailed: it failed, or did not answer all rows.
     """
-    done = subprocess.run(work.command(name, url), cwd=ROOT, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"{name} failed:\n{done.stderr[-2000:]}")
-    run = Run(**json.loads(done.stdout.splitlines()[-1]))
+    run = Run(**json.loads(output_of(work.command(name, url)).splitlines()[-1]))
     if run.answered != work.rows:
-        raise RuntimeError(f"{name} answered {run.answered} of {work.rows} rows")
+        raise RunFailed(f"{name} answered {run.answered} of {work.rows} rows")
     return run
 
 
@@ -148,9 +145,8 @@ def rounds(work: Work, names: Sequence[str], latency: float, repeats: int) -> Ro
     runs: dict[str, list[Run]] = {name: [] for name in names}
     own_core, server_core = two_cores()
     with pinned(server_core), served(ANSWER, latency) as url, pinned(own_core):
-        for turn in range(repeats):
-            for name in list(names)[:: -1 if turn % 2 else 1]:
-                runs[name].append(measured(work, name, url))
+        for _, name in in_turns(names, repeats):
+            runs[name].append(measured(work, name, url))
     return runs
 
 
@@ -212,7 +208,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.print("Without lm-eval: --lm-eval-python names no interpreter that has it.")
     if two_cores() == (None, None):
         console.print("Contender and server share one core: rows/s mean little.")
-    check_server(args.rows)
+    most = maximum_rate(ANSWER, requests=10 * max(args.rows, 100))
+    console.print(f"The server answers at least {most:,.0f} requests/s (latency 0, a minimal client).")
     with tempfile.TemporaryDirectory(prefix="evaluate-benchmark-") as folder:
         work = Work.write(Path(folder), args.rows, args.concurrency, args.lm_eval_python)
         without = rounds(work, names, 0.0, args.repeats)

@@ -23,7 +23,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from soul.cli.arguments import output_file, positive_int
+from soul.cli.arguments import positive_int
 from soul.cli.error_border import Parser, reports_errors
 
 MODEL = "fixed"
@@ -154,17 +154,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--concurrency", type=positive_int, required=True)
     parser.add_argument("--limit", type=positive_int)
     parser.add_argument("--warm-up", type=int, default=64)
-    parser.add_argument("--profile", type=output_file, help="write cProfile's numbers here")
     args = parser.parse_args(arguments)
     work = Work(args.url, args.rows, args.concurrency, Path(), args.limit)
     evaluate = CONTENDERS[args.name]
-    if args.profile:
-        import cProfile
-
-        profile = cProfile.Profile()
-        measured(evaluate, work, args.warm_up)
-        profile.runcall(measured, evaluate, work, 1)
-        profile.dump_stats(args.profile)
     print(json.dumps(measured(evaluate, work, args.warm_up)))
 
 

@@ -1,6 +1,6 @@
 """Measure our attention, our head and a whole update on one GPU. Needs only torch, transformers and peft.
 
-    PYTHONPATH=verl python -m benchmarks.gpu [--out benchmarks/baselines]
+    PYTHONPATH=verl python -m benchmarks.gpu [--parts attention head training] [--out benchmarks/baselines]
 
     attention   forward and backward over packs against a float32 reference (benchmarks/gpu_attention.py)
     head        chunked log-probs and entropy against full logits: errors, peak memory, time (benchmarks/gpu_head.py)

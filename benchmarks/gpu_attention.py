@@ -1,7 +1,5 @@
 """Measure exactness and speed of attention over packs (`ditto/model/attention.py`). Needs only torch and transformers.
 
-    PYTHONPATH=verl python -m benchmarks.gpu_attention          # on a GPU if there is one, with the recipe's head sizes
-
 The reference computes every sequence of a pack in float32 with the attention equation, forward and backward. An error
 is the largest deviation of a tensor's entries, relative to its largest entry. For comparison, the error of sdpa in the
 same dtype, called once per sequence, shows the effect of rounding alone.
@@ -9,18 +7,14 @@ same dtype, called once per sequence, shows the effect of rounding alone.
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-import transformers
 from torch import Tensor
 
+from benchmarks import device_costs
 from ditto.model import attention
 
 TENSORS = ("output", "query", "key", "value")  # the output, and the gradients of the inputs
@@ -58,9 +52,6 @@ def measure(device: str) -> dict[str, Any]:
     on_gpu = torch.device(device).type == "cuda"
     dtype = torch.bfloat16 if on_gpu else torch.float32
     return {
-        "device": torch.cuda.get_device_name(device) if on_gpu else platform.processor() or platform.machine(),
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
         "dtype": str(dtype).removeprefix("torch."),
         "kernel": "torch.nn.attention.varlen.varlen_attn" if on_gpu else "sdpa, a sequence at a time",
         "cases": [_measure_case(case, device, dtype) for case in (GPU if on_gpu else CPU)],
@@ -151,14 +142,7 @@ def _times(way: Callable[..., Tensor], inputs: list[Tensor], upstream: Tensor) -
     """Milliseconds of a forward pass, and of forward and backward; the best of several runs."""
 
     def best(what: Callable[[], object]) -> float:
-        times = []
-        for _ in range(REPEATS):
-            _wait(upstream)
-            start = time.perf_counter()
-            what()
-            _wait(upstream)
-            times.append(time.perf_counter() - start)
-        return 1000 * min(times)
+        return 1000 * min(device_costs.seconds_of(what, REPEATS, upstream.is_cuda))
 
     with torch.no_grad():
         forward = best(lambda: way(*inputs))
@@ -169,17 +153,3 @@ def _operations(case: Case) -> float:
     """Floating-point operations of both passes: per query-key pair and head dimension 4 forward and 10 backward."""
     seen = sum(length * (length + 1) / 2 if case.causal else length**2 for length in case.lengths)
     return 14 * case.heads * case.head_dim * seen
-
-
-def _wait(tensor: Tensor) -> None:
-    if tensor.is_cuda:
-        torch.cuda.synchronize(tensor.device)
-
-
-if __name__ == "__main__":
-    argparse.ArgumentParser(
-        prog="python -m benchmarks.gpu_attention",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    ).parse_args()
-    print(json.dumps(measure("cuda" if torch.cuda.is_available() else "cpu"), indent=2))

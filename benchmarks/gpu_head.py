@@ -1,27 +1,19 @@
 """Compare chunked log-probs with full logits on one device: exactness, peak memory, time. Needs only torch, not verl.
 
-`measure(device)` is what `benchmarks/gpu.py` calls on a GPU and `benchmarks/head.py` prints on a CPU. The head is that
-of Qwen3-8B on a GPU (bfloat16), a narrower one on a CPU (float32); both have Qwen3's vocabulary.
+The head is that of Qwen3-8B on a GPU (bfloat16), a narrower one on a CPU (float32); both have Qwen3's vocabulary.
 """
 
 from __future__ import annotations
 
-import re
 import statistics
-import sys
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-try:
-    from ditto.model.chunked_head import token_log_probs
-except ModuleNotFoundError:  # a checkout on a machine that has torch but not this package
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "verl"))
-    from ditto.model.chunked_head import token_log_probs
+from benchmarks import device_costs
+from ditto.model.chunked_head import token_log_probs
 
 VOCABULARY = 151_936
 CHECKED = 512  # tokens for measuring errors: the reference uses a wider dtype and so more memory
@@ -72,7 +64,6 @@ def measure(device: str, tokens: int | None = None, hidden_size: int | None = No
             peak, seconds = _cost(log_probs, head, hidden, labels, repeats=3 if on_gpu else 1)
             heads.append({"head": name, "trained": trained, "peak_gb": peak, "seconds": seconds, **errors[name]})
     return {
-        "device": torch.cuda.get_device_name(device) if on_gpu else "cpu",
         "dtype": str(dtype).removeprefix("torch."),
         "tokens": tokens,
         "hidden_size": hidden_size,
@@ -117,29 +108,6 @@ def _cost(log_probs: Head, head: nn.Linear, hidden: Tensor, labels: Tensor, repe
     """Peak memory in GB beyond what was in use before, and the median of the seconds."""
     on_gpu = hidden.is_cuda
     _step(log_probs, head, hidden[:64], labels[:64])  # warm-up: libraries load their kernels
-    seconds = []
-    before = reset_peak(on_gpu)
-    for _ in range(repeats):
-        start = time.perf_counter()
-        _step(log_probs, head, hidden, labels)
-        if on_gpu:
-            torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - start)
-    peak = torch.cuda.max_memory_allocated() if on_gpu else process_memory("VmHWM")
-    return (peak - before) / 1e9, statistics.median(seconds)
-
-
-def reset_peak(on_gpu: bool) -> int:
-    """Reset the peak. Returns the bytes in use."""
-    if on_gpu:
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        return torch.cuda.memory_allocated()
-    Path("/proc/self/clear_refs").write_text("5")  # Linux: resets the peak of resident memory
-    return process_memory("VmRSS")
-
-
-def process_memory(name: str) -> int:
-    match = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert match
-    return 1024 * int(match[1])
+    before = device_costs.reset_peak(on_gpu)
+    seconds = device_costs.seconds_of(lambda: _step(log_probs, head, hidden, labels), repeats, on_gpu)
+    return (device_costs.peak(on_gpu) - before) / 1e9, statistics.median(seconds)

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import os
 import socket
-import time
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -25,6 +26,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from benchmarks import device_costs
 from ditto.memory.estimate import Training, forward_moments, largest, update_moments
 from ditto.memory.model_shape import shape_of
 from ditto.model import attention
@@ -73,19 +75,16 @@ def measure(device: str) -> list[dict[str, Any]]:
         return [_measured(case, device) for case in (GPU if on_gpu else CPU)]
 
 
-class _process_group:
+@contextmanager
+def _process_group(backend: str) -> Iterator[None]:
     """A process group of one process, which FSDP2 requires."""
-
-    def __init__(self, backend: str) -> None:
-        self.backend = backend
-
-    def __enter__(self) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free.getsockname()[1]))
-        torch.distributed.init_process_group(self.backend, rank=0, world_size=1)
-
-    def __exit__(self, *_error: object) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free.getsockname()[1]))
+    torch.distributed.init_process_group(backend, rank=0, world_size=1)
+    try:
+        yield
+    finally:
         torch.distributed.destroy_process_group()
 
 
@@ -179,16 +178,9 @@ def peak_operations(device: str) -> float | None:
 
 def _timed(work: Callable[[], None], device: str) -> tuple[float, int | None]:
     """Median seconds, and the peak of allocated bytes (None on a CPU)."""
-    for _ in range(WARM_UPS):
-        work()
-    if device == "cuda":
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-    times = []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
-        work()
-        if device == "cuda":
-            torch.cuda.synchronize()
-        times.append(time.perf_counter() - start)
-    return sorted(times)[len(times) // 2], torch.cuda.max_memory_allocated() if device == "cuda" else None
+    on_gpu = device == "cuda"
+    device_costs.seconds_of(work, WARM_UPS, on_gpu)
+    if on_gpu:
+        device_costs.reset_peak(on_gpu)
+    times = device_costs.seconds_of(work, REPEATS, on_gpu)
+    return statistics.median(times), device_costs.peak(on_gpu) if on_gpu else None

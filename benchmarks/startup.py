@@ -23,7 +23,7 @@ from statistics import median
 
 import psutil
 
-from benchmarks.judge import console, new_table, print_load
+from benchmarks.side_by_side import console, new_table, print_load
 from recipe.demo import run, warm_start
 from soul.cli.arguments import positive_int
 from soul.cli.error_border import Parser, reports_errors
@@ -31,6 +31,7 @@ from soul.errors import RunFailed
 
 POLL_S = 0.5
 LIMIT_S = 600.0
+WALL = "wall seconds"
 ONE_STEP = ("trainer.total_training_steps=1", "trainer.test_freq=-1", "trainer.save_freq=-1")
 SMALL = ("data.train_batch_size=4", "actor_rollout_ref.actor.ppo_mini_batch_size=2", "actor_rollout_ref.rollout.n=2")
 
@@ -88,7 +89,7 @@ def first_step(source: Path, folder: Path, endpoint: dict[str, str], overrides: 
                 raise RunFailed(f"the run of {source} took no step:\n{log.read_text(errors='replace')[-3000:]}")
             cpu_seconds(psutil.Process(training.pid), seen)
             time.sleep(POLL_S)
-        seconds = {"wall seconds": time.perf_counter() - start}
+        seconds = {WALL: time.perf_counter() - start}
         cpu_seconds(psutil.Process(training.pid), seen)
         training.wait(LIMIT_S)
     finally:
@@ -103,18 +104,13 @@ def first_step(source: Path, folder: Path, endpoint: dict[str, str], overrides: 
 
 def report(results: dict[str, list[dict[str, float]]]) -> None:
     """Print a table: processes by rows, checkouts by columns, medians over the repeats."""
-    medians = {
-        source: {name: median(run.get(name, 0.0) for run in runs) for name in {n for run in runs for n in run}}
-        for source, runs in results.items()
-    }
-    table = new_table("To the end of the first step", "process", *(f"{source}: CPU s" for source in medians))
-    names = sorted({name for column in medians.values() for name in column} - {"wall seconds"})
-    names.sort(key=lambda name: -max(column.get(name, 0.0) for column in medians.values()))
-    for name in names:
-        table.add_row(name, *(f"{column.get(name, 0.0):.1f}" for column in medians.values()))
-    totals = [sum(seconds for name, seconds in column.items() if name != "wall seconds") for column in medians.values()]
-    table.add_row("all", *(f"{total:.1f}" for total in totals))
-    table.add_row("wall seconds", *(f"{column['wall seconds']:.0f}" for column in medians.values()))
+    names = dict.fromkeys(name for runs in results.values() for run in runs for name in run if name != WALL)
+    medians = {name: [median(run.get(name, 0.0) for run in runs) for runs in results.values()] for name in names}
+    table = new_table("To the end of the first step", "process", *(f"{source}: CPU s" for source in results))
+    for name, values in sorted(medians.items(), key=lambda item: -max(item[1])):
+        table.add_row(name, *(f"{value:.1f}" for value in values))
+    table.add_row("all", *(f"{sum(column):.1f}" for column in zip(*medians.values(), strict=True)))
+    table.add_row(WALL, *(f"{median(run[WALL] for run in runs):.0f}" for runs in results.values()))
     console.print(table)
 
 
@@ -132,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory(prefix="startup-") as name:
         folder = Path(name)
         warm_start.prepare(folder, warm_start.WarmStart(steps=60, stories=800))
-        with run.judge(folder) as endpoint:
+        with run.judge() as endpoint:
             for _ in range(args.repeats):
                 for source in sources:
                     results[source.name].append(first_step(source, folder, endpoint, args.overrides))

@@ -22,13 +22,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks.side_by_side import console, in_turns, new_table, spread
 from soul.cli.arguments import existing_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
-
-console = Console()
 
 
 def build_worker(model: Path, budget: int, *, chunked: bool = False) -> tuple[Any, dict[str, Any]]:
@@ -152,10 +148,11 @@ def batch_of(rows: dict[str, list[Any]], **settings: Any) -> Any:
     return tu.get_tensordict(jagged, settings)
 
 
-def one_pass(worker: Any, rows: dict[str, list[Any]]) -> float:
+def one_pass(worker: Any, rows: dict[str, list[Any]], **settings: Any) -> float:
     """CPU seconds of the log-probs of these rows."""
     names = ("input_ids", "position_ids", "prompts", "responses", "response_mask", "loss_mask")
-    data = batch_of({name: rows[name] for name in names}, calculate_entropy=True, compute_loss=False, temperature=1.0)
+    settings |= {"calculate_entropy": True, "compute_loss": False, "temperature": 1.0}
+    data = batch_of({name: rows[name] for name in names}, **settings)
     start = time.process_time()
     worker.infer_batch(data)
     return time.process_time() - start
@@ -194,7 +191,6 @@ def as_only_rank() -> None:
 
 def run_old_logp(arguments: argparse.Namespace) -> None:
     """Print the CPU seconds of a step's passes and update by `algorithm.old_logp`."""
-    as_only_rank()
     from ditto.objectives.losses import PLACES
     from ditto.verl_hooks.actor_worker import UpdateOutputs, places
 
@@ -205,18 +201,18 @@ def run_old_logp(arguments: argparse.Namespace) -> None:
     itself = {key: values for key, values in observed.items() if key != "old_log_probs"}
     steps = {"recompute": (rows, rows), "auto": (None, itself), "rollout": (refined, observed)}
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in steps}
-    for round_number in range(arguments.rounds + 1):
-        for name, (passed, updated) in list(steps.items())[:: 1 if round_number % 2 else -1]:
-            before = one_pass(worker, passed) if passed is not None else 0.0
-            loss = UpdateOutputs(losses["ditto"]) if PLACES in updated else losses["ditto"]
-            worker.set_loss_fn(loss)
-            update = one_update(worker, updated, updates=1, entropy=PLACES in updated)
-            if round_number:  # the first round warms up
-                seconds[name].append((before, update))
+    for number, name in in_turns(steps, arguments.rounds + 1):
+        passed, updated = steps[name]
+        before = one_pass(worker, passed) if passed is not None else 0.0
+        worker.set_loss_fn(UpdateOutputs(losses["ditto"]) if PLACES in updated else losses["ditto"])
+        update = one_update(worker, updated, updates=1, entropy=PLACES in updated)
+        if number:  # the first round warms up
+            seconds[name].append((before, update))
     tokens = sum(len(ids) for ids in rows["input_ids"])
-    table = Table(title=f"A step of one update, {arguments.sequences} sequences, {tokens:,} tokens: CPU s (median)")
-    for column in ("algorithm.old_logp", "pass", "update", "both", "of recompute"):
-        table.add_column(column, justify="right")
+    table = new_table(
+        f"A step of one update, {arguments.sequences} sequences, {tokens:,} tokens: CPU s (median)",
+        *("algorithm.old_logp", "pass", "update", "both", "of recompute"),
+    )
     totals = {name: statistics.median(a + b for a, b in pairs) for name, pairs in seconds.items()}
     for name, pairs in seconds.items():
         parts = (statistics.median(pair[part] for pair in pairs) for part in (0, 1))
@@ -227,35 +223,28 @@ def run_old_logp(arguments: argparse.Namespace) -> None:
 
 def run_update(arguments: argparse.Namespace) -> None:
     """Print tokens/s of plain verl and of ours, and their ratio."""
-    as_only_rank()
     from ditto.objectives.losses import LOSS_WEIGHTS, ROWS
 
     worker, losses = build_worker(arguments.model, arguments.budget)
     ours = columns(arguments.sequences, arguments.prompt, arguments.response, vocabulary=300)
     plain = {key: value for key, value in ours.items() if key not in (LOSS_WEIGHTS, ROWS)}
     tokens = sum(len(ids) for ids in ours["input_ids"])
-    seconds: dict[str, list[float]] = {"plain": [], "ditto": []}
-    for round_number in range(arguments.rounds + 1):
-        for name, rows in (("plain", plain), ("ditto", ours))[:: 1 if round_number % 2 else -1]:
-            worker.set_loss_fn(losses["plain" if name == "plain" else "grpo"])
-            took = one_update(worker, rows, arguments.updates)
-            if round_number:  # the first round warms up
-                seconds[name].append(took)
-    table = Table(
-        title=f"One step's update: {arguments.sequences} sequences, {tokens:,} tokens, {arguments.updates} updates"
-    )
-    for column in ("", "CPU s (median)", "tokens per CPU s"):
-        table.add_column(column, justify="right")
+    contenders = {"plain": (losses["plain"], plain), "ditto": (losses["grpo"], ours)}
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for number, name in in_turns(contenders, arguments.rounds + 1):
+        loss, rows = contenders[name]
+        worker.set_loss_fn(loss)
+        took = one_update(worker, rows, arguments.updates)
+        if number:  # the first round warms up
+            seconds[name].append(took)
+    title = f"One step's update: {arguments.sequences} sequences, {tokens:,} tokens, {arguments.updates} updates"
+    table = new_table(title, "", "CPU s (median)", "tokens per CPU s")
     for name, values in seconds.items():
         table.add_row(name, f"{statistics.median(values):.3f}", f"{tokens / statistics.median(values):,.0f}")
     console.print(table)
     # Every second round swaps the order, so two rounds make one fair pair.
     turns = [sum(seconds["plain"][i : i + 2]) / sum(seconds["ditto"][i : i + 2]) for i in range(0, arguments.rounds, 2)]
-    low, middle, high = statistics.quantiles(turns, n=4) if len(turns) > 1 else turns * 3
-    console.print(
-        f"ditto over plain, median of {len(turns)} pairs of rounds: {middle:.3f}, quartiles {low:.3f} to {high:.3f} "
-        "(goal: at least 0.97)"
-    )
+    console.print(f"ditto over plain, {len(turns)} pairs of rounds: {spread(turns, 3)} (goal: at least 0.97)")
 
 
 @reports_errors
@@ -275,6 +264,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         command.add_argument("--budget", type=positive_int, default=8192, help="tokens of a micro-batch")
         command.add_argument("--rounds", type=positive_int, default=rounds)
     args = parser.parse_args(arguments)
+    as_only_rank()
     args.run(args)
 
 

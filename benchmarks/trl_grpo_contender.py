@@ -1,9 +1,8 @@
 """TRL's side of benchmarks/grpo_vs_trl.py: GRPO steps of its GRPOTrainer. Runs in TRL's interpreter.
 
-    python trl_grpo_contender.py FOLDER SEQUENCES_PER_MICRO_BATCH [--all-cores]
+    python trl_grpo_contender.py FOLDER SEQUENCES_PER_MICRO_BATCH
 
-Writes result.json (seconds of each phase and step: of one thread's CPU, or of the wall on all cores) and sequences.json
-(prompt and answer of every sequence, step by step, and the gradient norms).
+Writes result.json: wall seconds of each phase and step, and the mean number of tokens of a prompt.
 """
 
 from __future__ import annotations
@@ -19,15 +18,10 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from benchmarks.grpo_rule import LEARNING_RATE, reward
-
-ALL_CORES = sys.argv[3:] == ["--all-cores"]
-seconds_now = time.perf_counter if ALL_CORES else time.process_time
-
 
 def rewards(completion_ids: list[list[int]], **_: Any) -> list[float]:
-    """TRL's reward function."""
-    return [reward(ids) for ids in completion_ids]
+    """How many tokens of each answer are even numbers: only a wide spread matters."""
+    return [float(sum(token % 2 == 0 for token in ids)) for ids in completion_ids]
 
 
 class Timed(GRPOTrainer):
@@ -35,40 +29,33 @@ class Timed(GRPOTrainer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.sampling: list[float] = []
-        self.steps: list[list[tuple[list[int], list[int]]]] = []
+        self.prompt_tokens: list[int] = []
         super().__init__(*args, **kwargs)
 
     def _generate(self, *args: Any, **kwargs: Any) -> Any:
-        start = seconds_now()
+        start = time.perf_counter()
         output = super()._generate(*args, **kwargs)
-        self.sampling.append(seconds_now() - start)
-        self.steps.append([(list(p), list(a)) for p, a in zip(output[0], output[1], strict=True)])
+        self.sampling.append(time.perf_counter() - start)
+        self.prompt_tokens += [len(prompt) for prompt in output[0]]
         return output
 
 
 class Clock(TrainerCallback):
-    """Records when each step begins and ends, and its gradient norm."""
+    """Records when each step begins and ends."""
 
     def __init__(self) -> None:
         self.begins: list[float] = []
         self.ends: list[float] = []
-        self.norms: list[float] = []
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self.begins.append(seconds_now())
+        self.begins.append(time.perf_counter())
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self.ends.append(seconds_now())
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        if "grad_norm" in logs:
-            self.norms.append(float(logs["grad_norm"]))
+        self.ends.append(time.perf_counter())
 
 
 def main(folder: Path, size: int) -> None:
     """Train the steps of work.json."""
-    if not ALL_CORES:
-        torch.set_num_threads(1)
     work = json.loads((folder / "work.json").read_text())
     sequences = work["prompts"] * work["group"]
     config = GRPOConfig(
@@ -85,7 +72,7 @@ def main(folder: Path, size: int) -> None:
         scale_rewards="group",
         epsilon=0.2,
         epsilon_high=0.28,
-        learning_rate=LEARNING_RATE,
+        learning_rate=work["learning_rate"],
         lr_scheduler_type="constant",
         max_steps=work["steps"],
         shuffle_dataset=False,
@@ -106,8 +93,8 @@ def main(folder: Path, size: int) -> None:
     steps = [end - begin for begin, end in zip(clock.begins, clock.ends, strict=True)]
     update = [step - sampling for step, sampling in zip(steps, trainer.sampling, strict=True)]
     seconds = {"sampling": trainer.sampling, "update": update, "step": steps}
-    (folder / "sequences.json").write_text(json.dumps({"steps": trainer.steps, "norms": clock.norms}))
-    (folder / "result.json").write_text(json.dumps({"seconds": seconds}))
+    mean = sum(trainer.prompt_tokens) / len(trainer.prompt_tokens)
+    (folder / "result.json").write_text(json.dumps({"seconds": seconds, "prompt_tokens": mean}))
 
 
 if __name__ == "__main__":

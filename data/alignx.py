@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from data.built import Builder, Rows, argument
+from data.builder_cli import Builder, Rows, argument
 from data.reading import by_name, read_records
 from data.rows import Record
 from soul.row_fields import clean_text, to_prose
@@ -109,8 +109,6 @@ def _entries(
 ) -> list[dict[str, str]]:
     """The pairs or comments without a blank text."""
     entries = raw.get(field) or []
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise ValueError(f"{where}: field '{field}' must be a list of objects")
     texts = [{key: clean_text(entry.get(key)) for key in ("prompt", *needed)} for entry in entries]
     kept = [entry for entry in texts if all(entry[key] for key in needed)]
     removed["pairs and comments with a blank text"] += len(texts) - len(kept)

@@ -20,9 +20,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from data.built import Builder, Rows
-from data.fields import required_text
-from data.reading import by_name, read_json
+from data.builder_cli import Builder, Rows
+from data.reading import by_name, read_json, required_text
 from data.rows import Record, numbered
 from soul.row_fields import clean_text
 
@@ -42,10 +41,6 @@ def convert(paths: Sequence[str | Path], seed: int = 0) -> Rows:
 
 def _book(path: Path, seed: int, left_out: Counter[str]) -> Iterator[Record]:
     book = read_json(path)
-    if not (
-        isinstance(book, dict) and isinstance(book.get("examples"), list) and isinstance(book.get("profile"), dict)
-    ):
-        raise ValueError(f"{path}: expected a book with 'profile' and 'examples'; is this a finally_examples_*.json?")
     name = required_text(str(path), book["profile"], "Name")
     known = {
         "persona_name": name,

@@ -21,7 +21,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from data.built import Builder, Rows, RowStream
+from data.builder_cli import Builder, Rows, RowStream
 from data.reading import read_json, read_json_items
 from data.rows import Record
 from soul.tasks.coser import CoSER

@@ -25,14 +25,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from data import fantom_json
-from data.built import Builder, Rows, argument, draw_argument
-from data.fields import required_text, text_list
-from data.reading import by_name, read_csv
+from data.builder_cli import Builder, Rows, argument, draw_argument
+from data.reading import by_name, read_csv, text_list
 from data.rows import Record
 from soul.tasks.fantom import TELLING_LINE
 
 _NAME = re.compile(r"tom[_:]belief[_:](accessible|inaccessible)_.*(first-order|second-order)\.csv$")
-_COLUMNS = ("context", "question", "answer_choices", "gt_answer")
 
 
 def convert(paths: Sequence[str | Path], seed: int = 0) -> list[Record]:
@@ -93,13 +91,11 @@ def _kind(accessibility: str, order: str) -> Record:
 
 
 def _fields(where: str, raw: dict[str, str], rng: random.Random) -> Record:
-    for column in _COLUMNS:
-        required_text(where, raw, column, f"; expected columns {', '.join(_COLUMNS)}")
     choices = text_list(where, raw, "answer_choices")
-    if len(choices) != 2:
-        raise ValueError(f"{where}: field 'answer_choices' must be a list of two strings, got {choices!r:.100}")
-    if choices.count(raw["gt_answer"]) != 1:
-        raise ValueError(f"{where}: field 'gt_answer' must be one of answer_choices, got {raw['gt_answer']!r:.100}")
+    if len(choices) != 2 or choices.count(raw["gt_answer"]) != 1:
+        raise ValueError(
+            f"{where}: 'answer_choices' must be two texts, one of them the 'gt_answer', got {choices!r:.99}"
+        )
     wrong = next(choice for choice in choices if choice != raw["gt_answer"])
     rng.shuffle(choices)
     return {

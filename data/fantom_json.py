@@ -25,7 +25,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from data.built import Rows
+from data.builder_cli import Rows
 from data.reading import read_json
 from data.rows import Record, numbered
 from soul.task_types import NotBlank

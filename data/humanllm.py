@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from data.built import Builder, Rows
+from data.builder_cli import Builder, Rows
 from data.reading import by_name, read_records
 from data.rows import Record, numbered
 from soul.tasks.humanllm import HumanLLM, HumanLLMRow

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from data.built import Builder, Rows, argument
+from data.builder_cli import Builder, Rows, argument
 from data.reading import read_json, read_records
 from data.rows import Record
 from soul.errors import one_line

@@ -15,7 +15,6 @@ adds to the same file: conversations are drawn by seed, and the first 100 are am
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from data.built import BadSource, ModelUse, counted
+from data.builder_cli import BadSource, ModelUse, counted
 from data.model_stages.roles import settings_of
 from data.model_stages.stage import Item, Stage, Stages
 from data.prism import ADDS_NOTHING, Conversation, is_conversation, read_conversation, read_openings
@@ -138,19 +137,6 @@ def _conversations(path: Path) -> Iterator[Conversation]:
             raise ValueError(f"{where}: no conversation of PRISM; give conversations.jsonl or the table of openings")
 
 
-def _check_form(path: Path) -> None:
-    """Refuse to add to a file of an earlier version, which is no journal."""
-    if not path.exists():
-        return
-    with path.open("rb") as lines:
-        first = lines.readline()
-    if first.endswith(b"\n") and set(json.loads(first)) >= _EARLIER_LINE:
-        raise ValueError(
-            f"{path} holds intents in the form of an earlier version. `convert` still reads it; name another file for "
-            "more, and give `convert` both"
-        )
-
-
 def _run(args: argparse.Namespace, settings: Sequence[str]) -> None:
     settings_of(settings)  # a wrong setting is an error before anything is read
     available = sorted(conversations(args.sources), key=lambda one: one.key)
@@ -192,7 +178,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if args.out.suffix != ".jsonl":
         raise BadSettings(f"--out {args.out}: the name must end in .jsonl, as `convert` reads it by that.")
     try:
-        _check_form(args.out)
         _run(args, [word for word in args.words if "=" in word])
     except ValueError as error:
         raise BadSource(f"data.userllm intents: {error}") from error

@@ -21,14 +21,13 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from data.built import Builder, Rows, draw_argument
-from data.fields import options_and_gold
-from data.reading import read_json
+from data.builder_cli import Builder, Rows, draw_argument
+from data.reading import at, options_and_gold, read_json
 from data.rows import Record, numbered
 
-Shape = TypeVar("Shape", dict[Any, Any], list[Any])
+_CHOICE = "Multiple Choice Question"
 
 
 class _Question(NamedTuple):
@@ -56,14 +55,13 @@ def convert(paths: Sequence[str | Path]) -> Rows:
 
 def _summaries(path: Path, content: Any) -> dict[tuple[str, str], str]:
     """(book, character) -> summary, of the stand-in's second file; nothing of another file."""
-    summaries = {}
-    for number, book in enumerate(content if _holds_summaries(content) else [], start=1):
-        where = f"{path}: entry {number}"
-        for name, persona in _checked(where, _checked(where, book, dict).get("persona"), dict).items():
-            summaries[str(book.get("title")), name] = str(
-                _checked(f"{where}, {name}", persona, dict).get("summary") or ""
-            )
-    return summaries
+    at(str(path))
+    books = content if _holds_summaries(content) else []
+    return {
+        (str(book.get("title")), name): str(persona.get("summary") or "")
+        for book in books
+        for name, persona in book["persona"].items()
+    }
 
 
 def _holds_summaries(content: Any) -> bool:
@@ -71,44 +69,24 @@ def _holds_summaries(content: Any) -> bool:
 
 
 def _questions(path: Path, content: Any, stories: Mapping[tuple[str, str], str]) -> Iterator[_Question]:
+    at(str(path))
     if isinstance(content, dict):
         for book, characters in content.items():
-            for character, questions in _checked(f"{path}: {book}", characters, dict).items():
-                for number, question in enumerate(_checked(f"{path}: {book}, {character}", questions, list), start=1):
-                    where = f"{path}: {book}, {character}, question {number}"
-                    yield _Question(
-                        where, book, character, stories.get((book, character), ""), _choice(where, question)
-                    )
-    elif not isinstance(content, list):
-        raise ValueError(f"{path}: expected an object or a list, got {type(content).__name__}")
+            for character, questions in characters.items():
+                for number, question in enumerate(questions, start=1):
+                    where = at(f"{path}: {book}, {character}, question {number}")
+                    yield _Question(where, book, character, stories.get((book, character), ""), question[_CHOICE])
     elif not _holds_summaries(content):
         for number, book in enumerate(content, start=1):
             for record in book if isinstance(book, list) else [book]:
-                name = _checked(f"{path}: entry {number}", record, dict).get("character_name")
-                where = f"{path}: entry {number}, {name}"
+                where = at(f"{path}: entry {number}, {record.get('character_name')}")
                 title, story = str(record.get("book") or ""), str(record.get("input_text") or "")
-                yield _Question(where, title, str(name or ""), story, _choice(where, record))
-
-
-def _checked(where: str, value: Any, kind: type[Shape]) -> Shape:
-    if not isinstance(value, kind):
-        expected = "an object" if kind is dict else "a list"
-        raise ValueError(f"{where}: expected {expected}, got {type(value).__name__}; is this a LifeChoices file?")
-    return value
-
-
-def _choice(where: str, record: Any) -> Mapping[str, Any]:
-    choice = _checked(where, record, dict).get("Multiple Choice Question")
-    if not isinstance(choice, dict):
-        raise ValueError(f"{where}: field 'Multiple Choice Question' is missing; is this a LifeChoices file?")
-    return choice
+                yield _Question(where, title, str(record.get("character_name") or ""), story, record[_CHOICE])
 
 
 def _record(question: _Question) -> Record:
     choice = question.choice
-    for field in ("Question", "Options", "Correct Answer"):
-        if not choice.get(field):
-            raise ValueError(f"{question.where}: field '{field}' is missing or empty")
+    at(question.where)
     fields = "fields 'Options' and 'Correct Answer'"
     options, gold = options_and_gold(question.where, choice["Options"], choice["Correct Answer"], fields)
     if not question.book.strip():

@@ -17,9 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from data.built import Builder, Rows
-from data.fields import required_text
-from data.reading import by_name, read_json_lines
+from data.builder_cli import Builder, Rows
+from data.reading import by_name, read_json_lines, required_text
 from data.rows import Record
 
 
@@ -61,14 +60,9 @@ def fields_of(where: str, raw: Mapping[str, Any]) -> Record:
 
 
 def _turns(where: str, turns: Any) -> list[dict[str, str]]:
-    if not isinstance(turns, list):
-        raise ValueError(f"{where}: field 'turns' must be a list, got {type(turns).__name__}")
-    kept = []
-    for turn in turns:
-        role, content = (turn.get("role"), turn.get("content")) if isinstance(turn, dict) else (None, None)
-        if role not in ("user", "assistant") or not isinstance(content, str) or not content.strip():
-            raise ValueError(f"{where}: field 'turns' holds a turn without role user or assistant, or without text")
-        kept.append({"role": role, "content": content})
+    kept = [{"role": turn["role"], "content": turn["content"]} for turn in turns]
+    if not all(turn["role"] in ("user", "assistant") and turn["content"].strip() for turn in kept):
+        raise ValueError(f"{where}: field 'turns' holds a turn without role user or assistant, or without text")
     if not any(turn["role"] == "user" for turn in kept):
         raise ValueError(f"{where}: field 'turns' has no turn of the user")
     return kept

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
-from data.built import Builder, Rows, argument
+from data.builder_cli import Builder, Rows, argument
 from data.mirrorbench import fields_of
 from data.mirrorbench_sources import Dialogue, read
 from data.model_stages.stage import Item, Stage, Stages, model_options

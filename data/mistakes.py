@@ -21,9 +21,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from data.built import Builder, Rows, draw_argument
-from data.fields import required_text
-from data.reading import read_csv
+from data.builder_cli import Builder, Rows, draw_argument
+from data.reading import read_csv, required_text
 from data.rows import Record, numbered
 from soul.tasks.mistakes import IMAGE
 

@@ -27,9 +27,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from string import ascii_uppercase
 
-from data.built import Builder, Rows, argument
-from data.fields import text_list
-from data.reading import read_csv, read_text
+from data.builder_cli import Builder, Rows, argument
+from data.reading import read_csv, read_text, text_list
 from data.rows import Record
 from soul.tasks.paratomi_story import places, story_key
 

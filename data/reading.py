@@ -1,13 +1,14 @@
-"""Reading source files: JSON, JSON lines, CSV and parquet, with errors that name the file and the line or row."""
+"""Read source files (JSON, JSON lines, CSV, parquet) and their fields; errors name file, line or row, and field."""
 
 from __future__ import annotations
 
+import ast
 import csv
 import gzip
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from soul.errors import one_line
+from soul.row_fields import clean_text, gold_letter, option_texts, options_by_letter
 
-_DEEPEST = 200  # levels of a JSON list that is read item by item; no source has more than ten
+_place = ""  # of the record that was read last
 _LFS = "version https://git-lfs"  # how a pointer of Git LFS begins, which a clone may have in place of a file
+
+
+def at(where: str) -> str:
+    """Remember this place, for the error about a record whose shape no builder expects. Returns it."""
+    global _place  # a process builds one file at a time
+    _place = where
+    return where
+
+
+def last_place() -> str:
+    """The place of the record that was read last, "" if none was."""
+    return _place
 
 
 def by_name(paths: Iterable[str | Path]) -> list[Path]:
@@ -44,7 +58,7 @@ def read_json(path: Path) -> Any:
     Raises:
         ValueError: the file is not JSON; names it.
     """
-    return _parsed(str(path), read_text(path), "not a JSON file")
+    return _parsed(at(str(path)), read_text(path), "not a JSON file")
 
 
 def read_json_items(path: Path) -> Iterator[Any] | None:
@@ -60,26 +74,15 @@ def read_json_items(path: Path) -> Iterator[Any] | None:
 
 
 def _items(path: Path) -> Iterator[Any]:
-    # Not ijson.items, whose memory grows with the square of the nesting: a hostile file could fill the machine.
-    number = depth = 0
-    builder: ijson.ObjectBuilder | None = None
+    number = 0
     with path.open("rb") as file:
         try:
-            for event, value in ijson.basic_parse(file, use_float=True):
-                if depth and not (depth == 1 and event == "end_array"):
-                    builder = builder or ijson.ObjectBuilder()
-                    builder.event(event, value)
-                depth += event.startswith("start_") - event.startswith("end_")
-                if depth > _DEEPEST:
-                    raise ValueError(f"nested more than {_DEEPEST} levels deep")
-                if builder is not None and depth == 1:
-                    yield builder.value
-                    builder, number = None, number + 1
+            for item in ijson.items(file, "item", use_float=True):
+                yield item
+                number += 1
         except (ijson.JSONError, ValueError) as error:
-            raise ValueError(
-                f"{path}: not a JSON file after item {number} ({one_line(error, 120)}); take the file from its source "
-                "again"
-            ) from error
+            problem = f"{path}: not a JSON file after item {number} ({one_line(error, 120)})"
+            raise ValueError(f"{problem}; take the file from its source again") from error
 
 
 def cut_torn_line(path: Path) -> None:
@@ -102,7 +105,7 @@ def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         with opened(path, "rt", encoding="utf-8", newline="\n") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
-                    where = f"{path}: line {number}"
+                    where = at(f"{path}: line {number}")
                     record = _parsed(where, line, "not JSON")
                     if not isinstance(record, dict):
                         raise ValueError(f"{where}: expected a JSON object, got {line[:60]!r}")
@@ -133,7 +136,7 @@ def read_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         for number, record in enumerate(items):
             if not isinstance(record, dict):
                 raise ValueError(f"{path}: record {number}: expected an object, got {type(record).__name__}")
-            yield f"{path}: record {number}", record
+            yield at(f"{path}: record {number}"), record
     else:
         yield from read_json_lines(path)
 
@@ -144,7 +147,7 @@ def _parquet_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(500):
                 for row in batch.to_pylist():
-                    yield f"{path}: row {number}", row
+                    yield at(f"{path}: row {number}"), row
                     number += 1
     except pa.ArrowException as error:
         head = path.read_bytes()[: len(_LFS)].decode(errors="replace")
@@ -161,7 +164,7 @@ def read_csv(path: Path, delimiter: str = ",") -> Iterator[tuple[str, dict[str, 
     try:
         with path.open(newline="", encoding="utf-8") as lines:
             for number, row in enumerate(csv.DictReader(lines, delimiter=delimiter), start=1):
-                yield f"{path}: row {number}", row
+                yield at(f"{path}: row {number}"), row
     except UnicodeDecodeError as error:
         raise _not_utf8(path, error) from error
     except csv.Error as error:
@@ -184,3 +187,51 @@ def _remedy(content: str) -> str:
     if content.startswith(_LFS):
         return "it is a pointer of Git LFS: run `git lfs pull` in the clone"
     return "take the file from its source again"
+
+
+# ---- the fields of a record ----
+
+
+def required_text(where: str, record: Mapping[str, Any], field: str, hint: str = "") -> str:
+    """The text of a field, without surrounding white space.
+
+    Raises:
+        ValueError: it is missing, no text, or blank.
+    """
+    value = record.get(field)
+    text = clean_text(value) if isinstance(value, str) else ""
+    if not text:
+        raise ValueError(f"{where}: field '{field}' is missing or empty{hint}")
+    return text
+
+
+def text_list(where: str, record: Mapping[str, Any], field: str) -> list[str]:
+    """The list of texts that a field holds as a Python literal, which is never run as code.
+
+    Raises:
+        ValueError: it is no such list, or an empty one.
+    """
+    text = record.get(field) or ""
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError) as error:
+        raise ValueError(f"{where}: field '{field}' is not a Python list of strings: {error}") from error
+    if not (isinstance(value, list) and value and all(isinstance(item, str) for item in value)):
+        raise ValueError(f"{where}: field '{field}' must be a non-empty list of strings, got {text!r:.80}")
+    return value
+
+
+def options_and_gold(where: str, options: Any, answer: Any, fields: str) -> tuple[list[str], str]:
+    """The texts of the options without letters, and the letter of the right one.
+
+    Args:
+        fields: how the error names the fields of both.
+
+    Raises:
+        ValueError: there are fewer than two options, or the answer is not among them.
+    """
+    try:
+        texts = option_texts(options)
+        return texts, gold_letter(answer, options_by_letter(texts))
+    except ValueError as error:
+        raise ValueError(f"{where}: {fields}: {error}") from error

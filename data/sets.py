@@ -22,7 +22,7 @@ from typing import Literal
 from rich.console import Console
 from rich.table import Table
 
-from data.built import BadSource, Built
+from data.builder_cli import BadSource, Built
 from data.source_folders import Build, SourceMatch, Sources, describe_files
 from data.sources import BUILDS, EVALUATION_SETS
 from soul.cli.arguments import existing_folder, output_folder
@@ -30,10 +30,6 @@ from soul.cli.error_border import Parser, reports_errors
 from soul.errors import one_line
 from soul.rows import data_card as card
 from soul.suites import soul_v1
-
-_SHOWN = 2  # unused files to name for each reason; a clone of a repository has hundreds
-_LINES = 8  # about unused files and folders
-_DATA = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".gz")
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,6 @@ class Outcome:
     state: Literal["built", "no source", "failed"]
     rows: int = 0
     remarks: tuple[str, ...] = ()
-    read: tuple[Path, ...] = ()
 
 
 def build_set(name: str, root: Path | Sources, out: Path) -> Outcome:
@@ -55,18 +50,17 @@ def build_set(name: str, root: Path | Sources, out: Path) -> Outcome:
         return _incomplete(name, build, match)
     print(f"building {name} from {match.folder}", file=sys.stderr)
     module = importlib.import_module(f"data.{build.builder}")
-    read = (*match.files, *match.beside)
     try:
         built: Built = module.build(build.arguments(match, out))
     except (OSError, ValueError) as error:
-        return Outcome(name, "failed", remarks=(one_line(error),), read=read)
+        return Outcome(name, "failed", remarks=(one_line(error),))
     except Exception as error:  # noqa: BLE001 - a defect of one builder must not stop the other sets
         command = f"for the traceback: python -m data.{build.builder} {' '.join(build.arguments(match, out))}"
-        return Outcome(name, "failed", remarks=(f"{type(error).__name__}: {one_line(error)} ({command})",), read=read)
+        return Outcome(name, "failed", remarks=(f"{type(error).__name__}: {one_line(error)} ({command})",))
     stands_in = match.form.stands_in or built.stands_in
     about = _card(name, match, built, stands_in, root.root if isinstance(root, Sources) else root)
     card.write_inside(out, about)
-    return Outcome(name, "built", built.rows, (*filter(None, [match.form.stands_in]), *built.remarks), read)
+    return Outcome(name, "built", built.rows, (*filter(None, [match.form.stands_in]), *built.remarks))
 
 
 def _card(name: str, match: SourceMatch, built: Built, stands_in: str, root: Path) -> card.SetCard:
@@ -90,44 +84,8 @@ def _incomplete(name: str, build: Build, match: SourceMatch) -> Outcome:
     wanted = describe_files(match.missing if match.files else build.forms[0].files)
     remark = f"put {wanted} into {match.folder}. Source: {build.where}"
     if match.files:
-        return Outcome(name, "failed", remarks=(f"the source is incomplete: {remark}",), read=match.files)
+        return Outcome(name, "failed", remarks=(f"the source is incomplete: {remark}",))
     return Outcome(name, "no source", remarks=(remark,))
-
-
-def unused(sources: Sources, outcomes: Sequence[Outcome]) -> list[str]:
-    """Describe the data files that no set reads, a line for each folder, and the folders that are no set's.
-
-    Hidden files and those that come with every download (`sources.UNUSED` without a reason) are not listed.
-    """
-    read = {path for outcome in outcomes for path in outcome.read}
-    homes: dict[Path, Build] = {folder: build for build in BUILDS.values() for folder in build.homes(sources)}
-    lines, unknown = [], []
-    for folder in sources.folders:
-        rest = [path for path in sources.files(folder) if folder / path not in read]
-        if folder in homes:
-            lines += [f"{folder.name}: {'; '.join(parts)}"] if (parts := _by_reason(rest, homes[folder])) else []
-        elif not any(folder in path.parents for path in read):
-            unknown.append(folder.name)
-    if unknown:
-        lines.insert(
-            0,
-            f"no set reads these folders: {', '.join(unknown)} (the table says which folders and files the sets take)",
-        )
-    return lines if len(lines) <= _LINES else [*lines[: _LINES - 1], f"and {len(lines) - _LINES + 1} more folders"]
-
-
-def _by_reason(paths: Sequence[Path], build: Build) -> list[str]:
-    reasons: dict[str | None, list[str]] = {}
-    for path in paths:
-        reason = build.why_unused(path)
-        if path.suffix.lower() in _DATA or (reason and path.suffix in (".txt", ".trace")):
-            reasons.setdefault(reason, []).append(path.name)
-    texts = []
-    for reason, names in reasons.items():
-        if reason != "":
-            more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-            texts.append(f"{', '.join(names[:_SHOWN])}{more}{f' ({reason})' if reason else ''}")
-    return texts
 
 
 def table(outcomes: Sequence[Outcome]) -> Table:
@@ -166,8 +124,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     outcomes = [_with_older_file(outcome, files[outcome.name]) for outcome in outcomes]
     console = Console(width=max(120, Console().width), markup=False, highlight=False)
     console.print(table(outcomes))
-    if len(files) == len(EVALUATION_SETS) and (lines := unused(sources, outcomes)):
-        console.print("Not used:", *lines, sep="\n  ", no_wrap=True, overflow="ellipsis")
     states = [outcome.state for outcome in outcomes]
     counts = {state: states.count(state) for state in ("built", "no source", "failed")}
     console.print("{built} sets built, {no source} without a source, {failed} failed".format_map(counts))

@@ -20,9 +20,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from data.built import Builder, Rows, argument
-from data.fields import required_text
-from data.reading import read_json
+from data.builder_cli import Builder, Rows, argument
+from data.reading import at, read_json, required_text
 from data.rows import Record
 from soul.cli.arguments import existing_folder
 from soul.errors import one_line
@@ -64,10 +63,7 @@ class Source:
         places = (self.folder, self.folder / "user_simulator_profiles" / _FOLDERS[self.kind])
         for path in (place / name for place in places for name in names):
             if path.is_file():
-                table = read_json(path)
-                if not isinstance(table, dict):
-                    raise ValueError(f"{path}: expected an object with one entry a conversation")
-                return table
+                return dict(read_json(path))
         return {}
 
     def find(self, what: str, keys: Sequence[str], otherwise: Any) -> Any:
@@ -77,11 +73,7 @@ class Source:
     def records(self) -> list[Any]:
         """The annotated conversations."""
         annotations = read_json(self.file)
-        if isinstance(annotations, dict):  # both forms exist
-            annotations = annotations.get("annotations")
-        if not isinstance(annotations, list):
-            raise ValueError(f"{self.file}: expected a list of annotated conversations")
-        return annotations
+        return list(annotations["annotations"] if isinstance(annotations, dict) else annotations)  # both forms exist
 
     def absent(self) -> list[str]:
         """The side files that are missing."""
@@ -92,14 +84,12 @@ def convert(kind: str, source: str | Path, math_root: str | Path | None = None) 
     """The annotated conversations of `kind` ("math" or "doc") as `extra_info` dicts, in order."""
     read_from = Source(kind, Path(source), Path(math_root) if math_root else None)
     return [
-        _record(read_from, f"{read_from.file}: record {index}", index, raw)
+        _record(read_from, at(f"{read_from.file}: record {index}"), index, raw)
         for index, raw in enumerate(read_from.records())
     ]
 
 
 def _record(source: Source, where: str, index: int, raw: Any) -> Record:
-    if not isinstance(raw, Mapping):
-        raise ValueError(f"{where}: is {type(raw).__name__}, expected an object")
     turns = _turns(where, raw)
     user_messages = [text for role, text in turns if role == "user"]
     keys, fields = (_math if source.kind == "math" else _doc)(source, where, raw)
@@ -125,9 +115,7 @@ def _record(source: Source, where: str, index: int, raw: Any) -> Record:
 
 def _turns(where: str, raw: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(role, text) of the conversation about the first problem or document; turns that are not text are left out."""
-    queries, replies = raw.get("user_queries"), raw.get("ai_responses")
-    if not isinstance(queries, list) or not isinstance(replies, list):
-        raise ValueError(f"{where}: fields 'user_queries' and 'ai_responses' must be lists of messages")
+    queries, replies = raw["user_queries"], raw["ai_responses"]
     # A student may go on to a second problem in the same list. No count, or 0, means that this one did not.
     first = raw.get("problem_1_turns") or len(queries)
     turns = []
@@ -162,10 +150,7 @@ def _problem(source: Source, where: str, raw: Mapping[str, Any]) -> str:
     path = source.math_root / required_text(where, raw, "question_location")
     if not path.resolve().is_relative_to(source.math_root.resolve()):
         raise ValueError(f"{where}: field 'question_location' leads out of {source.math_root}")
-    content = read_json(path)
-    if not isinstance(content, dict):
-        raise ValueError(f"{path}: expected an object with the field 'problem'")
-    return required_text(str(path), content, "problem")
+    return required_text(str(path), read_json(path), "problem")
 
 
 def _doc(source: Source, where: str, raw: Mapping[str, Any]) -> tuple[list[str], Record]:

@@ -17,9 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from data.built import Builder, Rows, argument
-from data.fields import options_and_gold, required_text
-from data.reading import by_name, read_records
+from data.builder_cli import Builder, Rows, argument
+from data.reading import by_name, options_and_gold, read_records, required_text
 from data.rows import Record, numbered
 from soul.errors import one_line
 from soul.one_turn import letter_options

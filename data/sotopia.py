@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from data.built import Builder, Rows
+from data.builder_cli import Builder, Rows
 from data.reading import read_json, read_json_lines
 from data.rows import Record
 from soul.tasks.sotopia_row import POSITIONS, RELATIONSHIPS, Position, SotopiaRow

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from data.built import Builder, Rows, argument
+from data.builder_cli import Builder, Rows, argument
 from data.reading import read_csv, read_json, read_json_lines
 from data.rows import Record, numbered
 from data.sotopia import encounter, relationship_code

@@ -1,16 +1,15 @@
 """The files of SOURCES: which folder belongs to a set, and which of its files the set's builder reads.
 
 Files are glob patterns, in upper or lower case, below a folder of SOURCES. A folder belongs to a set if it has the
-set's name or that of a repository that publishes it; a file of any other folder is taken if its name and its content
-say what it is (`CONTENT`). So clones of the authors' repositories work as they are.
+set's name or that of a repository that publishes it, so clones of the authors' repositories work as they are.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cached_property
 from pathlib import Path
@@ -33,37 +32,6 @@ class Form:
     options: tuple[str, ...] = ()
 
 
-# Pattern of a file that is recognised wherever it lies -> a text that its first 64 KiB hold.
-CONTENT = {
-    "Hi-ToM_data.json": "question_order",
-    "Percept-ToMi.csv": "qTypeRaw",
-    "fantom_v1.json": "set_id",
-    "train.csv": "MisconceptionAId",
-    "misconception_mapping.csv": "MisconceptionName",
-    "dataset/dimension_3/*.jsonl": '"mcq"',
-    "data/*.jsonl": "OPTION-A",
-    "motivation_dataset.json": "Multiple Choice Question",
-    "truth_persona_*.json": "{",
-    "P-Soups/*.json": "ground_truth_persona",
-    "*dev_rand_split.jsonl": "choices",
-    "NQ-open.dev.jsonl": "answer",
-    "conversations.jsonl": "conversation_history",
-    "*opening_prompt_cluster*.csv": "top_texts",
-    "intents.jsonl": "intent",
-    "chatbot_arena*_mirror.jsonl": "task_description",
-    "clariq*_mirror.jsonl": "task_description",
-    "oasst1*_mirror.jsonl": "task_description",
-    "qulac*_mirror.jsonl": "task_description",
-    "math_tutoring_annotations_for_benchmarking.json": "user_queries",
-    "math_tutoring_annotations_redacted_for_benchmarking.json": "user_queries",
-    "document_creation_annotations_for_benchmarking.json": "user_queries",
-    "environment_profiles.jsonl": "agent_goals",
-    "agent_profiles.jsonl": "first_name",
-    "relationship_profiles.jsonl": "agent1_id",
-    "env_agent_combo_storages.jsonl": "agent_ids",
-    "env_ids.json": "sotopia_hard_env_id",
-    "test_set.json": "speaking_characters_w_env",
-}
 _REPOSITORY = re.compile(r"(?:github\.com|huggingface\.co/datasets)/[\w.-]+/([\w.-]*\w)")
 
 
@@ -105,12 +73,6 @@ def _fits(path: Sequence[str], pattern: Sequence[str]) -> bool:
     return bool(path) and fnmatch(path[0].lower(), pattern[0].lower()) and _fits(path[1:], pattern[1:])
 
 
-def _has_early(path: Path, text: str) -> bool:
-    """Whether the first 64 KiB of a file have this text."""
-    with path.open("rb") as file:
-        return text.encode() in file.read(2**16)
-
-
 @dataclass(frozen=True)
 class SourceMatch:
     """The files of SOURCES that belong to one set.
@@ -130,16 +92,9 @@ class SourceMatch:
     beside: tuple[Path, ...] = ()
 
 
-# Pattern of files that never hold rows of an evaluation set -> why not; "" for files that come with every download.
-UNUSED = {
-    "SOURCE.txt": "",
-    "README*": "",
-    "LICENSE*": "",
-    ".*": "",
-    "*sample*": "a sample, not the published file",
-    "train*": "for training",
-    "val*": "for training",
-}
+# Files that come with every download, and those that never hold rows of an evaluation set.
+_WITH_EVERY_DOWNLOAD = ("SOURCE.txt", "README*", "LICENSE*", ".*")
+_NOT_FOR_EVALUATION = ("*sample*", "train*", "val*")
 
 
 @dataclass(frozen=True)
@@ -154,7 +109,8 @@ class Build:
         other_folders: names that the folder below SOURCES may have, if not that of the builder.
         first: arguments that go before the files.
         beside: patterns of optional files that the builder finds by itself.
-        unused: files of the folder that do not belong to this set -> why not; None: they do, against `UNUSED`.
+        unused: patterns of files in the folder that do not belong to this set.
+        takes_training_files: files named "train*", "val*" and "*sample*" do belong to it.
         hint: what else the user should know about getting the files.
     """
 
@@ -165,7 +121,8 @@ class Build:
     other_folders: tuple[str, ...] = ()
     first: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
-    unused: Mapping[str, str | None] = field(default_factory=dict)
+    unused: tuple[str, ...] = ()
+    takes_training_files: bool = False
     hint: str = ""
 
     @property
@@ -209,38 +166,23 @@ class Build:
         by_home = [[self._matching(home, pattern, sources) for pattern in form.files] for home in homes]
         if whole := next((found for found in by_home if all(found)), None):
             return whole
-        return [
-            next((found[place] for found in by_home if found[place]), self._recognised(pattern, homes, sources))
-            for place, pattern in enumerate(form.files)
-        ]
-
-    def _recognised(self, pattern: str, homes: Sequence[Path], sources: Sources) -> list[Path]:
-        """The files of another folder whose names and contents say that they are these."""
-        content = CONTENT.get(pattern.removeprefix("**/"))
-        for folder in sources.folders if content else ():
-            files = [] if folder in homes else self._matching(folder, pattern, sources)
-            if files and _has_early(files[0], content or ""):
-                return files
-        return []
+        return [next((found[place] for found in by_home if found[place]), []) for place in range(len(form.files))]
 
     def arguments(self, match: SourceMatch, out: Path) -> list[str]:
         """The builder's command line; `match` must be complete."""
         assert match.form is not None, match
         return ["convert", *self.first, *map(str, match.files), *self.options, *match.form.options, "--out", str(out)]
 
-    def why_unused(self, path: Path) -> str | None:
-        """Why a file, named by its path below the folder, does not belong to this set; None if it may belong to it."""
-        known = {
-            **self.unused,
-            **{pattern: why for pattern, why in UNUSED.items() if pattern not in self.unused},
-        }.items()
-        return next((why for pattern, why in known if fnmatch(path.name, pattern) or path.match(pattern)), None)
+    def is_unused(self, path: Path) -> bool:
+        """Whether a file, named by its path below the folder, does not belong to this set."""
+        patterns = (*_WITH_EVERY_DOWNLOAD, *(() if self.takes_training_files else _NOT_FOR_EVALUATION), *self.unused)
+        return any(fnmatch(path.name, pattern) or path.match(pattern) for pattern in patterns)
 
     def _matching(self, folder: Path, pattern: str, sources: Sources) -> list[Path]:
         named = "*" not in pattern.removeprefix("**/")  # a pattern without wildcards always matches
         parts = pattern.split("/")
         files = (path for path in sources.files(folder) if _fits(path.parts, parts))
-        return [folder / path for path in files if named or self.why_unused(path) is None]
+        return [folder / path for path in files if named or not self.is_unused(path)]
 
 
 def is_complete(form: Form, files: Sequence[Path]) -> bool:

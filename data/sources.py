@@ -53,7 +53,6 @@ def _humanual(kind: str) -> Build:
         tuple(Form((pattern,)) for pattern in ("**/*test*.parquet", "**/*.parquet", "**/*.jsonl")),
         options=("--set", kind),
         other_folders=(f"humanual_{kind}", f"humanual-{kind}"),
-        unused={"*.json": "posts without answers, or not the published form"},
     )
 
 
@@ -73,7 +72,7 @@ def _alignx(name: str) -> Build:
         ),
         (*forms, *([Form(("*.json",))] if name == "alignx" else [])),
         options=("--set", name),
-        unused={"UF-P-4*": "another benchmark of AlignX", "PRISM.json": "another benchmark of AlignX"},
+        unused=("UF-P-4*", "PRISM.json"),  # other benchmarks of AlignX
     )
 
 
@@ -101,10 +100,6 @@ BUILDS: dict[str, Build] = {
         "paratomi",
         (Origin("github.com/chanijung/PercepToM, dataset/", NO_LICENCE),),
         (Form(("**/Percept-ToMi.csv",)),),
-        unused={
-            "train.t*": "for training: python -m data.paratomi convert train.txt",
-            "*test.t*": "the paraphrased test: for evaluation",
-        },
     ),
     "fantom": Build(
         "fantom",
@@ -123,8 +118,7 @@ BUILDS: dict[str, Build] = {
         (Origin("kaggle.com/competitions/eedi-mining-misconceptions-in-mathematics", COMPETITION),),
         (Form(("**/train.csv", "**/misconception_mapping.csv")),),
         options=("--rows", "600"),
-        other_folders=("mistakes", "eedi"),
-        unused={"mae_data.json": "open answers, no options to choose from", "*.csv": "no labelled questions"},
+        other_folders=("mistakes", "eedi", "eedi-mining-misconceptions-in-mathematics"),
     ),
     "twinvoice": Build(
         "twinvoice",
@@ -147,7 +141,7 @@ BUILDS: dict[str, Build] = {
             *(Form((pattern,)) for pattern in ("**/*.parquet", "**/*hard*.json*")),
             *(Form((pattern,), "ToMBench stands in for ToMBench-Hard") for pattern in ("data/*.jsonl", "*.jsonl")),
         ),
-        unused={"train*": None, "val*": None},
+        takes_training_files=True,
         hint="the first is named by the model card of huggingface.co/Jincenzi/SocialR1-8B; its files are unknown to us",
     ),
     "lifechoices": Build(
@@ -178,8 +172,8 @@ BUILDS: dict[str, Build] = {
             _userllm("**/*opening_prompt_cluster*.csv", "PRISM's table of openings stands in for its conversations"),
         ),
         options=("--per-source", "600"),
-        other_folders=("userllm", "commonsenseqa"),
-        unused={"*no_answers*": "without answers", "*.train.*": "for training"},
+        other_folders=("userllm", "commonsenseqa", "commonsense"),
+        unused=("*no_answers*", "*.train.*"),
         hint="a model writes intents.jsonl: "
         "python -m data.userllm intents conversations.jsonl --limit 400 --out intents.jsonl",
     ),
@@ -230,7 +224,7 @@ BUILDS: dict[str, Build] = {
         (Origin("huggingface.co/datasets/socratesft/SocSci210, data/, metadata/participant_mapping.json", NO_LICENCE),),
         tuple(Form((pattern, "**/participant_mapping.json")) for pattern in ("**/*.parquet", "**/*.jsonl")),
         options=("--part", "unseen", "--rows", "500"),
-        unused={"train*": None},  # the hub's only split, with the studies of both parts
+        takes_training_files=True,  # the hub's only split, with the studies of both parts
     ),
     "humanllm": Build(
         "humanllm",
@@ -242,11 +236,6 @@ BUILDS: dict[str, Build] = {
         "coser",
         (Origin("github.com/Neph0s/CoSER, data/test/, or huggingface.co/datasets/Neph0s/CoSER", MIT_NOVELS),),
         (Form(("**/test_set.json",)),),
-        unused={
-            "held_out_plots.json": "plots without conversations",
-            "full/*.json": "for training: python -m data.train",
-            "final/*.json": "for training: python -m data.coser convert final/*.json",
-        },
     ),
 }
 

@@ -23,14 +23,14 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from data import sets
-from data.built import Builder, counted
+from data.builder_cli import Builder, counted
 from data.model_stages.roles import settings_of
 from data.sources import BUILDS, EVALUATION_SETS, EXTRA_SETS
 from data.training.building import SHARE_BOOKS, Building, Evaluated, Outcome, file_of, what_to_get
@@ -92,29 +92,6 @@ def _cost(outcome: Outcome) -> str:
     return "unknown" if None in prices else f"${sum(usd or 0.0 for usd in prices):,.2f}"
 
 
-def difficulty_table(outcomes: Sequence[Outcome]) -> Table:
-    """What the files reveal without their tasks, and their shape, beside the evaluation sets' (in parentheses)."""
-    view = Table(title="Difficulty (in parentheses: the evaluation set)", title_justify="left")
-    view.add_column("task", no_wrap=True)
-    shares = ("chance", "options_only", "longest_option", "lexical_overlap")
-    medians = ("prompt_words", "turns", "turn_words")
-    for name in (*shares, *medians):
-        view.add_column(name.replace("_", " "), justify="right")
-    for outcome in outcomes:
-        if outcome.state == "built":
-            ours, theirs = outcome.difficulty["training"], outcome.difficulty["evaluation"]
-            cells = [_beside(ours.get("choices", {}), theirs.get("choices", {}), name, ".0%") for name in shares]
-            cells += [_beside(ours.get(name, {}), theirs.get(name, {}), "median", ",.0f") for name in medians]
-            view.add_row(outcome.name, *cells)
-    return view
-
-
-def _beside(ours: Mapping[str, float], theirs: Mapping[str, float], name: str, form: str) -> str:
-    if name not in ours:
-        return ""
-    return f"{ours[name]:{form}}" + (f" ({theirs[name]:{form}})" if name in theirs else "")
-
-
 def _evaluation_file(data: Path, name: str) -> Path:
     return data / "sim_eval_data" / f"{EVALUATION_SETS[name].file}.parquet"
 
@@ -172,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     evaluated = Evaluated.in_folder(args.out / "sim_eval_data", args.near)
     building = Building(args.sources, args.out, evaluated, _options(args, chosen))
     outcomes = [building.run(name, build) for name, build in chosen.items()]
-    console.print(table(outcomes), difficulty_table(outcomes))
+    console.print(table(outcomes))
     if without:
         console.print("Evaluation files that were not built:", *without, sep="\n  ")
     for outcome in outcomes:

@@ -22,9 +22,8 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, NamedTuple
 
-from data.built import Builder, Rows, argument
-from data.fields import options_and_gold, required_text
-from data.reading import read_json_lines, read_text
+from data.builder_cli import Builder, Rows, argument
+from data.reading import options_and_gold, read_json_lines, read_text, required_text
 from data.rows import Record
 from soul.leaks.quotations import runs
 from soul.row_fields import clean_text, to_prose

@@ -27,7 +27,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from data.built import Builder, Rows, argument
+from data.builder_cli import Builder, Rows, argument
 from data.model_stages.stage import Item, Stage, Stages, model_options
 from data.rows import Record, numbered
 from data.twinvoice import side, tells, without_answer

@@ -39,7 +39,7 @@ from pathlib import Path
 from typing import Any
 
 from data import intents
-from data.built import Builder, Commands, Rows, argument
+from data.builder_cli import Builder, Commands, Rows, argument
 from data.prism import ADDS_NOTHING, Conversation, is_conversation, read_conversation, read_openings
 from data.reading import by_name, read_records
 from data.rows import Record, numbered

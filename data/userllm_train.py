@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from data import intents, userllm
-from data.built import Builder, Rows, argument
+from data.builder_cli import Builder, Rows, argument
 from data.model_stages.stage import Stages, model_options
 from data.prism import Conversation
 from data.rows import Record

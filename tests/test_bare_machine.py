@@ -30,7 +30,6 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
     "words",
     [
         ["benchmarks.gpu", "--parts", "attention", "training"],
-        ["benchmarks.gpu_attention"],
         [
             *("pytest", "-q", "-p", "no:cacheprovider", "-k", "not engine"),
             *("tests/ditto/model/test_attention.py", "tests/ditto/model/test_chunked_head.py"),

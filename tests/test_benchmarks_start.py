@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -21,7 +20,6 @@ ROOT = Path(__file__).resolve().parents[1]
 # The words after `python -m benchmarks.`, each benchmark at its smallest -> a part of what it prints after measuring.
 QUICK = {
     "cluster --gpus 8": "GPUs",
-    "schedule --short 4 --long 1 --latency 0.01 --concurrency 1": "of the time",
     "throttle verdicts --calls 4 --only b --clients ours": "ours",
 }
 LONG = {  # torch and verl, or Ray, or processes of their own: 10 s and more
@@ -29,11 +27,9 @@ LONG = {  # torch and verl, or Ray, or processes of their own: 10 s and more
     "step old_logp --model MODEL --sequences 4 --prompt 8 --response 8 --rounds 1": "recompute",
     "sft --sizes 1M --rounds 1": "by-hand",
     "sft_data --rows 64": "together_2_s",
-    "traces --sessions 2 --tokens 64": "Goal:",
     "driver --sessions 8 --turns 2 --tokens 4": "Goal:",
     "cpu_sampling --answers 2 --tokens 4 --rounds 1": "vLLM's seconds",
     "gpu --parts head": "nothing is written",
-    "startup_imports": "transformers",
     f"prefix_tree --model MODEL --data {DATA} --tasks fantom --drafts 2 --rounds 1": "goal",
 }
 # A benchmark that needs TRL, or minutes of Ray and vLLM -> the test that starts it or its first unit.
@@ -45,9 +41,7 @@ STARTED = {
     "judge_actor": "ditto/judging/test_benchmark_judge_actor.py",
     "sft_kills": "e2e/test_sft_stops.py",
     "parity": "test_parity.py",
-    "shared_prefix": "soul/test_benchmark_shared_prefix.py",
     "startup": "test_benchmarks_start.py",
-    "viewer": "soul/view/test_benchmark_viewer.py",
 }
 
 
@@ -85,22 +79,6 @@ def test_every_benchmark_of_a_page_is_started() -> None:
         assert re.search(rf"benchmarks[. ](import )?.*{name}", (ROOT / "tests" / test).read_text(encoding="utf-8")), (
             name
         )
-
-
-def test_our_side_of_the_comparison_with_trl_computes_trees(tmp_path: Path) -> None:
-    from benchmarks import grpo_vs_trl
-    from soul.examples.__main__ import write
-
-    write(["hitom"], 2, tmp_path / "rows.parquet")
-    grpo_vs_trl.prepare(
-        tmp_path, tmp_path / "rows.parquet", Namespace(steps=2, prompts=1, group=3, response=4, model=None)
-    )
-    sampled = [[[5, 6, 7], [number, 9, 10, 11]] for number in (3, 4, 6)]
-    (tmp_path / "sequences.json").write_text(json.dumps({"steps": [sampled, sampled]}))
-    start(f"grpo_contender {tmp_path}")
-    result = json.loads((tmp_path / "result.json").read_text())
-    assert result["as_trees"] and min(result["norms"]) > 0
-    assert {name: len(values) for name, values in result["seconds"].items()} == dict.fromkeys(grpo_vs_trl.PHASES, 2)
 
 
 @pytest.mark.slow

@@ -24,7 +24,12 @@ FOLDERS = (
 )
 MADE_BY_USERS = re.compile(r"data/(?:sim_|osim_)|data/\w+\.parquet")
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docker/*.md"), *ROOT.glob("recipe/*/*.md")],
+    [
+        *(page for page in ROOT.glob("*.md") if page.name != "CHANGELOG.md"),
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("docker/*.md"),
+        *ROOT.glob("recipe/*/*.md"),
+    ],
     key=lambda page: page.relative_to(ROOT),
 )
 

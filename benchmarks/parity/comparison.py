@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
+
+from soul import tasks
+from soul.task_types import Episode, Scored
 
 Score = Callable[[Any], float]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """How one number of one evaluation set is computed by us and by the authors.
+    """A number of docs/parity.md that we and public code compute from the same cases.
 
     Attributes:
-        evaluation_set: a set of SOUL, or several that share the definition, as the page names them.
-        metric: our name of the number; "headline" is said where it is the set's headline.
-        follows: whose definition our number has.
-        differs: one sentence about what differs from the authors' code, "" if nothing does.
-        repository: the name of the authors' clone, a folder below `--authors`; "" where no public code scores the set.
+        evaluation_set, metric, repository: the first two cells of the page's line, and the one with the authors' code,
+            which is the name of their clone below `--authors`.
         cases: invented answers (for a set-level metric, lists of results), each given to both sides.
         ours: our score of a case.
         authors: returns the authors' score, from their files in the clone.
@@ -28,12 +29,10 @@ class Comparison:
 
     evaluation_set: str
     metric: str
-    follows: Literal["authors", "paper", "original"]
-    differs: str = ""
-    repository: str = ""
-    cases: Sequence[Any] = ()
-    ours: Score | None = None
-    authors: Callable[[Path], Score] | None = None
+    repository: str
+    cases: Sequence[Any]
+    ours: Score
+    authors: Callable[[Path], Score]
 
 
 def authors_names(path: Path, names: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,3 +54,29 @@ def authors_names(path: Path, names: Sequence[str], given: Mapping[str, Any]) ->
     namespace: dict[str, Any] = dict(given)
     exec(compile(ast.Module(chosen, []), str(path), "exec"), namespace)  # noqa: S102  (the authors' code is the subject)
     return {name: namespace[name] for name in names}
+
+
+def authors_score(file: str, names: str, score: Callable[[Any], Score], **given: Any) -> Callable[[Path], Score]:
+    """Load the authors' score of a case.
+
+    Args:
+        file: a path below the clone.
+        names: what is taken from it, separated by spaces.
+        score: makes the score from the last of the names.
+        given: modules that the names use.
+    """
+    wanted = names.split()
+    return lambda clone: score(authors_names(clone / file, wanted, given)[wanted[-1]])
+
+
+def judged_by_rule(task_name: str, record: Mapping[str, Any], said: str) -> Scored:
+    """Judge what the policy said about a record, for a task that needs no model to judge it."""
+    task = tasks.load(task_name)
+    row = task.row_type.model_validate({"index": 0, **record})
+    episode = Episode({"policy": [{"role": "assistant", "content": said}]})
+    return Scored(episode, asyncio.run(task.judge(row, episode, None)))  # type: ignore[arg-type]
+
+
+def tagged(said: str) -> str:
+    """The form in which most tasks ask for an answer."""
+    return f"<answer>{said}</answer>"

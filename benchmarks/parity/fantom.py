@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from benchmarks.parity.comparison import Comparison, Score, authors_names
+from benchmarks.parity.comparison import Comparison, Score, authors_names, judged_by_rule, tagged
 from soul import tasks
 from soul.metrics.set_metrics import Outcome, SetScore
-from soul.task_types import Episode, Scored
+from soul.task_types import Scored
 
 _WHO = {"correct_answer": ["Ann", "Bob"], "wrong_answer": ["Carl"], "question_type": "tom:answerability:list"}
 _NO = {"correct_answer": "no", "question_type": "tom:answerability:binary"}
@@ -35,10 +34,7 @@ SETS = [[(*_RIGHT, (_YES, said)) for said in ("yes", *others)] for others in (("
 
 
 def _verdict(case: tuple[dict[str, Any], str]) -> Scored:
-    task = tasks.load("fantom")
-    row = task.row_type.model_validate({"index": 0, "context": "-", "question": "-", **case[0]})
-    episode = Episode({"policy": [{"role": "assistant", "content": f"<answer>{case[1]}</answer>"}]})
-    return Scored(episode, asyncio.run(task.judge(row, episode, None)))  # type: ignore[arg-type]  # scored by rule
+    return judged_by_rule("fantom", {"context": "-", "question": "-", **case[0]}, tagged(case[1]))
 
 
 def _of_the_set(metric: str) -> Score:
@@ -112,22 +108,20 @@ def _their_report(key: str) -> Callable[[Path], Score]:
     return authors
 
 
-def _compared(metric: str, follows: Any, differs: str, cases: Sequence[Any], ours: Score, authors: Any) -> Comparison:
-    return Comparison("fantom", metric, follows, differs, "fantom", cases, ours, authors)
+def _reward(case: tuple[dict[str, Any], str]) -> float:
+    return _verdict(case).verdict.reward
 
 
-def _official(case: Any) -> float:
-    return _verdict(case).verdict.metrics["accuracy_official"]
+def _metric(name: str) -> Score:
+    return lambda case: _verdict(case).verdict.metrics[name]
 
 
-_WHOLE = "whole words and single letters count, beginnings and parts of words do not; facts by SQuAD's F1"
-_LIMITS = "lists whose answer is nobody and beliefs in free words (and so ALL*) are no rows of ours"
-_F1_KEY = "answerability:binary-f1"
-COMPARISONS: list[Comparison] = [
-    _compared(
-        "accuracy (headline)", "original", _WHOLE, READINGS, lambda c: _verdict(c).verdict.reward, _their_reading
+COMPARISONS = [
+    Comparison("fantom", "accuracy (headline)", "fantom", READINGS, _reward, _their_reading),
+    Comparison("fantom", "accuracy_official", "fantom", READINGS, _metric("accuracy_official"), _their_reading),
+    Comparison("fantom", "all_correct", "fantom", SETS, _of_the_set("all_correct"), _their_report("set:ALL")),
+    Comparison(
+        *("fantom", "f1_answerability", "fantom", SETS, _of_the_set("f1_answerability")),
+        _their_report("answerability:binary-f1"),
     ),
-    _compared("accuracy_official", "authors", "", READINGS, _official, _their_reading),
-    _compared("all_correct", "authors", _LIMITS, SETS, _of_the_set("all_correct"), _their_report("set:ALL")),
-    _compared("f1_answerability", "authors", "", SETS, _of_the_set("f1_answerability"), _their_report(_F1_KEY)),
 ]

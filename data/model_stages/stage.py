@@ -20,7 +20,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
-from data.built import Decision, ModelUse, Option, argument
+from data.builder_cli import Decision, ModelUse, Option, argument
 from data.model_stages.journal import Entry, Journal
 from data.model_stages.roles import Role, endpoint_of, settings_of
 from soul.cli.arguments import output_folder

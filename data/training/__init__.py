@@ -3,7 +3,5 @@
 table           which builder makes each file, from which sources
 kept_rows       copies a file without the rows that share a group with evaluated ones
 report          a page with rows that were kept and dropped, beside their sources
-difficulty      what a file looks like beside the evaluation set: lengths, turns, and how well shortcuts do
-choice_baselines  the shortcuts: longest option, lexical overlap, a classifier that sees the options only
 building        one training file: builder, comparison, card (`soul.rows.data_card`)
 """

@@ -9,24 +9,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal
 
-from data.built import Built, ModelUse
+from data.builder_cli import Built, ModelUse
 from data.source_folders import SourceMatch, describe_files
 from data.sources import EVALUATION_SETS
 from data.training import report
-from data.training.difficulty import Measures, remarks
 from data.training.kept_rows import Kept, copy_kept
 from data.training.report import Samples
-from data.training.table import TRAINING, RunOptions, TrainingBuild
+from data.training.table import RunOptions, TrainingBuild
 from soul import tasks
 from soul.cli.error_border import keep_traceback
 from soul.errors import SoulError, one_line
 from soul.rows import data_card as card
 from soul.rows.overlap import HeldOut
-from soul.rows.task_files import TaskRow, read_rows
+from soul.rows.task_files import read_rows
 
-Difficulty: TypeAlias = Mapping[str, Mapping[str, Mapping[str, float]]]
 EVALUATED = "in groups that are drawn for evaluation"
 
 
@@ -38,7 +36,6 @@ class Outcome:
         left_out: rows of the source that are not in the file, by reason.
         contaminated: rows left out because they share a group with an evaluated one.
         remarks: what the user should know, or what to do.
-        difficulty: "training" and "evaluation" -> the measures of that file.
         models: the models that were asked.
     """
 
@@ -49,7 +46,6 @@ class Outcome:
     left_out: Mapping[str, int] = field(default_factory=dict)
     contaminated: int = 0
     remarks: tuple[str, ...] = ()
-    difficulty: Difficulty = field(default_factory=dict)
     models: tuple[ModelUse, ...] = ()
 
 
@@ -67,7 +63,6 @@ class Evaluated:
     hashes: Mapping[str, str]
     held_out: HeldOut
     near: float | None
-    _measures: Mapping[str, Measures]
 
     @classmethod
     def in_folder(cls, folder: Path, near: float | None) -> Evaluated:
@@ -79,18 +74,7 @@ class Evaluated:
         paths = {name: folder / f"{part.file}.parquet" for name, part in EVALUATION_SETS.items()}
         files = {name: path for name, path in paths.items() if path.is_file()}
         rows = read_rows([str(path) for path in files.values()])
-        by_file = {str(path): name for name, path in files.items()}
-        measures: dict[str, Measures] = {}
-        for row in rows:
-            if (name := by_file[row.file]) in TRAINING:
-                measures.setdefault(name, Measures()).add(row)
-        return cls(
-            files, {path.name: card.sha256(path) for path in files.values()}, HeldOut(rows, near), near, measures
-        )
-
-    def measures(self, name: str) -> Mapping[str, Mapping[str, float]]:
-        """The measures of a set's file; empty if there is none."""
-        return self._measures[name].to_json() if name in self._measures else {}
+        return cls(files, {path.name: card.sha256(path) for path in files.values()}, HeldOut(rows, near), near)
 
 
 def file_of(name: str, data: Path) -> Path:
@@ -151,25 +135,17 @@ class Building:
     def _build(self, name: str, build: TrainingBuild, match: SourceMatch, words: Sequence[str], raw: Path) -> Outcome:
         built: Built = importlib.import_module(f"data.{build.builder}").build(words)
         out = file_of(name, self.data)
-        measures, samples = Measures(), Samples(self.options.seed)
-
-        def keep(row: TaskRow) -> None:
-            measures.add(row)
-            samples.keep(row)
-
-        kept = copy_kept(raw, out, self.evaluated.held_out, keep, samples.drop)
+        samples = Samples(self.options.seed)
+        kept = copy_kept(raw, out, self.evaluated.held_out, samples.keep, samples.drop)
         if built.decisions:
             samples.replace_with(built.decisions)
-        difficulty = {"training": measures.to_json(), "evaluation": self.evaluated.measures(name)}
         # The evaluation side of a split is no file of this command, so its rows count as left out.
         left_out = {**built.left_out, **({EVALUATED: built.files[1].rows} if build.split else {})}
-        about = self._card(name, build, match, built, kept, words, left_out, difficulty)
+        about = self._card(name, build, match, built, kept, words, left_out)
         card.write(out, about)
         report.write(out, about, samples)
-        notes = (*self._remarks(name, match), *remarks(difficulty["training"], difficulty["evaluation"]), *built.notes)
-        return Outcome(
-            name, "built", kept.rows, kept.groups, left_out, kept.left_out_rows, notes, difficulty, built.models
-        )
+        notes = (*self._remarks(name, match), *built.notes)
+        return Outcome(name, "built", kept.rows, kept.groups, left_out, kept.left_out_rows, notes, built.models)
 
     def _remarks(self, name: str, match: SourceMatch) -> Iterator[str]:
         assert match.form is not None, match
@@ -189,7 +165,6 @@ class Building:
         kept: Kept,
         words: Sequence[str],
         left_out: Mapping[str, int],
-        difficulty: Difficulty,
     ) -> card.DataCard:
         assert match.form is not None, match
         out = file_of(name, self.data)
@@ -217,6 +192,5 @@ class Building:
             left_out=dict(left_out),
             notes=list(built.notes),
             contamination=compared,
-            difficulty=difficulty,
             date=datetime.now(UTC).isoformat(timespec="seconds"),
         )

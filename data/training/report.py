@@ -10,12 +10,11 @@ import json
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any
 
-from data.built import Decision
-from soul.evaluate.report.markup import Markup, element, join
-from soul.evaluate.report.page_parts import policy, read
+from data.builder_cli import Decision
 from soul.files.whole_file import write_whole
 from soul.rows.data_card import DataCard
 from soul.rows.overlap import ScopedKey
@@ -23,11 +22,16 @@ from soul.rows.task_files import TaskRow
 
 SHOWN = 50  # rows that were kept, and as many that were dropped
 _CHARS = 4000  # of one text
-_STYLE = """
-main { max-width: 1100px; }
-article { border-top: 1px solid var(--line); padding: 14px 0; }
-.pair { display: grid; grid-template-columns: 1fr 1fr; gap: 20px; }
-@media (max-width: 800px) { .pair { grid-template-columns: 1fr; } }
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'"><title>{file}</title>
+<style>
+body {{ font: 15px/1.5 sans-serif; max-width: 1100px; margin: 24px auto; padding: 0 16px; color-scheme: light dark; }}
+article {{ border-top: 1px solid #888; padding: 12px 0; }}
+pre {{ white-space: pre-wrap; overflow-wrap: anywhere; background: #8882; padding: 8px; }}
+.pair {{ display: grid; grid-template-columns: 1fr 1fr; gap: 20px; }}
+</style></head>
+<body><h1>{file}</h1><p>{summary}</p><ul>{facts}</ul>{sections}</body></html>
 """
 
 
@@ -84,56 +88,33 @@ def path_of(file: Path) -> Path:
 
 def write(file: Path, card: DataCard, samples: Samples) -> None:
     """Write the page of a task file."""
-    style = read("report.css") + _STYLE
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=policy(style, "")),
-        element("title", card.file),
-        element("style", Markup(style)),
-    )
     facts = {"task": card.task, "built": card.date, "sources": card.where, "stands in": card.stands_in}
-    counts = element("ul", *(element("li", f"{count:,} left out: {why}") for why, count in card.left_out.items()))
-    header = element(
-        "header",
-        element("p", "Training file", class_="kind"),
-        element("h1", card.file),
-        element("p", card.summary),
-        element(
-            "dl",
-            *(element("div", element("dt", name), element("dd", text)) for name, text in facts.items() if text),
-            class_="facts",
-        ),
-        counts,
+    lines = [f"{name}: {text}" for name, text in facts.items() if text]
+    lines += [f"{count:,} left out: {why}" for why, count in card.left_out.items()]
+    sections = _section("Kept", samples.kept) + _section("Dropped", samples.dropped)
+    page = _PAGE.format(
+        file=escape(card.file),
+        summary=escape(card.summary),
+        facts="".join(f"<li>{escape(line)}</li>" for line in lines),
+        sections=sections,
     )
-    parts = [_section("Kept", samples.kept), _section("Dropped", samples.dropped)]
-    body = element("body", element("main", header, *parts))
-    write_whole(path_of(file), f"<!doctype html>\n{element('html', head, body, lang='en')}\n")
+    write_whole(path_of(file), page)
 
 
-def _section(title: str, sample: Sample) -> Markup:
+def _section(title: str, sample: Sample) -> str:
     count = f"{len(sample.items):,} of {sample.seen:,}, drawn by seed" if sample.items else "none"
-    return element(
-        "section", element("h2", title, " ", element("small", count)), *(_article(item) for item in sample.items)
-    )
+    return f"<h2>{title} <small>{count}</small></h2>" + "".join(map(_article, sample.items))
 
 
-def _article(item: Decision) -> Markup:
-    reason = element("p", item.reason, class_="failed") if item.reason else None
-    columns = [element("div", element("h3", name), _texts(texts)) for name, texts in _columns(item)]
-    return element("article", element("h3", item.key, class_="seat"), reason, element("div", *columns, class_="pair"))
-
-
-def _columns(item: Decision) -> list[tuple[str, Mapping[str, Any]]]:
-    return [(name, texts) for name, texts in (("Source", item.source), ("Result", item.result)) if texts]
-
-
-def _texts(texts: Mapping[str, Any]) -> Markup:
-    return join(
-        *(join(element("p", name, class_="small"), element("pre", _text(value))) for name, value in texts.items())
-    )
+def _article(item: Decision) -> str:
+    reason = f"<p><strong>{escape(item.reason)}</strong></p>" if item.reason else ""
+    columns = ""
+    for name, texts in (("Source", item.source), ("Result", item.result)):
+        shown = "".join(f"<p>{escape(field)}</p><pre>{_text(value)}</pre>" for field, value in texts.items())
+        columns += f"<div><h4>{name}</h4>{shown}</div>" if texts else ""
+    return f'<article><h3>{escape(item.key)}</h3>{reason}<div class="pair">{columns}</div></article>'
 
 
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
-    return text if len(text) <= _CHARS else f"{text[:_CHARS]} [...]"
+    return escape(text if len(text) <= _CHARS else f"{text[:_CHARS]} [...]")

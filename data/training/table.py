@@ -7,7 +7,6 @@ same, and a form without files means that the builder needs none.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from pathlib import Path
 
 from data.licences import (
@@ -24,11 +23,8 @@ from data.licences import (
     PUBLIC_DOMAIN,
     Origin,
 )
-from data.source_folders import UNUSED, Build, Form, SourceMatch
+from data.source_folders import Build, Form, SourceMatch
 from data.sources import BUILDS
-
-# Files that come with every download. Unlike for evaluation sets, "train*" is what is wanted here.
-_WITH_EVERY_DOWNLOAD = tuple(pattern for pattern, why in UNUSED.items() if not why)
 
 
 @dataclass(frozen=True)
@@ -62,6 +58,7 @@ class TrainingBuild(Build):
 
     command: str = "convert"
     split: bool = False
+    takes_training_files: bool = True
     asks_models: bool = False
     size: str = ""
 
@@ -82,11 +79,6 @@ class TrainingBuild(Build):
             words += ["--stages", str(folder), *(["--models", *run.models] if run.models else [])]
             words += ["--against", *map(str, run.evaluated)] if run.evaluated else []
         return [*words, "--seed", str(run.seed), "--out", str(out)]
-
-    def why_unused(self, path: Path) -> str | None:
-        """As `Build.why_unused`; files for training are not set aside."""
-        known = {**self.unused, **dict.fromkeys(_WITH_EVERY_DOWNLOAD, "")}.items()
-        return next((why for pattern, why in known if fnmatch(path.name, pattern) or path.match(pattern)), None)
 
 
 _QUESTIONS = ("**/train_rand_split.jsonl", "**/NQ-open.train.jsonl")
@@ -127,7 +119,12 @@ TRAINING: dict[str, TrainingBuild] = {
         size="26,500 dialogues less the test's",
     ),
     "lifechoices": TrainingBuild(
-        "lifechoices", BUILDS["lifechoices"].origins, BUILDS["lifechoices"].forms, split=True, size="862 of 1,462 rows"
+        "lifechoices",
+        BUILDS["lifechoices"].origins,
+        BUILDS["lifechoices"].forms,
+        other_folders=BUILDS["lifechoices"].folders,
+        split=True,
+        size="862 of 1,462 rows",
     ),
     "sotopia": TrainingBuild(
         "sotopia_pairs",

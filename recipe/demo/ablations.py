@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not (world / "warm" / "tokenizer_config.json").exists():  # written last
         with stage("Stories, a tiny Qwen3 model, and its warm start"):
             warm_start.prepare(world, warm_start.WarmStart(), population=HARDLY_EVER_RIGHT)
-    with judge(world) as endpoint:
+    with judge() as endpoint:
         os.environ |= endpoint
         return run_plan(plan, dry_run=says_yes("DRY_RUN", os.environ))
 

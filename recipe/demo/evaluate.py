@@ -2,27 +2,19 @@
 
 This uses plain transformers without an inference engine: the demo compares its models in a few seconds. Prompt and
 verdict are the task's own. For real evaluations use `soul.evaluate`.
-
-    python -m recipe.demo.evaluate heldback.parquet base=DIR warm=DIR ditto=DIR --out accuracies.json
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from argparse import ArgumentTypeError
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
-from transformers.utils import logging as hf_logging
 
-from recipe.demo.accuracies import read_accuracies
-from soul.cli.arguments import existing_file, output_file, positive_int
-from soul.cli.error_border import Parser, reports_errors
 from soul.files.whole_file import write_whole
 from soul.judge import Endpoint, Judge
 from soul.message import Message
@@ -96,47 +88,17 @@ def evaluate(model_dir: str | Path, rows: Sequence[TaskRow], samples: int = SAMP
     }
 
 
-def compare(
-    file: Path, models: Mapping[str, Path], out: Path | None = None, samples: int = SAMPLES, seed: int = 0
-) -> None:
-    """Evaluate models on a file of rows; print their accuracies and write them as a JSON object: name -> accuracies.
+def compare(file: Path, models: Mapping[str, Path], out: Path) -> dict[str, dict[str, float]]:
+    """Evaluate models on a file of rows; print their accuracies, write them as a JSON object, and return them.
 
     Args:
         models: name -> Hugging Face folder.
-        out: the JSON file; entries of other names stay in it.
     """
     rows = read_rows([str(file)])
-    results = read_accuracies(out) if out and out.is_file() else {}
+    results = {}
     for name, folder in models.items():
-        accuracy = results[name] = evaluate(folder, rows, samples, seed)
+        accuracy = results[name] = evaluate(folder, rows)
         sampled = f"{accuracy['sampled']:.3f} +- {accuracy['sampled_se']:.3f}"
         print(f"{name}: sampled {sampled}  greedy {accuracy['greedy']:.3f}")
-    if out:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(out, json.dumps(results, indent=1) + "\n")
-
-
-@reports_errors
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Evaluate the models named on the command line."""
-    parser = Parser(prog="python -m recipe.demo.evaluate", description=__doc__)
-    parser.add_argument("rows", type=existing_file, help="parquet file of HiToM rows")
-    parser.add_argument("models", nargs="+", type=_named, metavar="NAME=DIR", help="e.g. base=outputs/demo/base")
-    parser.add_argument("--samples", type=positive_int, default=SAMPLES, help=f"sampled answers per row ({SAMPLES})")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=output_file, help="JSON file; entries of other names stay in it")
-    args = parser.parse_args(arguments)
-    hf_logging.disable_progress_bar()
-    compare(args.rows, dict(args.models), args.out, args.samples, args.seed)
-
-
-def _named(text: str) -> tuple[str, Path]:
-    """Parse NAME=DIR, where DIR is a Hugging Face folder with weights."""
-    name, _, folder = text.partition("=")
-    if not name or not (Path(folder) / "config.json").is_file() or not [*Path(folder).glob("*.safetensors")]:
-        raise ArgumentTypeError(f"{text!r}: write NAME=DIR; DIR must hold config.json and *.safetensors")
-    return name, Path(folder)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    write_whole(out, json.dumps(results, indent=1) + "\n")
+    return results

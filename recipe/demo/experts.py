@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not (folder / "warm" / "config.json").exists():
         with stage("Stories of two tasks, a tiny Qwen3 model, and its warm start"):
             warm_start.prepare(folder, WARM_START, FORMS)
-    with judge(folder) as endpoint:
+    with judge() as endpoint:
         for task in (form.task.name for form in FORMS):
             if not (folder / task / "trained").exists():
                 with stage(f"An expert for {task}: DITTO on real Ray, FSDP2 and vLLM"):

@@ -1,25 +1,17 @@
 """OFFLINE STAND-IN for a judge: an OpenAI-compatible server that writes critiques by rule, with no model behind it.
 
-The demo must run without a key and without a network, so this process replaces an API model. It answers two requests:
+The demo must run without a key and without a network, so this server replaces an API model. It answers two requests:
 the one that one-turn tasks send for a critique (`soul.one_turn.OneTurnTask.feedback`), and the connection test
 (`soul.judge.Judge.check`). It refuses all others with a 400 and the reason; it never invents an answer. The critiques
 come from `recipe.demo.coach`. It gives no scores: the task scores HiToM by rule.
-
-    python -m recipe.demo.judge_server --port 0 --ready-file judge.url    # the file gets the base URL once the server
-    runs
 """
 
 from __future__ import annotations
 
-import sys
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from recipe.demo import coach
-from soul.cli.arguments import output_file, port
-from soul.cli.error_border import Parser, reports_errors
-from soul.files.whole_file import write_whole
 from soul.judge.call.untrusted import data_of
 from soul.testing import BadRequest, ChatRequest, FakeOpenAI, Json, Reply
 
@@ -53,27 +45,6 @@ def reply(request: ChatRequest) -> Reply:
         return BadRequest(f"{type(error).__name__}: {error}")
 
 
-def server(port: int = 0) -> FakeOpenAI:
-    """The stand-in; it listens on 127.0.0.1 inside a `with` block. Port 0 lets the system choose."""
-    return FakeOpenAI(reply, MODEL, port=port)
-
-
-@reports_errors
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run until interrupted."""
-    parser = Parser(prog="python -m recipe.demo.judge_server", description=__doc__)
-    parser.add_argument("--port", type=port, default=0, help="0: let the system choose (default)")
-    parser.add_argument("--ready-file", type=output_file, help="gets the base URL, once the server takes calls")
-    args = parser.parse_args(arguments)
-    with server(args.port) as stand_in:
-        print(f"OFFLINE STAND-IN judge ({MODEL}): critiques by rule, no language model. {stand_in.url}", flush=True)
-        if args.ready_file is not None:
-            write_whole(args.ready_file, f"{stand_in.url}\n")
-        try:
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            print("stand-in judge stopped", flush=True)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def server() -> FakeOpenAI:
+    """The stand-in; it listens on a free port of 127.0.0.1 inside a `with` block."""
+    return FakeOpenAI(reply, MODEL)

@@ -24,9 +24,9 @@ from pathlib import Path
 from rich.console import Console
 from transformers.utils import logging as hf_logging
 
-from recipe.demo import evaluate, summary, warm_start
-from recipe.demo.steps import read_steps
+from recipe.demo import evaluate, judge_server, summary, warm_start
 from recipe.demo.stories import HARDLY_EVER_RIGHT
+from recipe.demo.summary import read_steps
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import SoulError
 
@@ -56,63 +56,21 @@ def stage(title: str) -> Iterator[None]:
 
 
 @contextmanager
-def judge(folder: Path) -> Iterator[dict[str, str]]:
+def judge() -> Iterator[dict[str, str]]:
     """Environment variables of the judge's endpoint: the user's, or those of a stand-in that runs inside this block."""
     if os.environ.get("OPENAI_BASE_URL") and os.environ.get("OPENAI_API_KEY"):
         console.print(f"  judge: {os.environ['OPENAI_BASE_URL']}")
         yield {}
         return
-    ready = folder / "judge.ready"
-    ready.unlink(missing_ok=True)
-    server = subprocess.Popen(
-        [sys.executable, "-m", "recipe.demo.judge_server", "--port", "0", "--ready-file", str(ready)],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-    )
-    try:
-        while not ready.exists():
-            if server.poll() is not None:
-                raise StageFailed(f"the stand-in judge ended with code {server.returncode}.")
-            time.sleep(0.05)
-        url = ready.read_text().strip()
-        console.print(f"  judge: offline stand-in, critiques by rule ({url}); OPENAI_BASE_URL replaces it")
-        yield {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "offline", "JUDGE_MODEL_NAME": "offline-stand-in"}
-    finally:
-        server.terminate()
-        server.wait(timeout=10)
+    with judge_server.server() as stand_in:
+        console.print(f"  judge: offline stand-in, critiques by rule ({stand_in.url}); OPENAI_BASE_URL replaces it")
+        yield {"OPENAI_BASE_URL": stand_in.url, "OPENAI_API_KEY": "offline", "JUDGE_MODEL_NAME": "offline-stand-in"}
 
 
 def steadied(overrides: Sequence[str]) -> list[str]:
     """The user's overrides, with STEADY before them unless they choose an objective: not every one reads a floor."""
     chosen = any(word.lstrip("+").startswith("algorithm.objective=") for word in overrides)
     return [*(() if chosen else STEADY), *overrides]
-
-
-def training_command(folder: Path, model: Path, overrides: Sequence[str], name: str) -> list[str]:
-    """The command that trains `model` on `folder`'s stories into the run folder `name`."""
-    return [
-        *(sys.executable, str(ROOT / "train_ppo.py")),
-        *("--config-dir", str(ROOT / "recipe" / "demo"), "--config-name", "demo"),
-        *("platform=cpu", f"data.train_files=[{folder / 'train.parquet'}]"),
-        *(f"data.val_files=[{folder / 'heldback.parquet'}]", f"actor_rollout_ref.model.path={model}"),
-        *(f"run.dir={folder / name}", f"trainer.experiment_name={folder.name}", "trainer.resume_mode=disable"),
-        *overrides,
-    ]
-
-
-def check(command: Sequence[str], endpoint: dict[str, str]) -> None:
-    """Check a training without starting it.
-
-    Raises:
-        StageFailed: its config is refused, after printing why.
-    """
-    environment = {**os.environ, **endpoint, **ON_A_CPU}
-    checked = subprocess.run(
-        [*command, "+dry_run=true"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
-    if checked.returncode != 0:
-        console.print(checked.stderr.strip(), markup=False)
-        raise StageFailed(f"a training was refused (code {checked.returncode}); nothing was trained.")
 
 
 def train(
@@ -134,7 +92,14 @@ def train(
         StageFailed: training failed, after printing the end of its log.
     """
     run, log = folder / name, folder / f"{name}.log"
-    command = training_command(folder, model, overrides, name)
+    command = [
+        *(sys.executable, str(ROOT / "train_ppo.py")),
+        *("--config-dir", str(ROOT / "recipe" / "demo"), "--config-name", "demo"),
+        *("platform=cpu", f"data.train_files=[{folder / 'train.parquet'}]"),
+        *(f"data.val_files=[{folder / 'heldback.parquet'}]", f"actor_rollout_ref.model.path={model}"),
+        *(f"run.dir={run}", f"trainer.experiment_name={folder.name}", "trainer.resume_mode=disable"),
+        *overrides,
+    ]
     shutil.rmtree(run, ignore_errors=True)  # the demo always starts over
     with log.open("w") as file:
         environment = {**os.environ, **endpoint, **ON_A_CPU}
@@ -156,23 +121,20 @@ def follow(process: subprocess.Popen[bytes], metrics: Path, limit_s: float) -> b
     """
     shown, stopped = 0, False
     console.print("  starting Ray, FSDP and vLLM: about a minute until the first step")
-    with console.status("starting ...") as status:
-        while True:
-            ended = process.poll() is not None
-            steps = read_steps(metrics) if metrics.exists() else []
-            for step in steps[shown:]:
-                refined = "" if step.refined is None else f"refined {step.refined:.3f}  "
-                console.print(
-                    f"  step {step.number:>3}  drafts {step.draft:.3f}  {refined}{step.seconds:.1f} s", highlight=False
-                )
-                status.update("training ...")
-            shown = len(steps)
-            if ended:
-                return stopped
-            if not stopped and sum(step.seconds for step in steps) >= limit_s:
-                process.terminate()
-                stopped = True
-            time.sleep(POLL_S)
+    while True:
+        ended = process.poll() is not None
+        steps = read_steps(metrics) if metrics.exists() else []
+        for step in steps[shown:]:
+            refined = "" if step.refined is None else f"refined {step.refined:.3f}  "
+            line = f"  step {step.number:>3}  drafts {step.draft:.3f}  {refined}{step.seconds:.1f} s"
+            console.print(line, highlight=False)
+        shown = len(steps)
+        if ended:
+            return stopped
+        if not stopped and sum(step.seconds for step in steps) >= limit_s:
+            process.terminate()
+            stopped = True
+        time.sleep(POLL_S)
 
 
 def last_checkpoint(run: Path) -> Path:
@@ -200,9 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     runs, overrides = {"ditto": folder / "run"}, steadied(args.overrides)
     with stage("Stories, a tiny Qwen3 model, and its warm start"):
         warm_start.prepare(folder, warm_start.WarmStart(), population=HARDLY_EVER_RIGHT)
-    with judge(folder) as endpoint:
-        if args.compare:  # an override that only DITTO reads would otherwise stop the demo halfway
-            check(training_command(folder, folder / "warm", [*overrides, *GRPO], "grpo"), endpoint)
+    with judge() as endpoint:
         with stage("DITTO on real Ray, FSDP2 and vLLM"):
             train(folder, folder / "warm", overrides, endpoint)
         if args.compare:
@@ -213,10 +173,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with stage("Accuracy on held-back stories"):
         models = {"base": folder / "base", "warm": folder / "warm"}
         models |= {name: last_checkpoint(run) for name, run in runs.items()}
-        evaluate.compare(folder / "heldback.parquet", models, folder / "accuracy.json")
+        accuracies = evaluate.compare(folder / "heldback.parquet", models, folder / "accuracy.json")
     console.print("[bold]Summary[/bold]")
-    metrics = {name: run / "metrics.jsonl" for name, run in runs.items()}
-    summary.show(metrics, folder / "accuracy.json", folder / "curves.png")
+    steps = {name: read_steps(run / "metrics.jsonl") for name, run in runs.items()}
+    summary.show(steps, accuracies, folder / "curves.png")
     console.print(f"Whole demo: {time.perf_counter() - start:.0f} s. Logs, traces and checkpoints: {folder}")
 
 

@@ -20,8 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from data.hitom_stories import StoryConfig, generate_examples
-from data.hitom_world import AGENTS, THINGS
+from data.hitom_stories import AGENTS, THINGS, StoryConfig, generate_examples
 from data.rows import write_rows
 from recipe.demo.coach import asked_about, critique, read_scene
 from recipe.demo.forms import HITOM, Form, Record

@@ -1,32 +1,62 @@
-"""Summarise the demo: tables, the curves, and a sentence or two about what the rewards did.
+"""Summarise the demo: tables, the picture of the rewards, and a sentence or two about what the rewards did.
 
-Reads the metrics of one or more runs (one JSON object per step) and the accuracies that `recipe.demo.evaluate` wrote.
 The sentence compares the first and the last steps and gives a standard error, so it also reports a flat or falling
 reward. With two runs, a second sentence compares their accuracies.
-
-    python -m recipe.demo.summary ditto=run/metrics.jsonl grpo=grpo/metrics.jsonl accuracies.json --png curves.png
 """
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
-import sys
-from argparse import ArgumentTypeError
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import matplotlib
 from rich.console import Console
 from rich.table import Table
 
-from recipe.demo.accuracies import read_accuracies
-from recipe.demo.curves import NAMES, draw, in_order
-from recipe.demo.steps import Step, read_steps
-from soul.cli.arguments import existing_file, output_file
-from soul.cli.error_border import Parser, reports_errors
+matplotlib.use("Agg")
+from matplotlib import pyplot  # noqa: E402 - the backend without a display comes first
 
+DRAFT, REFINED, SECONDS = "ditto/reward_draft", "ditto/reward_refined", "timing_s/step"
+HELD_BACK = "val-core/hitom/reward/mean@1"
 CERTAIN = 2.0  # standard errors that a difference must exceed to be reported as a change
+NAMES = {"base": "base (random weights)", "warm": "warm start", "ditto": "after DITTO", "grpo": "after GRPO"}
+COLOURS = {"base": "0.6", "warm": "tab:orange", "ditto": "tab:green", "grpo": "tab:blue"}
+Accuracies = Mapping[str, Mapping[str, float]]  # name of a model, in the order of training -> `evaluate.evaluate`
+
+
+@dataclass(frozen=True)
+class Step:
+    """One training step.
+
+    Attributes:
+        draft, refined: mean rewards; `refined` is None if no draft was refined.
+        heldback: sampled accuracy on the held-back stories after the step; None if it was not measured.
+        seconds: how long the step took, without that measurement.
+    """
+
+    number: int
+    draft: float
+    refined: float | None
+    heldback: float | None = None
+    seconds: float = 0.0
+
+
+def read_steps(path: Path) -> list[Step]:
+    """The steps of a metrics.jsonl that have a draft reward; of a step with several lines, the last value counts."""
+    by_step: dict[int, dict[str, float]] = {}
+    for line in filter(str.strip, path.read_text(encoding="utf-8").splitlines()):
+        record = json.loads(line)  # a validation has a line of its own
+        finite = {name: value for name, value in record.items() if value is not None and math.isfinite(value)}
+        by_step.setdefault(record["step"], {}).update(dict.fromkeys(record) | finite)
+    return [
+        Step(number, draft, record.get(REFINED), record.get(HELD_BACK), record.get(SECONDS) or 0.0)
+        for number, record in sorted(by_step.items())
+        if (draft := record.get(DRAFT)) is not None
+    ]
 
 
 @dataclass(frozen=True)
@@ -39,15 +69,12 @@ class Trend:
     slope: float  # per step, least squares
 
     @property
-    def change(self) -> float:
-        return self.last - self.first
-
-    @property
     def word(self) -> str:
         """ "rose", "fell", or "did not clearly change"."""
-        if abs(self.change) <= max(CERTAIN * self.error, 1e-9):
+        change = self.last - self.first
+        if abs(change) <= max(CERTAIN * self.error, 1e-9):
             return "did not clearly change"
-        return "rose" if self.change > 0 else "fell"
+        return "rose" if change > 0 else "fell"
 
 
 def trend(values: Sequence[float]) -> Trend | None:
@@ -65,97 +92,98 @@ def trend(values: Sequence[float]) -> Trend | None:
     return Trend(statistics.fmean(first), statistics.fmean(last), error, slope)
 
 
-def sentence(steps: Sequence[Step], accuracies: Mapping[str, Mapping[str, float]]) -> str:
+def sentence(steps: Sequence[Step], accuracies: Accuracies) -> str:
     """One sentence: did the reward rise?"""
     drafts = trend([step.draft for step in steps])
     if drafts is None:
         return f"Only {len(steps)} steps have a reward: too few to tell whether it rose."
     text = (
         f"The drafts' mean reward {drafts.word} over {len(steps)} steps: {drafts.first:.3f} in the first quarter, "
-        f"{drafts.last:.3f} in the last (change {drafts.change:+.3f}, standard error {drafts.error:.3f}, "
+        f"{drafts.last:.3f} in the last (change {drafts.last - drafts.first:+.3f}, standard error {drafts.error:.3f}, "
         f"slope {drafts.slope:+.4f} a step)"
     )
-    if "warm" in accuracies and "ditto" in accuracies:
-        warm, ditto = accuracies["warm"], accuracies["ditto"]
-        change = ditto["sampled"] - warm["sampled"]
-        error = math.hypot(warm.get("sampled_se", 0.0), ditto.get("sampled_se", 0.0))
+    if {"warm", "ditto"} <= set(accuracies):
+        change, error = _difference(accuracies["ditto"], accuracies["warm"])
         text += f"; sampled accuracy on held-back stories changed by {change:+.3f} (standard error {error:.3f})"
     return text + "."
 
 
-def comparison(runs: Mapping[str, Sequence[Step]], accuracies: Mapping[str, Mapping[str, float]]) -> str:
+def _difference(one: Mapping[str, float], other: Mapping[str, float]) -> tuple[float, float]:
+    """The difference of two sampled accuracies, and its standard error."""
+    return one["sampled"] - other["sampled"], math.hypot(one["sampled_se"], other["sampled_se"])
+
+
+def comparison(runs: Mapping[str, Sequence[Step]], accuracies: Accuracies) -> str:
     """One sentence: which of two runs is more accurate on the held-back stories, and at what cost."""
     first, second = runs
     costs = [f"{len(s)} steps of {n.upper()} in {sum(x.seconds for x in s):.0f} s" for n, s in runs.items()]
-    one, two = accuracies[first], accuracies[second]
-    change, error = one["sampled"] - two["sampled"], math.hypot(one.get("sampled_se", 0.0), two.get("sampled_se", 0.0))
+    change, error = _difference(accuracies[first], accuracies[second])
     verdict = "more accurate" if change > 0 else "less accurate"
     if abs(change) <= CERTAIN * error:
         verdict = "not clearly more or less accurate"
     return (
-        f"After the same time ({costs[0]}, {costs[1]}) the model trained with {first.upper()} is {verdict} on "
-        f"held-back stories: {one['sampled']:.3f} against {two['sampled']:.3f} (difference {change:+.3f}, standard "
-        f"error {error:.3f})."
+        f"After the same time ({', '.join(costs)}) the model trained with {first.upper()} is {verdict} on held-back "
+        f"stories: {accuracies[first]['sampled']:.3f} against {accuracies[second]['sampled']:.3f} (difference "
+        f"{change:+.3f}, standard error {error:.3f})."
     )
 
 
-def _accuracy_table(accuracies: Mapping[str, Mapping[str, float]]) -> Table:
-    table = Table(title="Accuracy on held-back stories (chance 0.25)")
-    for column in ("model", "sampled (T=1)", "greedy", "rows"):
+def draw(runs: Mapping[str, Sequence[Step]], accuracies: Accuracies, png: Path) -> None:
+    """Plot mean rewards, accuracy on held-back stories during training, and that of the models it began with.
+
+    One run is drawn over its steps, several over the seconds of training, because their steps differ in cost.
+    """
+    figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
+    for name, steps in runs.items():
+        label, colour, after = name.upper(), COLOURS.get(name, "0.3"), 0.0
+        points: dict[str, list[tuple[float, float]]] = {"drafts": [], "refined": [], "held back": []}
+        for step in steps:
+            after += step.seconds
+            for what, value in zip(points, (step.draft, step.refined, step.heldback), strict=True):
+                if value is not None:
+                    points[what].append((after if len(runs) > 1 else step.number, value))
+        looks = {"drafts": ("o-", colour), "refined": ("s--", "tab:purple"), "held back": ("D", colour)}
+        for what, (line, hue) in looks.items():
+            if points[what]:
+                axes.plot(*zip(*points[what], strict=True), line, markersize=4, color=hue, label=f"{label}, {what}")
+    for key, accuracy in accuracies.items():
+        if key not in runs:
+            label = f"held back, {NAMES.get(key, key)}: {accuracy['sampled']:.2f}"
+            axes.axhline(accuracy["sampled"], color=COLOURS.get(key, "0.3"), linestyle=":", label=label)
+    axes.set(xlabel="seconds of training" if len(runs) > 1 else "training step", ylabel="mean reward")
+    axes.set(ylim=(-0.02, 1.02), title="DITTO demo: HiToM, tiny model")
+    axes.legend(loc="best", fontsize=8)
+    png.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(png, dpi=120)
+    pyplot.close(figure)
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title)
+    for column in columns:
         table.add_column(column, justify="left" if column == "model" else "right")
-    for key, accuracy in in_order(accuracies):
-        sampled = f"{accuracy['sampled']:.3f} ± {accuracy.get('sampled_se', 0.0):.3f}"
-        table.add_row(NAMES.get(key, key), sampled, f"{accuracy['greedy']:.3f}", f"{accuracy.get('rows', 0):.0f}")
     return table
 
 
-def _step_table(steps: Sequence[Step]) -> Table:
-    table = Table(title="Mean reward per step, and accuracy on held-back stories")
-    for column in ("step", "drafts", "refined", "refined - drafts", "held back"):
-        table.add_column(column, justify="right")
-    for step in steps:
+def show(runs: Mapping[str, Sequence[Step]], accuracies: Accuracies, png: Path) -> None:
+    """Print the tables and the sentences about the first of the runs, and write the picture."""
+    console, first = Console(), next(iter(runs.values()))
+    table = _table(
+        "Mean reward per step, and accuracy on held-back stories",
+        *("step", "drafts", "refined", "refined - drafts", "held back"),
+    )
+    for step in first:
         gap = ("-", "-") if step.refined is None else (f"{step.refined:.3f}", f"{step.refined - step.draft:+.3f}")
         heldback = "" if step.heldback is None else f"{step.heldback:.3f}"
         table.add_row(str(step.number), f"{step.draft:.3f}", *gap, heldback)
-    return table
-
-
-def show(metrics: Mapping[str, Path], accuracies: Path, png: Path) -> None:
-    """Print the tables and the sentences, and write the plot.
-
-    Args:
-        metrics: name of a run -> its metrics.jsonl; the first is the one that is described.
-    """
-    runs, measured = {name: read_steps(path) for name, path in metrics.items()}, read_accuracies(accuracies)
-    console = Console()
-    first = next(iter(runs.values()))
-    console.print(_step_table(first))
-    console.print(_accuracy_table(measured))
-    draw(runs, measured, png)
-    console.print(sentence(first, measured), highlight=False)
-    if len(runs) == 2 and runs.keys() <= measured.keys():
-        console.print(comparison(runs, measured), highlight=False)
+    console.print(table)
+    table = _table("Accuracy on held-back stories (chance 0.25)", "model", "sampled (T=1)", "greedy", "rows")
+    for key, accuracy in accuracies.items():
+        sampled = f"{accuracy['sampled']:.3f} ± {accuracy['sampled_se']:.3f}"
+        table.add_row(NAMES.get(key, key), sampled, f"{accuracy['greedy']:.3f}", f"{accuracy['rows']:.0f}")
+    console.print(table)
+    draw(runs, accuracies, png)
+    console.print(sentence(first, accuracies), highlight=False)
+    if len(runs) == 2:
+        console.print(comparison(runs, accuracies), highlight=False)
     console.print(f"Curves: {png}")
-
-
-@reports_errors
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Summarise runs."""
-    parser = Parser(prog="python -m recipe.demo.summary", description=__doc__)
-    parser.add_argument("metrics", nargs="+", type=_named_file, metavar="NAME=FILE", help="metrics.jsonl of a run")
-    parser.add_argument("accuracies", type=existing_file, help="JSON written by recipe.demo.evaluate --out")
-    parser.add_argument("--png", type=output_file, default="curves.png")
-    args = parser.parse_args(arguments)
-    show(dict(args.metrics), args.accuracies, args.png)
-
-
-def _named_file(text: str) -> tuple[str, Path]:
-    """Parse NAME=FILE."""
-    name, _, file = text.partition("=")
-    if not name or not file:
-        raise ArgumentTypeError(f"{text!r}: write NAME=FILE, such as ditto=outputs/demo/run/metrics.jsonl")
-    return name, existing_file(file)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

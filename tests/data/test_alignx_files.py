@@ -9,11 +9,7 @@ import pytest
 from data import alignx
 from data.sources import BUILDS
 from soul.tasks.alignx import AlignX
-from tests.data.source_files import needs
-from tests.soul.samples import DATA
 
-SOURCES = sorted((DATA / "alignx").glob("*.json"))
-needs_records = needs(*SOURCES)
 RECORD = {
     "prompt": "How do I tell my boss?",
     "chosen": "Just say it.",
@@ -106,35 +102,3 @@ def test_one_file_gives_one_set_and_no_row_is_a_coin_flip(tmp_path, form):
     with pytest.raises(ValueError, match="all 2 records are without earlier comments, which is what alignx_ugc"):
         alignx.convert([next((tmp_path / "alignx").rglob("Reddit_DEMO*"))], "alignx_ugc")
     assert BUILDS["alignx_history16"].find(tmp_path).form is None
-
-
-def test_every_set_has_its_class():
-    assert set(alignx.SETS) == {cls.name for cls in (AlignX, *AlignX.__subclasses__())}
-
-
-@pytest.mark.parametrize(
-    "change, words",
-    [({"prompt": ""}, "field 'prompt'"), ({"Pair-wise Comparative Feedback": "x"}, "a list of objects")],
-)
-def test_errors_name_file_record_and_field(tmp_path, change, words):
-    with pytest.raises(ValueError, match=rf"soup\.json: record 1: .*{words}"):
-        alignx.convert([write(tmp_path / "soup.json", RECORD, {**RECORD, **change})])
-
-
-@needs_records
-def test_real_records_through_the_command_line_and_the_task(tmp_path, capsys):
-    out = tmp_path / "val.parquet"
-    alignx.main(["convert", *map(str, SOURCES), "--set", "alignx_pair", "--out", str(out)])
-    printed = capsys.readouterr().out
-    assert "removed: 3 (pairs and comments with a blank text)" in printed
-    assert "(pairs that repeat the user's preference in words)" in printed
-    rows = pq.read_table(out).to_pylist()
-    personas = {record["ground_truth_persona"] for path in SOURCES for record in json.loads(path.read_text())}
-    assert len(rows) == 14 and {row["data_source"] for row in rows} == {"alignx_pair"}
-    task = AlignX()
-    for record in rows:
-        row = task.row_type.model_validate(record["extra_info"])
-        task.check(row)
-        known = task.prompt(row)[0]["content"].partition("Question:")[0]
-        assert not any(persona.rstrip(".").lower() in known.lower() for persona in personas)
-        assert "\u200b" not in known

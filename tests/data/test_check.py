@@ -51,12 +51,6 @@ def test_rows_duplicates_and_overlap_are_counted(files: tuple[str, str], tmp_pat
     assert 20 < low <= median <= high
 
 
-def test_overlapping_groups_are_named(files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([files[0], "--against", files[1]]) == 1
-    shown = capsys.readouterr().out
-    assert 'hitom: 3 rows in 1 group that is also evaluated: story "1 mia and tom entered the hall."' in shown
-
-
 def test_the_overlap_can_be_left_out(files: tuple[str, str], tmp_path: Path) -> None:
     clean = tmp_path / "out" / "clean.parquet"
     assert main([files[0], "--against", files[1], "--without-overlap", str(clean)]) == 1
@@ -92,17 +86,6 @@ def test_rows_of_the_originals_extra_tasks_are_left_out_and_counted(
     pq.write_table(pa.Table.from_pylist(rows[:1]), mixed)
     assert main([str(mixed), "--without-extra", str(tmp_path / "none.parquet")]) == 2
     assert not (tmp_path / "none.parquet").exists()
-
-
-def test_a_file_that_would_be_empty_is_not_written(files: tuple[str, str], tmp_path: Path) -> None:
-    clean = tmp_path / "clean.parquet"
-    assert main([files[1], "--against", files[1], "--without-overlap", str(clean)]) == 2
-    assert not clean.exists()
-
-
-def test_a_file_without_overlap_is_fine(files: tuple[str, str]) -> None:
-    assert main([files[0]]) == 0
-    assert reports(files[1])[0].duplicates == 0
 
 
 @needs_records

@@ -1,16 +1,14 @@
 """CoSER task files: real scenes through the builder, books of the source, and what is refused or left out."""
 
 import json
-import re
 from collections import Counter
 
 import pyarrow.parquet as pq
-import pytest
 
 from data import coser
 from soul.tasks.coser import CoSER
 from soul.tasks.coser_stage import ENVIRONMENT
-from tests.data.source_files import needs, refusal
+from tests.data.source_files import needs
 from tests.soul.samples import DATA
 
 TEST_SET = DATA / "coser" / "test_set_public_domain.json"
@@ -162,38 +160,6 @@ def test_unusable_conversations_of_a_book_are_left_out_and_named(tmp_path, capsy
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3 and all("plot 0, conversation" in line for line in lines)
     assert "dialogues.0.message" in lines[0] and "only the Environment speaks" in lines[1] and "scenario" in lines[2]
-
-
-@pytest.mark.parametrize(
-    "source, message",
-    [
-        ([scene(), scene(scenario="")], r"source.json: scene 1: field 'scenario'"),
-        ([scene(dialogues=[])], r"scene 0: field 'dialogues'"),
-        ([scene(plot={"summary": 3})], r"scene 0: field 'plot_summary'"),
-        ([scene(speaking_characters_w_env=["Environment"])], r"scene 0: speaking_characters_w_env: only"),
-        (["text"], r"scene 0: expected an object, got str"),
-        ({"pages": []}, r"expected a list of scenes, or a book"),
-        (3, r"expected a list of scenes, or a book"),
-    ],
-)
-def test_bad_sources_are_refused_with_their_place(tmp_path, source, message):
-    with pytest.raises(ValueError, match=message):
-        coser.convert([written(tmp_path, source)])
-
-
-def test_what_is_no_json_is_refused(tmp_path, capsys):
-    (tmp_path / "x.json").write_text("[{")
-    assert re.search(
-        r"data\.coser: .*x\.json: not a JSON file",
-        refusal(coser, capsys, tmp_path / "x.json", "--out", tmp_path / "x.parquet"),
-    )
-
-
-@pytest.mark.parametrize(
-    "arguments", [[], ["--train-out", "t.parquet"], ["--out", "o", "--train-out", "t", "--val-out", "v"]]
-)
-def test_outputs_must_be_clear(tmp_path, arguments, capsys):
-    assert "give either --out" in refusal(coser, capsys, written(tmp_path, [scene()]), *arguments)
 
 
 def test_a_limit_keeps_whole_plots(tmp_path):

@@ -1,38 +1,18 @@
 """FanToM task files: shuffled choices, conversations kept together, clear errors."""
 
 import csv
-from collections import Counter
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from data import fantom
-from tests.data.source_files import needs, refusal
+from tests.data.source_files import needs
 from tests.soul.samples import DATA
 
 FILES = sorted((DATA / "fantom").glob("*.csv"))
 needs_records = needs(*FILES)
 
-NAME = "FANToM_tom_belief_inaccessible_short_context_first-order.csv"
 LONG = "Ann: This line is long enough to tell one conversation from any other conversation."
-
-
-def write_csv(path: Path, rows: list[dict[str, str]]) -> Path:
-    with path.open("w", newline="", encoding="utf-8") as lines:
-        writer = csv.DictWriter(lines, ["context", "question", "answer_choices", "gt_answer"])
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
-
-
-def row(context: str = "Ann: Hi.", question: str = "What does Ann think?", **other: str) -> dict[str, str]:
-    return {
-        "context": context,
-        "question": question,
-        "answer_choices": "['x', 'y']",
-        "gt_answer": "x",
-    } | other
 
 
 @needs_records
@@ -72,13 +52,6 @@ def test_rows_do_not_depend_on_the_order_or_number_of_files():
 
 
 @needs_records
-def test_another_seed_shuffles_anew():
-    one, other = (fantom.convert(FILES, seed) for seed in (0, 1))
-    changed = sum(a["correct_answer"] != b["correct_answer"] for a, b in zip(one, other, strict=True))
-    assert 0.4 < changed / len(one) < 0.6
-
-
-@needs_records
 def test_no_conversation_is_on_both_sides_of_a_split(tmp_path, capsys):
     train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
     fantom.main(["convert", *map(str, FILES), "--train-out", str(train), "--val-out", str(val)])
@@ -88,11 +61,6 @@ def test_no_conversation_is_on_both_sides_of_a_split(tmp_path, capsys):
         infos = list(pd.read_parquet(path)["extra_info"])
         lines.append({line for info in infos for line in info["context"].split("\n") if len(line) >= 60})
     assert lines[0] and lines[1] and not lines[0] & lines[1]
-
-
-@needs_records
-def test_the_records_hold_84_conversations():
-    assert len({record["set_id"] for record in fantom.convert(FILES)}) == 84
 
 
 def test_overlapping_excerpts_are_one_conversation():
@@ -106,31 +74,3 @@ def test_overlapping_excerpts_are_one_conversation():
     assert len({ids[context] for context in contexts[:3]}) == 1
     assert ids[contexts[3]] != ids[contexts[0]]
     assert fantom.conversation_ids(contexts[::-1]) == ids
-
-
-def test_file_names_with_colons_are_the_originals(tmp_path):
-    plain = fantom.convert([write_csv(tmp_path / NAME, [row()] * 8)])
-    original = fantom.convert([write_csv(tmp_path / NAME.replace("tom_belief_", "tom:belief:"), [row()] * 8)])
-    assert plain == original
-    assert len(Counter(record["correct_answer"] for record in plain)) == 2
-
-
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [
-        ({"gt_answer": "z"}, "row 2: field 'gt_answer' must be one of"),
-        ({"answer_choices": "['x', 'y', 'z']"}, "row 2: field 'answer_choices' must be a list of two"),
-        ({"answer_choices": "open('x')"}, "row 2: field 'answer_choices' is not a Python list"),
-        ({"context": " "}, "row 2: field 'context' is missing or empty"),
-    ],
-)
-def test_a_bad_row_is_named(tmp_path, bad, message):
-    with pytest.raises(ValueError, match=message):
-        fantom.convert([write_csv(tmp_path / NAME, [row(), row(**bad)])])
-
-
-def test_a_file_must_tell_what_it_is(tmp_path, capsys):
-    with pytest.raises(ValueError, match="name must tell accessibility and order"):
-        fantom.convert([write_csv(tmp_path / "fantom.csv", [row()])])
-    path = str(write_csv(tmp_path / NAME, [row()]))
-    assert "given twice" in refusal(fantom, capsys, path, path, "--out", tmp_path / "x.parquet")

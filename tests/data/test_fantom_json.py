@@ -122,13 +122,6 @@ BAD: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_what_is_not_the_official_file_is_named(tmp_path: Path, name: str) -> None:
-    found, message = BAD[name]
-    with pytest.raises(ValueError, match=message):
-        fantom_json.convert(saved(tmp_path, found))
-
-
 def test_questions_that_cannot_be_scored_are_counted(tmp_path: Path) -> None:
     odd = entry(0)
     odd["answerabilityQA_list"]["correct_answer"] = []
@@ -141,12 +134,3 @@ def test_questions_that_cannot_be_scored_are_counted(tmp_path: Path) -> None:
         "a list question whose answer is nobody": 1,
         "a yes-or-no question whose answer is 'error'": 1,
     }
-
-
-def test_the_official_file_stands_alone(tmp_path: Path) -> None:
-    path = str(saved(tmp_path, [entry(0)]))
-    with pytest.raises(ValueError, match="give fantom_v1.json alone"):
-        fantom.build(["convert", path, "FANToM.csv", "--out", str(tmp_path / "x.parquet")])
-    with pytest.raises(ValueError, match="--train-out would be empty"):
-        split = ["--train-out", str(tmp_path / "t"), "--val-out", str(tmp_path / "v")]
-        fantom.build(["convert", path, "--test-conversations", "1", *split])

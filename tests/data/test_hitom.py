@@ -123,14 +123,6 @@ def test_tracker_agrees_with_the_gold_answers_of_the_benchmark(benchmark):
 
 
 @needs_records
-def test_the_disputed_gold_answers_name_a_place_the_object_never_was(benchmark):
-    for record in benchmark:
-        if record["sample_id"] in NEVER_HELD_THE_OBJECT:
-            thing = re.search(r"the (\w+) is\?$", record["question"])[1]
-            assert not re.search(rf"\b{thing}\b.*\b{record['answer']}\b", record["story"])
-
-
-@needs_records
 def test_all_disputed_gold_answers_are_in_stories_that_visit_a_room_twice(benchmark):
     for record in benchmark:
         rooms = re.findall(r"entered the (?!waiting)(\w+)", record["story"])
@@ -153,13 +145,6 @@ def test_talk_decides_some_generated_answers(generated):
         untold = "\n".join(x for x in record["story"].splitlines() if " claimed " not in x and " told " not in x)
         silent += Tracker(untold).answer(record["question"]) != record["correct_answer"]
     assert silent > 10
-
-
-@pytest.mark.parametrize("agents", [2, 3, 4])
-def test_small_casts_agree_with_the_tracker(agents):
-    config = StoryConfig(agents=agents, orders=range(agents + 1), revisit_probability=1.0)
-    for record in generate_examples(15, 1, config):
-        assert record["correct_answer"] == Tracker(record["story"]).answer(record["question"]), record
 
 
 def test_orders_beyond_the_benchmark_repeat_agents_and_agree_with_the_tracker():
@@ -189,18 +174,6 @@ def test_200_stories_are_the_papers_6000_examples():
     assert len(letters) == 15 and max(letters.values()) < 0.12 * len(records)
 
 
-@needs_records
-def test_generated_sentences_use_the_words_of_the_benchmark(benchmark, generated):
-    def shapes(records):
-        text = "\n".join(r["story"] + "\n" + r["question"] for r in records)
-        text = re.sub(r"(?m)^\d+ ", "", text.replace("***", ""))
-        text = re.sub(r"(?<=the )\w+|\b(?!The|Where)[A-Z][a-z]+\b|(?<=The )\w+|(?<=claimed that )\w+", "_", text)
-        text = re.sub(r"(?<=a )(cat|dog|monkey|mouse)|(?<=his )(watch|gloves|phone)", "_", text)
-        return {line for line in text.splitlines() if line}
-
-    assert shapes(generated) == shapes(benchmark)
-
-
 def test_generation_depends_on_its_arguments_alone():
     assert generate_examples(3, 5) == generate_examples(3, 5)
     assert generate_examples(3, 5) == generate_examples(4, 5)[:90]
@@ -226,16 +199,6 @@ def test_stories_for_a_tiny_model():
         assert len(record["story"].splitlines()) == 9
         assert not re.search("likes|saw|lost", record["story"])
     assert {r["correct_answer"] for r in records} == set(options)
-
-
-def test_fixed_containers_limit_where_things_are():
-    records = generate_examples(5, 0, StoryConfig(containers=["red_box", "blue_box"], distractor_probability=0))
-    for record in records:
-        assert set(re.findall(r"\b(?:red|blue|green)_(?!pepper)\w+", record["story"])) <= {
-            "red_box",
-            "blue_box",
-        }
-        assert len(hitom.choice_texts(record["choices"])) == 15
 
 
 @pytest.mark.parametrize(
@@ -289,26 +252,3 @@ def test_split_keeps_a_story_on_one_side(tmp_path):
     )
     left, right = ({i["story_id"] for i in pd.read_parquet(path)["extra_info"]} for path in (train, val))
     assert (len(left), len(right)) == (8, 2) and not left & right
-
-
-def test_convert_names_record_and_field(tmp_path):
-    source = tmp_path / "bad.json"
-    good = {
-        "story": "1 A entered the den.\n\n***",
-        "question": "Where is the pear really?",
-        "choices": "A. red_box, B. blue_box",
-        "answer": "blue_box",
-        "deception": False,
-        "story_length": 1,
-        "question_order": 0,
-    }
-    source.write_text(json.dumps({"data": [good]}))
-    assert hitom.convert(source).records[0]["story"] == "1 A entered the den."
-    for field, value in (("answer", "red_bag"), ("deception", "no"), ("story", "not numbered")):
-        source.write_text(json.dumps({"data": [good, good | {field: value}]}))
-        with pytest.raises(ValueError, match=rf"bad\.json: record 1: field '{field}'"):
-            hitom.convert(source)
-    for text, message in (("[1]", "record 0: expected an object"), ("{", "not a JSON file"), ("{}", "list 'data'")):
-        source.write_text(text)
-        with pytest.raises(ValueError, match=rf"bad\.json: .*{message}"):
-            hitom.convert(source)

@@ -3,15 +3,10 @@
 import json
 
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 
 from data import humanual
-from soul.tasks.humanual import HumanualOpinion
-from tests.data.source_files import refusal, write_json
-from tests.soul.samples import DATA
-
-POSTS = DATA / "humanual_opinion" / "reddit_post_dict_testset_sample.json"
+from tests.data.source_files import write_json
 
 THREAD = [
     {"role": "poster-77", "content": "Who broke it?", "metadata": "{}"},
@@ -50,33 +45,6 @@ def test_a_chat_keeps_its_roles(tmp_path):
     assert record["prompt"] == "user: Hi\n\nassistant: Hello" and record["persona"] == ""
 
 
-@pytest.mark.parametrize(
-    ("record", "message"),
-    [
-        ({**RECORD, "completion": None}, "record 1: field 'completion' is missing"),
-        ({**RECORD, "prompt": []}, "record 1: field 'prompt' is missing"),
-        ({**RECORD, "prompt": [{"role": "x"}]}, "record 1: .*prompt"),
-        ({**RECORD, "completion": " "}, "record 1: .*completion"),
-        ("text", "record 1: is str"),
-    ],
-)
-def test_a_bad_record_is_named(tmp_path, record, message):
-    with pytest.raises(ValueError, match=message):
-        humanual.convert([write_json(tmp_path / "a.json", [RECORD, record])])
-
-
-def test_bad_files_are_named(tmp_path, capsys):
-    (tmp_path / "a.jsonl").write_text("{}\n{")
-    with pytest.raises(ValueError, match=r"a\.jsonl: line 2: not JSON"):
-        humanual.convert([tmp_path / "a.jsonl"])
-    (tmp_path / "a.parquet").write_text("no parquet")
-    with pytest.raises(ValueError, match=r"a\.parquet: not a readable parquet file"):
-        humanual.convert([tmp_path / "a.parquet"])
-    assert "expected a list of records" in refusal(
-        humanual, capsys, write_json(tmp_path / "b.json", 3), "--out", tmp_path / "x.parquet"
-    )
-
-
 def test_posts_alone_are_no_rows(tmp_path):
     posts = write_json(tmp_path / "posts.json", {"a": {"post": "One?"}, "b": {"post": "Two?"}})
     replies = write_json(tmp_path / "replies.json", {"a": "Yes."})
@@ -101,20 +69,3 @@ def test_without_a_post_id_equal_prompts_are_one_post(tmp_path):
     records = [{"prompt": text, "completion": "x"} for text in ("a", "a", "b")]
     posts = [record["post"] for record in humanual.convert([write_json(tmp_path / "a.json", records)])]
     assert posts[0] == posts[1] != posts[2]
-
-
-@pytest.mark.skipif(not POSTS.exists(), reason=f"no posts at {POSTS} (SOUL_DATA_SOURCES)")
-def test_real_posts_with_answers_become_rows_that_can_be_played(tmp_path, capsys):
-    posts = json.loads(POSTS.read_text(encoding="utf-8"))
-    replies = {key: {"completion": f"Answer to {key}.", "persona": "Blunt."} for key in posts}
-    answers, out = write_json(tmp_path / "replies.json", replies), tmp_path / "opinion.parquet"
-    arguments = ["--set", "opinion", "--replies", str(answers), "--out", str(out)]
-    humanual.main(["convert", str(POSTS), *arguments])
-    table, task = pq.read_table(out).to_pylist(), HumanualOpinion()
-    assert len(table) == len(posts) >= 8
-    for record, (key, post) in zip(table, posts.items(), strict=True):
-        row = task.row_type.model_validate(record["extra_info"])
-        assert record["data_source"] == task.name == "humanual-opinion"
-        assert row.completion == f"Answer to {key}." and row.completion not in json.dumps(task.prompt(row))
-        assert task.prompt(row)[1]["content"].endswith(post["post"].strip())
-    assert f"rows={len(posts)} posts={len(posts)}" in capsys.readouterr().out

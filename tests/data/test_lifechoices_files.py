@@ -2,14 +2,11 @@
 
 import json
 import re
-from pathlib import Path
 
 import pyarrow.parquet as pq
-import pytest
 
 from data import lifechoices
-from soul.tasks.lifechoices import LifeChoices
-from tests.data.source_files import needs, refusal, write_json
+from tests.data.source_files import needs, write_json
 from tests.soul.samples import DATA
 
 SOURCES = [DATA / "lifechoices" / name for name in ("motivation_dataset.json", "truth_persona_summary.json")]
@@ -56,31 +53,6 @@ def test_questions_about_a_character_without_a_story_are_left_out(tmp_path):
         assert left_out == {"no story of the character": 1}
 
 
-@pytest.mark.parametrize(
-    "choice, words",
-    [
-        ({**CHOICE, "Question": ""}, "Question"),
-        ({**CHOICE, "Correct Answer": "E"}, "not among the options"),
-        ({**CHOICE, "Options": ["A. x"]}, "two options"),
-        (None, "Multiple Choice Question"),
-    ],
-)
-def test_errors_name_file_entry_and_field(tmp_path, choice, words):
-    record = {"character_name": "Ada", "input_text": "Ada grew up.", "Multiple Choice Question": choice}
-    with pytest.raises(ValueError, match=rf"data\.json: entry 1, Ada: .*{words}"):
-        lifechoices.convert([write_json(tmp_path / "data.json", [[record]])])
-
-
-@pytest.mark.parametrize("book", [{}, {"book": None}, {"book": " "}])
-def test_a_record_without_its_book_is_refused(tmp_path, book):
-    """Its book could be on both sides of a split."""
-    record = {"character_name": "Ada", "input_text": "Ada grew up.", "Multiple Choice Question": CHOICE, **book}
-    with pytest.raises(
-        ValueError, match=r"data\.json: entry 1, Ada: field 'book' is missing or empty; .* novel's title"
-    ):
-        lifechoices.convert([write_json(tmp_path / "data.json", [[record]])])
-
-
 @needs_records
 def test_the_right_option_is_not_told_by_its_form():
     raw = json.loads(SOURCES[0].read_text())
@@ -97,30 +69,8 @@ def test_the_right_option_is_not_told_by_its_form():
 
 
 @needs_records
-def test_real_records_through_the_command_line_and_the_task(tmp_path, capsys):
-    out = tmp_path / "val.parquet"
-    lifechoices.main(["convert", *map(str, SOURCES), "--out", str(out)])
-    assert re.search(r"left out: \d+ \(no story of the character\)", capsys.readouterr().out)
-    task, rows = LifeChoices(), pq.read_table(out).to_pylist()
-    assert len(rows) > 250 and {row["data_source"] for row in rows} == {"lifechoices"}
-    letters = []
-    for record in rows:
-        row = task.row_type.model_validate(record["extra_info"])
-        task.check(row)
-        letters.append(task.gold(row))
-        text = task.prompt(row)[0]["content"]
-        assert len(row.options) == 4 and row.input_text in text and "Correct" not in text.partition("Question:")[2]
-    assert all(letters.count(letter) < len(letters) / 2 for letter in "ABCD")
-
-
-@needs_records
 def test_books_do_not_cross_the_split(tmp_path):
     files = [tmp_path / "train.parquet", tmp_path / "val.parquet"]
     lifechoices.main(["convert", *map(str, SOURCES), "--train-out", str(files[0]), "--val-out", str(files[1])])
     train, val = ({row["extra_info"]["book"] for row in pq.read_table(file).to_pylist()} for file in files)
     assert train and val and not train & val
-
-
-def test_a_bad_file_ends_with_a_message(tmp_path, capsys):
-    Path(tmp_path / "bad.json").write_text("{")
-    assert "data.lifechoices: " in refusal(lifechoices, capsys, tmp_path / "bad.json", "--out", tmp_path / "o.parquet")

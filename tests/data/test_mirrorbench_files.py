@@ -1,7 +1,6 @@
 """MirrorBench task files: the published conversations as rows, nothing of the real user's words beside the turns."""
 
 import json
-import re
 
 import pandas as pd
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from data import mirrorbench
 from soul.metrics.lexical import lexis
 from soul.tasks.mirrorbench import DEVIATION, HUMANS, MirrorBench, MirrorBenchRow
-from tests.data.source_files import needs, refusal, write_lines
+from tests.data.source_files import needs, write_lines
 from tests.soul.samples import DATA
 from tests.soul.tasks.mirrorbench_talks import human_norms
 
@@ -77,11 +76,6 @@ def test_no_topic_and_no_opening_is_on_both_sides_of_a_split(tmp_path, capsys):
     assert not sides[0][0] & sides[1][0] and not sides[0][1] & sides[1][1]
 
 
-@needs_records
-def test_rows_do_not_depend_on_the_order_of_the_files():
-    assert mirrorbench.convert(FILES[::-1]) == mirrorbench.convert(FILES)
-
-
 def test_a_row_holds_roles_and_texts_alone(tmp_path):
     (record,) = mirrorbench.convert([write_lines(tmp_path / "a_mirror.jsonl", RAW)])
     assert record["task_description"] == record["question"] == RAW["task_description"]
@@ -104,30 +98,3 @@ def test_equal_openings_are_one_group_where_there_is_no_topic(tmp_path):
     ]
     groups = [record["group"] for record in mirrorbench.convert([write_lines(tmp_path / "a.jsonl", *others)])]
     assert groups[0] == groups[1] != groups[2]
-
-
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [
-        ({"task_description": " "}, "line 2: field 'task_description' is missing or empty"),
-        ({"dataset": None}, "line 2: field 'dataset'"),
-        ({"turns": "hello"}, "line 2: field 'turns' must be a list"),
-        ({"turns": [{"role": "system", "content": "x"}]}, "line 2: field 'turns' holds a turn without role"),
-        ({"turns": [{"role": "user", "content": ""}]}, "line 2: field 'turns' holds a turn without role"),
-        ({"turns": [{"role": "assistant", "content": "x"}]}, "line 2: field 'turns' has no turn of the user"),
-        ({"conversation_id": "c-1"}, "line 2: field 'conversation_id' repeats 'c-1'"),
-    ],
-)
-def test_a_bad_record_is_named(tmp_path, bad, message, capsys):
-    path = write_lines(tmp_path / "a.jsonl", RAW, {**RAW, "conversation_id": "c-2", **bad})
-    with pytest.raises(ValueError, match=message):
-        mirrorbench.convert([path])
-    assert re.search("data.mirrorbench: .*line 2", refusal(mirrorbench, capsys, path, "--out", tmp_path / "x.parquet"))
-    assert not (tmp_path / "x.parquet").exists()
-
-
-@pytest.mark.parametrize("line", ["{", "[]", "7"])
-def test_what_is_no_record_is_named(tmp_path, line):
-    (tmp_path / "a.jsonl").write_text(f"{json.dumps(RAW)}\n\n{line}\n")
-    with pytest.raises(ValueError, match="a.jsonl: line 3: "):
-        mirrorbench.convert([tmp_path / "a.jsonl"])

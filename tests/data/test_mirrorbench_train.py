@@ -5,12 +5,6 @@ The corpora themselves are out of reach here, so these records are invented, in 
 
 import gzip
 import json
-import os
-import signal
-import subprocess
-import sys
-import threading
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -20,14 +14,12 @@ import pytest
 
 from data import mirrorbench_train, train
 from data.mirrorbench_sources import Dialogue, read
-from data.model_stages.journal import Journal
 from data.model_stages.stage import Item
 from soul.rows import data_card as card
 from soul.rows.task_files import read_rows
-from soul.testing import FakeOpenAI, Hang, Json, ServerError
+from soul.testing import FakeOpenAI, Json, ServerError
 from tests.data.source_files import write_json, write_lines
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 GOAL = "The user is after practical advice. The user writes briefly and politely."
 
 
@@ -202,48 +194,3 @@ def test_a_failed_call_fails_the_file_and_is_asked_for_again(corpora, capsys, mo
         assert run(fake, corpora.parent, "goal_writer.model=other") == 1
     assert "goals.jsonl holds answers of" in capsys.readouterr().out
     assert len(read_rows([str(out)])) == 11
-
-
-def test_the_budget_counts_what_earlier_runs_have_spent(corpora, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "2000")
-    evaluation(corpora)
-    words = ["judge.price_in=1000", "judge.price_out=1000"]
-    with FakeOpenAI(lambda request: ServerError() if "cloud 3" in request.text else Json({"goal": GOAL})) as fake:
-        assert run(fake, corpora.parent, *words) == 1
-    with FakeOpenAI(Json({"goal": GOAL})) as fake:
-        capsys.readouterr()
-        assert run(fake, corpora.parent, *words, "judge.budget_usd=1") == 1 and fake.requests == []
-        assert "of judge.budget_usd=$1.00 are spent" in capsys.readouterr().out
-        assert run(fake, corpora.parent, *words, "judge.budget_usd=50") == 0 and len(fake.requests) == 1
-
-
-def test_after_kill_9_nothing_is_asked_twice(corpora, tmp_path):
-    released, stages = threading.Event(), tmp_path / "stages"
-
-    def script(request):
-        return Hang(60) if request.number >= 5 and not released.is_set() else Json({"goal": GOAL})
-
-    with FakeOpenAI(script) as fake:
-        models = [f"judge.base_url={fake.url}", "judge.api_key_env=none", "judge.concurrency=6"]
-        files = [str(path) for path in sorted(corpora.iterdir())]
-        words = ["convert", *files, "--out", str(tmp_path / "o.parquet"), "--stages", str(stages), "--models", *models]
-        environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'agents'}"}
-        command = [sys.executable, "-m", "data.mirrorbench_train", *words]
-        process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stderr=subprocess.DEVNULL)
-        journal = stages / "goals.jsonl"
-        try:
-            deadline = time.monotonic() + 60
-            while not (journal.exists() and journal.read_text().count("\n") == 5):
-                assert time.monotonic() < deadline and process.poll() is None
-                time.sleep(0.05)
-        finally:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-        asked = len(fake.requests)
-        with journal.open("a") as file:
-            file.write('{"key": "qu')  # what a kill in the middle of a line leaves
-        released.set()
-        built = mirrorbench_train.build(words)
-        assert built.rows == 16 and len(fake.requests) == asked + 11
-    done = Journal(journal, built.models[0].model, built.models[0].prompt)
-    assert len(done.entries) == 16 and built.models[0].calls == 16

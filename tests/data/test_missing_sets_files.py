@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from data import behavior_chain, humanllm, sets, socsci210
 from soul import examples
@@ -16,7 +15,7 @@ from soul.rows.data_card import read_inside
 from soul.rows.task_files import read_rows
 from soul.suites import soul_v1
 from tests.data.fantom_official import entries
-from tests.data.source_files import refusal, write_json, write_lines
+from tests.data.source_files import write_json, write_lines
 
 
 def link(number: int, **fields: object) -> dict[str, object]:
@@ -101,12 +100,6 @@ def test_answers_are_drawn_by_question_so_that_distributions_can_be_compared(tmp
     assert only in ("s1", "s2")
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_a_draw_has_as_many_rows_as_were_asked_for(tmp_path, seed):
-    path = write_lines(tmp_path / "answers.jsonl", *answers("s1", "1", [n % 9 for n in range(2000)]))
-    assert len(socsci210.convert([path], rows=20, seed=seed).records) == 20
-
-
 def test_an_answer_that_is_no_finite_number_is_left_out_and_spoils_no_scale(tmp_path):
     path = write_lines(tmp_path / "answers.jsonl", *answers("s1", "1", [float("nan"), 1, 5]))
     built = socsci210.convert([path])
@@ -120,18 +113,6 @@ def test_item_selection_keeps_the_items_and_the_one_that_was_picked(tmp_path):
     humanllm.build(["convert", str(path), "--out", str(out)])
     for number, row in enumerate(read_rows([str(out)])):
         assert row.task.target(row.row).endswith(example.record(number)["answer_text"])
-
-
-@pytest.mark.parametrize(
-    ("builder", "records", "message"),
-    [
-        (humanllm, [{"prompt_text": "A user.", "candidates": ["a", "b"], "answer_text": "c"}], "line 1"),
-        (socsci210, [{"study_id": "s", "task_num": 1, "prompt": "p"}], "field 'response' is missing"),
-    ],
-)
-def test_what_is_wrong_is_named(builder, records, message, tmp_path, capsys):
-    path = write_lines(tmp_path / "a.jsonl", *records)
-    assert message in refusal(builder, capsys, path, "--out", tmp_path / "out.parquet")
 
 
 def clones(root: Path) -> None:
@@ -175,7 +156,7 @@ def clones(root: Path) -> None:
     talk = {"conversation_id": "c7", "user_id": "u3", "conversation_history": turns}
     write_lines(write_json(root / "prism-alignment" / "data" / "conversations.jsonl", {}), talk)
     intent = {"conversation": "c7", "intent": "Gain insight into insect vision.", "prompt": "userllm/intent.v1"}
-    write_lines(write_json(root / "mine" / "intents.jsonl", {}), intent)
+    write_lines(write_json(root / "userllm" / "intents.jsonl", {}), intent)
 
 
 def write_table(path: Path, records: list[dict]) -> None:

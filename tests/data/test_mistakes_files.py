@@ -3,12 +3,10 @@
 import csv
 
 import pyarrow.parquet as pq
-import pytest
 
 from data import mistakes
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import read_rows
-from soul.tasks.mistakes import Mistakes
 from tests.data.source_files import needs
 from tests.soul.samples import DATA
 
@@ -103,36 +101,6 @@ def test_cases_without_a_wrong_option_or_without_a_name_are_left_out(tmp_path):
         "the misconception has no name": 1,
         "the option is the correct one": 1,
     }
-
-
-@pytest.mark.parametrize("field, value", [("AnswerBText", " "), ("QuestionText", ""), ("CorrectAnswer", "E")])
-def test_errors_name_file_row_and_field(tmp_path, field, value):
-    with pytest.raises(ValueError, match=rf"train\.csv: row 2: field '{field}'"):
-        mistakes.convert(tables(tmp_path, QUESTION, {**QUESTION, field: value}))
-
-
-def test_the_names_are_needed(tmp_path):
-    with pytest.raises(ValueError, match="misconception_mapping"):
-        mistakes.convert(tables(tmp_path, QUESTION)[:1])
-
-
-@needs_records
-def test_real_records_through_the_command_line_and_the_task(tmp_path, capsys):
-    out = tmp_path / "train.parquet"
-    mistakes.main(["convert", *map(str, SOURCES), "--out", str(out)])
-    shown = capsys.readouterr().out
-    assert "left out" not in shown and "rows read with several right options: 7" in shown
-    task, rows = Mistakes(), pq.read_table(out).to_pylist()
-    # 33 annotated options in the sample, of which seven share their misconception with another
-    assert len(rows) == 33
-    several = 0
-    for record in rows:
-        row = task.row_type.model_validate(record["extra_info"])
-        task.check(row)
-        assert row.options[ord(task.gold(row)) - ord("A")] == record["extra_info"]["TargetAnswer"]
-        several += len(task.accepted(row)) > 1
-        assert row.misconception in task.prompt(row)[0]["content"]
-    assert several == 7
 
 
 @needs_records

@@ -3,28 +3,20 @@
 import csv
 import os
 from ast import literal_eval
-from collections import Counter
 
 import pandas as pd
 import pytest
 
 from data import paratomi
-from data.rows import split_groups, write_rows
+from data.rows import write_rows
 from soul.tasks.paratomi_story import places, story_key
-from tests.data.source_files import needs, refusal
+from tests.data.source_files import needs
 from tests.soul.samples import DATA
 
 TEXT = DATA / "paratomi" / "paraphrased_tomi_test.txt"
 TRAINING = DATA / "paratomi" / "train_sample.txt"
 TABLE = DATA / "paratomi" / "percept_tomi_sample.csv"
 needs_records = needs(TEXT)
-
-BLOCK = """1 Mia sidled into the hall.
-2 A pear is in the box.
-3 Mia crept from the hall.
-4 Where is the pear really?\tbox\t1
-"""
-TRACE = "enter_agent_0,reality,true_belief\n"
 
 
 def key(record):
@@ -72,15 +64,6 @@ def test_the_documented_training_file_shares_no_story_with_the_evaluation():
 
 
 @needs_records
-def test_first_block_of_the_text():
-    first = paratomi.convert(TEXT)[0]
-    assert first["story"][0] == "Elizabeth stepped into the hallway." and len(first["story"]) == 10
-    assert first["question"] == "Where does Elizabeth think that Benjamin searches for the persimmon?"
-    assert sorted(first["cands"]) == ["box", "hallway", "office", "treasure_chest"]
-    assert (first["correct_answer"], first["qType"]) == ("treasure_chest", "second_order_no_tom")
-
-
-@needs_records
 def test_candidates_give_no_answer_away_by_their_order():
     records = paratomi.convert(TEXT)
     first = sum(record["cands"][0] == record["correct_answer"] for record in records)
@@ -99,13 +82,6 @@ def test_derived_candidates_are_those_of_percept_tomi_without_likings():
             assert set(derived) <= set(given)
             liked = set(given) - set(derived)
             assert all(any(f"s the {thing}" in s for s in literal_eval(row["story"])) for thing in liked)
-
-
-@needs_records
-def test_table_rows_keep_their_own_candidates():
-    first = paratomi.convert(TABLE)[0]
-    assert first["cands"] == ["basement", "garden", "bottle", "crate"]
-    assert (first["correct_answer"], first["qType"]) == ("bottle", "first_order_no_tom")
 
 
 @needs_records
@@ -134,23 +110,6 @@ def test_one_story_in_other_words_has_the_same_key():
     other = {**asked, "story": ["The den is where Mia went.", "Inside the treasure_chest is a hat."]}
     third = {**asked, "story": ["Ava entered the den.", "The hat is in the treasure chest."]}
     assert key(one) == key(other) != key(third)
-
-
-@pytest.mark.parametrize(
-    ("text", "trace", "message"),
-    [
-        (BLOCK * 2, TRACE, "1 lines for 2 blocks"),
-        (BLOCK.replace("3 Mia", "4 Mia"), TRACE, "line 3: expected a sentence numbered 3"),
-        (BLOCK + "1 Mia left.\n", TRACE, "cut off"),
-        (BLOCK.replace("\tbox", "\tbag"), TRACE, "block 0: field 'correct_answer'"),
-        (BLOCK, "enter_agent_0\n", "block 0: field 'qType'"),
-    ],
-)
-def test_broken_text_is_refused_with_its_place(tmp_path, text, trace, message):
-    (tmp_path / "x.txt").write_text(text)
-    (tmp_path / "x.trace").write_text(trace)
-    with pytest.raises(ValueError, match=message):
-        paratomi.convert(tmp_path / "x.txt")
 
 
 def test_table_lists_are_read_as_literals_never_run(tmp_path):
@@ -195,40 +154,3 @@ def test_a_bad_row_is_refused_and_leaves_the_old_file(tmp_path, second, message)
     with pytest.raises(ValueError, match=message):
         write_rows(path, "paratomi", [ROW, ROW | second])
     assert path.read_bytes() == before and os.listdir(tmp_path) == ["x.parquet"]
-
-
-def test_a_failed_write_leaves_nothing_behind(tmp_path, monkeypatch):
-    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
-        write_rows(tmp_path / "x.parquet", "paratomi", [ROW])
-    assert os.listdir(tmp_path) == []
-
-
-def test_no_rows_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match="no rows to write"):
-        write_rows(tmp_path / "x.parquet", "paratomi", [])
-
-
-def test_split_follows_names_not_order():
-    groups = [f"g{i % 10}" for i in range(50)]
-    train, val = split_groups(groups, 0.3, seed=0)
-    assert sorted(train + val) == list(range(50)) and len({groups[i] for i in val}) == 3
-    train_back, val_back = split_groups(groups[::-1], 0.3, seed=0)
-    assert {groups[i] for i in val} == {groups[::-1][i] for i in val_back}
-    assert Counter(groups[i] for i in val) == {g: 5 for g in {groups[i] for i in val}}
-    assert any(split_groups(groups, 0.3, seed)[1] != val for seed in range(1, 5))
-
-
-def test_split_gives_both_sides_something_or_fails():
-    assert split_groups(["a", "b"], 0.01, 0)[1] and split_groups(["a", "b"], 0.99, 0)[0]
-    with pytest.raises(ValueError, match="at least 2"):
-        split_groups(["a", "a"], 0.5, 0)
-
-
-@pytest.mark.parametrize(
-    "arguments", [[], ["--train-out", "t.parquet"], ["--out", "o", "--train-out", "t", "--val-out", "v"]]
-)
-def test_outputs_must_be_clear(tmp_path, arguments, capsys):
-    (tmp_path / "x.txt").write_text(BLOCK)
-    (tmp_path / "x.trace").write_text(TRACE)
-    assert "give either --out" in refusal(paratomi, capsys, tmp_path / "x.txt", *arguments)

@@ -1,14 +1,13 @@
 """`python -m data.sets` on folders of sources as their authors publish them: what is built, left out and said."""
 
 import json
-import re
 import shutil
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from data import coser, sets
+from data import sets
 from data.source_folders import Form
 from data.sources import BUILDS, EVALUATION_SETS
 from soul.evaluate.run.settings import row_sampling_order
@@ -79,7 +78,6 @@ def test_folders_and_untouched_clones_give_every_set_that_has_a_builder(sources,
     assert "JinaLeejnl/AlignX-test" in table["alignx_ugc"][2]
     assert not any(name in table[of][2] for of in ("sim_math", "sim_doc") for name in ("knowledge", "preferences"))
     assert f"{len(built)} sets built, {len(without)} without a source, 0 failed" in printed
-    assert len(printed.partition("Not used:")[2].splitlines()) < 10
 
 
 @needs_records
@@ -109,7 +107,7 @@ def test_chosen_sets_alone_are_built(sources, capsys):
         "alignx_pair_val",
         "hitom_val",
     ]
-    assert "2 sets built, 4 without a source" in printed and "Not used" not in printed
+    assert "2 sets built, 4 without a source" in printed
     with pytest.raises(SystemExit, match="2"):
         sets.main([*words[:-1], "hi-tom"])
     assert "'hi-tom' is none of sotopia, coser" in capsys.readouterr().err
@@ -121,10 +119,7 @@ def sets_without_answers():
 
 @needs_records
 def test_each_source_gives_the_rows_of_the_paper(sources, capsys):
-    (sources / "hitom" / ".git").mkdir()
-    for name in ("Hi-ToM_prompt.json", "README.md", ".git/config"):
-        (sources / "hitom" / name).touch()
-    _, table, printed = build(sources, capsys)
+    _, table, _ = build(sources, capsys)
     # Sotopia: both sides of every combination in one of the hard environments, and nothing else.
     hard = set(json.loads((DATA / "sotopia" / "env_ids.json").read_text())["sotopia_hard_env_id"])
     combos = [json.loads(line)["env_id"] for line in (DATA / "sotopia" / "env_agent_combo_storages.jsonl").open()]
@@ -146,11 +141,6 @@ def test_each_source_gives_the_rows_of_the_paper(sources, capsys):
     }
     assert kinds["paratomi_paraphrased"] - kinds["paratomi"] == {"reality", "memory"}
     assert int(table["mistakes"][1]) > 0
-    unused = printed.partition("Not used:")[2].replace("\n", " ")
-    assert re.search(r"held_out_plots\.json\s+\(plots without conversations", unused)
-    assert re.search(r"train\.txt\s+\(for training", unused) and "test.txt" not in unused
-    assert "hitom: Hi-ToM_prompt.json" in unused
-    assert not any(name in unused for name in ("SOURCE.txt", "README", "config"))
 
 
 @needs_records
@@ -165,7 +155,7 @@ def test_a_bad_source_costs_its_own_set_only(sources, capsys):
     (sources / "mirrorbench" / "qulac_mirror.jsonl").unlink()
     code, table, printed = build(sources, capsys)
     assert code == 1 and "Traceback" not in printed
-    assert "Emma: expected an object, got int" in table["lifechoices"][2]
+    assert "motivation_dataset.json: a shape that this builder does not expect" in table["lifechoices"][2]
     failed = {name for name, (state, *_) in table.items() if state == "failed"}
     assert failed == {"hitom", "coser", "lifechoices", "sotopia", "mirrorbench"}
     assert "Hi-ToM_data.json: not a JSON file" in table["hitom"][2]
@@ -188,38 +178,12 @@ def test_userllm_is_not_built_without_prisms_intents(sources, capsys):
     assert "python -m data.userllm intents" in remark and not file_of(sources, "userllm").exists()
 
 
-@needs_records
-def test_a_defect_of_a_builder_costs_its_own_set_only(sources, capsys, monkeypatch):
-    def broken(arguments):
-        raise KeyError("plot")
-
-    monkeypatch.setattr(coser, "build", broken)
-    code, table, _ = build(sources, capsys)
-    assert code == 1 and table["coser"][0] == "failed" and table["lifechoices"][0] == "built"
-    assert "KeyError: 'plot' (for the traceback: python -m data.coser convert" in table["coser"][2]
-
-
-@needs_records
-def test_a_file_of_an_earlier_build_is_named_where_its_set_cannot_be_built(sources, capsys):
-    build(sources, capsys)
-    shutil.rmtree(sources / "coser")
-    code, table, _ = build(sources, capsys)
-    assert code == 0 and table["coser"][0] == "no source" and "an older " in table["coser"][2]
-
-
 def test_without_any_source_the_table_says_what_to_put_where(tmp_path, capsys):
     (tmp_path / "sources" / "hi-tomato").mkdir(parents=True)
     (tmp_path / "sources" / "hi-tomato" / "data.json").write_text("[]")
-    code, table, printed = build(tmp_path / "sources", capsys)
+    code, table, _ = build(tmp_path / "sources", capsys)
     assert code == 2 and {state for state, *_ in table.values()} == {"no source"}
     assert "Hi-ToM_data.json into" in table["hitom"][2] and "Apache-2.0" in table["hitom"][2]
-    assert "no set reads these folders: hi-tomato" in printed
-
-
-def test_a_folder_that_is_absent_is_one_line(tmp_path, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        sets.main([str(tmp_path / "nowhere")])
-    assert f"there is no folder {tmp_path / 'nowhere'}" in capsys.readouterr().err
 
 
 def test_the_better_form_of_a_source_is_taken(tmp_path):
@@ -242,15 +206,6 @@ def test_all_dimensions_of_twinbench_are_no_stand_in(tmp_path):
         (tmp_path / "TwinBench" / "dataset" / f"dimension_{number}" / "rows.jsonl").write_text('{"choices": []}')
     found = BUILDS["twinvoice"].find(tmp_path)
     assert found.form is not None and not found.form.stands_in and len(found.files) == 3
-
-
-def test_a_clone_of_twinbench_is_recognised_under_another_name(tmp_path):
-    folder = tmp_path / "voices" / "dataset" / "dimension_3"
-    folder.mkdir(parents=True)
-    (folder / "choices.jsonl").write_text('{"speaker": "Ada", "mcq": {"options": {"A": "a"}, "answer": "A"}}')
-    (folder / "profiles.jsonl").write_text('{"characterList": {}}')
-    found = BUILDS["twinvoice"].find(tmp_path)
-    assert found.form is not None and found.form.stands_in and len(found.files) == 2
 
 
 def test_a_test_split_goes_before_other_files_of_a_download(tmp_path):

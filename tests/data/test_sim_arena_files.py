@@ -8,7 +8,7 @@ import pytest
 
 from data import sim_arena
 from soul.tasks.sim_arena import SimArenaDoc, SimArenaMath
-from tests.data.source_files import refusal, write_json
+from tests.data.source_files import write_json
 from tests.soul.samples import DATA
 
 TASKS = {"math": SimArenaMath(), "doc": SimArenaDoc()}
@@ -62,13 +62,6 @@ def test_only_the_first_problem_is_talked_about(repository):
     assert talk == [("user", "where do i start"), ("assistant", "Try small primes."), ("user", "ok 13")]
 
 
-@pytest.mark.parametrize("count", [0, None, 3])
-def test_without_a_count_all_turns_belong_to_the_first_problem(tmp_path, count):
-    path = write_json(tmp_path / "a.json", {"annotations": [{**MATH, "problem_1_turns": count}]})
-    (record,) = sim_arena.convert("math", path)
-    assert len(record["human_user_queries"]) == 3
-
-
 def test_a_student_is_described_without_the_solution(repository):
     (record,) = sim_arena.convert("math", repository)
     assert record["problem"] == "" and record["topic"] == record["question"] == "Algebra, Level 2. Concepts: Primes"
@@ -107,51 +100,6 @@ def test_pictures_and_failed_replies_are_no_turns(tmp_path):
     raw = {**DOC, "user_queries": ["hi", ["/tmp/image.png"], "bye"], "ai_responses": ["Hello.", None]}
     (record,) = sim_arena.convert("doc", write_json(tmp_path / "a.json", [raw]))
     assert record["human_user_queries"] == ["hi", "bye"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "change", "message"),
-    [
-        ("doc", {"intent": None}, "record 1: field 'intent' is missing"),
-        ("doc", {"user_queries": None}, "record 1: fields 'user_queries' and"),
-        ("doc", {"user_queries": [None, " "]}, "record 1: field 'user_queries' holds no text"),
-        ("math", {"workerId": ""}, "record 1: field 'workerId' is missing"),
-        ("math", {"type": None}, "record 1: field 'type' is missing"),
-    ],
-)
-def test_a_bad_record_is_named(tmp_path, kind, change, message):
-    good = MATH if kind == "math" else DOC
-    path = write_json(tmp_path / "a.json", [good, {**good, **change}])
-    with pytest.raises(ValueError, match=message):
-        sim_arena.convert(kind, path)
-
-
-def test_bad_files_are_named(repository, tmp_path, capsys):
-    with pytest.raises(ValueError, match="expected a list"):
-        sim_arena.convert("doc", write_json(tmp_path / "a.json", {"x": 1}))
-    with pytest.raises(ValueError, match="record 0: is int"):
-        sim_arena.convert("doc", write_json(tmp_path / "b.json", [1]))
-    (tmp_path / "c.json").write_text("{")
-    with pytest.raises(ValueError, match=r"c\.json: not a JSON file"):
-        sim_arena.convert("doc", tmp_path / "c.json")
-    write_json(repository / "document_creation_annotations_for_benchmarking.json", [DOC])
-    assert "name the file itself" in refusal(sim_arena, capsys, "doc", repository, "--out", tmp_path / "x.parquet")
-    features = repository / "user_simulator_profiles" / "math_tutoring" / "interaction_style.json"
-    write_json(features, {"(5, 'w1', 'gpt-4o')": [{"Feature Question": "?"}]})
-    with pytest.raises(ValueError, match="record 0: KeyError: 'Feature Name'"):
-        sim_arena.convert("math", repository)
-    escape = write_json(tmp_path / "escape.json", [{**MATH, "question_location": "../secret.json"}])
-    with pytest.raises(ValueError, match="leads out of"):
-        sim_arena.convert("math", escape, tmp_path / "elsewhere")
-
-
-def test_the_counts_tell_what_the_rows_go_without(repository, tmp_path, capsys):
-    sim_arena.main(["convert", "math", str(repository), "--out", str(tmp_path / "math.parquet")])
-    said = capsys.readouterr().out
-    assert "rows=1 people=1" in said and "answers" not in said
-    assert "the rows lack writing_style: not found" in said and "the texts of 1 of 1 problems" in said
-    built = sim_arena.build(["convert", "math", str(repository), "--out", str(tmp_path / "math.parquet")])
-    assert "writing_style" in built.stands_in and "1 of 1 problems" in built.stands_in
 
 
 @pytest.mark.parametrize("kind", TASKS)

@@ -3,10 +3,8 @@
 import math
 
 import pyarrow.parquet as pq
-import pytest
 
 from data import social_r1
-from soul.tasks.social_r1 import SocialR1
 from tests.data.source_files import needs, write_lines
 from tests.soul.samples import DATA
 
@@ -29,39 +27,6 @@ def test_absent_options_and_letters_with_dots(tmp_path):
     assert record["prompt_text"] == "Bo leaves.\n\nQuestion: Is Bo here?\nA. Yes\nB. No"
     assert (record["answer_letter"], record["answer_text"]) == ("B", "No")
     assert (record["subtask"], record["ability"], record["index"]) == ("Belief Task", "Belief", 0)
-
-
-@pytest.mark.parametrize(
-    "change, words",
-    [
-        ({"STORY": math.nan}, "field 'STORY'"),
-        ({"QUESTION": " "}, "field 'QUESTION'"),
-        ({"OPTION-B": math.nan}, "two options"),
-        ({"答案\nANSWER": "C"}, "not among the options"),
-        ({"答案\nANSWER": math.nan}, "not among the options"),
-    ],
-)
-def test_errors_name_file_line_and_field(tmp_path, change, words):
-    with pytest.raises(ValueError, match=rf"x\.jsonl: line 2: .*{words}"):
-        social_r1.convert([write_lines(tmp_path / "x.jsonl", RECORD, {**RECORD, **change})])
-
-
-@needs_records
-@pytest.mark.parametrize("language", ["en", "zh"])
-def test_real_records_through_the_command_line_and_the_task(tmp_path, language):
-    out = tmp_path / "val.parquet"
-    social_r1.main(["convert", *map(str, SOURCES), "--language", language, "--out", str(out)])
-    task, rows = SocialR1(), [row["extra_info"] for row in pq.read_table(out).to_pylist()]
-    assert len(rows) == sum(bool(line.strip()) for path in SOURCES for line in path.read_text().splitlines()) > 400
-    sizes = set()
-    for record in rows:
-        row = task.row_type.model_validate(record)
-        task.check(row)
-        options = task.options(row)
-        assert options[task.gold(row)] == record["answer_text"]  # the options are read back from the text
-        sizes.add(len(options))
-        assert "nan" not in options.values() and "NaN" not in row.prompt_text
-    assert sizes == {2, 4}
 
 
 @needs_records

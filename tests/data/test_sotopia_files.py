@@ -1,20 +1,11 @@
 """Sotopia task files: both sides of an encounter, pairs that may meet, hard environments apart, clear errors."""
 
 import json
-import re
-from collections import Counter
 
 import pyarrow.parquet as pq
 import pytest
 
 from data import sotopia
-from soul.tasks.sotopia import Sotopia
-from soul.tasks.sotopia_row import SotopiaRow
-from tests.data.source_files import needs, refusal
-from tests.soul.samples import DATA
-
-REAL = DATA / "sotopia"
-needs_records = needs(REAL)
 
 AGENT = {
     "first_name": "Leo",
@@ -101,10 +92,6 @@ def test_the_column_for_people_does_not_tell_what_the_judge_alone_may_read(tmp_p
     assert "Kim" in records[0]["scenario"]
 
 
-def test_stories_about_a_pair_are_left_out(tmp_path):
-    assert "told Ida" not in json.dumps(sotopia.convert(folder_of(tmp_path)).records)
-
-
 def test_hard_environments_are_kept_apart(tmp_path):
     folder = folder_of(tmp_path)
     assert {r["env_id"] for r in sotopia.convert(folder, "hard").records} == {"e1"}
@@ -124,10 +111,6 @@ def test_variants_of_one_situation_stay_on_one_side_of_a_split(tmp_path, seed):
     assert len(sides[0]) == 2 and len(sides[1]) == 1 and not sides[0] & sides[1]
 
 
-def changed(records, **changes):
-    return [{**records[0], **changes}, *records[1:]]
-
-
 def test_the_published_numbers_of_environments_give_the_published_number_of_hard_rows(tmp_path):
     environments = [{**ENVIRONMENTS[0], "env_id": f"e{n}", "codename": f"rent {n}"} for n in range(90)]
     combos = [{**COMBOS[0], "combo_id": f"c{n}", "env_id": f"e{n // 5}"} for n in range(450)]
@@ -136,73 +119,3 @@ def test_the_published_numbers_of_environments_give_the_published_number_of_hard
     built = sotopia.build(["convert", str(folder), "--hard", "--out", str(tmp_path / "hard.parquet")])
     assert (built.rows, built.left_out) == (140, {"the environment is not one of the hard ones": 760})
     assert {row["env_id"] for row in rows_of(tmp_path / "hard.parquet")} == set(hard)
-
-
-@pytest.mark.parametrize(
-    ("files", "words"),
-    [
-        ({"combos": changed(COMBOS, agent_ids=["a1"])}, ["line 1", "'agent_ids'"]),
-        ({"combos": changed(COMBOS, agent_ids=["a1", "a1"])}, ["line 1", "'agent_ids'"]),
-        ({"combos": changed(COMBOS, agent_ids=["a1", "a9"])}, ["line 1", "'agent_ids'", "a9"]),
-        ({"combos": changed(COMBOS, agent_ids=["a2", "a3"])}, ["line 1", "'agent_ids'", "friends"]),
-        ({"combos": changed(COMBOS, env_id="e9")}, ["line 1", "'env_id'", "e9"]),
-        ({"environments": changed(ENVIRONMENTS, relationship="0")}, ["line 1", "strangers"]),
-        ({"environments": changed(ENVIRONMENTS, relationship="7")}, ["'relationship'", "'7'"]),
-        ({"environments": changed(ENVIRONMENTS, agent_goals=["one"])}, ["'agent_goals'"]),
-        ({"environments": changed(ENVIRONMENTS, scenario=" ")}, ["'scenario'"]),
-        ({"environments": changed(ENVIRONMENTS, env_id="e2")}, ["line 2", "'env_id'"]),
-        ({"agents": changed(AGENTS, last_name="")}, ["'last_name'", "a1"]),
-        ({"hard": ()}, ["env_ids.json", "'sotopia_hard_env_id'"]),
-    ],
-)
-def test_errors_name_line_and_field(tmp_path, files, words):
-    with pytest.raises(ValueError) as caught:
-        sotopia.convert(folder_of(tmp_path, **files), "hard")
-    assert all(word in str(caught.value) for word in words), caught.value
-
-
-def test_a_broken_line_is_named(tmp_path):
-    folder = folder_of(tmp_path)
-    (folder / "agent_profiles.jsonl").write_text('{"agent_id": "a1"}\n{"agent_id')
-    with pytest.raises(ValueError, match=r"agent_profiles\.jsonl: line 2"):
-        sotopia.convert(folder)
-
-
-def test_the_command_line(tmp_path, capsys):
-    folder, out = folder_of(tmp_path), tmp_path / "out.parquet"
-    sotopia.main(["convert", str(folder), "--hard", "--position", "agent2", "--out", str(out)])
-    (row,) = rows_of(out)
-    assert row["eval_position"] == "agent2" and "rows=1" in capsys.readouterr().out
-    assert pq.read_table(out).column("data_source").to_pylist() == ["sotopia"]
-    for arguments in (["--hard"], ["--out", str(out), "--train-out", str(out)]):
-        assert "data.sotopia: " in refusal(sotopia, capsys, folder, *arguments)
-    (folder / "agent_profiles.jsonl").unlink()
-    assert "no file agent_profiles.jsonl" in refusal(sotopia, capsys, folder, "--out", out)
-
-
-@needs_records
-def test_real_records_round_trip(tmp_path):
-    train, val, hard = (tmp_path / f"{name}.parquet" for name in ("train", "val", "hard"))
-    sotopia.main(["convert", str(REAL), "--without-hard", "--train-out", str(train), "--val-out", str(val)])
-    sotopia.main(["convert", str(REAL), "--hard", "--out", str(hard)])
-    files = {path: rows_of(path) for path in (train, val, hard)}
-    environments = [{row["env_id"] for row in rows} for rows in files.values()]
-    hard_ids = set(json.loads((REAL / "env_ids.json").read_text())["sotopia_hard_env_id"])
-    assert environments[2] == hard_ids and not hard_ids & (environments[0] | environments[1])
-    codenames = [{row["codename"] for row in rows} for rows in files.values()]
-    assert not codenames[0] & codenames[1]
-    combos = [json.loads(line) for line in (REAL / "env_agent_combo_storages.jsonl").read_text().splitlines()]
-    everything = [row for rows in files.values() for row in rows]
-    assert Counter(row["combo_id"] for row in everything) == {combo["combo_id"]: 2 for combo in combos}
-    names = {}
-    for line in (REAL / "agent_profiles.jsonl").read_text().splitlines():
-        agent = json.loads(line)
-        names[agent["agent_id"]] = (f"{agent['first_name']} {agent['last_name']}", agent["secret"])
-    ids = {combo["combo_id"]: combo["agent_ids"] for combo in combos}
-    for record in everything:
-        row = SotopiaRow.model_validate(record)
-        Sotopia().check(row)
-        expected = [names[agent_id] for agent_id in ids[record["combo_id"]]]
-        assert [(row.agent1_name, row.agent1_secret), (row.agent2_name, row.agent2_secret)] == expected
-        assert not re.search(r"\\'|\bNone\b|\bnan\b", row.scenario + row.agent1_goal + row.agent1_background)
-        assert "viewer" not in record["question"]

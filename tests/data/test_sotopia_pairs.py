@@ -11,7 +11,7 @@ import pytest
 from data import sotopia_pairs
 from data.reading import read_json_lines
 from soul.tasks.sotopia_row import RELATIONSHIPS, SotopiaRow
-from tests.data.source_files import needs, refusal, write_json, write_lines
+from tests.data.source_files import needs, write_json, write_lines
 from tests.soul.samples import DATA
 
 FOLDER = DATA / "sotopia"
@@ -109,20 +109,6 @@ def test_the_published_environments_get_five_pairs_each():
             assert low <= people[record[f"{position}_name"]]["age"] <= high
     pairs = {(r["env_id"], frozenset((r["agent1_name"], r["agent2_name"]))) for r in rows.records}
     assert len(pairs) == len(rows.records)
-
-
-@pytest.mark.parametrize(
-    ("records", "message"),
-    [
-        ([environment()], "there is no agent"),
-        ([environment(age_constraint="[(18, 70)]"), *PEOPLE, *PAIRS], "field 'age_constraint' must hold two spans"),
-        ([environment(relationship="9"), *PEOPLE, *PAIRS], "field 'relationship' of environment e1 must be a code"),
-        ([environment(scenario=""), *PEOPLE, *PAIRS], "field 'scenario' of environment e1 is missing"),
-    ],
-)
-def test_what_is_wrong_is_named(records, message, tmp_path, capsys):
-    path = write_lines(tmp_path / "all.jsonl", *records)
-    assert message in refusal(sotopia_pairs, capsys, path, "--out", tmp_path / "out.parquet")
 
 
 def test_environments_without_two_goals_are_counted(tmp_path):

@@ -39,7 +39,7 @@ def build(sources: Path, capsys, *words: str) -> tuple[int, dict[str, list[str]]
     code = train.main([str(sources), "--out", str(sources.parent / "out"), *words])
     printed = capsys.readouterr().out
     table: dict[str, list[str]] = {}
-    lines = printed.partition("Difficulty")[0].splitlines()
+    lines = printed.splitlines()
     for cells in ([c.strip() for c in line.strip("│").split("│")] for line in lines if "│" in line):
         if cells[0]:
             table[cells[0]] = cells[1:]
@@ -71,9 +71,6 @@ def test_each_source_that_is_there_gives_a_file_with_a_card(sources, capsys):
     # No book is on both sides, and the evaluation side is counted.
     assert "left out: 180 (in groups that are drawn for evaluation)" in table["lifechoices"][-1]
     assert "4 training files built" in printed
-    # Half of the stand-in's questions fall to an option that repeats the story's words, and the table warns of it.
-    assert about.difficulty["training"]["prompt_words"]["median"] > 100
-    assert "WARNING: lexical_overlap answers" in table["lifechoices"][-1]
 
 
 @needs_records

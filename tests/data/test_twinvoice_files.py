@@ -2,17 +2,11 @@
 
 import json
 
-import pyarrow.parquet as pq
 import pytest
 
 from data import twinvoice
 from data.twinvoice import blank_out, tells
-from soul.tasks.twinvoice import TwinVoice
-from tests.data.source_files import needs
-from tests.soul.samples import DATA
 
-SOURCES = [DATA / "twinvoice" / f"dimension_3_{part}.jsonl" for part in ("choices", "profiles")]
-needs_records = needs(SOURCES[0])
 GOLD = "I never liked the sea, and I never shall."
 CHOICE = {
     "chunk_id": "00020",
@@ -147,35 +141,3 @@ def test_the_other_dimensions(tmp_path):
     ]
     assert json.loads(records[0]["conversation_history"]) == ["ugh, mondays"]
     assert removed["lines of the history with the right reply"] == 1 and records[0]["group"] == "u1"
-
-
-@pytest.mark.parametrize(
-    "choice, words",
-    [
-        ({**CHOICE, "speaker": "Bo", "speaker_match_key": "Bo"}, "field 'speaker'"),
-        ({**CHOICE, "context": " "}, "field 'context'"),
-        ({**CHOICE, "mcq": {**CHOICE["mcq"], "answer": "E"}}, "options or answer"),
-        ({**SOCIAL, "answer_idx": 4}, "'answer_idx'"),
-        ({**SOCIAL, "choices": None}, "'choices'"),
-        ([1], "expected a JSON object"),
-    ],
-)
-def test_errors_name_file_line_and_field(tmp_path, choice, words):
-    with pytest.raises(ValueError, match=rf"choices\.jsonl: line 2: .*{words}"):
-        twinvoice.convert(write(tmp_path, CHOICE, choice))
-
-
-@needs_records
-def test_real_records_through_the_command_line_and_the_task(tmp_path, capsys):
-    out = tmp_path / "val.parquet"
-    twinvoice.main(["convert", *map(str, SOURCES), "--without-leaks", "--out", str(out)])
-    assert "sentences of the occasion with the right reply" in capsys.readouterr().out
-    task, rows = TwinVoice(), pq.read_table(out).to_pylist()
-    assert len(rows) == len(SOURCES[0].read_text().splitlines())
-    for record in rows:
-        row = task.row_type.model_validate(record["extra_info"])
-        task.check(row)
-        gold = row.answer_choices[row.answer_idx]
-        text = task.prompt(row)[0]["content"]
-        assert gold not in text.partition("Question:")[0] and not any(tells(h, gold) for h in row.conversation_history)
-        assert len(row.conversation_history) <= twinvoice.HISTORY and "Traits: " in text

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from data import train, twinvoice_train
-from data.built import Built
+from data.builder_cli import Built
 from data.model_stages.stage import Item
 from data.training import report
 from data.twinvoice_people import read
-from data.twinvoice_train import Drafts, Pick, draft_fault, verdict
+from data.twinvoice_train import Drafts, draft_fault
 from soul.rows import data_card as card
 from soul.rows.task_files import read_rows
 from soul.testing import FakeOpenAI, Json
@@ -169,14 +169,6 @@ def test_an_answer_in_the_history_is_removed_from_it(folder, tmp_path):
 def test_what_is_wrong_with_drafts(replies, wrong):
     found = draft_fault(Item("k", {"reply": "I like the lake in summer most"}), Drafts(replies=replies))
     assert wrong in found and bool(found) == bool(wrong)
-
-
-def test_a_question_that_the_filter_cannot_answer_is_no_question():
-    record = {"answer_idx": 1, "answer_choices": list("abcd"), "conversation_history": "[]"}
-    right, wrong = (Pick(reasoning="", answer=letter) for letter in "BC")
-    assert verdict(record, right, wrong) == "" and verdict(record, None, wrong) == "filter: no valid answer"
-    unsure = Pick(reasoning="", answer="B", equally_likely=["A"])
-    assert verdict(record, right, unsure) == "" and "fits as well" in verdict(record, unsure, wrong)
 
 
 def test_telegram_messages_are_read_by_user_and_chat(tmp_path):

@@ -5,7 +5,6 @@ the intent.
 """
 
 import csv
-import json
 import re
 from collections import Counter
 
@@ -31,7 +30,6 @@ CSQA = {
     "choices": {"label": ["A", "B", "C"], "text": ["cave", "barn", "night sky"]},
     "answerKey": "A",
 }
-NQ = {"question": "who built the bridge", "answer": ["Roe"]}
 
 
 INTENT = "Gain insight into insect vision."
@@ -77,17 +75,6 @@ def test_every_source_gives_rows_that_the_task_can_play(tmp_path):
         if row.source == "prism":
             assert row.intent == INTENT and not row.is_last_turn
         assert "answer" not in record and "answerKey" not in record
-
-
-@needs_records
-def test_the_assistant_speaks_in_all_its_ways_about_equally():
-    records = records_of(*FILES)
-    for source, choices in (("commonsense_qa", userllm.UNSURE), ("natural_questions", userllm.PROPOSALS)):
-        histories = [r["conversation_history"] for r in records if r["source"] == source]
-        shares = [sum(history.endswith(text) for history in histories) / len(histories) for text in choices]
-        assert sum(shares) == pytest.approx(1) and all(0.7 < share * len(choices) < 1.3 for share in shares)
-    pairs = Counter(h.split("\nAssistant: ")[1] for h in histories)
-    assert len(pairs) == len(userllm.NO_IDEA) * len(userllm.PROPOSALS)
 
 
 @needs_records
@@ -144,15 +131,6 @@ def test_half_of_prism_are_first_turns_and_half_later_ones(tmp_path, count, firs
     assert found.left_out.total() == 60 - count
 
 
-def test_a_question_with_options(tmp_path):
-    (record,) = records_of(write_lines(tmp_path / "csqa.jsonl", CSQA))
-    assert record["source"] == "commonsense_qa" and json.loads(record["choices"]) == ["cave", "barn", "night sky"]
-    first, second = record["conversation_history"].split("\n")
-    assert first == "User: Where does a bat sleep? The choices: cave, barn, night sky."
-    assert second.removeprefix("Assistant: ") in userllm.UNSURE
-    assert record["intent"].endswith("Where does a bat sleep?") and record["group"] == "csqa-bat"
-
-
 def test_commonsense_qa_is_read_in_its_authors_form_and_the_hubs(tmp_path):
     texts = CSQA["choices"]["text"]
     options = [{"label": label, "text": text} for label, text in zip("ABC", texts, strict=True)]
@@ -176,18 +154,6 @@ def test_a_question_that_holds_its_own_option_is_left_out(tmp_path):
     assert found.records == records_of(write_lines(tmp_path / "csqa.jsonl", CSQA)) and found.left_out == {
         userllm.OWN_OPTION: 1
     }
-
-
-def test_a_row_that_is_there_twice_is_taken_once_and_counted(tmp_path):
-    found = userllm.convert([write_lines(tmp_path / "a.jsonl", NQ, CSQA, NQ), write_lines(tmp_path / "b.jsonl", CSQA)])
-    assert len(found.records) == 2 and found.left_out == {userllm.TWICE: 2}
-
-
-def test_a_factual_question(tmp_path):
-    (record,) = records_of(write_lines(tmp_path / "nq.jsonl", NQ))
-    assert record["source"] == "natural_questions" and record["question"] == NQ["question"]
-    assert record["conversation_history"].startswith("User: who built the bridge\nAssistant: ")
-    assert "Roe" not in json.dumps(record) and record["choices"] == "[]"
 
 
 @pytest.mark.parametrize(
@@ -234,14 +200,6 @@ def test_a_conversation_without_a_good_intent_is_left_out_and_counted(tmp_path, 
     )
 
 
-def test_prisms_other_files_add_nothing(tmp_path):
-    folder = [write_lines(tmp_path / "conversations.jsonl", prism(["do bees see", "why"], intent=INTENT))]
-    alone = userllm.convert(folder)
-    for name in ("utterances", "survey", "metadata", "models"):
-        folder.append(write_lines(tmp_path / f"{name}.jsonl", {"user_id": "u3", "user_prompt": "hi"}))
-    assert userllm.convert(folder) == alone
-
-
 def test_the_table_of_openings(tmp_path):
     with (tmp_path / "clusters.csv").open("w", newline="") as lines:
         writer = csv.writer(lines)
@@ -251,31 +209,3 @@ def test_the_table_of_openings(tmp_path):
     first, second = records_of(*with_intents(tmp_path, [tmp_path / "clusters.csv"]))
     assert (first["intent"], first["conversation_history"], first["is_last_turn"]) == (INTENT, "", False)
     assert first["group"] != second["group"]
-
-
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [
-        ({"title": "x"}, "line 2: fields .'title'. are none of the known"),
-        ([], "line 2: expected a JSON object"),
-        ({}, "line 2: fields .. are none of the known"),
-        ({**CSQA, "choices": {"text": ["cave"]}}, "line 2: field 'choices': expected at least two"),
-        ({**NQ, "question": ""}, "line 2: field 'question' must be a text"),
-        ({"conversation_history": "x"}, "line 2: field 'conversation_history' must be a list"),
-        ({"conversation_history": []}, "line 2: field 'conversation_history' does not begin"),
-    ],
-)
-def test_a_bad_record_is_named(tmp_path, bad, message, capsys):
-    path = write_lines(tmp_path / "a.jsonl", NQ, bad)
-    with pytest.raises(ValueError, match=message):
-        userllm.convert([path])
-    assert "data.userllm: " in refusal(userllm, capsys, path, "--out", tmp_path / "x.parquet")
-
-
-def test_broken_lines_and_tables_are_named(tmp_path):
-    (tmp_path / "a.jsonl").write_text("{\n")
-    with pytest.raises(ValueError, match="a.jsonl: line 1: not JSON"):
-        userllm.convert([tmp_path / "a.jsonl"])
-    (tmp_path / "a.csv").write_text("top_texts\n__import__('os')\n")
-    with pytest.raises(ValueError, match=r"a.csv: row 1: field 'top_texts' must be a Python list"):
-        userllm.convert([tmp_path / "a.csv"])

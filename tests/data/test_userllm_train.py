@@ -58,13 +58,3 @@ def test_prism_is_a_third_and_no_evaluated_user_is_asked_about(tmp_path, capsys,
         and about.contamination.rows == 0
         and any("copies the messages" in why for why in about.left_out)
     )
-
-
-def test_without_prism_no_model_is_asked_and_the_table_says_what_is_missing(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "3000")
-    folder = tmp_path / "sources" / "userllm"
-    folder.mkdir(parents=True)
-    questions(folder, "train_rand_split.jsonl", "NQ-open.train.jsonl", 5)
-    assert train.main([str(folder.parent), "--out", str(tmp_path / "out"), "--tasks", "userllm"]) == 0
-    printed = capsys.readouterr().out
-    assert "WITHOUT PRISM's third" in printed and "NOT compared with the evaluation set userllm" in printed

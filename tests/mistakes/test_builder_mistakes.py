@@ -63,9 +63,6 @@ OTHERS: Mapping[str, list[Mistake]] = {
         ),
         Mistake("no source", ["judge.model=x", "--out", "{tmp}/intents.jsonl"], expects=["Name PRISM's"]),
     ],
-    "recipe.demo.judge_server": each(
-        [], [(["--port", "99999"], "a port, 0 to 65535"), (["--ready-file", "{file}/x"], "{file} is a file")]
-    ),
     "benchmarks.judge": each([], [(["--calls", "0"], NUMBER), (["--repeats", "0"], NUMBER)]),
     "benchmarks.evaluate": each(
         [],

@@ -10,9 +10,8 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from recipe.demo import steps as steps_file
 from recipe.demo import summary
-from recipe.demo.steps import Step
+from recipe.demo.summary import Step
 
 ACCURACIES = {
     "base": {"sampled": 0.01, "sampled_se": 0.01, "greedy": 0.0, "rows": 128},
@@ -64,17 +63,16 @@ def test_accuracy_change_is_the_measured_one() -> None:
 
 
 def test_reads_metrics_and_writes_table_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    metrics, accuracies, png = tmp_path / "metrics.jsonl", tmp_path / "accuracies.json", tmp_path / "out" / "curves.png"
-    lines = [{"step": s.number, steps_file.DRAFT: s.draft, steps_file.REFINED: s.refined} for s in run(0.4, 0.8, n=12)]
+    metrics, png = tmp_path / "metrics.jsonl", tmp_path / "out" / "curves.png"
+    lines = [{"step": s.number, summary.DRAFT: s.draft, summary.REFINED: s.refined} for s in run(0.4, 0.8, n=12)]
     # a validation line without rewards, a step whose refined reward is NaN, and a step that a resumed run wrote again
-    extra = [{"step": 0, "val/x": 1.0}, {"step": 5, steps_file.DRAFT: 0.5, steps_file.REFINED: float("nan")}]
-    extra += [{"step": 6, steps_file.HELD_BACK: 0.625}]
+    extra = [{"step": 0, "val/x": 1.0}, {"step": 5, summary.DRAFT: 0.5, summary.REFINED: float("nan")}]
+    extra += [{"step": 6, summary.HELD_BACK: 0.625}]
     metrics.write_text("\n".join(json.dumps(line) for line in [*lines, *extra]) + "\n\n", encoding="utf-8")
-    accuracies.write_text(json.dumps(ACCURACIES), encoding="utf-8")
-    steps = steps_file.read_steps(metrics)
+    steps = summary.read_steps(metrics)
     assert [s.number for s in steps] == list(range(1, 13))
     assert steps[4] == Step(5, 0.5, None) and steps[5].heldback == 0.625
-    summary.main([f"ditto={metrics}", f"grpo={metrics}", str(accuracies), "--png", str(png)])
+    summary.show({"ditto": steps, "grpo": steps}, ACCURACIES, png)
     shown = capsys.readouterr().out
     assert "0.625" in shown
     assert "trained with DITTO is more accurate on held-back stories: 0.850 against 0.750" in " ".join(shown.split())

@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks import evaluate
 from benchmarks.evaluate import Run, Work, bound, main, over, pinned, two_cores, verdicts
+from soul.errors import RunFailed
 
 
 def work(rows=2000, concurrency=64):
@@ -46,10 +47,10 @@ def test_rows_without_an_answer_are_an_error(monkeypatch):
     command = ["python", "-c", 'print(\'{"seconds": 1.0, "cpu": 1.0, "answered": 3}\')']
     monkeypatch.setattr(Work, "command", lambda self, name, url: command)
     assert evaluate.measured(work(rows=3), "ours", "").answered == 3
-    with pytest.raises(RuntimeError, match="3 of 4 rows"):
+    with pytest.raises(RunFailed, match="3 of 4 rows"):
         evaluate.measured(work(rows=4), "ours", "")
     monkeypatch.setattr(Work, "command", lambda self, name, url: ["python", "-c", "raise SystemExit('why')"])
-    with pytest.raises(RuntimeError, match="why"):
+    with pytest.raises(RunFailed, match="why"):
         evaluate.measured(work(), "ours", "")
 
 
@@ -65,7 +66,7 @@ def test_real_contenders_answer_every_row(monkeypatch, capsys):
     pytest.importorskip("inspect_ai")
     others = ["plain-httpx", "inspect_ai"]
     monkeypatch.setattr(evaluate.console, "width", 200)
-    monkeypatch.setattr(evaluate, "check_server", lambda rows: None)
+    monkeypatch.setattr(evaluate, "maximum_rate", lambda answer, requests: 1.0)
     main(["--rows", "30", "--concurrency", "4", "--latency", "0.01", "--repeats", "1", "--only", *others])
     printed = capsys.readouterr().out
     assert len(re.findall(rf"│ (?:ours|engine|plain|{'|'.join(others)}) +│", printed)) == 8
@@ -74,7 +75,7 @@ def test_real_contenders_answer_every_row(monkeypatch, capsys):
 
 
 def test_lm_eval_is_left_out_in_so_many_words(monkeypatch, capsys):
-    monkeypatch.setattr(evaluate, "check_server", lambda rows: None)
+    monkeypatch.setattr(evaluate, "maximum_rate", lambda answer, requests: 1.0)
     asked = []
 
     def rounds(work, names, latency, repeats):

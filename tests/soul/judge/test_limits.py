@@ -276,7 +276,7 @@ def test_what_was_sent_before_a_pause_is_not_taken_for_the_probe():
 
 
 def test_limits_are_shared_by_address_key_model_and_limits_for_as_long_as_somebody_holds_them():
-    settings, breaker = {"model": "m", "base_url": "http://shared"}, BreakerSettings()
+    settings = {"model": "m", "base_url": "http://shared"}
     limits = shared_limits(Endpoint(**settings, temperature=0.5))
     assert shared_limits(Endpoint(**settings, reasoning_effort="low")) is limits
     others = [{"model": "n"}, {"base_url": "http://other"}, {"api_key_env": "OTHER_KEY"}, {"concurrency": 3}]

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.cluster import main, measured_parts
-from benchmarks.cluster_model import (
+from benchmarks.cluster import (
     Inputs,
     colocate_async,
     computed_tokens,
@@ -18,10 +17,11 @@ from benchmarks.cluster_model import (
     judge_work_s,
     limit,
     log_probs_s,
+    main,
+    measured_parts,
     sampling_work_s,
     separate_async,
     slowest_session_s,
-    sources,
     sync,
     update_s,
 )
@@ -132,17 +132,12 @@ def test_measured_parts_are_gpu_seconds(tmp_path: Path, capsys: pytest.CaptureFi
     assert "no line has timing_s/old_log_prob" in capsys.readouterr().err
 
 
-def test_every_input_is_an_option_and_is_printed_with_its_source(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("matplotlib")
-    figure = tmp_path / "cluster.svg"
-    assert main(["--gpus", "8", "512", "--judge-s", "7", "--figure", str(figure)]) == 0
+def test_every_input_is_an_option_and_is_printed_with_its_source(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--gpus", "8", "512", "--judge-s", "7"]) in (0, None)
     printed = capsys.readouterr().out
-    for option, *_ in sources(Inputs()):
-        assert option in printed, option
-    assert len(list(sources(Inputs()))) == len(fields(Inputs)) and all(source for *_, source in sources(Inputs()))
-    assert "Simulated, not measured." in printed and "Simulated, not measured." in figure.read_text()
+    for each in fields(Inputs):
+        assert f"--{each.name.replace('_', '-')}" in printed and each.metadata["source"], each.name
+    assert "Simulated, not measured." in printed
     (given,) = [line for line in printed.splitlines() if "--judge-s " in line]
     assert "7" in given and "given" in given
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from data import social_r1
-from data.built import Built, BuiltFile, counted
-from data.reading import read_csv, read_json_lines
+from data.builder_cli import Built, BuiltFile, counted
+from data.reading import read_csv
 from soul.rows.data_card import read_inside
 from tests.mistakes.mistake import error_of
 
@@ -20,12 +20,6 @@ def test_a_result_counts_its_rows_and_prints_every_reason():
     assert built.rows == 4
     assert built.lines() == ["a: rows=3 stories=2", "b: rows=1", "left out: 2,000 (blank)", "Note."]
     assert counted("removed", Counter({"lines": 2, "words": 0})) == ("removed: 2 (lines)",)
-
-
-def test_a_separator_inside_a_text_ends_no_line(tmp_path):
-    (tmp_path / "a.jsonl").write_text('{"a": "one\u2028two"}\n\n{"a": "three"}\n', encoding="utf-8")
-    places = [(where.rpartition("/")[2], record["a"]) for where, record in read_json_lines(tmp_path / "a.jsonl")]
-    assert places == [("a.jsonl: line 1", "one\u2028two"), ("a.jsonl: line 3", "three")]
 
 
 def test_a_row_of_a_table_is_named_and_keeps_the_ends_of_its_lines(tmp_path):

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow.parquet as pq
 
+from data.reading import at, last_place
 from data.rows import Record, divide, draw_groups, split_groups, write_rows
 from data.sources import stand_in_of
 from soul.cli.arguments import fraction, output_file, positive_int
@@ -199,14 +200,14 @@ class Builder:
             OSError: a source does not exist.
         """
         args = self._parsed(arguments)
+        at("")
         try:
             rows = self.rows(args)
             return self._write(args, rows)
         except (AttributeError, IndexError, KeyError, TypeError) as error:
-            sources: list[Path] = args.sources if self.sources else [args.source] if "source" in args else []
-            if not sources:  # no file was read: this is a defect
+            if not last_place():  # no file was read: this is a defect
                 raise
-            raise _unexpected_shape(sources, error) from error
+            raise _unexpected_shape(error) from error
 
     def planned(self, arguments: Sequence[str]) -> Sequence[str]:
         """The calls to models that a command line would make, a line for each stage; nothing is asked or written.
@@ -327,10 +328,10 @@ def _text_of(what: str | Callable[[Record], str], record: Record) -> str:
     return str(record[what]) if isinstance(what, str) else what(record)
 
 
-def _unexpected_shape(sources: Sequence[Path], error: Exception) -> ValueError:
+def _unexpected_shape(error: Exception) -> ValueError:
     """The error for a record that no check of the builder foresees."""
     return ValueError(
-        f"{', '.join(map(str, sources))}: a record has a shape that this builder does not expect "
+        f"{last_place()}: a shape that this builder does not expect "
         f"({type(error).__name__}: {one_line(error, 200)}). Take the files from their source again. If "
         f"they are as published, report this with the traceback in {keep_traceback(error)}"
     )
