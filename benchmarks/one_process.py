@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -32,7 +33,7 @@ from verl.trainer.ppo.utils import create_rl_sampler
 
 from benchmarks.one_process_sampler import LocalSampler
 from benchmarks.one_process_update import Update
-from ditto.launching.compose import load_config
+from ditto.launching.compose import TRAIN_PPO, load_config
 from ditto.rollout.agent_loop import SoulAgentLoop
 from ditto.rows.dataset import SoulDataset
 from ditto.run.alarms import raise_alarms
@@ -197,7 +198,7 @@ def _traces(outputs: Sequence[AgentLoopOutput]) -> list[SessionRecord]:
 async def started(words: Sequence[str]) -> AsyncIterator[OneProcess]:
     """A run with the config of this command line, which `train_ppo.py dry_run=true` checks in full."""
     torch.set_num_threads(1)
-    config = load_config(list(words), "-m benchmarks.one_process")
+    config = load_config(list(words), replace(TRAIN_PPO, script="-m benchmarks.one_process"))
     plugin.require("cpu")
     worker_config.resolve(config)
     run = OneProcess(config)  # inside the event loop, which verl's agent loop keeps

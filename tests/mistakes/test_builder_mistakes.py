@@ -24,7 +24,7 @@ CONVERT = {  # builder -> words between `convert` and the source
     "twinvoice": [],
     "userllm": [],
 }
-SOURCES = ["{tmp}/nosuch.json", "{deep.json}", "{null.json}"]
+SOURCES = ["{tmp}/nosuch.json", "{null.json}"]
 OUT = ["--out", "{tmp}/built.parquet"]
 GENERATE = each(
     ["generate", "--stories", "2", *OUT],

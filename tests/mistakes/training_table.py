@@ -116,7 +116,7 @@ RL_COMMANDS = [
     Mistake(
         "GPUs that are too small",
         ["platform=gpu", "memory.gpu_gib=5"],
-        expects=["does not fit on 8 GPUs of 5.0 GiB", "This fits:"],
+        expects=["does not fit on 8 GPUs of 5.0 GiB", "use larger GPUs"],
     ),
 ]
 MODELS: dict[str, list[str]] = {
@@ -167,7 +167,7 @@ SFT_COMMANDS = [
             "trainer.rl_test_freq=5": ["rl_test_files"],
             "profiler.enable=true": ["profile_interval"],
             "checkpoint.save_lora_only=true": ["model.lora_rank"],
-            "data.default_train_role=null": ["talks.parquet", "data.train_role."],
+            "data.default_train_role=null": ["talks.parquet", "a column train_role"],
             "model.chat_template=gone.jinja": ["gone.jinja", "qwen3"],
             "model.chat_template=qwen3": ["chat_template", "<think>"],
             "model.chat_template={w}/bad.jinja": ["fails", "model.chat_template"],

@@ -52,7 +52,7 @@ def test_ditto_is_the_joint_and_the_feedback_group_of_the_paper() -> None:
 def test_the_options_of_an_objective_are_those_that_its_functions_read() -> None:
     group = {"norm_adv_by_std_in_grpo", "std_floor"}
     assert objective("ditto").options == group | {"feedback_coef", "refined_old_logp"}
-    assert objective("erl").options == group | {"feedback_coef", "erl.accept", "erl.threshold"}
+    assert objective("erl").options == group | {"feedback_coef", "erl.accept"}
     assert objective("critique_grpo").options == {"shaping_gamma"}
     sdpo = {f"sdpo.{name}" for name in ("teacher", "teacher_rate", "ratio_clip", "weight")}
     assert objective("sdpo_token_grpo").options == group | sdpo

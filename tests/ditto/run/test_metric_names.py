@@ -11,6 +11,8 @@ import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 
@@ -72,8 +74,9 @@ def test_the_page_names_verls_metrics_of_a_step() -> None:
     values = torch.nested.nested_tensor([torch.tensor([0.5, 0.25]), torch.tensor([-0.5])], layout=torch.jagged)
     mask = torch.nested.nested_tensor([torch.tensor([1, 1]), torch.tensor([1])], layout=torch.jagged)
     lengths = {"prompt_len": 4, "response_len": 2, "seq_len": 6, "min_global_steps": 1, "max_global_steps": 1}
+    records: Any = [SimpleNamespace(reward=1.0, turns=2), SimpleNamespace(reward=0.0, turns=2)]
     timing = dict.fromkeys(("step", "gen", "old_log_prob", "ref", "adv", "update_actor", "update_weights"), 1.0)
-    written = verl_metrics.step_metrics([lengths] * 2, [2, 2], [1.0, 0.0], values, mask, timing, 1)
+    written = verl_metrics.step_metrics([lengths] * 2, records, values, mask, timing, 1)
     written |= verl_metrics.staleness_metrics([lengths] * 2, 2)
     assert "critic/rewards/mean" in written and "training/off_policy/trajectory_spans/max" in written
     assert not undocumented(written)

@@ -35,14 +35,16 @@ def evaluate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Evaluate:
 
 
 def played_and(judged: Callable[[ChatRequest], Reply]) -> Callable[[ChatRequest], Reply]:
-    """The policy leaves every scene; the judge passes its preflight and then answers as `judged` says."""
+    """The policy leaves every scene; the judge passes its checks, and from the first scene on answers as `judged` says."""
+    scenes = 0
 
     def script(request: ChatRequest) -> Reply:
+        nonlocal scenes
         if request.body["model"] == "under-test":
-            return Text(
-                '{"action_type": "leave", "argument": ""}' if len(request.messages) > 1 else "<answer>B</answer>"
-            )
-        return answer(request) if "connection test" in request.text else judged(request)
+            in_scene = len(request.messages) > 1
+            scenes += in_scene
+            return Text('{"action_type": "leave", "argument": ""}' if in_scene else "<answer>B</answer>")
+        return judged(request) if scenes else answer(request)
 
     return script
 
@@ -58,7 +60,7 @@ def test_a_run_without_any_verdict_says_the_cause_first_and_fails(evaluate: Eval
         assert code == 1 and out.index("All 6 samples failed (server_error 6)") < out.index("Results")
         assert "NoVerdict: All 6 samples failed (server_error 6). Last server_error: gpt-5-nano at" in err
         assert "(server_error 6): the same command runs them again." in err
-        code, out, err = evaluate(fake.url, sets=("scenes", "stories"))
+        code, out, err = evaluate(fake.url, "--no-preflight", sets=("scenes", "stories"))
     assert code == 1 and "All 6 samples that a judge scores failed" in err  # whatever rules scored beside them
 
 
