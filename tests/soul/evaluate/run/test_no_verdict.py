@@ -35,7 +35,7 @@ def evaluate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Evaluate:
 
 
 def played_and(judged: Callable[[ChatRequest], Reply]) -> Callable[[ChatRequest], Reply]:
-    """The policy leaves every scene; the judge passes its checks, and from the first scene on answers as `judged` says."""
+    """The policy leaves every scene; the judge passes its checks, then answers as `judged` says."""
     scenes = 0
 
     def script(request: ChatRequest) -> Reply:
