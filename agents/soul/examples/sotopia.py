@@ -52,9 +52,6 @@ class SotopiaExample(Example[SotopiaRow]):
     def reply(self, request: ChatRequest) -> Reply | None:
         if request.asks(Sotopia.critic):
             return _review(request)
-        if request.asks(Sotopia.auditor):
-            odd = any("points" in turn["text"].lower() for turn in request.data["turns"])
-            return Json({"reasoning": "By a word.", "level": "clear" if odd else "none"})
         return Json(_partner(request)) if ACTIONS.partition("{")[0] in request.text else None
 
 
