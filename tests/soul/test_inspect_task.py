@@ -14,7 +14,6 @@ from inspect_ai.log import read_eval_log  # noqa: E402
 from inspect_ai.model import get_model  # noqa: E402
 
 from soul import examples  # noqa: E402
-from soul.errors import BadSettings  # noqa: E402
 from soul.evaluate.run import engine  # noqa: E402
 from soul.evaluate.run.journal import Journal  # noqa: E402
 from soul.evaluate.run.settings import EvaluationSettings, sample_requests  # noqa: E402
@@ -89,14 +88,6 @@ def test_rewards_and_conversations_are_those_of_our_own_engine(name, seats, tmp_
     assert len({s.draft.reward for s in ours.values()}) > 1 or name != "hitom"
 
 
-def test_several_seats_are_shown_under_their_names(tmp_path):
-    with FakeOpenAI(policy_or_judge) as fake:
-        task = soul(set=rows("coser", tmp_path, 1), **JUDGE, **{"judge.base_url": fake.url})
-        (sample,) = evaluated(fake, task, tmp_path / "logs").samples
-    headings = [m.metadata["seat"] for m in sample.messages if m.metadata and "seat" in m.metadata]
-    assert headings == list(sample.store["episode"]["seats"]) and len(headings) > 1
-
-
 @pytest.mark.parametrize("name", ["hitom", "fantom", "sotopia", "coser", "humanual-chat"])
 def test_the_target_is_the_right_answer_and_the_answer_is_the_policys_own(name, tmp_path):
     def marked(request):  # every turn of the policy can be told from those of partners; nobody leaves
@@ -159,17 +150,6 @@ def test_a_sample_without_a_verdict_is_unscored_and_counted(tmp_path):
     assert math.isnan(again.samples[0].scores["verdict"].value) or again.samples[0].scores["verdict"].value in valid
 
 
-def test_where_nothing_has_a_verdict_there_is_no_mean(tmp_path):
-    def script(request):
-        return ServerError() if request.body["model"] != "under-test" else policy_or_judge(request)
-
-    with FakeOpenAI(script) as fake:
-        task = soul(set=rows("humanual-chat", tmp_path, 2), **JUDGE, **{"judge.base_url": fake.url})
-        log = evaluated(fake, task, tmp_path / "logs")
-    (headline,) = (score for score in log.results.scores if score.name == "verdict")
-    assert headline.unscored_samples == 2 and math.isnan(headline.metrics["mean"].value)
-
-
 def test_a_judge_that_refuses_its_key_stops_the_eval(tmp_path):
     def script(request):
         return Unauthorized() if request.body["model"] != "under-test" else policy_or_judge(request)
@@ -207,20 +187,6 @@ def test_the_rows_are_those_of_our_own_limit_and_seed(tmp_path):
     assert [s.id for s in soul(set=file, limit=7, seed=3).dataset] == [
         item.row.number for item in sample_requests(settings)
     ]
-
-
-@pytest.mark.parametrize(
-    "arguments, said",
-    [
-        ({"policy.model": "x"}, "use Inspect's options for the model under test"),
-        ({"jugde.model": "x"}, "where section is one of judge"),
-        ({"judge.modle": "x"}, "modle"),
-        ({"set": ["hitom", "sotopia"]}, "is one set"),
-    ],
-)
-def test_wrong_arguments_are_said(arguments, said, tmp_path):
-    with pytest.raises(BadSettings, match=said):
-        soul(**{"set": rows("hitom", tmp_path), **arguments})
 
 
 @pytest.mark.slow  # two processes that import inspect_ai

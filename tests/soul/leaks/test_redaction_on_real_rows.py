@@ -71,10 +71,6 @@ def guarded(item, text):
     return redact(text, item.task.secrets(item.row), item.task.choices(item.row))[0]
 
 
-def test_there_are_enough_sentences():
-    assert len(set(LEAKS)) >= 18 and len(set(NEUTRAL)) >= 100
-
-
 @each_task
 def test_no_phrasing_points_at_the_right_option(name, rows_of):
     passed = Counter()

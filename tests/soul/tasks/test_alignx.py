@@ -2,9 +2,6 @@
 
 import json
 
-import pytest
-
-from soul.leaks.redaction import redact
 from soul.tasks.alignx import AlignX, AlignXHistory16, AlignXRow
 from tests.soul.tasks.one_turn_samples import ALIGNX, tagged, verdict_of
 
@@ -60,20 +57,3 @@ def test_lists_as_json_and_the_names_of_the_public_files():
         "User-Generated Content": ALIGNX["ugc"],
     }
     assert AlignXRow.model_validate(public) == row_with()
-
-
-def test_pairs_that_say_nothing_are_dropped():
-    pairs = [{"prompt": "p", "chosen": "\u200b", "rejected": "x"}, {"prompt": "p", "chosen": "y"}, None]
-    row = row_with(icl_pairs=[*pairs, ALIGNX["icl_pairs"][0]], ugc=[{"comment": " "}, {"comment": "Hm."}])
-    assert [pair["chosen"] for pair in row.icl_pairs] == ["No."] and row.ugc == [{"prompt": "", "comment": "Hm."}]
-    assert "The user's comment: Hm." in TASK.prompt(row)[0]["content"]
-
-
-@pytest.mark.parametrize(
-    "hint",
-    ["Response B", "the reply a", "the first one", "second response", "the former", "option A", "Just say it. Done."]
-    + ["the first because it is", "the second"],
-)
-def test_nothing_points_at_one_of_the_two(hint):
-    text, withheld = redact(f"This user would like {hint}", TASK.secrets(row_with()), TASK.choices(row_with()))
-    assert withheld and hint not in text

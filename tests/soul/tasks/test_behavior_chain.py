@@ -25,10 +25,6 @@ def test_json_object_and_flat_are_one_row():
     assert row == BehaviorChainRow.model_validate({"index": 0, **flat})
 
 
-def test_the_index_of_the_file_counts():
-    assert BehaviorChainRow.model_validate({"index": 4, "raw": {**RAW, "index": 9}}).index == 4
-
-
 def test_the_prompt_tells_all_of_it_in_order():
     text = TASK.prompt(row_with())[0]["content"]
     parts = [
@@ -54,11 +50,6 @@ def test_the_other_names_of_the_fields():
     assert row.profile == "Name: Tess Arden\nTraits: stubborn, proud"
     assert row.history == "Tess loses the boat." and len(row.prior_chain) == 1
     assert row.options == row_with().options and TASK.gold(row) == "C"
-
-
-def test_a_right_letter_that_is_no_option():
-    with pytest.raises(ValueError, match="^right_option_letter: "):
-        TASK.check(row_with(right_option_letter="E"))
 
 
 def test_a_chain_counts_its_runs_of_right_links():

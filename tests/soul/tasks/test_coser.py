@@ -13,7 +13,6 @@ from soul.row_fields import MARK
 from soul.rows.truncation import truncate_row
 from soul.task_types import Scored
 from soul.tasks.coser_review import CRITICS, DIMENSIONS, MERGED_CRITIC, dimension_score
-from soul.tasks.coser_stage import SpokenLine
 from soul.testing import FakeOpenAI, Refusal, fake_judge
 from tests.soul.tasks.coser_scenes import (
     CAST,
@@ -48,14 +47,6 @@ def test_the_record_as_json_as_object_and_field_by_field_is_one_row():
     assert [str(line) for line in row.reference][0] == (
         "Captain Roe: Put out your lamp for one hour, Ada. (holds out a purse)"
     )
-
-
-def test_names_and_motives_under_the_sources_other_keys():
-    row = row_of(
-        key_characters=[{"character": "Ada", "motivation": "Money."}],
-        dialogues=[{"name": "Ada", "message": "Good evening to you."}],
-    )
-    assert row.motivation("Ada") == "Money." and row.reference == (SpokenLine("Ada", "Good evening to you."),)
 
 
 # --- prompts
@@ -181,25 +172,6 @@ def test_the_merged_review_scores_as_the_four_do_and_has_one_critique():
     apart, merged = (verdict_of(scene_of(6), flaws, task=task) for task in (TASK, MERGED))
     renamed = {"overall_in_one_call" if name == "overall" else name: value for name, value in apart.metrics.items()}
     assert renamed == merged.metrics and merged.critique == "Roe should plead."
-
-
-class Waiting:
-    """Stands where a judge stands, and answers nobody before four have asked."""
-
-    def __init__(self):
-        self.asked = 0
-        self.all_there = asyncio.Event()
-
-    async def ask(self, schema, instructions, data):
-        self.asked += 1
-        if self.asked == len(DIMENSIONS):
-            self.all_there.set()
-        await asyncio.wait_for(self.all_there.wait(), 1)
-        return schema(flaws=[], critique="")
-
-
-def test_the_four_calls_run_at_the_same_time():
-    assert asyncio.run(TASK.judge(row_of(), scene_of(6), Waiting())).reward == 1.0
 
 
 def test_each_critic_knows_its_own_dimension_and_one_knows_the_major_characters():

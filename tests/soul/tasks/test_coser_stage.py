@@ -15,7 +15,6 @@ from soul.tasks.coser_stage import (
     ENVIRONMENT,
     OPENING,
     audible,
-    named,
     without_thoughts,
 )
 from soul.testing import FakeOpenAI, Refusal, fake_judge
@@ -122,13 +121,6 @@ def test_a_speaker_who_may_not_speak_is_replaced_the_same_way_every_time(answer)
     assert all(one != other for one, other in itertools.pairwise(first))
     assert "Sailors" not in first  # who stands in is a major character or the narrator
     assert speakers(4) != first
-
-
-def test_named_takes_a_whole_name_and_nothing_less():
-    cast = ["Jo March", "Mr. March", END]
-    assert named(" jo  MARCH ", cast) == "Jo March" and named("Mr. March.", cast) == "Mr. March"
-    assert named("<end chat>", cast) == named("END CHAT", cast) == END
-    assert all(named(other, cast) is None for other in ("Jo", "March", "Jo March, Mr. March", "", "Jo March: hello"))
 
 
 def test_a_scene_that_the_narrator_opens():

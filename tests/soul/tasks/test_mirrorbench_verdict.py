@@ -10,7 +10,7 @@ import statistics
 import numpy as np
 import pytest
 
-from soul.judge.mirrorbench_judgments import RubricAndReason, rubric_and_reason, simulated_slot
+from soul.judge.mirrorbench_judgments import simulated_slot
 from soul.leaks.redaction import redact
 from soul.metrics.lexical import Lexis, lexis
 from soul.metrics.set_metrics import Outcome
@@ -22,7 +22,7 @@ from soul.tasks.mirrorbench import (
     user_turns,
     without_quotations,
 )
-from soul.testing import FakeOpenAI, Json, Refusal, fake_judge
+from soul.testing import Refusal, fake_judge
 from tests.soul.samples import DATA
 from tests.soul.tasks.mirrorbench_talks import LESSON, SIMULATED, TASK, panel, play, row_of, verdict_of
 
@@ -117,17 +117,6 @@ def test_the_judges_see_clean_turns_as_data_and_no_last_assistant_turn():
 
 
 # --- rubric and controls
-
-
-@pytest.mark.parametrize("human, score", [("YES", 1.0), ("NO", 0.0)])
-def test_rubric_and_reason_is_yes_or_no_and_sees_one_conversation(human, score):
-    fake = FakeOpenAI(Json({"reasoning": "Turn 2.", "human": human}))
-    turns = row_of().conversation
-    said = asyncio.run(rubric_and_reason(fake_judge(fake), [{**turn, "id": "tell-tale"} for turn in turns]))
-    assert said == RubricAndReason(reasoning="Turn 2.", human=human) and said.score == score
-    assert fake.requests[0].data == {"conversation": turns} and "tell-tale" not in fake.requests[0].text
-    form = RubricAndReason.model_json_schema()
-    assert list(form["properties"]) == form["required"] == ["reasoning", "human"]
 
 
 def test_controls_set_a_conversation_beside_itself_and_leave_the_reward():

@@ -32,16 +32,6 @@ def test_lists_come_as_lists_json_or_python_literals():
     assert row_of("math", target_interaction_style_features=" ").target_interaction_style_features == []
 
 
-def test_the_key_with_brackets_and_null_questions_are_understood():
-    (trait,) = row_of(
-        "math",
-        target_interaction_style_features=[
-            {"Feature Name": "Hedging", "Feature Question": None, "Feature Question (Answer)": "Often."}
-        ],
-    ).target_interaction_style_features
-    assert (trait.name, trait.question, trait.answer) == ("Hedging", "", "Often.")
-
-
 # --- prompts
 
 
@@ -56,14 +46,6 @@ def test_the_policy_reads_its_profile_and_nothing_of_the_real_conversation(kind)
     for gold in row.human_user_queries:
         assert gold not in system["content"] or len(gold) < 3
     assert "coach" not in system["content"]
-
-
-def test_without_its_text_a_problem_is_named_by_its_topic():
-    row = row_of("math", problem=None, topic="Number theory, Level 2")
-    task = TASKS["math"][0]
-    assert "Number theory, Level 2" in task.prompt(row)[0]["content"]
-    assert "is not available" in task.partner_instructions(row)
-    assert "topic" not in json.dumps(task.prompt(row_of("math", topic="Algebra")))
 
 
 # --- what a turn says
@@ -156,12 +138,6 @@ def test_a_turn_without_its_label_is_sent_as_it_is():
     verdict = judged("math", episode)
     assert verdict.reward > 0 and verdict.metrics["answered"] == 0.25
     assert "In 3 of your 4 turns the label was missing" in SimArenaMath().missing_form(row_of("math"), episode)
-
-
-def test_the_partners_thoughts_stay_with_the_partner():
-    episode, heard, _ = play("math", "Query: hi there", fake=everybody("<think>It is 17.</think>Look at 13<|im_end|>."))
-    assert heard[1][0][-1] == {"role": "user", "content": "Look at 13\u2039|im_end|\u203a."}
-    assert "17" not in json.dumps(list(episode.seats["policy"])[2:])
 
 
 # --- the final document

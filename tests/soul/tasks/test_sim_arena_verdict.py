@@ -1,16 +1,13 @@
 """SimulatorArena: what becomes of the judge's scores, what is no verdict, and a whole session."""
 
-import asyncio
 import json
 from fractions import Fraction
 
 import pytest
 
 from soul.leaks.redaction import redact
-from soul.session import RefineSettings, run_session
-from soul.testing import FakeOpenAI, Json, fake_gateway, scripted_players
+from soul.testing import FakeOpenAI, Json
 from tests.soul.tasks.sim_arena_cases import (
-    HESITANT,
     TASKS,
     each_task,
     everybody,
@@ -61,14 +58,6 @@ def test_parts_that_a_row_does_not_have_do_not_count():
     assert verdict.reward == pytest.approx(1.4 / 3)
 
 
-def test_a_student_is_not_judged_by_features_of_writing():
-    """As in the original, whose rows describe the writing of students in the profile only."""
-    row = row_of("math", target_writing_style_features=[HESITANT])
-    episode, *_ = play("math", short("math"), row=row)
-    verdict = judged("math", episode, row=row, writing=4, interaction=2, fulfilled=(True, True))
-    assert verdict.reward == pytest.approx((4 / 5 + 2 / 5 + 1) / 3) and "writing_features" not in verdict.metrics
-
-
 def test_features_are_matched_by_name_whatever_their_order():
     episode, *_ = play("math", short("math"))
 
@@ -80,15 +69,6 @@ def test_features_are_matched_by_name_whatever_their_order():
         return Json(answer)
 
     assert judged("math", episode, FakeOpenAI(reversed_answer)) == judged("math", episode)
-
-
-def test_features_of_equal_or_strange_names_are_kept_apart():
-    names = ["copy", "Copy!", "模型", "model_config", "1st"]
-    row = row_of("math", target_interaction_style_features=[{"Feature Name": name} for name in names])
-    episode, *_ = play("math", short("math"), row=row)
-    fake = everybody(fulfilled=(True, True, True, True, False))
-    assert judged("math", episode, fake, row=row).metrics["interaction_features"] == pytest.approx(0.8)
-    assert len(fake.requests[0].data["interaction_features"]) == len(names)
 
 
 @each_task
@@ -107,21 +87,6 @@ def test_what_was_said_is_data_and_never_instructions(kind):
 
 
 # --- the whole session
-
-
-def session(kind, policy, fake):
-    task, *_ = TASKS[kind]
-    gateway = fake_gateway(fake, max_attempts=1, max_reasks=0)
-    return asyncio.run(run_session(task, row_of(kind), scripted_players(policy), gateway, RefineSettings()))
-
-
-@each_task
-def test_feedback_does_not_quote_the_real_person(kind):
-    gold = row_of(kind).human_user_queries[0]
-    fake = everybody(critique=f"The real one wrote: {gold.upper()}! Do that.")
-    done = session(kind, short(kind), fake)
-    assert done.redacted and gold.lower() not in done.feedback.lower()
-    assert "Do that." in done.feedback
 
 
 LONG = "so i tried to divide the whole thing by seven first and then by nine, but nothing came out even at the end"

@@ -76,20 +76,6 @@ def test_where_the_text_comes_from():
         SocialR1Row.model_validate(record)
 
 
-@pytest.mark.parametrize("letter", ["B", "b", "(B)", "B.", "B. Disappointment", " B. "])
-def test_ways_to_name_the_letter(letter):
-    row = row_with(answer_letter=letter)
-    TASK.check(row)
-    assert TASK.gold(row) == "B"
-
-
-@pytest.mark.parametrize("text", ["Disappointment", "disappointment", "B", "B. Disappointment"])
-def test_the_letter_may_be_found_by_the_text(text):
-    row = row_with(answer_letter=None, answer_text=text)
-    TASK.check(row)
-    assert TASK.gold(row) == "B"
-
-
 def test_a_text_whose_options_cannot_be_read_is_scored_all_the_same():
     row = row_with(prompt_text="Is he glad, first, or sad, second? Answer A or B.", answer_text=None)
     TASK.check(row)

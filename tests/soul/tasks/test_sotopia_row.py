@@ -59,12 +59,6 @@ def test_tags_and_what_is_for_the_judge_stay_out_of_the_prompt(position):
     assert "Cleo" not in system(scenario='Two meet. <p viewer="environment">Their friend: Cleo')
 
 
-def test_a_part_for_one_of_the_two_reaches_that_one():
-    scenario = 'Two meet. <p viewer="agent_0">It rains.</p><p viewer="agent_1">It is late.</p>'
-    assert "It rains." in system(scenario=scenario) and "It is late." not in system(scenario=scenario)
-    assert "It is late." in system(scenario=scenario, eval_position="agent2")
-
-
 # --- what the partner hides
 
 

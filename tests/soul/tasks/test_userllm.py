@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 
 import pytest
 from pydantic import ValidationError
@@ -80,43 +79,7 @@ def test_a_history_of_turns_is_a_text_and_the_proposal_joins_it_once():
     assert row_of(NQ, conversation_history="[laughs] who?").conversation == "[laughs] who?"
 
 
-@pytest.mark.parametrize(
-    "record, changes, field",
-    [
-        (CSQA, {"choices": None}, "choices"),
-        (CSQA, {"choices": ["Cave", "cave!"]}, "choices"),
-        (CSQA, {"choices": ["cave", "?"]}, "choices"),
-        (CSQA, {"choices": "__import__('os')"}, "choices"),
-        (CSQA, {"conversation_history": ""}, "conversation_history"),
-        (NQ, {"conversation_history": None}, "conversation_history"),
-        (NQ, {"source": "trivia"}, "source"),
-        (OPENS, {"intent": "  "}, "intent"),
-        (GOES_ON, {"is_last_turn": "sometimes"}, "is_last_turn"),
-    ],
-)
-def test_a_bad_record_names_its_field(record, changes, field):
-    with pytest.raises(ValueError) as caught:
-        row_of(record, **changes)
-    if isinstance(caught.value, ValidationError):
-        assert caught.value.errors()[0]["loc"][0] == field
-    else:
-        assert str(caught.value).startswith(f"{field}: ")
-
-
 # --- what the policy sees
-
-
-@each_record
-def test_the_prompt(name):
-    row = row_of(RECORDS[name])
-    (draft,) = TASK.prompt(row)
-    (refined,) = TASK.prompt(row, LESSON)
-    text = draft["content"]
-    assert row.intent in text and row.conversation in text
-    assert (f"has got what they want by now, end the conversation: with {END} alone" in text) == bool(row.conversation)
-    assert not re.search(r"\b(None|null|nan|True|False)\b", text)
-    assert refined["content"].count(LESSON) == 1 and LESSON not in text and "coach" not in text
-    assert refined["content"].partition("\n\nA coach read")[0] == text
 
 
 def test_an_intent_is_shown_and_compared_without_the_published_prefix():
@@ -124,12 +87,6 @@ def test_an_intent_is_shown_and_compared_without_the_published_prefix():
     for text in (f"{prefix} get travel advice", f"{prefix}: get travel advice", "get travel advice"):
         assert row_of({**OPENS, "intent": text}).intent == "get travel advice"
     assert row_of({**OPENS, "intent": prefix}).intent == prefix
-
-
-def test_the_prompt_does_not_tell_whether_the_turn_is_the_last():
-    for record in (OPENS, GOES_ON):
-        assert TASK.prompt(row_of(record, is_last_turn=True)) == TASK.prompt(row_of(record, is_last_turn=False))
-    assert TASK.prompt(row_of(CSQA)) == TASK.prompt(row_of(CSQA, choices=["sea", "sand"]))
 
 
 @each_record

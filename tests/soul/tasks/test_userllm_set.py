@@ -12,16 +12,12 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from soul import tasks
 from soul.compare.comparison import compare
-from soul.evaluate.numbers.results import Results, breakdown, summarise
+from soul.evaluate.numbers.results import Results, summarise
 from soul.evaluate.report.results_table import set_detail
 from soul.evaluate.tables.run_table import markdown, run_table
-from soul.metrics.set_metrics import Ratio
-from soul.task_types import Metric
 from soul.tasks.userllm import END, spoken
 from tests.soul.evaluate.finished_run import finished_run
-from tests.soul.evaluate.finished_samples import numbered
 from tests.soul.tasks.userllm_journal import line, played
 from tests.soul.tasks.userllm_people import TABLE, spoken_by_people
 from tests.soul.tasks.userllm_rows import CSQA, GOES_ON, NQ, OPENS, TASK, Fixed
@@ -124,16 +120,6 @@ def test_the_bounds_put_the_worst_and_the_best_in_place_of_failures():
     assert of(*rows).bounds == (of(*rows).mean,) * 2
 
 
-def test_groups_are_scored_as_small_sets():
-    said = [(CSQA, "why?"), (OPENS, "do bees see red"), (OPENS, "what of wasps"), (GOES_ON, f"thanks {END}")]
-    groups = breakdown([line(i, record, text, Fixed(0.5)) for i, (record, text) in enumerate(said)], TASK.set_headline)
-    found = {(kind, group.value): group for kind, of_kind in groups.items() for group in of_kind}
-    assert found["source", "commonsense_qa"].mean == 1.0 and found["source", "prism"].rows == 3
-    first, later = found["turn of prism", "first"], found["turn of prism", "later"]
-    assert first.mean == pytest.approx(statistics.fmean([(2 / 3 + 1) / 2, 0.5, 1.0]))  # no F1: no turn is the last
-    assert later.mean == pytest.approx(statistics.fmean([1.0, 0.5, 1.0])) and later.bounds == (later.mean,) * 2
-
-
 def test_runs_are_compared_by_the_score_of_the_rows_that_they_share(tmp_path):
     rows = [({**OPENS, "intent": f"Explore question {i}."}, f"what about w{i} and w{i + 1}") for i in range(12)]
     rows += [(GOES_ON, f"thanks {END}"), ({**GOES_ON, "is_last_turn": False}, "why red")]
@@ -148,21 +134,6 @@ def test_runs_are_compared_by_the_score_of_the_rows_that_they_share(tmp_path):
     assert found.interval[0] < found.difference < found.interval[1] and found.interval[0] > 0
     assert found.tally == (1, 12, 0)  # of rows: only the last turn was scored differently
     assert found.difference > 0.3  # though the set is far better
-
-
-def test_any_task_may_score_a_set_as_a_whole(monkeypatch):
-    def set_metrics(task, rows, outcomes):
-        parts = [(0.0, 1.0) if one.scored == "worst" else (1.0, 1.0) for one in outcomes]
-        return [Ratio.from_outcomes("answers", rows, outcomes, parts)]
-
-    hitom = type(tasks.load("hitom"))
-    plain = summarise(numbered([0.0, None, 0.5]), ["hitom"]).sets["hitom"]
-    monkeypatch.setattr(hitom, "set_headline", Metric("answers"))
-    monkeypatch.setattr(hitom, "set_metrics", set_metrics)
-    found = summarise(numbered([0.0, None, 0.5]), ["hitom"]).sets["hitom"]
-    assert (plain.mean, plain.headline.name, plain.joint) == (0.25, "accuracy", None)
-    assert (found.mean, found.headline.name) == (1.0, "answers") and found.bounds == pytest.approx((2 / 3, 1))
-    assert [row.mean for row in found.per_row] == [0.0, None, 0.5]  # the rewards are what they were
 
 
 def test_a_metric_that_one_run_alone_defines_is_in_no_score_and_said(tmp_path):

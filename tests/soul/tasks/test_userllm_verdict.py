@@ -1,7 +1,5 @@
 """UserLLM: the three kinds of score, what no text may do, feedback, the metrics of the set, and the whole session."""
 
-import itertools
-import random
 import statistics
 
 import pytest
@@ -145,12 +143,6 @@ def test_another_detector_takes_the_judges_place():
     assert [p.id for p in task.prompts] == ["userllm/intent_adherence.v2"] and len(TASK.prompts) == 2
 
 
-@pytest.mark.parametrize("name", ["", "pangram", "no.such:detector", "json:nothing", "json:__doc__", "json:"])
-def test_a_detector_that_is_not_there_is_named(name):
-    with pytest.raises(ValueError, match="detector=.*package.module:function"):
-        UserLLM(detector=name)
-
-
 # --- nothing, and anything
 
 
@@ -190,24 +182,6 @@ def scored(record, text, **changed):
     return TASK.saved(done.to_record())
 
 
-def test_diversity_is_the_mean_distance_of_first_turns():
-    rng = random.Random(0)
-    vocabulary = (
-        "do bees see red or blue when they fly to a flower in may and what makes them stay there so long".split()
-    )
-    turns = [" ".join(rng.choices(vocabulary, k=rng.randint(1, 25))) for _ in range(30)]
-    turns[:2] = ["don ' t ? !", "what ? ?"]  # stop words and single marks count, as in the original
-    first = [scored(OPENS, f"<think>what now</think>User: {turn} {END}") for turn in turns]
-    others = [scored(GOES_ON, "bees"), scored(NQ, "who?")]
-    sets = [set(turn.split()) for turn in turns]
-    exact = statistics.fmean(1 - len(a & b) / len(a | b) for a, b in itertools.combinations(sets, 2))
-    summary = TASK.summarize([*first, *others])
-    assert summary["first_turn_diversity"] == pytest.approx(exact, abs=1e-9)
-    assert {name for name in summary if "first" in name} == {"first_turn_diversity"}
-    assert TASK.summarize([first[0]] * 3)["first_turn_diversity"] == 0.0
-    assert "first_turn_diversity" not in TASK.summarize([first[0], *others])
-
-
 @pytest.mark.parametrize(
     "last, ends, f1",
     [
@@ -228,14 +202,6 @@ def test_termination_f1_is_that_of_predicted_and_true_last_turns(last, ends, f1)
     assert summary.get("termination_f1") == (None if f1 is None else pytest.approx(f1))
     assert summary["termination_correct"] == statistics.fmean(a == b for a, b in zip(last, ends, strict=True))
     assert {name for name in summary if name.startswith("termination")} <= {"termination_f1", "termination_correct"}
-
-
-def test_the_summary_of_a_mixed_set():
-    summary = TASK.summarize([scored(CSQA, "cave"), scored(CSQA, "why?"), scored(NQ, "who?"), scored(OPENS, "why?")])
-    assert summary["role_adherence"] == 0.5 and summary["intent_adherence"] == 1.0
-    assert summary["prism"] == pytest.approx(2.5 / 3)
-    assert summary["episode_score"] == summary["reward"] == pytest.approx((0 + 1 + 1 + 2.5 / 3) / 4)
-    assert TASK.summarize([]) == {}
 
 
 # --- a whole session
