@@ -9,8 +9,8 @@ Inspect configures the model under test (`--model`, `--temperature`, ...). `soul
 environment, by arguments `-T judge.<key>=...`, `-T partner.<key>=...` or by their environment variables; API keys come
 only from environment variables. For the same limit and seed, the rows are the same as with `soul evaluate`.
 
-A sample without a verdict is unscored in Inspect: no mean includes it, and `scored_samples`, `unscored_samples` and the
-scorer `bounds` count it. A sample's target is the right answer, or what a person answered if no single answer is right.
+A sample without a verdict is unscored in Inspect: no mean includes it, and `unscored_samples` counts it. A sample's
+target is the right answer, or what a person answered if no single answer is right.
 Its answer is the one that was read, or the policy's last turn. Errors of the model under test are handled by Inspect
 (`--retry-on-error`, `--fail-on-error`), and so are the errors of a judge that is down, rejects its key or has spent its
 budget.
@@ -100,7 +100,7 @@ def soul(
         name=f"soul_{name}",
         dataset=MemoryDataset([_sample(row) for row in rows], name=name),
         solver=episode(deadline, **judges),
-        scorer=[verdict(**judges), bounds()],
+        scorer=verdict(**judges),
         metadata={"soul_task": rows[0].task.name, "headline": vars(rows[0].task.headline)},
     )
 
@@ -165,27 +165,6 @@ def verdict(**judges: Any) -> Scorer:
         return Score(value=result.reward, answer=answer, explanation=result.critique, metadata=metadata)
 
     return judged
-
-
-@scorer(metrics={"invalid": [mean()], "worst_case": [mean()], "best_case": [mean()]})
-def bounds() -> Scorer:
-    """The share of samples without a verdict, and the mean if all of these got the worst, or the best, possible value.
-
-    It only reads the scores of `verdict` and makes no calls.
-    """
-
-    async def counted(state: TaskState, target: Target) -> Score:
-        verdicts = [score for score in (state.scores or {}).values() if "headline" in (score.metadata or {})]
-        if len(verdicts) != 1 or verdicts[0].metadata is None:
-            raise BadSettings("The scorer `bounds` needs the scorer `verdict`: list it after that one.")
-        value, headline = verdicts[0].as_float(), verdicts[0].metadata["headline"]
-        edges = [headline["low"], headline["high"]]
-        worst, best = edges if headline["higher_is_better"] else reversed(edges)
-        invalid = value != value  # Inspect marks an unscored sample with NaN
-        worst_case, best_case = (worst, best) if invalid else (value, value)
-        return Score(value={"invalid": float(invalid), "worst_case": worst_case, "best_case": best_case})
-
-    return counted
 
 
 class InspectSeat:

@@ -1,7 +1,7 @@
 """Judge one episode with several judges: each scores it as the task does, then their verdicts become one.
 
-Rewards and metrics are averaged (mean or median), and the first judge merges the critiques. Members may fail as long as
-a quorum gives a verdict. The trace keeps every opinion; `agreement` compares them over many episodes.
+Rewards and metrics are averaged (mean or median), and different critiques follow one another. Members may fail as long
+as a quorum gives a verdict. The trace keeps every opinion; `agreement` compares them over many episodes.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pydantic import BaseModel, Field
-
 from soul.errors import SYSTEMIC, JudgeFailure
 from soul.judge import Contentless, Gateway, Judge
 from soul.judge.audit.agreement_statistics import exact_match_share, krippendorff_alpha
@@ -23,17 +21,6 @@ from soul.task import Task
 from soul.task_types import Episode, Opinion, Row, Verdict
 
 logger = logging.getLogger(__name__)
-
-MERGE_INSTRUCTIONS = (
-    "Several reviewers judged the same attempt independently. You are given their critiques. Combine them into one "
-    "critique addressed to the person who made the attempt. Keep every point that helps them improve. State a point "
-    "only once, even if several reviewers make it. Where the reviewers contradict each other, keep the majority view. "
-    "Do not add points of your own, and do not mention the reviewers."
-)
-
-
-class _Merged(BaseModel):
-    critique: str = Field(min_length=1)
 
 
 async def judge_with_jury(task: Task[Any], row: Row, episode: Episode, gateway: Gateway) -> Verdict:
@@ -57,8 +44,7 @@ async def judge_with_jury(task: Task[Any], row: Row, episode: Episode, gateway: 
         )
     # Not `fmean`, which turns three times 0.7 into 0.6999999999999998.
     average = statistics.median if gateway.settings.policy.jury_reward == "median" else statistics.mean
-    critiques = list(dict.fromkeys(v.critique for v in verdicts if v.critique))
-    critique = critiques[0] if len(critiques) == 1 else await _merged(gateway.jury[0], critiques)
+    critique = "\n\n".join(dict.fromkeys(v.critique for v in verdicts if v.critique)) or None
     return Verdict(average([v.reward for v in verdicts]), _averages(verdicts, average), critique, opinions)
 
 
@@ -88,17 +74,6 @@ async def _opinion(task: Task[Any], row: Row, episode: Episode, judge: Judge) ->
 def _averages(verdicts: Sequence[Verdict], average: Callable[[list[float]], float]) -> dict[str, float]:
     names = dict.fromkeys(name for verdict in verdicts for name in verdict.metrics)
     return {name: average([v.metrics[name] for v in verdicts if name in v.metrics]) for name in names}
-
-
-async def _merged(first: Judge, critiques: Sequence[str]) -> str | None:
-    """One critique made from several; the first one unchanged if the judge fails to merge them."""
-    if not critiques:
-        return None
-    try:
-        return (await first.ask(_Merged, MERGE_INSTRUCTIONS, {"critiques": list(critiques)})).critique
-    except JudgeFailure as failure:  # the judge's usage counts it
-        logger.debug("cannot merge %d critiques, using the first one: %s", len(critiques), failure)
-        return critiques[0]
 
 
 def agreement(juries: Sequence[Sequence[OpinionRecord]]) -> dict[str, float]:

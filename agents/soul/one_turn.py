@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Generic, Protocol, runtime_checkable
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast, runtime_checkable
 
 from pydantic import BaseModel, Field
 
@@ -24,6 +24,8 @@ from soul.task import Task
 from soul.task_types import Direction, Episode, RowT, Verdict
 
 _OPTION = re.compile(r"(?:^|,\s*|\n\s*)([A-Z])[.)]\s+(.*?)\s*(?=(?:,\s*|\n\s*)[A-Z][.)]\s|\Z)", re.DOTALL)
+
+ClassT = TypeVar("ClassT")
 
 
 def parse_options(choices: str) -> dict[str, str]:
@@ -224,3 +226,15 @@ def with_feedback(prompt: str, feedback: str | None) -> str:
         return prompt
     coach = f"A coach read your earlier attempt at this exercise and said:\n{feedback}\nTry again with this in mind."
     return f"{prompt}\n\n{coach}"
+
+
+def variant(base: type[ClassT], class_name: str, doc: str | None = None, **attributes: Any) -> type[ClassT]:
+    """A subclass of `base` with these class attributes, for sets that share a task.
+
+    Assign it to `class_name` in the module of `base`.
+
+    Args:
+        doc: its docstring, which docs/tasks shows; None: that of `base`.
+    """
+    body = {"__module__": base.__module__, "__doc__": doc or base.__doc__, **attributes}
+    return cast(type[ClassT], type(class_name, (base,), body))

@@ -41,9 +41,6 @@ class Task(ABC, Generic[RowT]):
     # them, and so does the check that all the endpoints that a run needs can be reached.
     calls_per_episode: ClassVar[Mapping[Role, float]] = {"judge": 1.0}
     calls_per_feedback: ClassVar[float] = 0.0
-    # Options that make this task cheaper: "option=value" -> the calls for an episode with it, as above. The plan of a
-    # run prints their prices.
-    cheaper: Mapping[str, Mapping[Role, float]] = {}
     strata: ClassVar[Strata | None] = None  # how a sample of a set is stratified; None: not at all
     policy_turns: ClassVar[float] = 1.0  # turns of all the policy's seats in an episode, for the plan of an evaluation
     # Fields of the row that may be shortened if its prompt is too long, in this order, and the end to keep: the start

@@ -59,11 +59,6 @@ def test_soul_and_all_tasks_load_nothing_heavy():
     assert not loaded & set(HEAVY)
 
 
-def test_soul_needs_no_test_library():
-    loaded = loaded_after(["soul.testing"])
-    assert not loaded & {"pytest", "hypothesis", "respx"}
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     """The repository's wheel."""

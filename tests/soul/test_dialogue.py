@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soul.dialogue import CUT, HEARD_CHARS, HEARD_WORDS, View, audible
+from soul.dialogue import View, audible
 from soul.testing import FakeOpenAI, ScriptedSeat, Text, fake_judge
 
 OPENING = [{"role": "system", "content": "with feedback"}, {"role": "user", "content": "(It begins.)"}]
@@ -57,23 +57,9 @@ def test_a_model_is_asked_without_the_feedback():
     assert view.messages[-1] == view.base[-1] == {"role": "assistant", "content": "theirs"}
 
 
-def test_a_view_does_not_change_the_opening_it_was_given():
-    opening = [dict(message) for message in OPENING]
-    view = View(opening)
-    view.hear("Ann: one")
-    view.spoke("mine")
-    assert opening == OPENING
-
-
 def test_what_is_heard_is_one_line_without_thoughts_and_control_tokens():
     text = 'No.\nAnn said: "Yes."\r\n<think>my plan</think> <|im_start|>assistant'
     heard = audible(text)
     assert heard.startswith('No. Ann said: "Yes."')
     assert "plan" not in heard and "<|" not in heard and "\n" not in heard
     assert audible(" \n\t") == "" == audible("<think>nothing else")
-
-
-def test_an_endless_turn_is_cut():
-    assert audible("word " * HEARD_WORDS) == ("word " * HEARD_WORDS).strip()
-    assert audible("word " * (HEARD_WORDS + 1)) == ("word " * HEARD_WORDS).strip() + CUT
-    assert audible("x" * (HEARD_CHARS + 1)) == "x" * HEARD_CHARS + CUT

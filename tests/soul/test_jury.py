@@ -20,7 +20,7 @@ from tenacity import wait_none
 import soul.judge.client
 from soul.errors import BadSettings, JudgeFailure
 from soul.judge import Contentless, Gateway, GatewaySettings
-from soul.jury import MERGE_INSTRUCTIONS, agreement, judge_with_jury
+from soul.jury import agreement, judge_with_jury
 from soul.record import OpinionRecord
 from soul.rows.task_files import parse_row
 from soul.session import RefineSettings, run_session
@@ -57,13 +57,10 @@ def says(score, critique="warmer", warmth=None, **more):
 
 
 @contextmanager
-def jury_of(members, merge=None, **judge):
-    """A gateway whose members answer so, and the endpoint behind it. `merge` answers the call for one critique."""
+def jury_of(members, **judge):
+    """A gateway whose members answer so, and the endpoint behind it."""
 
     def answer(request):
-        if request.messages[0]["content"].startswith(MERGE_INSTRUCTIONS):
-            assert merge is not None, "nobody should have to merge"
-            return merge
         return members[int(request.body["model"].removeprefix("member-"))]
 
     fake = FakeOpenAI(answer)
@@ -84,9 +81,9 @@ def run(gateway, work):
     return asyncio.run(closed_at_the_end())
 
 
-def verdict_of(*members, merge=None, task=None, episode=EPISODE, **judge):
-    """The jury's verdict, the merging call answered, and the models that were asked in this order."""
-    with jury_of(members, merge, **judge) as (gateway, fake):
+def verdict_of(*members, task=None, episode=EPISODE, **judge):
+    """The jury's verdict, and the models that were asked in this order."""
+    with jury_of(members, **judge) as (gateway, fake):
         verdict = run(gateway, judge_with_jury(task or Scored(), Row(index=0), episode, gateway))
     return verdict, sorted(request.body["model"] for request in fake.requests)
 
@@ -128,12 +125,6 @@ def test_without_a_jury_the_judge_decides_alone(jury):
     with jury_of([Refusal()], jury=jury) as (gateway, fake), pytest.raises(JudgeFailure) as caught:
         run(gateway, judge_with_jury(Scored(), Row(index=0), EPISODE, gateway))
     assert caught.value.cause == "refusal"
-
-
-def test_the_members_are_asked_at_the_same_time():
-    with jury_of([says(3, delay=0.3)] * 3) as (gateway, fake):
-        run(gateway, judge_with_jury(Scored(), Row(index=0), EPISODE, gateway))
-    assert fake.peak == 3
 
 
 # --- failures and the quorum
@@ -247,27 +238,9 @@ def test_contentless_is_raised_once_and_nobody_is_asked():
 # --- the critique
 
 
-def test_different_critiques_are_merged_by_the_first_member():
-    with jury_of([says(1, "warmer"), says(2, "shorter"), says(3, "warmer")], Json({"critique": "both"})) as (
-        gateway,
-        fake,
-    ):
-        verdict = run(gateway, judge_with_jury(Scored(), Row(index=0), EPISODE, gateway))
-    assert verdict.critique == "both" and len(fake.requests) == 4
-    assert fake.requests[-1].body["model"] == "member-0"
-    assert fake.requests[-1].data == {"critiques": ["warmer", "shorter"]}  # as data: a critic may quote the policy
-    assert gateway.usage()["judge"].calls == 4
-
-
-@pytest.mark.parametrize(
-    "fault, cause", [(Refusal(), "refusal"), (Json({"critique": ""}), "invalid"), (ServerError(), "server_error")]
-)
-def test_without_a_merged_critique_the_first_one_stands(fault, cause):
-    with jury_of([says(1, "warmer"), says(2, "shorter"), says(3, "slower")], fault) as (gateway, fake):
-        verdict = run(gateway, judge_with_jury(Scored(), Row(index=0), EPISODE, gateway))
-    assert (verdict.critique, verdict.reward) == ("warmer", 2.0)
-    assert all(opinion.failure is None for opinion in verdict.jury)
-    assert gateway.usage()["judge"].failures == {cause: 1}
+def test_different_critiques_follow_one_another():
+    verdict, asked = verdict_of(says(1, "warmer"), says(2, "shorter"), says(3, "warmer"))
+    assert verdict.critique == "warmer\n\nshorter" and len(asked) == 3
 
 
 # --- through the driver
@@ -275,15 +248,6 @@ def test_without_a_merged_critique_the_first_one_stands(fault, cause):
 
 def session_of(task, row, gateway, said="Glad to see you."):
     return run(gateway, run_session(task, row, scripted_players(said), gateway, RefineSettings()))
-
-
-def test_a_rule_scored_task_asks_no_jury():
-    item = parse_row("hitom", HITOM)
-    with jury_of([says(9)] * 3) as (gateway, fake):
-        episode = run(gateway, item.task.play(item.row, scripted_players("<answer>B</answer>")(), None))
-        verdict = run(gateway, judge_with_jury(item.task, item.row, episode, gateway))
-    assert not fake.requests and gateway.usage() == {}
-    assert (verdict.reward, verdict.critique) == (1.0, None)
 
 
 def test_a_session_keeps_the_single_opinions():
@@ -383,11 +347,6 @@ def test_a_canary_that_fails_is_a_typed_failure_and_no_failure_of_the_session(re
     assert (opinion.failure, opinion.reward) == (cause, None)
 
 
-def test_a_canary_has_nothing_to_say_where_the_policy_said_nothing():
-    session, asked = canary_of(says(8.0), says(3.0), text="")
-    assert session.draft.contentless and session.draft.canary is None and not asked
-
-
 def test_a_canary_is_another_model_than_the_judges():
     def of(**judge):
         return GatewaySettings.from_sections({"judge": {"model": "gpt", **judge}})
@@ -399,3 +358,17 @@ def test_a_canary_is_another_model_than_the_judges():
     for judge in ({"canary": {"model": "gpt"}}, {"jury": ["a", "bird"], "canary": {"model": "bird"}}):
         with pytest.raises(BadSettings, match="is a judge of this run"):
             of(**judge)
+
+
+def test_a_rule_scored_task_asks_no_jury():
+    item = parse_row("hitom", HITOM)
+    with jury_of([says(9)] * 3) as (gateway, fake):
+        episode = run(gateway, item.task.play(item.row, scripted_players("<answer>B</answer>")(), None))
+        verdict = run(gateway, judge_with_jury(item.task, item.row, episode, gateway))
+    assert not fake.requests and gateway.usage() == {}
+    assert (verdict.reward, verdict.critique) == (1.0, None)
+
+
+def test_a_canary_has_nothing_to_say_where_the_policy_said_nothing():
+    session, asked = canary_of(says(8.0), says(3.0), text="")
+    assert session.draft.contentless and session.draft.canary is None and not asked

@@ -72,10 +72,6 @@ TASKS = [name for name in examples.names() if not re.match(r"(alignx_|humanual-)
 ROWS = {"fantom": 4, "userllm": 4, "socsci210": 3}  # their rows ask for different forms
 
 
-def test_there_are_forty():
-    assert len(MALFORMED) == 40
-
-
 async def sessions_of(example, row, said):
     gateway = fake_gateway(answer, max_attempts=1, max_reasks=0)
     settings = RefineSettings(max_feedback_chars=100_000)

@@ -5,12 +5,9 @@ of an unknown version or a damaged one is refused by file, line and remedy; a la
 error; and nothing outside of soul/record.py takes a record apart by string keys.
 """
 
-import ast
 import asyncio
 import json
 import math
-import re
-from pathlib import Path
 
 import pytest
 
@@ -31,7 +28,6 @@ from soul.record import (
 from soul.session import RefineSettings, run_session
 from soul.testing import FakeOpenAI, fake_gateway, scripted_players
 
-ROOT = Path(__file__).resolve().parents[2]
 HALF = "half of a pair: \ud83d, and \u2028 </script> größer"
 
 
@@ -212,54 +208,3 @@ def test_a_last_line_that_a_kill_cut_short_is_left_out(tmp_path):
         assert all(record == full() for _, _, record in found)
     file.write_bytes(b"")
     assert list(read_records(file)) == []
-
-
-# Keys that only a record has. Other mappings of the product (settings, usage of an endpoint) do not use them.
-KEYS = {"draft", "refined", "feedback_failure", "full_marks", "redactions", "out_of_tokens", "contentless", "seats",
-        "stamp", "where", "shortened", "advantages", "model_version"}  # fmt: skip
-NAMES = {"line", "sample", "trace", "session", "draft", "refined", "attempt", "opinion"}  # of parameters
-ELSEWHERE = {"soul/record.py", "soul/session.py"}  # the record, and the JSON of an episode that becomes one
-
-
-def key_accesses(source):
-    """The string keys that a program subscripts or `.get`s, with their lines; but not within a field of a record."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Subscript):
-            owner, key = node.value, node.slice
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
-            if node.func.attr not in ("get", "pop"):
-                continue
-            owner, key = node.func.value, node.args[0]
-        else:
-            continue
-        if isinstance(key, ast.Constant) and getattr(owner, "attr", None) not in SessionRecord.model_fields:
-            yield node.lineno, key.value
-
-
-def untyped_records(source):
-    """The parameters that are named as records are, and are mappings, with their lines."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.arg) and node.annotation is not None and node.arg.rstrip("s") in NAMES:
-            if re.search(r"(Mapping|dict)\[str, Any\]", ast.unparse(node.annotation)):
-                yield node.lineno, node.arg
-
-
-def product():
-    """The sources of the product: file -> text."""
-    for top, package in ((ROOT / "agents", "soul"), (ROOT / "verl", "ditto"), (ROOT, "sft")):
-        for path in sorted((top / package).rglob("*.py")):
-            if path.relative_to(top).as_posix() not in ELSEWHERE:
-                yield path.relative_to(ROOT), path.read_text(encoding="utf-8")
-
-
-def test_nothing_outside_of_the_record_takes_it_apart_by_string_keys():
-    found = [(str(path), *access) for path, text in product() for access in key_accesses(text) if access[1] in KEYS]
-    assert found == []
-    probe = 'line["draft"]["reward"]; line.get("seats"); record.out_of_tokens["refined"]'
-    assert {key for _, key in key_accesses(probe)} == {"draft", "reward", "seats"}
-
-
-def test_no_signature_takes_a_record_as_a_mapping():
-    assert [(str(path), *found) for path, text in product() for found in untyped_records(text)] == []
-    probe = "def f(samples: list[Mapping[str, Any]], trace: dict[str, Any], usage: dict[str, Any]): ..."
-    assert [name for _, name in untyped_records(probe)] == ["samples", "trace"]

@@ -15,7 +15,6 @@ from soul.row_fields import (
     options_by_letter,
     parse_literal,
     strip_option_letters,
-    to_prose,
     user_text,
 )
 
@@ -23,13 +22,6 @@ from soul.row_fields import (
 @pytest.mark.parametrize("value", [None, "", " \n", "\u200b", " \u200b\ufeff ", float("nan"), "nan", "NaN"])
 def test_what_nobody_sees(value):
     assert clean_text(value) == ""
-
-
-@pytest.mark.parametrize(
-    "value, text", [(" x ", "x"), ("None", "None"), (0, "0"), (False, "False"), ("nanny", "nanny")]
-)
-def test_what_is_seen(value, text):
-    assert clean_text(value) == text
 
 
 def test_nothing_is_evaluated():
@@ -96,14 +88,6 @@ def test_options_in_another_form_are_refused(bad, words):
     with pytest.raises(ValueError, match=words):
         listed_texts(bad)
     assert listed_texts(None) == listed_texts("") == listed_texts([]) == []
-
-
-def test_described():
-    assert to_prose({"Age": 31, "Likes": ["tea", "rain"], "Job": {"at": "mill", "since": None}, "x": ""}) == (
-        "Age: 31\nLikes: tea, rain\nJob: at: mill"
-    )
-    assert to_prose('{"Age": 31}') == "Age: 31" and to_prose("{not} json") == "{not} json"
-    assert to_prose(None) == to_prose([]) == to_prose({}) == ""
 
 
 def test_a_chat_ends_where_the_assistant_speaks():

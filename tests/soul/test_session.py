@@ -10,7 +10,7 @@ import math
 import time
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from soul.errors import PolicyFailure
 from soul.rows.task_files import parse_row
@@ -26,7 +26,6 @@ from soul.testing import (
     WrongSchema,
     fake_gateway,
     scripted_players,
-    sometimes,
 )
 from tests.soul.samples import HITOM, load
 from tests.soul.spoken_task import SpokenTask
@@ -135,12 +134,6 @@ def test_the_gate(when, reward, opens):
     assert (session.refined is not None) == opens
     assert (session.feedback is not None) == opens
     assert session.draft.verdict.reward == reward
-
-
-@pytest.mark.parametrize("when", ["never", "below", "below:", "below:high", "Always", "failed ", "below:1e3", ""])
-def test_an_unknown_gate_is_refused(when):
-    with pytest.raises(ValidationError, match="use always, failed or below"):
-        RefineSettings(when=when)
 
 
 def test_at_validation_there_is_neither_feedback_nor_a_refined_episode():
@@ -252,25 +245,6 @@ def test_an_exception_in_a_task_fails_its_session_alone_and_keeps_the_traceback(
     assert failure_of(healthy) is None and healthy.refined.valid
 
 
-# The trace keeps few frames: they must be the innermost ones.
-def test_the_traceback_of_a_deep_bug_shows_the_line_that_raised():
-    class Deep(Scored):
-        async def judge(self, row, episode, judge):
-            return self.descend(12)
-
-        def descend(self, depth):
-            if depth == 0:
-                return self.the_guilty_function()
-            return self.descend(depth - 1)
-
-        def the_guilty_function(self):
-            raise KeyError("deep")
-
-    detail = run(Deep(), opinions(0)).draft.failure.detail
-    assert "KeyError: 'deep'" in detail
-    assert "in the_guilty_function" in detail
-
-
 def test_a_policy_that_cannot_speak_is_a_failure_of_play():
     def broken(messages):
         raise PolicyFailure("too_long", "9000 tokens do not fit")
@@ -355,18 +329,6 @@ def hitom_sessions(count, judge, policy="<answer>A</answer>"):
     return asyncio.run(all_of_them())
 
 
-def test_sessions_run_at_the_same_time():
-    count, delay = 50, 0.05
-    fake = FakeOpenAI(Json({"critique": "Who had left by then?"}, delay=delay))
-    start = time.perf_counter()
-    sessions = hitom_sessions(count, fake_gateway(fake))
-    elapsed = time.perf_counter() - start
-    assert all(session.refined.valid for session in sessions)
-    assert len(fake.requests) == count
-    assert elapsed < count * delay / 2, "the sessions waited for each other"
-    assert fake.peak > count / 2
-
-
 def test_a_slow_session_does_not_hold_up_the_others():
     async def drive():
         item = parse_row("hitom", HITOM)
@@ -382,10 +344,10 @@ def test_a_slow_session_does_not_hold_up_the_others():
 
 
 def test_a_flaky_judge_masks_the_sessions_it_hit_and_no_others():
-    fake = FakeOpenAI(sometimes(Refusal(), 0.3, seed=5, otherwise=Json({"critique": "Look."})))
+    fake = FakeOpenAI(lambda request: Refusal() if request.number % 3 == 0 else Json({"critique": "Look."}))
     sessions = hitom_sessions(40, fake_gateway(fake, max_reasks=0))
     refused = [session for session in sessions if session.feedback_failure]
-    assert 4 <= len(refused) <= 20
+    assert len(refused) == 14
     assert all(session.draft.valid for session in sessions)
     assert all((session.refined is None) == (session.feedback_failure is not None) for session in sessions)
     assert sum(session.usage["feedback"].failures["refusal"] for session in sessions) == len(refused)

@@ -7,11 +7,9 @@ import pytest
 from pydantic import BaseModel
 
 from soul.judge import Contentless
-from soul.rows.task_files import parse_row
 from soul.session import SAID_NOTHING, RefineSettings, run_session
 from soul.task_types import Metric, Row, Verdict
 from soul.testing import FakeOpenAI, Json, fake_gateway, fake_judge, scripted_players
-from tests.soul.samples import HITOM
 from tests.soul.spoken_task import SpokenTask
 
 
@@ -71,24 +69,8 @@ def test_the_task_decides_what_a_silent_policy_hears():
     assert not fake.requests and session.usage == {}
 
 
-class Broken(Spoken):
-    def missing_form(self, row, episode):
-        raise LookupError("a bug")
-
-
 def test_a_refined_episode_may_say_nothing_too():
     fake = FakeOpenAI(Json({"score": 4, "critique": "Well said."}))
     session = session_of(Spoken(), Row(index=0), fake, "I am so glad.", ":")
     assert (session.refined.contentless, session.refined.verdict.reward) == (True, -5.0)
     assert len(fake.requests) == 1
-
-
-# A task that scores by rule judges the empty draft itself; only its critic must not be asked about nothing.
-@pytest.mark.parametrize("draft", ["", "Thought process:", "<|im_end|>"])
-def test_an_empty_draft_of_a_task_with_a_rule(draft):
-    fake = FakeOpenAI(Json({"critique": "Who had left by then?"}))
-    item = parse_row("hitom", HITOM)
-    session = session_of(item.task, item.row, fake, draft, "<answer>A</answer>")
-    assert session.draft.verdict.reward == 0.0 and not session.draft.contentless
-    assert "<answer>LETTER</answer>" in session.feedback and session.redacted == []
-    assert session.refined.valid and not fake.requests

@@ -27,12 +27,6 @@ def test_a_launch_validates_on_a_set_of_the_suite():
     assert all(launch.val in files for launch in tasks.TASK_FILES.values())
 
 
-def test_the_data_sources_differ_from_the_names_where_the_original_says_so():
-    assert soul_v1.SETS["behaviorchain"].task == "behavior_chain"
-    assert soul_v1.SETS["sim_math"].task == "sim_arena_math"
-    assert soul_v1.SETS["humanual_news"].task == "humanual-news"
-
-
 def test_every_task_here_loads_and_keeps_the_interface():
     assert {"fantom", "hitom", "paratomi"} <= set(tasks.names())
     assert tasks.names() == sorted(tasks.names())
@@ -43,26 +37,11 @@ def test_every_task_here_loads_and_keeps_the_interface():
         assert "index" in task.row_type.model_fields
 
 
-def test_every_class_is_registered_under_its_own_name():
-    for name in tasks.CLASSES:
-        assert tasks.load(name).name == name
-
-
 @pytest.mark.parametrize("typed, meant", [("hitomm", "hitom"), ("fantm", "fantom"), ("para_tomi", "paratomi")])
 def test_a_typing_error_gets_a_suggestion(typed, meant):
     for look_up in (tasks.load, tasks.launch):
         with pytest.raises(UnknownTask, match=f"Did you mean .*'{meant}'"):
             look_up(typed)
-
-
-def test_every_task_of_the_suite_is_here():
-    assert {item.task for item in (*soul_v1.SETS.values(), *tasks.TASK_FILES.values())} <= set(tasks.names())
-
-
-@pytest.mark.parametrize("name, source", [("sim_math", "sim_arena_math"), ("humanual_book", "humanual-book")])
-def test_the_name_of_a_training_split_is_explained(name, source):
-    with pytest.raises(UnknownTask, match=f"name of a training split.*data_source '{source}'"):
-        tasks.load(name)
 
 
 def test_several_launches_are_a_mixture():

@@ -189,8 +189,7 @@ def _plan(
     step = (train, objective, sessions * played, settings.gateway.by_task)
     canary = judge_plan.canary_calls(train, sessions * played, settings.gateway)
     loads = judge_plan.plan(settings, judge_plan.calls_per_step(*step) | canary, mean, config)
-    cheaper = {option: calls | canary for option, calls in judge_plan.cheaper_options(*step).items()}
-    judging = judge_plan.describe(loads, steps, cheaper)
+    judging = judge_plan.describe(loads, steps)
     return [
         ("objective", objective.name),
         *(("teachers" if i == 0 else "", f"{task}: {path}") for i, (task, path) in enumerate(teachers.items())),

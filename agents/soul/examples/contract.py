@@ -35,7 +35,6 @@ from soul.testing.replies import ChatRequest, Json, Reply, Script
 from soul.testing.server import FakeOpenAI
 
 LESSON = "Say less of this, and {more} of that: 100% \\n <b>."
-MOST_CHARS_OF_A_GROUP = 60
 SILENCE = ("", " \n\t", "Thought process:", ":", "<think>I would rather not.</think>", "<answer></answer>")
 _NOTHING = re.compile(r"\b(None|null|nan|NaN|undefined)\b")
 _TAG = re.compile(r"</?\w+>")
@@ -79,19 +78,6 @@ def check_the_oracle_gets_full_marks(example: Example[Any], row: Row) -> None:
     assert best > worst, (best, worst)
 
 
-def check_rewards_and_metrics_are_in_range(example: Example[Any], row: Row) -> None:
-    """For any player, the reward is within the headline's range, and finite metrics include the headline."""
-    headline = example.task.headline
-    for style in ("oracle", "contrarian", "random"):
-        session = _sound(asyncio.run(played(example, row, example.player(style, row))))
-        for attempt in (session.draft, session.refined):
-            if attempt is None or attempt.verdict is None:
-                continue
-            assert headline.low <= attempt.verdict.reward <= headline.high, (style, attempt.verdict)
-            assert all(math.isfinite(value) for value in attempt.verdict.metrics.values()), attempt.verdict
-            assert headline.name in attempt.verdict.metrics, (headline.name, attempt.verdict)
-
-
 def check_silence_is_worth_nothing(example: Example[Any], row: Row) -> None:
     """An output without content gets the worst reward or no verdict, never anything in between."""
     for text in SILENCE:
@@ -101,43 +87,34 @@ def check_silence_is_worth_nothing(example: Example[Any], row: Row) -> None:
 
 
 def check_draft_and_refined_are_judged_alike(example: Example[Any], row: Row) -> None:
-    """Equal episodes get equal verdicts, with and without feedback."""
+    """Equal episodes get equal verdicts, with and without feedback. The reward is within the headline's range, and
+    finite metrics include the headline."""
+    headline = example.task.headline
     for style in ("oracle", "contrarian", "random"):
         session = _sound(asyncio.run(played(example, row, _steady(example, row, style), _critical(LESSON))))
         assert session.refined is not None, session.feedback_failure
-        assert session.refined.verdict is not None, session.refined.failure
-        assert session.refined.verdict.reward == session.draft.verdict.reward, style  # type: ignore[union-attr]
-        assert session.refined.verdict.metrics == session.draft.verdict.metrics, style  # type: ignore[union-attr]
+        draft, refined = session.draft.verdict, session.refined.verdict
+        assert draft is not None and refined is not None, (session.draft.failure, session.refined.failure)
+        assert (refined.reward, refined.metrics) == (draft.reward, draft.metrics), style
+        assert headline.low <= draft.reward <= headline.high, (style, draft)
+        assert all(math.isfinite(value) for value in draft.metrics.values()), draft
+        assert headline.name in draft.metrics, (headline.name, draft)
 
 
 def check_feedback_reaches_the_policy_alone(example: Example[Any], row: Row) -> None:
-    """The seats of the refined episode see the feedback, but their base contexts and all other models do not."""
+    """The seats of the refined episode see the feedback, at the end of one message: sampler and trainer compute the
+    common beginning of both prompts once. Their base contexts and all other models do not see it."""
     fake = FakeOpenAI(_critical(LESSON))
     session = _sound(asyncio.run(played(example, row, example.oracle(row), fake)))
     assert session.refined is not None and session.feedback
     has_critic = any("response_format" in request.body for request in fake.requests)
     lesson = LESSON if has_critic else session.feedback  # a verdict by rule may have a critique by rule
     assert lesson in session.feedback
-    for seat in session.refined.players.seats.values():
+    for name, seat in session.refined.players.seats.items():
         for messages, base in seat.heard:  # type: ignore[attr-defined]
             assert session.feedback in _text(messages), "the policy does not see its feedback"
-            assert base is None or lesson not in _text(base), (
-                "the base context, which is trained, contains the feedback"
-            )
-            assert messages == base or base is not None, "a seat with feedback needs its base context"
-    for seat in session.draft.players.seats.values():
-        assert all(lesson not in _text(messages) for messages, _ in seat.heard)  # type: ignore[attr-defined]
-    assert all(lesson not in request.text for request in fake.requests), "a partner or a judge sees the feedback"
-
-
-def check_feedback_stands_last(example: Example[Any], row: Row) -> None:
-    """A seat's refined prompt is its base prompt with the feedback at the end of one message.
-
-    Sampler and trainer compute the common beginning of the two once, so the long part of a prompt must come first.
-    """
-    session = _sound(asyncio.run(played(example, row, example.oracle(row), _critical(LESSON))))
-    assert session.refined is not None
-    for name, seat in session.refined.players.seats.items():
+            assert base is not None, "a seat with feedback needs its base context"
+            assert lesson not in _text(base), "the base context, which is trained, contains the feedback"
         messages, base = seat.heard[0]  # type: ignore[attr-defined]
         pairs = [(with_, without) for with_, without in zip(messages, base, strict=True) if with_ != without]
         assert len(pairs) == 1, f"{name}: the feedback belongs in one message, and {len(pairs)} differ"
@@ -145,6 +122,9 @@ def check_feedback_stands_last(example: Example[Any], row: Row) -> None:
         assert with_["role"] == without["role"] and with_["content"].startswith(without["content"]), (
             f"{name}: put the feedback after everything else in its message: {with_['content']!r}"
         )
+    for seat in session.draft.players.seats.values():
+        assert all(lesson not in _text(messages) for messages, _ in seat.heard)  # type: ignore[attr-defined]
+    assert all(lesson not in request.text for request in fake.requests), "a partner or a judge sees the feedback"
 
 
 def check_feedback_withholds_the_answer(example: Example[Any], row: Row) -> None:
@@ -171,62 +151,30 @@ def check_the_prompt_hides_what_it_must(example: Example[Any], row: Row) -> None
             assert _text(task.prompt(changed, feedback)) == text, f"the prompt depends on the field {field}"
 
 
-def check_groups_come_from_the_row_alone(example: Example[Any], row: Row) -> None:
-    """The groups of a row are short texts, survive a round trip through JSON, and do not depend on the gold answer."""
-    task, other = example.task, example.row(row.index + 1)
-    groups = task.groups(row)
-    for text in (*groups, *groups.values()):
-        assert isinstance(text, str) and text == text.strip() and 0 < len(text) <= MOST_CHARS_OF_A_GROUP, (text, groups)
-        assert text.isprintable(), f"{text!r} is not a single printable line"
-    again = task.row_type.model_validate(json.loads(json.dumps(row.model_dump(mode="json"))))
-    assert task.groups(again) == groups == task.groups(row), "the groups depend on more than the row"
-    for field in example.hidden_in(row):
-        changed = row.model_copy(update={field: getattr(other, field)})
-        # (Other fields are hidden for other reasons: the type of a question says how to answer it.)
-        if isinstance(task, OneTurnTask) and _is_right_answer(task, row, changed):
-            assert task.groups(changed) == groups, f"the groups depend on the field {field}"
-
-
-def check_equal_votes_earn_the_same(example: Example[Any], row: Row) -> None:
-    """If the answers of a task can be counted, every answer has a vote, silence has none, and equal votes earn the same
-    reward in any form."""
-    task = example.task
-    if not isinstance(task, Voting):
-        return
+def check_the_answer_that_is_read_is_the_one_that_is_scored(example: Example[Any], row: Row) -> None:
+    """Silence gives no answer. If a task reads an answer, the one in a report equals the target exactly if it is fully
+    right; if answers can be counted (`Voting`), each has a vote, and equal votes earn the same reward."""
+    task, target = example.task, example.task.target(row)
+    assert target is None or (target == target.strip() != ""), target
+    reads = not isinstance(task, OneTurnTask) or isinstance(task, Voting) or type(task).given is not OneTurnTask.given
     earned: dict[str, float] = {}
-    players = [example.player("random", row, seed) for seed in range(4)]
-    players += [example.oracle(row), example.contrarian(row)]
+    players = [example.oracle(row), example.contrarian(row)]
+    players += [example.player("random", row, seed) for seed in range(4)]
     for player in (*players, *(_dressed(p, p, lambda answer, _: f"<think>Hm.</think>\n {answer}\n") for p in players)):
         draft = _sound(asyncio.run(played(example, row, player, refine=False))).draft
         assert draft.episode is not None and draft.verdict is not None, draft.failure
-        vote = task.vote(row, draft.episode)
-        assert vote is not None, draft.episode.answer
-        assert earned.setdefault(vote, draft.verdict.reward) == draft.verdict.reward, (vote, draft.episode.answer)
-    for text in SILENCE:
-        silent = Episode({"policy": [{"role": "assistant", "content": text}]})
-        assert task.vote(row, silent) is None, text
-
-
-def check_target_and_given_say_the_same(example: Example[Any], row: Row) -> None:
-    """If a task reads an answer, the given answer in a report equals the target exactly if the answer is fully right,
-    and silence gives no answer. A task without a single right answer has no target."""
-    task = example.task
-    target = task.target(row)
-    assert target is None or (target == target.strip() != ""), target
-    reads = not isinstance(task, OneTurnTask) or isinstance(task, Voting) or type(task).given is not OneTurnTask.given
-    for player in (example.oracle(row), example.contrarian(row), example.player("random", row)):
-        draft = _sound(asyncio.run(played(example, row, player, refine=False))).draft
-        assert draft.episode is not None and draft.verdict is not None, draft.failure
-        given = task.given(row, draft.episode)
+        given, reward = task.given(row, draft.episode), draft.verdict.reward
         assert given is None or (target is not None and given == given.strip() != ""), given
         if target is not None and reads:
-            right = draft.verdict.reward >= task.headline.high
-            assert _names(task, target, given) == right, (
-                f"given {given!r}, expected {target!r}, reward {draft.verdict.reward}"
-            )
+            right = _names(task, target, given)
+            assert right == (reward >= task.headline.high), f"given {given!r}, expected {target!r}, reward {reward}"
+        if isinstance(task, Voting):
+            vote = task.vote(row, draft.episode)
+            assert vote is not None and earned.setdefault(vote, reward) == reward, (vote, draft.episode.answer)
     for text in SILENCE:
         silent = Episode({"policy": [{"role": "assistant", "content": text}]})
         assert target is None or task.given(row, silent) is None, text
+        assert not isinstance(task, Voting) or task.vote(row, silent) is None, text
 
 
 def check_form_does_not_matter(example: Example[Any], row: Row) -> None:
@@ -294,16 +242,12 @@ def _example_in(prompt: str) -> str:
 
 CHECKS: tuple[Check, ...] = (
     check_the_oracle_gets_full_marks,
-    check_rewards_and_metrics_are_in_range,
     check_silence_is_worth_nothing,
     check_draft_and_refined_are_judged_alike,
     check_feedback_reaches_the_policy_alone,
-    check_feedback_stands_last,
     check_feedback_withholds_the_answer,
     check_the_prompt_hides_what_it_must,
-    check_groups_come_from_the_row_alone,
-    check_equal_votes_earn_the_same,
-    check_target_and_given_say_the_same,
+    check_the_answer_that_is_read_is_the_one_that_is_scored,
     check_form_does_not_matter,
     check_no_output_crashes_the_task,
 )
@@ -312,14 +256,6 @@ CHECKS: tuple[Check, ...] = (
 def _names(task: Task[Any], target: str, given: str | None) -> bool:
     """Whether the given answer is the target, or one of the options in the target ("A. 7 or C. 7.0")."""
     return given == target or (isinstance(task, LetterTask) and f" or {given} or " in f" or {target} or ")
-
-
-def _is_right_answer(task: OneTurnTask[Any], row: Row, changed: Row) -> bool:
-    """Whether the changed field says what the right answer is."""
-    try:
-        return task.reference(changed) != task.reference(row)
-    except (IndexError, KeyError, TypeError, ValueError):
-        return True  # no answer of the changed row is right
 
 
 def _sound(session: Session) -> Session:

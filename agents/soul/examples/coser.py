@@ -19,7 +19,7 @@ from soul.examples.example import Example, Player, always, babble
 from soul.message import Message
 from soul.metrics.overlap import token_f1
 from soul.tasks.coser import MAX_ROUNDS, CoSER
-from soul.tasks.coser_review import CRITICS, MERGED_CRITIC
+from soul.tasks.coser_review import CRITICS
 from soul.tasks.coser_row import CoSERRow
 from soul.tasks.coser_stage import END, ENVIRONMENT, SILENCE
 from soul.testing.replies import ChatRequest, Json, Reply, Text
@@ -54,8 +54,6 @@ class CoSERExample(Example[CoSERRow]):
         return lambda messages: f"[{babble(rng, 3)}] {babble(rng, 12)}"
 
     def reply(self, request: ChatRequest) -> Reply | None:
-        if request.asks(MERGED_CRITIC):
-            return _merged_review(request)
         for dimension, critic in CRITICS.items():
             if request.asks(critic):
                 return _review(request, dimension)
@@ -93,23 +91,12 @@ def _next_speaker(data: Mapping[str, Any]) -> str:
     return str([*others, *characters][0])
 
 
-def _merged_review(request: ChatRequest) -> Reply:
-    """The flaws of all four dimensions, and a critique."""
-    quality, turns = _qualities(request.data)
-    weakest = min(quality, key=lambda name: quality[name])
-    flaws = {name: _flaws(q, turns) for name, q in quality.items()}
-    return filled(request, 0.5, **flaws, critique=_advice(weakest))
-
-
 def _review(request: ChatRequest, dimension: str) -> Reply:
     """The flaws of one dimension, and a critique."""
     quality, turns = _qualities(request.data)
-    flaws = _flaws(quality[dimension], turns)
-    return filled(request, 0.5, flaws=flaws, critique=_advice(dimension) if flaws else "")
-
-
-def _advice(dimension: str) -> str:
-    return f"The cast was weak in {dimension.replace('_', ' ')}. Let each character want something, and say it once."
+    flaws, weak = _flaws(quality[dimension], turns), dimension.replace("_", " ")
+    advice = f"The cast was weak in {weak}. Let each character want something, and say it once."
+    return filled(request, 0.5, flaws=flaws, critique=advice if flaws else "")
 
 
 def _qualities(data: Mapping[str, Any]) -> tuple[dict[str, float], int]:

@@ -45,11 +45,6 @@ class Load:
             return None
         return self.endpoint.cost(int(self.tokens_in), 0, int(self.tokens_out))
 
-    def with_calls(self, calls: float) -> Load:
-        """The same load with another number of calls of the same length."""
-        factor = calls / self.calls
-        return replace(self, calls=calls, tokens_in=self.tokens_in * factor, tokens_out=self.tokens_out * factor)
-
     def bounds(self) -> dict[str, float]:
         """The minimum time in seconds that each limit imposes on these calls: limit -> seconds."""
         endpoint, tokens = self.endpoint, self.tokens_in + self.tokens_out

@@ -14,11 +14,10 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AliasChoices, BeforeValidator, Field
 
-from soul.one_turn import LetterTask
+from soul.one_turn import LetterTask, variant
 from soul.prompts import load_prompt
 from soul.row_fields import Label, Prose, clean_text, drop_empty_groups, option_references, parse_literal
 from soul.task_types import Metric, NotBlank, Row
-from soul.tasks.variants import variant
 
 RULES = """\
 You learn about an internet user. Then you see a post and two responses to it. Say which of the two this user \

@@ -101,7 +101,6 @@ class CoSER(Task[CoSERRow]):
     strata = Strata("books")
     # The paper reports 14.2 turns of characters per scene: one choice of speaker after each, and a few narrator turns.
     calls_per_episode: Mapping[Role, float] = {"judge": 4.0, "environment": 18.0}  # type: ignore[misc]  # of an instance
-    cheaper = {"merged_dimensions=true": {"judge": 1.0, "environment": 18.0}}
     cuts = (("shown_profiles", "start"),)
     policy_turns = 14.2
     predictor = load_prompt("coser/next_speaker", 4)
@@ -113,7 +112,7 @@ class CoSER(Task[CoSERRow]):
         self.merged_dimensions = merged_dimensions
         if merged_dimensions:
             self.headline = IN_ONE_CALL  # type: ignore[misc]  # of an instance
-            self.calls_per_episode, self.cheaper = self.cheaper["merged_dimensions=true"], {}
+            self.calls_per_episode = {**self.calls_per_episode, "judge": 1.0}
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:

@@ -19,11 +19,10 @@ from soul.answers.thinking import without_thinking
 from soul.judge import Judge, Role
 from soul.leaks.quotations import quotable
 from soul.metrics.overlap import token_f1
-from soul.one_turn import OneTurnTask
+from soul.one_turn import OneTurnTask, variant
 from soul.prompts import load_prompt
 from soul.row_fields import drop_empty_groups
 from soul.task_types import Episode, Metric, NotBlank, Row, Verdict
-from soul.tasks.variants import variant
 
 DIMENSIONS = ("stance", "emotion", "belief", "value", "goal", "communication")
 LONG_GOLD = 20  # words; a shorter gold text does not tell how long a text should be

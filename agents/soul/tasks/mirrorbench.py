@@ -176,17 +176,11 @@ class MirrorBench(Task[MirrorBenchRow]):
         if type(controls) is not bool:
             raise ValueError(f"controls={controls!r}: use true or false")
         self.assistant, self.controls = assistant, controls
-        one_each = Samples(*[judge_samples or 1] * len(Samples._fields))
-        self.samples = PUBLISHED_SAMPLES if judge_samples is None else one_each
+        self.samples = Samples(*[judge_samples] * len(Samples._fields)) if judge_samples else PUBLISHED_SAMPLES
         # The model that plays the assistant is called between user turns: 1.1 times per published conversation.
         others: dict[Role, float] = {"partner": 1.1} if assistant == "model" else {}
-        self.calls_per_episode = {"judge": self._judge_calls(self.samples), **others}
-        if judge_samples != 1:
-            self.cheaper = {"judge_samples=1": {"judge": self._judge_calls(one_each), **others}}
-
-    def _judge_calls(self, samples: Samples) -> float:
-        more = 2 * sum(samples) - samples.rubric_and_reason if self.controls else 0
-        return float(sum(samples) + more)
+        more = 2 * sum(self.samples) - self.samples.rubric_and_reason if controls else 0
+        self.calls_per_episode = {"judge": float(sum(self.samples) + more), **others}
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:

@@ -6,8 +6,8 @@
         ...  # point any OpenAI client at fake.url
     assert len(fake.requests) == 2
 
-The fake streams if a request asks for it, and rejects response formats that it does not support
-(`FakeOpenAI(script, supports=())`). Connections to `refused_url()` are refused.
+The fake does not stream. It rejects response formats that it does not support (`FakeOpenAI(script, supports=())`).
+Connections to `refused_url()` are refused.
 
 To test a task or the driver without HTTP, use `fake_judge` and `scripted_players`. The checks that every task must
 pass are in `soul.examples.contract`.
@@ -18,7 +18,6 @@ from soul.testing.replies import (
     BadRequest,
     ChatRequest,
     DropConnection,
-    Duplicate,
     Empty,
     Fault,
     Hang,
@@ -31,13 +30,11 @@ from soul.testing.replies import (
     Reply,
     Script,
     ServerError,
-    SlowStream,
     Text,
     Truncated,
     TruncatedJson,
     Unauthorized,
     WrongSchema,
-    sometimes,
 )
 from soul.testing.server import FakeOpenAI, refused_url
 
@@ -45,7 +42,6 @@ __all__ = [
     "BadRequest",
     "ChatRequest",
     "DropConnection",
-    "Duplicate",
     "Empty",
     "FakeOpenAI",
     "Fault",
@@ -60,7 +56,6 @@ __all__ = [
     "Script",
     "ScriptedSeat",
     "ServerError",
-    "SlowStream",
     "Text",
     "Truncated",
     "TruncatedJson",
@@ -70,5 +65,4 @@ __all__ = [
     "fake_judge",
     "refused_url",
     "scripted_players",
-    "sometimes",
 ]

@@ -1,24 +1,19 @@
 """The answers of a `FakeOpenAI`: replies, faults, and scripts that choose between them.
 
-A reply turns a request into an `Answer` (status, headers, body, delay). `events.py` turns answers into streams, and
-`server.py` sends them over HTTP or in process. A script is one reply, a list of replies (the last one repeats) or a
-function of the request.
+A reply turns a request into an `Answer` (status, headers, body, delay), and `server.py` sends it over HTTP or in
+process. A script is one reply, a list of replies (the last one repeats) or a function of the request.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from soul.judge.call.untrusted import data_of
-
-STEP_S = 0.05  # seconds between two pieces of a slow body, far below any read timeout
 
 
 @dataclass(frozen=True)
@@ -55,7 +50,6 @@ class Answer:
     Attributes:
         delay: seconds of silence before the first byte.
         drop: close the connection instead of answering.
-        spread: seconds over which the body is sent, in small pieces.
     """
 
     status: int = 200
@@ -63,23 +57,6 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=lambda: {"content-type": "application/json"})
     delay: float = 0.0
     drop: bool = False
-    spread: float = 0.0
-
-    @property
-    def is_stream(self) -> bool:
-        """Whether the body is server-sent events."""
-        return self.headers.get("content-type", "").startswith("text/event-stream")
-
-    @property
-    def pieces(self) -> list[bytes]:
-        """The pieces in which the body is sent: a stream by events, a slow body every `STEP_S`, others in one piece."""
-        if self.spread > 0 and self.body:
-            steps = min(len(self.body), math.ceil(self.spread / STEP_S))
-            size = math.ceil(len(self.body) / steps)
-            return [self.body[start : start + size] for start in range(0, len(self.body), size)]
-        if self.is_stream:
-            return [event + b"\n\n" for event in self.body.split(b"\n\n") if event]
-        return [self.body]
 
 
 class Reply(ABC):
@@ -88,10 +65,6 @@ class Reply(ABC):
     @abstractmethod
     def answer(self, request: ChatRequest) -> Answer:
         """The response to this request."""
-
-
-class Fault(Reply):
-    """A reply that is a failure of the endpoint or of its model."""
 
 
 Script = Reply | Sequence[Reply] | Callable[[ChatRequest], Reply]
@@ -168,6 +141,22 @@ class Json(Reply):
         return _completion(request, json.dumps(self.value), self.delay, self.cached_tokens, self.reasoning_tokens)
 
 
+class Fault(Reply):
+    """A failure of the endpoint, with a status of 400 or more, or of its model: a completion that is of no use."""
+
+    status: int = 200
+    message: str = ""
+    code: ClassVar[str | None] = None
+    content: ClassVar[str | None] = None  # of the completion, as the next two
+    finish: ClassVar[str] = "stop"
+    refusal: ClassVar[str | None] = None
+
+    def answer(self, request: ChatRequest) -> Answer:
+        if self.status >= 400:
+            return error_answer(self.status, self.message, self.code)
+        return _completion(request, self.content, finish=self.finish, refusal=self.refusal)
+
+
 @dataclass(frozen=True)
 class RateLimit(Fault):
     """429, with Retry-After (seconds or an HTTP date) if given."""
@@ -179,12 +168,10 @@ class RateLimit(Fault):
         return error_answer(429, "Rate limit reached", "rate_limit_exceeded", headers)
 
 
-@dataclass(frozen=True)
 class NoQuota(Fault):
     """429 as OpenAI sends it for an exhausted quota; waiting does not help."""
 
-    def answer(self, request: ChatRequest) -> Answer:
-        return error_answer(429, "You exceeded your current quota", "insufficient_quota")
+    status, message, code = 429, "You exceeded your current quota", "insufficient_quota"
 
 
 @dataclass(frozen=True)
@@ -192,9 +179,7 @@ class ServerError(Fault):
     """500, 503 or another 5xx."""
 
     status: int = 500
-
-    def answer(self, request: ChatRequest) -> Answer:
-        return error_answer(self.status, "The server had an error")
+    message: str = "The server had an error"
 
 
 @dataclass(frozen=True)
@@ -202,12 +187,10 @@ class BadRequest(Fault):
     """400, for instance an unsupported parameter."""
 
     message: str = "Unsupported parameter"
+    status: ClassVar[int] = 400  # type: ignore[misc]
+    code: ClassVar[str | None] = "invalid_request_error"
 
-    def answer(self, request: ChatRequest) -> Answer:
-        return error_answer(400, self.message, "invalid_request_error")
 
-
-@dataclass(frozen=True)
 class Unauthorized(Fault):
     """401 with a message that quotes the key, as careless gateways do: a client that repeats the message leaks it."""
 
@@ -216,7 +199,6 @@ class Unauthorized(Fault):
         return error_answer(401, f"Incorrect API key provided: {key}", "invalid_api_key")
 
 
-@dataclass(frozen=True)
 class NotFound(Fault):
     """404: no such model."""
 
@@ -234,22 +216,6 @@ class Hang(Fault):
         return _completion(request, "{}", self.seconds)
 
 
-@dataclass(frozen=True)
-class SlowStream(Fault):
-    """Another reply, whose body arrives over `seconds`, in pieces.
-
-    A piece arrives every `STEP_S` seconds (for a very short body: one byte at a time, less often), so no read times
-    out. Only a deadline for the whole call ends it sooner.
-    """
-
-    reply: Reply
-    seconds: float
-
-    def answer(self, request: ChatRequest) -> Answer:
-        return replace(self.reply.answer(request), spread=self.seconds)
-
-
-@dataclass(frozen=True)
 class DropConnection(Fault):
     """The connection closes without an answer."""
 
@@ -257,7 +223,6 @@ class DropConnection(Fault):
         return Answer(drop=True)
 
 
-@dataclass(frozen=True)
 class NotJson(Fault):
     """200 with a web page, as from a wrong base URL or a login proxy."""
 
@@ -265,57 +230,34 @@ class NotJson(Fault):
         return Answer(body=b"<html><body>Welcome</body></html>", headers={"content-type": "text/html"})
 
 
-@dataclass(frozen=True)
 class Refusal(Fault):
     """The model refuses."""
 
-    text: str = "I'm sorry, I can't help with that."
-
-    def answer(self, request: ChatRequest) -> Answer:
-        return _completion(request, None, refusal=self.text)
+    refusal = "I'm sorry, I can't help with that."
 
 
-@dataclass(frozen=True)
 class Empty(Fault):
     """A completion without text."""
 
-    def answer(self, request: ChatRequest) -> Answer:
-        return _completion(request, "")
+    content = ""
 
 
-@dataclass(frozen=True)
 class TruncatedJson(Fault):
     """Incomplete JSON, although the finish reason is "stop"."""
 
-    def answer(self, request: ChatRequest) -> Answer:
-        return _completion(request, '{"critique": "You overlooked that')
+    content = '{"critique": "You overlooked that'
 
 
-@dataclass(frozen=True)
-class Duplicate(Fault):
-    """Two JSON values in one text, `{"score": 3}{"score": 9}`: a client must not pick one of them."""
-
-    first: Any
-    second: Any
-
-    def answer(self, request: ChatRequest) -> Answer:
-        return _completion(request, json.dumps(self.first) + json.dumps(self.second))
-
-
-@dataclass(frozen=True)
 class WrongSchema(Fault):
     """Valid JSON that does not fit the schema."""
 
-    def answer(self, request: ChatRequest) -> Answer:
-        return _completion(request, '{"unexpected": true}')
+    content = '{"unexpected": true}'
 
 
-@dataclass(frozen=True)
 class Truncated(Fault):
     """The answer hit the token limit (finish_reason "length")."""
 
-    def answer(self, request: ChatRequest) -> Answer:
-        return _completion(request, '{"critique": "You', finish="length")
+    content, finish = '{"critique": "You', "length"
 
 
 def as_function(script: Script) -> Callable[[ChatRequest], Reply]:
@@ -337,17 +279,3 @@ def as_function(script: Script) -> Callable[[ChatRequest], Reply]:
         return reply
 
     return next_reply
-
-
-def sometimes(fault: Reply, share: float, seed: int, otherwise: Script) -> Callable[[ChatRequest], Reply]:
-    """`fault` for this share of the requests, `otherwise` for the rest.
-
-    The choice depends only on `seed` and the number of the request, so a run can be repeated despite threads.
-    """
-    healthy = as_function(otherwise)
-
-    def choose(request: ChatRequest) -> Reply:
-        digest = hashlib.sha256(f"{seed}:{request.number}".encode()).digest()
-        return fault if int.from_bytes(digest[:8], "big") < share * 2**64 else healthy(request)
-
-    return choose

@@ -11,17 +11,16 @@ import json
 import socket
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 import openai
 
 from soul.judge import ANY_KEY, Endpoint
 from soul.judge.call.bounded_answer import httpx
-from soul.testing.events import as_events
 from soul.testing.replies import Answer, ChatRequest, Reply, Script, as_function, error_answer
 
 IN_PROCESS_URL = "http://fake.invalid/v1"
@@ -67,9 +66,6 @@ class FakeOpenAI:
         supports: Sequence[ResponseFormat] = ("json_schema", "json_object"),
         port: int = 0,
     ) -> None:
-        unknown = [name for name in supports if name not in get_args(ResponseFormat)]
-        if unknown:
-            raise ValueError(f"supports={supports!r}: {unknown[0]!r} is none of {get_args(ResponseFormat)}")
         self.model = model
         self.supports: tuple[str, ...] = tuple(dict.fromkeys((*supports, "text")))
         self.requests: list[ChatRequest] = []
@@ -113,10 +109,7 @@ class FakeOpenAI:
                 await _pause(answer.delay, request)
             if answer.drop:
                 raise httpx.RemoteProtocolError("Server disconnected without sending a response.", request=request)
-            headers = dict(answer.headers)
-            if answer.spread or answer.is_stream:
-                return httpx.Response(answer.status, headers=headers, stream=_Body(self, answer, request))
-            return httpx.Response(answer.status, headers=headers, content=answer.body)
+            return httpx.Response(answer.status, headers=dict(answer.headers), content=answer.body)
 
         return httpx.MockTransport(handle)
 
@@ -166,8 +159,7 @@ class FakeOpenAI:
             message = f"'response_format.type' must be {known}"
             return error_answer(400, message, "invalid_value", param="response_format.type")
         try:
-            answer = self._script(request).answer(request)
-            return as_events(answer, request) if body.get("stream") else answer
+            return self._script(request).answer(request)
         except Exception as error:  # noqa: BLE001 - report a bug in the script to the test instead of losing the thread
             self.errors.append(error)
             return error_answer(400, f"the script of FakeOpenAI raised {error!r}")
@@ -186,30 +178,6 @@ async def _pause(seconds: float, request: httpx.Request) -> None:
         await asyncio.sleep(patience)
         raise httpx.ReadTimeout("the fake endpoint hangs", request=request)
     await asyncio.sleep(seconds)
-
-
-class _Body(httpx.AsyncByteStream):
-    """An in-process body that arrives piece by piece."""
-
-    def __init__(self, fake: FakeOpenAI, answer: Answer, request: httpx.Request) -> None:
-        self._pieces = self._arrive(fake, answer, request)
-
-    def __aiter__(self) -> AsyncGenerator[bytes]:
-        return self._pieces
-
-    async def aclose(self) -> None:
-        await self._pieces.aclose()  # a request whose client stops reading is no longer in flight
-
-    @staticmethod
-    async def _arrive(fake: FakeOpenAI, answer: Answer, request: httpx.Request) -> AsyncGenerator[bytes]:
-        *first, last = answer.pieces
-        step = answer.spread / (len(first) + 1)
-        with fake._counted():
-            for piece in first:
-                await _pause(step, request)
-                yield piece
-            await _pause(step, request)
-        yield last
 
 
 class _Server(ThreadingHTTPServer):
@@ -262,43 +230,21 @@ class _Handler(BaseHTTPRequestHandler):
             with fake._counted():
                 path = self.path.partition("?")[0]
                 answer = fake._respond(self.command, path, dict(self.headers.items()), content)
-                if answer.delay:
-                    fake._closing.wait(answer.delay)
-                last = b"" if answer.drop else self._send_but_last(answer)
-            if answer.drop:
-                self.close_connection = True
-                _end(self.connection)
-            else:
-                self.wfile.write(last)
+                fake._closing.wait(answer.delay)
+                if answer.drop:
+                    self.close_connection = True
+                    _end(self.connection)
+                    return
+                self.send_response(answer.status)
+                for name, value in (*answer.headers.items(), ("content-length", str(len(answer.body)))):
+                    self.send_header(name, value)
+                self.end_headers()
+            # A client that has the body may send its next request, so this one no longer counts as in flight.
+            self.wfile.write(answer.body)
         except OSError:
             self.close_connection = True  # the client has disconnected
 
     do_GET = do_POST = _handle  # noqa: N815 - http.server prescribes these names
-
-    def _send_but_last(self, answer: Answer) -> bytes:
-        """Send all but the last piece, and return that piece.
-
-        Once a client has the last piece it may send its next request, so this one must no longer count as in flight.
-        """
-        pieces = answer.pieces
-        chunked = answer.is_stream and self.request_version == "HTTP/1.1"  # as real endpoints stream
-        if chunked:
-            pieces = [b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces]
-            pieces[-1] += b"0\r\n\r\n"
-        framing = ("transfer-encoding", "chunked") if chunked else ("content-length", str(len(answer.body)))
-        self.send_response(answer.status)
-        for name, value in (*answer.headers.items(), framing):
-            self.send_header(name, value)
-        self.end_headers()
-        for piece in pieces[:-1]:
-            self._pause(answer.spread / len(pieces))
-            self.wfile.write(piece)
-        self._pause(answer.spread / len(pieces))
-        return pieces[-1]
-
-    def _pause(self, seconds: float) -> None:
-        if seconds and self.server.fake._closing.wait(seconds):
-            raise ConnectionAbortedError("the endpoint was closed during an answer")
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing: tests can read `requests`."""

@@ -1,27 +1,21 @@
 """The plan of a run: which roles are checked, what a step will cost, and which limit bounds it."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
 
 from ditto.judging import plan as judge_plan
-from ditto.judging.plan import calls_per_step, canary_calls, cheaper_options, describe
-from ditto.launching.compose import load_config
+from ditto.judging.plan import calls_per_step, canary_calls, describe
 from ditto.objectives import OBJECTIVES
 from ditto.settings import BadConfig, Settings
-from soul import tasks
 from soul.errors import BadSettings, MissingKey
 from soul.judge import GatewaySettings, Usage
-from soul.judge.cli_overrides import sections_of
 from soul.judge.ledger import Ledger
 from soul.judge.load import Load
 from soul.judge.preflight import BadJudge
 from soul.one_turn import OneTurnTask
 from soul.task import Task
-from soul.tasks.coser import CoSER
-from soul.tasks.mirrorbench import MirrorBench
 from soul.testing import FakeOpenAI, Json, Text, Unauthorized
 from tests.ditto.test_settings import config
 
@@ -89,43 +83,6 @@ def test_what_bounds_a_step() -> None:
     )
     assert "judge.requests_per_minute=500" in describe([role_plan(requests_per_minute=500)], 1)[-1]
     assert "at least 31.2 s because of 2.00 s per call at judge.concurrency=64" in describe([role_plan()], 1)[-1]
-
-
-def test_the_plan_shows_what_a_cheaper_option_of_a_task_would_cost() -> None:
-    rows: Any = [SimpleNamespace(task=CoSER()), SimpleNamespace(task=MirrorBench())]
-    step = (rows, DITTO, 40, ["coser"])
-    asked = calls_per_step(*step)
-    assert asked == {"judge.by_task.coser": 160, "environment": 720, "judge": 240}
-    cheaper = cheaper_options(*step)
-    assert cheaper == {
-        "tasks.coser.merged_dimensions=true": {**asked, "judge.by_task.coser": 40},
-        "tasks.mirrorbench.judge_samples=1": {**asked, "judge": 120},
-    }
-    endpoint = GatewaySettings.from_sections({"judge": {"price_in": 2.5, "price_out": 15}}).judge
-    plans = [Load("judge.by_task.coser", endpoint, 160, 160 * 3000, 160 * judge_plan.TOKENS_OUT)]
-    lines = describe(plans, 1, cheaper)
-    price = (3000 * 2.5 + judge_plan.TOKENS_OUT * 15) / 1e6
-    assert lines[1].startswith("up to 160 calls") and lines[1].endswith(f"${160 * price:,.3f}")
-    assert lines[2] == f"with tasks.coser.merged_dimensions=true up to 40 calls per step: ${40 * price:,.3f}"
-    assert sum("tasks." in line for line in lines) == 1  # of the judge of CoSER alone
-
-
-def test_a_task_that_is_cheap_already_has_no_cheaper_form() -> None:
-    rows: Any = [SimpleNamespace(task=task) for task in (CoSER(merged_dimensions=True), MirrorBench(judge_samples=1))]
-    assert cheaper_options(rows, DITTO, 40) == {}
-
-
-@pytest.mark.parametrize("task", [CoSER(), MirrorBench()], ids=lambda task: task.name)
-def test_the_options_that_a_plan_names_are_taken_by_training_and_evaluation(task: Task[Any]) -> None:
-    for option, calls in task.cheaper.items():
-        word = f"tasks.{task.name}.{option}"
-        trained = load_config(["--config-name", "trainer", "data.train_files=[a]", "data.val_files=[b]", word])
-        for options in (OmegaConf.to_container(trained.tasks), sections_of([word], ["tasks"])["tasks"]):
-            tasks.configure(options)  # type: ignore[arg-type]
-            try:
-                assert tasks.load(task.name).calls_per_episode == calls
-            finally:
-                tasks.configure({})
 
 
 def checked(asked: dict[str, float], **sections: Any) -> tuple[list[Load], Any]:

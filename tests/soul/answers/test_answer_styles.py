@@ -13,13 +13,6 @@ from soul.answers.thinking import without_thinking
 from tests.soul.answers.answer_styles import LETTERS, OPTIONS, PLACES, THOUGHTS, WHOLE, WORDS
 
 
-def test_there_are_enough_styles():
-    assert len(LETTERS) >= 76 and len(WORDS) >= 40
-    for table in (LETTERS, WORDS):
-        texts = [text for text, *_ in table]
-        assert len(set(texts)) == len(texts)
-
-
 def place(text, strict):
     answer = tagged_answer(text)
     names = names_given(answer, PLACES, strict=strict) if answer else set()

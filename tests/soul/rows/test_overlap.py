@@ -6,7 +6,7 @@ hold within a task, books also between CoSER and LifeChoices.
 
 import pytest
 
-from soul import examples, tasks
+from soul import examples
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import TaskRow, parse_row
 from tests.soul.samples import FANTOM_CHOICE, HITOM, PARATOMI
@@ -209,10 +209,3 @@ def test_rows_that_share_a_key_through_others_are_one_group() -> None:
     (found,) = HeldOut(rows).overlaps(rows)
     assert (found.rows, found.groups, len(found.examples)) == ((0, 1, 2, 3), 2, 2)
     assert "4 rows in 2 groups" in str(found) and "line number 1" in found.examples[0]
-
-
-@pytest.mark.parametrize("name", tasks.names())
-def test_every_row_holds_itself_out(name: str) -> None:
-    row = item(name, examples.load(name).record(0))
-    assert HeldOut([row]).overlaps([row])
-    assert set(row.task.held_out_keys(row.row)) <= set(row.task.group_keys(row.row))

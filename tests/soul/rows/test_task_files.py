@@ -172,13 +172,6 @@ values = st.one_of(
 )
 
 
-# ast.literal_eval also raises TypeError, MemoryError and RecursionError, and json.loads RecursionError.
-@pytest.mark.parametrize("text", ["{[]: 1}", "{{}}", "[" * 100_000], ids=["unhashable key", "unhashable item", "deep"])
-def test_a_literal_that_cannot_be_built_is_a_bad_row(text):
-    with pytest.raises(BadRow):
-        parse_row("paratomi", {**PARATOMI, "story": text})
-
-
 @pytest.mark.parametrize("name", SAMPLES)
 @settings(max_examples=80, deadline=None)
 @given(data=st.data())

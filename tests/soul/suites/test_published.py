@@ -17,10 +17,6 @@ sources = pytest.mark.skipif(not SPEC.is_dir(), reason=f"the sources are not her
 CARD_LINE = re.compile(r"^(CONV|SS|COG|ROLE|EVAL) (\S+)((?: \d+\.\d)+)$", re.MULTILINE)
 
 
-def letters(name):
-    return re.sub("[^a-z0-9]", "", name.lower())
-
-
 @sources
 def test_the_card_says_so():
     text = (SPEC / "model-card.txt").read_text(encoding="utf-8")
@@ -53,15 +49,6 @@ def test_the_card_covers_all_sets_once_and_the_paper_its_ten():
     assert all(row.sets == (row.key,) for row in rows("paper"))
 
 
-@pytest.mark.parametrize("source", ["card", "paper"])
-def test_a_row_is_compared_with_the_set_of_its_name(source):
-    other = {"sim_doc": "simarenadoc", "sim_math": "simarenamath"}
-    other |= {"sotopia": "sotopiahard"} if source == "card" else {"paratomi": "tomi"}
-    for row in rows(source):
-        assert other.get(row.key, letters(row.key)) == letters(row.name)
-        assert all(name in soul_v1.SETS for name in row.sets)
-
-
 def test_alignx_is_one_number_for_five_sets():
     ditto = column("card", "Ditto-8B")
     (group,) = [row for row in rows("card") if len(row.sets) > 1]
@@ -79,10 +66,3 @@ def test_an_average_stands_only_for_sets_that_all_have_a_number():
     assert ditto.macro(["hitom", "fantom"]) == pytest.approx((ditto.score("hitom") + ditto.score("fantom")) / 2)
     assert paper.macro(["hitom", "socsci210"]) is None
     assert ditto.macro([]) is None and ditto.macro(["my_task"]) is None
-
-
-def test_scores_are_on_the_cards_scale():
-    for source in ("card", "paper"):
-        for model in models(source):
-            scores = column(source, model).scores.values()
-            assert all(0 <= score <= 100 for score in scores) and max(scores) > 1

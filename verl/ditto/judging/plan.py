@@ -69,17 +69,6 @@ def canary_calls(rows: Sequence[TaskRow], sessions: float, gateway: GatewaySetti
     return {CANARY: calls * sessions * gateway.policy.canary_share}
 
 
-def cheaper_options(
-    rows: Sequence[TaskRow], objective: Objective, sessions: float, own_judge: Collection[str] = ()
-) -> dict[str, dict[str, float]]:
-    """Expected calls under each option that makes a task cheaper (`Task.cheaper`): override -> `calls_per_step`."""
-    return {
-        f"tasks.{name}.{option}": calls_per_step(rows, objective, sessions, own_judge, {name: calls})
-        for name, task in {row.task.name: row.task for row in rows}.items()
-        for option, calls in task.cheaper.items()
-    }
-
-
 def plan(settings: Settings, expected: Mapping[str, float], prompt_tokens: float, config: DictConfig) -> list[Load]:
     """Test every role that the run uses (unless run.preflight is false), and plan a step.
 
@@ -116,12 +105,8 @@ def plan(settings: Settings, expected: Mapping[str, float], prompt_tokens: float
     ]
 
 
-def describe(plans: Sequence[Load], steps: int, cheaper: Mapping[str, Mapping[str, float]] | None = None) -> list[str]:
-    """The plan as lines of text.
-
-    Args:
-        cheaper: the result of `cheaper_options`; each option gets a line with its price.
-    """
+def describe(plans: Sequence[Load], steps: int) -> list[str]:
+    """The plan as lines of text."""
     if not plans:
         return ["not asked (rule-scored, no feedback)"]
     lines = []
@@ -132,11 +117,6 @@ def describe(plans: Sequence[Load], steps: int, cheaper: Mapping[str, Mapping[st
             f"up to {role.calls:,.0f} calls, about {role.tokens_in:,.0f} tokens in, {role.tokens_out:,.0f} out per "
             f"step: {cost}"
         )
-        for option, calls in (cheaper or {}).items():
-            if calls.get(role.section, 0.0) < role.calls:
-                less = role.with_calls(calls.get(role.section, 0.0))
-                price = "" if less.cost_usd is None else f": ${less.cost_usd:,.3f}"
-                lines.append(f"with {option} up to {less.calls:,.0f} calls per step{price}")
     tokens = steps * sum(role.tokens_in + role.tokens_out for role in plans)
     cost_of_step = total_cost(plans)
     price = "" if cost_of_step is None else f", ${steps * cost_of_step:,.2f}"

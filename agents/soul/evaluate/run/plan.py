@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,14 +42,12 @@ class SetPlan:
     Attributes:
         rows, samples: how many are still to run.
         loads: one for each section and endpoint. Sections are "policy", the roles, and `judge.by_task.<task>`.
-        cheaper: option of the task that saves calls -> the loads with that option.
     """
 
     name: str
     rows: int
     samples: int
     loads: Sequence[Load]
-    cheaper: Mapping[str, Sequence[Load]]
 
     def cells(self) -> list[str]:
         """The set's line of the plan."""
@@ -127,22 +125,12 @@ def _set_plan(
     prompts = [sum(len(message["content"]) for message in task.prompt(row.row)) for row in rows.values()]
     estimate = _Estimate(task, statistics.fmean(prompts) / CHARS_PER_TOKEN, len(requests), thinking_tokens)
 
-    def loads(calls: Mapping[str, float]) -> list[Load]:
-        found = [estimate.policy(settings.policy)] if settings.source is None else []
-        for section, count in calls.items():
-            endpoints = settings.gateway.asked(section)
-            names = [section] if len(endpoints) == 1 else [f"{JURY}{i}" for i in range(1, len(endpoints) + 1)]
-            found += [estimate.of_role(name, one, count) for name, one in zip(names, endpoints, strict=True)]
-        return found
-
-    asked = sections_asked(settings, task)
-    cheaper = {}
-    for option, fewer in task.cheaper.items():
-        calls = {str(role): count for role, count in fewer.items()}
-        cheaper[option] = loads(
-            {section: calls.get("judge" if section.startswith("judge") else section, 0.0) for section in asked}
-        )
-    return SetPlan(name, len(rows), len(requests), loads(asked), cheaper)
+    loads = [estimate.policy(settings.policy)] if settings.source is None else []
+    for section, count in sections_asked(settings, task).items():
+        endpoints = settings.gateway.asked(section)
+        names = [section] if len(endpoints) == 1 else [f"{JURY}{i}" for i in range(1, len(endpoints) + 1)]
+        loads += [estimate.of_role(name, one, count) for name, one in zip(names, endpoints, strict=True)]
+    return SetPlan(name, len(rows), len(requests), loads)
 
 
 @dataclass(frozen=True)
@@ -220,13 +208,8 @@ def _endpoint_cells(load: Load) -> list[str]:
 
 
 def _sentences(settings: EvaluationSettings, plan: EvaluationPlan) -> list[str]:
-    """Cheaper options, tests, price, time and assumptions."""
+    """Tests, price, time and assumptions."""
     texts = []
-    for one in plan.sets:
-        now = f"{_judge_calls(one.loads)}, {_price(total_cost(one.loads))} in all"
-        for option, loads in one.cheaper.items():
-            cheaper = f"{_judge_calls(loads)}, {_price(total_cost(loads))}"
-            texts.append(f"{one.name}: {now}; with tasks.{one.name}.{option}: {cheaper}.")
     for load in plan.tests:
         calls = f"{load.calls:,.0f} calls before the first sample, {_price(load.cost_usd)}"
         texts.append(f"Test of the judge {load.endpoint.model} with replies that deserve nothing: {calls}.")
@@ -240,10 +223,6 @@ def _sentences(settings: EvaluationSettings, plan: EvaluationPlan) -> list[str]:
     if settings.missing:
         texts.append(f"Skipped, because the file is missing: {', '.join(settings.missing)}.")
     return texts
-
-
-def _judge_calls(loads: Sequence[Load]) -> str:
-    return f"{sum(load.calls for load in loads if load.role == 'judge'):,.0f} judge calls"
 
 
 def _price(dollars: float | None) -> str:

@@ -7,13 +7,11 @@ import pytest
 from soul import tasks
 from soul.errors import BadSettings
 from soul.evaluate import __main__ as command_line
-from soul.evaluate import runner
 from soul.evaluate.run import plan
 from soul.evaluate.run.options import RunOptions, parser
 from soul.evaluate.run.settings import sample_requests
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
-from soul.judge.load import total_cost
 from soul.suites import soul_v1
 from soul.testing import FakeOpenAI, Text
 
@@ -91,24 +89,6 @@ def test_the_tightest_limit_is_all_that_is_known_of_the_time(data):
     limits = ["judge.requests_per_minute=60", "partner.requests_per_minute=30"]
     seconds, limit = planned(data, "sotopia", *limits).least_seconds()
     assert seconds == 2 * 10 * ROWS and "partner" in limit
-
-
-def test_options_that_make_a_task_cheaper_are_priced_beside_it(data, monkeypatch, capsys):
-    task = type(tasks.load("coser"))
-    monkeypatch.setattr(task, "calls_per_episode", {"judge": 4.0, "environment": 18.0})
-    monkeypatch.setattr(task, "cheaper", {"merged=true": {"judge": 1.0, "environment": 18.0}})
-    words = ["coser", *PRICES, "judge.model=one"]
-    whole = planned(data, *words)
-    (coser,) = whole.sets
-    merged, asked = by_section(coser.cheaper["merged=true"]), by_section(coser.loads)
-    assert calls(coser, "judge") == 4 * ROWS and merged["judge"].calls == ROWS
-    assert merged["environment"] == asked["environment"] and merged["policy"] == asked["policy"]
-    plan.show(runner.console, settings_of(data, *words), whole)
-    printed = " ".join(capsys.readouterr().out.split())
-    both = [total_cost(loads.values()) for loads in (asked, merged)]
-    assert both[1] < both[0]
-    text = f"coser: 20 judge calls, ${both[0]:.2f} in all; with tasks.coser.merged=true: 5 judge calls, ${both[1]:.2f}."
-    assert text in printed
 
 
 def reply(request):
