@@ -1,10 +1,10 @@
 """The fake endpoint itself: what other tests conclude from it must hold over HTTP and in process alike."""
 
 import asyncio
-import importlib.util
+import json
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 
 import openai
 import pytest
@@ -34,23 +34,19 @@ from soul.testing import (
 
 GOOD = Json({"critique": "Look again."})
 QUESTION = {"model": "m", "messages": [{"role": "user", "content": "two words"}]}
-needs_aiohttp = pytest.mark.skipif(importlib.util.find_spec("aiohttp") is None, reason="aiohttp is not installed")
-AIOHTTP = pytest.param("aiohttp", marks=needs_aiohttp)
-on_every_transport = pytest.mark.parametrize("way", ["in process", "http", AIOHTTP])
 
 
 @asynccontextmanager
-async def connect(fake: FakeOpenAI, way: str, timeout: float = 10.0) -> AsyncIterator[openai.AsyncOpenAI]:
-    """The real SDK's client on the running or in-process fake."""
-    with nullcontext() if way == "in process" else fake:
-        async with fake.client(timeout) if way == "in process" else over_http(way, fake.url, timeout) as client:
+async def connect(fake: FakeOpenAI, timeout: float = 10.0) -> AsyncIterator[openai.AsyncOpenAI]:
+    """The real SDK's client on the running fake."""
+    # No TLS here, and its certificates take longer to load than a test.
+    transport = openai.DefaultAsyncHttpxClient(timeout=timeout, verify=False)
+    with fake:
+        client = openai.AsyncOpenAI(
+            api_key="any", base_url=fake.url, http_client=transport, timeout=timeout, max_retries=0
+        )
+        async with client:
             yield client
-
-
-def over_http(way: str, url: str, timeout: float = 10.0) -> openai.AsyncOpenAI:
-    kind = openai.DefaultAioHttpClient if way == "aiohttp" else openai.DefaultAsyncHttpxClient
-    transport = kind(timeout=timeout, verify=False)  # no TLS here, and its certificates take longer to load than a test
-    return openai.AsyncOpenAI(api_key="any", base_url=url, http_client=transport, timeout=timeout, max_retries=0)
 
 
 async def text_of(client: openai.AsyncOpenAI, **extra) -> str | None:
@@ -62,20 +58,23 @@ async def streamed(client: openai.AsyncOpenAI, **extra) -> list[openai.types.cha
 
 
 def test_a_list_is_consumed_in_order_and_its_last_reply_repeats():
-    async def run(fake: FakeOpenAI, way: str) -> list[str | None]:
-        async with connect(fake, way) as client:
-            return [await text_of(client, seed=seed) for seed in range(3)]
+    async def over_http(fake: FakeOpenAI) -> list[str | None]:
+        async with connect(fake) as client:
+            return [await text_of(client) for _ in range(3)]
 
-    by_socket, in_process = FakeOpenAI([Text("one"), Text("two")]), FakeOpenAI([Text("one"), Text("two")])
-    assert asyncio.run(run(by_socket, "http")) == ["one", "two", "two"]
-    assert asyncio.run(run(in_process, "in process")) == ["one", "two", "two"]
-    assert [r.body for r in by_socket.requests] == [r.body for r in in_process.requests]
+    async def in_process(fake: FakeOpenAI) -> list[str | None]:
+        answers = [await fake.connection().post(QUESTION) for _ in range(3)]
+        return [json.loads(answer.body)["choices"][0]["message"]["content"] for answer in answers]
+
+    for way in (over_http, in_process):
+        fake = FakeOpenAI([Text("one"), Text("two")])
+        assert asyncio.run(way(fake)) == ["one", "two", "two"]
+        assert [request.body for request in fake.requests] == [QUESTION] * 3
 
 
-@on_every_transport
-def test_peak_counts_the_requests_in_flight(way):
+def test_peak_counts_the_requests_in_flight():
     async def run(fake: FakeOpenAI) -> None:
-        async with connect(fake, way) as client:
+        async with connect(fake) as client:
             await asyncio.gather(*(text_of(client) for _ in range(4)))
             await text_of(client)
 
@@ -89,8 +88,13 @@ def test_an_exception_in_the_script_is_not_lost():
         raise ZeroDivisionError("script")
 
     fake = FakeOpenAI(broken)
+
+    async def ask():
+        async with connect(fake) as client:
+            await text_of(client)
+
     with pytest.raises(openai.BadRequestError, match="ZeroDivisionError"):
-        asyncio.run(text_of(fake.client()))
+        asyncio.run(ask())
     assert isinstance(fake.errors[0], ZeroDivisionError)
 
 
@@ -111,7 +115,6 @@ def test_the_scripted_policy_answers_at_every_seat_and_remembers_what_it_heard()
     assert players.seats["a"].heard == [([{"role": "user", "content": "hi"}], [])]
 
 
-@on_every_transport
 @pytest.mark.parametrize(
     ("fault", "expected", "code"),
     [
@@ -126,11 +129,11 @@ def test_the_scripted_policy_answers_at_every_seat_and_remembers_what_it_heard()
         (DropConnection(), openai.APIConnectionError, None),
     ],
 )
-def test_the_sdk_raises_what_the_fault_stands_for_and_the_server_lives_on(way, fault, expected, code):
+def test_the_sdk_raises_what_the_fault_stands_for_and_the_server_lives_on(fault, expected, code):
     async def run() -> list[openai.APIError]:
         errors = []
         fake = FakeOpenAI([GOOD, fault, GOOD, fault, GOOD])
-        async with connect(fake, way, timeout=0.2 if isinstance(fault, Hang) else 10.0) as client:
+        async with connect(fake, timeout=0.2 if isinstance(fault, Hang) else 10.0) as client:
             good = await text_of(client)  # so that the faults meet a connection that was kept alive
             for ask in (text_of, streamed):
                 with pytest.raises(expected) as caught:
@@ -141,13 +144,12 @@ def test_the_sdk_raises_what_the_fault_stands_for_and_the_server_lives_on(way, f
 
     for error in asyncio.run(run()):
         # The SDK's aiohttp transport takes every broken connection for a timeout, a kind of connection error.
-        assert type(error) is expected or way == "aiohttp"
+        assert type(error) is expected
         assert error.code == code
         if isinstance(fault, RateLimit):
             assert error.response.headers["retry-after"] == "7"
 
 
-@on_every_transport
 @pytest.mark.parametrize(
     ("reply", "text", "refusal", "finish"),
     [
@@ -159,9 +161,9 @@ def test_the_sdk_raises_what_the_fault_stands_for_and_the_server_lives_on(way, f
         (SlowStream(Text("in many bits"), 0.1), "in many bits", "", "stop"),
     ],
 )
-def test_a_stream_tells_the_same_as_the_plain_answer(way, reply, text, refusal, finish):
+def test_a_stream_tells_the_same_as_the_plain_answer(reply, text, refusal, finish):
     async def run() -> None:
-        async with connect(FakeOpenAI(reply), way) as client:
+        async with connect(FakeOpenAI(reply)) as client:
             plain = (await client.chat.completions.create(**QUESTION)).choices[0]
             assert (plain.message.content or "", plain.message.refusal or "") == (text, refusal)
             assert plain.finish_reason == finish
@@ -173,10 +175,9 @@ def test_a_stream_tells_the_same_as_the_plain_answer(way, reply, text, refusal, 
     asyncio.run(run())
 
 
-@on_every_transport
-def test_a_stream_has_the_form_of_openai(way):
+def test_a_stream_has_the_form_of_openai():
     async def run() -> None:
-        async with connect(FakeOpenAI(Text("four words of text", cached_tokens=1)), way) as client:
+        async with connect(FakeOpenAI(Text("four words of text", cached_tokens=1))) as client:
             *parts, last = await streamed(client, stream_options={"include_usage": True})
             assert parts[0].choices[0].delta.role == "assistant" and parts[0].choices[0].delta.content == ""
             assert sum(bool(part.choices[0].delta.content) for part in parts) > 1
@@ -189,12 +190,11 @@ def test_a_stream_has_the_form_of_openai(way):
     asyncio.run(run())
 
 
-@on_every_transport
-def test_a_slow_body_outlasts_the_read_timeout_and_ends_at_a_deadline_only(way):
+def test_a_slow_body_outlasts_the_read_timeout_and_ends_at_a_deadline_only():
     async def run() -> None:
         slow, endless = SlowStream(GOOD, 0.4), SlowStream(GOOD, 30)
         fake = FakeOpenAI([slow, slow, endless, endless, GOOD])
-        async with connect(fake, way, timeout=0.2) as client:
+        async with connect(fake, timeout=0.2) as client:
             start = time.monotonic()
             assert all(await asyncio.gather(text_of(client), streamed(client)))
             assert time.monotonic() - start > 0.35
@@ -202,7 +202,6 @@ def test_a_slow_body_outlasts_the_read_timeout_and_ends_at_a_deadline_only(way):
             ends = await asyncio.gather(*waits, return_exceptions=True)
             assert [type(end) for end in ends] == [TimeoutError, TimeoutError]
             await asyncio.gather(text_of(client), text_of(client))
-        assert fake.peak == 2 or way != "in process"  # who gave up is no longer in flight; a server learns it later
 
     asyncio.run(run())
 
@@ -210,7 +209,7 @@ def test_a_slow_body_outlasts_the_read_timeout_and_ends_at_a_deadline_only(way):
 def test_a_response_format_that_is_not_supported_costs_no_reply():
     async def run() -> None:
         fake = FakeOpenAI([Text("one"), Text("two")], supports=("json_object",))
-        async with connect(fake, "in process") as client:
+        async with connect(fake) as client:
             for wrong in ("json_schema", "grammar"):
                 with pytest.raises(openai.BadRequestError, match="'response_format.type' must be 'json_object' or"):
                     await text_of(client, response_format={"type": wrong})

@@ -20,7 +20,7 @@ from ditto.settings import Settings
 from soul.judge import GatewaySettings, Usage
 from soul.judge.ledger import Ledger
 from soul.record import AttemptRecord, Failure, SessionRecord
-from soul.testing import FakeOpenAI, Json, ServerError
+from soul.testing import FakeOpenAI, Json, Unauthorized
 from tests.ditto.test_settings import config
 
 WORKERS, CALLS = 4, 25
@@ -267,13 +267,12 @@ def test_a_validation_without_verdicts_stops_the_run_before_its_first_step(watch
 def test_a_tripped_breaker_stops_the_run_whatever_the_share(
     watch: Callable[..., JudgeWatch], workers: list[Any]
 ) -> None:
-    with FakeOpenAI(ServerError(503)) as fake:
-        given = {"base_url": fake.url, "api_key_env": "none", "max_attempts": 1}
-        judges = watch(**given, breaker={"min_requests": 5, "max_pauses": 0})
-        ray.get(workers[0].ask.remote(judges.settings.gateway.model_dump_json(), 0, 5))
+    with FakeOpenAI(Unauthorized()) as fake:
+        judges = watch(base_url=fake.url, api_key_env="none")
+        ray.get(workers[0].ask.remote(judges.settings.gateway.model_dump_json(), 0, 20))
     judges.after_step(3, [trace() for _ in range(8)])
     assert isinstance(judges.stop, JudgeOutage)
-    for part in ("Step 3", "m at http://127.0.0.1", "is down: 100% of 5 requests failed (server_error 5)"):
+    for part in ("Step 3", "m at http://127.0.0.1", "is down: 100% of 20 requests failed (auth 20)"):
         assert part in str(judges.stop)
 
 

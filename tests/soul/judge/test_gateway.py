@@ -206,7 +206,7 @@ def test_the_answers_of_the_jury_are_kept_too(tmp_path):
     for _ in range(2):  # the second run finds the first one's file
         with connected(fake, tmp_path, {"jury": ["a", "b"], "base_url": "http://127.0.0.1:9/v1"}) as gateway:
             for judge in gateway.jury:
-                judge.endpoint_client._client = fake.client()
+                judge.endpoint_client._connection = fake.connection()
             answers = run(gateway, *(ask(judge, n=0) for judge in gateway.jury))
             assert sorted(answers) == [0, 1]
     assert len(fake.requests) == 2
@@ -325,15 +325,13 @@ def test_close_closes_every_connection_once(monkeypatch):
 
         async def work():
             await asyncio.gather(*(ask(judge, n=0) for judge in (gateway.judge, gateway.feedback, *gateway.jury)))
-            clients = {
-                id(judge.endpoint_client.client): judge.endpoint_client.client
-                for judge in (gateway.judge, gateway.feedback, *gateway.jury)
-            }
-            assert len(clients) == 3 and not any(client.is_closed() for client in clients.values())
+            asked = (gateway.judge, gateway.feedback, *gateway.jury)
+            sessions = {judge.endpoint_client.connection._session for judge in asked}
+            assert len(sessions) == 3 and not any(session.closed for session in sessions)
             await gateway.close()
             await gateway.close()
-            return clients.values()
+            return sessions
 
-        clients = asyncio.run(work())
-    assert all(client.is_closed() for client in clients)
-    assert gateway.partner.endpoint_client._client is None  # never asked, never made
+        sessions = asyncio.run(work())
+    assert all(session.closed for session in sessions)
+    assert gateway.partner.endpoint_client._connection is None  # never asked, never made

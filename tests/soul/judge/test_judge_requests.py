@@ -66,7 +66,7 @@ def test_the_key_shows_nowhere(fault, monkeypatch, caplog):
     shown += [
         repr(judge),
         str(judge),
-        repr(judge.endpoint_client.client),
+        repr(judge.endpoint_client.connection),
         repr(judge.endpoint),
         judge.endpoint.model_dump_json(),
     ]

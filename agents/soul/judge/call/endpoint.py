@@ -9,11 +9,10 @@ import os
 from typing import Literal
 from urllib.parse import urlsplit
 
-import openai
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from soul.cli.redaction import blank, redact, secret_parameter, shown_url
-from soul.judge.call.http_client import http_client
+from soul.judge.call.http import HttpConnection
 from soul.judge.keys import key_of
 
 ANY_KEY = "EMPTY"  # local servers accept any key; sent if no key variable is named
@@ -153,15 +152,20 @@ class Endpoint(BaseModel):
         text = text.replace(query, urlsplit(self.address).query) if query else text
         return redact(blank(text, key))
 
-    def client(self) -> openai.AsyncOpenAI:
-        """An async client of the official SDK, without its retries, and with its faster transport if that is installed.
+    def key(self) -> str:
+        """The key that is sent.
 
         Raises:
             MissingKey: the key's variable is not set, or its value cannot be a key.
         """
-        server = f"{self.address} (model {self.model})"
-        key = ANY_KEY if self.api_key_env is None else key_of(self.api_key_env, server)
-        http = http_client(self.url, self.timeout_s, MAX_ANSWER_BYTES)
-        return openai.AsyncOpenAI(
-            api_key=key, base_url=self.url, timeout=self.timeout_s, max_retries=0, http_client=http
-        )
+        if self.api_key_env is None:
+            return ANY_KEY
+        return key_of(self.api_key_env, f"{self.address} (model {self.model})")
+
+    def connection(self) -> HttpConnection:
+        """The connections to this endpoint, which are made when they are used.
+
+        Raises:
+            MissingKey: see `key`.
+        """
+        return HttpConnection(self.url, self.key(), MAX_ANSWER_BYTES)

@@ -1,7 +1,6 @@
 """What an endpoint can answer, and what the gateway makes of it.
 
-`KINDS`: name -> (answer, outcomes that are right). An outcome is "ok" or the cause of the failure. Where two are named,
-the two transports (aiohttp, httpx) disagree on whether the bytes are HTTP, and both views are sound.
+`KINDS`: name -> (answer, outcomes that are right). An outcome is "ok" or the cause of the failure.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -133,35 +131,18 @@ CHUNKS: dict[str, Kind] = {
 }
 
 
-def _packed(body: bytes | None = None, encoding: str = "gzip", status: str = "200 OK") -> bytes:
-    return http(gzip.compress(GOOD) if body is None else body, status, f"Content-Encoding: {encoding}")
+def _packed(body: bytes, encoding: str, status: str = "200 OK") -> bytes:
+    return http(body, status, f"Content-Encoding: {encoding}")
 
 
-_GZIP = gzip.compress(GOOD)
 _BOMB = gzip.compress(bytes(64_000_000), 9)
 ENCODINGS: dict[str, Kind] = {
-    "gzip": (_packed(), (OK,)),
-    "x-gzip": (_packed(encoding="x-gzip"), (OK,)),
-    "gzip in capitals": (_packed(encoding="GZIP"), (OK,)),
+    "gzip, which nobody asked for": (_packed(gzip.compress(GOOD), "GZIP"), ("bad_request",)),
     "identity": (_packed(GOOD, "identity"), (OK,)),
     "empty encoding": (_packed(GOOD, ""), (OK,)),
-    "gzip twice": (_packed(gzip.compress(_GZIP), "gzip, gzip"), ("bad_request",)),
-    "a hundred encodings": (_packed(encoding="gzip," * 100), ("bad_request",)),
-    "truncated gzip": (_packed(_GZIP[:-12]), (CONNECTION,)),
-    "gzip without its end": (_packed(_GZIP[:-8]), (CONNECTION,)),
-    "gzip of nothing": (_packed(b""), (CONNECTION,)),
-    "garbage as gzip": (_packed(b"\x1f\x8b" + bytes(range(200))), (CONNECTION,)),
-    "text as gzip": (_packed(GOOD), (CONNECTION,)),
-    "wrong checksum": (_packed(_GZIP[:-8] + bytes(8)), (CONNECTION,)),
-    "gzip and garbage": (_packed(_GZIP + b"garbage"), OK_OR_BROKEN),
-    "a bomb": (_packed(_BOMB), (INVALID,)),
-    "a bomb in a 500": (_packed(_BOMB, status="500 Oops"), ("server_error",)),
-    "deflate": (_packed(zlib.compress(GOOD), "deflate"), ("bad_request",)),
-    "brotli": (_packed(b"\x0b\x02\x80{}\x03", "br"), ("bad_request",)),
-    "zstd": (_packed(b"\x28\xb5\x2f\xfd\x04\x00\x01\x00\x00", "zstd"), ("bad_request",)),
-    "unknown encoding": (_packed(encoding="x-rot13"), ("bad_request",)),
+    "a bomb": (_packed(_BOMB, "gzip"), ("bad_request",)),
+    "a bomb in a 500": (_packed(_BOMB, "gzip", "500 Oops"), ("server_error",)),
     "401 in an unknown encoding": (_packed(b"\x00", "br", "401 No"), ("auth",)),
-    "truncated gzip in a 503": (_packed(_GZIP[:-12], status="503 Oops"), ("server_error",)),
 }
 
 STATUSES: dict[str, Kind] = {
