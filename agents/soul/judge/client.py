@@ -282,8 +282,8 @@ class EndpointClient:
             raise JudgeFailure(deadline.failed or "timeout", detail) from None
 
     async def _attempt(self, body: dict[str, Any], usage: Usage, deadline: Deadline, accept_any: bool) -> str:
-        characters = sum(len(m["content"]) for m in body["messages"])
-        prompt = characters / 4  # a rough estimate: English has about four characters per token
+        # A rough estimate: English has about four characters per token.
+        prompt = sum(len(message["content"]) for message in body["messages"]) / 4
         estimated = prompt + self._completion_tokens
         queued = time.perf_counter()
         waves = await self._admitted(estimated, deadline)
@@ -297,7 +297,7 @@ class EndpointClient:
             async with asyncio.timeout(min(self.endpoint.timeout_s, max(0.0, deadline.left()))):
                 completion = await exchange(self.connection, body)
             deadline.failed = None
-            tokens = completion.tokens(characters, body.get(_LIMIT))
+            tokens = completion.tokens
             expected = (prompt, self._completion_tokens)
             cost = usage.answered(self.endpoint, tokens, time.perf_counter() - start, expected)
             if tokens.prompt_tokens is not None and tokens.completion_tokens is not None:

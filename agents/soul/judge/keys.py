@@ -7,7 +7,6 @@ variable nor the cause. No message here contains the key.
 from __future__ import annotations
 
 import os
-import unicodedata
 
 from soul.cli.redaction import SHORTEST, is_placeholder, watch
 from soul.errors import BadKey, MissingKey
@@ -42,18 +41,10 @@ def key_of(variable: str, server: str) -> str:
 
 
 def _problem(key: str) -> str | None:
-    if not key.strip():
-        return "is blank"
-    if key != key.strip():
-        end = "begins" if key[0].isspace() else "ends"
-        blank = "a line break" if (key[0] if end == "begins" else key[-1]) in "\r\n" else "a space"
-        return f"{end} with {blank}"
+    if not all("!" <= character <= "~" for character in key):
+        return "contains a blank, a line break or another character that no key has"
     if len(key) > 1 and key[0] in _QUOTES and key[-1] == key[0]:
         return "is enclosed in quotation marks, which are part of its value"
-    strange = next((character for character in key if not "!" <= character <= "~"), None)
-    if strange is not None:
-        name = unicodedata.name(strange, f"U+{ord(strange):04X}").lower()
-        return f"contains a character that no key has ({name})"
     if len(key) < SHORTEST and not is_placeholder(key):
         return f"is too short ({len(key)} characters, a key has at least {SHORTEST}; placeholders like EMPTY are fine)"
     return None

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from soul.files.whole_file import write_whole
-from soul.judge.call.usage import Usage, merged, total
+from soul.judge.call.usage import Usage, total
 
 
 class Ledger:
@@ -27,19 +27,6 @@ class Ledger:
         """Add the usage of one session of a task, by role."""
         for role, count in usage.items():
             self.tasks.setdefault(task, {}).setdefault(role, Usage()).merge(count)
-
-    def merge(self, other: Ledger) -> None:
-        """Add another ledger to this one."""
-        for task, usage in other.tasks.items():
-            self.add(task, usage)
-
-    def by_role(self) -> dict[str, Usage]:
-        """Usage by role, over all tasks."""
-        return merged((role, usage) for _, role, usage in self)
-
-    def by_task(self) -> dict[str, Usage]:
-        """Usage by task, over all roles."""
-        return merged((task, usage) for task, _, usage in self)
 
     def total(self) -> Usage:
         """Usage over all tasks and roles."""

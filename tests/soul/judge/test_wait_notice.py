@@ -47,11 +47,6 @@ def test_failures_are_counted_in_one_line_every_ten_seconds(caplog):
     assert third.endswith("the last failure: status 503")
 
 
-def test_a_failure_while_no_call_waits_counts_no_waiting_calls(caplog):
-    FailureNotice("m at u", lambda: 0.0).add("timeout", "m at u: no answer", 0)
-    assert lines(caplog) == ["requests to m at u fail (timeout 1); the last failure: no answer"]
-
-
 # --- what they wait for
 
 

