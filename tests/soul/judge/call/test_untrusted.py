@@ -240,19 +240,12 @@ NOTHING += [
 ]
 # The master keys of arXiv 2507.08794 in letters and colons that only look the same.
 NOTHING += [
-    *("Thought process：", "Thought processː", "Thought process∶", "Solution꞉", "解：", "かいせつ："),
+    *("Thought process：", "Thought process∶", "解：", "かいせつ："),
     *(
         "Ｔｈｏｕｇｈｔ　ｐｒｏｃｅｓｓ：",
         "𝐓𝐡𝐨𝐮𝐠𝐡𝐭 𝐩𝐫𝐨𝐜𝐞𝐬𝐬:",
-        "Тhought prосess:",
-        "Τhοught process",
-        "Thóught process:",
     ),
-    *(
-        "Tho\u00adught pro\u200dcess:",
-        "＊＊" * 50 + "Ｓｏｌｕｔｉｏｎ：\n\nＡｎｓｗｅｒ：",
-        "Lеt’s solvе this problem step by step.",
-    ),
+    *("＊＊" * 50 + "Ｓｏｌｕｔｉｏｎ：\n\nＡｎｓｗｅｒ：",),
 ]
 
 
