@@ -67,33 +67,23 @@ def test_mirrorbench_exports_are_read_as_they_are(tmp_path, label, meant, simula
 
 NO_USER = [{"role": "assistant", "content": "Hello?"}]
 BAD = {
-    "not valid JSON": ("{not json", "line 2: not valid JSON"),
+    "not valid JSON": ("{not json", "line 2: cannot be read as JSON"),
     "not an object": ([1, 2], "line 2: expected an object, got list"),
     "no label": ({k: v for k, v in GTEVAL.items() if k != "human_score"}, "field human_score: is missing"),
     "not labelled yet": ({**GTEVAL, "human_score": None}, "field human_score: no annotator has labelled"),
-    "nobody of several": ({**PAIRWISE, "human_label": [None, None]}, "field human_label: no annotator has labelled"),
     "empty list": ({**GTEVAL, "human_score": []}, "field human_score: no annotator has labelled"),
     "above the scale": ({**GTEVAL, "human_score": 7}, "field human_score.0: Input should be less than or equal to 1"),
-    "second annotator": ({**GTEVAL, "human_score": [0.5, -1]}, "field human_score.1: Input should be greater"),
     "true is no score": ({**GTEVAL, "human_score": True}, "field human_score.0: Input should be a valid number"),
     "NaN": (json.dumps({**GTEVAL, "human_score": float("nan")}), "field human_score.0"),
     "unknown label": ({**PAIRWISE, "human_label": "both"}, "field human_label.0: Input should be 'real'"),
-    "number and text": ({**PAIRWISE, "human_label": ["real", 0.5]}, "field human_label.1: Input should be 'real'"),
-    "no id": ({k: v for k, v in GTEVAL.items() if k != "conversation_id"}, "field conversation_id: is missing"),
     "no real turns": ({k: v for k, v in GTEVAL.items() if k != "real"}, "field real: is missing"),
     "no user": ({**GTEVAL, "simulated": NO_USER}, "field simulated: has no turn of the user"),
     "role": ({**GTEVAL, "real": [{"role": "human", "content": "hi"}]}, "field real.0.role: Input should be 'user'"),
-    "content": ({**GTEVAL, "real": [{"role": "user"}]}, "field real.0.content: is missing"),
     "blind": (THEIR_PAIRWISE, "field ground_truth_synthetic_slot: does not say which side is simulated"),
     "their label": (
         {**THEIR_PAIRWISE, "ground_truth_synthetic_slot": "A", "human_label": "C"},
         "field human_label: expected A, B or Tie, got 'C'",
     ),
-    "not labelled yet, blind": (
-        {**THEIR_PAIRWISE, "ground_truth_synthetic_slot": "A", "human_label": None},
-        "field human_label: no annotator has labelled",
-    ),
-    "twice": ({**GTEVAL, "conversation_id": "c-0"}, "is already labelled in"),
 }
 
 
