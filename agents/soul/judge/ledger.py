@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from soul.files.whole_file import write_whole
-from soul.judge.call.usage import Usage, total
+from soul.judge.call.usage import Usage, merged, total
 
 
 class Ledger:
@@ -27,6 +27,14 @@ class Ledger:
         """Add the usage of one session of a task, by role."""
         for role, count in usage.items():
             self.tasks.setdefault(task, {}).setdefault(role, Usage()).merge(count)
+
+    def by_role(self) -> dict[str, Usage]:
+        """Usage by role, over all tasks."""
+        return merged((role, usage) for _, role, usage in self)
+
+    def by_task(self) -> dict[str, Usage]:
+        """Usage by task, over all roles."""
+        return merged((task, usage) for task, _, usage in self)
 
     def total(self) -> Usage:
         """Usage over all tasks and roles."""
