@@ -17,13 +17,14 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+from multidict import CIMultiDict
 from yarl import URL
 
 from soul.errors import JudgeFailure
 
 _KEEP_S = 60.0  # how long an unused connection stays open
 _ERROR_BYTES = 65_536  # how much of an error's body is read
-# Variables of the OpenAI SDK whose values are sent as headers.
+# Variables that the OpenAI SDK sends as headers; OPENAI_CUSTOM_HEADERS has one header per line.
 _HEADERS = {"OPENAI_ORG_ID": "OpenAI-Organization", "OPENAI_PROJECT_ID": "OpenAI-Project"}
 
 
@@ -57,13 +58,16 @@ class HttpConnection:
         self._url = URL(parts._replace(path=f"{parts.path.rstrip('/')}/chat/completions").geturl())
         self._proxy = _proxy(parts.scheme, parts.hostname or "")
         self._most_bytes = most_bytes
-        self._headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-        self._headers |= {name: os.environ[variable] for variable, name in _HEADERS.items() if os.environ.get(variable)}
+        self._headers = CIMultiDict({"Content-Type": "application/json", "Accept-Encoding": "identity"})
+        for variable, name in _HEADERS.items():
+            if value := os.environ.get(variable):
+                self._headers[name] = value
         if parts.username is None:
             self._headers["Authorization"] = f"Bearer {key}"
         for line in os.environ.get("OPENAI_CUSTOM_HEADERS", "").splitlines():
-            name, _, value = line.partition(":")
-            self._headers[name.strip()] = value.strip()
+            name, colon, value = line.partition(":")
+            if colon:
+                self._headers[name.strip()] = value.strip()
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
