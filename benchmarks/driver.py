@@ -87,7 +87,7 @@ def played_session(turns: int) -> SessionRecord:
 
     async def play() -> SessionRecord:
         fake = FakeOpenAI(example.reply)
-        gateway = Gateway.from_judge(Judge.connect(fake.endpoint(structured="json_schema"), fake.client()))
+        gateway = Gateway.from_judge(Judge.connect(fake.endpoint(structured="json_schema"), fake.connection()))
 
         async def say(messages: Sequence[Any]) -> str:
             return player(messages)

@@ -5,7 +5,7 @@
 It uses a local server of fixed latency in its own process, whose maximum rate is printed first, and runs two clients in
 turns, every second round in reverse order. Both have twice as many askers as the cap admits (an asker sends its next
 question when the last is answered, as a session does), and the askers start at the pace of cap / latency. Both send the
-same questions over the same HTTP client and read answers with the same pydantic schema:
+same questions and read answers with the same pydantic schema:
 
     plain      openai.AsyncOpenAI behind an asyncio.Semaphore: no retries, no cache, no accounting, no checks
     gateway    Judge.ask, all questions distinct, cache on (so every call is looked up and written), limits on:
@@ -35,6 +35,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import openai
 from pydantic import BaseModel, Field
 from rich.console import Console
 from rich.table import Table
@@ -118,8 +119,10 @@ def data(number: int, words: int) -> dict[str, Any]:
 
 
 def plain(judge: Judge, concurrency: int, words: int) -> Ask:
-    """The SDK and a semaphore, with the gateway's own HTTP client."""
-    client, gate = judge.endpoint_client.client, asyncio.Semaphore(concurrency)
+    """The SDK and a semaphore, on the SDK's faster HTTP client."""
+    gate = asyncio.Semaphore(concurrency)
+    http = openai.DefaultAioHttpClient(limits=type(openai.DEFAULT_CONNECTION_LIMITS)(max_connections=0))
+    client = openai.AsyncOpenAI(api_key="EMPTY", base_url=judge.endpoint.url, max_retries=0, http_client=http)
     form: Any = response_format(form_of(Scored), "json_schema")
 
     async def ask(number: int) -> Scored:
@@ -241,23 +244,6 @@ def run_compare(arguments: argparse.Namespace) -> None:
     for line in lines:
         console.print(line, soft_wrap=True)
     print_load()
-
-
-def new_plot() -> tuple[Any, Any]:
-    """Figure and axes; needs no display."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot.subplots(figsize=(7, 4), layout="constrained")
-
-
-def save_plot(figure: Any, axes: Any, file: Path) -> None:
-    """Add the legend and write the file."""
-    axes.legend()
-    figure.savefig(file, dpi=150)
-    console.print(f"plot: {file}")
 
 
 @reports_errors

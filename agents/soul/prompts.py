@@ -29,9 +29,9 @@ class Prompt(str):
         prompt.id = id
         return prompt
 
-    def __getnewargs__(self) -> tuple[str, str]:
-        # A training's worker sends its questions to the judge actor, and pickle calls `__new__` with these.
-        return str(self), self.id
+    def __reduce__(self) -> tuple[type[Prompt], tuple[str, str]]:
+        # A training's worker sends its questions to the judge actor, and pickle makes them again there.
+        return Prompt, (str(self), self.id)
 
     def fill(self, fields: Mapping[str, str]) -> Prompt:
         """Replace every `{{name}}` by its value, in one pass: values are not searched for fields.

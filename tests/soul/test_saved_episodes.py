@@ -27,7 +27,7 @@ def test_a_saved_episode_is_the_same_and_gets_the_same_verdict(name):
     row = example.row(0)
     player = example.player("oracle", row)
     fake = FakeOpenAI(answer)
-    gateway = Gateway.from_judge(Judge.connect(fake.endpoint(structured="json_schema"), fake.client()))
+    gateway = Gateway.from_judge(Judge.connect(fake.endpoint(structured="json_schema"), fake.connection()))
 
     async def session():
         attempt = await play(example.task, row, Players(lambda seat: Seat(player)), gateway, None, RefineSettings())

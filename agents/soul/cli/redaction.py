@@ -3,7 +3,7 @@
 Endpoints repeat a wrong key in their answer, HTTP libraries log whole URLs, and a traceback may contain any text. A key
 is the value of an environment variable with a name like OPENAI_API_KEY, or of one that `watch` names. Short values and
 placeholders (EMPTY) stay, because blanking "a" would garble every text; the gateway never sends such keys
-(agents/soul/judge/keys.py).
+(agents/soul/judge/call/endpoint.py).
 """
 
 from __future__ import annotations

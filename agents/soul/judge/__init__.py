@@ -13,16 +13,17 @@ Where to find things:
     cache.py, ledger.py          answers on disk; what a run spent, by task and role
     client.py                    one endpoint: retries, deadline, accounting
     limits.py                    where calls wait: concurrency, rates, budget
-    rates.py                     token bucket; adapts to an endpoint that answers 429
+    rates.py                     token bucket; learns how many requests an endpoint takes, from its 429s
     circuit_breaker.py           stops asking an endpoint that is down
     wait_notice.py               logs what calls wait for
-    keys.py, preflight.py        API keys; checks before a run starts; load.py: its expected calls, price and time
+    preflight.py, load.py        checks before a run starts; its expected calls, price and time
     __main__.py                  the command: show, check, canaries, agree
 
     call/                        one request
-        endpoint.py              the settings of a model: address, limits, prices
-        exchange.py              sends the request, over http_client.py, and classifies its failure
-        completion.py            reads the response; bounded_answer.py limits its size
+        endpoint.py              the settings of a model: address, key, limits, prices
+        http.py                  the connections to an endpoint
+        exchange.py              sends a request over them, and classifies its failure
+        completion.py            reads the response
         structured.py            asks for JSON of a schema and validates it
         untrusted.py             makes a policy's text safe to show to a judge
         usage.py                 counters: tokens, cost, latency

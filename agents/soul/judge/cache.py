@@ -28,7 +28,6 @@ _FORMAT = 1  # part of every key: raise it when the meaning of an answer changes
 _CHECK_EVERY = 256  # writes between two checks of the size
 _EVICT = 0.2  # share of a full file to delete, least recently used answers first
 _BUSY_S = 10.0  # how long to wait for another process's lock
-_SLOW_S = 1.0  # log an operation that takes longer, because it blocks every call of this process
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, text TEXT NOT NULL, used REAL NOT NULL);
@@ -71,7 +70,7 @@ class Cache:
                 address, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
             )
             self._db.execute("PRAGMA auto_vacuum=INCREMENTAL")
-            self._use_wal()
+            self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")  # a power cut may lose the last answers, never the file
             self._db.executescript(_TABLES)
         except (OSError, sqlite3.Error) as error:
@@ -81,18 +80,6 @@ class Cache:
             ) from error
         with self._forgiving():
             self._shrink()  # a short run never reaches the next check
-
-    def _use_wal(self) -> None:
-        # SQLite waits for most locks itself, but not for this one if two processes open a new file at the same moment.
-        deadline = time.monotonic() + _BUSY_S
-        while True:
-            try:
-                self._db.execute("PRAGMA journal_mode=WAL")
-                return
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.01)
 
     def get(self, key: bytes) -> str | None:
         """The text of the answer; None if there is none yet."""
@@ -164,7 +151,6 @@ class Cache:
 
     @contextmanager
     def _forgiving(self) -> Iterator[None]:
-        start = time.monotonic()
         try:
             yield
         except sqlite3.Error as error:
@@ -173,14 +159,6 @@ class Cache:
                     "The judge's cache %s fails: %s. Answers it cannot store must be paid for again.", self.path, error
                 )
             self._warned = True
-        finally:
-            if (seconds := time.monotonic() - start) > _SLOW_S:
-                logger.warning(
-                    "The judge's cache %s took %.1f s: another process held its lock, or the disk is slow. All calls "
-                    "of this process had to wait. Put the cache on a local disk (judge.cache_dir).",
-                    self.path,
-                    seconds,
-                )
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -11,10 +11,8 @@ success here, because a pause would not help; judge.max_failure_rate limits thos
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
-
-from pydantic import BaseModel, ConfigDict, Field
 
 from soul.errors import CONTENT, PERMANENT
 
@@ -22,16 +20,15 @@ OK = "ok"
 State = Literal["closed", "open", "probing", "tripped"]
 
 
-class BreakerSettings(BaseModel):
+@dataclass(frozen=True)
+class BreakerSettings:
     """When an endpoint is considered down."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    window_s: float = Field(default=60.0, gt=0)
-    min_requests: int = Field(default=20, ge=1)  # the breaker stays closed with fewer requests in the window
-    share: float = Field(default=0.5, gt=0, le=1)  # the breaker opens if a larger share of the window failed
-    pause_s: float = Field(default=30.0, ge=0)  # the first pause; each further one is twice as long
-    max_pauses: int = Field(default=3, ge=0)  # the breaker trips after this many pauses in a row
+    window_s: float = 60.0
+    min_requests: int = 20  # the breaker stays closed with fewer requests in the window
+    share: float = 0.5  # the breaker opens if a larger share of the window failed
+    pause_s: float = 30.0  # the first pause; each further one is twice as long
+    max_pauses: int = 3  # the breaker trips after this many pauses in a row
 
 
 class CircuitBreaker:
@@ -44,27 +41,24 @@ class CircuitBreaker:
         self.until = 0.0  # the end of the pause
         self.probe_sent = False  # while probing: outcomes that arrive before the probe are from before the pause
         self.last = ""  # detail of the last failure
-        self._window: deque[tuple[float, Counter[str]]] = deque()
-        self._counts: Counter[str] = Counter()  # the sum over the window, kept up to date
+        self._window: deque[tuple[float, str]] = deque()
+        self._counts: Counter[str] = Counter()  # of the window
 
-    def record(self, now: float, outcomes: Mapping[str, int], last: str) -> None:
-        """Record outcomes ("ok" or a cause -> count) and the detail of the last failure."""
-        counts: Counter[str] = Counter()
-        for name, n in outcomes.items():
-            if n and name != "rate_limit":
-                counts[OK if name in CONTENT else name] += n
-        if set(counts) - {OK}:
-            self.last = last or self.last
-        if not counts:
+    def record(self, now: float, outcome: str, detail: str) -> None:
+        """Record an outcome, "ok" or a cause, and the detail of a failure."""
+        if outcome == "rate_limit":
             return
-        if self.state == "probing":
-            if self.probe_sent:
-                self._evaluate_probe(now, healthy=counts[OK] > 0)
+        if outcome in CONTENT:
+            outcome = OK
+        if outcome != OK:
+            self.last = detail or self.last
+        if self.state == "probing" and self.probe_sent:
+            self._evaluate_probe(now, outcome == OK)
         elif self.state == "closed":
-            self._window.append((now, counts))
-            self._counts += counts
+            self._window.append((now, outcome))
+            self._counts[outcome] += 1
             while self._window[0][0] < now - self.settings.window_s:
-                self._counts -= self._window.popleft()[1]
+                self._counts[self._window.popleft()[1]] -= 1
             self._evaluate(now)
 
     def state_at(self, now: float) -> State:
@@ -75,22 +69,16 @@ class CircuitBreaker:
 
     def summary(self) -> str:
         """Share and causes of the failures in the window, and the last failure."""
-        counts = self.window_counts()
-        causes = ", ".join(f"{cause} {n}" for cause, n in counts.most_common() if cause != OK)
-        total = sum(counts.values())
-        share = (total - counts[OK]) / total if total else 1.0
-        return f"{share:.0%} of {total} requests failed ({causes}); last cause: {self.last}"
+        causes = ", ".join(f"{cause} {n}" for cause, n in self._counts.most_common() if cause != OK and n)
+        return f"{self._share():.0%} of {len(self._window)} requests failed ({causes}); last cause: {self.last}"
 
-    def window_counts(self) -> Counter[str]:
-        """The outcomes in the window: "ok" or a cause -> count."""
-        return self._counts.copy()
+    def _share(self) -> float:
+        return 1.0 - self._counts[OK] / len(self._window) if self._window else 1.0
 
     def _evaluate(self, now: float) -> None:
-        counts = self._counts
-        total = sum(counts.values())
-        if total < self.settings.min_requests or (total - counts[OK]) / total <= self.settings.share:
+        if len(self._window) < self.settings.min_requests or self._share() <= self.settings.share:
             return
-        if all(cause in PERMANENT for cause in counts if cause != OK):
+        if all(cause in PERMANENT for cause, n in self._counts.items() if cause != OK and n):
             self.state = "tripped"  # waiting does not help against a wrong key or an unknown model
         else:
             self._open(now)

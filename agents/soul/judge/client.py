@@ -3,8 +3,7 @@
 A 429 does not count as a failed attempt, because the endpoint has not accepted the request. The call goes back to the
 limits, which know when the endpoint may be asked again, and waits there until its deadline. After other transient
 errors (5xx, timeouts, broken connections) the request is sent again with jittered backoff, or after Retry-After, up to
-`max_attempts` times. Permanent errors fail at once. The SDK's own retries are off, because nested retry loops multiply.
-Failures are typed and never contain the API key.
+`max_attempts` times. Permanent errors fail at once. Failures are typed and never contain the API key.
 
 `Completions` is what a judge needs of it. A worker of a training has another implementation, which sends each request
 to the run's judge actor (`ditto.judging.actor`); so a request and its answer are plain data.
@@ -14,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import re
 import time
@@ -21,14 +21,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-import openai
-
 from soul.errors import CONTENT, TRANSIENT, Cause, JudgeFailure, MissingKey
 from soul.judge.cache import Cache, Source
 from soul.judge.call import structured
 from soul.judge.call.completion import Tokens
 from soul.judge.call.endpoint import MODES, MOST_TOKENS, Endpoint, StructuredMode
-from soul.judge.call.exchange import classify, exchange, message_of, retry_after, was_sent
+from soul.judge.call.exchange import BadStatus, classify, exchange, message_of, retry_after, was_sent
+from soul.judge.call.http import Connection
 from soul.judge.call.usage import Usage
 from soul.judge.circuit_breaker import OK
 from soul.judge.limits import Budget, Limits
@@ -132,7 +131,7 @@ class Completions(Protocol):
 class EndpointClient:
     """The client for one endpoint, shared by all its callers in this process. Each caller passes its own counters.
 
-    The SDK's client is created with the first request, so that a role that is never used needs no key.
+    The connection is created with the first request, so that a role that is never used needs no key.
 
     Attributes:
         mode: how structured answers are asked for.
@@ -146,30 +145,29 @@ class EndpointClient:
         limits: Limits | None = None,
         budget: Budget | None = None,
         cache: Cache | None = None,
-        client: openai.AsyncOpenAI | None = None,
+        connection: Connection | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.limits, self.budget, self.cache = limits or Limits(endpoint), budget or Budget(), cache
         self.mode: StructuredMode = MODES[0] if endpoint.structured == "auto" else endpoint.structured
         self.settled = endpoint.structured != "auto"
         self.takes_limit = True
-        self._client = client
-        self._url: str | None = None
+        self._connection = connection
         self._completion_tokens = _GUESSED_COMPLETION
         self._backing_off = 0  # calls that wait to be sent again
         self._failures = FailureNotice(endpoint.name)
 
     @property
-    def client(self) -> openai.AsyncOpenAI:
-        """The SDK's client, created on first use."""
-        if self._client is None:
-            self._client = self.endpoint.client()
-        return self._client
+    def connection(self) -> Connection:
+        """The way to the endpoint, created on first use."""
+        if self._connection is None:
+            self._connection = self.endpoint.connection()
+        return self._connection
 
     async def close(self) -> None:
         """Close the connections and the cache, if there are any."""
-        if self._client is not None:
-            await self._client.close()
+        if self._connection is not None:
+            await self._connection.close()
         if self.cache is not None:
             self.cache.close()
 
@@ -217,7 +215,7 @@ class EndpointClient:
         their context or their own limit is shorter, which then bounds the answer.
         """
         try:
-            self.client  # noqa: B018 - create it here, so that a missing key fails this call
+            self.connection  # noqa: B018 - create it here, so that a missing key fails this call
         except MissingKey as error:
             raise JudgeFailure("auth", str(error)) from error
         attempt = 1
@@ -232,7 +230,7 @@ class EndpointClient:
                 if self._refuses_limit(body, error):
                     del body[_LIMIT]
                     self.takes_limit = "context length" in message_of(error)  # a shorter prompt may leave room
-                elif cause == "rate_limit" and isinstance(error, openai.APIStatusError):
+                elif cause == "rate_limit" and isinstance(error, BadStatus):
                     deadline.failed = cause
                     if deadline.left() <= (asked or 0.0):
                         raise self._too_late(error, asked or 0.0, deadline) from None
@@ -269,13 +267,6 @@ class EndpointClient:
         finally:
             self._backing_off -= 1
 
-    def _path(self) -> str:
-        """The full URL, joined once: the SDK spends a tenth of its CPU time per call on joining path and base URL."""
-        if self._url is None:
-            base = str(self.client.base_url)
-            self._url = "/chat/completions" if "?" in base else f"{base.rstrip('/')}/chat/completions"
-        return self._url
-
     async def _admitted(self, estimated: float, deadline: Deadline) -> int:
         """Wait at the limits. A call that has been sent before waits until its deadline at most."""
         if not deadline.runs:
@@ -291,8 +282,8 @@ class EndpointClient:
             raise JudgeFailure(deadline.failed or "timeout", detail) from None
 
     async def _attempt(self, body: dict[str, Any], usage: Usage, deadline: Deadline, accept_any: bool) -> str:
-        characters = sum(len(m["content"]) for m in body["messages"])
-        prompt = characters / 4  # a rough estimate: English has about four characters per token
+        # A rough estimate: English has about four characters per token.
+        prompt = sum(len(message["content"]) for message in body["messages"]) / 4
         estimated = prompt + self._completion_tokens
         queued = time.perf_counter()
         waves = await self._admitted(estimated, deadline)
@@ -303,11 +294,10 @@ class EndpointClient:
         outcome: str | None = None
         used, cost, detail, retry_after_s = estimated, 0.0, "", None
         try:
-            # The SDK's timeout applies to each read, so an answer that trickles in would never time out.
             async with asyncio.timeout(min(self.endpoint.timeout_s, max(0.0, deadline.left()))):
-                completion = await exchange(self.client, self._path(), body)
+                completion = await exchange(self.connection, body)
             deadline.failed = None
-            tokens = completion.tokens(characters, body.get(_LIMIT))
+            tokens = completion.tokens
             expected = (prompt, self._completion_tokens)
             cost = usage.answered(self.endpoint, tokens, time.perf_counter() - start, expected)
             if tokens.prompt_tokens is not None and tokens.completion_tokens is not None:
@@ -364,7 +354,7 @@ class EndpointClient:
         text = error.detail if isinstance(error, JudgeFailure) else message_of(error)
         if isinstance(error, JudgeFailure) and text.startswith(self.endpoint.name):
             return text
-        key = self._client.api_key if self._client else ""
+        key = os.environ.get(self.endpoint.api_key_env or "", "")
         return f"{self.endpoint.name}: {self.endpoint.without_secrets(text, key)}"
 
 

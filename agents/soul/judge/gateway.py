@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -36,28 +36,6 @@ def connect_endpoints(
     used = policy.cache and folder is not None
     cache = Cache(folder / f"{platform.node()}.sqlite") if used and folder else None
     return {e: EndpointClient(e, shared_limits(e), budget, cache) for e in settings.endpoints}
-
-
-class _Scopes(Mapping[Role, Judge]):
-    """The roles of one session, each created on first use.
-
-    Most sessions use one of the four roles, and creating all four takes as long as scoring an answer.
-    """
-
-    def __init__(self, roles: Mapping[Role, Judge]) -> None:
-        self._roles = roles
-        self.scoped: dict[Role, Judge] = {}
-
-    def __getitem__(self, role: Role) -> Judge:
-        if role not in self.scoped:
-            self.scoped[role] = self._roles[role].scope()
-        return self.scoped[role]
-
-    def __iter__(self) -> Iterator[Role]:
-        return iter(self._roles)
-
-    def __len__(self) -> int:
-        return len(self._roles)
 
 
 @dataclass
@@ -126,23 +104,19 @@ class Gateway:
     def scope(self, task: str = "") -> Gateway:
         """The same roles with separate counters, for one session; with `task`'s own judge if it has one."""
         canary = self.canary.scope() if self.canary else None
+        roles = {role: judge.scope() for role, judge in self.roles.items()}
         if task in self.by_task:
-            roles = _Scopes({**self.roles, "judge": self.by_task[task]})
+            roles["judge"] = self.by_task[task].scope()
             return Gateway(self.settings, roles, (roles["judge"],), canary=canary)
-        roles = _Scopes(self.roles)
         alone = len(self.jury) == 1 and self.jury[0] is self.roles["judge"]
         jury = (roles["judge"],) if alone else tuple(judge.scope() for judge in self.jury)
         return Gateway(self.settings, roles, jury, canary=canary)
 
     def usage(self) -> dict[str, Usage]:
         """The usage of each role that made a call, and of the canary; members of a jury count as the judge."""
-        roles = self.roles.scoped if isinstance(self.roles, _Scopes) else self.roles
-        asked: dict[str, list[Usage]] = {role: [judge.usage] for role, judge in roles.items()}
-        if self.canary:
-            asked["canary"] = [self.canary.usage]
-        asked.setdefault("judge", []).extend(j.usage for j in self.jury if j is not roles.get("judge"))
-        # Most sessions use one role, and adding up zeros would take most of the time here.
-        return merged((role, count) for role, counts in asked.items() for count in counts if count.calls)
+        asked: list[tuple[str, Judge]] = [*self.roles.items(), *([("canary", self.canary)] if self.canary else [])]
+        asked += [("judge", judge) for judge in self.jury if judge is not self.roles["judge"]]
+        return merged((role, judge.usage) for role, judge in asked if judge.usage.calls)
 
     async def __aenter__(self) -> Gateway:
         return self

@@ -14,13 +14,13 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 
-import openai
 from pydantic import BaseModel
 
 from soul.errors import CONTENT, JudgeFailure
 from soul.judge.cache import key_of
 from soul.judge.call import structured
 from soul.judge.call.endpoint import Endpoint
+from soul.judge.call.http import Connection
 from soul.judge.call.untrusted import data_message, require_content
 from soul.judge.call.usage import Usage
 from soul.judge.client import Completions, Deadline, EndpointClient, Request
@@ -39,9 +39,9 @@ class ChatModel:
     usage: Usage = field(default_factory=Usage)
 
     @classmethod
-    def connect(cls, endpoint: Endpoint, client: openai.AsyncOpenAI | None = None) -> Self:
+    def connect(cls, endpoint: Endpoint, connection: Connection | None = None) -> Self:
         """A model with its own limits. (The roles of a run share limits and cache: see `Gateway`.)"""
-        return cls(EndpointClient(endpoint, client=client or endpoint.client()))
+        return cls(EndpointClient(endpoint, connection=connection or endpoint.connection()))
 
     @property
     def endpoint(self) -> Endpoint:

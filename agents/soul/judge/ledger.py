@@ -28,11 +28,6 @@ class Ledger:
         for role, count in usage.items():
             self.tasks.setdefault(task, {}).setdefault(role, Usage()).merge(count)
 
-    def merge(self, other: Ledger) -> None:
-        """Add another ledger to this one."""
-        for task, usage in other.tasks.items():
-            self.add(task, usage)
-
     def by_role(self) -> dict[str, Usage]:
         """Usage by role, over all tasks."""
         return merged((role, usage) for _, role, usage in self)

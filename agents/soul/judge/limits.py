@@ -20,9 +20,9 @@ from weakref import WeakValueDictionary
 
 from soul.errors import JudgeFailure
 from soul.judge.call.endpoint import Endpoint
-from soul.judge.circuit_breaker import OK, BreakerSettings, CircuitBreaker
+from soul.judge.circuit_breaker import BreakerSettings, CircuitBreaker
 from soul.judge.rates import Bucket, Throttle
-from soul.judge.wait_notice import Reason, WaitNotice, calls
+from soul.judge.wait_notice import PATIENCE_S, WaitNotice, calls
 
 logger = logging.getLogger(__name__)
 _LOOK_EVERY_S = 1.0  # how long a call waits at most until its budget and its patience are looked at again
@@ -75,7 +75,7 @@ class Limits:
     ) -> None:
         self.endpoint, self._clock = endpoint, clock
         now = clock()
-        self.throttle = Throttle(endpoint.concurrency, now)
+        self.throttle = Throttle(endpoint.concurrency)
         self.breaker = CircuitBreaker(breaker or BreakerSettings())
         self._requests = Bucket(endpoint.requests_per_minute, now)
         self._tokens = Bucket(endpoint.tokens_per_minute, now)
@@ -83,7 +83,8 @@ class Limits:
         self._waiters: list[_Waiter] = []  # in the order of their turns
         self._number = itertools.count()
         self._timer: asyncio.TimerHandle | None = None
-        self._notice = WaitNotice(self._explain)
+        self._notice = WaitNotice()
+        self._logged_pause = self._looked = -math.inf
 
     @property
     def outage(self) -> str | None:
@@ -118,10 +119,7 @@ class Limits:
         insort(self._waiters, waiter, key=lambda other: other.turn)
         self._admit()
         try:
-            if not waiter.admitted.done():
-                with self._notice.waiting():
-                    await waiter.admitted
-            waiter.admitted.result()
+            await waiter.admitted
         except asyncio.CancelledError:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
@@ -149,21 +147,20 @@ class Limits:
             waves: the number that `enter` returned.
             retry_after_s: how long a 429 asks to wait.
         """
-        now, refused = self._clock(), outcome == "rate_limit"
+        now = self._clock()
         self._in_flight -= 1
         self._tokens.refill(now)
         self._tokens.give_back(max(estimated, 1.0) - used)
-        paused = self.throttle.until
-        if refused:
+        if outcome == "rate_limit":
             self.throttle.refused(now, self._in_flight, waves, retry_after_s)
+            if (pause := self.throttle.until - now) > 0 and now - self._logged_pause >= _LOOK_EVERY_S:
+                self._logged_pause = now
+                logger.info("%s answers 429 (rate limit): paused for %.2f s", self.endpoint.name, pause)
         elif outcome is not None:
             self.throttle.answered(now)
-        if paused <= now < self.throttle.until:
-            pause = self.throttle.until - now
-            logger.info("%s answers 429 (rate limit): paused for %.2f s", self.endpoint.name, pause)
         if outcome is not None:
             state = self.breaker.state
-            self.breaker.record(now, {outcome: 1}, "" if outcome == OK else detail)
+            self.breaker.record(now, outcome, detail)
             self._log_breaker(state, now)
         self._admit()
 
@@ -173,8 +170,6 @@ class Limits:
         state = self.breaker.state
         self.breaker.state_at(now)
         self._log_breaker(state, now)
-        self.throttle.advance(now, self._in_flight)
-        self._requests.slow_down_to(self.throttle.rate)
         for bucket in (self._requests, self._tokens):
             bucket.refill(now)
         if now < self.throttle.until:
@@ -193,9 +188,18 @@ class Limits:
             self._timer.cancel()
             self._timer = None
         if self._waiters:
+            self._log_wait(now)
             self._timer = asyncio.get_running_loop().call_later(
                 max(_SOONEST_S, min(wait_s, _LOOK_EVERY_S)), self._admit
             )
+
+    def _log_wait(self, now: float) -> None:
+        if now - self._looked < _LOOK_EVERY_S:
+            return
+        self._looked = now
+        if now - min(waiter.since for waiter in self._waiters) >= PATIENCE_S:
+            kind, text = self._reason(now)
+            self._notice.log(now, kind, f"{calls(len(self._waiters))} for {self.endpoint.name}: {text}")
 
     def _wait_s(self, now: float) -> float:
         """Seconds until the next request may be sent; 0.0: at once; inf: not before another one ends."""
@@ -237,29 +241,21 @@ class Limits:
         else:
             logger.info("circuit breaker for %s closed: it answers again", name)
 
-    def _explain(self, waiting: int) -> Reason:
-        kind, text = self._reason(self._clock())
-        return Reason(kind, f"{calls(waiting)} for {self.endpoint.name}: {text}")
-
-    def _reason(self, now: float) -> Reason:
-        """Why calls wait."""
+    def _reason(self, now: float) -> tuple[str, str]:
+        """Why calls wait: the kind of the reason, and a text for the log."""
         breaker, throttle, endpoint = self.breaker, self.throttle, self.endpoint
-        rate = "" if throttle.rate == math.inf else f" and {throttle.rate:.3g} a second"
-        accepts = f"it accepts about {throttle.cap} requests at a time{rate}"
         timeout = f", with a timeout of {endpoint.timeout_s:g} s"
         if breaker.state == "open":
             left = max(0.0, breaker.until - now)
-            return Reason(f"pause {breaker.pauses}", f"paused, next request in {left:.0f} s; {breaker.summary()}")
+            return (f"pause {breaker.pauses}", f"paused, next request in {left:.0f} s; {breaker.summary()}")
         if now < throttle.until:
             left = throttle.until - now
-            return Reason("rate_limit", f"it answers 429 (rate limit); next request in {left:.1f} s; {accepts}")
+            return ("rate_limit", f"it answers 429 (rate limit); next request in {left:.1f} s")
         if breaker.state == "probing":
-            return Reason("probe", f"one request tests whether it answers again{timeout}")
+            return ("probe", f"one request tests whether it answers again{timeout}")
         if self._in_flight >= throttle.cap:
             lowered = f", lowered from {throttle.most} after 429" if throttle.cap < throttle.most else ""
-            return Reason("cap", f"at most {throttle.cap} requests at a time (concurrency{lowered}){timeout} each")
-        if self._requests.slowed:
-            return Reason("rate", f"it has answered 429 (rate limit); {accepts}")
+            return ("cap", f"at most {throttle.cap} requests at a time (concurrency{lowered}){timeout} each")
         wanted = {
             "requests_per_minute": (self._requests, float(len(self._waiters))),
             "tokens_per_minute": (self._tokens, sum(waiter.tokens for waiter in self._waiters)),
@@ -267,7 +263,7 @@ class Limits:
         needs = {name: bucket.wait_s(amount) for name, (bucket, amount) in wanted.items()}
         setting = max(needs, key=lambda name: needs[name])
         limit = f"the limit is {setting}={getattr(endpoint, setting):g}"
-        return Reason(setting, f"{limit}; the calls that wait now need {needs[setting]:.0f} s")
+        return (setting, f"{limit}; the calls that wait now need {needs[setting]:.0f} s")
 
 
 _shared: WeakValueDictionary[tuple[object, ...], Limits] = WeakValueDictionary()

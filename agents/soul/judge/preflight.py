@@ -66,7 +66,7 @@ async def check(settings: GatewaySettings, sections: Sequence[str]) -> Mapping[s
         for section in sections:
             latency = None
             for judge in gateway.jury if section == "judge" else (judges[section],):
-                judge.endpoint.client()  # raises MissingKey, whose message is better than that of a failed call
+                judge.endpoint.key()  # raises MissingKey, whose message is better than that of a failed call
                 await _check_one(section, judge)
                 latency = judge.usage.percentile(0.5)
                 logger.info("%s: %s answers, %.2f s", section, judge.endpoint.name, latency or 0.0)

@@ -1,80 +1,30 @@
-"""Log what calls wait for, with one line for all calls that wait for the same thing.
-
-The line is logged when the first of them has waited for two seconds. It names the endpoint, the reason, the number of
-waiting calls and the longest possible wait. While the reason lasts, it is repeated every ten seconds.
-"""
+"""Log what calls wait for, and which requests fail: one line every ten seconds for all calls of an endpoint."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import NamedTuple
+from collections.abc import Callable
 
 logger = logging.getLogger(__name__)
 
-PATIENCE_S = 2.0
+PATIENCE_S = 2.0  # a shorter wait is not worth a line
 REPEAT_S = 10.0  # between two log lines about one reason
 
 
-class Reason(NamedTuple):
-    """Why calls wait.
-
-    Attributes:
-        kind: log lines of the same kind repeat each other.
-        text: the log line: what the calls wait for, and for how long at most.
-    """
-
-    kind: str
-    text: str
-
-
 class WaitNotice:
-    """Counts the calls that wait at one place, and logs why they wait.
+    """Logs why calls wait; the same reason again after ten seconds at the earliest."""
 
-    Args:
-        explain: takes the number of waiting calls, and returns the reason.
-    """
+    def __init__(self) -> None:
+        self._logged_at: dict[str, float] = {}  # kind of the reason -> time of its last line
 
-    def __init__(self, explain: Callable[[int], Reason]) -> None:
-        self._explain = explain
-        self._waiting: dict[object, float] = {}  # call -> start
-        self._loop: asyncio.AbstractEventLoop | None = None  # the event loop of the timer, while one is set
-        self._logged_at: dict[str, float] = {}  # kind -> time of its last log line
-
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Wrap a wait in this context manager."""
-        call, loop = object(), asyncio.get_running_loop()
-        self._waiting[call] = loop.time()
-        if self._loop is not loop:
-            self._look_in(PATIENCE_S, loop)
-        try:
-            yield
-        finally:
-            del self._waiting[call]
-
-    def _look_in(self, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        loop.call_later(seconds, self._look, loop)
-
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        if not self._waiting:
-            self._loop = None
-            return
-        now = loop.time()
-        left = next(iter(self._waiting.values())) + PATIENCE_S - now
-        self._look_in(left if left > 0 else PATIENCE_S, loop)
-        if left > 0:
-            return
-        reason = self._explain(len(self._waiting))
-        if now - self._logged_at.get(reason.kind, -math.inf) >= REPEAT_S:
-            self._logged_at[reason.kind] = now
-            logger.warning("%s", reason.text)
+    def log(self, now: float, kind: str, text: str) -> None:
+        """Log the text, unless a line of this kind was logged a moment ago."""
+        if now - self._logged_at.get(kind, -math.inf) >= REPEAT_S:
+            self._logged_at[kind] = now
+            logger.warning("%s", text)
 
 
 class FailureNotice:

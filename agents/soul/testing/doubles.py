@@ -58,7 +58,7 @@ def fake_judge(script: Script | FakeOpenAI, **settings: Any) -> Judge:
     """
     fake = script if isinstance(script, FakeOpenAI) else FakeOpenAI(script)
     endpoint = fake.endpoint(**settings)
-    return Judge.connect(endpoint, fake.client(endpoint.timeout_s))
+    return Judge.connect(endpoint, fake.connection())
 
 
 def fake_gateway(script: Script | FakeOpenAI, **settings: Any) -> Gateway:

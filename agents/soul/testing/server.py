@@ -1,6 +1,6 @@
 """`FakeOpenAI`: a scripted endpoint, reachable over real HTTP or in process.
 
-Use HTTP (standard library only) to test sockets, timeouts and dropped connections, and the in-process transport for
+Use HTTP (standard library only) to test sockets, timeouts and dropped connections, and the in-process connection for
 tests that need neither a port nor a thread. Both share the reply logic in `_respond`.
 """
 
@@ -17,10 +17,10 @@ from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, Self
 
-import openai
+import aiohttp
 
-from soul.judge import ANY_KEY, Endpoint
-from soul.judge.call.bounded_answer import httpx
+from soul.judge import Endpoint
+from soul.judge.call.http import Connection, Response
 from soul.testing.replies import Answer, ChatRequest, Reply, Script, as_function, error_answer
 
 IN_PROCESS_URL = "http://fake.invalid/v1"
@@ -95,30 +95,14 @@ class FakeOpenAI:
 
     @property
     def url(self) -> str:
-        """The base URL: on 127.0.0.1 inside the `with` block, else the one of the in-process transport."""
+        """The base URL: on 127.0.0.1 inside the `with` block, else that of the in-process connection."""
         return f"http://127.0.0.1:{self._server.server_port}/v1" if self._server else IN_PROCESS_URL
 
     # --- in process
 
-    def transport(self) -> httpx.MockTransport:
-        """The endpoint as a transport for an `AsyncClient` of the SDK's HTTP library; timeouts work as usual."""
-
-        async def handle(request: httpx.Request) -> httpx.Response:
-            with self._counted():
-                answer = self._respond(request.method, request.url.path, dict(request.headers), request.content)
-                await _pause(answer.delay, request)
-            if answer.drop:
-                raise httpx.RemoteProtocolError("Server disconnected without sending a response.", request=request)
-            return httpx.Response(answer.status, headers=dict(answer.headers), content=answer.body)
-
-        return httpx.MockTransport(handle)
-
-    def client(self, timeout: float = 60.0) -> openai.AsyncOpenAI:
-        """An OpenAI client that uses the in-process transport, without the SDK's retries."""
-        http = httpx.AsyncClient(transport=self.transport(), timeout=timeout)
-        return openai.AsyncOpenAI(
-            api_key=ANY_KEY, base_url=IN_PROCESS_URL, http_client=http, timeout=timeout, max_retries=0
-        )
+    def connection(self) -> Connection:
+        """A way to this fake without sockets, for `Judge.connect`."""
+        return _InProcess(self)
 
     def endpoint(self, **settings: Any) -> Endpoint:
         """An `Endpoint` for this fake, which needs no key; `settings` override its fields."""
@@ -171,13 +155,23 @@ def _wanted_format(body: Mapping[str, Any]) -> Any:
     return wanted.get("type") if isinstance(wanted, dict) else None
 
 
-async def _pause(seconds: float, request: httpx.Request) -> None:
-    """Wait silently, and raise a read timeout if that takes longer than the client allows."""
-    patience = request.extensions.get("timeout", {}).get("read")
-    if patience is not None and seconds > patience:
-        await asyncio.sleep(patience)
-        raise httpx.ReadTimeout("the fake endpoint hangs", request=request)
-    await asyncio.sleep(seconds)
+class _InProcess:
+    """A connection to a fake of this process."""
+
+    def __init__(self, fake: FakeOpenAI) -> None:
+        self._fake = fake
+
+    async def post(self, body: dict[str, Any]) -> Response:
+        content = json.dumps(body, ensure_ascii=False).encode()
+        with self._fake._counted():
+            answer = self._fake._respond("POST", "/v1/chat/completions", {}, content)
+            await asyncio.sleep(answer.delay)
+        if answer.drop:
+            raise aiohttp.ServerDisconnectedError
+        return Response(answer.status, {name.lower(): value for name, value in answer.headers.items()}, answer.body)
+
+    async def close(self) -> None:
+        """Nothing: there are no sockets."""
 
 
 class _Server(ThreadingHTTPServer):

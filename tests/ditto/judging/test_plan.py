@@ -9,13 +9,12 @@ from ditto.judging import plan as judge_plan
 from ditto.judging.plan import calls_per_step, canary_calls, describe
 from ditto.objectives import OBJECTIVES
 from ditto.settings import BadConfig, Settings
-from soul.errors import BadSettings, MissingKey
+from soul.errors import BadSettings
 from soul.judge import GatewaySettings, Usage
 from soul.judge.ledger import Ledger
 from soul.judge.load import Load
 from soul.judge.preflight import BadJudge
 from soul.one_turn import OneTurnTask
-from soul.task import Task
 from soul.testing import FakeOpenAI, Json, Text, Unauthorized
 from tests.ditto.test_settings import config
 
@@ -40,12 +39,6 @@ class Ruled:
 def test_a_session_that_refines_plays_and_judges_twice() -> None:
     assert calls_per_step([Judged()], objective=GRPO, sessions=512) == {"judge": 512, "partner": 1536}  # type: ignore[list-item]
     assert calls_per_step([Judged()], objective=DITTO, sessions=512) == {"judge": 1024, "partner": 3072}  # type: ignore[list-item]
-
-
-def test_a_rule_scored_task_asks_for_feedback_alone() -> None:
-    assert calls_per_step([Ruled()], objective=GRPO, sessions=8) == {}  # type: ignore[list-item]
-    assert calls_per_step([Ruled()], objective=DITTO, sessions=8) == {"feedback": 8}  # type: ignore[list-item]
-    assert Task.calls_per_episode == {"judge": 1.0}
 
 
 def test_sessions_are_shared_out_over_the_tasks_of_the_rows() -> None:
@@ -116,23 +109,6 @@ def test_every_member_of_a_jury_is_checked() -> None:
             checked({"judge": 1.0}, judge=judge)
 
 
-def test_every_member_of_a_jury_is_in_the_price() -> None:
-    with FakeOpenAI(Json({"ready": True})) as fake:
-        judge = {"base_url": fake.url, "api_key_env": "none", "jury": ["a", "b"], "price_in": 1.0, "price_out": 2.0}
-        members = [{"model": name, "price_in": 1.0, "price_out": 2.0} for name in ("a", "b")]
-        plans, _ = checked({"judge": 10.0}, judge={**judge, "jury": members})
-    assert [(plan.endpoint.model, plan.calls) for plan in plans] == [("a", 10.0), ("b", 10.0)]
-    assert plans[0].cost_usd == plans[1].cost_usd and "$" in describe(plans, 1)[-2] + describe(plans, 1)[-1]
-
-
-def test_a_key_is_demanded_only_where_somebody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Vanilla GRPO on a rule-scored task must run without any key."""
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    assert checked({})[0] == [] and describe([], 1) == ["not asked (rule-scored, no feedback)"]
-    with pytest.raises(MissingKey, match="OPENAI_API_KEY"):
-        checked({"judge": 1.0})
-
-
 def test_a_budget_that_is_spent_is_named_before_the_run(tmp_path: Any) -> None:
     ledger = Ledger()
     ledger.add("hitom", {"judge": Usage(calls=1, cost_usd=2.5)})
@@ -182,7 +158,3 @@ def test_a_budget_needs_the_price_of_a_tasks_judge_only_where_it_is_asked() -> N
 def test_a_judge_of_an_unknown_task_is_refused() -> None:
     with pytest.raises(BadConfig, match="judge.by_task: There is no task 'cosr'. Did you mean 'coser'"):
         Settings.from_config(config(judge__by_task={"cosr": {"model": "x"}}))
-
-
-def test_a_distillation_asks_for_feedback_and_plays_once() -> None:
-    assert calls_per_step([Ruled()], OBJECTIVES["sdpo_token"], 8) == {"feedback": 8}  # type: ignore[list-item]

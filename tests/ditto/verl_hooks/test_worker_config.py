@@ -84,9 +84,9 @@ def test_no_key_is_in_the_config(launched: DictConfig) -> None:
 def test_the_judge_actor_has_the_launchers_keys_or_none(launched: DictConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     gateway = Settings.from_config(launched).gateway
     judge_actor.replace_variables(gateway, {"THERE_KEY": KEY})
-    assert gateway.roles["partner"].client().api_key == KEY
+    assert gateway.roles["partner"].key() == KEY
     with pytest.raises(MissingKey, match=r"launchers-judge.*OPENAI_API_KEY is not set"):
-        gateway.judge.client()
+        gateway.judge.key()
 
 
 def test_relative_paths_are_the_launchers(launched: DictConfig, tmp_path: Path) -> None:

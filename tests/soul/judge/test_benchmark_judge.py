@@ -24,9 +24,3 @@ def test_compare_prints_the_ratio_to_a_plain_client(capsys):
     )
     assert len(found) == 2, printed
     assert re.search(r"The server answers at least [\d,]+ requests/s", printed)
-
-
-def test_too_few_calls_for_a_steady_state_are_refused(capsys):
-    with pytest.raises(SystemExit):
-        judge.main("--calls 8 --concurrency 8".split())
-    assert "--calls 8" in capsys.readouterr().err

@@ -7,28 +7,22 @@ what cannot fails at once; no key ever shows.
 import asyncio
 import json
 import time
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 
-import httpx2
-import openai
 import pytest
 from pydantic import BaseModel, Field, field_validator
 from tenacity import wait_none
 
 import soul.judge.client
 from soul.errors import PERMANENT, JudgeFailure, PolicyFailure
-from soul.judge import ChatModel, Judge, classify
-from soul.judge.call.exchange import HALF_OF_ITS_RESOLUTION_S, MAX_RETRY_AFTER_S, retry_after
+from soul.judge import ChatModel, Judge
+from soul.judge.call.exchange import asked_wait
 from soul.judge.client import Deadline
-from soul.one_turn import Critique
 from soul.policy import OpenAISeat
 from soul.testing import (
     FakeOpenAI,
     Hang,
     Json,
     NotFound,
-    NotJson,
     RateLimit,
     ServerError,
     Text,
@@ -74,13 +68,6 @@ def test_a_fault_that_passes_costs_one_more_request(fault, cause, attempts):
     assert not judge.usage.failures
 
 
-# A web page with status 200 (wrong base URL, login proxy) makes the SDK return a str, not a completion.
-def test_a_web_page_instead_of_json_is_a_judge_failure():
-    with served(NotJson()) as (judge, _), pytest.raises(JudgeFailure) as caught:
-        ask(judge)
-    assert caught.value.cause == "invalid"
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -107,13 +94,13 @@ def test_an_answer_without_choices_is_invalid(change):
 
 def patch_completion(judge, **change):
     """Let the endpoint's completions differ in these fields, as lenient servers' do."""
-    post = judge.endpoint_client.client.post
+    post = judge.endpoint_client.connection.post
 
-    async def changed(*request, **more):
-        completion = json.loads(await post(*request, **more))
-        return json.dumps({**completion, **change}).encode()
+    async def changed(body):
+        response = await post(body)
+        return response._replace(body=json.dumps({**json.loads(response.body), **change}).encode())
 
-    judge.endpoint_client.client.post = changed
+    judge.endpoint_client.connection.post = changed
 
 
 def test_nobody_listening_is_a_connection_failure():
@@ -123,13 +110,6 @@ def test_nobody_listening_is_a_connection_failure():
     with pytest.raises(JudgeFailure, match="connection"):
         ask(judge)
     assert judge.usage.retries == 1
-
-
-def test_the_failure_names_endpoint_and_model():
-    with served(NotFound(), model="gpt-none") as (judge, fake), pytest.raises(JudgeFailure) as caught:
-        ask(judge)
-    assert "gpt-none" in str(caught.value)
-    assert judge.endpoint.url in str(caught.value)
 
 
 @pytest.mark.parametrize("max_attempts, max_reasks, requests", [(1, 0, 1), (5, 0, 5), (2, 3, 2)])
@@ -149,12 +129,6 @@ def test_reasks_on_content_faults(max_reasks):
     assert (judge.usage.calls, judge.usage.requests, judge.usage.reasks) == (1, 1 + max_reasks, max_reasks)
 
 
-def test_every_reask_has_its_own_retries():
-    with served([ServerError(), WrongSchema(), ServerError(), GOOD], max_attempts=2) as (judge, fake):
-        assert ask(judge).critique == "Look again."
-    assert len(fake.requests) == 4
-
-
 def test_a_reask_shows_the_validation_error_and_keeps_the_question():
     with served([Json({"score": 11}), Json({"score": 9})]) as (judge, fake):
         assert ask(judge, Score, "Score it.", {"answer": "forty-two"}).score == 9
@@ -164,15 +138,6 @@ def test_a_reask_shows_the_validation_error_and_keeps_the_question():
     complaint = second.messages[-1]["content"].rpartition("</data-")[2]
     assert "score: Input should be less than or equal to 10" in complaint
     assert '"maximum": 10' in complaint  # the schema, for servers that take response_format and ignore it
-
-
-@pytest.mark.parametrize(
-    "text", ['{"score": NaN}', '{"score": 1e999}', '{"score": -1}', '{"score": "high"}', "{}", "7"]
-)
-def test_a_score_out_of_range_is_invalid_never_clipped(text):
-    with served(Text(text)) as (judge, _), pytest.raises(JudgeFailure) as caught:
-        ask(judge, Score)
-    assert caught.value.cause == "invalid"
 
 
 def test_a_429_uses_up_no_attempt_and_waits_for_the_deadline_alone():
@@ -228,8 +193,7 @@ def test_an_endpoint_that_asks_to_wait_past_the_deadline_fails_the_call_at_once(
     ],
 )
 def test_headers_that_ask_to_wait(headers, seconds):
-    seen = httpx2.Response(429, headers=headers, request=httpx2.Request("GET", "http://x"))
-    assert retry_after(openai.RateLimitError("", response=seen, body=None)) == seconds
+    assert asked_wait(headers) == seconds
 
 
 def test_retry_after_is_honoured():
@@ -239,39 +203,12 @@ def test_retry_after_is_honoured():
         assert 0.55 < time.perf_counter() - start < 5.0
 
 
-def test_retry_after_may_be_a_date():
-    due = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=3)
-    with served([RateLimit(retry_after=format_datetime(due, usegmt=True)), GOOD]) as (judge, _):
-        ask(judge)
-        assert datetime.now(UTC) >= due - timedelta(seconds=HALF_OF_ITS_RESOLUTION_S)
-
-
-def test_a_retry_after_of_a_century_is_capped():
-    seen = httpx2.Response(
-        429, headers={"retry-after": "Wed, 21 Oct 2065 07:28:00 GMT"}, request=httpx2.Request("GET", "http://x")
-    )
-    assert retry_after(openai.RateLimitError("", response=seen, body=None)) == MAX_RETRY_AFTER_S
-
-
-@pytest.mark.parametrize("header", ["soon", "", "-1", "1e3", "١٢"])
-def test_a_retry_after_that_is_no_number_of_seconds_falls_back_to_the_backoff(header):
-    with served([RateLimit(retry_after=header), GOOD]) as (judge, fake):
-        assert ask(judge).critique == "Look again."
-    assert len(fake.requests) == 2
-
-
 def test_without_retry_after_the_backoff_is_waited(monkeypatch):
     monkeypatch.setattr(soul.judge.client, "_BACKOFF", lambda state: 0.25)
     with served([ServerError(), ServerError(), GOOD]) as (judge, _):
         start = time.perf_counter()
         ask(judge)
         assert time.perf_counter() - start > 0.45
-
-
-def test_the_sdk_does_not_retry_behind_our_back():
-    with served(ServerError(), max_attempts=1) as (judge, fake), pytest.raises(JudgeFailure):
-        ask(judge)
-    assert len(fake.requests) == 1
 
 
 # --- what is not the endpoint's fault
@@ -291,60 +228,7 @@ def test_a_bug_in_a_schema_is_not_swallowed():
         ask(judge, Broken)
 
 
-def test_a_bug_around_the_call_is_not_swallowed_and_not_retried():
-    calls = []
-
-    async def broken(*request, **more):
-        calls.append(request)
-        raise KeyError("a bug of ours")
-
-    judge = fake_judge(GOOD)
-    judge.endpoint_client.client.post = broken
-    with pytest.raises(KeyError, match="a bug of ours"):
-        ask(judge)
-    assert len(calls) == 1
-
-
-def test_classify_knows_only_the_endpoint():
-    assert classify(ValueError("x")) is None
-    assert classify(RuntimeError("x")) is None
-    assert classify(JudgeFailure("refusal", "no")) == "refusal"
-
-
 # --- concurrency and counters
-
-
-def test_the_cap_on_concurrent_requests_holds_for_all_scopes_together():
-    async def run(judge):
-        await asyncio.gather(*(judge.scope().ask(Critique, "", {"n": n}) for n in range(12)))
-
-    with served(Json({"critique": "x"}, delay=0.1), concurrency=3) as (judge, fake):
-        asyncio.run(run(judge))
-    assert len(fake.requests) == 12
-    assert fake.peak == 3
-
-
-def test_a_scope_counts_for_itself():
-    judge = fake_judge(GOOD)
-    one, two = judge.scope(), judge.scope()
-
-    async def run():
-        await one.ask(Critique, "", {})
-        await one.ask(Critique, "", {})
-        await two.ask(Critique, "", {})
-
-    asyncio.run(run())
-    assert (one.usage.calls, two.usage.calls) == (2, 1)
-    assert one.usage.prompt_tokens == 2 * two.usage.prompt_tokens > 0
-    assert one.usage.completion_tokens == 2 * two.usage.completion_tokens > 0
-    assert one.usage.seconds > 0
-
-
-def test_usage_survives_json():
-    with served([ServerError(), NotFound()]) as (judge, _), pytest.raises(JudgeFailure):
-        ask(judge)
-    counted = json.loads(json.dumps(judge.usage.to_json()))
-    assert (counted["calls"], counted["retries"], counted["failures"]) == (1, 1, {"not_found": 1})
 
 
 def test_check_passes_and_fails_before_a_run():

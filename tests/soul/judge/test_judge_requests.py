@@ -8,7 +8,6 @@ import traceback
 import pytest
 from pydantic import BaseModel
 
-import soul.judge.call.endpoint
 from soul.errors import JudgeFailure, MissingKey
 from soul.judge import Endpoint, Judge
 from soul.one_turn import Critique
@@ -28,13 +27,6 @@ def test_a_missing_key_names_its_variable(monkeypatch):
     monkeypatch.setenv("SOUL_TEST_KEY", "")
     with pytest.raises(MissingKey, match="SOUL_TEST_KEY"):
         Judge.connect(Endpoint(api_key_env="SOUL_TEST_KEY"))
-
-
-def test_an_endpoint_without_a_key_variable_needs_no_key(monkeypatch):
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with served(GOOD, api_key_env=None) as (judge, fake):
-        ask(judge)
-    assert fake.requests[0].headers["authorization"] == f"Bearer {soul.judge.call.endpoint.ANY_KEY}"
 
 
 def test_the_environment_gives_url_and_key(monkeypatch):
@@ -66,7 +58,7 @@ def test_the_key_shows_nowhere(fault, monkeypatch, caplog):
     shown += [
         repr(judge),
         str(judge),
-        repr(judge.endpoint_client.client),
+        repr(judge.endpoint_client.connection),
         repr(judge.endpoint),
         judge.endpoint.model_dump_json(),
     ]
@@ -82,11 +74,6 @@ def test_credentials_in_the_url_do_not_show():
             ask(judge)
     assert caught.value.cause == "not_found"
     assert "sentinel-password" not in str(caught.value)
-
-
-def test_endpoint_refuses_settings_it_does_not_know():
-    with pytest.raises(ValueError, match="api_key"):
-        Endpoint(api_key=KEY)
 
 
 # --- what is sent
@@ -164,13 +151,6 @@ def sent_format(schema, reply):
     sent = fake.requests[0].body["response_format"]
     assert sent["type"] == "json_schema"
     return sent["json_schema"]
-
-
-def test_the_schema_is_sent():
-    sent = sent_format(Critique, {"critique": "x"})
-    assert sent["name"] == "Critique"
-    assert sent["schema"]["required"] == ["critique"]
-    assert sent["schema"]["additionalProperties"] is False
 
 
 # With "strict": true OpenAI answers 400 unless EVERY object is closed and lists all its properties as required.

@@ -140,25 +140,6 @@ def test_one_who_is_cancelled_in_the_moment_he_is_let_in_gives_his_place_to_the_
     simulate(main)
 
 
-def test_limits_serve_one_loop_after_another():
-    limits = Limits(Endpoint(model="m", base_url="http://u", concurrency=1))
-
-    async def use(seconds):
-        await limits.enter(1.0)
-        try:
-            await asyncio.sleep(seconds)
-        finally:
-            limits.leave("ok", 1.0, 1.0)
-
-    async def be_killed():
-        tasks = [asyncio.create_task(use(100)) for _ in range(3)]
-        await asyncio.sleep(0.01)
-        del tasks  # asyncio.run cancels what is left
-
-    for main in (use(0), be_killed(), use(0), use(0)):
-        asyncio.run(asyncio.wait_for(main, 10))
-
-
 # --- rates
 
 
@@ -188,14 +169,6 @@ def test_tokens_per_minute_hold_over_every_window_also_where_calls_use_less_or_m
     simulate(main)
 
 
-def test_a_call_without_an_estimate_passes_a_limit_on_tokens():
-    async def main(loop):
-        crowd = Crowd(loop, 2, tokens_per_minute=600.0)
-        await asyncio.gather(*(crowd.call(0.1, tokens=0.0) for _ in range(5)))
-
-    simulate(main, seconds=60)
-
-
 # --- what stops
 
 
@@ -218,21 +191,6 @@ def test_a_stop_reaches_all_who_wait_and_all_who_come(cause, given, outcome, wor
             assert isinstance(failure, JudgeFailure) and failure.cause == cause and words in failure.detail
         with pytest.raises(JudgeFailure):
             await crowd.call(1.0)
-
-    simulate(main)
-
-
-def test_a_budget_that_is_spent_elsewhere_reaches_calls_that_wait_behind_a_long_one():
-    async def main(loop):
-        crowd = Crowd(loop, 1, budget_usd=3.0)
-        long = asyncio.create_task(crowd.call(60.0))
-        await asyncio.sleep(0.1)
-        waiting = asyncio.create_task(crowd.call(1.0))
-        loop.call_later(5.0, setattr, crowd.budget, "spent_usd", 3.0)  # at another endpoint
-        with pytest.raises(JudgeFailure, match="budget"):
-            await waiting
-        assert loop.time() < 6.2
-        await long
 
     simulate(main)
 

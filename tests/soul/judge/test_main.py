@@ -1,15 +1,11 @@
 """`python -m soul.judge`: what a user sees, over real HTTP; and that no character of a key is among it."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 from rich.console import Console
 
-from soul.errors import BadSettings
 from soul.judge.__main__ import main
-from soul.judge.cli_overrides import sections_of
 from soul.testing import FakeOpenAI, Json, Text, Unauthorized, refused_url
 
 KEY = "sk-sentinel-abcdef-0123456789"
@@ -105,16 +101,3 @@ def test_canaries_and_agree_end_with_a_table_and_an_exit_code(tmp_path, capsys):
 def test_a_wrong_setting_is_the_users_mistake(words, capsys):
     assert main(["show", *words]) == 2
     assert "BadSettings" in capsys.readouterr().err
-
-
-def test_settings_are_read_as_yaml():
-    assert sections_of(["judge.jury=[a, {model: b}]", "judge.timeout_s=1.5"]) == {
-        "judge": {"jury": ["a", {"model": "b"}], "timeout_s": 1.5}
-    }
-    with pytest.raises(BadSettings, match="section.key=value"):
-        sections_of(["judge.model"])
-
-
-def test_it_runs_as_a_module():
-    done = subprocess.run([sys.executable, "-m", "soul.judge", "show"], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0 and "gpt-5-nano" in done.stdout and KEY not in done.stdout

@@ -7,7 +7,6 @@ again, a choice is mapped back to what it means, and no verdict is a failure, ne
 import asyncio
 import json
 import random
-import re
 
 import pytest
 
@@ -16,7 +15,6 @@ from soul.judge import Gateway, GatewaySettings
 from soul.judge.mirrorbench_judgments import (
     GTEVAL_INSTRUCTIONS,
     PAIRWISE_INSTRUCTIONS,
-    PUBLISHED_SAMPLES,
     RUBRIC_INSTRUCTIONS,
     GTEval,
     PairwiseChoice,
@@ -28,7 +26,7 @@ from soul.judge.mirrorbench_judgments import (
     rubric_and_reason,
     simulated_slot,
 )
-from soul.testing import FakeOpenAI, Json, Refusal, ServerError, Text, fake_judge
+from soul.testing import FakeOpenAI, Json, Refusal, ServerError, fake_judge
 
 TOPIC = {"topic_id": "271", "message_id": "secret-of-the-corpus"}  # what MirrorBench's real turns carry
 REAL = [
@@ -55,10 +53,6 @@ def ask(question, fake, *arguments, **settings):
     return asyncio.run(question(judge, *arguments))
 
 
-def choosing(choice):
-    return FakeOpenAI(Json({"reasoning": "B sounds rehearsed.", "human": choice}))
-
-
 def finder(taken):
     """A judge that knows the real user by the text, and names the slot of the `taken` one."""
 
@@ -69,33 +63,6 @@ def finder(taken):
         return Json({"reasoning": "?", "human": {"real": real, "simulated": other, "tie": "tie"}[taken]})
 
     return FakeOpenAI(answer)
-
-
-def test_gteval_returns_what_the_judge_said():
-    fake = FakeOpenAI(Json({"reasoning": "Turn 1 is far longer.", "score": 0.35}))
-    assert ask(gteval, fake, REAL, SIMULATED) == GTEval(reasoning="Turn 1 is far longer.", score=0.35)
-    plain = [[{"role": t["role"], "content": t["content"]} for t in turns] for turns in (REAL, SIMULATED)]
-    assert data_of(fake.requests[0]) == dict(zip(("real_conversation", "simulated_conversation"), plain, strict=True))
-
-
-@pytest.mark.parametrize("schema, last", [(GTEval, "score"), (PairwiseChoice, "human")])
-def test_the_judge_reasons_before_it_decides_and_nothing_has_a_default(schema, last):
-    form = schema.model_json_schema()
-    assert list(form["properties"]) == form["required"] == ["reasoning", last]
-
-
-@pytest.mark.parametrize("score", ["1.2", "-0.1", "NaN", "Infinity", "null", '"high"'])
-def test_a_score_outside_of_the_scale_is_a_failure(score):
-    with pytest.raises(JudgeFailure) as caught:
-        ask(gteval, FakeOpenAI(Text(f'{{"reasoning": "?", "score": {score}}}')), REAL, SIMULATED)
-    assert caught.value.cause == "invalid"
-
-
-@pytest.mark.parametrize("choice", ["C", "both", "", None])
-def test_a_choice_that_is_none_is_a_failure(choice):
-    with pytest.raises(JudgeFailure) as caught:
-        ask(pairwise, choosing(choice), REAL, SIMULATED, 0)
-    assert caught.value.cause == "invalid"
 
 
 @pytest.mark.parametrize("fault, cause", [(Refusal(), "refusal"), (ServerError(), "server_error")])
@@ -172,13 +139,6 @@ def test_repeated_judgments_differ_in_nothing_but_their_number():
         assert len({asked[:2] for asked in judge.asked}) == 1
 
 
-def test_repeated_pairs_change_places():
-    judge = Recorder()
-    slots = [asyncio.run(pairwise(judge, REAL, SIMULATED, 3, sample=i)).simulated_slot for i in range(4)]
-    assert slots[0] == simulated_slot(REAL, SIMULATED, 3) and slots in (["A", "B"] * 2, ["B", "A"] * 2)
-    assert len({asked[:2] for asked in judge.asked}) == 2 and judge.asked[0][:2] == judge.asked[2][:2]
-
-
 def test_a_judge_that_prefers_a_slot_wins_nothing_by_it():
     """Three samples of 400 pairs: the slots are even, over the pairs and within each as far as three can be."""
     rng = random.Random(1)
@@ -226,11 +186,3 @@ def test_the_score_is_the_mean_of_the_samples():
 
     scores = asyncio.run(judgments(Wavering(), REAL, SIMULATED, 0, Samples(3, 4, 2))).scores
     assert scores == {"gteval": pytest.approx(0.4), "pairwise": 0.5, "rubric_and_reason": 0.5}
-
-
-def test_gteval_asks_how_similar_the_turns_are_and_nothing_else():
-    text = " ".join(GTEVAL_INSTRUCTIONS.split())
-    assert GTEVAL_INSTRUCTIONS.id == "mirrorbench/gteval.v2" and PUBLISHED_SAMPLES == (1, 3, 2)
-    assert not re.search(r"want(s)? the same|same person|same concern|stay as long", text)
-    for asked in ("style", "realism", "fit", "Do not judge content", "number from 0 to 1"):
-        assert asked in text

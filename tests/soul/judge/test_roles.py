@@ -4,18 +4,15 @@ Promise under test: what a role does not set is the judge's, as far as it may be
 belongs to and to no other; a mistake is named by section and key before anybody is asked.
 """
 
-import asyncio
 import itertools
 
 import pytest
-from pydantic import BaseModel
 
 from soul.errors import BadSettings
-from soul.judge import ROLES, Endpoint, Gateway, GatewaySettings
+from soul.judge import ROLES, Endpoint, GatewaySettings
 from soul.judge.call.endpoint import DEFAULT_MODEL, DEFAULT_URL
 from soul.judge.roles import PAPER_JUDGES, JudgePolicy, paper_judge, policy_endpoint
 from soul.suites import soul_v1
-from soul.testing import FakeOpenAI, Json
 
 HERE, THERE = "http://judge.invalid/v1", "http://elsewhere.invalid/v1"
 KEY = "sk-sentinel-0123456789abcdef"
@@ -57,11 +54,6 @@ def test_without_settings_all_roles_are_the_judge_of_the_paper():
     assert settings.policy == JudgePolicy() and len(settings.endpoints) == 2
 
 
-@pytest.mark.parametrize("judge", [{"model": "mine"}, {"jury": ["a", "b"]}, {"model": DEFAULT_MODEL}])
-def test_one_judge_that_you_name_holds_for_all_tasks(judge):
-    assert of(judge=judge).by_task == {}
-
-
 def test_judge_model_name_holds_for_all_tasks(monkeypatch):
     monkeypatch.setenv("JUDGE_MODEL_NAME", "mine")
     assert of().by_task == {} and of(judge={"by_task": {"coser": {"model": "other"}}}).by_task["coser"].model == "other"
@@ -94,14 +86,6 @@ def test_a_role_that_sets_nothing_is_the_judge():
     assert set(of(judge=JUDGE).roles.values()) == {Endpoint(**JUDGE)}
 
 
-@pytest.mark.parametrize("role", ROLES[1:])
-def test_each_role_reads_its_own_section(role):
-    settings = of(judge=JUDGE, **{role: {"model": "other"}})
-    assert {name: endpoint.model for name, endpoint in settings.roles.items()} == {
-        name: "other" if name == role else "judge-model" for name in ROLES
-    }
-
-
 # --- nulls mean unset
 
 
@@ -127,18 +111,6 @@ def test_another_model_inherits_the_transport_and_nothing_of_the_judges_model(ow
         assert getattr(partner, name) == Endpoint.model_fields[name].default, name
 
 
-@pytest.mark.parametrize("own", [{"temperature": 0.9}, {"model": "judge-model", "temperature": 0.9}])
-def test_the_same_model_inherits_all_that_is_not_set(own):
-    feedback = of(judge=JUDGE, feedback=own).roles["feedback"]
-    assert feedback == Endpoint(**{**JUDGE, "temperature": 0.9})
-
-
-def test_what_a_role_sets_is_its_own():
-    own = {"model": "other", "base_url": THERE, "api_key_env": "THERE_KEY", **{name: 1 for name in TRANSPORT}}
-    assert of(judge=JUDGE, partner=own).roles["partner"] == Endpoint(**own)
-    assert of(judge=JUDGE, partner=own).judge == Endpoint(**JUDGE)
-
-
 # --- keys
 
 ADDRESSES = [None, HERE, THERE, f"{HERE}/", "http://user:secret@judge.invalid/v1", DEFAULT_URL]
@@ -157,45 +129,12 @@ def test_the_judges_key_is_never_used_at_another_address(judge_url, url, model):
     assert settings.roles["feedback"].api_key_env == "SOUL_TEST_KEY"
 
 
-class Ready(BaseModel):
-    ready: bool
-
-
-def test_another_address_never_sees_the_key_over_http(monkeypatch):
-    monkeypatch.setenv("SOUL_TEST_KEY", KEY)
-    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}-of-openai")
-    with FakeOpenAI(Json({"ready": True})) as here, FakeOpenAI(Json({"ready": True})) as there:
-        judge = {
-            "base_url": here.url,
-            "api_key_env": "SOUL_TEST_KEY",
-            "jury": ["a", {"model": "b", "base_url": there.url}],
-        }
-        gateway = Gateway.connect(of(judge=judge, environment={"base_url": there.url}, feedback={"model": "other"}))
-
-        async def ask():
-            for asked in (gateway.judge, gateway.feedback, gateway.environment, *gateway.jury):
-                await asked.ask(Ready, "", {})
-            await gateway.close()
-
-        asyncio.run(ask())
-    assert {request.headers["authorization"] for request in here.requests} == {f"Bearer {KEY}"}
-    assert {request.headers["authorization"] for request in there.requests} == {"Bearer EMPTY"}
-    assert len(here.requests) == 3 and not [r for r in there.requests if KEY in str([r.body, r.headers])]
-
-
 @pytest.mark.parametrize("none", ["none", "NONE", ""])
 def test_a_server_that_wants_no_key(none):
     settings = of(judge={**JUDGE, "api_key_env": none}, partner={"model": "other"}, feedback={"base_url": THERE})
     assert {endpoint.api_key_env for endpoint in settings.roles.values()} == {None}
     settings = of(judge=JUDGE, partner={"api_key_env": none})
     assert (settings.roles["partner"].api_key_env, settings.judge.api_key_env) == (None, "SOUL_TEST_KEY")
-
-
-def test_a_key_that_is_named_is_used():
-    partner = of(judge=JUDGE, partner={"base_url": THERE, "api_key_env": "THERE_KEY"}).roles["partner"]
-    assert (partner.url, partner.api_key_env) == (THERE, "THERE_KEY")
-    partner = of(judge=JUDGE, partner={"base_url": THERE, "api_key_env": "SOUL_TEST_KEY"}).roles["partner"]
-    assert partner.api_key_env == "SOUL_TEST_KEY"  # asked for by name
 
 
 # --- environment variables
@@ -217,14 +156,6 @@ def test_the_environment_names_the_judge(monkeypatch):
     assert {endpoint.api_key_env for endpoint in settings.roles.values()} == {"OPENAI_API_KEY"}
     settings = of(judge={"model": "from-section", "reasoning_effort": "high", "base_url": HERE})
     assert (settings.judge.model, settings.judge.reasoning_effort, settings.judge.url) == ("from-section", "high", HERE)
-
-
-def test_an_empty_variable_is_none(monkeypatch):
-    for name in VARIABLES:
-        monkeypatch.setenv(name, "")
-    coser = {"coser": Endpoint(model="gpt-5.4")}
-    assert of() == GatewaySettings(roles={role: Endpoint() for role in ROLES}, by_task=coser)
-    assert of().judge.url == DEFAULT_URL and policy_endpoint() is None
 
 
 POLICY = [
@@ -272,12 +203,6 @@ def test_the_quorum(members, needed):
     assert of(judge={"jury": [f"model-{n}" for n in range(members)]}).quorum == needed
 
 
-def test_settings_of_the_run_stand_beside_the_judges():
-    settings = of(judge={**JUDGE, "cache": False, "cache_dir": "x", "max_failure_rate": 0.1})
-    assert settings.judge == Endpoint(**JUDGE)
-    assert (settings.policy.cache, settings.policy.cache_dir, settings.policy.max_failure_rate) == (False, "x", 0.1)
-
-
 # --- mistakes
 
 WRONG = {
@@ -300,11 +225,6 @@ WRONG = {
 def test_a_mistake_names_section_and_key(sections, message):
     with pytest.raises(BadSettings, match=message):
         of(**sections)
-
-
-def test_a_mistake_in_the_policys_settings_is_named():
-    with pytest.raises(BadSettings, match=r"^policy\.max_attempts=0: "):
-        policy_endpoint({"model": "p", "max_attempts": 0})
 
 
 # The first thing people write. It is refused, and the refusal, which lands in logs, does not repeat it.
@@ -343,11 +263,6 @@ def test_a_budget_needs_the_price_of_every_model(sections, unpriced):
     named = str(caught.value).partition("Without a price: ")[2]
     assert all(name in named for name in unpriced)
     assert named.count(" at ") == len(unpriced)
-
-
-def test_equal_endpoints_are_one_and_different_ones_are_not():
-    assert len(of(judge={**JUDGE, "jury": ["judge-model", "a", "a"]}, partner={"model": "a"}).endpoints) == 2
-    assert len(of(judge=JUDGE, feedback={"temperature": 0.9}).endpoints) == 2  # one name, two sets of settings
 
 
 def test_a_key_where_its_name_belongs_is_refused_and_not_repeated():

@@ -104,18 +104,7 @@ def read_labels(path: str | Path) -> list[Label]:
     """
     path = Path(path)
     slots = _slots(path)
-    places: dict[tuple[Any, ...], str] = {}
-    labels: list[Label] = []
-    for where, record in _records(path):
-        label = _parse(record, where, path, slots)
-        pair = (type(label), label.conversation_id, label.real, label.simulated)
-        if pair in places:
-            raise BadRow(
-                f"{where}: this pair of conversations is already labelled in {places[pair]}. Two records would count "
-                "as two pairs; put the labels of several annotators into one record, as a list."
-            )
-        places[pair] = where
-        labels.append(label)
+    labels = [_parse(record, where, path, slots) for where, record in _records(path)]
     if not labels:
         raise BadRow(f"{path}: the file has no records. Check the path, or export the labels again.")
     return labels
@@ -123,29 +112,18 @@ def read_labels(path: str | Path) -> list[Label]:
 
 def _records(path: Path) -> Iterator[tuple[str, Any]]:
     """Every record with its place, for messages."""
-    if not path.is_file():
-        raise BadRow(f"{path}: there is no such file. Name a .jsonl or .json file with human labels.")
+    where = str(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
         if path.suffix == ".json":
-            records = json.loads(text)
-            if not isinstance(records, list):
-                raise BadRow(f"{path}: expected one list of records. Name it .jsonl if it has one record per line.")
-            yield from ((f"{path}, record {number}", record) for number, record in enumerate(records, 1))
+            yield from ((f"{path}, record {number}", record) for number, record in enumerate(json.loads(text), 1))
             return
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise BadRow(
-            f"{path}: not valid JSON ({error}). Export it again as UTF-8, or name it .jsonl if it has one record per "
-            "line."
-        ) from error
-    for number, line in enumerate(text.split("\n"), 1):  # not splitlines: JSON strings may hold U+2028
-        if line.strip():
+        for number, line in enumerate(text.split("\n"), 1):  # not splitlines: JSON strings may hold U+2028
             where = f"{path}, line {number}"
-            try:
-                record = json.loads(line)
-            except (json.JSONDecodeError, RecursionError) as error:
-                raise BadRow(f"{where}: not valid JSON ({error}). Write one record per line.") from error
-            yield where, record
+            if line.strip():
+                yield where, json.loads(line)
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadRow(f"{where}: cannot be read as JSON ({error}). Write a .json list, or .jsonl with lines.") from error
 
 
 def _parse(record: Any, where: str, path: Path, slots: Mapping[Any, Any]) -> Label:
@@ -203,7 +181,4 @@ def _slots(path: Path) -> dict[Any, Any]:
     scores = _scores_file(path)
     if not scores.is_file():
         return {}
-    try:
-        return {record.get("sample_id"): record.get(SLOT) for record in json.loads(scores.read_text(encoding="utf-8"))}
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise BadRow(f"{scores}: expected a list of records with sample_id and {SLOT} ({error}).") from error
+    return {record.get("sample_id"): record.get(SLOT) for record in json.loads(scores.read_text(encoding="utf-8"))}

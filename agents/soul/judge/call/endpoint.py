@@ -9,12 +9,11 @@ import os
 from typing import Literal
 from urllib.parse import urlsplit
 
-import openai
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from soul.cli.redaction import blank, redact, secret_parameter, shown_url
-from soul.judge.call.http_client import http_client
-from soul.judge.keys import key_of
+from soul.cli.redaction import SHORTEST, blank, is_placeholder, redact, secret_parameter, shown_url, watch
+from soul.errors import BadKey, MissingKey
+from soul.judge.call.http import HttpConnection
 
 ANY_KEY = "EMPTY"  # local servers accept any key; sent if no key variable is named
 NO_KEY = "none"  # api_key_env=none: the endpoint needs no key
@@ -24,6 +23,8 @@ DEFAULT_MODEL = "gpt-5-nano"  # the judge of the paper
 # verdict with its thoughts. Without a limit, a model that repeats itself writes until its context ends.
 MOST_TOKENS = 16_384
 MAX_ANSWER_BYTES = 8_000_000  # also after decompression
+
+_QUOTES = "\"'`"
 
 StructuredMode = Literal["json_schema", "json_object", "prompt"]
 MODES: tuple[StructuredMode, ...] = ("json_schema", "json_object", "prompt")  # the best first
@@ -153,15 +154,56 @@ class Endpoint(BaseModel):
         text = text.replace(query, urlsplit(self.address).query) if query else text
         return redact(blank(text, key))
 
-    def client(self) -> openai.AsyncOpenAI:
-        """An async client of the official SDK, without its retries, and with its faster transport if that is installed.
+    def key(self) -> str:
+        """The key that is sent.
 
         Raises:
             MissingKey: the key's variable is not set, or its value cannot be a key.
         """
-        server = f"{self.address} (model {self.model})"
-        key = ANY_KEY if self.api_key_env is None else key_of(self.api_key_env, server)
-        http = http_client(self.url, self.timeout_s, MAX_ANSWER_BYTES)
-        return openai.AsyncOpenAI(
-            api_key=key, base_url=self.url, timeout=self.timeout_s, max_retries=0, http_client=http
+        if self.api_key_env is None:
+            return ANY_KEY
+        return _key_of(self.api_key_env, f"{self.address} (model {self.model})")
+
+    def connection(self) -> HttpConnection:
+        """The connections to this endpoint, which are made when they are used.
+
+        Raises:
+            MissingKey: see `key`.
+        """
+        return HttpConnection(self.url, self.key(), MAX_ANSWER_BYTES)
+
+
+def _key_of(variable: str, server: str) -> str:
+    """The key in this environment variable.
+
+    Args:
+        server: address and model of the endpoint, for messages.
+
+    Raises:
+        MissingKey: the variable is not set.
+        BadKey: its value cannot be a key.
+    """
+    watch(variable)
+    key = os.environ.get(variable)
+    if not key:
+        raise MissingKey(
+            f"No key for the endpoint {server}: the environment variable {variable} is not set. Set it "
+            f"(export {variable}=...), or name another variable with judge.api_key_env. If the server needs no key, "
+            "use judge.api_key_env=none."
         )
+    if (problem := _problem(key)) is not None:
+        raise BadKey(
+            f"The key for the endpoint {server}, in the environment variable {variable}, {problem}. Set the variable "
+            f"to the key alone: export {variable}='...'. If the server needs no key, use judge.api_key_env=none."
+        )
+    return key
+
+
+def _problem(key: str) -> str | None:
+    if not all("!" <= character <= "~" for character in key):
+        return "contains a blank, a line break or another character that no key has"
+    if len(key) > 1 and key[0] in _QUOTES and key[-1] == key[0]:
+        return "is enclosed in quotation marks, which are part of its value"
+    if len(key) < SHORTEST and not is_placeholder(key):
+        return f"is too short ({len(key)} characters, a key has at least {SHORTEST}; placeholders like EMPTY are fine)"
+    return None

@@ -1,17 +1,19 @@
-"""One HTTP exchange with an endpoint, the cause of its failure, and how long it asks to wait."""
+"""One exchange with an endpoint, the cause of its failure, and how long it asks to wait."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-import openai
+import aiohttp
 
 from soul.errors import Cause, JudgeFailure
 from soul.judge.call.completion import Completion
+from soul.judge.call.http import Connection, Response
 
 # A 403 that is about one prompt (OpenRouter's moderation), and not about the key.
 _MODERATED = re.compile(r"moderation|\b(?:input|prompt|content|message|request)s?\b[^.]{0,40}\bflagged", re.IGNORECASE)
@@ -19,38 +21,58 @@ _MODERATED = re.compile(r"moderation|\b(?:input|prompt|content|message|request)s
 MAX_RETRY_AFTER_S = 60.0
 HALF_OF_ITS_RESOLUTION_S = 0.5  # a date is rounded up to whole seconds: half a second too late on average
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,15})?")
+_SHOWN = 2000  # characters of an error's body
+# aiohttp's errors for a request that no server has received.
+_UNSENT = (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError, aiohttp.InvalidURL)
 
 
-async def exchange(client: openai.AsyncOpenAI, path: str, body: dict[str, Any]) -> Completion:
+class BadStatus(Exception):
+    """An answer whose status is an error."""
+
+    def __init__(self, response: Response) -> None:
+        error = _error_object(response.body)
+        text = error.get("message") or response.body.decode(errors="replace")
+        if 300 <= response.status < 400:
+            text = "redirects are not followed; is base_url right (.../v1)?"
+        super().__init__(f"Error code: {response.status} - {' '.join(str(text).split())[:_SHOWN]}")
+        self.status, self.headers, self.code = response.status, response.headers, error.get("code")
+
+
+def _error_object(body: bytes) -> dict[str, Any]:
+    """The error object of a body; empty if it has none."""
+    try:
+        error = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    error = error.get("error", error) if isinstance(error, dict) else None
+    return error if isinstance(error, dict) else {}
+
+
+async def exchange(connection: Connection, body: dict[str, Any]) -> Completion:
     """Send one chat completion request.
 
-    Args:
-        path: the full URL, or the path after the base URL.
-
     Raises:
+        BadStatus: the endpoint answered with an error.
         JudgeFailure: the answer is too large, damaged or not a completion, or reports an error with status 200.
-        Exception: the SDK or its transport failed; `classify` gives the cause.
+        Exception: the connection failed; `classify` gives the cause.
     """
-    # This replaces `chat.completions.create`, which first transforms the body by the SDK's recursive types: 9 ms of CPU
-    # time for 40 messages. It asks for bytes, because otherwise the server's charset and content type pick the decoder.
-    try:
-        answer = await client.post(path, body=body, cast_to=bytes)
-    except UnicodeError as error:  # the aiohttp transport encodes the reason in the status line, even invalid bytes
-        raise JudgeFailure("connection", f"the answer's status line is not text: {error}") from None
-    return Completion.from_json(answer)
+    response = await connection.post(body)
+    if not 200 <= response.status < 300:
+        raise BadStatus(response)
+    return Completion.from_json(response.body)
 
 
 def classify(error: BaseException) -> Cause | None:
     """The cause of an exception; None if it is not a failure of the endpoint but a bug, which must be raised."""
     if isinstance(error, JudgeFailure):
         return error.cause
-    if isinstance(error, openai.APITimeoutError | TimeoutError):
-        return "timeout" if _is_timeout(error) else "connection"
-    if isinstance(error, openai.APIConnectionError) or _from_aiohttp(error):
+    if isinstance(error, TimeoutError):
+        return "timeout"
+    if isinstance(error, aiohttp.ClientError | ConnectionError):
         return "connection"
-    if not isinstance(error, openai.APIStatusError):
+    if not isinstance(error, BadStatus):
         return None
-    status = error.status_code
+    status = error.status
     if status == 429:
         # An exhausted quota is answered with 429 too, but waiting does not help.
         return "auth" if error.code == "insufficient_quota" else "rate_limit"
@@ -65,20 +87,21 @@ def classify(error: BaseException) -> Cause | None:
 
 
 def retry_after(error: BaseException | None) -> float | None:
-    """The seconds that the endpoint asks to wait, at most a minute; None if it names no valid time.
+    """The seconds that the endpoint asks to wait; None if it names no valid time."""
+    return asked_wait(error.headers) if isinstance(error, BadStatus) else None
+
+
+def asked_wait(headers: Mapping[str, str]) -> float | None:
+    """The seconds that an answer's headers ask to wait, at most a minute; None if they name no valid time.
 
     Retry-After is a number of seconds or an HTTP date; retry-after-ms (OpenAI and Azure) is a number of milliseconds.
     """
-    if not isinstance(error, openai.APIStatusError):
-        return None
-    headers = error.response.headers
     for name, unit in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
         value = headers.get(name, "")
         if _NUMBER.fullmatch(value):
             return min(MAX_RETRY_AFTER_S, float(value) * unit)
-    header = headers.get("retry-after", "")
     try:
-        at = parsedate_to_datetime(header)
+        at = parsedate_to_datetime(headers.get("retry-after", ""))
         left = at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)
     except (ValueError, OverflowError):
         return None  # neither a number nor a valid date
@@ -91,39 +114,10 @@ def was_sent(error: BaseException) -> bool:
     Errors that the endpoint itself reports (4xx, 5xx, or with status 200) are free, and so is a connection that was
     never made.
     """
-    if isinstance(error, openai.APIStatusError) or (isinstance(error, JudgeFailure) and error.cause == "server_error"):
-        return False
-    names = {kind.__name__ for cause in _causes(error) for kind in type(cause).__mro__}
-    if any(_from_aiohttp(cause) for cause in _causes(error)):
-        # Ignore the exception type of the SDK's aiohttp transport: it turns a broken connection into a ConnectTimeout.
-        return not names & {"ClientConnectorError", "ConnectionTimeoutError", "InvalidURL"}
-    return not names & {"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "LocalProtocolError"}
+    reported = isinstance(error, JudgeFailure) and error.cause == "server_error"
+    return not reported and not isinstance(error, (BadStatus, *_UNSENT))
 
 
 def message_of(error: BaseException) -> str:
-    """The message of an exception; for a broken connection that of the transport, because the SDK gives no reason."""
-    if isinstance(error, openai.APIStatusError) and 300 <= error.status_code < 400:
-        return f"Error code: {error.status_code} - redirects are not followed; is base_url right (.../v1)?"
-    cause = error
-    while isinstance(error, openai.APIConnectionError) and cause.__cause__ is not None and str(cause.__cause__):
-        cause = cause.__cause__
-    return str(cause) or "no answer in time"
-
-
-def _is_timeout(error: BaseException) -> bool:
-    """Whether time ran out. The SDK's aiohttp transport reports every broken connection as a timeout, so look for
-    aiohttp's own exception in the chain of causes."""
-    cause = next(filter(_from_aiohttp, _causes(error)), None)
-    return cause is None or isinstance(cause, TimeoutError)
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    cause: BaseException | None = error
-    while cause is not None:
-        yield cause
-        cause = cause.__cause__
-
-
-def _from_aiohttp(error: BaseException) -> bool:
-    """Whether aiohttp raised it. aiohttp is optional, so its classes cannot be imported here."""
-    return any(kind.__module__.partition(".")[0] == "aiohttp" for kind in type(error).__mro__)
+    """The message of an exception."""
+    return str(error) or "no answer in time"

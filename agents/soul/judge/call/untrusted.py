@@ -60,18 +60,6 @@ _OPENINGS = re.compile(
     r"|\u89e3|\u304b\u3044\u305b\u3064|respuesta)(?:[\W_]+|$))++",  # (the last three: Chinese, Japanese, Spanish)
     re.IGNORECASE,
 )
-_LETTER = re.compile(r"[^\W_]")
-_LONGEST_OPENING = 64  # characters, with room for accents and invisible characters
-# Maps letters of other alphabets that look like Latin ones, and colons that Unicode counts as letters. `_UNSEEN` are
-# accents and characters that are not displayed: soft hyphens, joiners, variation selectors.
-_PLAIN_LETTERS = str.maketrans(
-    "\u0430\u0435\u043e\u0440\u0441\u0445\u0443\u0456\u0455\u0458\u04bb\u0501\u051b\u0578\u0585\u0581"
-    "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0405\u0406"
-    "\u03b1\u03bd\u03bf\u03c1\u03c4\u03b9\u03ba\u0391\u0392\u0395\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a7"
-    "\u0261\u0131\u02d0\u02f8\ua789",
-    "aeopcxyisjhdqnogABEKMHOPCTXSIavoptikABEHIKMNOPTXgi:::",
-)
-_UNSEEN = re.compile("[\u00ad\u0300-\u036f\u034f\u061c\u180b-\u180e\u200c\u200d\ufe00-\ufe0f]")
 # An emoji has content too (a thumbs-up); several in a row count as one word.
 _EMOJI = "[\u2600-\u27bf\U0001f000-\U0001faff\u200d\ufe0f]"
 _WORD = re.compile(rf"[^\W_]+(?:['\u2019-][^\W_]+)*|(?![\u200d\ufe0f]){_EMOJI}+")
@@ -111,29 +99,11 @@ def contentless(text: str, min_words: int = 1) -> bool:
     Args:
         min_words: the least number of words: 1 for a choice, more for a message or an essay.
     """
-    plain = _TOKEN.sub(" ", _INVISIBLE.sub("", text))
-    if _OPENINGS.fullmatch(plain) or _is_disguised_opening(plain):
+    plain = _TOKEN.sub(" ", _INVISIBLE.sub("", unicodedata.normalize("NFKC", text)))  # bold, fullwidth: plain letters
+    if _OPENINGS.fullmatch(plain):
         return True
     count = sum(max(1, len(UNSPACED.findall(word))) for word in _WORD.findall(plain))
     return count < min_words
-
-
-def _is_disguised_opening(text: str) -> bool:
-    """Whether a text consists only of openings once look-alike letters are replaced by plain ones.
-
-    Checking the beginning first is cheap, and rules out most texts.
-    """
-    if text.isascii() or (first := _LETTER.search(text)) is None:
-        return False
-    begins = _OPENINGS.match(_plain(text[first.start() : first.start() + _LONGEST_OPENING]))
-    return begins is not None and _OPENINGS.fullmatch(_plain(text)) is not None
-
-
-def _plain(text: str) -> str:
-    """The text for comparison: fullwidth, bold, accented, Cyrillic and Greek letters become the Latin letters that they
-    look like."""
-    letters = unicodedata.normalize("NFKD", text).translate(_PLAIN_LETTERS)
-    return _UNSEEN.sub("", letters)
 
 
 def require_content(texts: Sequence[str], min_words: int) -> None:

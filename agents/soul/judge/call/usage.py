@@ -28,8 +28,8 @@ class Usage:
         failures: final failures by cause.
         cut_off: turns of a model under test that hit its token limit; they are judged as they are.
         prompt_tokens: includes cached_tokens; completion_tokens includes reasoning_tokens.
-        cost_usd: cost of the requests in US dollars, estimated if the endpoint reports no plausible token counts.
-        unpriced: requests whose cost is uncertain: no known price, no plausible token counts, or no answer (then
+        cost_usd: cost of the requests in US dollars, estimated if the endpoint reports no token counts.
+        unpriced: requests whose cost is uncertain: no known price, no token counts, or no answer (then
             `cost_usd` has the price of the prompt, the least that the request can have cost).
         seconds: time in requests, summed.
         queued_s: time spent waiting for the run's limits, summed.
@@ -58,7 +58,7 @@ class Usage:
         """Count one answered request.
 
         Args:
-            tokens: plausible counts; None stands for an unknown count, which is replaced by the expected one.
+            tokens: None stands for an unknown count, which is replaced by the expected one.
             seconds: the latency of the request.
             expected: estimated tokens of prompt and completion.
 
@@ -70,7 +70,7 @@ class Usage:
         completion = tokens.completion_tokens if tokens else None
         cached = 0
         if tokens and tokens.prompt_tokens_details:
-            cached = tokens.prompt_tokens_details.cached_tokens or 0
+            cached = min(tokens.prompt_tokens_details.cached_tokens or 0, prompt or 0)
         self.prompt_tokens += prompt or 0
         self.cached_tokens += cached
         self.completion_tokens += completion or 0

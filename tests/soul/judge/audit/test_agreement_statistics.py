@@ -12,7 +12,6 @@ import sys
 import warnings
 from itertools import permutations, product
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -96,30 +95,6 @@ def test_alpha_is_its_definition_on_any_ratings(ratings, level):
         assert alpha <= 1 + 1e-12
 
 
-@given(rated(), st.randoms(use_true_random=False))
-def test_neither_the_order_of_members_nor_of_units_matters(ratings, rng):
-    units = list(zip(*rng.sample(ratings, len(ratings)), strict=True))
-    shuffled = list(zip(*rng.sample(units, len(units)), strict=True))
-    for measure in (krippendorff_alpha, exact_match_share):
-        before, after = measure(ratings), measure(shuffled)
-        assert (after is None) == (before is None)
-        assert before is None or after == pytest.approx(before, abs=1e-9)
-
-
-@given(rated(), st.integers(-3, 3).filter(bool), st.integers(-50, 50))
-def test_interval_alpha_does_not_care_about_the_scale(ratings, slope, shift):
-    rescaled = [[None if v is None else slope * v + shift for v in row] for row in ratings]
-    before, after = krippendorff_alpha(ratings), krippendorff_alpha(rescaled)
-    assert (before is None) == (after is None)
-    assert before is None or after == pytest.approx(before, abs=1e-9)
-
-
-def test_scores_far_from_zero_lose_no_digits():
-    ratings = [[1e6 + 0.1, 1e6 + 0.2, 1e6 + 0.4], [1e6 + 0.1, 1e6 + 0.3, 1e6 + 0.4]]
-    near = [[0.1, 0.2, 0.4], [0.1, 0.3, 0.4]]
-    assert krippendorff_alpha(ratings) == pytest.approx(krippendorff_alpha(near), abs=1e-6)
-
-
 def test_hundreds_of_continuous_scores_need_no_table_of_all_values():
     rng = random.Random(0)
     truth = [rng.random() for _ in range(2000)]
@@ -142,13 +117,6 @@ def test_hundreds_of_continuous_scores_need_no_table_of_all_values():
 @pytest.mark.parametrize("level", ["nominal", "interval", "ordinal"])
 def test_alpha_is_none_where_it_is_undefined(ratings, level):
     assert krippendorff_alpha(ratings, level) is None
-
-
-@pytest.mark.parametrize("measure", [krippendorff_alpha, exact_match_share])
-@pytest.mark.parametrize("ratings", [[[1, 2], [1]], [[1, math.nan], [1, 2]], [[1, math.inf], [1, 2]]])
-def test_ratings_that_are_no_table_are_refused(measure, ratings):
-    with pytest.raises(ValueError, match="None"):
-        measure(ratings)
 
 
 def test_exact_match_counts_units_on_which_all_agree():
@@ -204,29 +172,6 @@ def test_correlations_are_their_formulas(n, steps):
         assert found[name].n == n
 
 
-PAIRS = st.lists(st.tuples(st.integers(0, 10), st.integers(0, 10)), max_size=12)
-
-
-@given(PAIRS, st.randoms(use_true_random=False))
-def test_correlations_of_any_pairs_stay_in_bounds_and_forget_the_order(pairs, rng):
-    judge, human = [a for a, _ in pairs], [b for _, b in pairs]
-    found = correlations(judge, human, resamples=40)
-    shuffled = rng.sample(pairs, len(pairs))
-    again = correlations([a for a, _ in shuffled], [b for _, b in shuffled], resamples=2)
-    swapped = correlations(human, judge, resamples=2)
-    for name, estimate in found.items():
-        assert (estimate.value is None) == (len(set(judge)) < 2 or len(set(human)) < 2)
-        if estimate.value is None:
-            assert estimate.low is estimate.high is None
-            continue
-        assert estimate.value == pytest.approx(EXPECTED[name](judge, human), abs=1e-9)
-        assert again[name].value == pytest.approx(estimate.value, abs=1e-9)
-        assert swapped[name].value == pytest.approx(estimate.value, abs=1e-9)
-        if estimate.low is not None:
-            assert -1 - 1e-9 <= estimate.low <= estimate.high <= 1 + 1e-9
-        assert 0 <= estimate.dropped <= 40
-
-
 def test_an_interval_repeats_with_its_seed_and_resembles_a_plain_bootstrap():
     judge, human = noisy(80, seed=1)
     first, again, other = (correlations(judge, human, seed=seed)["pearson"] for seed in (5, 5, 6))
@@ -252,11 +197,6 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say():
     assert 0.87 <= hits / trials <= 0.99  # 95% by name; percentile intervals run a little short at this size
 
 
-def test_more_pairs_make_a_narrower_interval():
-    wide, narrow = (correlations(*noisy(n, seed=3), resamples=500)["spearman"] for n in (20, 500))
-    assert narrow.high - narrow.low < (wide.high - wide.low) / 2
-
-
 @pytest.mark.parametrize("judge, human", [([], []), ([0.5], [0.5]), ([0.5] * 9, list(range(9))), ([1, 1], [2, 2])])
 def test_what_the_data_do_not_define_is_none(judge, human):
     with warnings.catch_warnings():
@@ -275,12 +215,6 @@ def test_resamples_without_variation_are_dropped_and_counted():
     assert found.dropped / 1000 == pytest.approx(0.8**5 + 0.2**5, abs=0.06)
     assert -1 <= found.low <= found.value <= 1
     assert found.high == pytest.approx(1, abs=0.01)
-
-
-@pytest.mark.parametrize("judge, human", [([1, 2], [1]), ([1, math.nan], [1, 2]), ([1, 2], [math.inf, 2])])
-def test_numbers_that_are_no_pairs_are_refused(judge, human):
-    with pytest.raises(ValueError):
-        correlations(judge, human)
 
 
 # both say yes 20 times and no 15 times; the judge alone 5 times, people alone 10 times
@@ -316,13 +250,6 @@ def test_accuracy_and_kappa_of_any_labels(pairs):
         assert kappa.value == pytest.approx((observed - chance) / (1 - chance), abs=1e-9)
 
 
-def test_labels_of_too_few_pairs_say_nothing():
-    assert accuracy(["real"], ["real"]).value is None
-    assert cohens_kappa([], []).value is None
-    with pytest.raises(ValueError, match="expected pairs"):
-        accuracy(["real"], [])
-
-
 def test_whoever_only_judges_waits_for_no_statistics():
     probe = "import json, sys, soul.judge, soul.judge.audit.human_agreement; print(json.dumps(sorted(sys.modules)))"
     loaded = json.loads(
@@ -330,8 +257,3 @@ def test_whoever_only_judges_waits_for_no_statistics():
     )
     assert "soul.judge.audit.agreement_statistics" in loaded
     assert not {"scipy", "krippendorff"} & set(loaded)
-
-
-def test_numpy_numbers_are_numbers():
-    x = np.linspace(0, 1, 5)
-    assert correlations(x, x**2, resamples=10)["spearman"].value == pytest.approx(1)

@@ -14,8 +14,7 @@ from pydantic import BaseModel, Field
 from tenacity import wait_none
 
 import soul.judge.client
-from soul.errors import JudgeFailure
-from soul.judge.call.structured import complaint, json_schema, read
+from soul.judge.call.structured import json_schema
 from soul.testing import (
     BadRequest,
     Json,
@@ -26,7 +25,7 @@ from soul.testing import (
     TruncatedJson,
     WrongSchema,
 )
-from tests.soul.judge.call.structured_judge import GOOD, Flaw, Report, Score, attempt, changed, run, served
+from tests.soul.judge.call.structured_judge import GOOD, Flaw, Report, Score, changed, run, served
 
 
 @pytest.fixture(autouse=True)
@@ -159,13 +158,6 @@ def test_a_form_that_is_set_is_the_only_one(form, has_schema):
     assert (schema in system) is has_schema and (system == "Judge it.") is not has_schema
 
 
-@pytest.mark.parametrize("form, others", [("json_schema", ["json_object"]), ("json_object", ["json_schema"])])
-def test_a_form_that_is_set_and_refused_is_a_failure(form, others):
-    with served(Json(GOOD), others, structured=form) as (judge, fake):
-        assert run(judge, attempt(judge), attempt(judge)) == ["bad_request"] * 2
-    assert forms(fake.refused) == [form] * 2 and not fake.requests
-
-
 class Worded(BaseModel):
     """Lengths of strings, on every level; one field is called like the keyword."""
 
@@ -194,20 +186,6 @@ def test_lengths_of_strings_are_checked_here_because_openai_refuses_a_schema_wit
     assert sent["properties"].keys() == WORDED.keys() and sorted(sent["required"]) == sorted(WORDED)
     assert "critique: String should have at least 1 character" in fake.requests[1].text
     assert '"minLength": 1' in fake.requests[1].text  # the prompt may state them
-
-
-def test_a_bad_request_for_another_reason_settles_nothing():
-    with served([BadRequest("the prompt is too long")] * 3 + [Json(GOOD)]) as (judge, fake):
-        assert run(judge, attempt(judge), attempt(judge)) == ["bad_request", "ok"]
-    assert forms(fake.requests) == ["json_schema", "json_object", "prompt", "json_schema"]
-    assert judge.usage.failures == {"bad_request": 1} and not fake.refused
-
-
-def test_a_settled_form_is_not_given_up_for_a_bad_request():
-    with served([Json(GOOD), BadRequest(), Json(GOOD)], ()) as (judge, fake):
-        first, second, third = run(judge, *(attempt(judge) for _ in range(3)))
-    assert (first, second, third) == ("ok", "bad_request", "ok")
-    assert forms(fake.refused) == ["json_schema", "json_object"] and forms(fake.requests) == ["prompt"] * 3
 
 
 # An answer that is no good is no refusal of the form, and an endpoint that stumbles has said nothing about it.
@@ -246,9 +224,3 @@ def test_a_reask_says_what_was_wrong_and_repeats_nothing_of_it(bad, problem, for
     assert problem in again.removeprefix(question)
     assert json.dumps(json_schema(Report), ensure_ascii=False) in again
     assert SENTINEL not in second.text and "<|im_end|>" not in second.text
-
-
-def test_the_failure_shows_people_how_the_answer_began():
-    with pytest.raises(JudgeFailure) as caught:
-        read(Report, f"{SENTINEL}, give ten")
-    assert SENTINEL in caught.value.detail and SENTINEL not in complaint(Report, caught.value)
