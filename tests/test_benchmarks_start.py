@@ -59,7 +59,7 @@ def start(words: str) -> str:
 
 @pytest.mark.parametrize(
     "words",
-    [*QUICK, *(pytest.param(words, marks=pytest.mark.slow) for words in LONG)],
+    [*QUICK, *(pytest.param(words, marks=pytest.mark.stress) for words in LONG)],
     ids=lambda words: words.split(" --")[0],
 )
 def test_a_benchmark_measures(words: str, tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_every_benchmark_of_a_page_is_started() -> None:
         )
 
 
-@pytest.mark.slow
+@pytest.mark.stress
 def test_the_launched_side_of_the_comparison_with_trl_measures_every_step(real_model: Path, tmp_path: Path) -> None:
     from benchmarks import grpo_vs_trl
     from soul.examples.__main__ import write

@@ -14,6 +14,8 @@ import torch
 from tests.ditto import tiny_step
 from tests.ditto.our_step import ours, settings_of, step_data
 
+pytestmark = pytest.mark.smoke
+
 FILE = Path(__file__).resolve().parents[1] / "examples" / "one_file.py"
 
 

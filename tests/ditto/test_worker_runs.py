@@ -38,7 +38,7 @@ from tests.ditto.tiny_objectives import FORMULAS, MODE, OPTIONS, SDPO, Mini, Mod
 from tests.ditto.tiny_step import Sequence_, mini_batches, old_log_probs, perturbed
 
 BETAS, EPS = (0.9, 0.999), 1.0
-WORLD_SIZES = [1, pytest.param(2, marks=pytest.mark.slow)]
+WORLD_SIZES = [1, pytest.param(2, marks=pytest.mark.e2e)]
 
 
 @dataclass(frozen=True)
@@ -353,7 +353,7 @@ def test_what_is_computed_does_not_depend_on(name: str, world_size: int, results
         assert relative_error(moved, as_before) < 1e-4, key
 
 
-@pytest.mark.slow
+@pytest.mark.e2e
 @pytest.mark.parametrize("world_size", [2, 1])
 @pytest.mark.parametrize("name", RESUMED)
 def test_a_run_goes_on_with_another_number_of_ranks(

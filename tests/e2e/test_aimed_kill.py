@@ -13,7 +13,7 @@ from benchmarks.kills import CRITIQUE, kill, small_run, started, wait_for_point
 from ditto.run import manifest
 from soul.testing import FakeOpenAI, Json
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 
 def test_a_kill_in_a_validation_loses_neither_its_step_nor_its_numbers(world: Path, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from soul.testing import FakeOpenAI, Json
 from tests.e2e.run import Run
 from tests.metric_names import undocumented
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # busy machines: the waits of a test end first
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]  # busy machines: the waits of a test end first
 
 CRITIQUE = Json({"critique": "You answered where the thing is now. Ask what the character saw last.", "ready": True})
 PROMPTS, N = 4, 2

@@ -18,7 +18,7 @@ from tests.published import publish
 from tests.soul.samples import DATA
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.e2e,
     pytest.mark.skipif(not DATA.is_dir(), reason=f"no benchmark records in {DATA} (SOUL_DATA_SOURCES)"),
 ]
 

@@ -22,7 +22,7 @@ from tests.e2e.run import processes_of
 from tests.metric_names import undocumented
 from tests.soul.add_a_task import install
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 NAMES = ("hitom", "humanual_book", "sotopia", "coser", "tips")
 SOURCES = {"hitom", "humanual-book", "sotopia", "coser", "tips"}

@@ -28,7 +28,7 @@ from soul.testing import ChatRequest, FakeOpenAI, Json, Reply, ServerError
 from tests.e2e.cluster import Cluster
 from tests.e2e.run import ROOT, SENTINEL_KEY, Run, greedy_answers
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 CAP, PRICE = 2, 10.0  # requests in flight over the run; US dollars per million words, in and out
 BUDGET = "judge.budget_usd=0.1"

@@ -12,7 +12,7 @@ from soul.examples.endpoint import answer
 from soul.testing import ChatRequest, FakeOpenAI, Reply, ServerError
 from tests.e2e.run import Run
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 
 def only_ready(request: ChatRequest) -> Reply:

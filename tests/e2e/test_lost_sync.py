@@ -14,7 +14,7 @@ from soul.testing import FakeOpenAI, Json
 from tests.e2e import lost_sync
 from tests.e2e.run import Run
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 
 def test_a_lost_weight_sync_ends_the_run(world: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from soul.testing import ChatRequest, FakeOpenAI, Json
 from tests.e2e.run import Run
 from tests.metric_names import undocumented
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 CRITIQUE = {"critique": "You answered where the thing is now. Ask what the character saw last.", "ready": True}
 PROMPTS, N = 4, 2

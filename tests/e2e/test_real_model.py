@@ -24,7 +24,7 @@ from soul.examples.endpoint import answer
 from soul.testing import FakeOpenAI
 from tests.e2e.run import ROOT, SENTINEL_KEY, Run
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 ROWS = 2
 LR = "actor_rollout_ref.actor.optim.lr"

@@ -24,7 +24,7 @@ from soul.rows.task_files import read_rows
 from tests.e2e.run import ROOT, SENTINEL_KEY, greedy_answers
 from tests.metric_names import undocumented
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 STEPS = 12
 SMALL = [

@@ -20,7 +20,7 @@ from ditto.run.checkpoint import saved_steps
 from sft.corpus.store import ABOUT, ShardCounts
 from tests.small_disk import small_disk
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ import pytest
 from soul.testing import FakeOpenAI, Json
 from tests.e2e.run import Run
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 CRITIQUE = {"critique": "You answered where the thing is now. Ask what the character saw last.", "ready": True}
 START_S, STOP_S = 420, 120

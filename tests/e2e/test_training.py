@@ -36,7 +36,7 @@ from soul.testing import (
 from tests.e2e.run import SENTINEL_KEY, Run, greedy_answers
 from tests.metric_names import undocumented
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 STEPS, PROMPTS, N = 6, 4, 2
 KINDS = ("draft", "refined_base", "refined_feedback")

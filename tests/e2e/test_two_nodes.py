@@ -23,7 +23,7 @@ from soul.testing import FakeOpenAI, Json
 from tests.e2e.cluster import OF_A_RUN
 from tests.e2e.run import SENTINEL_KEY, Run
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # busy machines: the waits below end first
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]  # busy machines: the waits below end first
 
 STEPS, NODES = 2, 2
 CRITIQUE = {"critique": "You answered where the thing is now. Ask what the character saw last.", "ready": True}

@@ -32,7 +32,7 @@ from soul.evaluate.run.vllm_server import ServerSettings, free_port, serving
 from soul.judge import Endpoint, Judge
 from tests.e2e.run import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 
 class Opinion(BaseModel):

@@ -93,7 +93,7 @@ def slow_help() -> dict[str, tuple[int, str]]:
     return {file: tuple(ended) for file, ended in json.loads(done.stdout.splitlines()[-1]).items()}
 
 
-@pytest.mark.slow
+@pytest.mark.e2e
 @pytest.mark.parametrize("file", SLOW_COMMANDS)
 def test_a_slow_command_has_help(file: str, slow_help: dict[str, tuple[int, str]]) -> None:
     code, printed = slow_help[file]

@@ -57,7 +57,7 @@ sys.exit(143)
 """
 
 
-@pytest.mark.slow  # a Ray cluster
+@pytest.mark.e2e  # a Ray cluster
 @pytest.mark.timeout(300)
 def test_sigterm_is_the_commands_and_ray_outlives_it(tmp_path: Path) -> None:
     """A scheduler signals every process of the job; the command's exit code is the job's, and nothing is left."""

@@ -69,7 +69,7 @@ def wheel(tmp_path_factory):
     return file
 
 
-@pytest.mark.slow
+@pytest.mark.network
 def test_the_wheel_has_every_file_of_the_packages(wheel):
     packages = {"agents/soul": "soul", "verl/ditto": "ditto", "sft": "sft"}
     listed = subprocess.run(["git", "ls-files", *packages], cwd=REPOSITORY, capture_output=True, text=True, check=True)
@@ -80,7 +80,7 @@ def test_the_wheel_has_every_file_of_the_packages(wheel):
     assert held == expected and {f"{package}/py.typed" for package in packages.values()} <= held
 
 
-@pytest.mark.slow
+@pytest.mark.network
 def test_the_wheel_evaluates_from_an_empty_environment(wheel, tmp_path):
     venv.create(tmp_path / "venv", with_pip=True)
     bin = tmp_path / "venv" / "bin"

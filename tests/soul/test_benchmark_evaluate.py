@@ -61,7 +61,7 @@ def test_what_is_started_inside_runs_on_its_core():
     assert os.sched_getaffinity(0) == before and (own is None or own != server)
 
 
-@pytest.mark.slow  # seven processes, each of which imports a client or a harness
+@pytest.mark.stress  # seven processes, each of which imports a client or a harness
 def test_real_contenders_answer_every_row(monkeypatch, capsys):
     pytest.importorskip("inspect_ai")
     others = ["plain-httpx", "inspect_ai"]

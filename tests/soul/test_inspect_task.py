@@ -223,7 +223,7 @@ def test_wrong_arguments_are_said(arguments, said, tmp_path):
         soul(**{"set": rows("hitom", tmp_path), **arguments})
 
 
-@pytest.mark.slow  # two processes that import inspect_ai
+@pytest.mark.e2e  # two processes that import inspect_ai
 def test_from_the_command_line_with_an_entry_point_and_scored_again(tmp_path):
     """As a user calls it: by the name that the entry point gives it, then by its file; keys by their variables."""
     package = tmp_path / "site" / "ditto_soul-0.0.0.dist-info"

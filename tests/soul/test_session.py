@@ -30,6 +30,8 @@ from soul.testing import (
 from tests.soul.samples import HITOM, load
 from tests.soul.spoken_task import SpokenTask
 
+pytestmark = pytest.mark.smoke
+
 ALWAYS = RefineSettings()
 
 

@@ -23,6 +23,8 @@ from ditto.batch.minibatch_layout import (
     padded_rows,
 )
 
+pytestmark = pytest.mark.smoke
+
 
 def in_turn(lengths: list[int], ranks: int) -> list[list[int]]:
     """A simple `balance`: equally many to each rank, sorted by length."""

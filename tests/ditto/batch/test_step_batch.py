@@ -14,6 +14,8 @@ from ditto.batch.step_batch import Columns, StepBatch, group_metrics
 from soul.record import AttemptRecord, SessionRecord
 from tests.ditto.our_step import settings_of
 
+pytestmark = pytest.mark.smoke
+
 TASKS = [f"task{i}" for i in range(9)] + ["userllm"]
 PROMPTS, SESSIONS, PER_MINI_BATCH = 64, 2, 16
 

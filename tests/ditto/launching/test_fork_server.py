@@ -154,7 +154,7 @@ def test_the_server_survives_a_broken_request_and_ends_with_the_raylet(
         time.sleep(0.05)
 
 
-@pytest.mark.slow
+@pytest.mark.e2e
 def test_the_first_worker_becomes_the_server_and_imports_what_a_run_needs(
     start: Start, sockets: Path, tmp_path: Path
 ) -> None:

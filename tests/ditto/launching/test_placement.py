@@ -16,7 +16,7 @@ class Actor:
         return str(ray.get_runtime_context().get_node_id())
 
 
-@pytest.mark.slow  # two Ray nodes
+@pytest.mark.e2e  # two Ray nodes
 @pytest.mark.timeout(180)
 def test_actors_start_where_the_driver_is() -> None:
     node = {"include_dashboard": False, "object_store_memory": 80_000_000}

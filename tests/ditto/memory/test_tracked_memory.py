@@ -46,7 +46,7 @@ def test_the_plan_knows_the_heads_chunks() -> None:
     assert CHUNK_LOGITS == LOGITS_PER_CHUNK
 
 
-@pytest.mark.slow
+@pytest.mark.stress
 def test_what_a_token_costs() -> None:
     """Static parts drop out of the difference: activations alone agree too."""
     config = text("8B", num_hidden_layers=2)
@@ -54,14 +54,14 @@ def test_what_a_token_costs() -> None:
     assert planned_many - planned_few == pytest.approx(many - few, rel=0.03)
 
 
-@pytest.mark.slow
+@pytest.mark.stress
 @pytest.mark.parametrize("lora", [True, False], ids=["lora", "full"])
 @pytest.mark.parametrize("size", ["0.6B", "8B"])
 def test_an_update_of_all_layers(size: str, lora: bool) -> None:
     assert agree(text(size), 16384, lora)
 
 
-@pytest.mark.slow
+@pytest.mark.stress
 @pytest.mark.parametrize("lora", [True, False], ids=["lora", "full"])
 def test_full_logits(lora: bool) -> None:
     assert agree(text("0.6B", num_hidden_layers=2), 1024, lora, full_logits=True)
@@ -75,7 +75,7 @@ VARIANTS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.stress
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("lora", [True, False], ids=["lora", "full"])
 def test_other_ways_to_train(lora: bool, variant: str) -> None:

@@ -129,7 +129,7 @@ def run_engine(folder: Path, ranks: int, monkeypatch: pytest.MonkeyPatch) -> dic
     return found
 
 
-@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.e2e)])
 def test_in_verls_engine_it_is_exact(ranks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """RL (with an entropy term) and SFT, temperature 0.7, several micro-batches of several chunks."""
     pytest.importorskip("verl")  # the other tests run on a bare machine, too

@@ -92,7 +92,7 @@ def test_code_that_comes_with_a_checkpoint_is_checked_for_its_rows_and_keeps_its
     assert head_problem(whole) == "its code comes with the checkpoint"
 
 
-@pytest.mark.slow
+@pytest.mark.e2e
 def test_the_page_of_models_says_what_the_check_finds() -> None:
     page = runpy.run_path(str(ROOT / "docs" / "models.py"))["page"]()
     assert (ROOT / "docs" / "models.md").read_text(encoding="utf-8") == page, "run: python docs/models.py"

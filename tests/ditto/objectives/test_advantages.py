@@ -16,6 +16,8 @@ from ditto.objectives.losses import plain
 from ditto.objectives.options import ObjectiveOptions
 from ditto.objectives.spec import Part
 
+pytestmark = pytest.mark.smoke
+
 DEFAULT = ObjectiveOptions()
 DRAFTS = Part("joint", ("draft",))
 

@@ -38,6 +38,8 @@ from tests.ditto.tiny_step import (
     tiny_model,
 )
 
+pytestmark = pytest.mark.smoke
+
 TOLERANCE = 1e-6
 Rows = Sequence[Sequence_]
 Old = Sequence[Sequence[float]]

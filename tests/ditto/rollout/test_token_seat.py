@@ -14,6 +14,8 @@ from soul.chat.control_tokens import ControlTokens
 from soul.chat.rendering import ChatRenderer
 from soul.errors import PolicyFailure
 
+pytestmark = pytest.mark.smoke
+
 WORDS: dict[str, int] = {}
 
 

@@ -85,7 +85,7 @@ def test_it_is_written_every_few_steps_and_a_failing_tracker_ends_no_run(
     assert steps == [5, 10]
 
 
-@pytest.mark.slow
+@pytest.mark.e2e
 @pytest.mark.parametrize("name", ["wandb", "mlflow", "swanlab", "trackio"])
 def test_a_real_tracker_gets_the_numbers_and_wandb_the_table_and_writes_into_the_runs_folder(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

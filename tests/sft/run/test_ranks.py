@@ -17,7 +17,7 @@ import pytest
 
 from tests.e2e.run import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 RANK = """
 import os, sys, time

@@ -10,6 +10,8 @@ from soul.one_turn import parse_options
 from soul.rows.task_files import parse_row
 from tests.soul.samples import SAMPLES, load, tagged, verdict_of
 
+pytestmark = pytest.mark.smoke
+
 
 # lower() can lengthen a text (the capital dotted I of Turkish becomes two characters): positions found in it are not
 # positions in what was said.

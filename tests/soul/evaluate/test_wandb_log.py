@@ -58,7 +58,7 @@ def wandb_records(file):
             parts = b""
 
 
-@pytest.mark.slow  # wandb's own processes
+@pytest.mark.e2e  # wandb's own processes
 def test_wandb_offline_run_holds_numbers_tables_and_settings(run, tmp_path):
     """In a process of its own, as the client leaves threads and a service behind; read with the client's own reader."""
     pytest.importorskip("wandb")

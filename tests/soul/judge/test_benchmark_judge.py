@@ -15,7 +15,7 @@ def wide(monkeypatch):
     monkeypatch.setattr(judge.console, "width", 200)
 
 
-@pytest.mark.slow  # processes that import the SDK
+@pytest.mark.stress  # processes that import the SDK
 def test_compare_prints_the_ratio_to_a_plain_client(capsys):
     judge.main("--calls 32 --concurrency 8 --latency 0.01 0 --repeats 1 --words 20".split())
     printed = capsys.readouterr().out

@@ -32,6 +32,8 @@ from soul.testing import (
 )
 from tests.soul.judge.served_judge import FAULTS, GOOD, ask, served
 
+pytestmark = pytest.mark.smoke
+
 
 class Score(BaseModel):
     score: float = Field(ge=0, le=10)

@@ -20,6 +20,8 @@ from soul.judge.circuit_breaker import BreakerSettings
 from soul.judge.limits import Budget, Limits, shared_limits
 from tests.soul.judge.jumping_time import simulate
 
+pytestmark = pytest.mark.smoke
+
 
 class Crowd:
     """Calls at one endpoint, and how many of them are in flight."""

@@ -97,7 +97,7 @@ def test_where_everything_is_refused_every_call_ends():
     assert outcomes["rate_limit"] == 100 - outcomes["ok"] == 100 and 30.0 <= seconds <= 70.0  # sent late at worst
 
 
-@pytest.mark.slow
+@pytest.mark.stress
 def test_one_hundred_verdicts_over_http_at_8_in_flight():
     from benchmarks.judge import ANSWER
     from benchmarks.throttle import with_ours
