@@ -15,7 +15,6 @@ from dataclasses import replace
 
 import pytest
 from pydantic import BaseModel
-from tenacity import wait_none
 
 import soul.judge.client
 from soul.errors import BadSettings, JudgeFailure
@@ -49,7 +48,7 @@ EPISODE = Episode({"policy": [{"role": "user", "content": "hi"}, {"role": "assis
 
 @pytest.fixture(autouse=True)
 def _no_backoff(monkeypatch):
-    monkeypatch.setattr(soul.judge.client, "_BACKOFF", wait_none())
+    monkeypatch.setattr(soul.judge.client, "backoff_s", lambda attempt: 0.0)
 
 
 def says(score, critique="warmer", warmth=None, **more):

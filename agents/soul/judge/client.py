@@ -42,7 +42,7 @@ _LIMIT = "max_completion_tokens"
 _REFUSES_LIMIT = re.compile(r"max_(completion_|new_)?tokens|context length|output tokens", re.IGNORECASE)
 
 
-def _BACKOFF(attempt: int) -> float:  # noqa: N802 - a constant of this module, which tests replace
+def backoff_s(attempt: int) -> float:
     """The seconds to wait after this many failed attempts: at random, so that calls do not come back together."""
     return random.uniform(0.0, min(20.0, 0.5 * 2**attempt))
 
@@ -236,7 +236,7 @@ class EndpointClient:
                         raise self._too_late(error, asked or 0.0, deadline) from None
                     await self._sleep(SHORT_S if asked is None else asked)  # then it goes first
                 else:
-                    pause = _BACKOFF(attempt) if asked is None else asked
+                    pause = backoff_s(attempt) if asked is None else asked
                     again = cause in TRANSIENT - {"rate_limit"} and attempt < self.endpoint.max_attempts
                     if not again or deadline.left() <= pause:
                         raise self._final(cause, error, deadline) from None

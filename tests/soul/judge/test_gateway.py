@@ -11,7 +11,6 @@ from contextlib import contextmanager
 
 import pytest
 from pydantic import BaseModel
-from tenacity import wait_none
 
 import soul.judge.client
 from soul.errors import BadCache, JudgeFailure
@@ -27,7 +26,7 @@ class Answer(BaseModel):
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch):
-    monkeypatch.setattr(soul.judge.client, "_BACKOFF", wait_none())
+    monkeypatch.setattr(soul.judge.client, "backoff_s", lambda attempt: 0.0)
     for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY", "JUDGE_MODEL_NAME", "JUDGE_MODEL_REASONING"):
         monkeypatch.delenv(name, raising=False)
 

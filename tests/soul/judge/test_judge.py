@@ -10,7 +10,6 @@ import time
 
 import pytest
 from pydantic import BaseModel, Field, field_validator
-from tenacity import wait_none
 
 import soul.judge.client
 from soul.errors import PERMANENT, JudgeFailure, PolicyFailure
@@ -43,7 +42,7 @@ class Score(BaseModel):
 @pytest.fixture(autouse=True)
 def _no_backoff(monkeypatch):
     """Only what the endpoint asks for (Retry-After) is waited; the random backoff has a test of its own."""
-    monkeypatch.setattr(soul.judge.client, "_BACKOFF", wait_none())
+    monkeypatch.setattr(soul.judge.client, "backoff_s", lambda attempt: 0.0)
 
 
 @pytest.mark.parametrize("fault, cause, attempts", FAULTS.values(), ids=FAULTS.keys())
@@ -206,7 +205,7 @@ def test_retry_after_is_honoured():
 
 
 def test_without_retry_after_the_backoff_is_waited(monkeypatch):
-    monkeypatch.setattr(soul.judge.client, "_BACKOFF", lambda state: 0.25)
+    monkeypatch.setattr(soul.judge.client, "backoff_s", lambda attempt: 0.25)
     with served([ServerError(), ServerError(), GOOD]) as (judge, _):
         start = time.perf_counter()
         ask(judge)

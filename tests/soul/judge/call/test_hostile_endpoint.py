@@ -27,7 +27,7 @@ LIMIT_MB = 1.0
 
 @pytest.fixture
 def limits(monkeypatch):
-    monkeypatch.setattr(soul.judge.client, "_BACKOFF", lambda state: 0.001)
+    monkeypatch.setattr(soul.judge.client, "backoff_s", lambda attempt: 0.001)
     monkeypatch.setattr("soul.judge.call.endpoint.MAX_ANSWER_BYTES", int(LIMIT_MB * 1e6))
 
 

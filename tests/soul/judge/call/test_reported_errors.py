@@ -9,7 +9,6 @@ import json
 from dataclasses import dataclass
 
 import pytest
-from tenacity import wait_none
 
 import soul.judge.client
 from soul.errors import JudgeFailure
@@ -22,7 +21,7 @@ USED = {"prompt_tokens": 5, "completion_tokens": 2}
 
 @pytest.fixture(autouse=True)
 def _no_backoff(monkeypatch):
-    monkeypatch.setattr(soul.judge.client, "_BACKOFF", wait_none())
+    monkeypatch.setattr(soul.judge.client, "backoff_s", lambda attempt: 0.0)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 
 import pytest
 from pydantic import BaseModel, Field
-from tenacity import wait_none
 
 import soul.judge.client
 from soul.judge.call.structured import json_schema
@@ -30,7 +29,7 @@ from tests.soul.judge.call.structured_judge import GOOD, Flaw, Report, Score, ch
 
 @pytest.fixture(autouse=True)
 def _no_backoff(monkeypatch):
-    monkeypatch.setattr(soul.judge.client, "_BACKOFF", wait_none())
+    monkeypatch.setattr(soul.judge.client, "backoff_s", lambda attempt: 0.0)
 
 
 # --- the schema that is sent

@@ -18,7 +18,7 @@ PRICES = {"price_in": 1000.0, "price_out": 2000.0}
 
 @pytest.fixture(autouse=True)
 def _no_backoff(monkeypatch):
-    monkeypatch.setattr(soul.judge.client, "_BACKOFF", lambda state: 0.001)
+    monkeypatch.setattr(soul.judge.client, "backoff_s", lambda attempt: 0.001)
 
 
 @pytest.mark.parametrize("count", [-1, True, 1000.0, "1000", None, [], {}, float("nan")])
