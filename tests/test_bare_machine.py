@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BARE = """
 import runpy, sys
 from importlib.machinery import PathFinder
-MISSING = set("datasets hydra hypothesis omegaconf openai pandas pyarrow pydantic ray sft soul tenacity tensordict "
+MISSING = set("datasets hydra hypothesis omegaconf openai pandas pyarrow pydantic ray sft soul tensordict "
     "transfer_queue verl vllm".split())
 found = PathFinder.find_spec
 def find_spec(cls, name, path=None, target=None):

@@ -31,7 +31,7 @@ case $MODE in
     python=python3
     for made in "$ROOT"/.venv{-cpu,-gpu,}/bin/python; do [ ! -x "$made" ] || { python=$made; break; }; done
     python=${PYTHON:-$python}
-    "$python" -c "import soul.evaluate, openai, tenacity" 2>/dev/null ||
+    "$python" -c "import soul.evaluate, openai, aiohttp" 2>/dev/null ||
       { echo "eval.sh: $python lacks the base install: $python -m pip install -e $ROOT (or name another with PYTHON=...)" >&2; exit 2; }
     module=soul.evaluate ;;
   local)
