@@ -116,7 +116,7 @@ async def play(model: str) -> dict[str, Any]:
     config = load_config([*overrides, "data.max_response_length=1024"])
     agent_loop.restore_row = lambda _source, _packed: TaskRow(Talk(), TalkRow(index=0, topic="boxes"), "talk", 0)
 
-    async def gateway(*_: str) -> Any:
+    def gateway(*_: str) -> Any:
         return fake_gateway(Json({}))
 
     agent_loop._gateway = gateway

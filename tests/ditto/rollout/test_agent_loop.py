@@ -64,7 +64,7 @@ def play(
             "hitom", EXAMPLE.row(0), 1, attempt(draft), refined=attempt(refined) if refine and refined else None
         )
 
-    async def gateway(*_: str) -> None:
+    def gateway(*_: str) -> None:
         return None
 
     monkeypatch.setattr(agent_loop, "run_session", run_session)
