@@ -74,7 +74,8 @@ def test_each_source_that_is_there_gives_a_file_with_a_card(sources, capsys):
 
 
 @needs_records
-def test_a_bad_source_costs_its_own_file_only(sources, capsys):
+def test_a_bad_source_costs_its_own_file_only(sources, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")  # no line break inside the path of the error
     (sources / "paratomi" / "train.txt").write_text("1 Mia entered the hall.\n3 A line is missing.\n")
     code, table, _ = build(sources, capsys, "--tasks", "paratomi,lifechoices,userllm,mistakes")
     assert code == 1 and [table[name][0] for name in table] == ["failed", "built", "no source", "failed"]

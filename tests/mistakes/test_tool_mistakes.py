@@ -138,7 +138,7 @@ JUDGE = [
         [
             ([], "required: --labels"),
             (["--labels", "{tmp}/nosuch"], "{tmp}/nosuch: No such file"),
-            (["--labels", "{text.json}"], "not valid JSON"),
+            (["--labels", "{text.json}"], "cannot be read as JSON"),
             (["--labels", "{labels.jsonl}"], "line 1, field real"),
             (["--labels", "{labels.jsonl}", "--repeats", "0"], f"--repeats: 0: {NUMBER}"),
             (["--labels", "{labels.jsonl}", "--json", "{file}/x"], "{file} is a file"),

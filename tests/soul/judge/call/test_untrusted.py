@@ -129,10 +129,10 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:8])
 def test_a_hostile_text_costs_no_time(text):
-    start = time.perf_counter()
+    start = time.process_time()  # of this process alone: how busy the machine is does not matter
     neutral(text)
     contentless(text)
-    assert time.perf_counter() - start < 3.0
+    assert time.process_time() - start < 3.0
 
 
 # --- data between markers
