@@ -24,7 +24,6 @@ import asyncio
 import gc
 import itertools
 import json
-import os
 import statistics
 import sys
 import tempfile
@@ -37,10 +36,9 @@ from typing import Any
 
 import openai
 from pydantic import BaseModel, Field
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.fixed_latency_server import maximum_rate, served
+from benchmarks.side_by_side import console, new_table, print_load, spread
 from soul.cli.arguments import non_negative_float, positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.judge import Gateway, GatewaySettings, Judge
@@ -56,7 +54,6 @@ INSTRUCTIONS = (
 
 WAVES_LEFT_OUT, MIN_WAVES = 3, 4
 ASKERS = 2  # times the cap: when one call is answered, the next is already waiting
-console = Console()
 
 
 class Scored(BaseModel):
@@ -187,30 +184,10 @@ async def in_turns(
     return runs
 
 
-def spread(values: Sequence[float], digits: int) -> str:
-    """Median and quartiles."""
-    low, middle, high = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [*values] * 3
-    return f"{middle:,.{digits}f} ({low:,.{digits}f} to {high:,.{digits}f})"
-
-
-def new_table(title: str, first: str, *columns: str) -> Table:
-    """A table whose first column is text and whose others are numbers."""
-    table = Table(title=title)
-    table.add_column(first)
-    for column in columns:
-        table.add_column(column, justify="right")
-    return table
-
-
 def check_server(calls: int) -> None:
     """Print the server's maximum rate, to show that it does not limit the results."""
     most = maximum_rate(ANSWER, requests=10 * max(calls, 100))
     console.print(f"The server answers at least {most:,.0f} requests/s (latency 0, a minimal client).")
-
-
-def print_load() -> None:
-    """Print how busy the machine was, this benchmark included."""
-    console.print(f"Load average of the last minutes: {os.getloadavg()[1]:.1f} on {os.cpu_count()} cores.")
 
 
 def run_compare(arguments: argparse.Namespace) -> None:

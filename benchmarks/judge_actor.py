@@ -21,7 +21,8 @@ import psutil
 import ray
 
 from benchmarks.fixed_latency_server import served
-from benchmarks.judge import ANSWER, console, gateway, print_load
+from benchmarks.judge import ANSWER, gateway
+from benchmarks.side_by_side import console, print_load
 from ditto.judging import actor as judge_actor
 from soul.cli.arguments import non_negative_float, positive_int
 from soul.cli.error_border import Parser, reports_errors

@@ -33,7 +33,8 @@ import openai
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.judge import ANSWER, INSTRUCTIONS, Scored, data, gateway, print_load
+from benchmarks.judge import ANSWER, INSTRUCTIONS, Scored, data, gateway
+from benchmarks.side_by_side import print_load
 from benchmarks.throttled_server import Counts, Kind, Limit, throttled
 from soul.cli.arguments import positive_int
 from soul.cli.error_border import Parser, reports_errors

@@ -183,7 +183,7 @@ def _parsed(where: str, text: str, problem: str) -> Any:
 
 
 def _remedy(content: str) -> str:
-    """What to do about a file that cannot be read, by its first characters."""
+    """The remedy for a file that cannot be read, by its first characters."""
     if content.startswith(_LFS):
         return "it is a pointer of Git LFS: run `git lfs pull` in the clone"
     return "take the file from its source again"

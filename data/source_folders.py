@@ -174,7 +174,7 @@ class Build:
         return ["convert", *self.first, *map(str, match.files), *self.options, *match.form.options, "--out", str(out)]
 
     def is_unused(self, path: Path) -> bool:
-        """Whether a file, named by its path below the folder, does not belong to this set."""
+        """True if a file, given by its path below the folder, does not belong to this set."""
         patterns = (*_WITH_EVERY_DOWNLOAD, *(() if self.takes_training_files else _NOT_FOR_EVALUATION), *self.unused)
         return any(fnmatch(path.name, pattern) or path.match(pattern) for pattern in patterns)
 

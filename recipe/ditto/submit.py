@@ -141,7 +141,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Submission:
-    """How a training is submitted.
+    """The ways to submit a training run.
 
     Attributes:
         command: the words; DOCUMENT among them stands for a temporary file with the document.

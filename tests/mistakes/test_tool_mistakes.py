@@ -95,7 +95,7 @@ COMPARE = [
             (["--rows", "-1"], "--rows: -1: expected a whole number, 0 or more"),
             (["--out", "{file}/x.md"], "{file} is a file"),
             (["--out", "{empty_folder}"], "is a folder; name a file"),
-            (["{run}"], "is named twice"),
+            (["{run}"], "is given twice"),
         ],
     ),
     Mistake("one run", ["{run}"], expects=["required: runs"]),
@@ -105,7 +105,7 @@ TABLE = each(
     ["{run}"],
     [
         *((["{" + name + "}"], text) for name, text in DAMAGED.items()),
-        (["{tmp}/run"], "is named twice"),
+        (["{tmp}/run"], "is given twice"),
         (["--out", "{empty_folder}"], "is a folder; name a file"),
         (["--out", "/proc/x/y.md"], "cannot write to /proc/x"),
     ],

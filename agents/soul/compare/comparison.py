@@ -246,7 +246,7 @@ def distinct(folders: Sequence[Path]) -> Sequence[Path]:
     places = [folder.resolve() for folder in folders]
     for folder, place in zip(folders, places, strict=True):
         if places.count(place) > 1:
-            raise SameRun(f"{folder} is named twice. Name the folders of different runs.")
+            raise SameRun(f"{folder} is given twice. Pass the folders of different runs.")
     return folders
 
 

@@ -1,6 +1,6 @@
 """The paper's figures and tables from one's own runs: `soul figures --help`.
 
-training_run.py    a training's metrics, its tasks and its hash; the arguments NAME=FOLDER,FOLDER
+training_run.py    metrics, tasks and hash of a training run; the arguments NAME=FOLDER,FOLDER
 figure.py          what a figure shows: means over seeds with bands, dots, alarms; and its CSV
 training.py        panels of curves: by task, by metric, the gap, signs of known failures with their alarms
 ablation.py        panels of dots: where each name ends, by metric

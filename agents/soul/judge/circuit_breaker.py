@@ -42,7 +42,7 @@ class CircuitBreaker:
         self.probe_sent = False  # while probing: outcomes that arrive before the probe are from before the pause
         self.last = ""  # detail of the last failure
         self._window: deque[tuple[float, str]] = deque()
-        self._counts: Counter[str] = Counter()  # of the window
+        self._counts: Counter[str] = Counter()  # the outcomes in the window
 
     def record(self, now: float, outcome: str, detail: str) -> None:
         """Record an outcome, "ok" or a cause, and the detail of a failure."""

@@ -5,7 +5,7 @@ limits, which know when the endpoint may be asked again, and waits there until i
 errors (5xx, timeouts, broken connections) the request is sent again with jittered backoff, or after Retry-After, up to
 `max_attempts` times. Permanent errors fail at once. Failures are typed and never contain the API key.
 
-`Completions` is what a judge needs of it. A worker of a training has another implementation, which sends each request
+`Completions` is what a judge needs of it. A training worker has another implementation, which sends each request
 to the run's judge actor (`ditto.judging.actor`); so a request and its answer are plain data.
 """
 
@@ -49,7 +49,7 @@ def backoff_s(attempt: int) -> float:
 
 @dataclass(frozen=True)
 class Request:
-    """What a model is asked.
+    """A question to a model.
 
     Attributes:
         form: the JSON object that the answer must be; None: a text. The messages are then one of the system, whose
@@ -96,7 +96,7 @@ class Deadline:
 
     @property
     def runs(self) -> bool:
-        """Whether the clock has started."""
+        """True once the clock has started."""
         return self._end is not None
 
     def left(self) -> float:
@@ -112,7 +112,7 @@ class Deadline:
 
 
 class Completions(Protocol):
-    """Where a judge's requests go."""
+    """The receiver of a judge's requests."""
 
     @property
     def endpoint(self) -> Endpoint: ...
@@ -326,7 +326,7 @@ class EndpointClient:
             self.limits.leave(outcome, estimated, used, detail, waves, retry_after_s)
 
     def _still_detecting(self, body: dict[str, Any]) -> bool:
-        """Whether this request tried a mode of structured answers that the endpoint is not known to support."""
+        """True if this request tried a mode of structured answers that the endpoint may not support."""
         form = (body.get("response_format") or {}).get("type", "prompt")
         return form != "prompt" and not (self.settled and form == self.mode)
 

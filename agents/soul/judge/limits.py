@@ -31,7 +31,7 @@ _SOONEST_S = 0.001  # a shorter timer may fire a rounding error too early, over 
 
 @dataclass
 class Budget:
-    """What a run may spend at all its endpoints together, in US dollars.
+    """The budget of a run for all its endpoints together, in US dollars.
 
     Attributes:
         limit_usd: None: there is no budget.
@@ -43,7 +43,7 @@ class Budget:
 
     @property
     def failure(self) -> JudgeFailure | None:
-        """Why no further request is sent; None while there is money left."""
+        """The failure of every further request; None while there is money left."""
         if self.limit_usd is None or self.spent_usd < self.limit_usd:
             return None
         return JudgeFailure("budget", f"${self.spent_usd:.2f} of judge.budget_usd=${self.limit_usd:.2f} are spent")
@@ -88,7 +88,7 @@ class Limits:
 
     @property
     def outage(self) -> str | None:
-        """Why the circuit breaker tripped: endpoint, share of failures and last cause; None if it has not."""
+        """The reason that the circuit breaker tripped: endpoint, share of failures, last cause; None if it has not."""
         tripped = self.breaker.state == "tripped"
         return f"{self.endpoint.name} is down: {self.breaker.summary()}" if tripped else None
 
@@ -242,7 +242,7 @@ class Limits:
             logger.info("circuit breaker for %s closed: it answers again", name)
 
     def _reason(self, now: float) -> tuple[str, str]:
-        """Why calls wait: the kind of the reason, and a text for the log."""
+        """The reason that calls wait: its kind, and a text for the log."""
         breaker, throttle, endpoint = self.breaker, self.throttle, self.endpoint
         timeout = f", with a timeout of {endpoint.timeout_s:g} s"
         if breaker.state == "open":

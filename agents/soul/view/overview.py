@@ -131,7 +131,7 @@ def _resumed(run: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 def _broken_off(
     folder: Path, run: Mapping[str, Any], metrics: Mapping[int, Mapping[str, float]]
 ) -> Iterator[dict[str, Any]]:
-    """Why the watchdog ended the run, after its last step; where it was resumed since, at that step."""
+    """The watchdog's reason for ending the run, after its last step; if it was resumed since, at that step."""
     try:
         failure = read_object(folder / FAILURE, BadFailure, "It can be removed.")
     except (OSError, BadFailure):  # nearly all runs have none

@@ -1,4 +1,4 @@
-"""What a key of the config is: its type with its range, and its meaning; the checks and the words made from these."""
+"""The keys of the config: type with range, and meaning; checks and texts are made from these."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SIGNS = {"gt": "above", "ge": "from", "lt": "below", "le": "up to"}
 
 
 class Key(NamedTuple):
-    """What one key takes, and what it does; keys without a meaning are not in the documents."""
+    """The values of one key, and its meaning; keys without a meaning are not in the documents."""
 
     type: Any
     meaning: str = ""
@@ -224,7 +224,7 @@ def printed(config: DictConfig, keys: Keys) -> str:
 
 
 def unread(key: str, keys: Keys, instead: Mapping[str, str], program: str) -> str:
-    """What to tell about a key that nothing reads: what to use in its place, or the nearest key's full path."""
+    """The message about a key that nothing reads: the key to use instead, or the nearest key's full path."""
     given = instead.get(key) or next((text for name, text in instead.items() if key.startswith(f"{name}.")), None)
     hint = f"Use {given}." if given else f"Did you mean {near}?" if (near := nearest(key, keys)) else ""
     return f"{key} is not read by this trainer. {hint} To list all keys: python {program} --cfg".replace("  ", " ")

@@ -67,7 +67,7 @@ class RLRun(Run):
         return int(self.rollout.nnodes * self.rollout.n_gpus_per_node) if self.separate else self.devices
 
     def changed(self, key: str) -> bool:
-        """Whether a key has another value than its default."""
+        """True if a key has another value than its default."""
         return bool(self.value(key) != OmegaConf.select(default_config("gpu"), key))
 
 

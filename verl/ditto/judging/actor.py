@@ -49,7 +49,7 @@ class State:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a request: an answer, or a failure; and what it cost.
+    """The result of a request: an answer or a failure, and its cost.
 
     Attributes:
         left_s: the seconds left until the call's deadline; None if its clock has not started.

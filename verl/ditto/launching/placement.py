@@ -1,4 +1,4 @@
-"""Where a run's own actors live: the trainer's and the judge actor stay on the driver's node.
+"""Placement of a run's own actors: the trainer and the judge actor stay on the driver's node.
 
 Ray places an actor that asks for no resources on any node. The run's folder and its lock are on the driver's, and so
 are the keys of its trackers and of its store, which a cluster may give to the head node alone.

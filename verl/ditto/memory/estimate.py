@@ -36,7 +36,7 @@ QUEUE_FIELDS = 12  # int64 and float32 columns per token in the queue between ro
 
 @dataclass(frozen=True)
 class Training:
-    """How a model is trained. Sizes of numbers are in bytes."""
+    """The way a model is trained. Sizes of numbers are in bytes."""
 
     devices: int = 1  # number of devices that the weights are sharded over
     lora_rank: int = 0  # 0: every weight is trained

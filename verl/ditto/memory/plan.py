@@ -177,7 +177,7 @@ class MemoryPlan:
 
     @property
     def problems(self) -> list[str]:
-        """Why the run does not fit; empty if it fits."""
+        """The reasons that the run does not fit; empty if it fits."""
         size = self.machine.gpu_bytes
         reasons = [
             f"the {phase.name} phase needs {phase.total / GIB:.1f} GiB of {size / GIB:.1f} GiB"

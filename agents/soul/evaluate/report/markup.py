@@ -9,7 +9,7 @@ from soul.evaluate.numbers.set_result import Interval
 _VOID = frozenset({"col", "input", "link", "meta"})
 WIDTH, HEIGHT, MARGIN = 116, 14, 4
 AT = {"bounds": 11, "interval": 7}  # at different heights, so that neither hides the other
-TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the range
+TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)  # shares of the range
 USUAL: Interval = (0.0, 1.0)
 
 

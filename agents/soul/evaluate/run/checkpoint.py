@@ -77,7 +77,7 @@ class Checkpoint:
             return cls(name, model.model, folder, f"{_fingerprint(folder)} on {model.fingerprint}")
         if not (folder / "config.json").is_file():
             raise BadCheckpoint(
-                f"{folder}: no config.json, so it is not a Hugging Face folder. Name a global_step_N folder of this "
+                f"{folder}: no config.json, so it is not a Hugging Face folder. Pass a global_step_N folder of this "
                 "project, or convert raw verl shards with python -m verl.model_merger."
             )
         _config(folder / "config.json")
@@ -194,7 +194,7 @@ def find_weight_problem(folder: Path) -> str | None:
         reason = " ".join(str(error).split())[:200]
         return f"the weights cannot be read ({type(error).__name__}: {reason}). Copy or download the model again."
     if not [*folder.glob("*.safetensors"), *folder.glob("*.bin")]:
-        return "there are no weights (*.safetensors). Name the folder that holds them."
+        return "there are no weights (*.safetensors). Pass the folder that holds them."
     return None
 
 

@@ -254,7 +254,7 @@ def warnings_of(result: SetResult) -> list[SetWarning]:
         warnings.append(
             SetWarning(
                 judge_warning(model, problems),
-                "Its scores are marked with ?. Name a stronger judge (judge.model=...), or judge the same episodes "
+                "Its scores are marked with ?. Choose a stronger judge (judge.model=...), or judge the same episodes "
                 "again (--rescore). To see the replies: soul judge canaries.",
                 "no score" if result.mean is None else f"score {100 * result.mean:.1f}",
             )

@@ -109,7 +109,7 @@ def asked_wait(headers: Mapping[str, str]) -> float | None:
 
 
 def was_sent(error: BaseException) -> bool:
-    """Whether a request with this error may have reached the endpoint, and may be charged.
+    """True if a request with this error may have reached the endpoint, and may be charged.
 
     Errors that the endpoint itself reports (4xx, 5xx, or with status 200) are free, and so is a connection that was
     never made.

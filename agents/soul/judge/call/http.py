@@ -29,7 +29,7 @@ _HEADERS = {"OPENAI_ORG_ID": "OpenAI-Organization", "OPENAI_PROJECT_ID": "OpenAI
 
 
 class Response(NamedTuple):
-    """What an endpoint answered."""
+    """An answer of an endpoint."""
 
     status: int
     headers: Mapping[str, str]
