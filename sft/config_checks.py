@@ -150,6 +150,7 @@ _ROWS = "the layouts of rows that docs/sft.md lists: sft/corpus/row_encoder.py r
 INSTEAD = {
     "data.max_length": "data.max_prompt_length and data.max_response_length, whose sum is the limit",
     "data.truncation": "data.overlong",
+    "data.train_role": "a column train_role (soul convert --train-role), or data.default_train_role",
     "data.enable_thinking_default": "data.apply_chat_template_kwargs.enable_thinking",
     "data.messages_key": _ROWS,
     "data.tools_key": _ROWS,

@@ -234,9 +234,10 @@ def nearest(key: str, keys: Keys) -> str | None:
     """The full path of the key that was probably meant: `rollout.n` is actor_rollout_ref.rollout.n."""
     if ending := [name for name in keys if name.endswith(f".{key}")]:
         return min(ending, key=lambda name: (not keys[name].meaning, len(name)))
-    last = key.rpartition(".")[2]
-    same = [name for name in keys if name.rpartition(".")[2] == last]
-    if found := difflib.get_close_matches(key, same or list(keys), n=1, cutoff=0.0 if same else 0.8):
-        return found[0]
-    by_last = {name.rpartition(".")[2]: name for name in reversed(list(keys))}
-    return next((by_last[name] for name in difflib.get_close_matches(last, list(by_last), n=1, cutoff=0.75)), None)
+    above, _, last = key.rpartition(".")
+    if above in keys:
+        return above
+    # A long common beginning says nothing, so the last word must be similar; then the rest decides.
+    similar = difflib.get_close_matches(last, {name.rpartition(".")[2] for name in keys}, n=1, cutoff=0.7)
+    candidates = [name for name in keys if name.rpartition(".")[2] in similar]
+    return next(iter(difflib.get_close_matches(key, candidates, n=1, cutoff=0.0)), None)

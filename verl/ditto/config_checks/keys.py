@@ -346,6 +346,7 @@ INSTEAD: Mapping[str, str] = {
     "custom_reward_function": _JUDGED,
     "critic": "algorithm.objective: there is no critic, advantages are statistics of a group's rewards",
     "distillation": "recipe/ditto/distill.sh, or algorithm.objective=on_policy_distillation (docs/distillation.md)",
+    "learning_rate": "actor_rollout_ref.actor.optim.lr",
     "algorithm.adv_estimator": "algorithm.objective",
     "algorithm.use_kl_in_reward": "actor_rollout_ref.actor.use_kl_loss",
     "algorithm.kl_ctrl": "actor_rollout_ref.actor.kl_loss_coef",
