@@ -12,7 +12,7 @@ BURST_S = 1.0  # a bucket holds what flows in during this time, so that no burst
 SHORT_S = 0.1  # the first pause after a refusal that does not say how long to wait
 LONGER = 1.3  # while nothing is admitted, each pause is longer than the last by this factor
 LONG_S = 5.0  # the longest such pause
-ROUNDED_S = 0.5  # Retry-After has whole seconds, rounded up: half a second too late on average
+ROUNDED_S = 1.0  # Retry-After has whole seconds, rounded up, so it asks for up to a second too much
 JITTER = 0.05  # a pause is extended at random by up to this share
 HOLD_S = 2.0  # how long the cap does not grow after a wave
 
@@ -103,6 +103,6 @@ class Throttle:
         if not is_new or self._futile > 1 or in_flight + 1 < self.cap or alone:
             pause = min(LONG_S, SHORT_S * LONGER ** min(self._futile, 50))
             if retry_after is not None:
-                pause = max(SHORT_S, retry_after - ROUNDED_S)
+                pause = max(pause, retry_after - ROUNDED_S)
             self.until = max(self.until, now + pause * self._rng.uniform(1.0, 1.0 + JITTER))
         self._cap = max(1.0, self._least, min(self._cap, float(in_flight)))
