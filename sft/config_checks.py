@@ -29,7 +29,7 @@ from ditto.config_checks.key_types import (
 )
 from ditto.config_checks.keys import CHECKPOINT, ENGINE, MODEL, OPTIMIZER, TRAINER
 from ditto.config_checks.rules import Problem, Run, check_rules, chosen_on_a_cpu, model_rules, trainer_rules
-from ditto.launching.compose import Program
+from ditto.launching.override_parser import Program
 from ditto.settings import MemorySettings
 
 CONFIG_DIR = Path(__file__).resolve().parent / "config"

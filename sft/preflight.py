@@ -15,7 +15,6 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import ValidationError
 from rich.console import Console
 
-from ditto.launching.variables import check_temporary_folders
 from ditto.model.adapter_check import check_adapter
 from ditto.model.attention_check import check_attention
 from ditto.model.head_settings import check_head
@@ -109,8 +108,6 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     for folder, setting in folders.items():
         with found.of():
             check_writable(folder, setting)
-    with found.of():
-        check_temporary_folders(os.environ, None, starts_ray=False)
     with found.of():
         chat = load_training_chat(config)
         check_vocabulary(path, trust, "model.path", chat.tokenizer)

@@ -7,7 +7,7 @@
 #   OBJECTIVES    those of the figure: ditto grpo ditto_refined_only rltf_sd erl sdpo_token_grpo sdpo_logits_grpo
 #                 sdpo_token sdpo_logits; or any that docs/objectives.md names, space-separated
 #   SEEDS         whole numbers, space-separated (1 2 3)
-#   OUTPUT_DIR, EXPERIMENT_NAME    everything goes to outputs/ablations-TASK: OBJECTIVE-seedN, logs, stamps, figures
+#   OUTPUT_DIR, EXPERIMENT_NAME    everything goes to outputs/ablations-TASK: OBJECTIVE-seedN, logs, figures
 #   DRY_RUN=1     check the runs, say what would be done, start nothing
 #   ACTOR_MODEL_PATH, DATA_DIR, TRAIN_FILES, VAL_FILES, PLATFORM, OPENAI_API_KEY, OPENAI_BASE_URL, JUDGE_MODEL_NAME
 #                 as in run_rl.sh

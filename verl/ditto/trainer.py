@@ -72,7 +72,6 @@ from soul.host_resources import infrequent_gc
 
 logger = logging.getLogger(__name__)
 NOTICE_S = RESEND_S + 5.0  # within which a dead actor is noticed
-STOP_S = 10.0  # seconds that a stopped run keeps for its end, after the report
 
 
 class DittoTrainer(Validation):
@@ -163,14 +162,11 @@ class DittoTrainer(Validation):
             raise
         finally:
             self.watchdog.stop()
-            until = stop_signals.save_until()
-            if until is None:
+            if stop_signals.save_until() is None:  # a stopped run has no time for it
                 write_end_report(self.run_folder.folder)
             if self.uploads:
-                stop_signals.report_last_step()
+                stop_signals.report(stop_signals.ENDED)
                 failed = self.uploads.finish()
-            if until is not None:  # a stopped run: uploads come first, and the report gets the time that is left
-                write_end_report(self.run_folder.folder, max(until - time.time() - STOP_S, 0.0))
         self.run_folder.close_live()
         self._raise_outage()
         if failed:
@@ -214,11 +210,7 @@ class DittoTrainer(Validation):
         logging_prefix: str = "global_seqlen",
         keep_minibatch: bool = False,
     ) -> KVBatchMeta:
-        """Order the rows by rank and mini-batch, and pad all mini-batches to the same size.
-
-        Raises:
-            MissingSessions: fewer sessions than requested came back.
-        """
+        """Order the rows by rank and mini-batch, and pad all mini-batches to the same size. Raises MissingSessions."""
         step = StepBatch.fetch(batch)
         step.require_sessions(self.global_steps, self._asked_prompts, self.config.actor_rollout_ref.rollout.n)
         step.sort(f"{self.config.actor_rollout_ref.actor.data_loader_seed}:{self.global_steps}")
@@ -364,7 +356,7 @@ class DittoTrainer(Validation):
         self.total_training_steps = self.global_steps  # verl's loop ends after its last step: make this one the last
 
     def on_train_begin(self) -> None:
-        stop_signals.report_first_step()
+        stop_signals.report(stop_signals.BEGUN)
         with self.watchdog.phase("start of training"):
             self._check_sync()  # records the servers' answers before the first update
             super().on_train_begin()
@@ -427,9 +419,6 @@ class DittoTrainer(Validation):
         """Write a complete checkpoint to a temporary folder; `_record` publishes it.
 
         A step that is not finite gets none.
-
-        Raises:
-            NotFinite: the step's update has lost the weights.
         """
         if self.finite.in_a_row:
             return

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 from peft import LoraConfig, get_peft_model
-from transformers import Qwen3MoeConfig, Qwen3VLConfig
+from transformers import Qwen3MoeConfig
 
-from ditto.config_checks.row_count_rules import check_fp8
 from ditto.model.adapter_check import check_adapter
 from ditto.settings import BadConfig
 from soul.evaluate.run.checkpoint import BadCheckpoint, Checkpoint
@@ -127,13 +126,3 @@ def test_experts_are_refused_with_the_layers_that_can_be_adapted(tmp_path: Path)
 def test_an_own_head_can_be_adapted_and_a_full_training_needs_no_adapter(base: Path) -> None:
     check_adapter(model_section(base, target_modules=["lm_head"]), "model")
     check_adapter(model_section(base, lora_rank=0, target_modules=["nothing"]), "model")
-
-
-def test_fp8_is_refused_for_models_that_keep_their_layers_in_a_part(base: Path, tmp_path: Path) -> None:
-    Qwen3VLConfig().save_pretrained(tmp_path)
-    for path, quantization in ((base, "fp8"), (tmp_path, None)):
-        config = {"model": model_section(path), "rollout": {"quantization": quantization}}
-        check_fp8(OmegaConf.create({"actor_rollout_ref": config}))
-    config = {"model": model_section(tmp_path), "rollout": {"quantization": "fp8"}}
-    with pytest.raises(BadConfig, match=r"quantization=fp8: .*qwen3_vl"):
-        check_fp8(OmegaConf.create({"actor_rollout_ref": config}))

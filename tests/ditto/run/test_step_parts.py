@@ -147,16 +147,6 @@ def test_a_step_in_parts_has_the_numbers_of_all_its_sessions_and_updates() -> No
     assert numbers["training/off_policy/trajectory_staleness/max"] == 0
 
 
-def test_a_step_has_moved_the_weights_if_any_part_has() -> None:
-    still = {**UPDATE, "actor/grad_norm": [0.0]}
-    parts = StepParts()
-    parts.add_update(1, still)
-    assert not parts.updated
-    parts.add_update(1, UPDATE)
-    parts.add_update(1, still)
-    assert parts.updated
-
-
 def test_other_weights_in_the_engine_end_a_step_of_parts_too() -> None:
     chance = random.Random(5)
     (one, tags), (other, other_tags) = part(chance, ["a"]), part(chance, ["b"])
