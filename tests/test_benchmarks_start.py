@@ -36,7 +36,7 @@ LONG = {  # torch and verl, or Ray, or processes of their own: 10 s and more
 STARTED = {
     "evaluate": "soul/test_benchmark_evaluate.py",
     "grpo_vs_trl": "test_benchmarks_start.py",
-    "kills": "e2e/test_aimed_kill.py",
+    "kills": "e2e/test_training.py",
     "learning": "test_one_process.py",
     "judge_actor": "ditto/judging/test_benchmark_judge_actor.py",
     "sft_kills": "e2e/test_sft_stops.py",
