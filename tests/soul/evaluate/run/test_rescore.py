@@ -118,7 +118,7 @@ def test_a_run_decides_what_is_rescored(played, tmp_path, capsys):
         for section in ("policy", "partner", "environment"):
             assert evaluate(fake, tmp_path, "--rescore", str(played), f"{section}.model=other") == 2
             told = capsys.readouterr().err
-            assert f"nobody would ask the {section} that you set" in told and f"Leave out {section}.*:" in told
+            assert f"{section}.*" in told
         assert evaluate(fake, tmp_path, "--rescore", str(played), "tasks.hitom=1") == 2
         assert "tasks.hitom=1" in capsys.readouterr().err
         assert not fake.requests
