@@ -18,7 +18,8 @@ from pathlib import Path
 from soul.cli.arguments import existing_folder, non_negative_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings
-from soul.evaluate.numbers.results import Results, summarise_run
+from soul.evaluate.numbers.results import Average, Results, summarise_run
+from soul.evaluate.numbers.set_result import SetResult
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.tables.run_table import SHOWN, lines, titles
 from soul.judge.call.usage import total
@@ -56,7 +57,7 @@ def write(run: EvaluationRun, results: Results, step: int | None = None) -> str:
     with started as logged:
         logged.define_metric(STEP)
         logged.define_metric("soul/*", step_metric=STEP)
-        columns = [*titles(results), *(column.title for column in SHOWN)]
+        columns: list[str | int] = [*titles(results), *(column.title for column in SHOWN)]
         table = wandb.Table(columns=columns, data=[[*line.cells, *line.published] for line in lines(results)])
         numbers = {f"soul/{name}": value for name, value in scalars(results).items()}
         logged.log({**numbers, "soul/table": table, **({} if step is None else {STEP: step})})
@@ -75,7 +76,7 @@ def scalars(results: Results) -> dict[str, float]:
         values[f"{name}/invalid_share"] = result.invalid / result.samples if result.samples else None
         values[f"{name}/cost_usd"] = cost.cost_usd if cost.cost_usd or not cost.unpriced else None
         values |= {f"{name}/metrics/{metric}": value for metric, value in result.metrics.items()}
-    scored = {f"{name}/score": result for name, result in results.sets.items()}
+    scored: dict[str, SetResult | Average] = {f"{name}/score": result for name, result in results.sets.items()}
     scored |= {f"average/{name}": average for name, average in results.averages.items()}
     for name, one in scored.items():
         low, high = one.interval or (None, None)

@@ -60,15 +60,16 @@ class Failures:
 
     def remedy(self) -> str:
         """How to run the failed samples again."""
-        again = Counter({cause: n for cause, n in self.causes.items() if cause in INFRASTRUCTURE})
-        kept = self.causes - again
-        which = {
-            "endpoints or limits": (again, "the same command runs them again."),
-            "an answer or a request": (kept, "only the same command with --retry-failed runs them again."),
-        }
+        again, kept = Counter[str](), Counter[str]()
+        for cause, count in self.causes.items():
+            (again if cause in INFRASTRUCTURE else kept)[cause] = count
+        which = (
+            ("endpoints or limits", again, "the same command runs them again."),
+            ("an answer or a request", kept, "only the same command with --retry-failed runs them again."),
+        )
         return " ".join(
             f"{causes.total():,} because of {why} ({_counts(causes)}): {remedy}"
-            for why, (causes, remedy) in which.items()
+            for why, causes, remedy in which
             if causes
         )
 
