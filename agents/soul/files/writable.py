@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from soul.errors import SoulError
@@ -43,12 +43,12 @@ def probe(folder: Path) -> None:
     Permission bits do not tell: a file system may be mounted read-only, and root may write despite the bits.
 
     Raises:
-        OSError: the folder cannot be written to.
+        OSError: the folder cannot be written to, or its name is too long.
     """
     place = Path(os.path.abspath(folder))
+    with suppress(FileNotFoundError):
+        place.lstat()  # fails if a name is too long, or if a folder above is a file
     nearest = next(above for above in (place, *place.parents) if os.path.lexists(above))
-    if not nearest.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, f"{nearest} is a file")
     with tempfile.NamedTemporaryFile(dir=nearest, prefix=".soul-write-test-") as file:
         file.write(b"written")
         file.flush()
