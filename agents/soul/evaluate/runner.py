@@ -16,7 +16,6 @@ from rich.text import Text
 
 from soul import tasks
 from soul.errors import BadSettings, OutOfSpace, SoulError, UnknownTask
-from soul.evaluate import wandb_log
 from soul.evaluate.numbers.results import Results
 from soul.evaluate.report import FILE as REPORT
 from soul.evaluate.report.outputs import write_outputs
@@ -160,8 +159,6 @@ def run(
         OutOfSpace: the disk is full; the finished samples are kept.
     """
     choice = options.choice
-    if options.wandb:
-        wandb_log.check()
     wanted = rescore.sample_requests(settings, source) if source else sample_requests(settings)
     if options.dry_run:
         dry_run(settings, wanted, folder, choice, options.thinking_tokens, tests_judges=choice.ask_first)
@@ -182,10 +179,8 @@ def run(
                 if journal.samples:
                     results_of(folder, journal)  # the results of the finished samples
                 raise
-            finished, results, failures = results_of(folder, journal)
+            results, failures = results_of(folder, journal)
     failures.require_verdict()
-    if options.wandb:
-        console.print(f"Weights & Biases: {wandb_log.write(finished, results, options.step)}")
     return results
 
 
@@ -238,7 +233,7 @@ def missing_samples(
     return [request for request in wanted if not is_done(there, request.key, request.stamp, choice.retry_failed)]
 
 
-def results_of(folder: Path, journal: Journal) -> tuple[EvaluationRun, Results, Failures]:
+def results_of(folder: Path, journal: Journal) -> tuple[Results, Failures]:
     """Write and print the results of the finished samples.
 
     Above the table stand its judges and, if every sample failed, the cause; below it warnings and failures.
@@ -254,7 +249,7 @@ def results_of(folder: Path, journal: Journal) -> tuple[EvaluationRun, Results, 
         console.print(warning, markup=False, highlight=False)
     show_failures(failures)
     console.print(f"Report: {folder / REPORT}")
-    return run, results, failures
+    return results, failures
 
 
 def show_failures(failures: Failures) -> None:

@@ -27,16 +27,6 @@ from soul.judge.call.usage import total
 STEP = "soul/checkpoint_step"
 
 
-def check() -> None:
-    """Check that the client is installed.
-
-    Raises:
-        BadSettings: it is not.
-    """
-    if importlib.util.find_spec("wandb") is None:
-        raise BadSettings("Weights & Biases needs the package wandb: pip install wandb")
-
-
 def write(run: EvaluationRun, results: Results, step: int | None = None) -> str:
     """Log the results as one run, and return its URL, or the folder of an offline run.
 
@@ -92,7 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("runs", nargs="+", type=existing_folder, metavar="RUN", help="folders of evaluations")
     parser.add_argument("--step", type=non_negative_int, help="of the checkpoint, for the x axis of curves")
     given = parser.parse_args(arguments)
-    check()
+    if importlib.util.find_spec("wandb") is None:
+        raise BadSettings("Weights & Biases needs the package wandb: pip install wandb")
     for folder in given.runs:
         run = EvaluationRun.load(folder)
         print(write(run, summarise_run(run), given.step))

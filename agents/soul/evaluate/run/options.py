@@ -14,7 +14,6 @@ from soul.cli.error_border import Parser
 from soul.errors import BadSettings
 from soul.judge.cli_overrides import sections_of
 from soul.suites import ALIASES, SUITES, Suite, suite
-from soul.suites.soul_v1 import SETS
 
 Sections = Mapping[str, Mapping[str, Any]]
 
@@ -37,7 +36,7 @@ class RunChoice(NamedTuple):
 
 
 # Options that are fields of `RunOptions` under the same name.
-_AS_GIVEN = ("data", "out", "name", "limit", "n", "seed", "thinking_tokens", "dry_run", "wandb", "step")
+_AS_GIVEN = ("data", "out", "name", "limit", "n", "seed", "thinking_tokens", "dry_run")
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,6 @@ class RunOptions:
         limit: rows of each set; None: those of the suite, or all.
         deadline_s: seconds to play one episode; None: no limit.
         thinking_tokens: expected tokens of thought before each answer, for the plan.
-        step: the training step of the checkpoint, for Weights & Biases.
     """
 
     sets: tuple[str, ...] = ()
@@ -67,8 +65,6 @@ class RunOptions:
     thinking_tokens: int = 0
     dry_run: bool = False
     choice: RunChoice = RunChoice()
-    wandb: bool = False
-    step: int | None = None
 
     @classmethod
     def from_arguments(cls, given: argparse.Namespace) -> RunOptions:
@@ -80,13 +76,9 @@ class RunOptions:
         names = [word for word in given.words if "=" not in word]
         if names and given.suite:
             raise BadSettings(f"Name sets ({', '.join(names)}) or a suite ({given.suite}), not both (TASKS and SUITE).")
-        listed = [name.strip() for name in (given.suite or "").split(",") if name.strip()]
-        chosen = None
-        if given.suite and not (len(listed) > 1 or set(listed) & SETS.keys()):
-            listed, chosen = [], suite(given.suite)
         return cls(
-            sets=(*names, *listed),
-            suite=chosen,
+            sets=tuple(names),
+            suite=suite(given.suite) if given.suite else None,
             sections=sections_of([word for word in given.words if "=" in word], ["tasks"]),
             deadline_s=given.deadline,
             choice=RunChoice.from_arguments(given),
@@ -102,14 +94,11 @@ def parser(program: str, description: str | None) -> Parser:
     add("--data", type=Path, default=Path(environment.get("DATA_DIR", "data")), help="DATA_DIR")
     add("--out", type=output_folder, default=environment.get("OUTPUT_DIR") or "outputs", help="OUTPUT_DIR")
     add("--name", default=environment.get("EXPERIMENT_NAME"), help="the run's name; default: the model's")
-    suites = " | ".join([*SUITES, *ALIASES, "SET,SET,..."])
-    add("--suite", metavar=suites, help="the sets and rows of a suite, or these sets")
+    add("--suite", metavar=" | ".join([*SUITES, *ALIASES]), help="the sets and rows of a suite")
     add("--limit", type=positive_int, help="rows of each set, drawn by the seed (the paper: 100)")
     add("--n", type=positive_int, default=1, help="samples of each row")
     add("--seed", type=int, default=0, help="decides which rows are drawn")
     add_run_choice_options(parser)
-    add("--wandb", action="store_true", help="log the results to Weights & Biases")
-    add("--step", type=non_negative_int, help="the checkpoint's training step: the x axis there")
     return parser
 
 

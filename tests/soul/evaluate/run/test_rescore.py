@@ -100,6 +100,7 @@ def test_a_dialogue_is_judged_again_with_all_that_was_said_and_done(tmp_path):
         assert evaluate(fake, tmp_path, "--rescore", str(folder), "judge.model=other") == 0
     (again,) = tmp_path.glob("*-rescored-*")
     old, new = EvaluationRun.load(folder), EvaluationRun.load(again)
+    assert new.settings["roles"]["partner"] == old.settings["roles"]["partner"] != new.settings["roles"]["judge"]
     assert len(new.samples) == 3 and [s.draft.episode["acts"] for s in new.samples] == [
         s.draft.episode["acts"] for s in old.samples
     ]
