@@ -22,7 +22,7 @@ from ditto.run.checkpoint import saved_steps
 from ditto.run.finite_steps import NotFinite
 from ditto.run.manifest import check as check_manifest
 from ditto.run.manifest import total_bytes
-from ditto.run.store_resume import prepare_store
+from ditto.run.store import prepare_store
 from sft.config_checks import check_config
 from sft.launch import config_of
 
