@@ -76,16 +76,15 @@ def read_line(traces: Path, place: Place) -> bytes:
 
 
 def session_object(line: bytes, where: str) -> dict[str, Any]:
-    """A session's line as an object in today's format.
+    """A session's line as an object.
 
     Raises:
         NoSession: the line is not a record.
     """
     try:
-        SessionRecord.from_line(line, where)
-    except BadRecord as error:
-        raise NoSession(str(error)) from None
-    return dict(json.loads(line))
+        return dict(json.loads(line))
+    except (ValueError, TypeError) as error:
+        raise NoSession(f"{where}: {error}") from None
 
 
 def search(traces: Path, places: Sequence[Place], text: str) -> Iterator[Event]:
