@@ -25,7 +25,7 @@ from data.builder_cli import Builder, Rows, RowStream
 from data.reading import read_json, read_json_items
 from data.rows import Record
 from soul.tasks.coser import CoSER
-from soul.tasks.coser_row import CoSERRow
+from soul.tasks.coser_stage import CoSERRow
 from soul.validation_errors import first_problem
 
 TRAIN_SHARE = 0.9  # of a book's plots, if the book has no split_plot_index

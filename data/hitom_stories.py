@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from data.hitom_beliefs import BeliefLog
 from data.rows import Record
-from soul.tasks.paratomi_story import CONTAINERS as KINDS  # Hi-ToM's rooms and kinds of containers are ToMi's
-from soul.tasks.paratomi_story import ROOMS
+from soul.tasks.paratomi import CONTAINERS as KINDS  # Hi-ToM's rooms and kinds of containers are ToMi's
+from soul.tasks.paratomi import ROOMS
 
 AGENTS = (
     "Abigail Aiden Alexander Amelia Ava Avery Benjamin Carter Charlotte Chloe Elizabeth Ella Emily Emma Evelyn Hannah "

@@ -14,8 +14,7 @@ import pytest
 from data import userllm
 from data.prism import read_openings
 from soul.tasks.userllm import UserLLM
-from soul.tasks.userllm_row import UserLLMRow
-from soul.tasks.userllm_turn import choices_mentioned
+from soul.tasks.userllm_turn import UserLLMRow, choices_mentioned
 from tests.data.source_files import needs, refusal, write_lines
 from tests.soul.samples import DATA
 

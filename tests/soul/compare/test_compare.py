@@ -37,7 +37,6 @@ SETTINGS = {
     "roles": {role: JUDGE for role in ("judge", "feedback", "partner", "environment")},
     "jury": [],
     "by_task": {},
-    "jury_reward": "mean",
     "tasks": {},
 }
 ALONE = {"policy": usage(0.5, 100, 20)}  # of a task that scores by rule
