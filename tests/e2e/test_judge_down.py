@@ -34,6 +34,6 @@ def test_a_training_without_verdicts_says_why_and_ends(world: Path, tmp_path: Pa
     assert "JudgeOutage: Step 1: the judge failed in 100% of 8 sessions" in log
     assert address in log and "server_error 8" in log and "Traceback" not in log
     # From the workers to the terminal, in our format: what calls wait for, and what the trainer did.
-    assert re.search(r"\d\d:\d\d:\d\d WARNING soul\.judge\.wait_notice: .*calls? wait", log)
+    assert re.search(r"\d\d:\d\d:\d\d WARNING soul\.judge\.limits: .*calls? wait", log)
     assert re.search(r"\d\d:\d\d:\d\d INFO ditto\.trainer: ", log)
     assert run.tracked_step() == 1

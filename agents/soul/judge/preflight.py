@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 from soul.errors import JudgeFailure, SoulError
 from soul.judge.call.endpoint import Endpoint, StructuredMode
-from soul.judge.client import EndpointClient
-from soul.judge.gateway import Gateway
+from soul.judge.gateway import connect_endpoints
 from soul.judge.judge import ChatModel, Judge
-from soul.judge.roles import BY_TASK, CANARY, GatewaySettings
+from soul.judge.roles import BY_TASK, GatewaySettings
 
 logger = logging.getLogger(__name__)
 
@@ -39,11 +38,11 @@ class BadJudge(SoulError):
 
 
 class Checked(NamedTuple):
-    """The result of one small request to a role.
+    """The result of one small request to a section's endpoint; of a jury, to its last member.
 
     Attributes:
         latency_s: seconds of the request.
-        mode: how the endpoint takes structured answers; None if that is not known yet.
+        mode: how the endpoint takes structured answers; None of a jury, whose members may differ.
     """
 
     latency_s: float | None
@@ -58,32 +57,28 @@ async def check(settings: GatewaySettings, sections: Sequence[str]) -> Mapping[s
         BadJudge: an endpoint cannot be used; the message says what to do.
         MissingKey: the environment variable of a key is not set.
     """
+    settings = settings.with_endpoints(_impatient)
+    clients = connect_endpoints(settings)
     results: dict[str, Checked] = {}
-    async with Gateway.connect(_with_short_timeouts(settings)) as gateway:
-        judges: dict[str, Judge] = {str(role): judge for role, judge in gateway.roles.items()}
-        judges |= {f"{BY_TASK}{task}": judge for task, judge in gateway.by_task.items()}
-        judges |= {CANARY: gateway.canary} if gateway.canary else {}
+    try:
         for section in sections:
-            latency = None
-            for judge in gateway.jury if section == "judge" else (judges[section],):
-                judge.endpoint.key()  # raises MissingKey, whose message is better than that of a failed call
+            asked = settings.asked(section)
+            for endpoint in asked:
+                endpoint.key()  # raises MissingKey, whose message is better than that of a failed call
+                judge = Judge(clients[endpoint])
                 await _check_one(section, judge)
-                latency = judge.usage.percentile(0.5)
-                logger.info("%s: %s answers, %.2f s", section, judge.endpoint.name, latency or 0.0)
-            client = judges[section].endpoint_client
-            assert isinstance(client, EndpointClient)
-            results[section] = Checked(latency, client.mode if client.settled else None)
+                latency_s = judge.usage.percentile(0.5)
+                logger.info("%s: %s answers, %.2f s", section, endpoint.name, latency_s or 0.0)
+                results[section] = Checked(latency_s, clients[endpoint].mode if len(asked) == 1 else None)
+    finally:
+        for client in clients.values():
+            await client.close()
     return results
 
 
-def _with_short_timeouts(settings: GatewaySettings) -> GatewaySettings:
+def _impatient(endpoint: Endpoint) -> Endpoint:
     """Allow two attempts of ten seconds each: users would turn off a check that waits for minutes."""
-
-    def shorten(endpoint: Endpoint) -> Endpoint:
-        timeouts = {"timeout_s": min(10.0, endpoint.timeout_s), "deadline_s": min(30.0, endpoint.deadline_s)}
-        return endpoint.model_copy(update={"max_attempts": 2, **timeouts})
-
-    return settings.with_endpoints(shorten)
+    return endpoint.model_copy(update={"max_attempts": 2, "timeout_s": min(10.0, endpoint.timeout_s)})
 
 
 async def _check_one(section: str, judge: Judge) -> None:
@@ -111,7 +106,7 @@ async def seconds_to_answer(endpoint: Endpoint) -> float:
     model = ChatModel.connect(endpoint.model_copy(update={"max_attempts": 2}))
     start = time.perf_counter()
     try:
-        await model.scope().say([{"role": "user", "content": "Say hello."}])
+        await model.say([{"role": "user", "content": "Say hello."}])
     finally:
         await model.close()
     return time.perf_counter() - start

@@ -47,7 +47,7 @@ class FakeOpenAI:
     Args:
         script: what to answer: a reply, a list of replies (the last one repeats) or a function of the request. If the
             function raises, the request is answered with 400 and the exception is added to `errors`.
-        model: the model that `GET /v1/models` lists; requests may name any model.
+        model: the model of `endpoint`; requests may name any model.
         supports: the supported types of `response_format`, besides "text". A request with another type is answered with
             400, uses up no reply of the script and is added to `refused`.
         port: where it listens on 127.0.0.1 inside the `with` block; 0: the system chooses.
@@ -122,9 +122,6 @@ class FakeOpenAI:
                 self._in_flight -= 1
 
     def _respond(self, method: str, path: str, headers: Mapping[str, str], content: bytes) -> Answer:
-        if (method, path) == ("GET", "/v1/models"):
-            models = [{"id": self.model, "object": "model", "created": 0, "owned_by": "fake"}]
-            return Answer(body=json.dumps({"object": "list", "data": models}).encode())
         if (method, path) != ("POST", "/v1/chat/completions"):
             return error_answer(404, f"FakeOpenAI has no {method} {path}")
         try:
@@ -133,26 +130,20 @@ class FakeOpenAI:
             body = None
         if not isinstance(body, dict):
             return error_answer(400, "the body of the request is not a JSON object")
-        accepted = _wanted_format(body) in self.supports
+        wanted = (body.get("response_format") or {"type": "text"}).get("type")
+        accepted = wanted in self.supports
         with self._lock:
             record = self.requests if accepted else self.refused
             request = ChatRequest(len(record), body, {name.lower(): value for name, value in headers.items()})
             record.append(request)
         if not accepted:
             known = " or ".join(repr(name) for name in self.supports)
-            message = f"'response_format.type' must be {known}"
-            return error_answer(400, message, "invalid_value", param="response_format.type")
+            return error_answer(400, f"'response_format.type' must be {known}", "invalid_value")
         try:
             return self._script(request).answer(request)
         except Exception as error:  # noqa: BLE001 - report a bug in the script to the test instead of losing the thread
             self.errors.append(error)
             return error_answer(400, f"the script of FakeOpenAI raised {error!r}")
-
-
-def _wanted_format(body: Mapping[str, Any]) -> Any:
-    """The type of `response_format` that a request asks for; None if the field is malformed."""
-    wanted = body.get("response_format") or {"type": "text"}
-    return wanted.get("type") if isinstance(wanted, dict) else None
 
 
 class _InProcess:

@@ -14,8 +14,7 @@ from pydantic import BaseModel, Field, field_validator
 import soul.judge.client
 from soul.errors import PERMANENT, JudgeFailure, PolicyFailure
 from soul.judge import ChatModel, Judge
-from soul.judge.call.exchange import asked_wait
-from soul.judge.client import Deadline
+from soul.judge.call.http import BadStatus, Response, retry_after
 from soul.policy import OpenAISeat
 from soul.testing import (
     FakeOpenAI,
@@ -147,40 +146,21 @@ def test_a_429_uses_up_no_attempt_and_waits_for_the_deadline_alone():
     assert len(fake.requests) == 7 and judge.usage.retries == 6
 
 
-@pytest.mark.parametrize(
-    "script, cause",
-    [
-        ([RateLimit()] * 3, "rate_limit"),  # the deadline passes between two requests or during one
-        ([RateLimit(), Hang(60)], "rate_limit"),  # it cuts the second request off
-        ([RateLimit(), ServerError(), Hang(60)], "server_error"),
-        ([ServerError(), RateLimit(), Hang(60)], "rate_limit"),
-        ([RateLimit(), Text("no JSON"), Hang(60)], "timeout"),  # the last answer was accepted
-        ([Hang(60)], "timeout"),
-    ],
-)
-def test_the_last_answer_before_the_deadline_is_the_cause(script, cause, monkeypatch):
-    with served(script, max_attempts=2, timeout_s=60.0) as (judge, fake):
-
-        class EndsInTheLastRequest(Deadline):
-            """Ends in the last request of the script, however long the ones before it take."""
-
-            def left(self) -> float:
-                super().left()  # starts the clock
-                to_come = len(script) - len(fake.requests)
-                return {0: 0.0, 1: 0.7}.get(to_come, 60.0)
-
-        monkeypatch.setattr("soul.judge.judge.Deadline", EndsInTheLastRequest)
-        with pytest.raises(JudgeFailure) as caught:
-            ask(judge)
+@pytest.mark.parametrize("script, cause", [(RateLimit(0.25), "rate_limit"), ([ServerError(), Hang(60)], "timeout")])
+def test_a_call_ends_at_its_deadline_of_five_timeouts(script, cause):
+    with served(script, timeout_s=0.2, max_attempts=9) as (judge, _), pytest.raises(JudgeFailure) as caught:
+        start = time.perf_counter()
+        ask(judge)
     assert caught.value.cause == cause and judge.usage.failures == {cause: 1}
+    assert time.perf_counter() - start < 10.0
 
 
 def test_an_endpoint_that_asks_to_wait_past_the_deadline_fails_the_call_at_once():
-    with served(RateLimit(retry_after=60), deadline_s=30.0) as (judge, fake), pytest.raises(JudgeFailure) as caught:
+    with served(RateLimit(retry_after=60), timeout_s=6.0) as (judge, fake), pytest.raises(JudgeFailure) as caught:
         start = time.perf_counter()
         ask(judge)
     assert caught.value.cause == "rate_limit" and time.perf_counter() - start < 10.0
-    assert "it asks to wait for 60 s, but deadline_s=30 leaves 30 s" in caught.value.detail
+    assert "the next request in 60 s would be past the call's 30 s" in caught.value.detail
 
 
 @pytest.mark.parametrize(
@@ -194,7 +174,7 @@ def test_an_endpoint_that_asks_to_wait_past_the_deadline_fails_the_call_at_once(
     ],
 )
 def test_headers_that_ask_to_wait(headers, seconds):
-    assert asked_wait(headers) == seconds
+    assert retry_after(BadStatus(Response(429, headers, b""))) == seconds
 
 
 def test_retry_after_is_honoured():

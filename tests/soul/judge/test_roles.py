@@ -18,7 +18,7 @@ HERE, THERE = "http://judge.invalid/v1", "http://elsewhere.invalid/v1"
 KEY = "sk-sentinel-0123456789abcdef"
 VARIABLES = ["OPENAI_BASE_URL", "OPENAI_API_KEY", "JUDGE_MODEL_NAME", "JUDGE_MODEL_REASONING", "OPENAI_AGENT_MODEL"]
 VARIABLES += ["OPENAI_AGENT_BASE_URL", "OPENAI_AGENT_API_KEY", "OPENAI_AGENT_REASONING_EFFORT", "SOUL_TEST_KEY"]
-TRANSPORT = {"timeout_s": 7.0, "deadline_s": 70.0, "max_attempts": 2, "max_reasks": 3, "concurrency": 5}
+TRANSPORT = {"timeout_s": 7.0, "max_attempts": 2, "max_reasks": 3, "concurrency": 5}
 OF_A_MODEL = {
     "reasoning_effort": "high",
     "temperature": 0.3,

@@ -12,7 +12,7 @@ from typing import Any
 from soul.cli.arguments import non_negative_int, one_of, output_folder, positive_float, positive_int
 from soul.cli.error_border import Parser
 from soul.errors import BadSettings
-from soul.judge.cli_overrides import sections_of
+from soul.judge.roles import sections_of
 from soul.suites import ALIASES, SUITES, Suite, suite
 from soul.suites.soul_v1 import SETS
 

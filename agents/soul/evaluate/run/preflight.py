@@ -68,7 +68,7 @@ def _require_key(endpoint: Endpoint, section: str, role: str, remedy: str) -> No
 
 def _check_policy(endpoint: Endpoint) -> None:
     # No limit on the tokens but the endpoint's own: some reasoning models answer 400 where they think for longer.
-    impatient = endpoint.model_copy(update={"deadline_s": min(POLICY_PATIENCE_S, endpoint.deadline_s)})
+    impatient = endpoint.model_copy(update={"timeout_s": min(POLICY_PATIENCE_S, endpoint.timeout_s)})
     try:
         asyncio.run(judges.seconds_to_answer(impatient))
     except JudgeFailure as failure:

@@ -35,7 +35,7 @@ def shown(terminal=False, known=(), **left):
         one, two = numbered([1.0, None])
         progress.add(one)
         with logs.to_stderr():
-            logging.getLogger("soul.judge.wait_notice").warning("%s", WAITS)
+            logging.getLogger("soul.judge.limits").warning("%s", WAITS)
         progress.add(two)
         line = progress.line()
     return line, re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue())
@@ -49,7 +49,7 @@ def test_a_warning_is_one_whole_line_and_stands_there_once(terminal, stderr_is_o
     out, err = capsys.readouterr()
     here, elsewhere = (text, err) if terminal and stderr_is_one else (err, text)
     (line,) = [line.strip() for line in re.split(r"[\r\n]+", here) if "calls wait" in line]
-    assert line.endswith(f" WARNING soul.judge.wait_notice: {WAITS}") and "calls wait" not in elsewhere + out
+    assert line.endswith(f" WARNING soul.judge.limits: {WAITS}") and "calls wait" not in elsewhere + out
 
 
 @pytest.mark.parametrize(

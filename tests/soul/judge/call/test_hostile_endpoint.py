@@ -20,8 +20,8 @@ from soul.one_turn import Critique
 from tests.soul.judge.call.hostile_kinds import KINDS
 from tests.soul.judge.call.hostile_server import FORGED, Connection, HostileServer, completion, http, serving
 
-SHORT = {"timeout_s": 0.7, "deadline_s": 1.5}  # of what hangs, or is to be asked for again later
-LONG = {"timeout_s": 60.0, "deadline_s": 60.0}  # of all else: the machine may have other work
+SHORT = {"timeout_s": 0.4}  # of what hangs, or is to be asked for again later
+LONG = {"timeout_s": 12.0}  # of all else: the machine may have other work
 LIMIT_MB = 1.0
 
 
