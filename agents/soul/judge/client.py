@@ -250,9 +250,9 @@ class EndpointClient:
                 completion = await exchange(self.connection, body)
             tokens = completion.tokens
             cost = usage.answered(self.endpoint, tokens, time.perf_counter() - start, expected)
-            if tokens.prompt_tokens is not None and tokens.completion_tokens is not None:
-                used = float(tokens.prompt_tokens + tokens.completion_tokens)
-                self._completion_tokens += 0.1 * (tokens.completion_tokens - self._completion_tokens)
+            if tokens.prompt is not None and tokens.completion is not None:
+                used = float(tokens.prompt + tokens.completion)
+                self._completion_tokens += 0.1 * (tokens.completion - self._completion_tokens)
             usage.cut_off += accept_any and completion.cut_off
             text = completion.text(accept_any)
             outcome = OK

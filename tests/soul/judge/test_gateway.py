@@ -15,7 +15,7 @@ from pydantic import BaseModel
 import soul.judge.client
 from soul.errors import BadCache, JudgeFailure
 from soul.judge import ROLES, Gateway, GatewaySettings
-from soul.testing import FakeOpenAI, Json, NotFound, fake_judge
+from soul.testing import FakeOpenAI, Json, NotFound
 
 KEY = "sk-sentinel-0123456789abcdef"
 
@@ -67,14 +67,6 @@ HI = [{"role": "user", "content": "hi"}]
 async def crowd(gateway, each):
     asked = [ask(judge, n=n) for n in range(each) for judge in (gateway.judge, gateway.feedback, gateway.environment)]
     await asyncio.gather(*asked, *(gateway.partner.chat(HI) for _ in range(each)))
-
-
-def test_roles_with_equal_endpoints_share_one_line_and_its_cap():
-    fake = counting(delay=0.05)
-    with connected(fake, judge={"concurrency": 3}) as gateway:
-        assert len({id(judge.endpoint_client) for judge in gateway.roles.values()}) == 1
-        run(gateway, crowd(gateway, 4))
-    assert len(fake.requests) == 16 and fake.peak == 3
 
 
 def test_a_task_may_have_a_judge_of_its_own():
@@ -175,17 +167,6 @@ def test_the_place_of_the_cache(tmp_path):
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(BadCache, match="file"), connected(counting(), tmp_path / "file"):
         raise AssertionError("it should not connect")
-
-
-def test_one_judge_for_every_role(tmp_path):
-    fake = counting()
-    judge = fake_judge(fake)
-    gateway = Gateway.from_judge(judge)
-    run(gateway, crowd(gateway, 1))
-    assert gateway.judge is judge and {role: usage.calls for role, usage in gateway.usage().items()} == dict.fromkeys(
-        ROLES, 1
-    )
-    assert len(fake.requests) == 4 and gateway.jury == (judge,)
 
 
 # --- counting

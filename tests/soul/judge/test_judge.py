@@ -68,21 +68,6 @@ def test_a_fault_that_passes_costs_one_more_request(fault, cause, attempts):
     assert not judge.usage.failures
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"usage": None},
-        {"usage": {"prompt_tokens": None, "completion_tokens": None, "total_tokens": None}},
-    ],
-    ids=["no usage", "empty usage"],
-)
-def test_usage_is_optional(change):
-    judge = fake_judge(GOOD)
-    patch_completion(judge, **change)
-    assert ask(judge).critique == "Look again."
-    assert judge.usage.prompt_tokens == 0
-
-
 @pytest.mark.parametrize("change", [{"choices": []}, {"choices": None}], ids=["empty", "null"])
 def test_an_answer_without_choices_is_invalid(change):
     judge = fake_judge(GOOD)
@@ -110,15 +95,6 @@ def test_nobody_listening_is_a_connection_failure():
     with pytest.raises(JudgeFailure, match="connection"):
         ask(judge)
     assert judge.usage.retries == 1
-
-
-@pytest.mark.parametrize("max_attempts, max_reasks, requests", [(1, 0, 1), (5, 0, 5), (2, 3, 2)])
-def test_attempts_on_transient_faults(max_attempts, max_reasks, requests):
-    with served(ServerError(), max_attempts=max_attempts, max_reasks=max_reasks) as (judge, fake):
-        with pytest.raises(JudgeFailure):
-            ask(judge)
-    assert len(fake.requests) == requests
-    assert judge.usage.retries == requests - 1
 
 
 @pytest.mark.parametrize("max_reasks", [0, 1, 3])
@@ -182,14 +158,6 @@ def test_retry_after_is_honoured():
         start = time.perf_counter()
         ask(judge)
         assert 0.55 < time.perf_counter() - start < 5.0
-
-
-def test_without_retry_after_the_backoff_is_waited(monkeypatch):
-    monkeypatch.setattr(soul.judge.client, "backoff_s", lambda attempt: 0.25)
-    with served([ServerError(), ServerError(), GOOD]) as (judge, _):
-        start = time.perf_counter()
-        ask(judge)
-        assert time.perf_counter() - start > 0.45
 
 
 # --- what is not the endpoint's fault

@@ -9,7 +9,6 @@ unusable. Plain aiohttp takes a third of the CPU time that the OpenAI SDK takes 
 from __future__ import annotations
 
 import asyncio
-import codecs
 import ipaddress
 import json
 import os
@@ -17,13 +16,12 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from multidict import CIMultiDict
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 from yarl import URL
 
 from soul.errors import Cause, JudgeFailure
@@ -160,86 +158,25 @@ def proxy_of(scheme: str, host: str) -> str | None:
 # --- a completion
 
 
-def _or_none(value: Any, validated: ValidatorFunctionWrapHandler) -> Any:
-    try:
-        return validated(value)
-    except ValidationError:
-        return None
-
-
-OrNone = WrapValidator(_or_none)
-# A token count; None if it is missing, negative or not an integer (true, "12" and 12.0 are not).
-_Count = Annotated[int | None, Field(strict=True, ge=0), OrNone]
-
-
-class _Details(BaseModel):
-    cached_tokens: _Count = None
-    reasoning_tokens: _Count = None
-
-
-class Tokens(BaseModel):
+class Tokens(NamedTuple):
     """The tokens that a request used, as the endpoint reports them; None: unknown."""
 
-    prompt_tokens: _Count = None
-    completion_tokens: _Count = None
-    prompt_tokens_details: Annotated[_Details | None, OrNone] = None
-    completion_tokens_details: Annotated[_Details | None, OrNone] = None
+    prompt: int | None = None
+    completion: int | None = None
+    cached: int = 0  # of the prompt
+    reasoning: int = 0  # of the completion
 
 
-def _text_parts(content: Any) -> Any:
-    """The text of a message that comes in parts. Parts with reasoning are not text."""
-    if not isinstance(content, list):
-        return content
-    parts = (part for part in content if isinstance(part, dict) and part.get("type") == "text")
-    return "".join(str(part.get("text") or "") for part in parts)
+class Completion(NamedTuple):
+    """The tokens of a chat completion, and its first choice as it came."""
 
-
-class _Message(BaseModel):
-    # Separate reasoning fields (`reasoning_content`, `reasoning`) are ignored: they are not part of the answer.
-    content: Annotated[str | None, BeforeValidator(_text_parts)] = None
-    refusal: str | None = None
-
-
-class _Choice(BaseModel):
-    message: _Message
-    finish_reason: str | None = None
-    error: Any = None  # of a model that broke off
-
-
-class Completion(BaseModel):
-    """A chat completion. Unknown fields are ignored."""
-
-    choices: Annotated[list[_Choice] | None, OrNone] = None
-    usage: Annotated[Tokens | None, OrNone] = None
-    error: Any = None
-
-    @classmethod
-    def from_json(cls, answer: bytes) -> Completion:
-        """Read a response body.
-
-        Raises:
-            JudgeFailure: it is not a chat completion but, for example, a web page; or a gateway in front of several
-                providers (OpenRouter) reports the error of one of them, with status 200.
-        """
-        try:
-            completion = cls.model_validate_json(answer.removeprefix(codecs.BOM_UTF8))
-        except ValidationError as error:
-            problem = error.errors(include_url=False, include_input=False)[0]["msg"]
-            raise JudgeFailure(
-                "invalid", f"the endpoint's answer is not a chat completion ({problem}); is base_url right (.../v1)?"
-            ) from None
-        if completion.error and not completion.choices:
-            raise JudgeFailure("server_error", f"the endpoint reports an error: {_reason(completion.error)}")
-        return completion
-
-    @property
-    def tokens(self) -> Tokens:
-        return self.usage or Tokens()
+    tokens: Tokens
+    choice: Any
 
     @property
     def cut_off(self) -> bool:
         """True if the answer was cut off at the token limit."""
-        return bool(self.choices) and self.choices[0].finish_reason == "length"  # type: ignore[index]
+        return bool(_at(self.choice, "finish_reason") == "length")
 
     def text(self, accept_any: bool) -> str:
         """The text of the answer.
@@ -250,23 +187,69 @@ class Completion(BaseModel):
         Raises:
             JudgeFailure: there is no usable text.
         """
-        if not self.choices:
+        if not isinstance(self.choice, dict):
             raise JudgeFailure("invalid", "the endpoint's answer has no choices")
-        choice = self.choices[0]
-        if choice.finish_reason == "error":  # the text, if there is any, is a part of an answer
-            raise JudgeFailure("server_error", f"the model broke off: {_reason(choice.error or self.error)}")
-        content, refusal = choice.message.content or "", choice.message.refusal or ""
+        finish = self.choice.get("finish_reason")
+        if finish == "error":  # the text, if there is any, is a part of an answer
+            raise JudgeFailure("server_error", f"the model broke off: {_reason(self.choice.get('error'))}")
+        # Separate reasoning fields (`reasoning_content`, `reasoning`) are not part of the answer.
+        content, refusal = _text(_at(self.choice, "message", "content")), _text(_at(self.choice, "message", "refusal"))
         if accept_any:
             return content or refusal
         if refusal:
             raise JudgeFailure("refusal", refusal[:200])
         if self.cut_off:
             raise JudgeFailure("truncated", "the answer hit the token limit")
-        if choice.finish_reason == "content_filter":
+        if finish == "content_filter":
             raise JudgeFailure("refusal", "the endpoint's content filter cut the answer")
         if not content.strip():
             raise JudgeFailure("empty", "the endpoint answered without text")
         return content
+
+
+def read_completion(body: bytes) -> Completion:
+    """Read a response body.
+
+    Raises:
+        JudgeFailure: it is not JSON but, for example, a web page; or a gateway in front of several providers
+            (OpenRouter) reports the error of one of them, with status 200.
+    """
+    try:
+        answer = json.loads(body.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        problem = f"the endpoint's answer is not a chat completion ({error}); is base_url right (.../v1)?"
+        raise JudgeFailure("invalid", problem) from None
+    choices, error = _at(answer, "choices"), _at(answer, "error")
+    if error and not choices:
+        raise JudgeFailure("server_error", f"the endpoint reports an error: {_reason(error)}")
+    usage = _at(answer, "usage")
+    tokens = Tokens(
+        _count(_at(usage, "prompt_tokens")),
+        _count(_at(usage, "completion_tokens")),
+        _count(_at(usage, "prompt_tokens_details", "cached_tokens")) or 0,
+        _count(_at(usage, "completion_tokens_details", "reasoning_tokens")) or 0,
+    )
+    return Completion(tokens, choices[0] if isinstance(choices, list) and choices else None)
+
+
+def _at(value: Any, *path: str) -> Any:
+    """The value at this path in nested objects; None if anything on the way is missing or not an object."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _count(value: Any) -> int | None:
+    """A token count; None if it is missing, negative or not an integer (true, "12" and 12.0 are not)."""
+    return value if type(value) is int and value >= 0 else None
+
+
+def _text(content: Any) -> str:
+    """The text of a message, which may come in parts; parts with reasoning are not text."""
+    if isinstance(content, list):
+        parts = (part for part in content if _at(part, "type") == "text")
+        return "".join(str(part.get("text") or "") for part in parts)
+    return content if isinstance(content, str) else ""
 
 
 def _reason(error: Any) -> str:
@@ -282,22 +265,16 @@ class BadStatus(Exception):
     """An answer whose status is an error."""
 
     def __init__(self, response: Response) -> None:
-        error = _error_object(response.body)
-        text = error.get("message") or response.body.decode(errors="replace")
+        try:
+            whole = json.loads(response.body)
+        except (ValueError, RecursionError):
+            whole = None
+        error = _at(whole, "error") or whole
+        text = _at(error, "message") or response.body.decode(errors="replace")
         if 300 <= response.status < 400:
             text = "redirects are not followed; is base_url right (.../v1)?"
         super().__init__(f"Error code: {response.status} - {' '.join(str(text).split())[:_SHOWN]}")
-        self.status, self.headers, self.code = response.status, response.headers, error.get("code")
-
-
-def _error_object(body: bytes) -> dict[str, Any]:
-    """The error object of a body; empty if it has none."""
-    try:
-        error = json.loads(body)
-    except (ValueError, RecursionError):
-        return {}
-    error = error.get("error", error) if isinstance(error, dict) else None
-    return error if isinstance(error, dict) else {}
+        self.status, self.headers, self.code = response.status, response.headers, _at(error, "code")
 
 
 async def exchange(connection: Connection, body: dict[str, Any]) -> Completion:
@@ -311,7 +288,7 @@ async def exchange(connection: Connection, body: dict[str, Any]) -> Completion:
     response = await connection.post(body)
     if not 200 <= response.status < 300:
         raise BadStatus(response)
-    return Completion.from_json(response.body)
+    return read_completion(response.body)
 
 
 def classify(error: BaseException) -> Cause | None:

@@ -51,32 +51,23 @@ class Usage:
     queued_s: float = 0.0
     latency: Counter[int] = field(default_factory=Counter)  # log-bucket -> requests that were answered
 
-    def answered(
-        self, endpoint: Endpoint, tokens: Tokens | None, seconds: float, expected: tuple[float, float] = (0.0, 0.0)
-    ) -> float:
+    def answered(self, endpoint: Endpoint, tokens: Tokens, seconds: float, expected: tuple[float, float]) -> float:
         """Count one answered request.
 
         Args:
-            tokens: None stands for an unknown count, which is replaced by the expected one.
             seconds: the latency of the request.
-            expected: estimated tokens of prompt and completion.
+            expected: estimated tokens of prompt and completion, in place of those that the endpoint does not report.
 
         Returns:
             Its cost in US dollars (0.0 if the price is unknown).
         """
         self.latency[math.ceil(math.log(max(seconds, 1e-6)) / _BUCKET)] += 1
-        prompt = tokens.prompt_tokens if tokens else None
-        completion = tokens.completion_tokens if tokens else None
-        cached = reasoning = None
-        if tokens and tokens.prompt_tokens_details:
-            cached = tokens.prompt_tokens_details.cached_tokens
-        if tokens and tokens.completion_tokens_details:
-            reasoning = tokens.completion_tokens_details.reasoning_tokens
-        cached = min(cached or 0, prompt or 0)
+        prompt, completion = tokens.prompt, tokens.completion
+        cached = min(tokens.cached, prompt or 0)
         self.prompt_tokens += prompt or 0
         self.cached_tokens += cached
         self.completion_tokens += completion or 0
-        self.reasoning_tokens += reasoning or 0
+        self.reasoning_tokens += tokens.reasoning
         self.unpriced += not endpoint.priced or prompt is None or completion is None
         prompt = round(expected[0]) if prompt is None else prompt
         completion = round(expected[1]) if completion is None else completion

@@ -93,14 +93,6 @@ def test_alpha_is_its_definition_on_any_ratings(ratings, level):
         assert alpha <= 1 + 1e-12
 
 
-def test_hundreds_of_continuous_scores_need_no_table_of_all_values():
-    rng = random.Random(0)
-    truth = [rng.random() for _ in range(2000)]
-    ratings = [[t + rng.gauss(0, 0.05) for t in truth] for _ in range(3)]
-    # variance of the truth 1/12, of the noise 0.0025: alpha tends to the share of the truth
-    assert krippendorff_alpha(ratings) == pytest.approx((1 / 12) / (1 / 12 + 0.0025), abs=0.01)
-
-
 @pytest.mark.parametrize(
     "ratings",
     [

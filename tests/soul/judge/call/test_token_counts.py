@@ -7,7 +7,7 @@ import pytest
 import soul.judge.client
 from soul.errors import JudgeFailure
 from soul.judge import Gateway, GatewaySettings
-from soul.judge.call.http import Completion
+from soul.judge.call.http import read_completion
 from soul.judge.ledger import money
 from soul.one_turn import Critique
 from soul.testing.server import refused_url
@@ -24,8 +24,8 @@ def _no_backoff(monkeypatch):
 @pytest.mark.parametrize("count", [-1, True, 1000.0, "1000", None, [], {}, float("nan")])
 def test_a_count_that_cannot_be_is_unknown(count):
     usage = {"prompt_tokens": count, "completion_tokens": 50}
-    tokens = Completion.from_json(as_body(completion("x", usage=usage))).tokens
-    assert (tokens.prompt_tokens, tokens.completion_tokens) == (None, 50)
+    tokens = read_completion(as_body(completion("x", usage=usage))).tokens
+    assert (tokens.prompt, tokens.completion) == (None, 50)
 
 
 # --- money
