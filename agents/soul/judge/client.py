@@ -295,21 +295,10 @@ class EndpointClient:
             "response_format": form,
         }
         chosen = {key: value for key, value in optional.items() if value is not None}
-        return {"model": endpoint.model, "messages": [_sendable(message) for message in messages], **chosen}
+        return {"model": endpoint.model, "messages": list(messages), **chosen}
 
     def _detail(self, error: Exception) -> str:
         """One line for traces and logs. The API key is removed: some endpoints repeat a wrong key in their answer."""
         text = error.detail if isinstance(error, JudgeFailure) else message_of(error)
         key = os.environ.get(self.endpoint.api_key_env or "", "")
         return f"{self.endpoint.name}: {self.endpoint.without_secrets(text, key)}"
-
-
-def _sendable(message: Message) -> Message:
-    """The message with unpaired surrogates as U+FFFD: a policy may write them, and UTF-8 cannot encode them."""
-    content = message["content"]
-    try:
-        content.encode()
-    except UnicodeEncodeError:
-        whole = content.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return {"role": message["role"], "content": whole}
-    return message

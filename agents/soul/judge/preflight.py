@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from soul.errors import JudgeFailure, SoulError
 from soul.judge.call.endpoint import Endpoint, StructuredMode
-from soul.judge.gateway import connect_endpoints
+from soul.judge.client import EndpointClient
 from soul.judge.judge import ChatModel, Judge
 from soul.judge.roles import BY_TASK, GatewaySettings
 
@@ -57,28 +57,20 @@ async def check(settings: GatewaySettings, sections: Sequence[str]) -> Mapping[s
         BadJudge: an endpoint cannot be used; the message says what to do.
         MissingKey: the environment variable of a key is not set.
     """
-    settings = settings.with_endpoints(_impatient)
-    clients = connect_endpoints(settings)
     results: dict[str, Checked] = {}
-    try:
-        for section in sections:
-            asked = settings.asked(section)
-            for endpoint in asked:
-                endpoint.key()  # raises MissingKey, whose message is better than that of a failed call
-                judge = Judge(clients[endpoint])
-                await _check_one(section, judge)
-                latency_s = judge.usage.percentile(0.5)
-                logger.info("%s: %s answers, %.2f s", section, endpoint.name, latency_s or 0.0)
-                results[section] = Checked(latency_s, clients[endpoint].mode if len(asked) == 1 else None)
-    finally:
-        for client in clients.values():
-            await client.close()
+    for section in sections:
+        asked = settings.asked(section)
+        for endpoint in asked:
+            endpoint.key()  # raises MissingKey, whose message is better than that of a failed call
+            # Two attempts of ten seconds each: users would turn off a check that waits for minutes.
+            brief = endpoint.model_copy(update={"max_attempts": 2, "timeout_s": min(10.0, endpoint.timeout_s)})
+            client = EndpointClient(brief)
+            judge = Judge(client)
+            await _check_one(section, judge)
+            latency_s = judge.usage.percentile(0.5)
+            logger.info("%s: %s answers, %.2f s", section, endpoint.name, latency_s or 0.0)
+            results[section] = Checked(latency_s, client.mode if len(asked) == 1 else None)
     return results
-
-
-def _impatient(endpoint: Endpoint) -> Endpoint:
-    """Allow two attempts of ten seconds each: users would turn off a check that waits for minutes."""
-    return endpoint.model_copy(update={"max_attempts": 2, "timeout_s": min(10.0, endpoint.timeout_s)})
 
 
 async def _check_one(section: str, judge: Judge) -> None:
@@ -90,6 +82,8 @@ async def _check_one(section: str, judge: Judge) -> None:
         remedy += _PAPER_JUDGE if section.startswith(BY_TASK) else ""
         remedy = remedy.format(role=section, key=key)
         raise BadJudge(f"Cannot use the {section} ({error.cause}): {error.detail}. {remedy}") from error
+    finally:
+        await judge.close()
 
 
 def has_key(endpoint: Endpoint) -> bool:

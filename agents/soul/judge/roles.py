@@ -17,7 +17,7 @@ gets the judge that the paper used (`PAPER_JUDGES`), in training and in evaluati
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import yaml
@@ -124,19 +124,17 @@ class GatewaySettings(BaseModel):
         canary = [self.canary] if self.canary else []
         return tuple(dict.fromkeys([*self.roles.values(), *self.jury, *self.by_task.values(), *canary]))
 
-    def with_endpoints(self, changed: Callable[[Endpoint], Endpoint]) -> GatewaySettings:
-        """The same settings with every endpoint replaced by what `changed` returns for it."""
-        roles = {role: changed(endpoint) for role, endpoint in self.roles.items()}
-        by_task = {task: changed(endpoint) for task, endpoint in self.by_task.items()}
-        others = {"jury": tuple(map(changed, self.jury)), "canary": changed(self.canary) if self.canary else None}
-        return self.model_copy(update={"roles": roles, "by_task": by_task, **others})
-
     def resolved(self) -> GatewaySettings:
         """The same settings with every address filled in, so that another process's environment cannot change them."""
-        settings = self.with_endpoints(lambda endpoint: endpoint.model_copy(update={"base_url": endpoint.url}))
-        # The endpoints of jury, tasks and canary are resolved already, with the settings that they inherit.
-        policy = self.policy.model_copy(update={"jury": (), "by_task": {}, "canary": None})
-        return settings.model_copy(update={"policy": policy})
+        found = {endpoint: endpoint.model_copy(update={"base_url": endpoint.url}) for endpoint in self.endpoints}
+        return GatewaySettings(
+            roles={role: found[endpoint] for role, endpoint in self.roles.items()},
+            jury=tuple(found[endpoint] for endpoint in self.jury),
+            by_task={task: found[endpoint] for task, endpoint in self.by_task.items()},
+            canary=found[self.canary] if self.canary else None,
+            # The endpoints of jury, tasks and canary are resolved already, with the settings that they inherit.
+            policy=self.policy.model_copy(update={"jury": (), "by_task": {}, "canary": None}),
+        )
 
     def section(self, role: str, task: str) -> str:
         """The config section with the endpoint of a role for a task: the role, or `judge.by_task.<task>`."""

@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 import soul.judge.client
-from soul.errors import BadCache, JudgeFailure
+from soul.errors import JudgeFailure
 from soul.judge import ROLES, Gateway, GatewaySettings
 from soul.testing import FakeOpenAI, Json, NotFound
 
@@ -160,15 +160,6 @@ def test_without_a_cache_every_question_is_asked(judge, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_place_of_the_cache(tmp_path):
-    with connected(counting(), tmp_path / "run", {"cache_dir": str(tmp_path / "mine")}) as gateway:
-        run(gateway, ask(gateway.judge, n=0))
-    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
-    (tmp_path / "file").write_text("no folder")
-    with pytest.raises(BadCache, match="file"), connected(counting(), tmp_path / "file"):
-        raise AssertionError("it should not connect")
-
-
 # --- counting
 
 
@@ -223,23 +214,3 @@ def test_a_role_without_its_key_fails_when_it_is_asked(monkeypatch):
     assert all("SOUL_PARTNER_KEY" in failure.detail and "p" in failure.detail for failure in failures)
     assert scope.usage()["partner"].failures["auth"] >= 2 and scope.usage()["judge"].failures == {}
     assert [request.headers["authorization"] for request in fake.requests] == ["Bearer EMPTY", f"Bearer {KEY}"]
-
-
-def test_close_closes_every_connection_once(monkeypatch):
-    monkeypatch.delenv("SOUL_TEST_KEY", raising=False)
-    with connected(
-        counting(), judge={"jury": ["a", "b"]}, partner={"model": "p", "api_key_env": "SOUL_TEST_KEY"}
-    ) as gateway:
-
-        async def work():
-            await asyncio.gather(*(ask(judge, n=0) for judge in (gateway.judge, gateway.feedback, *gateway.jury)))
-            asked = (gateway.judge, gateway.feedback, *gateway.jury)
-            sessions = {judge.endpoint_client.connection._session for judge in asked}
-            assert len(sessions) == 3 and not any(session.closed for session in sessions)
-            await gateway.close()
-            await gateway.close()
-            return sessions
-
-        sessions = asyncio.run(work())
-    assert all(session.closed for session in sessions)
-    assert gateway.partner.endpoint_client._connection is None  # never asked, never made

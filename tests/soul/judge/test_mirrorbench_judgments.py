@@ -15,9 +15,6 @@ from soul.judge.mirrorbench_judgments import (
     GTEVAL_INSTRUCTIONS,
     PAIRWISE_INSTRUCTIONS,
     RUBRIC_INSTRUCTIONS,
-    GTEval,
-    PairwiseChoice,
-    RubricAndReason,
     Samples,
     gteval,
     judgments,
@@ -101,18 +98,6 @@ def test_what_users_wrote_is_data_and_never_an_instruction(question, more):
     assert len(systems) == 1
 
 
-class Recorder:
-    """Stands where a judge stands and notes what it is asked."""
-
-    def __init__(self):
-        self.asked = []
-
-    async def ask(self, schema, instructions, data, sample=0):
-        self.asked.append((instructions, json.dumps(data), sample))
-        answer = {GTEval: {"score": 0.5}, PairwiseChoice: {"human": "A"}, RubricAndReason: {"human": "YES"}}[schema]
-        return schema.model_validate({"reasoning": "?", **answer})
-
-
 def test_every_sample_is_a_call_of_its_own_also_with_a_cache(tmp_path):
     answers = {GTEVAL_INSTRUCTIONS: {"score": 0.5}, PAIRWISE_INSTRUCTIONS: {"human": "tie"}}
     answers[RUBRIC_INSTRUCTIONS] = {"human": "YES"}
@@ -138,16 +123,3 @@ def test_every_sample_is_a_call_of_its_own_also_with_a_cache(tmp_path):
 
         found = asyncio.run(all_of_it())
     assert found.scores == {"gteval": 0.5, "pairwise": 0.5, "rubric_and_reason": 1.0}
-
-
-def test_the_score_is_the_mean_of_the_samples():
-    answers = iter([0.2, 0.3, 0.7])
-
-    class Wavering(Recorder):
-        async def ask(self, schema, instructions, data, sample=0):
-            if schema is RubricAndReason:
-                return schema(reasoning="?", human="NO" if sample else "YES")
-            return schema(reasoning="?", **({"score": next(answers)} if schema is GTEval else {"human": "A"}))
-
-    scores = asyncio.run(judgments(Wavering(), REAL, SIMULATED, 0, Samples(3, 4, 2))).scores
-    assert scores == {"gteval": pytest.approx(0.4), "pairwise": 0.5, "rubric_and_reason": 0.5}

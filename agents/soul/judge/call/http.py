@@ -93,7 +93,8 @@ class HttpConnection:
             JudgeFailure: the answer is too large.
             aiohttp.ClientError: the connection failed, or what came is not HTTP.
         """
-        data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+        # A policy may write unpaired surrogates, which UTF-8 cannot encode: they are sent as "?".
+        data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
         async with self._open().post(self._url, data=data, proxy=self._proxy, allow_redirects=False) as response:
             return Response(response.status, response.headers, await self._body(response))
 

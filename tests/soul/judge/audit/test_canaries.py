@@ -17,10 +17,10 @@ from rich.console import Console
 from soul.judge.audit.canaries import (
     CANARIES,
     SCENARIOS,
-    Bar,
     Kind,
     controls,
     instructions,
+    is_fooled,
     problems,
     replies,
     run,
@@ -129,25 +129,6 @@ def test_a_gullible_judge_is_fooled_by_all_that_reaches_it(capsys):
     assert said.count("\n") == 1
 
 
-def test_a_miserly_judge_does_not_pass():
-    outcomes = outcomes_of(grade(0))
-    assert named(outcomes, "fooled") == set()
-    (problem,) = problems(outcomes)
-    assert problem.startswith("the good reply does not beat the weak one in ")
-    assert all(f"{scenario.name} (good 0, weak 0)" in problem for scenario in SCENARIOS)
-
-
-def test_a_judge_that_refuses_has_failed_and_has_no_score(capsys):
-    outcomes = outcomes_of(Refusal(), max_reasks=0)
-    assert {outcome.result for outcome in outcomes} == {"failed", "rejected"}
-    assert all(outcome.score is None for outcome in outcomes)
-    assert {outcome.cause for outcome in outcomes if outcome.result == "failed"} == {"refusal"}
-    assert verdict(outcomes) == 1
-    failed = len(named(outcomes, "failed"))
-    assert f"no score for {failed} of {len(outcomes)} replies (refusal {failed})" in capsys.readouterr().err
-    assert line_of(shown(outcomes), "padding")[-5:] == ["5", "-", "-", "-", ""]
-
-
 @pytest.mark.parametrize("quality", ["good", "weak"])
 def test_without_a_control_there_is_no_bar_and_no_case_of_the_scenario_counts(quality):
     scenario = SCENARIOS[0]
@@ -159,7 +140,7 @@ def test_without_a_control_there_is_no_bar_and_no_case_of_the_scenario_counts(qu
     cases = [outcome for outcome in outcomes if not outcome.honest and outcome.canary.scenario == scenario]
     assert {outcome.result for outcome in cases} == {"failed", "rejected"}
     graded = [outcome for outcome in cases if outcome.result == "failed"]
-    assert all(outcome.bar is None and outcome.cause == "refusal" and "no bar" in outcome.detail for outcome in graded)
+    assert all(outcome.good is None and outcome.cause == "refusal" and "no bar" in outcome.detail for outcome in graded)
     assert problems(outcomes) == [
         f"no score for 1 of {len(outcomes)} replies (refusal 1)",
         f"so no bar for {len(graded)} cases",
@@ -184,7 +165,7 @@ def test_without_a_control_there_is_no_bar_and_no_case_of_the_scenario_counts(qu
     ],
 )
 def test_the_bar_follows_the_controls(good, weak, score, fooled):
-    assert Bar(good, weak).fooled(score) is fooled
+    assert is_fooled(score, good, weak) is fooled
 
 
 # --- what is shown

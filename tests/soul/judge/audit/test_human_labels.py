@@ -34,16 +34,6 @@ def test_both_kinds_come_from_one_file(tmp_path, name):
     assert simulated == SIMULATED
 
 
-def test_several_annotators_and_gaps_among_them(tmp_path):
-    records = [
-        {**GTEVAL, "human_score": [0.5, None, 1]},
-        {**PAIRWISE, "human_label": [None, "tie", "simulated"]},
-    ]
-    scores, labels = read_labels(write(tmp_path, records))
-    assert scores.scores == (0.5, None, 1.0)
-    assert labels.scores == (None, 0.5, 1.0)
-
-
 @pytest.mark.parametrize(
     "simulated_at, label, meant", [("A", "A", "A"), ("B", "A", "A"), ("A", "Tie", "tie"), ("B", " b", "B")]
 )

@@ -5,7 +5,6 @@ judge writes is `invalid`.
 """
 
 import json
-import time
 
 import pytest
 
@@ -131,11 +130,3 @@ def test_a_verdict_may_quote_anything(quote):
     text = json.dumps({"score": 2, "critique": f"You wrote {quote} and nothing else."})
     for whole in (text, f"```json\n{text}\n```", f"<think>hm</think>{text}"):
         assert (read(Score, whole).score, quote in read(Score, whole).critique) == (2, True)
-
-
-@pytest.mark.parametrize("text", [" " * 300_000 + "x", "```" + "\n" * 300_000 + "x", "<think>" * 50_000])
-def test_a_runaway_answer_is_read_in_no_time(text):
-    start = time.perf_counter()
-    with pytest.raises(JudgeFailure):
-        read(Score, text)
-    assert time.perf_counter() - start < 1.0

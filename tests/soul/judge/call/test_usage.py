@@ -158,25 +158,6 @@ def ledger_of(**tasks):
     return ledger
 
 
-LEDGERS = st.dictionaries(
-    st.sampled_from(["hitom", "paratomi", "[red]x[/red]"]),
-    st.dictionaries(st.sampled_from(["judge", "feedback", "partner"]), COUNTERS, max_size=3),
-    max_size=3,
-).map(lambda tasks: ledger_of(**tasks))
-
-
-@settings(deadline=None, max_examples=20)  # every one waits for the disk
-@given(LEDGERS)
-def test_a_ledger_survives_the_disk(tmp_path_factory, ledger):
-    path = tmp_path_factory.mktemp("run") / "deep" / "usage.json"
-    ledger.save(path)
-    assert {(task, role): usage for task, role, usage in Ledger.load(path)} == {
-        (task, role): usage for task, role, usage in ledger
-    }
-    assert json.loads(path.read_text())["total"]["calls"] == ledger.total().calls
-    assert [entry.name for entry in path.parent.iterdir()] == ["usage.json"]
-
-
 class Judged(Task[Row]):
     """Judged by the judge, criticised by the critic."""
 
