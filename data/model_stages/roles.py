@@ -17,8 +17,7 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 from soul.judge import Endpoint, GatewaySettings
-from soul.judge.cli_overrides import sections_of
-from soul.judge.roles import VARIABLES
+from soul.judge.roles import VARIABLES, sections_of
 
 Role = Literal["drafter", "filter", "goal_writer", "intent_writer"]
 ROLES: tuple[Role, ...] = get_args(Role)
