@@ -26,7 +26,7 @@ from soul.evaluate.run.run_folder import EvaluationRun
 ROWS = 2  # rows per set to show that gained most, and as many that lost most
 
 
-def compared(folders: Sequence[Path], seed: int = 0) -> list[Comparison]:
+def compared(folders: Sequence[Path]) -> list[Comparison]:
     """Compare every run with the first.
 
     Raises:
@@ -34,7 +34,7 @@ def compared(folders: Sequence[Path], seed: int = 0) -> list[Comparison]:
     """
     base, *others = runs = [EvaluationRun.load(folder) for folder in distinct(folders)]
     first, *names = labels(runs)
-    return [compare(base, other, (first, name), seed) for other, name in zip(others, names, strict=True)]
+    return [compare(base, other, (first, name)) for other, name in zip(others, names, strict=True)]
 
 
 @reports_errors
@@ -48,7 +48,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     more = f"rows per set to show, gained and lost (default {ROWS})"
     parser.add_argument("--rows", type=non_negative_int, default=ROWS, help=more)
-    parser.add_argument("--seed", type=non_negative_int, default=0, help="seed of the bootstrap")
     show(parser.parse_args(arguments))
 
 
@@ -59,7 +58,7 @@ def show(given: argparse.Namespace) -> None:
         SoulError: as `compared`.
         OSError: a file cannot be written.
     """
-    comparisons = compared([given.baseline, *given.runs], given.seed)
+    comparisons = compared([given.baseline, *given.runs])
     rows: int = given.rows
     if given.out is not None:
         given.out.parent.mkdir(parents=True, exist_ok=True)

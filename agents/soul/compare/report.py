@@ -13,7 +13,7 @@ from rich.text import Text
 
 from soul.compare.comparison import Comparison, SetComparison
 from soul.compare.pairs import Pair, Paired, last_turn
-from soul.evaluate.numbers.set_result import Interval
+from soul.metrics.intervals import Interval
 from soul.table import NONE, Table, markdown_text
 
 MARK = " (!)"  # follows the name of a set whose scores are not comparable

@@ -1,24 +1,29 @@
 """The content of a figure, before it is drawn: panels of curves or of dots, and which names lack the data.
 
-A curve is the mean of a name's seeds, with a 95 % band. The band of several seeds is a percentile bootstrap over the
-seeds (`soul.evaluate.numbers.bootstrap`); with two seeds, it is their range. The band of a single run is known only
-where a metric has a standard error of its own. A mean is drawn for the steps that every seed has, so that all its
-points average over the same seeds. `rows` is the figure's CSV, from the same objects that are drawn.
+A curve is the mean of a name's seeds, with a 95 % band (`soul.metrics.intervals`). Three seeds or more have a band over
+seeds. A single run has one only where its metric has a standard error over prompts. A mean is drawn for the steps that
+every seed has, so that all its points average over the same seeds. `rows` is the figure's CSV, from the same objects
+that are drawn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from soul.evaluate.numbers.bootstrap import percentile_interval, resampled_means
+from soul import tasks
+from soul.errors import UnknownTask
 from soul.figures.training_run import Runs, TrainingRun
+from soul.metrics.intervals import ANY, Interval, mean_of, t_quantile
 
 HEAD = ("panel", "metric", "name", "run", "sha256", "step", "value", "low", "high")
 # Metric -> its standard error over prompts.
 ERRORS = {"ditto/reward_draft": "ditto/reward_draft_error"}
-_NORMAL_95 = 1.96
+PROMPTS = "ditto/groups"  # of a step
+FEWEST_SEEDS = 3
+_REWARD = re.compile(r"ditto/(?:task/[^/]+/)?reward_|val-core/[^/]+/reward/")
 Key = Callable[[TrainingRun], str]  # the full name of a metric, which may differ between runs
 
 
@@ -159,7 +164,8 @@ def curve(name: str, runs: Sequence[TrainingRun], key: Key, *, dashed: bool = Fa
     if not common:
         return None
     metric = key(runs[0])
-    points = tuple(_point(step, metric, [(run, values[step]) for run, values in seeds]) for step in common)
+    range_ = range_of(metric, runs)
+    points = tuple(_point(step, metric, [(run, values[step]) for run, values in seeds], range_) for step in common)
     return Curve(name, metric, points, seeds, dashed)
 
 
@@ -169,17 +175,27 @@ def curves(runs: Runs, key: Key, *, dashed: bool = False) -> list[Curve]:
     return [one for one in drawn if one is not None]
 
 
-def mean_with_band(values: Sequence[float]) -> tuple[float, float | None, float | None]:
-    """The mean over seeds with its 95 % interval; a single seed has none."""
-    mean = sum(values) / len(values)
-    if len(values) < 2:
-        return mean, None, None
-    # One name for all curves: every step draws the same seeds, so that the band is one of whole curves.
-    return mean, *percentile_interval(resampled_means(values, "seeds"))
+def mean_with_band(values: Sequence[float], range_: Interval = ANY) -> tuple[float, float | None, float | None]:
+    """The mean over seeds with its 95 % interval; None for each end with fewer than FEWEST_SEEDS."""
+    found = mean_of(values, range_, fewest=FEWEST_SEEDS)
+    return found.mean, *(found.interval or (None, None))
 
 
-def _point(step: int, metric: str, at: Sequence[tuple[TrainingRun, float]]) -> Point:
+def range_of(metric: str, runs: Iterable[TrainingRun]) -> Interval:
+    """The range of a reward, over the tasks of these runs; ANY for other metrics and unknown tasks."""
+    if not _REWARD.match(metric):
+        return ANY
+    try:
+        headlines = [tasks.load(task).headline for run in runs for task in run.tasks]
+    except UnknownTask:
+        return ANY
+    return (min(one.low for one in headlines), max(one.high for one in headlines)) if headlines else ANY
+
+
+def _point(step: int, metric: str, at: Sequence[tuple[TrainingRun, float]], range_: Interval) -> Point:
     (run, value), *others = at
-    if not others and (error := run.steps[step].get(ERRORS.get(metric, ""))) is not None:
-        return Point(step, value, value - _NORMAL_95 * error, value + _NORMAL_95 * error)
-    return Point(step, *mean_with_band([value for _, value in at]))
+    numbers = run.steps[step]
+    if not others and (error := numbers.get(ERRORS.get(metric, ""))) and (prompts := int(numbers.get(PROMPTS, 0))) > 1:
+        half = t_quantile(prompts - 1) * error
+        return Point(step, value, max(range_[0], value - half), min(range_[1], value + half))
+    return Point(step, *mean_with_band([value for _, value in at], range_))

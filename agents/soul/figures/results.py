@@ -1,6 +1,6 @@
 """The tables of results (the paper's tables 1 and 3), of paired differences, and of every metric beside the score.
 
-A score is the headline times 100, with its 95 % bootstrap interval over rows. A dagger marks a score whose paired
+A score is the headline times 100, with its 95 % interval over rows. A dagger marks a score whose paired
 difference from the baseline's has an interval that excludes 0. A line has no best and no second where a judge, its
 prompt or an option differs from the baseline's: such scores cannot be ranked. The other metrics are over all valid
 samples of a set, in their own ranges, without intervals.
@@ -18,11 +18,12 @@ from soul.compare.comparison import Comparison, NothingToCompare, compare
 from soul.compare.table import remarks
 from soul.errors import BadSettings
 from soul.evaluate.numbers.results import Average
-from soul.evaluate.numbers.set_result import Interval, SetResult
+from soul.evaluate.numbers.set_result import SetResult
 from soul.evaluate.tables.run_table import ordered, score
 from soul.evaluate.tables.side_by_side import shared
 from soul.figures.evaluations import Evaluations
 from soul.figures.training import DOWN, UP, better
+from soul.metrics.intervals import Interval
 from soul.suites import soul_v1
 from soul.table import NONE, Cell, Mark, Table
 
@@ -112,7 +113,7 @@ def significance_table(
     data: list[tuple[Any, ...]] = [("name", "set", "metric", "rows", *_DIFFERENCE)]
     data += [line for name, one in compared.items() for line in _differences(name, one)]
     notes = [text for one in compared.values() for text in (*report.warnings(one), *report.notes(one))]
-    caption = f"Paired differences from {baseline.name}: bootstrap over rows, exact sign test."
+    caption = f"Paired differences from {baseline.name}: 95 % intervals over rows, exact sign test."
     notes = list(dict.fromkeys(notes))
     return Table(head, body, notes=notes, file="significance", caption=caption, data=data, sources=_sources(evals))
 
@@ -168,9 +169,9 @@ def _differs(one: Comparison | None, line: Line) -> str:
     """The sign after a score whose paired difference is unlikely to be chance."""
     if one is None:
         return ""
-    if len(line.sets) > 1:  # the comparison's average is over the sets that both have
-        same = one.macro.sets == one.macro.of and list(one.sets) == list(line.sets)
-        return _sign(one.macro.interval, True) if same else ""
+    if len(line.sets) > 1:
+        average = one.average(line.sets)
+        return _sign(average.interval, True) if average.sets == average.of else ""
     of_set = one.sets.get(line.sets[0])
     return _sign(of_set.interval, line.higher_is_better) if of_set is not None and of_set.comparable else ""
 

@@ -13,6 +13,7 @@ import statistics
 from pathlib import Path
 
 import pytest
+from scipy.stats import t
 
 from soul.figures import drawing
 from soul.figures.__main__ import main
@@ -77,9 +78,9 @@ def test_a_curve_is_what_the_runs_say(runs: dict[str, Path], drawn: Path) -> Non
     for row in mean:
         both = [numbers[int(row["step"])]["ditto/reward_draft"] for numbers in (one, two)]
         assert float(row["value"]) == pytest.approx(statistics.fmean(both))
-        assert [float(row["low"]), float(row["high"])] == pytest.approx(sorted(both))  # two seeds: their range
+        assert row["low"] == row["high"] == ""  # two seeds tell too little of others
     alone = of(rows, panel="sotopia: reward of drafts", run="mean of 1")
-    half = 1.96 * grpo[7]["ditto/reward_draft_error"]  # one seed: the error over prompts
+    half = t.ppf(0.975, 3) * grpo[7]["ditto/reward_draft_error"]  # one seed: the error over four prompts
     assert float(alone[6]["high"]) - float(alone[6]["value"]) == pytest.approx(half)
     assert {row["step"] for row in of(rows, panel="sotopia: validation")} == {"6", "12", "18", "24"}
 

@@ -55,7 +55,8 @@ def lines(models: Mapping[str, Results], *, intervals: bool = True, marks: Marks
             sets = {name: results.sets[name] for name in names if name in results.sets}
             samples, invalid = sum(s.samples for s in sets.values()), sum(s.invalid for s in sets.values())
             average = results.average(list(sets))
-            shown = score(average.mean, average.interval if intervals else None) if sets else ""
+            shown = score(average.mean, average.interval) if sets else ""
+            shown = shown if intervals else shown.partition(" [")[0]
             failed = f", {invalid_share(invalid, samples, None)} invalid" if invalid else ""
             by_set = (marks or {}).get(model, {})
             mark = " ".join(sorted({by_set[name] for name in names if name in by_set}, key=natural))
