@@ -26,6 +26,7 @@ ANY: Interval = (-math.inf, math.inf)  # the range of a metric that has none
 FEWEST = 5
 Z = statistics.NormalDist().inv_cdf(0.975)
 RESAMPLES = 2000
+_ROUNDING = 1e-9  # a relative spread that is none
 _AT_ONCE = 4_000_000  # weights in memory: 32 MB
 
 
@@ -112,7 +113,7 @@ def score_of_rows(
         return Estimate(mean, rows, 0.0, None, range_)
     widened = math.sqrt(rows / (rows - 1))  # a resample's spread is that of n - 1 rows
     beyond = statistics.NormalDist().cdf(-widened * t_quantile(rows - 1))
-    low, high = (float(end) for end in np.quantile(drawn, (beyond, 1 - beyond)))
+    low, high = float(np.quantile(drawn, beyond)), float(np.quantile(drawn, 1 - beyond))
     known = rows >= FEWEST and low < high
     return Estimate(mean, rows, float(np.var(drawn)) * widened**2, (low, high) if known else None, range_)
 
@@ -137,7 +138,7 @@ def pooled(parts: Sequence[Estimate], weights: Sequence[float] | None = None) ->
 
 
 def _by_t(mean: float, n: int, variance: float, degrees: int, range_: Interval, fewest: int = FEWEST) -> Estimate:
-    if n < fewest or variance <= 0:
+    if n < fewest or math.sqrt(variance) <= _ROUNDING * max(1.0, abs(mean)):
         return Estimate(mean, n, variance, None, range_)
     half = t_quantile(max(1, degrees)) * math.sqrt(variance)
     return Estimate(mean, n, variance, (max(range_[0], mean - half), min(range_[1], mean + half)), range_)

@@ -7,10 +7,9 @@ A file is known by inode, time and size. What happened to it decides what is don
     anything else       its rows go, and it is read again: a resumed run has written the step once more
     is no longer there  its rows go
 
-Rows keep their id as long as they are there. Those that went are listed by the revision in which they did, so that a
-page with 51,200 rows need not load them all again when a step ends. The page gets the sessions as JSON columns: it asks
-for what is newer than the last row and revision that it knows. Columns of repeated texts are coded:
-{"values": ["sotopia"], "codes": [0, 0, 0]}.
+The page gets the sessions as JSON columns: it asks for what is newer than the last row and revision that it knows, and
+gets all rows again where some have gone since: at the end of a step, whose live rows its final file replaces. Columns
+of repeated texts are coded: {"values": ["sotopia"], "codes": [0, 0, 0]}.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _SAME_FILE = f"UPDATE files SET {', '.join(f'{name} = ?' for name in _FACTS)} WH
 # Live rows of sessions that are also in a finished file.
 _FINISHED = """SELECT s.id FROM sessions s JOIN files f ON f.id = s.file_id
     WHERE f.live AND s.session != '' AND EXISTS (SELECT 1 FROM sessions o JOIN files g ON g.id = o.file_id
-        WHERE o.session = s.session AND NOT g.live AND g.step = f.step) ORDER BY s.id"""
+        WHERE o.session = s.session AND NOT g.live AND g.step = f.step)"""
 _CODED = ("split", "task", "file", "prompt", "cause")
 # Column of the answer -> where it comes from.
 COLUMNS = {
@@ -46,7 +45,6 @@ COLUMNS = {
     **{name: f"f.{name}" for name in ("step", "split", "live")},
     **{name: f's."{name}"' for name in SessionRow._fields if name != "metrics"},
 }
-_AT_ONCE = 900  # ids in one question; SQLite allows 999 in old versions
 _ROWS = f"SELECT {', '.join(COLUMNS.values())} FROM sessions s JOIN files f ON f.id = s.file_id"
 
 
@@ -184,59 +182,40 @@ def _add(connection: sqlite3.Connection, file_id: int, line: Line, where: str) -
 
 def _forget(connection: sqlite3.Connection, file_id: int) -> None:
     """Remove a file with its sessions."""
-    rows = connection.execute("SELECT id FROM sessions WHERE file_id = ? ORDER BY id", (file_id,))
+    rows = connection.execute("SELECT id FROM sessions WHERE file_id = ?", (file_id,))
     _remove(connection, [number for (number,) in rows])
     connection.execute("DELETE FROM calls WHERE file_id = ?", (file_id,))
     connection.execute("DELETE FROM files WHERE id = ?", (file_id,))
 
 
 def _remove(connection: sqlite3.Connection, ids: Sequence[int]) -> None:
-    """Remove sessions, by ascending ids, and note that they went."""
+    """Remove sessions, and note that some went."""
     if not ids:
         return
     connection.executemany("DELETE FROM sessions WHERE id = ?", ((number,) for number in ids))
-    connection.execute("UPDATE meta SET revision = revision + 1")
-    ranges: list[list[int]] = []
-    for number in ids:
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1][1] = number
-        else:
-            ranges.append([number, number])
-    connection.executemany("INSERT INTO gone SELECT revision, ?, ? FROM meta", ranges)
+    connection.execute("UPDATE meta SET revision = revision + 1, removed = revision + 1")
 
 
 def columns_after(connection: sqlite3.Connection, after: int, known: int | None) -> dict[str, Any]:
-    """The sessions with a higher id, and those that went.
+    """The sessions with a higher id.
 
     Args:
         after: the highest id that the page has; 0 for none.
         known: the revision of its last answer; None if it has none.
 
     Returns:
-        {"revision", "reset", "gone": [[first id, last id], ...], "columns"}. With `reset`, the index is another one
-        than the page knows, or the page named no revision: it drops its rows, and `columns` has all.
+        {"revision", "reset", "columns"}. With `reset`, rows have gone or the index is another one than the page knows:
+        it drops its rows, and `columns` has all.
     """
-    first, revision = connection.execute("SELECT first_revision, revision FROM meta").fetchone()
-    reset = after > 0 and (known is None or not first <= known <= revision)
-    gone: list[tuple[int, int]] = []
-    if reset:
-        after = 0
-    elif after:
-        gone = connection.execute(
-            "SELECT first, last FROM gone WHERE revision > ? AND first <= ? ORDER BY first", (known, after)
-        ).fetchall()
-    rows = connection.execute(f"{_ROWS} WHERE s.id > ? ORDER BY s.id", (after,)).fetchall()
-    return {"revision": revision, "reset": reset, "gone": gone, "columns": as_columns(rows)}
+    removed, revision = connection.execute("SELECT removed, revision FROM meta").fetchone()
+    reset = after > 0 and (known is None or not removed <= known <= revision)
+    rows = connection.execute(f"{_ROWS} WHERE s.id > ? ORDER BY s.id", (0 if reset else after,)).fetchall()
+    return {"revision": revision, "reset": reset, "columns": as_columns(rows)}
 
 
-def columns_of(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[str, Any]:
-    """The columns of these sessions, in this order."""
-    rows: dict[int, tuple[Any, ...]] = {}
-    for start in range(0, len(ids), _AT_ONCE):
-        some = ids[start : start + _AT_ONCE]
-        of_some = connection.execute(f"{_ROWS} WHERE s.id IN ({','.join('?' * len(some))})", some)
-        rows |= {row[0]: row for row in of_some}
-    return as_columns([rows[number] for number in ids])
+def all_columns(connection: sqlite3.Connection) -> dict[str, Any]:
+    """The columns of all sessions but those of the running step."""
+    return as_columns(connection.execute(f"{_ROWS} WHERE NOT f.live ORDER BY s.id").fetchall())
 
 
 def as_columns(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from soul.view.session_row import CallsRow, SessionRow
 logger = logging.getLogger(__name__)
 
 FILE, LOCK = "index.sqlite", ".index.lock"
-VERSION = 3  # of the tables; raise it when you change them
+VERSION = 4  # of the tables; raise it when you change them
 BUSY_S = 30.0  # how long to wait for another process's transaction
 Value = TypeVar("Value")
 
@@ -43,6 +43,7 @@ def _columns(row: type[SessionRow] | type[CallsRow]) -> str:
 
 
 # A row's id is never used again (AUTOINCREMENT): a page that knows the rows up to an id asks for later ones only.
+# `removed` is the revision in which rows went for the last time.
 TABLES = f"""
 CREATE TABLE files (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE, split TEXT, step INTEGER, live INTEGER,
     inode INTEGER, mtime_ns INTEGER, size INTEGER, indexed INTEGER, lines INTEGER, bad INTEGER DEFAULT 0,
@@ -53,8 +54,7 @@ CREATE INDEX sessions_by_file ON sessions (file_id);
 CREATE INDEX sessions_by_session ON sessions (session);
 CREATE TABLE calls (file_id INTEGER, {_columns(CallsRow)});
 CREATE INDEX calls_by_file ON calls (file_id);
-CREATE TABLE gone (revision INTEGER, first INTEGER, last INTEGER);
-CREATE TABLE meta (first_revision INTEGER, revision INTEGER);
+CREATE TABLE meta (removed INTEGER, revision INTEGER);
 """
 
 

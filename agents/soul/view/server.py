@@ -6,7 +6,8 @@ rebinding) is refused by its Host header. Nothing is written but indexes; addres
     /TOKEN/                                  the page
     /TOKEN/api/folders                       what there is to look at (discovery.py)
     /TOKEN/api/run/ID/overview?from=REV      numbers of a training; "unchanged" if REV is still its revision
-    /TOKEN/api/run/ID/index?after=N&revision=R   sessions after row N, and those that went since R (index.py)
+    /TOKEN/api/run/ID/index?after=N&revision=R   sessions after row N; all, if some have gone since R (index.py)
+    /TOKEN/api/run/ID/against/ID             the prompts of two runs (against.py)
     /TOKEN/api/run/ID/session/N              one session's record
     /TOKEN/api/run/ID/search?text=T&after=N  lines {"hit": N}, {"progress": share}, {"end": true} (sessions.py)
     /TOKEN/report/ID                         leads to the page of an evaluation or comparison, below /TOKEN/files/
@@ -217,6 +218,8 @@ class _Handler(Answers):
                 self.send_json(training.columns(_number(query, "after") or 0, _number(query, "revision")))
             case ["session", number]:
                 self.send_json(training.session(_number({"session": number}, "session") or 0))
+            case ["against", other] if second := self.server.catalogue.training(other):
+                self.send_json(training.against(second))
             case ["search"] if query.get("text"):
                 self.send_lines(training.search(query["text"], _number(query, "after") or 0))
             case ["search"]:

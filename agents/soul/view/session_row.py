@@ -97,16 +97,20 @@ class SessionRow(NamedTuple):
 
 
 class CallsRow(NamedTuple):
-    """The cost of a role's calls in some sessions; `failed` counts calls without a usable answer."""
+    """The cost of a role's calls in some sessions; `failed` counts calls without a usable answer (see `Usage`)."""
 
     role: str
     task: str
-    calls: int
     failed: int
+    calls: int
+    requests: int
+    cache_hits: int
     prompt_tokens: int
     completion_tokens: int
     cost_usd: float
+    unpriced: int
     seconds: float
+    queued_s: float
 
 
 def calls_rows(records: Iterable[SessionRecord]) -> list[CallsRow]:
@@ -119,8 +123,8 @@ def calls_rows(records: Iterable[SessionRecord]) -> list[CallsRow]:
 
 
 def _calls(role: str, task: str, usage: Usage) -> CallsRow:
-    tokens = usage.prompt_tokens, usage.completion_tokens
-    return CallsRow(role, task, usage.calls, usage.failures.total(), *tokens, usage.cost_usd, usage.seconds)
+    counted = (getattr(usage, name) for name in CallsRow._fields[3:])
+    return CallsRow(role, task, usage.failures.total(), *counted)
 
 
 def _rounded(value: float | None) -> float | None:

@@ -14,6 +14,7 @@ from soul.errors import RunFailed
 from soul.files.metrics_file import NAME as METRICS
 from soul.files.trace_files import FOLDER as TRACES
 from soul.view import overview
+from soul.view.against import group_means, paired
 from soul.view.index import SessionIndex, columns_after
 from soul.view.index_file import DamagedIndex
 from soul.view.overview import FAILURE, checkpoints
@@ -86,7 +87,7 @@ class Training:
     def columns(self, after: int, known: int | None) -> dict[str, Any]:
         """New sessions as columns (`columns_after`), and "indexing": the share that is indexed, or None."""
         self.keep_up()
-        nothing = {"revision": 0, "reset": after > 0, "gone": [], "columns": {}}
+        nothing = {"revision": 0, "reset": after > 0, "columns": {}}
         return {**self._read(lambda connection: columns_after(connection, after, known), nothing), **self._progress()}
 
     def overview(self, known: int | None) -> dict[str, Any]:
@@ -118,6 +119,12 @@ class Training:
         if place is None:
             raise NoSession("the run has no index yet")
         return session_object(read_line(self.traces, place), place.file)
+
+    def against(self, other: Training) -> dict[str, Any]:
+        """The prompts that both runs played in the same step; see `soul.view.against`."""
+        for one in (self, other):
+            one.keep_up()
+        return paired(self._read(group_means, {}), other._read(group_means, {}))
 
     def search(self, text: str, after: int) -> Iterator[Event]:
         """Search all sessions with a higher id; see `soul.view.sessions`."""
