@@ -122,15 +122,6 @@ class SetComparison:
         wins, _, losses = self.tally
         return float(binomtest(wins, wins + losses).pvalue) if wins + losses else None
 
-    def changed_most(self, count: int) -> tuple[list[Pair], list[Pair]]:
-        """The rows where the other run gained most, and those where it lost most; at most `count` each."""
-        by_gain = sorted(self.paired.pairs, key=lambda pair: (-self.gain(pair), pair.number))
-        by_loss = sorted(self.paired.pairs, key=lambda pair: (self.gain(pair), pair.number))
-        return (
-            [pair for pair in by_gain if self.gain(pair) > 0][:count],
-            [pair for pair in by_loss if self.gain(pair) < 0][:count],
-        )
-
 
 @dataclass(frozen=True)
 class Macro:

@@ -2,8 +2,7 @@
 
 discovery.py       finds trainings, evaluations and comparison pages below a folder: what an address can name
 session_row.py     what the index keeps of one session
-index_file.py      where index.sqlite is, its tables, how a damaged one is replaced
-index.py           builds the index, lets it grow, checks it; its sessions as JSON columns
+index.py           index.sqlite: builds it, lets it grow, checks it; its sessions as JSON columns
 sessions.py        one session's text by offset; a search looks through all of them
 overview.py        all numbers of a run: means with 95 % bands over prompts, calls, and what happened when
 against.py         the prompts that two runs share

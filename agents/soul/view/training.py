@@ -15,8 +15,7 @@ from soul.files.metrics_file import NAME as METRICS
 from soul.files.trace_files import FOLDER as TRACES
 from soul.view import overview
 from soul.view.against import group_means, paired
-from soul.view.index import SessionIndex, columns_after
-from soul.view.index_file import DamagedIndex
+from soul.view.index import DamagedIndex, SessionIndex, columns_after
 from soul.view.overview import FAILURE, checkpoints
 from soul.view.sessions import Event, NoSession, place_of, places_after, read_line, search, session_object
 
@@ -144,13 +143,13 @@ class Training:
         """
         try:
             if self._index is not None:
-                return self._index.file.read(question)
+                return self._index.read(question)
         except DamagedIndex as damage:
             raise RunFailed(f"The index of {self.traces} is damaged ({damage}). Run the same command again.") from None
         raise RunFailed(f"The index of {self.traces} is not built yet.")
 
     def _progress(self) -> dict[str, Any]:
-        notes = [self.problem, self._index.file.note if self._index else ""]
+        notes = [self.problem, self._index.note if self._index else ""]
         return {"indexing": self.indexing, "notes": [note for note in notes if note]}
 
     def _read(self, question: Callable[[sqlite3.Connection], Value], otherwise: Value) -> Value:
@@ -158,7 +157,7 @@ class Training:
         if self._index is None:
             return otherwise
         try:
-            return self._index.file.read(question)
+            return self._index.read(question)
         except DamagedIndex as damage:
             logger.info("%s; it is built again", damage)
             self._checked = 0.0
