@@ -111,22 +111,19 @@ def steps(text: str) -> list[range]:
     return chosen
 
 
-def named_training(folder: Path, name: str | None) -> Path:
-    """The folder of the training with this name or path below a folder; without a name, the only one.
+def only_training(folder: Path) -> Path:
+    """The folder of the only training in or below a folder.
 
     Raises:
         BadSettings: there is none, or there are several.
     """
     trainings = [found for found in find(folder) if found.kind == "training"]
-    matching = [one for one in trainings if name is None or name.rstrip("/") in (one.path, one.place.name)]
-    if len(matching) == 1:
-        return matching[0].place
-    known = ", ".join(found.path for found in trainings[:8]) + (", ..." if len(trainings) > 8 else "")
+    if len(trainings) == 1:
+        return trainings[0].place
     if not trainings:
         raise BadSettings(f"{folder}: there is no training with traces in or below this folder.")
-    if not matching:
-        raise BadSettings(f"--run {name}: there is no such training below {folder}. There are: {known}.")
-    raise BadSettings(f"{folder} has several trainings; name one with --run: {known}.")
+    known = ", ".join(found.path for found in trainings[:8]) + (", ..." if len(trainings) > 8 else "")
+    raise BadSettings(f"{folder} has several trainings; name the folder of one: {known}.")
 
 
 class Candidate(NamedTuple):

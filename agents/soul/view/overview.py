@@ -9,10 +9,11 @@ were replaced count, as in the metrics; those of the running step do not: the fa
 from __future__ import annotations
 
 import math
+import os
 import re
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,7 +48,7 @@ GROUP BY f.split, f.step, s.task, s.prompt
 
 
 class BadRunFile(SoulError):
-    """run.json cannot be read."""
+    """run.json or failure.json cannot be read."""
 
 
 def sessions_part(connection: sqlite3.Connection) -> dict[str, Any]:
@@ -64,102 +65,72 @@ def sessions_part(connection: sqlite3.Connection) -> dict[str, Any]:
 def files_part(folder: Path) -> dict[str, Any]:
     """The part that comes from the other files: {"run", "metrics", "events", "problems"}."""
     problems: list[str] = []
-    run = read_run_file(folder, problems)
+    run: dict[str, Any] = {}
+    metrics: Mapping[int, Mapping[str, float]] = {}
+    try:
+        run = read_object(folder / RUN_FILE, BadRunFile, "The next start of the training writes it again.")
+    except FileNotFoundError:
+        pass
+    except (SoulError, OSError) as error:
+        problems.append(one_line(error))
     try:
         metrics = read_metrics(folder / NAME)
     except SoulError as error:
-        metrics, problems = {}, [*problems, one_line(error)]
-    return {
-        "run": run,
-        "metrics": _series(metrics),
-        "events": events(folder, run, metrics),
-        "problems": problems,
-    }
-
-
-def read_run_file(folder: Path, problems: list[str]) -> dict[str, Any]:
-    """run.json; {} without one, or where it cannot be read, which is then added to `problems`."""
-    try:
-        return read_object(folder / RUN_FILE, BadRunFile, "The next start of the training writes it again.")
-    except FileNotFoundError:
-        return {}
-    except (SoulError, OSError) as error:
         problems.append(one_line(error))
-        return {}
-
-
-def _series(metrics: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
-    """{"steps": [...], "series": {name: [value of each step, or None]}}."""
     steps = sorted(metrics)
     names = sorted({name for numbers in metrics.values() for name in numbers} - {"step"})
-    return {"steps": steps, "series": {name: [_number(metrics[step].get(name)) for step in steps] for name in names}}
+    series = {name: [_number(metrics[step].get(name)) for step in steps] for name in names}
+    happened = events(folder, run, metrics)
+    return {"run": run, "metrics": {"steps": steps, "series": series}, "events": happened, "problems": problems}
 
 
 def _number(value: Any) -> float | None:
     return value if isinstance(value, int | float) and math.isfinite(value) else None
 
 
-class BadFailure(SoulError):
-    """failure.json cannot be read."""
-
-
 def checkpoints(folder: Path) -> list[int]:
     """The steps of the checkpoints in a run's folder."""
-    try:
-        names = [entry.name for entry in folder.iterdir()]
-    except OSError:
-        return []
-    return sorted(int(match.group(1)) for name in names if (match := _CHECKPOINT.fullmatch(name)))
+    matches = map(_CHECKPOINT.fullmatch, os.listdir(folder) if folder.is_dir() else ())
+    return sorted(int(match.group(1)) for match in matches if match)
 
 
 def events(folder: Path, run: Mapping[str, Any], metrics: Mapping[int, Mapping[str, float]]) -> list[dict[str, Any]]:
-    """The events in the order of their steps.
+    """The events in the order of their steps: {"step", "kind", "text"}, some with a "time".
 
     Args:
         run: run.json, or {}.
         metrics: step -> its numbers.
     """
-    happened = [*_resumed(run), *_saved(folder), *_measured(metrics), *_broken_off(folder, run, metrics)]
+    known = [
+        one for one in run.get("resumed") or () if isinstance(one, Mapping) and _number(one.get("step")) is not None
+    ]
+    happened = [
+        {"step": one["step"], "kind": "resume", "text": f"resumed after step {one['step']}", **_time(one)}
+        for one in known
+    ]
+    for step in checkpoints(folder):
+        happened.append({"step": step, "kind": "checkpoint", "text": f"checkpoint global_step_{step}"})
+    before: Mapping[str, float] = {}
+    for step, numbers in sorted(metrics.items()):
+        if (lost := numbers.get(_LOST, 0.0)) >= OUTAGE:
+            happened.append({"step": step, "kind": "outage", "text": f"a judge failed in {lost:.0%} of the sessions"})
+        for name, raised in numbers.items():
+            if name.startswith(_ALARM) and raised and not before.get(name):
+                happened.append({"step": step, "kind": "alarm", "text": name.removeprefix(_ALARM)})
+        before = numbers
+    try:  # the watchdog's reason for ending the run, after its last step; if it was resumed since, at that step
+        failure = read_object(folder / FAILURE, BadRunFile, "It can be removed.")
+        since = [one["step"] for one in known if _time(one).get("time", 0.0) > _time(failure).get("time", 0.0)]
+        text = f"the run ended: {failure.get('cause')}"
+        step = since[0] if since else max(metrics, default=0)
+        happened.append({"step": step, "kind": "outage", "text": text, **_time(failure)})
+    except (OSError, BadRunFile):  # nearly all runs have none
+        pass
     return sorted(happened, key=lambda event: event["step"])
-
-
-def _resumed(run: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for one in run.get("resumed") or ():
-        if isinstance(one, Mapping) and isinstance(one.get("step"), int | float):
-            yield {"step": one["step"], "kind": "resume", "text": f"resumed after step {one['step']}", **_time(one)}
-
-
-def _broken_off(
-    folder: Path, run: Mapping[str, Any], metrics: Mapping[int, Mapping[str, float]]
-) -> Iterator[dict[str, Any]]:
-    """The watchdog's reason for ending the run, after its last step; if it was resumed since, at that step."""
-    try:
-        failure = read_object(folder / FAILURE, BadFailure, "It can be removed.")
-    except (OSError, BadFailure):  # nearly all runs have none
-        return
-    since = [one for one in _resumed(run) if one.get("time", 0.0) > _time(failure).get("time", 0.0)]
-    step = since[0]["step"] if since else max(metrics, default=0)
-    yield {"step": step, "kind": "outage", "text": f"the run ended: {failure.get('cause')}", **_time(failure)}
 
 
 def _time(one: Mapping[str, Any]) -> dict[str, float]:
     return {"time": one["time"]} if isinstance(one.get("time"), int | float) else {}
-
-
-def _saved(folder: Path) -> Iterator[dict[str, Any]]:
-    for step in checkpoints(folder):
-        yield {"step": step, "kind": "checkpoint", "text": f"checkpoint global_step_{step}"}
-
-
-def _measured(metrics: Mapping[int, Mapping[str, float]]) -> Iterator[dict[str, Any]]:
-    before: Mapping[str, float] = {}
-    for step, numbers in sorted(metrics.items()):
-        if (lost := numbers.get(_LOST, 0.0)) >= OUTAGE:
-            yield {"step": step, "kind": "outage", "text": f"a judge failed in {lost:.0%} of the sessions"}
-        for name, raised in numbers.items():
-            if name.startswith(_ALARM) and raised and not before.get(name):
-                yield {"step": step, "kind": "alarm", "text": name.removeprefix(_ALARM)}
-        before = numbers
 
 
 class _Group(NamedTuple):

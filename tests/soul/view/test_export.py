@@ -10,7 +10,7 @@ import pytest
 from ditto.run.run_folder import RunFolder
 from soul.errors import BadSettings
 from soul.record import Failure
-from soul.view.export import export_steps, named_training, steps, write_run_report
+from soul.view.export import export_steps, only_training, steps, write_run_report
 from tests.soul.figures.made_up_runs import session, training
 
 
@@ -61,14 +61,10 @@ def test_the_report_of_a_run_has_the_telling_sessions_of_each_step(tmp_path):
     assert [sum(b > a for a, b in pairs), sum(b < a for a, b in pairs)] == [4, 2] and len(pairs) == 7
 
 
-def test_a_training_is_named_where_there_are_several(tmp_path):
+def test_the_folder_of_an_export_has_one_training(tmp_path):
     with pytest.raises(BadSettings, match="there is no training with traces"):
-        named_training(tmp_path, None)
-    first, second = (training(tmp_path / "runs" / name, 0, steps=1) for name in ("a", "b"))
-    for name, run in (("a", first), ("runs/b", second)):
-        assert named_training(tmp_path, name) == run.resolve()
-    assert named_training(second, None) == second.resolve()
-    with pytest.raises(BadSettings, match=r"name one with --run: runs/a, runs/b\."):
-        named_training(tmp_path, None)
-    with pytest.raises(BadSettings, match=r"--run c: there is no such training .* There are: runs/a, runs/b\."):
-        named_training(tmp_path, "c")
+        only_training(tmp_path)
+    _, second = (training(tmp_path / "runs" / name, 0, steps=1) for name in ("a", "b"))
+    assert only_training(second) == second.resolve()
+    with pytest.raises(BadSettings, match=r"name the folder of one: runs/a, runs/b\."):
+        only_training(tmp_path)
