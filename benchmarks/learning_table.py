@@ -19,7 +19,6 @@ import numpy as np
 from scipy.stats import permutation_test
 
 from benchmarks.learning_worlds import WORLDS
-from soul.evaluate.numbers.bootstrap import percentile_interval
 
 matplotlib.use("Agg")
 matplotlib.rcParams["svg.hashsalt"] = "ditto"  # the same numbers give the same file
@@ -90,7 +89,8 @@ def p_value(ours: Sequence[float], theirs: Sequence[float]) -> float:
 def interval(values: Sequence[float]) -> tuple[float, float]:
     """95 % of the means of resampled seeds."""
     chosen = np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))
-    return percentile_interval(np.asarray(values)[chosen].mean(1))
+    low, high = np.quantile(np.asarray(values)[chosen].mean(1), (0.025, 0.975))
+    return float(low), float(high)
 
 
 def at_end(values: Sequence[float | None]) -> float:
