@@ -4,7 +4,7 @@ Promise under test: 400 calls at each of five limits (in flight or a rate; Retry
 get through in little more than the shortest possible time, although the limits are not known; the same if two or three
 processes share one key; and where everything is refused, every call ends.
 
-Real limits on a clock that jumps, with the limiter of `benchmarks.throttled_server` behind them.
+Real limits on a clock that jumps, with the limiter of `benchmarks.server` behind them.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from email.utils import parsedate_to_datetime
 
 import pytest
 
-from benchmarks.throttled_server import Limit, Limiter
+from benchmarks.server import Limit, Limiter
 from soul.errors import JudgeFailure
 from soul.judge.call.endpoint import Endpoint
 from soul.judge.limits import SHORT_S, Limits
@@ -96,9 +96,9 @@ def test_where_everything_is_refused_every_call_ends():
 @pytest.mark.stress
 def test_one_hundred_verdicts_over_http_at_8_in_flight():
     from benchmarks.judge import ANSWER
+    from benchmarks.server import served
     from benchmarks.throttle import with_ours
-    from benchmarks.throttled_server import throttled
 
-    with throttled(Limit("in_flight", 8), 0.05, ANSWER) as (url, counts):
+    with served(ANSWER, 0.05, Limit("in_flight", 8)) as (url, counts):
         lost, _ = asyncio.run(with_ours(url, 100, 64))
     assert not lost and counts.admitted == 100 and counts.refused > 0
