@@ -33,9 +33,9 @@ COMMANDS: Mapping[str, Sequence[tuple[Sequence[str], str]]] = {
     "soul.evaluate.__main__": [
         (["{hitom.parquet}", *POLICY, "--limit", "0"], f"--limit: 0: {NUMBER}"),
         (["{hitom.parquet}", *POLICY, "--nosuch"], "unrecognized arguments: --nosuch"),
-        (["{hitom.parquet}", *POLICY, "--out", "{file}"], "{file} is a file"),
+        (["{hitom.parquet}", *POLICY, "--out", "{file}"], "cannot write to {file}"),
         (["{hitom.parquet}", *POLICY, "--out", "/proc/out"], "cannot write to /proc/out"),
-        (["{hitom.parquet}", *POLICY, "--suite", "nosuch"], "There is no suite 'nosuch'"),
+        ([*POLICY, "--suite", "nosuch"], "nosuch"),
         (["nosuch", *POLICY], "There is no evaluation set 'nosuch'"),
         (["{hitom.parquet}", *POLICY, "nosuch.key=1"], "'nosuch.key': write section.key=value"),
         (["{hitom.parquet}", *POLICY, "policy.temperature=-1"], "policy.temperature=-1"),
@@ -53,7 +53,7 @@ COMMANDS: Mapping[str, Sequence[tuple[Sequence[str], str]]] = {
     "soul.evaluate.local": [
         ([*LOCAL, "--model", "{no_weights}"], "no weights (*.safetensors)"),
         ([*LOCAL, "--model", "{lost_checkpoint}"], "names global_step_50, which does not exist"),
-        ([*LOCAL, "--model", "{adapter_without_base}"], "names no base model"),
+        ([*LOCAL, "--model", "{adapter_without_base}"], "there are no weights"),
         ([*LOCAL, "--model", "{tmp}/nosuch"], "there is no such folder"),
         (["{hitom.parquet}", "--dry-run", "--platform", "tpu"], "--platform: 'tpu': expected gpu or cpu"),
     ],
