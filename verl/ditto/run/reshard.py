@@ -47,9 +47,6 @@ def model_state(actor: Path, written: int, module: torch.nn.Module) -> dict[str,
     Args:
         actor: the folder with the files of `written` ranks.
         module: sharded by FSDP2 for the ranks of now; its layout determines this rank's slices.
-
-    Raises:
-        BadShards: the checkpoint is not sliced as FSDP2 does it, or has weights that the model lacks.
     """
     slices, like = load_slices(actor, "model", written), module.state_dict()
     if unknown := sorted(slices[0].keys() - like.keys()):
@@ -101,9 +98,6 @@ def joined(slices: list[Any], source: Path, layout: Any = None) -> Any:
 
     Args:
         layout: a tensor that was sliced in the same way, for slices that do not know how; None: they do.
-
-    Raises:
-        BadShards: it is not sliced as FSDP2 does it.
     """
     layout = slices[0] if layout is None else layout
     if not isinstance(layout, DTensor):
@@ -129,9 +123,6 @@ def fitted(
         slices: name -> tensor, of every old rank.
         like: name -> tensor with the new layout.
         layouts: name -> tensor with the old layout; None: the slices have it.
-
-    Raises:
-        BadShards: a tensor is not sliced as FSDP2 does it.
     """
     layouts = slices[0] if layouts is None else layouts
     return {name: _fitted([each[name] for each in slices], like[name], layouts[name], source) for name in slices[0]}

@@ -87,10 +87,7 @@ class RunFolder:
     def rewind(self, step: int) -> Path | None:
         """Move metrics and traces of all later steps to a folder under `replaced/`.
 
-        A run that resumes after `step` writes them again; those of an earlier attempt must not stand between.
-
-        Returns:
-            The folder; None where there was nothing to move.
+        A run that resumes after `step` writes them again. Returns the folder; None if there was nothing to move.
         """
         lines = metric_lines(self._metrics)
         later = {number: line for number, line in lines.items() if number > step}

@@ -40,12 +40,7 @@ HASHED_BYTES = 2**28  # larger data files have no hash: they would take longer t
 
 
 def write(config: DictConfig, hosts: int) -> None:
-    """Write run.json into the run folder; a resumed run keeps when it first started.
-
-    Args:
-        config: composed, and resolved for the workers.
-        hosts: nodes of the Ray cluster.
-    """
+    """Write run.json into the run folder, for a config that is resolved for the workers, on so many hosts."""
     settings = Settings.from_config(config)
     path, now, folder = settings.run_dir / FILE, time.time(), config.trainer.resume_from_path
     last = earlier(path) if folder else {}

@@ -123,16 +123,9 @@ def _rewards_by_task(traces: Sequence[SessionRecord]) -> dict[str, float]:
 def _redactions(traces: Sequence[SessionRecord]) -> dict[str, float]:
     """How much the leak guard blanked in the feedback, and whether the rest still gives answers away.
 
-    For a session s: f(s) is true if feedback was written (even if nothing was left of it), k(s) counts the places that
-    were blanked in it, d(s) and r(s) are the rewards of draft and refined episode, m(s) that of a right answer.
-
-        redactions           = sum of k(s)
-        share_redacted       = |{s: f(s), k(s) > 0}| / |{s: f(s)}|
-        became_right/X       = |{s in X: r(s) >= m(s)}| / |X|
-
-    X = redacted: the sessions with k(s) > 0, a wrong draft (d(s) < m(s)) and a valid refined episode. X = untouched:
-    the same with k(s) = 0. If the share is far higher after redacted feedback, the guard lets answers through. A share
-    whose denominator is 0 is left out.
+    became_right/redacted is the share of right refined answers after a wrong draft and feedback with blanks, and
+    became_right/untouched the same after other feedback. If the former is far higher, the guard lets answers through.
+    A share of nothing is left out.
     """
     written = [
         t for t in traces if t.feedback is not None or (t.feedback_failure and t.feedback_failure.cause == "leak")
@@ -189,17 +182,11 @@ def validation_metrics(traces: Sequence[SessionRecord]) -> dict[str, float]:
 def rollout_times(traces: Sequence[SessionRecord], phases: Sequence[Interval]) -> dict[str, float]:
     """The parts of the rollout phase in seconds, and the tokens that were sampled per second of sampling.
 
-    At every moment of the phase exactly one of these holds:
-
-        sampling   a turn of the policy is being sampled
-        judging    no turn is, but a session runs: it waits for a judge, a critic, a partner or its environment
-        waiting    no session of the step runs: the trainer hands out prompts, or puts the engine to sleep
-
-    The clocks of several nodes differ a little, and so do the parts; their sum is always the phase.
+    At every moment of the phase either a turn of the policy is being sampled, or no turn is, but a session runs, which
+    waits for a judge, a critic, a partner or its environment ("judging"), or no session of the step runs ("waiting").
 
     Args:
-        traces: of all sessions that were played for the step.
-        phases: when the rollout phase of each part of the step began and ended.
+        phases: begin and end of the rollout phase of each part of the step.
     """
     turns = {time for trace in traces for sequence in trace.sequences for time in sequence.turn_times}
     sampling = _joined((start, start + seconds) for start, seconds in turns)

@@ -94,12 +94,7 @@ class Store:
 
 
 class Uploads:
-    """The uploads of one run, by one process.
-
-    Args:
-        run_dir: the folder with metrics and traces.
-        root: the folder with the checkpoints.
-    """
+    """The uploads of one run, by one process: metrics and traces of `run_dir`, checkpoints of `root`."""
 
     def __init__(self, store: Store, run_dir: Path, root: Path) -> None:
         self.store, self.run_dir, self.root = store, run_dir, root

@@ -35,10 +35,8 @@ class Watchdog:
     """A thread that watches the current phase of the trainer.
 
     Args:
-        run_dir: the folder for failure.json.
         limit_s: seconds that a phase may take.
-        probe: called at every check; returns which actor has died and why, or None.
-        poll_s: seconds between two checks.
+        probe: called at every check, that is every `poll_s` seconds; returns which actor has died and why, or None.
     """
 
     def __init__(
