@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from ditto.config_checks.resume import check_changes
 from ditto.launching.compose import load_config
@@ -40,10 +41,16 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def composed(world: Path, *words: str) -> DictConfig:
+@cache
+def base(world: Path) -> DictConfig:
+    """The config of the first start, composed once. Leave it as it is."""
     usual = ["judge.base_url=http://127.0.0.1:9/v1", f"run.dir={world}/run", f"{MODEL}.path=models/base"]
     files = [f"data.train_files=[{world}/a.parquet]", f"data.val_files=[{world}/val.parquet]"]
-    return load_config(["platform=cpu", *files, *usual, f"{MODEL}.lora_rank=4", f"{MODEL}.lora_alpha=8", *words])
+    return load_config(["platform=cpu", *files, *usual, f"{MODEL}.lora_rank=4", f"{MODEL}.lora_alpha=8"])
+
+
+def composed(world: Path, *words: str) -> DictConfig:
+    return DictConfig(OmegaConf.merge(OmegaConf.to_container(base(world)), OmegaConf.from_dotlist(list(words))))
 
 
 def lines(world: Path, *words: str) -> list[str]:
