@@ -26,18 +26,6 @@ from tests.soul.samples import (
 each_kind = pytest.mark.parametrize("name", SAMPLES)
 
 
-def test_a_letter_that_was_not_offered_is_no_answer():
-    item = load("hitom")[1]
-    assert "Z" not in parse_options(item.row.choices)
-    assert verdict_of(item, tagged("Z")).metrics["answered"] == 0.0
-
-
-# --- prompts
-
-
-# --- equal episodes, equal verdicts
-
-
 # --- the critique
 
 
