@@ -28,8 +28,8 @@ from soul.errors import BadSettings, SoulError
 from soul.evaluate.run.engine import STOPPING, Stopped
 from soul.evaluate.run.settings import EvaluationSettings, choose_sets, sample_requests
 from soul.judge import Endpoint, Gateway, GatewaySettings, Usage
-from soul.judge.cli_overrides import sections_of
 from soul.judge.ledger import numbers
+from soul.judge.roles import sections_of
 from soul.message import Message
 from soul.policy import Players
 from soul.record import AttemptRecord, Failure

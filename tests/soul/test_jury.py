@@ -100,13 +100,6 @@ def test_the_reward_is_the_exact_mean(scores, mean):
     assert [opinion.verdict.reward for opinion in verdict.jury] == list(scores)
 
 
-def test_a_metric_is_averaged_over_those_who_report_it():
-    verdict, _ = verdict_of(says(1, warmth=0.2), says(2), says(6, warmth=0.4))
-    assert (verdict.reward, verdict.metrics) == (3.0, {"warmth": pytest.approx(0.3, rel=1e-15)})
-    verdict, _ = verdict_of(says(1), says(2), says(6))
-    assert verdict.metrics == {}
-
-
 @pytest.mark.parametrize("jury", [["member-0"], None], ids=["a jury of one", "no jury"])
 def test_without_a_jury_the_judge_decides_alone(jury):
     with jury_of([says(3)], jury=jury) as (gateway, fake):

@@ -1,8 +1,5 @@
 """Types of command-line options: numbers in their range, and files and folders that can be used.
 
-    parser.add_argument("--limit", type=positive_int)
-    parser.add_argument("--out", type=output_folder)
-
 If a value is wrong, argparse prints the option's name and the message, and the command exits with code 2 before any
 work begins. String defaults, such as those from an environment variable, are checked too.
 """

@@ -1,6 +1,6 @@
 """Logging of our own packages: one handler and one format, on stderr.
 
-    2026-11-22 16:20:01 WARNING soul.judge.wait_notice: 4 calls wait for gpt-5-nano at https://...
+    2026-11-22 16:20:01 WARNING soul.judge.limits: 4 calls wait for gpt-5-nano at https://...
 
 `SOUL_LOG=debug` (info, warning, error; default info) sets the level; `-v` on a command line is short for debug. The
 loggers of other libraries keep their levels and handlers. Keys are replaced by `***` in every line, tracebacks
@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from soul.cli.redaction import redact
@@ -32,21 +32,16 @@ class _Redacted(logging.Formatter):
 
 
 class _Handler(logging.Handler):
-    """Writes to the current `sys.stderr`, or above the live display that covers the terminal."""
+    """Writes to the current `sys.stderr`; a live display may have replaced it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.setFormatter(_Redacted("%(asctime)s %(levelname)s %(name)s: %(message)s", "%Y-%m-%d %H:%M:%S"))
-        self.display: Callable[[str], None] | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            line = self.format(record)
-            if self.display is not None:
-                self.display(line)
-            else:
-                sys.stderr.write(line + "\n")
-                sys.stderr.flush()
+            sys.stderr.write(self.format(record) + "\n")
+            sys.stderr.flush()
         except Exception:  # noqa: BLE001 - as everywhere in logging: a line that cannot be written does not end the run
             self.handleError(record)
 
@@ -93,17 +88,3 @@ def to_stderr() -> Iterator[None]:
         for logger, (level, propagate, handlers) in zip(loggers, before, strict=True):
             logger.setLevel(level)
             logger.propagate, logger.handlers = propagate, handlers
-
-
-@contextmanager
-def above(display: Callable[[str], None]) -> Iterator[None]:
-    """Print log lines above a live display inside this block; on stderr they would garble it.
-
-    Args:
-        display: prints one line.
-    """
-    before, _handler.display = _handler.display, display
-    try:
-        yield
-    finally:
-        _handler.display = before

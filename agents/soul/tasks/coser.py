@@ -194,9 +194,6 @@ class CoSER(Task[CoSERRow]):
     def groups(self, row: CoSERRow) -> Mapping[str, str]:
         return drop_empty_groups({"books": row.tag})
 
-    def measures(self, row: CoSERRow) -> Mapping[str, float]:
-        return {"turns of the book": len(row.dialogues)}
-
     def group_keys(self, row: CoSERRow) -> Sequence[GroupKey]:
         plot = f"{row.book}: {row.plot_summary or row.scenario}"
         return [

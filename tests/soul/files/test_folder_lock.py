@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import errno
 import logging
-import multiprocessing
 import os
 import platform
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -55,34 +53,6 @@ def test_the_second_start_is_told_host_and_process_and_a_killed_holder_is_replac
     finally:
         for pid in children:
             os.kill(pid, 9)
-
-
-def test_a_forked_child_neither_holds_the_lock_nor_releases_it(tmp_path: Path) -> None:
-    with FolderLock(tmp_path) as lock:
-        child = multiprocessing.get_context("fork").Process(target=lock.close)
-        child.start()
-        child.join()
-        with pytest.raises(FolderInUse):
-            FolderLock(tmp_path)
-
-
-def test_one_of_many_takers_gets_it(tmp_path: Path) -> None:
-    barrier, results = threading.Barrier(16), []
-
-    def take() -> None:
-        barrier.wait()
-        try:
-            results.append(FolderLock(tmp_path))
-        except FolderInUse as error:
-            results.append(error)
-
-    threads = [threading.Thread(target=take) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    (lock,) = [result for result in results if isinstance(result, FolderLock)]
-    lock.close()
 
 
 @pytest.fixture
@@ -138,14 +108,6 @@ def test_by_default_such_a_holder_ends_at_once(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "This run stops" in done.stderr and "process 7 on host elsewhere" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_one_waits_for_a_holder_that_is_about_to_end(tmp_path: Path) -> None:
-    first = FolderLock(tmp_path, file=".writer.lease")
-    threading.Timer(0.3, first.close).start()
-    start = time.monotonic()
-    FolderLock(tmp_path, file=".writer.lease", wait_s=60).close()
-    assert time.monotonic() - start < 30
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ are those of a set in which rows are repeated; thousands of resamples of a large
 """
 
 import itertools
+import random
 import statistics
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from soul.metrics.intervals import score_of_rows
 from soul.metrics.lexical import jaccard_diversity
 from soul.metrics.set_metrics import Outcome, Ratio, SetScore, jaccard_pairs
 
@@ -75,3 +77,19 @@ def test_a_metric_that_a_resample_leaves_undefined_keeps_its_value():
     assert score.mean == pytest.approx((2 / 3 + 0.5) / 2)
     assert score.values(np.array([[0.0, 2.0, 1.0]])) == pytest.approx([(1 + 0.5) / 2])
     assert score.only({"rare"}).mean == 0.5 and SetScore.from_metrics(3, []).mean is None
+
+
+def test_the_interval_of_diversity_covers_the_truth():
+    vocabulary, hits, runs, n = [f"w{i}" for i in range(40)], 0, 150, 60
+    rng = random.Random(3)
+
+    def drawn(count):
+        return [frozenset(rng.choices(vocabulary, k=rng.randint(1, 12))) for _ in range(count)]
+
+    truth = value(jaccard_pairs("d", once(3000), drawn(3000)), [1] * 3000)
+    for run in range(runs):
+        metric = jaccard_pairs("d", once(n), drawn(n))
+        score = SetScore.from_metrics(n, [metric])
+        low, high = score_of_rows(score.values, score.mean, n, f"d{run}").interval
+        hits += low <= truth <= high
+    assert 0.88 <= hits / runs <= 0.99

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 
 import pytest
 
@@ -17,7 +16,6 @@ from tests.soul.tasks.coser_scenes import (
     CAST,
     CIRCUMSTANCE,
     FLAWLESS,
-    LESSON,
     MERGED,
     TASK,
     advice,
@@ -59,14 +57,6 @@ def test_a_seat_knows_its_part_and_of_the_others_what_is_public():
     assert "ashamed of it" in text and "must land before dawn" not in text  # motives are private
     assert "She will drown" not in text  # her experience
     assert "you play Sailors" in instructions("Sailors") and "What drives" not in instructions("Sailors")
-
-
-def test_no_prompt_holds_the_books_conversation():
-    row = row_of()
-    for name in CAST:
-        text = instructions(name, LESSON)
-        assert not any(secret in text for secret in TASK.secrets(row))
-        assert not any(re.sub(r"[\[\](]", "", line.message)[:12] in text for line in row.dialogues)
 
 
 def test_long_profiles_are_cut_at_their_ends_the_longest_first():
