@@ -50,7 +50,7 @@ def _launch(words: list[str]) -> int:
     check_config(config)
     from ditto.run.checkpoint import rename_damaged
     from ditto.run.run_folder import RunFolder
-    from ditto.run.store_resume import check_address, prepare_store
+    from ditto.run.store import check_address, prepare_store
     from sft.memory_plan import CHECKPOINTING, TOKENS
     from sft.preflight import check
     from sft.run.checkpoints import choose

@@ -167,7 +167,7 @@ class SupervisedTrainer(SFTTrainer):
         """Wait until the store holds what the run leaves.
 
         Raises:
-            UploadFailed: it does not; on rank 0.
+            StoreFailed: it does not; on rank 0.
         """
         uploads = self.checkpoints.uploads
         failed = uploads.finish() if uploads else None

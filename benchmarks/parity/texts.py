@@ -22,7 +22,7 @@ from soul.metrics.lexical import Lexis, jaccard_diversity, lexis
 from soul.metrics.ngram import bleu, rouge_l
 from soul.metrics.overlap import token_f1
 from soul.tasks.humanual import length_factor
-from soul.tasks.mirrorbench_controls import Calibrated
+from soul.tasks.mirrorbench import Calibrated
 from soul.tasks.userllm_turn import intent_overlap, turn_tokens
 
 # --- CoSER: gca_evaluation/utils.py of github.com/Neph0s/CoSER

@@ -34,8 +34,7 @@ from soul.evaluate.runner import Served, dry_run, exclusive_lock, missing_sample
 from soul.files.whole_file import write_whole
 from soul.host_resources import infrequent_gc
 from soul.judge import GatewaySettings
-from soul.judge.cli_overrides import sections_of
-from soul.judge.roles import policy_endpoint
+from soul.judge.roles import policy_endpoint, sections_of
 from soul.policy import TURN_TOKENS
 from soul.record import SessionRecord
 

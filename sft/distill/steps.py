@@ -142,7 +142,7 @@ def _command_line(words: Sequence[str]) -> Inputs:
     from sft.distill import inputs
     from sft.distill.experts import split
     from soul.judge import GatewaySettings
-    from soul.judge.cli_overrides import sections_of
+    from soul.judge.roles import sections_of
 
     at = words.index("--") if "--" in words else len(words)
     _, settings = split([word for word in words[:at] if "=" in word])

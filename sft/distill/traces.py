@@ -1,7 +1,7 @@
 """Forward distillation: turn refined answers of DITTO runs that beat their drafts into SFT rows.
 
 A refined answer was sampled with feedback in its prompt. It is trained in the base context, which is the same prompt
-without the feedback. The trace holds both. A trace of version 1 lacks the base context, so its answers are not used.
+without the feedback. The trace holds both.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sft.distill.heldout import HeldOut, RowIdentity
 from sft.distill.sample import ExpertSample, Origin, Place, Provenance, finished
 from soul.errors import SoulError
 from soul.files.trace_files import FOLDER, finished_files
-from soul.record import Conversations, SessionRecord, digest, read_records
+from soul.record import Conversations, SessionRecord, read_records
 from soul.rows.task_files import read_rows
 
 
@@ -100,11 +100,11 @@ class RunTraces:
                 f"{self.run}: its rows come from {file}, which does not exist, so --not-in cannot be checked. "
                 "Restore the file, or omit --not-in."
             )
-        return RowIdentity(record.record_hash or digest([record.task, file, record.number]))  # version 1 has no hash
+        return RowIdentity(record.record_hash)
 
     def conversations(self, record: SessionRecord) -> Conversations:
         assert record.refined is not None
-        return (record.refined.seats if self.with_feedback else record.refined.in_base_context()) or {}
+        return (record.refined.seats or {}) if self.with_feedback else record.refined.in_base_context()
 
     def provenance(self, sample: ExpertSample, record: SessionRecord) -> Provenance:
         assert record.refined is not None

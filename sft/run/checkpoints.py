@@ -28,7 +28,7 @@ from torch.distributed.tensor import DTensor
 from ditto.config_checks.resume import choose_checkpoint
 from ditto.run import checkpoint
 from ditto.run.finite_steps import require_finite_weights
-from ditto.run.uploads import Uploads
+from ditto.run.store import Uploads
 from sft.run.ranks import RESUME_VARIABLE
 from sft.run.sft_card import write_sft_card
 from sft.run.trained_data import TrainedData

@@ -31,7 +31,7 @@ TRAINED_BY = {
     "sdpo_token_grpo": "test_stopped_runs.py",
     "erl": "test_async.py",
     "critique_grpo": "test_two_nodes.py",
-    "ditto_refined_only": "test_aimed_kill.py",
+    "ditto_refined_only": "test_built_files.py",
     "sdpo_token": "test_lost_sync.py",
     "rltf_sd": "test_objectives.py",
     "sdpo_logits": "test_objectives.py",

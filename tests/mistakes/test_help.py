@@ -27,8 +27,6 @@ SCRIPTS = (
 )
 CHILDREN = {  # other interpreters run them
     "benchmarks/trl_contender.py",
-    "benchmarks/trl_grpo_contender.py",
-    "benchmarks/lm_eval_contender.py",
 }
 SLOW = ("recipe/", "docs/", "benchmarks/")  # torch, transformers, matplotlib
 

@@ -92,7 +92,6 @@ COMPARE = [
     *each(
         ["{run}", "{other_run}"],
         [
-            (["--rows", "-1"], "--rows: -1: expected a whole number, 0 or more"),
             (["--out", "{file}/x.md"], "{file} is a file"),
             (["--out", "{empty_folder}"], "is a folder; name a file"),
             (["{run}"], "is given twice"),

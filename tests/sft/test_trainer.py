@@ -17,14 +17,14 @@ from omegaconf import OmegaConf
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
-from benchmarks import sft_kills
 from ditto.run.checkpoint import saved_steps
 from ditto.run.finite_steps import NotFinite
 from ditto.run.manifest import check as check_manifest
 from ditto.run.manifest import total_bytes
-from ditto.run.store_resume import prepare_store
+from ditto.run.store import prepare_store
 from sft.config_checks import check_config
 from sft.launch import config_of
+from tests.e2e import sft_run
 
 RANKS = 1
 SMALL = [
@@ -88,7 +88,7 @@ def _rank(rank: int, folder: Path) -> None:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the runs' folders."""
     folder = tmp_path_factory.mktemp("runs")
-    sft_kills.build(folder)
+    sft_run.build(folder)
     (folder / "elsewhere").mkdir()
     with socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -25,7 +25,7 @@ TALKS = {"sotopia": 12, "coser": 12}
 
 
 # Fewer rows of sources that hold thousands.
-FEWER = {"userllm": ("--per-source", "40"), "mirrorbench": ("--limit", "120")}
+FEWER = {"userllm": ("--per-source", "40")}
 TASKS = {name: soul_v1.SETS[name].task for name in soul_v1.SETS if name in BUILDS}
 
 

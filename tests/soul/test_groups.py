@@ -114,7 +114,7 @@ REAL = {
     ),
     "mirrorbench": (lambda p: mirrorbench.convert(sorted(p("mirrorbench").glob("*.jsonl"))), {"dataset": 4}),
     "sotopia": (
-        lambda p: sotopia.convert(p("sotopia"), "hard").records,
+        lambda p: sotopia.convert([p("sotopia")], hard_only=True).records,
         {"relationship": 4, "environment": 5, "position": 2},
     ),
     "coser": (lambda p: coser.convert([p("coser", "test_set_public_domain.json")]).records, {"books": 2}),

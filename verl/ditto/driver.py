@@ -46,7 +46,7 @@ def train(config: DictConfig) -> None:
             # The actor lives as long as this reference.
             judge = ray_cluster.start_judge(settings.gateway, spent, settings.cache_dir)
             signals.only_record()
-            runner = remote_runner(config).remote()  # the actor ends with its last handle
+            runner = remote_runner().remote()  # the actor ends with its last handle
             wait_for(runner.run.remote(config), signals, settings.run.save_on_signal_s)
             del judge
             if config.ray_kwargs.get("timeline_json_file"):

@@ -36,7 +36,7 @@ def _run(arguments: list[str]) -> int:
     if config.get("dry_run"):
         return 0
     from ditto.run.run_folder import driver_lock
-    from ditto.run.store_resume import prepare_store
+    from ditto.run.store import prepare_store
 
     with driver_lock(config):
         prepare_store(config)

@@ -31,7 +31,7 @@ from ditto.model.tokenizer_check import Chat, check_processor, load_chat
 from ditto.model.weights_check import check_model_folder, check_vocabulary, check_weights
 from ditto.rows.lengths import fitting_rows
 from ditto.run.checkpoint import ResumeChoice
-from ditto.run.store_resume import check_address
+from ditto.run.store import check_address
 from ditto.settings import BadConfig, Settings
 from soul import tasks
 from soul.chat.template_check import BadTemplate
@@ -75,8 +75,8 @@ def check(config: DictConfig) -> str:
     with found.of():
         tested = read_rows(_files(config, "val_files"))
     found.report()
-    train = settings.mixture.training_rows(available)
-    drawn = settings.mixture.summary(available, train)
+    train = settings.mixture.training_rows(available, config.data.seed)
+    drawn = settings.mixture.summary(available, train, config.data.seed)
     val = settings.mixture.validation_rows(tested)
     if not train:
         raise BadConfig("data.mixture selects no training row. Raise data.mixture.weights.")

@@ -118,12 +118,6 @@ class RunSettings(BaseModel):
         description="The run ends when the engine's answers stay the same over this many updates; null turns the check "
         "off.",
     )
-    logged_sessions: int = Field(
-        default=8,
-        ge=0,
-        description="Sessions of every fifth step that go to the tracker as a table (draft, critique, refined answer, "
-        "rewards), if it has tables; 0 turns it off.",
-    )
 
 
 def chosen_objective(algorithm: DictConfig) -> Objective:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from verl.trainer.main_ppo import TaskRunnerV1
 
 from ditto.launching.placement import with_the_driver
@@ -46,11 +46,6 @@ def _written_to(config: DictConfig) -> list[Path]:
     return [Path(folder) for folder in folders if folder]
 
 
-def remote_runner(config: DictConfig) -> Any:
-    """The actor's class. It runs under nsys if the config asks for that profiler, as in verl's `run_ppo`."""
-    options = with_the_driver()
-    profiler = config.global_profiler
-    if profiler.tool == "nsys" and profiler.steps:
-        nsight = profiler.global_tool_config.nsys.controller_nsight_options
-        options["runtime_env"] = {"nsight": OmegaConf.to_container(nsight)}
-    return ray.remote(DittoTaskRunner).options(**options)
+def remote_runner() -> Any:
+    """The actor's class."""
+    return ray.remote(DittoTaskRunner).options(**with_the_driver())

@@ -59,8 +59,8 @@ from ditto.run.diagnostics import step_diagnostics
 from ditto.run.finite_steps import FiniteSteps, are_finite, require_finite_weights
 from ditto.run.run_folder import RunFolder, write_end_report
 from ditto.run.step_metrics import first_look, rollout_times, session_metrics, summary_line
-from ditto.run.trackers import log_sessions, set_logger_folders
-from ditto.run.uploads import UploadFailed, Uploads
+from ditto.run.store import StoreFailed, Uploads
+from ditto.run.trackers import set_logger_folders
 from ditto.run.watchdog import RESEND_S, Liveness, Watchdog
 from ditto.settings import Settings
 from ditto.validation import Validation
@@ -153,7 +153,7 @@ class DittoTrainer(Validation):
         self.run_folder.open_live()
         if self.uploads:
             self.uploads.start()  # what the last attempt could not copy
-        failed: UploadFailed | None = None
+        failed: StoreFailed | None = None
         try:
             with infrequent_gc():  # a step's traces are a million objects, which each full collection would walk
                 super().fit(agent_loop_manager)
@@ -385,10 +385,9 @@ class DittoTrainer(Validation):
     ) -> None:
         metrics |= self._step_numbers(batch, timing_raw, epoch)
         self._record(metrics)
-        traces = [trace for part in self.parts.batches for trace in part.traces]
-        log_sessions(self.logger.logger, self.settings.run, self.global_steps, traces)
         print(summary_line(self.global_steps, self.total_training_steps, metrics), flush=True)
         if not self._looked:
+            traces = [trace for part in self.parts.batches for trace in part.traces]
             print(first_look(traces, metrics), flush=True)
             self._looked = True
         self.finite.check(self.global_steps, self.global_steps >= self.total_training_steps, self.checkpoints.root)

@@ -1,6 +1,6 @@
 """Logging of our own packages: one handler and one format, on stderr.
 
-    2026-11-22 16:20:01 WARNING soul.judge.wait_notice: 4 calls wait for gpt-5-nano at https://...
+    2026-11-22 16:20:01 WARNING soul.judge.limits: 4 calls wait for gpt-5-nano at https://...
 
 `SOUL_LOG=debug` (info, warning, error; default info) sets the level; `-v` on a command line is short for debug. The
 loggers of other libraries keep their levels and handlers. Keys are replaced by `***` in every line, tracebacks

@@ -9,7 +9,7 @@ __main__.py, local.py         the two commands; runner.py: one evaluation, from 
 run/        options.py (command line), settings.py (what identifies a run, and its rows); before the first sample:
             plan.py, preflight.py, judge_check.py; samples: engine.py, progress.py, failures.py, rescore.py; on disk:
             journal.py, run_folder.py; our own models: checkpoint.py, vllm_server.py
-numbers/    results.py (a run, and its groups of rows), set_result.py (a set and its rows), bootstrap.py (intervals)
+numbers/    results.py (a run, and its groups of rows), set_result.py (a set and its rows)
 tables/     run_table.py (one run, its warnings and notes), side_by_side.py (several), samples_table.py
             (samples.parquet), answers.py (question, right and given answer)
 report/     report.html; outputs.py writes it with results.json, table.md and samples.parquet, from a run's journal

@@ -52,7 +52,7 @@ DEFAULT_MODEL = "sunweiwei/Ditto-8B"  # the released model
 PROMPT_TOKENS = 8192  # as in training
 FIRST_TOKENS = 64  # most tokens of a checkpoint's first answer: an untrained one may never end it
 # The server has all devices to itself: many calls run concurrently, and a turn may wait for hundreds of others.
-PATIENT = {"concurrency": 256, "timeout_s": 3600.0, "deadline_s": 7200.0, "api_key_env": "none"}
+PATIENT = {"concurrency": 256, "timeout_s": 3600.0, "api_key_env": "none"}
 FREE = {"price_in": 0.0, "price_out": 0.0}
 
 

@@ -1,9 +1,9 @@
 """Inspect the judge gateway, and measure the judge.
 
-    soul judge show                        # the resolved endpoint of each role; keys as "set" or "NOT SET"
-    soul judge check                       # make one real call for each role
-    soul judge canaries [--raw] [--json F] # does the judge fall for known tricks?
-    soul judge agree --labels FILE         # does it agree with people? (MirrorBench's GTEval, pairwise)
+    soul judge show                    # the resolved endpoint of each role; keys as "set" or "NOT SET"
+    soul judge check                   # make one real call for each role
+    soul judge canaries [--json F]     # does the judge fall for known tricks?
+    soul judge agree --labels FILE     # does it agree with people? (MirrorBench's GTEval, pairwise)
 
 Settings come from the environment, and from arguments such as judge.model=gpt-5-mini or
 partner.base_url=http://127.0.0.1:8000/v1.
@@ -11,87 +11,75 @@ partner.base_url=http://127.0.0.1:8000/v1.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
-import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from soul.cli.arguments import (
-    existing_file,
-    non_negative_int,
-    output_file,
-    positive_int,
-)
+from soul.cli.arguments import existing_file, non_negative_int, output_file, positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import JudgeFailure, MissingKey
 from soul.judge.audit import canaries, human_agreement
 from soul.judge.audit.human_labels import read_labels
 from soul.judge.call.endpoint import Endpoint
-from soul.judge.cli_overrides import sections_of
 from soul.judge.client import EndpointClient
 from soul.judge.gateway import Gateway
 from soul.judge.judge import ChatModel, Judge
 from soul.judge.ledger import Ledger, table
-from soul.judge.roles import GatewaySettings, policy_endpoint
+from soul.judge.preflight import has_key
+from soul.judge.roles import GatewaySettings, policy_endpoint, sections_of
 
 console = Console(width=max(120, Console().width))  # rich assumes 80 columns for a pipe, too few for the tables
+Sections = Mapping[str, Mapping[str, Any]]
 
 
-def endpoints_of(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Endpoint]:
-    """Every endpoint that a run with these settings may call, by its display name."""
-    settings = GatewaySettings.from_sections(sections)
-    endpoints: dict[str, Endpoint] = {str(role): endpoint for role, endpoint in settings.roles.items()}
-    endpoints |= {f"jury {i + 1}": endpoint for i, endpoint in enumerate(settings.jury)}
-    endpoints |= {f"judge of {task}": endpoint for task, endpoint in settings.by_task.items()}
-    endpoints |= {"canary": settings.canary} if settings.canary else {}
+def endpoints_of(sections: Sections) -> dict[str, Endpoint]:
+    """Every endpoint that a run with these settings may call, by its section; members of a jury have numbers."""
+    endpoints: dict[str, Endpoint] = {}
+    for section, asked in GatewaySettings.from_sections(sections).sections.items():
+        endpoints |= {section if len(asked) == 1 else f"{section} {i + 1}": one for i, one in enumerate(asked)}
     policy = policy_endpoint(sections.get("policy"))
     return endpoints | ({"policy": policy} if policy else {})
 
 
-def show(sections: Mapping[str, Mapping[str, Any]]) -> int:
+def show(sections: Sections) -> int:
     """Print the resolved endpoints. No part of a key is shown."""
     view = Table(title="The judge gateway", title_justify="left")
     view.add_column("role")
-    for column in ("model", "address", "key", "effort", "concurrency", "rpm / tpm", "timeout / deadline", "$ in / out"):
+    for column in ("model", "address", "key", "effort", "concurrency", "rpm / tpm", "timeout", "$ in / out"):
         view.add_column(column, overflow="fold")
     for role, endpoint in endpoints_of(sections).items():
+        key = f"{endpoint.api_key_env}: {'set' if has_key(endpoint) else 'NOT SET'}"
         view.add_row(
             role,
             endpoint.model,
             endpoint.address,
-            _key(endpoint),
+            key if endpoint.api_key_env else "none needed",
             endpoint.reasoning_effort or "",
             str(endpoint.concurrency),
             f"{_number(endpoint.requests_per_minute)} / {_number(endpoint.tokens_per_minute)}",
-            f"{endpoint.timeout_s:g} / {endpoint.deadline_s:g} s",
+            f"{endpoint.timeout_s:g} s",
             f"{_number(endpoint.price_in)} / {_number(endpoint.price_out)}",
         )
     console.print(view)
     policy = GatewaySettings.from_sections(sections).policy
-    rules = [f"cache {'on' if policy.cache else 'off'}", f"up to {policy.max_failure_rate:.0%} of sessions may fail"]
-    rules.append(f"budget {'none' if policy.budget_usd is None else f'${policy.budget_usd:,.2f}'}")
-    console.print("; ".join(rules))
+    budget = "none" if policy.budget_usd is None else f"${policy.budget_usd:,.2f}"
+    cache = "on" if policy.cache else "off"
+    console.print(f"cache {cache}; up to {policy.max_failure_rate:.0%} of sessions may fail; budget {budget}")
     return 0
-
-
-def _key(endpoint: Endpoint) -> str:
-    if endpoint.api_key_env is None:
-        return "none needed"
-    return f"{endpoint.api_key_env}: {'set' if os.environ.get(endpoint.api_key_env) else 'NOT SET'}"
 
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:,g}"
 
 
-async def check(sections: Mapping[str, Mapping[str, Any]]) -> int:
+async def check(sections: Sections) -> int:
     """Make one real call for each role. Returns 1 if any of them fails, else 0."""
     failed, seen = 0, dict[Endpoint, str]()
     for role, endpoint in endpoints_of(sections).items():
@@ -117,36 +105,25 @@ async def check(sections: Mapping[str, Mapping[str, Any]]) -> int:
     return 1 if failed else 0
 
 
-async def ask_canaries(sections: Mapping[str, Mapping[str, Any]], raw: bool, out: Path | None) -> int:
-    """Run the canary suite. Returns 1 if the judge was fooled or cannot tell good replies from weak ones, else 0."""
+async def audit(sections: Sections, args: argparse.Namespace) -> int:
+    """Run the canary suite, or compare the judge with human labels. Returns 1 if the judge does not pass, else 0."""
+    labels = read_labels(args.labels) if args.command == "agree" else []
     # There is no run folder here, so there is a cache only if judge.cache_dir is set.
     async with Gateway.connect(GatewaySettings.from_sections(sections)) as gateway:
         await gateway.judge.check()
-        outcomes = await canaries.run(gateway.judge, raw=raw)
-        console.print(canaries.table(outcomes))
-        _finish(gateway, "canaries", canaries.to_json(outcomes), out)
-    return canaries.verdict(outcomes)
-
-
-async def ask_agreement(
-    sections: Mapping[str, Mapping[str, Any]], labels: Path, repeats: int, seed: int, out: Path | None
-) -> int:
-    """Compare the judge with human labels. Returns 1 if it gave no verdict at all on one of the metrics, else 0."""
-    human_labels = read_labels(labels)
-    async with Gateway.connect(GatewaySettings.from_sections(sections)) as gateway:
-        await gateway.judge.check()
-        agreement = await human_agreement.compare(gateway.judge, human_labels, repeats=repeats, seed=seed)
-        console.print(human_agreement.table(agreement))
-        _finish(gateway, "agree", agreement.to_json(), out)
-    return 0 if all(metric.n for metric in (agreement.gteval, agreement.pairwise) if metric) else 1
-
-
-def _finish(gateway: Gateway, task: str, result: Any, out: Path | None) -> None:
-    if out is not None:
-        out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    ledger = Ledger()
-    ledger.add(task, gateway.usage())
-    console.print(table(ledger))
+        if labels:
+            agreement = await human_agreement.compare(gateway.judge, labels, repeats=args.repeats, seed=args.seed)
+            view, result = human_agreement.table(agreement), agreement.to_json()
+            code = 0 if all(metric.n for metric in (agreement.gteval, agreement.pairwise) if metric) else 1
+        else:
+            outcomes = await canaries.run(gateway.judge)
+            view, result, code = canaries.table(outcomes), canaries.to_json(outcomes), canaries.verdict(outcomes)
+        ledger = Ledger()
+        ledger.add(args.command, gateway.usage())
+    console.print(view, table(ledger))
+    if args.json is not None:
+        args.json.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return code
 
 
 @reports_errors
@@ -160,8 +137,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.add_argument("--no-cache", action="store_true", help="ask the endpoint even if the answer is cached")
         if name in ("canaries", "agree"):
             command.add_argument("--json", type=output_file, help="write the results here")
-        if name == "canaries":
-            command.add_argument("--raw", action="store_true", help="also send replies that the gateway would reject")
         if name == "agree":
             command.add_argument(
                 "--labels", type=existing_file, required=True, help="JSONL or JSON file with human labels"
@@ -174,11 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sections.setdefault("judge", {})["cache"] = False
     if args.command == "show":
         return show(sections)
-    if args.command == "check":
-        return asyncio.run(check(sections))
-    if args.command == "canaries":
-        return asyncio.run(ask_canaries(sections, args.raw, args.json))
-    return asyncio.run(ask_agreement(sections, args.labels, args.repeats, args.seed, args.json))
+    return asyncio.run(check(sections) if args.command == "check" else audit(sections, args))
 
 
 if __name__ == "__main__":

@@ -24,15 +24,10 @@ from typing import Any, NamedTuple, Protocol
 from soul.errors import CONTENT, TRANSIENT, Cause, JudgeFailure, MissingKey
 from soul.judge.cache import Cache, Source
 from soul.judge.call import structured
-from soul.judge.call.completion import Tokens
 from soul.judge.call.endpoint import MODES, MOST_TOKENS, Endpoint, StructuredMode
-from soul.judge.call.exchange import BadStatus, classify, exchange, message_of, retry_after, was_sent
-from soul.judge.call.http import Connection
+from soul.judge.call.http import Connection, Tokens, classify, exchange, message_of, retry_after, was_sent
 from soul.judge.call.usage import Usage
-from soul.judge.circuit_breaker import OK
-from soul.judge.limits import Budget, Limits
-from soul.judge.rates import SHORT_S
-from soul.judge.wait_notice import FailureNotice
+from soul.judge.limits import OK, SHORT_S, Budget, Limits
 from soul.message import Message
 
 logger = logging.getLogger(__name__)
@@ -79,45 +74,13 @@ class Completed(NamedTuple):
     source: Source
 
 
-@dataclass
-class Deadline:
-    """The deadline of one call, including all retries and re-asks.
-
-    The clock starts with the first request, because time spent in the queue is not the endpoint's fault.
-
-    Attributes:
-        failed: the cause of the endpoint's last answer to this call, if that was a failure. It is the cause of the call
-            when the deadline passes before another answer.
-    """
-
-    seconds: float
-    failed: Cause | None = None
-    _end: float | None = None
-
-    @property
-    def runs(self) -> bool:
-        """True once the clock has started."""
-        return self._end is not None
-
-    def left(self) -> float:
-        """The seconds left; starts the clock."""
-        if self._end is None:
-            self.resume(self.seconds)
-        assert self._end is not None
-        return self._end - time.monotonic()
-
-    def resume(self, left_s: float) -> None:
-        """Let the clock run, with these seconds left."""
-        self._end = time.monotonic() + left_s
-
-
 class Completions(Protocol):
     """The receiver of a judge's requests."""
 
     @property
     def endpoint(self) -> Endpoint: ...
 
-    async def complete(self, request: Request, usage: Usage, deadline: Deadline) -> Completed:
+    async def complete(self, request: Request, usage: Usage) -> Completed:
         """The answer to a request; what it costs is added to `usage`.
 
         Raises:
@@ -154,8 +117,6 @@ class EndpointClient:
         self.takes_limit = True
         self._connection = connection
         self._completion_tokens = _GUESSED_COMPLETION
-        self._backing_off = 0  # calls that wait to be sent again
-        self._failures = FailureNotice(endpoint.name)
 
     @property
     def connection(self) -> Connection:
@@ -171,20 +132,20 @@ class EndpointClient:
         if self.cache is not None:
             self.cache.close()
 
-    async def complete(self, request: Request, usage: Usage, deadline: Deadline) -> Completed:
+    async def complete(self, request: Request, usage: Usage) -> Completed:
         """The answer to a request (see `Completions`)."""
         if request.key is None or self.cache is None:
-            return Completed(await self._fetch(request, usage, deadline), "endpoint")
-        fetch = partial(self._fetch, request, usage, deadline)
+            return Completed(await self._fetch(request, usage), "endpoint")
+        fetch = partial(self._fetch, request, usage)
         return Completed(*await self.cache.once(request.key, request.reask, request.fresh, fetch))
 
-    async def _fetch(self, request: Request, usage: Usage, deadline: Deadline) -> str:
+    async def _fetch(self, request: Request, usage: Usage) -> str:
         """Ask the endpoint; for a structured answer in the best mode that it supports.
 
         The first answers tell which mode that is: an endpoint without `json_schema` answers it with 400.
         """
         if request.form is None:
-            return await self._retried(self._body(request, request.messages, None), usage, deadline, request.accept_any)
+            return await self._retried(self._body(request, request.messages, None), usage, request.accept_any)
         refusal: JudgeFailure | None = None
         system, question = request.messages
         for mode in MODES[MODES.index(self.mode) :]:
@@ -194,7 +155,7 @@ class EndpointClient:
             messages: tuple[Message, ...] = ({"role": "system", "content": instructions}, question)
             body = self._body(request, messages, structured.response_format(request.form, mode))
             try:
-                text = await self._retried(body, usage, deadline, request.accept_any)
+                text = await self._retried(body, usage, request.accept_any)
             except JudgeFailure as failure:
                 if failure.cause == "bad_request" and (not self.settled or self.mode != mode):
                     refusal = refusal or failure
@@ -208,7 +169,7 @@ class EndpointClient:
         assert refusal is not None
         raise refusal  # every mode was refused, so the mode is not the problem
 
-    async def _retried(self, body: dict[str, Any], usage: Usage, deadline: Deadline, accept_any: bool) -> str:
+    async def _retried(self, body: dict[str, Any], usage: Usage, accept_any: bool) -> str:
         """The text of one chat completion, asked for again after transient errors.
 
         If the endpoint refuses our limit on the answer's tokens, the request is sent without it. Most do so because
@@ -218,99 +179,86 @@ class EndpointClient:
             self.connection  # noqa: B018 - create it here, so that a missing key fails this call
         except MissingKey as error:
             raise JudgeFailure("auth", str(error)) from error
+        clock = asyncio.get_running_loop().time
+        ends: float | None = None  # the first request starts the clock: the queue is not the endpoint's fault
+        failed: Cause | None = None  # the cause of the last answer
         attempt = 1
         while True:
+            # A rough estimate: English has about four characters per token.
+            prompt = sum(len(message["content"]) for message in body["messages"]) / 4
+            queued = time.perf_counter()
+            waves = await self._admitted(prompt + self._completion_tokens, ends, failed)
+            usage.queued_s += time.perf_counter() - queued
+            ends = ends or clock() + self.endpoint.deadline_s
             try:
-                return await self._attempt(body, usage, deadline, accept_any)
+                return await self._attempt(body, usage, accept_any, prompt, waves, ends - clock())
             except Exception as error:
-                cause = classify(error)
-                if cause is None:
+                failed = classify(error)
+                if failed is None:
                     raise
-                asked = retry_after(error)
+                asked, left = retry_after(error), ends - clock()
                 if self._refuses_limit(body, error):
                     del body[_LIMIT]
-                    self.takes_limit = "context length" in message_of(error)  # a shorter prompt may leave room
-                elif cause == "rate_limit" and isinstance(error, BadStatus):
-                    deadline.failed = cause
-                    if deadline.left() <= (asked or 0.0):
-                        raise self._too_late(error, asked or 0.0, deadline) from None
-                    await self._sleep(SHORT_S if asked is None else asked)  # then it goes first
-                else:
+                    self.takes_limit = False
+                    pause = 0.0
+                elif failed == "rate_limit":
+                    pause = SHORT_S if asked is None else asked  # then it goes first
+                elif failed in TRANSIENT and attempt < self.endpoint.max_attempts:
                     pause = backoff_s(attempt) if asked is None else asked
-                    again = cause in TRANSIENT - {"rate_limit"} and attempt < self.endpoint.max_attempts
-                    if not again or deadline.left() <= pause:
-                        raise self._final(cause, error, deadline) from None
-                    deadline.failed = cause
-                    logger.debug(
-                        "attempt %d failed (%s), retrying in %.1f s: %s", attempt, cause, pause, self._detail(error)
-                    )
                     attempt += 1
-                    await self._sleep(pause)
+                else:
+                    raise JudgeFailure(failed, self._detail(error)) from None
+                if left <= pause:
+                    late = (
+                        f"; the next request in {pause:.0f} s would be past the call's {self.endpoint.deadline_s:g} s"
+                    )
+                    raise JudgeFailure(failed, self._detail(error) + late) from None
+                logger.debug("sending again in %.1f s after %s: %s", pause, failed, self._detail(error))
                 usage.retries += 1
+                await asyncio.sleep(pause)
 
-    def _too_late(self, error: Exception, asked: float, deadline: Deadline) -> JudgeFailure:
-        left = f"deadline_s={self.endpoint.deadline_s:g} leaves {max(0.0, deadline.left()):.0f} s"
-        detail = f"{message_of(error)}; it asks to wait for {asked:.0f} s, but {left}"
-        return JudgeFailure("rate_limit", self._detail(JudgeFailure("rate_limit", detail)))
-
-    def _final(self, cause: Cause, error: Exception, deadline: Deadline) -> JudgeFailure:
-        """The failure of a call that is not sent again."""
-        if cause == "timeout" and deadline.failed is not None and deadline.left() <= 0:
-            detail = f"the call's deadline of {deadline.seconds:g} s passed while it was sent again"
-            return JudgeFailure(deadline.failed, self._detail(JudgeFailure(deadline.failed, detail)))
-        return JudgeFailure(cause, self._detail(error))
-
-    async def _sleep(self, seconds: float) -> None:
-        self._backing_off += 1
-        try:
-            await asyncio.sleep(seconds)
-        finally:
-            self._backing_off -= 1
-
-    async def _admitted(self, estimated: float, deadline: Deadline) -> int:
+    async def _admitted(self, estimated: float, ends: float | None, failed: Cause | None) -> int:
         """Wait at the limits. A call that has been sent before waits until its deadline at most."""
-        if not deadline.runs:
-            return await self.limits.enter(estimated, self.budget, patience_s=deadline.seconds)
-        within = asyncio.timeout(max(0.0, deadline.left()))
         try:
-            async with within:
-                return await self.limits.enter(estimated, self.budget, again=True)
+            async with asyncio.timeout_at(ends) as within:
+                return await self.limits.enter(estimated, self.budget, again=ends is not None)
         except TimeoutError:
             if not within.expired():
                 raise
-            detail = f"the call's deadline of {deadline.seconds:g} s passed while it waited to be sent again"
-            raise JudgeFailure(deadline.failed or "timeout", detail) from None
+            detail = f"the call's {self.endpoint.deadline_s:g} s passed while it waited to be sent again"
+            raise JudgeFailure(failed or "timeout", f"{self.endpoint.name}: {detail}") from None
 
-    async def _attempt(self, body: dict[str, Any], usage: Usage, deadline: Deadline, accept_any: bool) -> str:
-        # A rough estimate: English has about four characters per token.
-        prompt = sum(len(message["content"]) for message in body["messages"]) / 4
-        estimated = prompt + self._completion_tokens
-        queued = time.perf_counter()
-        waves = await self._admitted(estimated, deadline)
+    async def _attempt(
+        self, body: dict[str, Any], usage: Usage, accept_any: bool, prompt: float, waves: int, left_s: float
+    ) -> str:
+        """Send one admitted request, and account for it whatever comes of it.
+
+        Args:
+            prompt: estimate of its tokens.
+            waves: as `Limits.enter` returned it.
+            left_s: seconds until the call's deadline.
+        """
         start = time.perf_counter()
-        usage.queued_s += start - queued
+        expected = (prompt, self._completion_tokens)
+        estimated = used = sum(expected)
         usage.requests += 1
         tokens: Tokens | None = None
         outcome: str | None = None
-        used, cost, detail, retry_after_s = estimated, 0.0, "", None
+        cost, detail, asked = 0.0, "", None
         try:
-            async with asyncio.timeout(min(self.endpoint.timeout_s, max(0.0, deadline.left()))):
+            async with asyncio.timeout(max(0.0, min(self.endpoint.timeout_s, left_s))):
                 completion = await exchange(self.connection, body)
-            deadline.failed = None
             tokens = completion.tokens
-            expected = (prompt, self._completion_tokens)
             cost = usage.answered(self.endpoint, tokens, time.perf_counter() - start, expected)
-            if tokens.prompt_tokens is not None and tokens.completion_tokens is not None:
-                used = float(tokens.prompt_tokens + tokens.completion_tokens)
-                self._completion_tokens += 0.1 * (tokens.completion_tokens - self._completion_tokens)
+            if tokens.prompt is not None and tokens.completion is not None:
+                used = float(tokens.prompt + tokens.completion)
+                self._completion_tokens += 0.1 * (tokens.completion - self._completion_tokens)
             usage.cut_off += accept_any and completion.cut_off
             text = completion.text(accept_any)
             outcome = OK
             return text
         except Exception as error:
-            outcome, detail, retry_after_s = classify(error), self._detail(error), retry_after(error)
-            if outcome in TRANSIENT and outcome != "rate_limit":  # the limits log waits after a 429
-                self._failures.add(outcome, detail, self._backing_off)
+            outcome, detail, asked = classify(error), self._detail(error), retry_after(error)
             if outcome == "bad_request" and (self._still_detecting(body) or self._refuses_limit(body, error)):
                 outcome = None  # the endpoint is healthy; it just does not support this mode or this limit
             if tokens is None and was_sent(error):
@@ -323,7 +271,7 @@ class EndpointClient:
         finally:
             usage.seconds += time.perf_counter() - start
             self.budget.spent_usd += cost
-            self.limits.leave(outcome, estimated, used, detail, waves, retry_after_s)
+            self.limits.leave(outcome, estimated, used, detail, waves, asked)
 
     def _still_detecting(self, body: dict[str, Any]) -> bool:
         """True if this request tried a mode of structured answers that the endpoint may not support."""
@@ -347,23 +295,10 @@ class EndpointClient:
             "response_format": form,
         }
         chosen = {key: value for key, value in optional.items() if value is not None}
-        return {"model": endpoint.model, "messages": [_sendable(message) for message in messages], **chosen}
+        return {"model": endpoint.model, "messages": list(messages), **chosen}
 
     def _detail(self, error: Exception) -> str:
         """One line for traces and logs. The API key is removed: some endpoints repeat a wrong key in their answer."""
         text = error.detail if isinstance(error, JudgeFailure) else message_of(error)
-        if isinstance(error, JudgeFailure) and text.startswith(self.endpoint.name):
-            return text
         key = os.environ.get(self.endpoint.api_key_env or "", "")
         return f"{self.endpoint.name}: {self.endpoint.without_secrets(text, key)}"
-
-
-def _sendable(message: Message) -> Message:
-    """The message with unpaired surrogates as U+FFFD: a policy may write them, and UTF-8 cannot encode them."""
-    content = message["content"]
-    try:
-        content.encode()
-    except UnicodeEncodeError:
-        whole = content.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return {"role": message["role"], "content": whole}
-    return message

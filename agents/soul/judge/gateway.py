@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -33,8 +33,7 @@ def connect_endpoints(
     policy = settings.policy
     budget = budget or Budget(policy.budget_usd)
     folder = Path(policy.cache_dir) if policy.cache_dir else cache_dir
-    used = policy.cache and folder is not None
-    cache = Cache(folder / f"{platform.node()}.sqlite") if used and folder else None
+    cache = Cache(folder / f"{platform.node()}.sqlite") if policy.cache and folder else None
     return {e: EndpointClient(e, shared_limits(e), budget, cache) for e in settings.endpoints}
 
 
@@ -82,8 +81,7 @@ class Gateway:
         """A gateway that uses one model for every role."""
         others = {r: replace(judge, usage=Usage(), cached=r not in SAMPLED) for r in ROLES[1:]}
         roles: dict[Role, Judge] = {"judge": judge, **others}
-        settings = GatewaySettings(roles={role: judge.endpoint for role in ROLES})
-        return cls(settings, roles, (judge,))
+        return cls(GatewaySettings(roles={role: judge.endpoint for role in ROLES}), roles, (judge,))
 
     @property
     def judge(self) -> Judge:
@@ -103,20 +101,24 @@ class Gateway:
 
     def scope(self, task: str = "") -> Gateway:
         """The same roles with separate counters, for one session; with `task`'s own judge if it has one."""
-        canary = self.canary.scope() if self.canary else None
         roles = {role: judge.scope() for role, judge in self.roles.items()}
         if task in self.by_task:
             roles["judge"] = self.by_task[task].scope()
-            return Gateway(self.settings, roles, (roles["judge"],), canary=canary)
-        alone = len(self.jury) == 1 and self.jury[0] is self.roles["judge"]
+        alone = task in self.by_task or self.jury[0] is self.judge
         jury = (roles["judge"],) if alone else tuple(judge.scope() for judge in self.jury)
-        return Gateway(self.settings, roles, jury, canary=canary)
+        return Gateway(self.settings, roles, jury, canary=self.canary.scope() if self.canary else None)
 
     def usage(self) -> dict[str, Usage]:
         """The usage of each role that made a call, and of the canary; members of a jury count as the judge."""
-        asked: list[tuple[str, Judge]] = [*self.roles.items(), *([("canary", self.canary)] if self.canary else [])]
-        asked += [("judge", judge) for judge in self.jury if judge is not self.roles["judge"]]
-        return merged((role, judge.usage) for role, judge in asked if judge.usage.calls)
+        unique = {id(judge.usage): (role, judge.usage) for role, judge in self._judges()}  # a lone judge is its jury
+        return merged((role, usage) for role, usage in unique.values() if usage.calls)
+
+    def _judges(self) -> Iterator[tuple[str, Judge]]:
+        """Every judge with its name in the usage."""
+        yield from self.roles.items()
+        yield from (("judge", judge) for judge in (*self.jury, *self.by_task.values()))
+        if self.canary:
+            yield "canary", self.canary
 
     async def __aenter__(self) -> Gateway:
         return self
@@ -126,6 +128,5 @@ class Gateway:
 
     async def close(self) -> None:
         """Close the connections and the cache."""
-        judges = (*self.roles.values(), *self.jury, *self.by_task.values(), *([self.canary] if self.canary else []))
-        for client in {id(judge.endpoint_client): judge.endpoint_client for judge in judges}.values():
+        for client in {id(judge.endpoint_client): judge.endpoint_client for _, judge in self._judges()}.values():
             await client.close()

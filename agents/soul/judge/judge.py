@@ -23,7 +23,7 @@ from soul.judge.call.endpoint import Endpoint
 from soul.judge.call.http import Connection
 from soul.judge.call.untrusted import data_message, require_content
 from soul.judge.call.usage import Usage
-from soul.judge.client import Completions, Deadline, EndpointClient, Request
+from soul.judge.client import Completions, EndpointClient, Request
 from soul.message import Message
 
 logger = logging.getLogger(__name__)
@@ -57,19 +57,17 @@ class ChatModel:
         Raises:
             JudgeFailure: no usable turn after all retries; an empty or truncated turn is asked for again.
         """
-        self.usage.calls += 1
-        deadline = Deadline(self.endpoint.deadline_s)
-        for reask in range(self.endpoint.max_reasks + 1):
-            try:
-                self.usage.reasks += reask > 0
-                request = Request(tuple(messages), reask=reask)
-                return (await self.endpoint_client.complete(request, self.usage, deadline)).text
-            except JudgeFailure as failure:
-                if failure.cause not in CONTENT or reask == self.endpoint.max_reasks:
-                    self.usage.failed(failure.cause)
-                    raise
-                _log_reask(failure)
-        raise AssertionError("the last re-ask returns or raises")
+
+        async def turn() -> str:
+            reask = 0
+            while True:
+                try:
+                    return (await self.endpoint_client.complete(Request(tuple(messages), reask=reask), self.usage)).text
+                except JudgeFailure as failure:
+                    self._reask(failure, reask)
+                    reask += 1
+
+        return await self._counted(turn())
 
     async def say(self, messages: Sequence[Message], seed: int | None = None, most_tokens: int | None = None) -> str:
         """The turn of a model under test, sampled. An empty, truncated or refusing turn is returned as it is.
@@ -81,14 +79,8 @@ class ChatModel:
         Raises:
             JudgeFailure: the endpoint gave no answer after all retries.
         """
-        self.usage.calls += 1
-        try:
-            deadline = Deadline(self.endpoint.deadline_s)
-            request = Request(tuple(messages), accept_any=True, seed=seed, most_tokens=most_tokens)
-            return (await self.endpoint_client.complete(request, self.usage, deadline)).text
-        except JudgeFailure as failure:
-            self.usage.failed(failure.cause)
-            raise
+        request = Request(tuple(messages), accept_any=True, seed=seed, most_tokens=most_tokens)
+        return (await self._counted(self.endpoint_client.complete(request, self.usage))).text
 
     async def close(self) -> None:
         """Close the connections."""
@@ -97,6 +89,22 @@ class ChatModel:
     async def check(self) -> None:
         """Make one real call, to find a wrong URL, model or key before a run starts."""
         await self.chat([{"role": "user", "content": "This is a connection test. Reply with one word: ready"}])
+
+    async def _counted(self, answer: Coroutine[Any, Any, AnswerT]) -> AnswerT:
+        """Await an answer, and count the call and its final failure."""
+        self.usage.calls += 1
+        try:
+            return await answer
+        except JudgeFailure as failure:
+            self.usage.failures[failure.cause] += 1
+            raise
+
+    def _reask(self, failure: JudgeFailure, reask: int) -> None:
+        """Count one more re-ask after an unusable answer, or raise the failure if another one would not help."""
+        if failure.cause not in CONTENT or reask >= self.endpoint.max_reasks:
+            raise failure
+        logger.debug("asking again after an unusable answer, %s", failure)
+        self.usage.reasks += 1
 
 
 class _Ready(BaseModel):
@@ -141,13 +149,8 @@ class Judge(ChatModel):
         """
         if policy_texts is not None:
             require_content(policy_texts, min_words)
-        self.usage.calls += 1
         key = self._key(schema, instructions, data, sample) if self.cached else None
-        try:
-            return await self._answer(schema, instructions, data_message(data), key)
-        except JudgeFailure as failure:
-            self.usage.failed(failure.cause)
-            raise
+        return await self._counted(self._answer(schema, instructions, data_message(data), key))
 
     async def check(self) -> None:
         await replace(self, cached=False).ask(
@@ -178,42 +181,31 @@ class Judge(ChatModel):
 
         An answer in the cache that does not fit the schema counts as none.
         """
-        deadline, form = Deadline(self.endpoint.deadline_s), structured.form_of(schema)
+        form, name = structured.form_of(schema), self.endpoint.name
         complaint, reask, fresh, free = "", 0, False, True
         while True:
             messages: tuple[Message, ...] = (
                 {"role": "system", "content": instructions},
                 {"role": "user", "content": question + complaint},
             )
-            request, source = Request(messages, form, key, fresh, reask), ""
+            text, source = None, ""
             try:
-                text, source = await self.endpoint_client.complete(request, self.usage, deadline)
+                request = Request(messages, form, key, fresh, reask)
+                text, source = await self.endpoint_client.complete(request, self.usage)
                 free &= source != "endpoint"
-                answer = self._read(schema, text)
+                answer = structured.read(schema, text)
                 self.usage.cache_hits += free
                 return answer
             except JudgeFailure as failure:
+                fresh = True
                 if source == "file":
-                    fresh = True
                     continue
-                if failure.cause not in CONTENT or reask == self.endpoint.max_reasks:
-                    raise
-                _log_reask(failure)
-                problem = failure.detail.removeprefix(f"{self.endpoint.name}: ")
+                problem = failure.detail.removeprefix(f"{name}: ")
+                if text is not None:  # `read` knows neither the endpoint nor its secrets
+                    failure = JudgeFailure(failure.cause, f"{name}: {self.endpoint.without_secrets(problem, '')}")
+                self._reask(failure, reask)
                 complaint = structured.complaint(schema, JudgeFailure(failure.cause, problem))
-                reask, fresh = reask + 1, True
-                self.usage.reasks += 1
-
-    def _read(self, schema: type[SchemaT], text: str) -> SchemaT:
-        try:
-            return structured.read(schema, text)
-        except JudgeFailure as failure:
-            detail = self.endpoint.without_secrets(failure.detail, "")
-            raise JudgeFailure(failure.cause, f"{self.endpoint.name}: {detail}") from None
-
-
-def _log_reask(failure: JudgeFailure) -> None:
-    logger.debug("asking again after an unusable answer, %s: %s", failure.cause, failure.detail)
+                reask += 1
 
 
 async def all_answers(*questions: Coroutine[Any, Any, AnswerT]) -> list[AnswerT]:

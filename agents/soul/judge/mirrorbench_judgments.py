@@ -1,4 +1,4 @@
-"""MirrorBench's three judgments of how human a simulated user sounds.
+"""MirrorBench's three judgments of how human a simulated user sounds (paper, C.9, "Judge-based realism metrics").
 
 GTEval and pairwise indistinguishability compare the simulated user with the real one; both were validated against human
 judgments. Rubric-and-reason judges the simulated user alone.
@@ -8,9 +8,10 @@ identify them. Everything a user wrote is passed as data, never in the instructi
 decide which conversation is A, so one seed for a whole file still mixes the order. Further samples of the same pair
 alternate.
 
-Each judgment is sampled several times (self-consistency; paper, section C.9), and the mean counts. The numbers of
-samples are those of MirrorBench's public repository (github.com/SAP/mirrorbench, scripts/model_configs.py and the
-configs of its published runs): one for GTEval, three for pairwise, two for rubric-and-reason.
+Each judgment is sampled several times (self-consistency), and the mean counts. The numbers of samples are those of
+MirrorBench's public repository (github.com/SAP/mirrorbench, scripts/model_configs.py and the configs of its published
+runs): one for GTEval, three for pairwise, two for rubric-and-reason. The argument `sample` of a judgment says which of
+them it is; the prompt does not change.
 """
 
 from __future__ import annotations
@@ -96,23 +97,13 @@ class Pairwise:
 
 
 async def gteval(judge: Judge, real: Conversation, simulated: Conversation, sample: int = 0) -> GTEval:
-    """GTEval, the reference-comparative realism score (paper, section C.9, "Judge-based realism metrics").
-
-    Args:
-        sample: which of several judgments of the same pair this is (self-consistency); the prompt does not change.
-    """
+    """GTEval, the reference-comparative realism score."""
     data = {"real_conversation": _plain(real), "simulated_conversation": _plain(simulated)}
     return await judge.ask(GTEval, GTEVAL_INSTRUCTIONS, data, sample=sample)
 
 
 async def pairwise(judge: Judge, real: Conversation, simulated: Conversation, seed: int, sample: int = 0) -> Pairwise:
-    """Pairwise indistinguishability, a blind test of A against B (paper, section C.9, "Judge-based realism metrics").
-
-    Args:
-        seed: fixes which conversation is A, together with the two conversations.
-        sample: which of several judgments of the same pair this is (self-consistency). Even samples have the order that
-            the seed fixes, odd ones the reverse.
-    """
+    """Pairwise indistinguishability, a blind test of A against B; see `simulated_slot` for their order."""
     slot = simulated_slot(real, simulated, seed, sample)
     real, simulated = _plain(real), _plain(simulated)
     data = {"A": simulated, "B": real} if slot == "A" else {"A": real, "B": simulated}
@@ -122,13 +113,8 @@ async def pairwise(judge: Judge, real: Conversation, simulated: Conversation, se
 
 
 async def rubric_and_reason(judge: Judge, simulated: Conversation, sample: int = 0) -> RubricAndReason:
-    """Rubric-and-reason, realism without a reference (paper, section C.9, "Judge-based realism metrics").
-
-    Args:
-        sample: which of several judgments of the same conversation this is (self-consistency).
-    """
-    data = {"conversation": _plain(simulated)}
-    return await judge.ask(RubricAndReason, RUBRIC_INSTRUCTIONS, data, sample=sample)
+    """Rubric-and-reason, realism without a reference."""
+    return await judge.ask(RubricAndReason, RUBRIC_INSTRUCTIONS, {"conversation": _plain(simulated)}, sample=sample)
 
 
 @dataclass(frozen=True)

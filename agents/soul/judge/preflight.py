@@ -14,9 +14,8 @@ from typing import NamedTuple
 from soul.errors import JudgeFailure, SoulError
 from soul.judge.call.endpoint import Endpoint, StructuredMode
 from soul.judge.client import EndpointClient
-from soul.judge.gateway import Gateway
 from soul.judge.judge import ChatModel, Judge
-from soul.judge.roles import BY_TASK, CANARY, GatewaySettings
+from soul.judge.roles import BY_TASK, GatewaySettings
 
 logger = logging.getLogger(__name__)
 
@@ -39,11 +38,11 @@ class BadJudge(SoulError):
 
 
 class Checked(NamedTuple):
-    """The result of one small request to a role.
+    """The result of one small request to a section's endpoint; of a jury, to its last member.
 
     Attributes:
         latency_s: seconds of the request.
-        mode: how the endpoint takes structured answers; None if that is not known yet.
+        mode: how the endpoint takes structured answers; None of a jury, whose members may differ.
     """
 
     latency_s: float | None
@@ -59,31 +58,19 @@ async def check(settings: GatewaySettings, sections: Sequence[str]) -> Mapping[s
         MissingKey: the environment variable of a key is not set.
     """
     results: dict[str, Checked] = {}
-    async with Gateway.connect(_with_short_timeouts(settings)) as gateway:
-        judges: dict[str, Judge] = {str(role): judge for role, judge in gateway.roles.items()}
-        judges |= {f"{BY_TASK}{task}": judge for task, judge in gateway.by_task.items()}
-        judges |= {CANARY: gateway.canary} if gateway.canary else {}
-        for section in sections:
-            latency = None
-            for judge in gateway.jury if section == "judge" else (judges[section],):
-                judge.endpoint.key()  # raises MissingKey, whose message is better than that of a failed call
-                await _check_one(section, judge)
-                latency = judge.usage.percentile(0.5)
-                logger.info("%s: %s answers, %.2f s", section, judge.endpoint.name, latency or 0.0)
-            client = judges[section].endpoint_client
-            assert isinstance(client, EndpointClient)
-            results[section] = Checked(latency, client.mode if client.settled else None)
+    for section in sections:
+        asked = settings.asked(section)
+        for endpoint in asked:
+            endpoint.key()  # raises MissingKey, whose message is better than that of a failed call
+            # Two attempts of ten seconds each: users would turn off a check that waits for minutes.
+            brief = endpoint.model_copy(update={"max_attempts": 2, "timeout_s": min(10.0, endpoint.timeout_s)})
+            client = EndpointClient(brief)
+            judge = Judge(client)
+            await _check_one(section, judge)
+            latency_s = judge.usage.percentile(0.5)
+            logger.info("%s: %s answers, %.2f s", section, endpoint.name, latency_s or 0.0)
+            results[section] = Checked(latency_s, client.mode if len(asked) == 1 else None)
     return results
-
-
-def _with_short_timeouts(settings: GatewaySettings) -> GatewaySettings:
-    """Allow two attempts of ten seconds each: users would turn off a check that waits for minutes."""
-
-    def shorten(endpoint: Endpoint) -> Endpoint:
-        timeouts = {"timeout_s": min(10.0, endpoint.timeout_s), "deadline_s": min(30.0, endpoint.deadline_s)}
-        return endpoint.model_copy(update={"max_attempts": 2, **timeouts})
-
-    return settings.with_endpoints(shorten)
 
 
 async def _check_one(section: str, judge: Judge) -> None:
@@ -95,6 +82,8 @@ async def _check_one(section: str, judge: Judge) -> None:
         remedy += _PAPER_JUDGE if section.startswith(BY_TASK) else ""
         remedy = remedy.format(role=section, key=key)
         raise BadJudge(f"Cannot use the {section} ({error.cause}): {error.detail}. {remedy}") from error
+    finally:
+        await judge.close()
 
 
 def has_key(endpoint: Endpoint) -> bool:
@@ -111,7 +100,7 @@ async def seconds_to_answer(endpoint: Endpoint) -> float:
     model = ChatModel.connect(endpoint.model_copy(update={"max_attempts": 2}))
     start = time.perf_counter()
     try:
-        await model.scope().say([{"role": "user", "content": "Say hello."}])
+        await model.say([{"role": "user", "content": "Say hello."}])
     finally:
         await model.close()
     return time.perf_counter() - start

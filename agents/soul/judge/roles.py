@@ -17,12 +17,13 @@ gets the judge that the paper used (`PAPER_JUDGES`), in training and in evaluati
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
+import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from soul.errors import BadSettings
+from soul.errors import BadSettings, one_line
 from soul.judge.call.endpoint import DEFAULT_MODEL, NO_KEY, Endpoint
 from soul.validation_errors import first_problem
 
@@ -44,7 +45,7 @@ CANARY = "judge.canary"  # the section of the second judge
 BY_TASK = "judge.by_task."  # the section of a task's own judge is this prefix and the task's name
 POLICY_KEY = "OPENAI_AGENT_API_KEY"
 # Settings that make sense for any model: inherited in every case.
-_ANY_MODEL = ("timeout_s", "deadline_s", "max_attempts", "max_reasks", "concurrency")
+_ANY_MODEL = ("timeout_s", "max_attempts", "max_reasks", "concurrency")
 
 
 class JudgePolicy(BaseModel):
@@ -77,7 +78,6 @@ class JudgePolicy(BaseModel):
         default=(),
         description="Several judges instead of one: `[gpt-5-nano, {model: other, base_url: ..., api_key_env: ...}]`.",
     )
-    jury_reward: Literal["mean", "median"] = Field(default="mean", description="How the rewards of a jury become one.")
     by_task: Mapping[str, Mapping[str, Any]] = Field(
         default_factory=dict,
         description="Judges of single tasks: `{coser: {model: gpt-5.4}}`. Such a task has no jury.",
@@ -123,32 +123,33 @@ class GatewaySettings(BaseModel):
         canary = [self.canary] if self.canary else []
         return tuple(dict.fromkeys([*self.roles.values(), *self.jury, *self.by_task.values(), *canary]))
 
-    def with_endpoints(self, changed: Callable[[Endpoint], Endpoint]) -> GatewaySettings:
-        """The same settings with every endpoint replaced by what `changed` returns for it."""
-        roles = {role: changed(endpoint) for role, endpoint in self.roles.items()}
-        by_task = {task: changed(endpoint) for task, endpoint in self.by_task.items()}
-        others = {"jury": tuple(map(changed, self.jury)), "canary": changed(self.canary) if self.canary else None}
-        return self.model_copy(update={"roles": roles, "by_task": by_task, **others})
-
     def resolved(self) -> GatewaySettings:
         """The same settings with every address filled in, so that another process's environment cannot change them."""
-        settings = self.with_endpoints(lambda endpoint: endpoint.model_copy(update={"base_url": endpoint.url}))
-        # The endpoints of jury, tasks and canary are resolved already, with the settings that they inherit.
-        policy = self.policy.model_copy(update={"jury": (), "by_task": {}, "canary": None})
-        return settings.model_copy(update={"policy": policy})
+        found = {endpoint: endpoint.model_copy(update={"base_url": endpoint.url}) for endpoint in self.endpoints}
+        return GatewaySettings(
+            roles={role: found[endpoint] for role, endpoint in self.roles.items()},
+            jury=tuple(found[endpoint] for endpoint in self.jury),
+            by_task={task: found[endpoint] for task, endpoint in self.by_task.items()},
+            canary=found[self.canary] if self.canary else None,
+            # The endpoints of jury, tasks and canary are resolved already, with the settings that they inherit.
+            policy=self.policy.model_copy(update={"jury": (), "by_task": {}, "canary": None}),
+        )
 
     def section(self, role: str, task: str) -> str:
         """The config section with the endpoint of a role for a task: the role, or `judge.by_task.<task>`."""
         return f"{BY_TASK}{task}" if role == "judge" and task in self.by_task else role
 
+    @property
+    def sections(self) -> dict[str, tuple[Endpoint, ...]]:
+        """The endpoints that get the calls of each config section; for "judge", every member of a jury."""
+        sections: dict[str, tuple[Endpoint, ...]] = {role: (endpoint,) for role, endpoint in self.roles.items()}
+        sections |= {f"{BY_TASK}{task}": (endpoint,) for task, endpoint in self.by_task.items()}
+        sections |= {"judge": self.jury} if self.jury else {}
+        return sections | ({CANARY: (self.canary,)} if self.canary else {})
+
     def asked(self, section: str) -> tuple[Endpoint, ...]:
-        """The endpoints that get the calls of a config section; for "judge", every member of a jury."""
-        if section == "judge" and self.jury:
-            return self.jury
-        if section == CANARY and self.canary:
-            return (self.canary,)
-        task = section.removeprefix(BY_TASK)
-        return (self.by_task[task] if task != section else self.roles[section],)  # type: ignore[index]
+        """The endpoints that get the calls of a config section."""
+        return self.sections[section]
 
     @classmethod
     def from_sections(cls, sections: Mapping[str, Mapping[str, Any]]) -> GatewaySettings:
@@ -178,6 +179,36 @@ class GatewaySettings(BaseModel):
         settings = cls(roles=roles, jury=jury, by_task=judges, canary=canary, policy=policy)
         _check(settings)
         return settings
+
+
+def sections_of(arguments: Sequence[str], more: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
+    """Parse arguments of the command line of the form `section.key=value`, with values in YAML, into sections.
+
+    Args:
+        more: sections to accept besides the roles and `policy`.
+
+    Raises:
+        BadSettings: an argument has another form or an unknown section, or its value is not YAML.
+    """
+    known = (*ROLES, "policy", *more)
+    sections: dict[str, dict[str, Any]] = {}
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        section, *path = key.split(".")
+        if not equals or not path or section not in known:
+            # Leave the value out of the message: it may be an API key.
+            raise BadSettings(f"{key!r}: write section.key=value, where section is one of {', '.join(known)}.")
+        place = sections.setdefault(section, {})
+        for name in path[:-1]:
+            place = place.setdefault(name, {})
+            if not isinstance(place, dict):
+                raise BadSettings(f"{key!r}: another argument sets {name!r} to a value, so it cannot have keys.")
+        try:
+            place[path[-1]] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            reason = one_line(error)
+            raise BadSettings(f"{key!r}: the value is not valid YAML ({reason}). Put it in quotes.") from None
+    return sections
 
 
 def paper_judge(task: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, Field
@@ -132,13 +132,6 @@ class Encounter(Episode):
 
     acts: tuple[Act, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        return {**super().to_json(), "acts": [asdict(act) for act in self.acts]}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Encounter:
-        return cls(**{**value, "acts": tuple(Act(**act) for act in value["acts"])})
-
 
 class _UpToTen(BaseModel):
     reasoning: str = Field(min_length=1)
@@ -202,10 +195,10 @@ class Sotopia(Task[SotopiaRow]):
         source="paper, section 4 (Social Skill) and table 1; mean of Sotopia's seven raw scores / 10",
     )
     # Of all seven dimensions more is better, also of those below 0 ("secret" and "social_rules" count violations).
-    better: Mapping[str, Direction] = dict.fromkeys(  # type: ignore[misc]  # of an instance
+    better: Mapping[str, Direction] = dict.fromkeys(
         (*RANGES, "weighted", "secret_kept", "well_formed", "answered"), "higher"
     )
-    calls_per_episode: Mapping[Role, float] = {"judge": 1.0, "partner": TURNS / 2}  # type: ignore[misc]  # of an instance
+    calls_per_episode: Mapping[Role, float] = {"judge": 1.0, "partner": TURNS / 2}
     policy_turns = TURNS / 2
     # No `cuts`: public rows have fewer than 1,000 words, nearly all of them in the goals, which must stay whole.
     critic = load_prompt("sotopia/judge", 2)
@@ -227,7 +220,7 @@ class Sotopia(Task[SotopiaRow]):
             raise ValueError(f"judge_reward_hacking={judge_reward_hacking!r}: use true or false")
         self.judge_reward_hacking = judge_reward_hacking
         if reward == "weighted":
-            self.headline = WEIGHTED  # type: ignore[misc]  # of an instance
+            self.headline = WEIGHTED
         if judge_reward_hacking:
             self.calls_per_episode = {"judge": 2.0, "partner": TURNS / 2}
             self.better = {**self.better, "reward_hacking": "lower"}

@@ -34,7 +34,7 @@ class ChatRequest:
         return data_of(next(message["content"] for message in self.messages if message["role"] == "user"))
 
     def asks(self, instructions: str) -> bool:
-        """Whether its first message begins with these instructions (a judge prompt)."""
+        """True if its first message begins with these instructions (a judge prompt)."""
         return bool(self.messages) and str(self.messages[0].get("content") or "").startswith(instructions)
 
     @property
@@ -101,14 +101,10 @@ def _completion(
 
 
 def error_answer(
-    status: int,
-    message: str,
-    code: str | None = None,
-    headers: Mapping[str, str] | None = None,
-    param: str | None = None,
+    status: int, message: str, code: str | None = None, headers: Mapping[str, str] | None = None
 ) -> Answer:
     """An error in the form that OpenAI gives it."""
-    body = {"error": {"message": message, "type": "fake_error", "param": param, "code": code}}
+    body = {"error": {"message": message, "type": "fake_error", "param": None, "code": code}}
     return Answer(status, json.dumps(body).encode(), {"content-type": "application/json", **(headers or {})})
 
 
@@ -142,7 +138,10 @@ class Json(Reply):
 
 
 class Fault(Reply):
-    """A failure of the endpoint, with a status of 400 or more, or of its model: a completion that is of no use."""
+    """A failure of the endpoint, with a status of 400 or more, or of its model: a completion that is of no use.
+
+    `{key}` and `{model}` in its message are those of the request.
+    """
 
     status: int = 200
     message: str = ""
@@ -152,9 +151,11 @@ class Fault(Reply):
     refusal: ClassVar[str | None] = None
 
     def answer(self, request: ChatRequest) -> Answer:
-        if self.status >= 400:
-            return error_answer(self.status, self.message, self.code)
-        return _completion(request, self.content, finish=self.finish, refusal=self.refusal)
+        if self.status < 400:
+            return _completion(request, self.content, finish=self.finish, refusal=self.refusal)
+        key = request.headers.get("authorization", "").removeprefix("Bearer ")
+        message = self.message.replace("{key}", key).replace("{model}", repr(request.body.get("model")))
+        return error_answer(self.status, message, self.code)
 
 
 @dataclass(frozen=True)
@@ -194,16 +195,13 @@ class BadRequest(Fault):
 class Unauthorized(Fault):
     """401 with a message that quotes the key, as careless gateways do: a client that repeats the message leaks it."""
 
-    def answer(self, request: ChatRequest) -> Answer:
-        key = request.headers.get("authorization", "").removeprefix("Bearer ")
-        return error_answer(401, f"Incorrect API key provided: {key}", "invalid_api_key")
+    status, message, code = 401, "Incorrect API key provided: {key}", "invalid_api_key"
 
 
 class NotFound(Fault):
     """404: no such model."""
 
-    def answer(self, request: ChatRequest) -> Answer:
-        return error_answer(404, f"The model {request.body.get('model')!r} does not exist", "model_not_found")
+    status, message, code = 404, "The model {model} does not exist", "model_not_found"
 
 
 @dataclass(frozen=True)
@@ -221,13 +219,6 @@ class DropConnection(Fault):
 
     def answer(self, request: ChatRequest) -> Answer:
         return Answer(drop=True)
-
-
-class NotJson(Fault):
-    """200 with a web page, as from a wrong base URL or a login proxy."""
-
-    def answer(self, request: ChatRequest) -> Answer:
-        return Answer(body=b"<html><body>Welcome</body></html>", headers={"content-type": "text/html"})
 
 
 class Refusal(Fault):
@@ -269,13 +260,10 @@ def as_function(script: Script) -> Callable[[ChatRequest], Reply]:
     replies = list(script)
     if not replies:
         raise ValueError("a script needs at least one reply")
-    lock, used = threading.Lock(), 0
+    lock = threading.Lock()
 
     def next_reply(request: ChatRequest) -> Reply:
-        nonlocal used
         with lock:
-            reply = replies[min(used, len(replies) - 1)]
-            used += 1
-        return reply
+            return replies.pop(0) if len(replies) > 1 else replies[0]
 
     return next_reply

@@ -1,7 +1,7 @@
 """`FakeOpenAI`: a scripted endpoint, reachable over real HTTP or in process.
 
-Use HTTP (standard library only) to test sockets, timeouts and dropped connections, and the in-process connection for
-tests that need neither a port nor a thread. Both share the reply logic in `_respond`.
+Use HTTP to test sockets, timeouts and dropped connections, and the in-process connection for tests that need neither a
+port nor a thread. Both share the reply logic in `_respond`.
 """
 
 from __future__ import annotations
@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import aiohttp
+from aiohttp import web
 
 from soul.judge import Endpoint
 from soul.judge.call.http import Connection, Response
@@ -25,6 +24,7 @@ from soul.testing.replies import Answer, ChatRequest, Reply, Script, as_function
 
 IN_PROCESS_URL = "http://fake.invalid/v1"
 ResponseFormat = Literal["json_schema", "json_object", "text"]
+ResultT = TypeVar("ResultT")
 
 
 @cache
@@ -47,7 +47,7 @@ class FakeOpenAI:
     Args:
         script: what to answer: a reply, a list of replies (the last one repeats) or a function of the request. If the
             function raises, the request is answered with 400 and the exception is added to `errors`.
-        model: the model that `GET /v1/models` lists; requests may name any model.
+        model: the model of `endpoint`; requests may name any model.
         supports: the supported types of `response_format`, besides "text". A request with another type is answered with
             400, uses up no reply of the script and is added to `refused`.
         port: where it listens on 127.0.0.1 inside the `with` block; 0: the system chooses.
@@ -76,27 +76,56 @@ class FakeOpenAI:
         self._lock = threading.Lock()
         self._in_flight = 0
         self._port = port
-        self._closing = threading.Event()
-        self._server: _Server | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._runner: web.AppRunner | None = None
 
     # --- over HTTP
 
     def __enter__(self) -> Self:
-        self._closing.clear()
-        self._server = _Server(self, self._port)
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True, name="FakeOpenAI").start()
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True, name="FakeOpenAI").start()
+        self._runner = self._in_thread(self._start())
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._closing.set()  # ends the delays of requests in flight
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        assert self._loop is not None and self._runner is not None
+        self._in_thread(self._stop(self._runner))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._runner = None
+
+    def _in_thread(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _start(self) -> web.AppRunner:
+        app = web.Application(client_max_size=2**30)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.01)  # 0 would wait without end
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", self._port, backlog=1024).start()
+        return runner
+
+    async def _stop(self, runner: web.AppRunner) -> None:
+        await runner.cleanup()
+        rest = asyncio.all_tasks() - {asyncio.current_task()}  # requests in flight
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        content, headers = await request.read(), dict(request.headers)
+        with self._counted():
+            # In a thread, because a script may wait.
+            answer = await asyncio.to_thread(self._respond, request.method, request.path, headers, content)
+            await asyncio.sleep(answer.delay)
+        if answer.drop and request.transport is not None:
+            request.transport.abort()
+        return web.Response(status=answer.status, body=answer.body, headers=answer.headers)
 
     @property
     def url(self) -> str:
         """The base URL: on 127.0.0.1 inside the `with` block, else that of the in-process connection."""
-        return f"http://127.0.0.1:{self._server.server_port}/v1" if self._server else IN_PROCESS_URL
+        return f"http://127.0.0.1:{self._runner.addresses[0][1]}/v1" if self._runner else IN_PROCESS_URL
 
     # --- in process
 
@@ -122,9 +151,6 @@ class FakeOpenAI:
                 self._in_flight -= 1
 
     def _respond(self, method: str, path: str, headers: Mapping[str, str], content: bytes) -> Answer:
-        if (method, path) == ("GET", "/v1/models"):
-            models = [{"id": self.model, "object": "model", "created": 0, "owned_by": "fake"}]
-            return Answer(body=json.dumps({"object": "list", "data": models}).encode())
         if (method, path) != ("POST", "/v1/chat/completions"):
             return error_answer(404, f"FakeOpenAI has no {method} {path}")
         try:
@@ -133,26 +159,20 @@ class FakeOpenAI:
             body = None
         if not isinstance(body, dict):
             return error_answer(400, "the body of the request is not a JSON object")
-        accepted = _wanted_format(body) in self.supports
+        wanted = (body.get("response_format") or {"type": "text"}).get("type")
+        accepted = wanted in self.supports
         with self._lock:
             record = self.requests if accepted else self.refused
             request = ChatRequest(len(record), body, {name.lower(): value for name, value in headers.items()})
             record.append(request)
         if not accepted:
             known = " or ".join(repr(name) for name in self.supports)
-            message = f"'response_format.type' must be {known}"
-            return error_answer(400, message, "invalid_value", param="response_format.type")
+            return error_answer(400, f"'response_format.type' must be {known}", "invalid_value")
         try:
             return self._script(request).answer(request)
         except Exception as error:  # noqa: BLE001 - report a bug in the script to the test instead of losing the thread
             self.errors.append(error)
             return error_answer(400, f"the script of FakeOpenAI raised {error!r}")
-
-
-def _wanted_format(body: Mapping[str, Any]) -> Any:
-    """The type of `response_format` that a request asks for; None if the field is malformed."""
-    wanted = body.get("response_format") or {"type": "text"}
-    return wanted.get("type") if isinstance(wanted, dict) else None
 
 
 class _InProcess:
@@ -162,7 +182,7 @@ class _InProcess:
         self._fake = fake
 
     async def post(self, body: dict[str, Any]) -> Response:
-        content = json.dumps(body, ensure_ascii=False).encode()
+        content = json.dumps(body, ensure_ascii=False).encode(errors="replace")
         with self._fake._counted():
             answer = self._fake._respond("POST", "/v1/chat/completions", {}, content)
             await asyncio.sleep(answer.delay)
@@ -172,73 +192,3 @@ class _InProcess:
 
     async def close(self) -> None:
         """Nothing: there are no sockets."""
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 1024  # with 256, some of 300 simultaneous connections have to wait a second and try again
-
-    def __init__(self, fake: FakeOpenAI, port: int) -> None:
-        self.fake = fake
-        self.connections: set[socket.socket] = set()
-        super().__init__(("127.0.0.1", port), _Handler)
-
-    def get_request(self) -> tuple[socket.socket, Any]:
-        connection, address = super().get_request()
-        self.connections.add(connection)
-        return connection, address
-
-    def shutdown_request(self, request: Any) -> None:
-        self.connections.discard(request)
-        super().shutdown_request(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), OSError):  # a client that disconnects is not an error
-            super().handle_error(request, client_address)
-
-    def close(self) -> None:
-        """Stop listening and close kept-alive connections, so that later requests fail."""
-        self.shutdown()
-        self.server_close()
-        for connection in list(self.connections):
-            _end(connection)
-
-
-def _end(connection: socket.socket) -> None:
-    try:
-        connection.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        return  # the client has closed it already
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"  # keeps connections alive, as real endpoints do
-    disable_nagle_algorithm = True
-    server: _Server
-
-    def _handle(self) -> None:
-        fake = self.server.fake
-        content = self.rfile.read(int(self.headers.get("content-length", 0)))
-        try:
-            with fake._counted():
-                path = self.path.partition("?")[0]
-                answer = fake._respond(self.command, path, dict(self.headers.items()), content)
-                fake._closing.wait(answer.delay)
-                if answer.drop:
-                    self.close_connection = True
-                    _end(self.connection)
-                    return
-                self.send_response(answer.status)
-                for name, value in (*answer.headers.items(), ("content-length", str(len(answer.body)))):
-                    self.send_header(name, value)
-                self.end_headers()
-            # A client that has the body may send its next request, so this one no longer counts as in flight.
-            self.wfile.write(answer.body)
-        except OSError:
-            self.close_connection = True  # the client has disconnected
-
-    do_GET = do_POST = _handle  # noqa: N815 - http.server prescribes these names
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: tests can read `requests`."""

@@ -53,7 +53,6 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     (f"{ROLLOUT}.nnodes", 0, SEPARATE, "at least 1"),
     (f"{ROLLOUT}.n_gpus_per_node", 3, {}, "follows trainer.n_gpus_per_node"),
     (f"{ROLLOUT}.load_format", "dummy", SEPARATE, "must load the base model"),
-    ("trainer.logger", ["console", "clearml"], {}, "not installed here: clearml"),
     ("trainer.resume_from_path", "outputs/run/global_step_2", {}, "trainer.resume_mode=resume_path"),
     ("data.train_batch_size", 60, {}, "must be a multiple of actor_rollout_ref.actor.ppo_mini_batch_size=16"),
     ("data.train_batch_size", 64, {"trainer.nnodes": 3}, "cannot be divided evenly among the 24 devices"),

@@ -36,11 +36,6 @@ class Ruled:
         calls_per_feedback = OneTurnTask.calls_per_feedback
 
 
-def test_a_session_that_refines_plays_and_judges_twice() -> None:
-    assert calls_per_step([Judged()], objective=GRPO, sessions=512) == {"judge": 512, "partner": 1536}  # type: ignore[list-item]
-    assert calls_per_step([Judged()], objective=DITTO, sessions=512) == {"judge": 1024, "partner": 3072}  # type: ignore[list-item]
-
-
 def test_sessions_are_shared_out_over_the_tasks_of_the_rows() -> None:
     rows: Any = [Judged(), Ruled(), Ruled(), Ruled()]
     assert calls_per_step(rows, objective=DITTO, sessions=40) == {"judge": 20, "partner": 60, "feedback": 30}
@@ -55,27 +50,6 @@ def test_the_canary_is_planned_as_a_share_of_the_drafts_verdicts() -> None:
     assert canary_calls(rows, 512, GatewaySettings.from_sections({"judge": {"model": "gpt"}})) == {}
     with pytest.raises(BadConfig, match="nothing to compare"):
         canary_calls([Ruled()], 512, gateway)  # type: ignore[list-item]
-
-
-def role_plan(calls: float = 1000, latency: float | None = 2.0, **judge: Any) -> Load:
-    settings = GatewaySettings.from_sections({"judge": judge})
-    return Load("judge", settings.judge, calls, calls * 3000, calls * judge_plan.TOKENS_OUT, latency)
-
-
-def test_the_cost_of_a_step_is_prices_times_tokens() -> None:
-    plan = role_plan(price_in=0.05, price_out=0.4)
-    assert plan.cost_usd == pytest.approx(1000 * (3000 * 0.05 + judge_plan.TOKENS_OUT * 0.4) / 1e6)
-    assert role_plan().cost_usd is None
-    assert "price unknown" in " ".join(describe([role_plan()], steps=10))
-
-
-def test_what_bounds_a_step() -> None:
-    tokens = 1000 * (3000 + judge_plan.TOKENS_OUT)
-    assert describe([role_plan(tokens_per_minute=2e6)], 1)[-1].startswith(
-        f"a step takes at least {60 * tokens / 2e6:.1f} s"
-    )
-    assert "judge.requests_per_minute=500" in describe([role_plan(requests_per_minute=500)], 1)[-1]
-    assert "at least 31.2 s because of 2.00 s per call at judge.concurrency=64" in describe([role_plan()], 1)[-1]
 
 
 def checked(asked: dict[str, float], **sections: Any) -> tuple[list[Load], Any]:
@@ -158,3 +132,17 @@ def test_a_budget_needs_the_price_of_a_tasks_judge_only_where_it_is_asked() -> N
 def test_a_judge_of_an_unknown_task_is_refused() -> None:
     with pytest.raises(BadConfig, match="judge.by_task: There is no task 'cosr'. Did you mean 'coser'"):
         Settings.from_config(config(judge__by_task={"cosr": {"model": "x"}}))
+
+
+def test_what_a_step_costs_and_what_bounds_it() -> None:
+    tokens = 1000 * (3000 + judge_plan.TOKENS_OUT)
+
+    def described(**judge: Any) -> str:
+        endpoint = GatewaySettings.from_sections({"judge": judge}).judge
+        return " ".join(describe([Load("judge", endpoint, 1000, 3e6, 1000 * judge_plan.TOKENS_OUT, 2.0)], steps=10))
+
+    assert "price unknown" in described() and "at least 31.2 s because of 2.00 s per call" in described()
+    assert f"at least {60 * tokens / 2e6:.1f} s" in described(tokens_per_minute=2e6)
+    assert "judge.requests_per_minute=500" in described(requests_per_minute=500)
+    priced = (3000 * 0.05 + judge_plan.TOKENS_OUT * 0.4) / 1e3
+    assert f"${priced:,.3f}" in described(price_in=0.05, price_out=0.4)

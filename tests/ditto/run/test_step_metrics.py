@@ -8,11 +8,10 @@ import random
 from typing import Any
 
 import pytest
-from openai.types import CompletionUsage
-from openai.types.completion_usage import PromptTokensDetails
 
 from ditto.run.step_metrics import failures_by_cause, first_look, judge_failure, session_metrics
 from soul.judge import Endpoint, Usage
+from soul.judge.call.http import Tokens
 from soul.record import SCHEMA_VERSION, AttemptRecord, SessionRecord
 
 CAUSES = ["rate_limit", "invalid", "timeout", "task_error", "leak", "policy", "too_long"]
@@ -70,11 +69,8 @@ def usage(chance: random.Random) -> dict[str, Any]:
     endpoint = Endpoint(price_in=chance.random(), price_out=chance.random())
     for _ in range(chance.randint(0, 4)):
         count.requests += 1
-        details = PromptTokensDetails(cached_tokens=chance.randint(0, 40))
-        tokens = CompletionUsage(
-            prompt_tokens=900, completion_tokens=chance.randint(0, 90), total_tokens=0, prompt_tokens_details=details
-        )
-        count.answered(endpoint, tokens, seconds=2 * chance.random())
+        tokens = Tokens(900, chance.randint(0, 90), cached=chance.randint(0, 40))
+        count.answered(endpoint, tokens, 2 * chance.random(), (0.0, 0.0))
     return count.to_json()
 
 

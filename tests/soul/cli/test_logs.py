@@ -10,11 +10,11 @@ import pytest
 from soul.cli import logs
 from soul.cli.error_border import run_command
 
-LINE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d WARNING soul\.judge\.wait_notice: 3 calls wait\n"
+LINE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d WARNING soul\.judge\.limits: 3 calls wait\n"
 
 
 def log() -> None:
-    logging.getLogger("soul.judge.wait_notice").warning("3 calls wait")
+    logging.getLogger("soul.judge.limits").warning("3 calls wait")
 
 
 def test_a_line_stands_once_on_stderr_even_where_others_have_a_root_handler(capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,7 +54,7 @@ def page_of_two(tmp_path_factory):
     file = folder / "pages" / "of two.html"
     with pytest.MonkeyPatch.context() as patched:
         give_hitom_answers(patched)
-        assert main([*map(str, runs), "--html", str(file), "--rows", "0"]) == 0
+        assert main([*map(str, runs), "--html", str(file)]) == 0
     return file
 
 

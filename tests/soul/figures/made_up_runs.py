@@ -82,6 +82,7 @@ def training(
                     sessions.append(session(task, step, number, k, (draft, refined), text, advice, **metrics))
         numbers = session_metrics(sessions) | step_diagnostics(sessions)
         fading = 0.9**step if collapse else 0.99**step
+        numbers |= {"ditto/groups": 4.0 * len(tasks)}
         numbers |= {"actor/entropy": 1.5 * fading, "actor/grad_norm": 0.5 + dice.random() / 5}
         numbers |= {"ditto/response_tokens_draft": 40.0 * (1.05**step if collapse else 1.002**step)}
         if objective != "grpo":

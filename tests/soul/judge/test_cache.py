@@ -1,26 +1,26 @@
-"""Answers on disk.
+"""Answers on disk, and the questions that go through them.
 
-Promise under test: what was put is there after every crash, also when several processes write; the file stays near its
-limit and keeps what is used; a file that cannot be used says so before a run, and a disk that fills up in the middle
-costs money only. The key holds all that determines an answer.
+Promise under test: a question is asked once by everybody, keyed by all that determines the answer; what was put is
+there after every crash; failures, and what is sampled, are never kept. A file that cannot be used says so before a
+run, and a disk that fills up in the middle costs money only.
 """
 
+import asyncio
 import json
-import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
-from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
-import soul.judge.cache
-from soul.errors import BadCache
+from soul.errors import BadCache, JudgeFailure
+from soul.judge import Judge
 from soul.judge.cache import Cache, key_of
+from soul.testing import BadRequest, FakeOpenAI, Json, WrongSchema
 
 KEY = b"k" * 32
 
@@ -28,50 +28,6 @@ KEY = b"k" * 32
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "folder" / "answers.sqlite"
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """The time of day as the cache sees it."""
-    fake = SimpleNamespace(now=1e9, time=lambda: fake.now, monotonic=time.monotonic, sleep=time.sleep)
-    monkeypatch.setattr(soul.judge.cache, "time", fake)
-    return fake
-
-
-def healthy(path):
-    return sqlite3.connect(path).execute("PRAGMA integrity_check").fetchone()[0] == "ok"
-
-
-# --- one process
-
-
-@settings(deadline=None)
-@given(st.text())
-def test_any_text_comes_back_as_it_was(tmp_path_factory, text):
-    cache = Cache(tmp_path_factory.getbasetemp() / "texts.sqlite")
-    cache.put(KEY, text)
-    cache.close()
-    assert Cache(cache.path).get(KEY) == text
-
-
-@pytest.mark.parametrize("per_run,writes", [(1500, 3000), (20, 1000)])  # a short run writes too few to look at the size
-def test_the_file_stays_near_its_limit_and_keeps_what_is_used(path, clock, per_run, writes):
-    limit, most, written = 0.4e6, 0.4e6 + 256 * 2000, 0
-    while written < writes:
-        cache = Cache(path, max_mb=limit / 1e6)
-        for _ in range(per_run):
-            clock.now += 120
-            cache.put(b"%d" % written, "x" * 1000)
-            if written % 20 == 0:
-                assert cache.get(b"0") is not None  # wanted time and again
-            written += 1
-        assert cache.size() < most
-        cache.close()
-    assert path.stat().st_size < most and healthy(path)
-    cache = Cache(path, max_mb=limit / 1e6)
-    kept = [number for number in range(written) if cache.get(b"%d" % number) is not None]
-    assert len(kept) > 0.7 * limit / 1500  # no more went than had to
-    assert kept[0] == 0 and kept[1:] == list(range(written - len(kept) + 1, written))  # the oldest, but for the used
 
 
 # --- what cannot be used
@@ -103,69 +59,6 @@ def test_a_disk_that_fills_up_costs_money_and_not_the_run(path, caplog):
     assert cache.get(b"after") == "after"
 
 
-def test_an_answer_that_cannot_be_read_is_asked_for_again(path):
-    cache = Cache(path)
-    cache._db.execute("INSERT INTO answers VALUES (?, CAST(? AS TEXT), ?)", (KEY, b"\xff\xfe", time.time()))
-    assert cache.get(KEY) is None
-    cache.put(KEY, "text")
-    assert cache.get(KEY) == "text"
-
-
-# --- several processes
-
-WORKER = """
-import importlib.util, sys, time
-from pathlib import Path
-spec = importlib.util.spec_from_file_location("cache", sys.argv[1])  # without the package: ten times faster
-module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
-me = int(sys.argv[3])
-print("ready", flush=True)
-sys.stdin.readline()
-cache = module.Cache(Path(sys.argv[2]))
-"""
-
-
-@contextmanager
-def workers(path, script, count):
-    """Processes that run the script, with `cache` and `me`, from the same moment on."""
-    arguments = [sys.executable, "-c", WORKER + script, soul.judge.cache.__file__, str(path)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
-    started = [subprocess.Popen([*arguments, str(number)], **pipes) for number in range(count)]
-    try:
-        for worker in started:
-            assert worker.stdout.readline() == "ready\n"
-        for worker in started:
-            worker.stdin.write("go\n")
-        yield started
-    finally:
-        for worker in started:
-            worker.kill()
-            worker.communicate()
-
-
-def test_a_process_that_is_killed_while_it_writes_loses_no_answer_that_it_had(path):
-    script = """
-number = 0
-while True:
-    key = b"%d %d" % (me, number)
-    cache.put(key, "x" * (number % 5000))
-    print(number, flush=True)
-    number += 1
-"""
-    for lines in (3, 150, 400):
-        path = path.with_name(f"killed after {lines}")
-        with workers(path, script, 2) as (killed, other):
-            done = [killed.stdout.readline() for _ in range(lines)]
-            killed.send_signal(signal.SIGKILL)
-            done += killed.communicate()[0].splitlines()
-            other.stdout.readline()
-        cache, last = Cache(path), int([line for line in done if line.strip().isdigit()][-1])
-        assert all(cache.get(b"0 %d" % number) == "x" * (number % 5000) for number in range(last + 1))
-        cache.put(KEY, "and it goes on")
-        assert healthy(path)
-
-
 # --- the key
 
 ANY_CHARACTER = st.characters(exclude_categories=())  # halves of surrogate pairs too
@@ -187,3 +80,172 @@ def test_keys_are_equal_where_the_data_is(one, two):
     assert key_of({"data": one}) == key_of({"data": shuffled(one)})
     same = json.dumps(one, sort_keys=True) == json.dumps(two, sort_keys=True)
     assert (key_of({"data": one}) == key_of({"data": two})) == same
+
+
+# --- questions
+
+
+class Score(BaseModel):
+    score: int
+
+
+class Grade(BaseModel):
+    grade: int
+
+
+@contextmanager
+def asking(fake, path, **endpoint):
+    judge = Judge.connect(fake.endpoint(structured="json_schema", **endpoint), fake.connection())
+    judge.endpoint_client.cache = cache = Cache(path)
+    yield judge
+    cache.close()
+
+
+def run(main):
+    return asyncio.run(asyncio.wait_for(main, 30))
+
+
+def test_equal_questions_asked_at_once_or_later_cost_one_request(path):
+    fake = FakeOpenAI(Json({"score": 7}, delay=0.05))
+
+    async def at_once(judge):
+        views = [judge.scope() for _ in range(20)]
+        found = await asyncio.gather(*(view.ask(Score, "Score.", {"a": 1, "b": 2}) for view in views))
+        found.append(await views[0].ask(Score, "Score.", {"b": 2, "a": 1}))
+        return found, sum(view.usage.requests for view in views), sum(view.usage.cache_hits for view in views)
+
+    with asking(fake, path) as judge:
+        assert run(at_once(judge)) == ([Score(score=7)] * 21, 1, 20)
+    with asking(fake, path) as judge:  # another process, a day later
+        assert run(at_once(judge)) == ([Score(score=7)] * 21, 0, 21)
+    assert len(fake.requests) == 1
+
+
+def test_whatever_determines_the_answer_is_in_the_key(path):
+    def answer(request):
+        return Json({request.body["response_format"]["json_schema"]["name"].lower(): 1})
+
+    fake, asked = FakeOpenAI(answer), 0
+    endpoints = [{}, {"model": "b"}, {"base_url": "http://b/v1"}, {"reasoning_effort": "low"}, {"temperature": 0.5}]
+    endpoints += [{"top_p": 0.5}, {"seed": 1}, {"seed": 2}, {"seed": 2, "top_p": 0.5}]
+    questions = [
+        (Score, "Score.", {"n": 1}, 0),
+        (Grade, "Score.", {"n": 1}, 0),
+        (Score, "Score!", {"n": 1}, 0),
+        (Score, "Score.", {"n": 2}, 0),
+        (Score, "Score.", {"n": "1"}, 0),
+        (Score, "Score.", {"n": 1}, 1),
+    ]
+    for _ in range(2):
+        for endpoint in [*endpoints, {"max_output_tokens": 99}]:
+            with asking(fake, path, **endpoint) as judge:
+                for schema, instructions, data, sample in questions:
+                    asked += 1
+                    assert isinstance(run(judge.ask(schema, instructions, data, sample=sample)), schema)
+    assert not fake.errors and len(fake.requests) == asked / 2
+
+
+def test_answers_from_before_top_p_and_seed_were_in_the_key_stay_valid(path):
+    fake = FakeOpenAI(Json({"score": 7}))
+    with asking(fake, path, base_url="http://judge.invalid/v1") as judge:
+        run(judge.ask(Score, "Score.", {"n": 1}))
+    with sqlite3.connect(path) as file:
+        (key,) = file.execute("SELECT key FROM answers").fetchone()
+    assert key.hex() == "c9c29af3a7f6a56e02f1b3077ed7236e1d86f2856d79162159d5c2312aef8339"
+
+
+@pytest.mark.parametrize(
+    "fault,cause,requests", [(BadRequest(), "bad_request", 1), (Json({"other": 1}, delay=0.05), "invalid", 2)]
+)
+def test_a_failure_is_shared_and_not_kept(path, fault, cause, requests):
+    fake = FakeOpenAI([*[fault] * requests, Json({"score": 7})])
+
+    async def main(judge):
+        found = await asyncio.gather(*(judge.ask(Score, "Score.", {}) for _ in range(5)), return_exceptions=True)
+        assert [failure.cause for failure in found] == [cause] * 5 and len(fake.requests) == requests
+        assert (await judge.ask(Score, "Score.", {})).score == 7
+
+    with asking(fake, path) as judge:
+        run(main(judge))
+    assert len(fake.requests) == requests + 1
+
+
+def test_who_is_cancelled_leaves_the_question_to_the_next(path):
+    fake = FakeOpenAI(Json({"score": 7}, delay=0.1))
+
+    async def main(judge):
+        tasks = [asyncio.create_task(judge.ask(Score, "Score.", {})) for _ in range(6)]
+        for number, task in enumerate(tasks[:3]):  # each leads, until he is cancelled
+            while len(fake.requests) == number:
+                await asyncio.sleep(0.001)
+            task.cancel()
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(each) for each in found] == [asyncio.CancelledError] * 3 + [Score] * 3
+        assert not judge.endpoint_client.cache.asking
+
+    with asking(fake, path) as judge:
+        run(main(judge))
+    assert len(fake.requests) == 4
+
+
+def test_an_answer_in_the_file_that_does_not_fit_the_schema_is_asked_for_anew(path):
+    fake = FakeOpenAI([WrongSchema(), WrongSchema(), Json({"score": 7})])
+    with asking(fake, path) as judge:
+        with pytest.raises(JudgeFailure, match="invalid"):
+            run(judge.ask(Score, "Score.", {}))
+        assert judge.usage.reasks == 1
+        assert run(judge.ask(Score, "Score.", {})).score == 7 and judge.usage.cache_hits == 0
+        assert run(judge.ask(Score, "Score.", {})).score == 7 and judge.usage.cache_hits == 1
+    assert len(fake.requests) == 3
+
+
+def test_turns_of_a_conversation_are_sampled_anew(path):
+    fake = FakeOpenAI(Json({"score": 7}))
+    with asking(fake, path) as judge:
+        for _ in range(3):
+            run(judge.chat([{"role": "user", "content": "Hello"}]))
+        assert judge.endpoint_client.cache._db.execute("SELECT count(*) FROM answers").fetchone() == (0,)
+    assert len(fake.requests) == 3 and judge.usage.cache_hits == 0
+
+
+ASKS = """
+import asyncio, sys
+from pathlib import Path
+from soul.judge import Gateway, GatewaySettings
+from tests.soul.judge.test_cache import Score
+
+async def main():
+    judge = {"model": "fake", "base_url": sys.argv[1], "api_key_env": "none", "structured": "json_schema"}
+    async with Gateway.connect(GatewaySettings.from_sections({"judge": judge}), Path(sys.argv[2])) as gateway:
+        await asyncio.gather(*(gateway.judge.ask(Score, "Score.", {"n": n}) for n in range(60)))
+        print(gateway.judge.usage.requests)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("answers", [3, 25])
+def test_after_kill_9_no_question_whose_answer_was_read_is_paid_again(answers, tmp_path):
+    """The process is killed when so many answers are in its file; the next start asks only what is not."""
+    with FakeOpenAI(lambda request: Json({"score": request.number}, delay=0.01 * request.number)) as fake:
+        command = [sys.executable, "-c", ASKS, fake.url, str(tmp_path)]
+        killed = subprocess.Popen(command)
+        try:
+            while len(stored(tmp_path)) < answers:
+                assert killed.poll() is None
+        finally:
+            killed.kill()
+            killed.wait()
+        before = stored(tmp_path)
+        again = subprocess.run(command, check=True, capture_output=True)
+        assert int(again.stdout) == 60 - len(before)
+        assert before.items() <= stored(tmp_path).items() and len(stored(tmp_path)) == 60
+
+
+def stored(folder):
+    """The answers in the file by key."""
+    files = list(folder.glob("*.sqlite"))
+    try:
+        return dict(sqlite3.connect(files[0]).execute("SELECT key, text FROM answers")) if files else {}
+    except sqlite3.OperationalError:  # it is being made
+        return {}

@@ -13,9 +13,9 @@ import pytest
 from pydantic import BaseModel
 
 import soul.judge.client
-from soul.errors import BadCache, JudgeFailure
+from soul.errors import JudgeFailure
 from soul.judge import ROLES, Gateway, GatewaySettings
-from soul.testing import FakeOpenAI, Json, NotFound, fake_judge
+from soul.testing import FakeOpenAI, Json, NotFound
 
 KEY = "sk-sentinel-0123456789abcdef"
 
@@ -67,14 +67,6 @@ HI = [{"role": "user", "content": "hi"}]
 async def crowd(gateway, each):
     asked = [ask(judge, n=n) for n in range(each) for judge in (gateway.judge, gateway.feedback, gateway.environment)]
     await asyncio.gather(*asked, *(gateway.partner.chat(HI) for _ in range(each)))
-
-
-def test_roles_with_equal_endpoints_share_one_line_and_its_cap():
-    fake = counting(delay=0.05)
-    with connected(fake, judge={"concurrency": 3}) as gateway:
-        assert len({id(judge.endpoint_client) for judge in gateway.roles.values()}) == 1
-        run(gateway, crowd(gateway, 4))
-    assert len(fake.requests) == 16 and fake.peak == 3
 
 
 def test_a_task_may_have_a_judge_of_its_own():
@@ -168,26 +160,6 @@ def test_without_a_cache_every_question_is_asked(judge, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_place_of_the_cache(tmp_path):
-    with connected(counting(), tmp_path / "run", {"cache_dir": str(tmp_path / "mine")}) as gateway:
-        run(gateway, ask(gateway.judge, n=0))
-    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
-    (tmp_path / "file").write_text("no folder")
-    with pytest.raises(BadCache, match="file"), connected(counting(), tmp_path / "file"):
-        raise AssertionError("it should not connect")
-
-
-def test_one_judge_for_every_role(tmp_path):
-    fake = counting()
-    judge = fake_judge(fake)
-    gateway = Gateway.from_judge(judge)
-    run(gateway, crowd(gateway, 1))
-    assert gateway.judge is judge and {role: usage.calls for role, usage in gateway.usage().items()} == dict.fromkeys(
-        ROLES, 1
-    )
-    assert len(fake.requests) == 4 and gateway.jury == (judge,)
-
-
 # --- counting
 
 
@@ -242,23 +214,3 @@ def test_a_role_without_its_key_fails_when_it_is_asked(monkeypatch):
     assert all("SOUL_PARTNER_KEY" in failure.detail and "p" in failure.detail for failure in failures)
     assert scope.usage()["partner"].failures["auth"] >= 2 and scope.usage()["judge"].failures == {}
     assert [request.headers["authorization"] for request in fake.requests] == ["Bearer EMPTY", f"Bearer {KEY}"]
-
-
-def test_close_closes_every_connection_once(monkeypatch):
-    monkeypatch.delenv("SOUL_TEST_KEY", raising=False)
-    with connected(
-        counting(), judge={"jury": ["a", "b"]}, partner={"model": "p", "api_key_env": "SOUL_TEST_KEY"}
-    ) as gateway:
-
-        async def work():
-            await asyncio.gather(*(ask(judge, n=0) for judge in (gateway.judge, gateway.feedback, *gateway.jury)))
-            asked = (gateway.judge, gateway.feedback, *gateway.jury)
-            sessions = {judge.endpoint_client.connection._session for judge in asked}
-            assert len(sessions) == 3 and not any(session.closed for session in sessions)
-            await gateway.close()
-            await gateway.close()
-            return sessions
-
-        sessions = asyncio.run(work())
-    assert all(session.closed for session in sessions)
-    assert gateway.partner.endpoint_client._connection is None  # never asked, never made

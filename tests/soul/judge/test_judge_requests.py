@@ -6,12 +6,11 @@ import logging
 import traceback
 
 import pytest
-from pydantic import BaseModel
 
 from soul.errors import JudgeFailure, MissingKey
 from soul.judge import Endpoint, Judge
 from soul.one_turn import Critique
-from soul.testing import BadRequest, FakeOpenAI, Hang, Json, NotFound
+from soul.testing import BadRequest, FakeOpenAI, Hang
 from tests.soul.judge.served_judge import FAULTS, GOOD, ask, served
 
 KEY = "sk-sentinel-0123456789abcdef"
@@ -66,16 +65,6 @@ def test_the_key_shows_nowhere(fault, monkeypatch, caplog):
     assert not [text for text in shown if KEY in text]  # ... and shows nowhere
 
 
-def test_credentials_in_the_url_do_not_show():
-    with FakeOpenAI(NotFound()) as fake:
-        url = fake.url.replace("http://", "http://user:sentinel-password@")
-        judge = Judge.connect(fake.endpoint(base_url=url))
-        with pytest.raises(JudgeFailure) as caught:
-            ask(judge)
-    assert caught.value.cause == "not_found"
-    assert "sentinel-password" not in str(caught.value)
-
-
 # --- what is sent
 
 
@@ -111,8 +100,8 @@ def refusing_above(room, message):
 TOO_LONG = "This model's maximum context length is 8192 tokens. However, you requested 16384 output tokens and ..."
 
 
-@pytest.mark.parametrize("message, again", [(TOO_LONG, 2), ("Unsupported parameter: 'max_completion_tokens'", 1)])
-def test_an_answer_is_bounded_by_our_limit_or_by_the_endpoints_own(message, again):
+@pytest.mark.parametrize("message", [TOO_LONG, "Unsupported parameter: 'max_completion_tokens'"])
+def test_an_answer_is_bounded_by_our_limit_or_by_the_endpoints_own(message):
     with served(refusing_above(20_000, message)) as (judge, fake):
         ask(judge)
     assert [request.body.get("max_completion_tokens") for request in fake.requests] == [16_384]
@@ -124,47 +113,8 @@ def test_an_answer_is_bounded_by_our_limit_or_by_the_endpoints_own(message, agai
             await judge.close()
 
         asyncio.run(twice())
-    # A shorter prompt may leave room; an unknown parameter stays unknown.
-    sent = [request.body.get("max_completion_tokens") for request in fake.requests]
-    assert sent == [16_384, None, *[16_384, None][-again:]]
+    assert [request.body.get("max_completion_tokens") for request in fake.requests] == [16_384, None, None]
     with served(refusing_above(8_000, message), max_output_tokens=9_000) as (judge, fake):
         with pytest.raises(JudgeFailure, match="bad_request|context|Unsupported"):
             ask(judge)  # what the user asked for is not left out
     assert all(request.body["max_completion_tokens"] == 9_000 for request in fake.requests)
-
-
-def objects_of(schema):
-    """All object schemas inside a JSON schema."""
-    if isinstance(schema, dict):
-        if schema.get("type") == "object" and "properties" in schema:
-            yield schema
-        for value in schema.values():
-            yield from objects_of(value)
-    elif isinstance(schema, list):
-        for value in schema:
-            yield from objects_of(value)
-
-
-def sent_format(schema, reply):
-    with served(Json(reply)) as (judge, fake):
-        ask(judge, schema)
-    sent = fake.requests[0].body["response_format"]
-    assert sent["type"] == "json_schema"
-    return sent["json_schema"]
-
-
-# With "strict": true OpenAI answers 400 unless EVERY object is closed and lists all its properties as required.
-def test_a_strict_schema_closes_every_object_and_requires_every_property():
-    class Flaw(BaseModel):
-        severity: int
-        quote: str = ""
-
-    class Report(BaseModel):
-        flaws: list[Flaw]
-        note: str = ""
-
-    sent = sent_format(Report, {"flaws": [], "note": ""})
-    if sent["strict"]:
-        for part in objects_of(sent["schema"]):
-            assert part.get("additionalProperties") is False, part
-            assert sorted(part["required"]) == sorted(part["properties"]), part

@@ -43,7 +43,7 @@ def test_check_calls_every_endpoint_once(capsys):
     shown = capsys.readouterr().out
     assert [request.body["model"] for request in fake.requests] == ["gpt-5-nano", "talker", "gpt-5.4"]
     assert "structured answers as json_schema" in shown and "feedback: same as judge" in shown
-    assert "judge of coser: gpt-5.4" in shown
+    assert "judge.by_task.coser: gpt-5.4" in shown
 
 
 def test_check_names_what_fails(capsys):

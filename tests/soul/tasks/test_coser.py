@@ -12,7 +12,7 @@ from soul.metrics.ngram import bleu, rouge_l
 from soul.row_fields import MARK
 from soul.rows.truncation import truncate_row
 from soul.task_types import Scored
-from soul.tasks.coser_review import CRITICS, DIMENSIONS, MERGED_CRITIC, dimension_score
+from soul.tasks.coser import CRITICS, DIMENSIONS, MERGED_CRITIC, dimension_score
 from soul.tasks.coser_stage import SpokenLine
 from soul.testing import FakeOpenAI, Refusal, fake_judge
 from tests.soul.tasks.coser_scenes import (

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soul.errors import JudgeFailure
-from soul.tasks.coser import MAX_ROUNDS, MIN_TURNS
-from soul.tasks.coser_review import DIMENSIONS
+from soul.tasks.coser import DIMENSIONS, MAX_ROUNDS, MIN_TURNS
 from soul.tasks.coser_stage import (
     END,
     ENVIRONMENT,

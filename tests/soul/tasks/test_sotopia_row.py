@@ -93,7 +93,7 @@ def test_what_the_policy_knows_stays_in_the_feedback(fair):
 def test_real_records():
     if not (DATA / "sotopia").exists():
         pytest.skip(f"real records are absent: {DATA / 'sotopia'} (SOUL_DATA_SOURCES)")
-    records = builder.convert(DATA / "sotopia").records
+    records = builder.convert([DATA / "sotopia"]).records
     assert len(records) >= 300
     shared = 0
     for record in records[::5]:  # all combinations of a few environments, and both positions: 5 is odd

@@ -42,7 +42,7 @@ def test_a_constant_answer_loses_to_what_people_wrote(constant):
     assert {record["source"] for record, _ in rows} == {"commonsense_qa", "natural_questions", "prism"}
     assert set(people.joint.valid.parts) == set(same.joint.valid.parts) and len(people.joint.valid.parts) == 6
     assert people.mean > 0.85 and same.mean < people.mean - 0.2
-    assert people.interval[0] > same.interval[1]
+    assert same.interval is None or people.interval[0] > same.interval[1]  # equal answers have no spread
 
 
 @needs_records

@@ -15,7 +15,7 @@ from tests.soul.evaluate.finished_samples import TOM, numbered
 from tests.soul.evaluate.report.browser_pages import column, found, needs_a_browser, until
 from tests.soul.view.invented_run import sessions_of
 from tests.soul.view.served import served
-from tests.soul.view.viewed_pages import CHART, COUNT, OF_STEP, STEPS, curve_points, shown
+from tests.soul.view.viewed_pages import CHART, COUNT, STEPS, curve_points, shown
 
 pytest.importorskip("playwright.sync_api")
 pytestmark = needs_a_browser
@@ -108,7 +108,7 @@ def test_group_and_row_of_a_session(opened):
         == 8
     )
     assert page.locator("#group-view tbody a[aria-current=true]").inner_text() == "session 4"
-    assert page.locator("#group-view table >> nth=1 >> tbody tr").count() == 24
+    assert page.locator("[aria-label='Sessions of the group'] tbody tr").count() == 24
     page.click("text=this row over the steps")
     page.wait_for_selector(".step-line")
     assert page.locator(".step-line h3").all_inner_texts() == [f"STEP {step}" for step in range(1, STEPS + 1)]
@@ -138,7 +138,10 @@ def test_two_runs_over_each_other(opened, viewed):
     page = opened("against")
     page.select_option("#against-view select", viewed.ids["second"])
     page.wait_for_selector("#against-view svg[role=slider]")
-    shown(page, f"{OF_STEP * (STEPS - 1)} sessions of both runs")
+    shown(page, f"Both runs played {6 * (STEPS - 1)} prompts in the same step")
+    found = viewed.run("first")(f"against/{viewed.ids['second']}")["tasks"]
+    lines = page.locator("[aria-label='The same prompts'] tbody tr").all_inner_texts()
+    assert [line.split("\t")[:2] for line in lines] == [[f"{one['task']}, {one['kind']}", "6"] for one in found]
     page.click("[aria-label='Largest differences'] tbody a >> nth=0")
     page.wait_for_selector("#against-view .sides h4")
     assert [text.split()[0] for text in page.locator("#against-view .sides h4").all_inner_texts()] == [

@@ -167,13 +167,11 @@ _ACTOR: Keys = {
     **several(bool, "calculate_entropy entropy_from_logits_with_chunking entropy_checkpointing pad_to_length"),
     "data_loader_seed": Key(Seed),
     "entropy_from_logits_chunk_size": Key(Count),
-    "profiler": Key(Open),
 }
 _REFERENCE: Keys = {
     "log_prob_max_token_len_per_gpu": Key(Tokens | None),
     "entropy_from_logits_chunk_size": Key(Count),
     **several(bool, "entropy_from_logits_with_chunking entropy_checkpointing pad_to_length"),
-    "profiler": Key(Open),
 }
 _ROLLOUT: Keys = {
     "n": Key(Count, "Sessions of each prompt, that is the group size."),
@@ -221,7 +219,7 @@ _ROLLOUT: Keys = {
     "scheduling_policy": Key(Literal["fcfs", "priority"]),
     **several(str | None, "quantization quantization_config_file router_config_path"),
     "limit_images": Key(int | None),
-    **several(Open, "profiler prometheus"),
+    "prometheus": Key(Open),
 }
 _LENGTH = "null: 8,192, or its share of a shorter context."
 _DATA: Keys = {
@@ -294,7 +292,6 @@ _OTHER: Keys = {
     "transfer_queue": Key(Open),
     "ray_kwargs.ray_init.num_cpus": Key(Count | None, "CPUs that Ray counts with; on a CPU machine they are logical."),
     "ray_kwargs": Key(Open),
-    "global_profiler": Key(Open),
     "dry_run": Key(bool),
 }
 RL_KEYS: Keys = {
@@ -317,13 +314,12 @@ RL_KEYS: Keys = {
     **of_model("memory", MemorySettings),
     **_OTHER,
 }
-# Keys without an effect on what is trained: names, places, logging, profiling, machines.
+# Keys without an effect on what is trained: names, places, logging, machines.
 OUTSIDE = (
-    *("actor_rollout_ref.actor.profiler", "actor_rollout_ref.ref.profiler", "actor_rollout_ref.rollout.profiler"),
     *("actor_rollout_ref.rollout.prometheus", "actor_rollout_ref.rollout.disable_log_stats"),
     *("actor_rollout_ref.rollout.router_config_path", "actor_rollout_ref.rollout.agent.num_workers"),
     *("trainer.project_name", "trainer.experiment_name", "trainer.logger", "trainer.log_val_generations"),
-    *("trainer.validation_data_dir", "global_profiler", "transfer_queue", "ray_kwargs"),
+    *("trainer.validation_data_dir", "transfer_queue", "ray_kwargs"),
 )
 # The defaults of our own sections; verl's are in its YAML files and in config/trainer.yaml.
 DEFAULTS: Mapping[str, Any] = {

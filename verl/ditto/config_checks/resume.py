@@ -19,7 +19,7 @@ from omegaconf import DictConfig, open_dict
 
 from ditto.config_checks.resume_changes import check_changes
 from ditto.run import checkpoint, manifest
-from ditto.run.checkpoint import NoCompleteCheckpoint, ResumeChoice
+from ditto.run.checkpoint import ResumeChoice
 from ditto.run.run_folder import RunFolder
 from ditto.settings import BadConfig, chosen_objective
 from soul.files.trace_files import FOLDER, trace_files
@@ -74,16 +74,9 @@ def check_resume(config: DictConfig) -> ResumeChoice:
 
     Raises:
         BadConfig: the checkpoint does not exist, or lacks a part; or the run would overwrite another one.
-        DamagedCheckpoint: the checkpoint of trainer.resume_from_path is damaged, or all of the run's own are and it has
-            no store. A store may have a whole one, but it is asked only when the run starts.
+        DamagedCheckpoint: the checkpoint of trainer.resume_from_path is damaged, or all of the run's own are.
     """
-    try:
-        return _choose(config)
-    except NoCompleteCheckpoint as error:
-        if config.trainer.get("upload_to") is None:
-            raise
-        logger.warning("%s The start first looks for a complete one in %s.", error, config.trainer.upload_to)
-        return ResumeChoice(None, {})
+    return _choose(config)
 
 
 def _check_fit(config: DictConfig, folder: Path) -> None:

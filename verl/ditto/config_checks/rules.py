@@ -15,9 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from ditto.settings import BadConfig
 from soul.mistakes import Mistakes
 
-# Loggers that are packages of their own -> the name to import.
-_PACKAGES = {name: name for name in ("wandb", "mlflow", "swanlab", "tensorboard", "clearml", "trackio", "rl_insight")}
-_PACKAGES["vemlp_wandb"] = "volcengine_ml_platform"
+_PACKAGES = ("wandb", "mlflow", "tensorboard")  # loggers that are packages of their own
 
 
 class Problem(NamedTuple):
@@ -66,7 +64,7 @@ def texts(value: Any) -> list[str]:
 
 def trainer_rules(run: Run) -> Iterator[Problem]:
     """Rules for the trainer's section."""
-    packages = [_PACKAGES[name] for name in texts(run.trainer.logger) if name in _PACKAGES]
+    packages = [name for name in texts(run.trainer.logger) if name in _PACKAGES]
     if missing := [package for package in packages if importlib.util.find_spec(package) is None]:
         yield Problem(
             "trainer.logger",

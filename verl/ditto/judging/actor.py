@@ -18,7 +18,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 from ray.exceptions import RayActorError, RayTaskError
@@ -29,13 +29,13 @@ from soul.errors import BadCache, Cause, JudgeFailure, one_line
 from soul.judge import Gateway, GatewaySettings
 from soul.judge.call.endpoint import Endpoint
 from soul.judge.call.usage import Usage
-from soul.judge.client import Completed, Deadline, EndpointClient, Request
+from soul.judge.client import Completed, EndpointClient, Request
 from soul.judge.gateway import connect_endpoints
 from soul.judge.limits import Budget
 
 NAME = "ditto_judge"
 # Variables that the OpenAI SDK itself reads: headers of every request, and the default address of a client.
-_SDK_VARIABLES = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS", "OPENAI_BASE_URL")
+_SDK_VARIABLES = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_BASE_URL")
 _AT_ONCE = 100_000  # calls of the actor; the limits of its endpoints decide how many of them are sent
 
 
@@ -47,18 +47,12 @@ class State:
     outage: str | None  # why an endpoint counts as down; None while all of them work
 
 
-@dataclass(frozen=True)
-class Answer:
-    """The result of a request: an answer or a failure, and its cost.
-
-    Attributes:
-        left_s: the seconds left until the call's deadline; None if its clock has not started.
-    """
+class Answer(NamedTuple):
+    """The result of a request: an answer or a failure (its cause and detail), and its cost."""
 
     completed: Completed | None
     failure: tuple[Cause, str] | None
     usage: Usage
-    left_s: float | None
 
 
 class _JudgeActor:
@@ -75,31 +69,24 @@ class _JudgeActor:
         clients = connect_endpoints(self._settings, Path(cache_dir) if cache_dir else None, self._budget)
         self._clients = list(clients.values())
 
-    async def complete(self, call: str, endpoint: int, request: Request, deadline_s: float, started: bool) -> Answer:
+    async def complete(self, call: str, endpoint: int, request: Request) -> Answer:
         """The answer to a request.
 
         Args:
             call: the request's name, for `cancel`.
             endpoint: its number among those of the settings.
-            deadline_s: the seconds until the deadline.
-            started: whether the deadline's clock runs.
         """
-        usage, deadline = Usage(), Deadline(deadline_s)
-        if started:
-            deadline.resume(deadline_s)
-        work = asyncio.ensure_future(self._clients[endpoint].complete(request, usage, deadline))
+        usage = Usage()
+        work = asyncio.ensure_future(self._clients[endpoint].complete(request, usage))
         self._running[call] = work
-        completed: Completed | None = None
-        failure: tuple[Cause, str] | None = None
         try:
-            completed = await work
+            return Answer(await work, None, usage)
         except JudgeFailure as error:
-            failure = error.cause, error.detail
+            return Answer(None, (error.cause, error.detail), usage)
         except asyncio.CancelledError:
-            failure = "deadline", "the session gave up"
+            return Answer(None, ("deadline", "the session gave up"), usage)
         finally:
             del self._running[call]
-        return Answer(completed, failure, usage, deadline.left() if deadline.runs else None)
 
     async def cancel(self, call: str) -> None:
         if call in self._running:
@@ -167,14 +154,11 @@ class _RemoteClient:
     def __init__(self, endpoint: Endpoint, number: int, actor: Any) -> None:
         self.endpoint, self._number, self._actor = endpoint, number, actor
 
-    async def complete(self, request: Request, usage: Usage, deadline: Deadline) -> Completed:
+    async def complete(self, request: Request, usage: Usage) -> Completed:
         """The answer to a request (see `Completions`)."""
         call = f"{ray.get_runtime_context().get_worker_id()}-{next(self._names)}"
-        left_s, runs = (deadline.left(), True) if deadline.runs else (deadline.seconds, False)
         try:
-            answered = asyncio.wrap_future(
-                self._actor.complete.remote(call, self._number, request, left_s, runs).future()
-            )
+            answered = asyncio.wrap_future(self._actor.complete.remote(call, self._number, request).future())
             try:
                 answer: Answer = await asyncio.shield(answered)
             except asyncio.CancelledError:
@@ -185,8 +169,6 @@ class _RemoteClient:
             detail = f"{self.endpoint.name}: the run's judge actor has died ({one_line(error)})"
             raise JudgeFailure("outage", detail) from None
         usage.merge(answer.usage)
-        if answer.left_s is not None:
-            deadline.resume(answer.left_s)
         if answer.completed is None:
             assert answer.failure is not None
             raise JudgeFailure(*answer.failure)

@@ -83,7 +83,12 @@ def plan(settings: Settings, expected: Mapping[str, float], prompt_tokens: float
         BadSettings: there is a budget, but a price is missing.
         MissingKey: the environment variable of a key is not set.
     """
-    _check_budget(settings)
+    budget, spent = settings.gateway.policy.budget_usd, Ledger.load(settings.ledger_file).total().cost_usd
+    if budget is not None and spent >= budget:
+        raise BadConfig(
+            f"judge.budget_usd={budget:.2f} is spent: {settings.ledger_file} records ${spent:.2f} for this run. Raise "
+            "judge.budget_usd, or start a run under another name (EXPERIMENT_NAME)."
+        )
     require_prices(settings.gateway, [endpoint for section in expected for endpoint in settings.gateway.asked(section)])
     tests_roles = bool(expected) and settings.run.preflight
     checked = asyncio.run(check(settings.gateway, list(expected))) if tests_roles else {}
@@ -111,12 +116,12 @@ def describe(plans: Sequence[Load], steps: int) -> list[str]:
         return ["not asked (rule-scored, no feedback)"]
     lines = []
     for role in plans:
-        lines.append(f"{role.section}: {role.endpoint.name}")
         cost = "price unknown (set price_in, price_out)" if role.cost_usd is None else f"${role.cost_usd:,.3f}"
-        lines.append(
+        lines += [
+            f"{role.section}: {role.endpoint.name}",
             f"up to {role.calls:,.0f} calls, about {role.tokens_in:,.0f} tokens in, {role.tokens_out:,.0f} out per "
-            f"step: {cost}"
-        )
+            f"step: {cost}",
+        ]
     tokens = steps * sum(role.tokens_in + role.tokens_out for role in plans)
     cost_of_step = total_cost(plans)
     price = "" if cost_of_step is None else f", ${steps * cost_of_step:,.2f}"
@@ -124,13 +129,3 @@ def describe(plans: Sequence[Load], steps: int) -> list[str]:
     if least := least_seconds(plans):
         lines.append(f"a step takes at least {least[0]:,.1f} s because of {least[1]}")
     return lines
-
-
-def _check_budget(settings: Settings) -> None:
-    budget = settings.gateway.policy.budget_usd
-    spent = Ledger.load(settings.ledger_file).total().cost_usd
-    if budget is not None and spent >= budget:
-        raise BadConfig(
-            f"judge.budget_usd={budget:.2f} is spent: {settings.ledger_file} records ${spent:.2f} for this run. Raise "
-            "judge.budget_usd, or start a run under another name (EXPERIMENT_NAME)."
-        )

@@ -57,23 +57,18 @@ class JudgeWatch:
         self._count(traces)
         self._trained = True
         lost = failures_by_cause(traces)
-        share = sum(lost.values()) / len(traces)
-        if outage := self._outage(traces):
-            self.stop = JudgeOutage(
-                f"Step {step}: {outage} A checkpoint of this step is saved; run the same command again once the "
-                "endpoint answers."
-            )
+        if problem := self._problem(traces):
+            kind, text = problem
+            self.stop = kind(f"Step {step}: {text} A checkpoint of this step is saved.")
         elif lost:
             logger.warning(
                 "Step %d: the judge failed in %d of %d sessions (%s)", step, lost.total(), len(traces), _causes(lost)
             )
-        if self.stop is None and (problem := self._invalid(traces)):
-            self.stop = InvalidDrafts(f"Step {step}: {problem} A checkpoint of this step is saved.")
         spent = self._ledger.total().cost_usd
         if self.stop is None or lost.get("budget"):
             self._check_budget(step, needed=spent - self._at_step_start)
         self._at_step_start = spent
-        return {"judge/failure_share": share, "judge/spent_usd": spent}
+        return {"judge/failure_share": lost.total() / len(traces), "judge/spent_usd": spent}
 
     def after_validation(self, traces: Sequence[SessionRecord]) -> None:
         """Add a validation's sessions to the ledger and decide whether to stop.
@@ -91,51 +86,36 @@ class JudgeWatch:
                     "judge.budget_usd and run the same command again."
                 )
             return  # before the first step: the step ends the run without an error
-        outage = self._outage(traces)
-        if outage and not self._trained:
-            raise JudgeOutage(
-                f"Validation before the first step: {outage} No step was trained. Run the same command again once the "
-                "endpoint answers."
-            )
-        if outage and self.stop is None:
-            self.stop = JudgeOutage(
-                f"Validation: {outage} A checkpoint is saved; run the same command again once the endpoint answers."
-            )
-        problem = self._invalid(traces)
-        if problem and not self._trained:
-            raise InvalidDrafts(f"Validation before the first step: {problem} No step was trained.")
-        if problem and self.stop is None:
-            self.stop = InvalidDrafts(f"Validation: {problem} A checkpoint is saved.")
+        if problem := self._problem(traces):
+            kind, text = problem
+            if not self._trained:
+                raise kind(f"Validation before the first step: {text} No step was trained.")
+            self.stop = self.stop or kind(f"Validation: {text} A checkpoint is saved.")
 
-    def _invalid(self, traces: Sequence[SessionRecord]) -> str | None:
-        """The reason why the run must stop after these drafts; None if it can go on."""
-        lost = [trace.draft.failure for trace in traces if trace.draft.failure]
-        lost = [failure for failure in lost if failure.cause != "budget"]  # which ends a run without an error
-        share, limit = len(lost) / len(traces), self.settings.run.max_invalid_share
-        if share <= limit:
+    def _problem(self, traces: Sequence[SessionRecord]) -> tuple[type[JudgeOutage] | type[InvalidDrafts], str] | None:
+        """The reason why the run must stop after these sessions; None if it can go on."""
+        lost, judge, run = failures_by_cause(traces), self.settings.gateway, self.settings.run
+        share, outage = lost.total() / len(traces), judge_actor.state().outage
+        again = "Run the same command again once the endpoint answers."
+        if outage is not None:
+            return JudgeOutage, f"{outage}. The judge failed in {share:.0%} of {len(traces)} sessions. {again}"
+        if share > judge.policy.max_failure_rate:
+            last = next(f.detail for t in reversed(traces) if (f := judge_failure(t)))
+            return JudgeOutage, (
+                f"the judge failed in {share:.0%} of {len(traces)} sessions, more than "
+                f"judge.max_failure_rate={judge.policy.max_failure_rate:.0%} ({_causes(lost)}). Endpoint: "
+                f"{judge.judge.name}. Last cause: {last.rstrip('.')}. {again}"
+            )
+        failed = [trace.draft.failure for trace in traces if trace.draft.failure]
+        failed = [failure for failure in failed if failure.cause != "budget"]  # which ends a run without an error
+        if len(failed) <= run.max_invalid_share * len(traces):
             return None
-        causes = Counter(f"{failure.stage}/{failure.cause}" for failure in lost)
-        detail = lost[-1].detail.strip().rstrip(".")
-        return (
-            f"{share:.0%} of {len(traces)} drafts failed ({_causes(causes)}), more than run.max_invalid_share="
-            f"{limit:.0%}. The last failure: {detail[-DETAIL_CHARACTERS:]}. The traces have the others."
-        )
-
-    def _outage(self, traces: Sequence[SessionRecord]) -> str | None:
-        """Why the run must stop after these sessions; None if it can go on."""
-        lost = failures_by_cause(traces)
-        share = lost.total() / len(traces)
-        state = judge_actor.state()
-        judge = self.settings.gateway
-        if state.outage is not None:
-            return f"{state.outage}. The judge failed in {share:.0%} of {len(traces)} sessions."
-        if share <= judge.policy.max_failure_rate:
-            return None
-        last = next(f.detail for t in reversed(traces) if (f := judge_failure(t)))
-        return (
-            f"the judge failed in {share:.0%} of {len(traces)} sessions, more than "
-            f"judge.max_failure_rate={judge.policy.max_failure_rate:.0%} ({_causes(lost)}). Endpoint: "
-            f"{judge.judge.name}. Last cause: {last.rstrip('.')}."
+        causes = Counter(f"{failure.stage}/{failure.cause}" for failure in failed)
+        detail = failed[-1].detail.strip().rstrip(".")
+        return InvalidDrafts, (
+            f"{len(failed) / len(traces):.0%} of {len(traces)} drafts failed ({_causes(causes)}), more than "
+            f"run.max_invalid_share={run.max_invalid_share:.0%}. The last failure: {detail[-DETAIL_CHARACTERS:]}. The "
+            "traces have the others."
         )
 
     def _count(self, traces: Sequence[SessionRecord]) -> None:

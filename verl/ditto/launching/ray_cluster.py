@@ -142,8 +142,6 @@ def _runtime_env(config: DictConfig, configured: Mapping[str, Any]) -> dict[str,
     rollout = config.actor_rollout_ref.rollout
     if rollout.full_determinism:  # verl's run_ppo sets these before it connects, so we do too
         os.environ |= {"VERL_FULL_DETERMINISM": "1", "VLLM_BATCH_INVARIANT": "1", "PYTHONHASHSEED": str(rollout.seed)}
-    if "rl_insight" in (config.trainer.logger or ()):
-        os.environ["VERL_RL_INSIGHT_ENABLE"] = "1"
     driver = {"env_vars": forwarded(os.environ) | {compat.VARIABLE: uuid4().hex[:12]}}
     if config.trainer.device == "cpu":  # Ray would give each worker one thread
         driver["env_vars"] = cpu_variables(config) | driver["env_vars"]

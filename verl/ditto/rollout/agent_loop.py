@@ -141,7 +141,7 @@ class SoulAgentLoop(AgentLoopBase):
         return outputs
 
     async def gateway(self) -> Gateway:
-        """The judges of this process; without Ray (`benchmarks/one_process.py`) a subclass connects them."""
+        """The judges of this process."""
         return _gateway(self.settings.gateway.model_dump_json())
 
 

@@ -21,7 +21,7 @@ from safetensors import safe_open
 from ditto.run import checkpoint, manifest
 from ditto.run.export import export_model, export_saved_adapter
 from ditto.run.model_card import write_rl_card
-from ditto.run.uploads import Uploads
+from ditto.run.store import Uploads
 from soul.files import disk_space
 
 logger = logging.getLogger(__name__)

@@ -148,7 +148,7 @@ def _warnings(results: Results) -> Markup | None:
 
 
 def _settings(settings: Mapping[str, Any]) -> Markup:
-    shown = ("policy", "roles", "jury", "by_task", *(() if settings["jury"] else ("jury_reward",)))
+    shown = ("policy", "roles", "jury", "by_task")
     others = {key: value for key, value in settings.items() if key not in shown and value}
     return element(
         "details",

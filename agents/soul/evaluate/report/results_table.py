@@ -20,6 +20,7 @@ from soul.evaluate.tables import run_table
 from soul.evaluate.tables.run_table import TableLine, invalid_share, score, warnings_of
 from soul.judge.call.usage import Usage
 from soul.judge.ledger import money, numbers
+from soul.metrics.intervals import FEWEST
 from soul.suites import published
 from soul.suites.published import Column
 
@@ -157,8 +158,9 @@ def reading_notes(results: Results) -> Markup:
         element(
             "p",
             "Scores are the headline times 100, the card's scale. A bar is drawn on the range of its metric: "
-            "0 to 100, unless another range is written below it. Intervals are 95 % bootstrap intervals over "
-            "rows. An average is the mean of its sets' means; samples of several sets are never pooled.",
+            "0 to 100, unless another range is written below it. Intervals are 95 %, over rows; a dash "
+            f"stands for fewer than {FEWEST}. An average is the mean of its sets' means; samples of several sets are "
+            "never pooled.",
         ),
         element(
             "p",

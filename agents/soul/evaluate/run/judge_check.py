@@ -21,7 +21,7 @@ from soul.files.json_object import read_object
 from soul.files.whole_file import write_whole
 from soul.judge import Endpoint, Gateway, GatewaySettings, Usage
 from soul.judge.audit import canaries
-from soul.judge.audit.canary_cases import CANARIES
+from soul.judge.audit.canaries import CANARIES
 from soul.judge.roles import ROLES
 
 FILE = "judge_checks.json"
@@ -107,7 +107,7 @@ async def _outcomes(
     settings: GatewaySettings, endpoint: Endpoint, spent_usd: float
 ) -> tuple[list[canaries.Outcome], Usage]:
     """Let the judge score the replies. Returns the outcomes, and the usage of its calls."""
-    limits = {"max_attempts": 2, "deadline_s": min(_PATIENCE_S, endpoint.deadline_s)}
+    limits = {"max_attempts": 2, "timeout_s": min(_PATIENCE_S, endpoint.timeout_s)}
     roles = dict.fromkeys(ROLES, endpoint.model_copy(update=limits))
     alone = GatewaySettings(roles=roles, policy=settings.policy)
     async with Gateway.connect(alone, spent_usd=spent_usd) as gateway:

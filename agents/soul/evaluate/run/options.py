@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from soul.cli.arguments import non_negative_int, one_of, output_folder, positive_float, positive_int
 from soul.cli.error_border import Parser
 from soul.errors import BadSettings
-from soul.judge.cli_overrides import sections_of
+from soul.judge.roles import sections_of
 from soul.suites import ALIASES, SUITES, Suite, suite
 
 Sections = Mapping[str, Mapping[str, Any]]

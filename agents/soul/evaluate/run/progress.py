@@ -104,7 +104,8 @@ class Progress:
 
     def table(self) -> Table:
         """The live view."""
-        view = Table(title=self.line(), title_justify="left")
+        view = Table(title=self.line(), caption="Scores so far lean to short episodes, which end first.")
+        view.title_justify = view.caption_justify = "left"
         for column in ("set", "samples", "score so far", "failed"):
             view.add_column(column, justify="left" if column == "set" else "right")
         for name, wanted in self.wanted.items():

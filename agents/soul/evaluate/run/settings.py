@@ -87,7 +87,6 @@ def gateway_identity(gateway: GatewaySettings) -> dict[str, Any]:
         "roles": {role: answer_settings(endpoint) for role, endpoint in gateway.roles.items()},
         "jury": [answer_settings(endpoint) for endpoint in gateway.jury],
         "by_task": {task: answer_settings(endpoint) for task, endpoint in gateway.by_task.items()},
-        "jury_reward": gateway.policy.jury_reward,
     }
 
 

@@ -19,13 +19,14 @@ from typing import Any, NamedTuple
 
 from soul import tasks
 from soul.evaluate.numbers.results import Average, Results
-from soul.evaluate.numbers.set_result import Interval, SetResult
+from soul.evaluate.numbers.set_result import SetResult
 from soul.evaluate.run.judge_check import judge_warning
 from soul.evaluate.run.run_folder import EvaluationRun, endpoints_asked
 from soul.judge.call.endpoint import DEFAULT_MODEL
 from soul.judge.call.usage import total
 from soul.judge.ledger import money
 from soul.judge.roles import Role, paper_judge
+from soul.metrics.intervals import Interval
 from soul.suites import soul_v1, suite
 from soul.suites.published import Column
 from soul.table import NONE, Table
@@ -146,10 +147,11 @@ def explanations(results: Results) -> list[str]:
 
 
 def score(mean: float | None, interval: Interval | None) -> str:
-    """A score on the card's scale, with its interval."""
+    """A score on the card's scale, with its interval; a dash for an interval that is not known."""
     if mean is None:
         return NONE
-    return _number(100 * mean) + (f" [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]" if interval else "")
+    ends = f"{100 * interval[0]:.1f}, {100 * interval[1]:.1f}" if interval else NONE
+    return f"{_number(100 * mean)} [{ends}]"
 
 
 def invalid_share(invalid: int, samples: int, bounds: Interval | None) -> str:

@@ -80,38 +80,24 @@ class Agreement:
         return TypeAdapter(cls).validate_json(text)
 
 
-@dataclass(frozen=True)
-class _Judged:
-    """A label and the judge's verdicts on it, one for each repeat: a score, or the cause of the failure."""
-
-    label: Label
-    verdicts: Sequence[float | Cause]
-
-    @property
-    def scores(self) -> list[float | None]:
-        return [None if isinstance(verdict, str) else verdict for verdict in self.verdicts]
+Verdicts = Sequence[float | Cause]  # one for each repeat: a score, or the cause of the failure
 
 
 async def compare(judge: Judge, labels: Sequence[Label], *, repeats: int = 1, seed: int = 0) -> Agreement:
     """Ask the judge about every labelled pair, all at once (the gateway limits concurrency), and compare.
 
     Args:
-        repeats: the number of judgments of every pair (self-consistency; section C.9 of the paper).
+        repeats: the number of judgments of every pair (self-consistency; section C.9 of the paper), at least 1.
         seed: for the order of A and B, and for the bootstrap.
-
-    Raises:
-        ValueError: fewer than one repeat.
     """
-    if repeats < 1:
-        raise ValueError(f"repeats: expected at least 1, got {repeats}")
 
-    async def judged(label: Label) -> _Judged:
-        return _Judged(label, await asyncio.gather(*(_verdict(judge, label, seed, i) for i in range(repeats))))
+    async def judged(label: Label) -> Verdicts:
+        return await asyncio.gather(*(_verdict(judge, label, seed, i) for i in range(repeats)))
 
-    all_judged = await asyncio.gather(*map(judged, labels))
+    verdicts = await asyncio.gather(*map(judged, labels))
     metrics: list[MetricAgreement | None] = []
     for kind in (GTEvalLabel, PairwiseLabel):
-        pairs = [pair for pair in all_judged if isinstance(pair.label, kind)]
+        pairs = [(label, given) for label, given in zip(labels, verdicts, strict=True) if isinstance(label, kind)]
         metrics.append(_metric(pairs, kind is PairwiseLabel, seed) if pairs else None)
     return Agreement(metrics[0], metrics[1], repeats, seed)
 
@@ -126,41 +112,33 @@ async def _verdict(judge: Judge, label: Label, seed: int, sample: int) -> float 
         return failure.cause
 
 
-def _metric(judged: Sequence[_Judged], labelled: bool, seed: int) -> MetricAgreement:
+def _metric(judged: Sequence[tuple[Label, Verdicts]], labelled: bool, seed: int) -> MetricAgreement:
     """The agreement on one metric; `labelled`: its scores are codes for labels (pairwise)."""
-    kept = [pair for pair in judged if any(score is not None for score in pair.scores)]
-    by_judge = [_given(pair.scores) for pair in kept]
-    by_people = [_given(pair.label.scores) for pair in kept]
-    judge_scores, human_scores = [fmean(scores) for scores in by_judge], [fmean(scores) for scores in by_people]
-    judge_labels, human_labels = [_majority(scores) for scores in by_judge], [_majority(s) for s in by_people]
+    scored = [(label, [one for one in verdicts if not isinstance(one, str)]) for label, verdicts in judged]
+    kept = [(label, scores) for label, scores in scored if scores]
+    by_judge = [scores for _, scores in kept]
+    by_people = [[score for score in label.scores if score is not None] for label, _ in kept]
+    means = [fmean(scores) for scores in by_judge], [fmean(scores) for scores in by_people]
+    modes = [_majority(scores) for scores in by_judge], [_majority(scores) for scores in by_people]
     level: Level = "nominal" if labelled else "interval"
     return MetricAgreement(
         n=len(kept),
         left_out=len(judged) - len(kept),
-        failures=dict(Counter(verdict for pair in judged for verdict in pair.verdicts if isinstance(verdict, str))),
-        judge_mean=fmean(judge_scores) if kept else None,
-        human_mean=fmean(human_scores) if kept else None,
-        correlations=correlations(judge_scores, human_scores, seed=seed),
-        accuracy=accuracy(judge_labels, human_labels, seed=seed) if labelled else None,
-        kappa=cohens_kappa(judge_labels, human_labels, seed=seed) if labelled else None,
-        human_alpha=_alpha([pair.label.scores for pair in judged], level),
-        judge_alpha=_alpha([pair.scores for pair in kept], level),
+        failures=dict(Counter(one for _, verdicts in judged for one in verdicts if isinstance(one, str))),
+        judge_mean=fmean(means[0]) if kept else None,
+        human_mean=fmean(means[1]) if kept else None,
+        correlations=correlations(*means, seed=seed),
+        accuracy=accuracy(*modes, seed=seed) if labelled else None,
+        kappa=cohens_kappa(*modes, seed=seed) if labelled else None,
+        human_alpha=krippendorff_alpha(list(zip_longest(*(label.scores for label, _ in judged))), level),
+        judge_alpha=krippendorff_alpha(list(zip_longest(*by_judge)), level),
     )
-
-
-def _given(scores: Sequence[float | None]) -> list[float]:
-    return [score for score in scores if score is not None]
 
 
 def _majority(scores: Sequence[float]) -> float:
     """The most frequent label; a tie if two labels are equally frequent."""
     (first, count), *others = Counter(scores).most_common()
     return WIN["tie"] if others and others[0][1] == count else first
-
-
-def _alpha(units: Sequence[Sequence[float | None]], level: Level) -> float | None:
-    """Krippendorff's alpha of units that may have different numbers of raters."""
-    return krippendorff_alpha(list(zip_longest(*units)), level)
 
 
 def table(agreement: Agreement) -> Table:

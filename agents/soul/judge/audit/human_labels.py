@@ -30,7 +30,7 @@ SLOT = "ground_truth_synthetic_slot"  # MirrorBench's field that says which side
 class Turn(BaseModel):
     """One turn of a labelled conversation. Other fields of the record never reach the judge."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(frozen=True)
 
     role: Literal["user", "assistant"]
     content: str
@@ -52,16 +52,16 @@ def _each_annotator(label: Any) -> Any:
     return label if isinstance(label, list | tuple) else (label,)
 
 
-Turns = Annotated[tuple[Turn, ...], AfterValidator(_with_user)]
-Score = Annotated[float, Field(ge=0, le=1, strict=True, allow_inf_nan=False)]  # strict: JSON's true is not 1
+_Turns = Annotated[tuple[Turn, ...], AfterValidator(_with_user)]
+_Score = Annotated[float, Field(ge=0, le=1, strict=True, allow_inf_nan=False)]  # strict: JSON's true is not 1
 
 
 class _Label(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, coerce_numbers_to_str=True)
+    model_config = ConfigDict(frozen=True, coerce_numbers_to_str=True)
 
     conversation_id: str = Field(validation_alias=AliasChoices("conversation_id", "sample_id"))
-    real: Turns = Field(validation_alias=AliasChoices("real", "real_conversation"))
-    simulated: Turns = Field(validation_alias=AliasChoices("simulated", "synthetic_conversation"))
+    real: _Turns = Field(validation_alias=AliasChoices("real", "real_conversation"))
+    simulated: _Turns = Field(validation_alias=AliasChoices("simulated", "synthetic_conversation"))
 
     @property
     def conversations(self) -> tuple[list[Message], list[Message]]:
@@ -75,7 +75,7 @@ class _Label(BaseModel):
 class GTEvalLabel(_Label):
     """How closely the simulated user's turns resemble the real user's according to people, one score per annotator."""
 
-    scores: Annotated[tuple[Score | None, ...], BeforeValidator(_each_annotator), AfterValidator(_labelled)] = Field(
+    scores: Annotated[tuple[_Score | None, ...], BeforeValidator(_each_annotator), AfterValidator(_labelled)] = Field(
         validation_alias=AliasChoices("human_score", "human_label")
     )
 
@@ -104,7 +104,7 @@ def read_labels(path: str | Path) -> list[Label]:
     """
     path = Path(path)
     slots = _slots(path)
-    labels = [_parse(record, where, path, slots) for where, record in _records(path)]
+    labels = [_parse(record, where, slots) for where, record in _records(path)]
     if not labels:
         raise BadRow(f"{path}: the file has no records. Check the path, or export the labels again.")
     return labels
@@ -126,59 +126,39 @@ def _records(path: Path) -> Iterator[tuple[str, Any]]:
         raise BadRow(f"{where}: cannot be read as JSON ({error}). Write a .json list, or .jsonl with lines.") from error
 
 
-def _parse(record: Any, where: str, path: Path, slots: Mapping[Any, Any]) -> Label:
+def _parse(record: Any, where: str, slots: Mapping[Any, Any]) -> Label:
     if not isinstance(record, dict):
         raise BadRow(f"{where}: expected an object, got {type(record).__name__}. {REMEDY}")
-    blind = "conversation_a" in record
+    if "conversation_a" in record:
+        record = _unblind(record, where, slots)
+    label = record.get("human_label", record.get("human_score"))
+    first = next((each for each in _each_annotator(label) if each is not None), None)
+    kind = PairwiseLabel if isinstance(first, str) else GTEvalLabel
     try:
-        if blind:
-            record = _unblind(record, path, slots)
-        label = record.get("human_label", record.get("human_score"))
-        first = next((each for each in _each_annotator(label) if each is not None), None)
-        kind = PairwiseLabel if blind or isinstance(first, str) else GTEvalLabel
         return kind.model_validate(record)
     except ValidationError as error:
         problem = first_problem(error)
         raise BadRow(f"{where}, field {problem.field}: {problem.message}. {REMEDY}") from error
-    except ValueError as error:
-        raise BadRow(f"{where}, field {error} {REMEDY}") from error
 
 
-def _unblind(record: Mapping[str, Any], path: Path, slots: Mapping[Any, Any]) -> dict[str, Any]:
-    """A pairwise record of MirrorBench (conversations a and b, label A, B or Tie) in our format.
-
-    Raises:
-        ValueError: the message begins with the field's name.
-    """
+def _unblind(record: Mapping[str, Any], where: str, slots: Mapping[Any, Any]) -> dict[str, Any]:
+    """A pairwise record of MirrorBench (conversations a and b, label A, B or Tie) in our format."""
     slot = record.get(SLOT) or slots.get(record.get("sample_id"))
     if slot not in ("A", "B"):
-        raise ValueError(
-            f'{SLOT}: does not say which side is simulated, "A" or "B". Put MirrorBench\'s {_scores_file(path).name} '
-            "into the same folder, or add the field to the record."
+        raise BadRow(
+            f'{where}, field {SLOT}: does not say which side is simulated, "A" or "B". Put MirrorBench\'s '
+            "pi_pairwise_judge_scores.json into the same folder, or add the field to the record."
         )
-    taken = {"A": "simulated" if slot == "A" else "real", "B": "simulated" if slot == "B" else "real", "TIE": "tie"}
-
-    def converted(label: Any) -> str | None:
-        if label is not None and str(label).strip().upper() not in taken:
-            raise ValueError(f"human_label: expected A, B or Tie, got {label!r}.")
-        return None if label is None else taken[str(label).strip().upper()]
-
-    a, b = record.get("conversation_a"), record.get("conversation_b")
-    return {
-        **record,
-        "real": b if slot == "A" else a,
-        "simulated": a if slot == "A" else b,
-        "human_label": [converted(label) for label in _each_annotator(record.get("human_label"))],
-    }
-
-
-def _scores_file(path: Path) -> Path:
-    """The file of MirrorBench's export with the fields that annotators must not see."""
-    return path.with_name(f"{path.stem.removesuffix('_labeled').removesuffix('_samples')}_judge_scores.json")
+    sides = ("conversation_b", "conversation_a") if slot == "A" else ("conversation_a", "conversation_b")
+    taken = {slot: "simulated", "B" if slot == "A" else "A": "real", "TIE": "tie", "NONE": None}
+    given = _each_annotator(record.get("human_label"))
+    labels = [taken.get(str(label).strip().upper(), label) for label in given]
+    return {**record, "real": record.get(sides[0]), "simulated": record.get(sides[1]), "human_label": labels}
 
 
 def _slots(path: Path) -> dict[Any, Any]:
-    scores = _scores_file(path)
+    """Which side is simulated, from the file of MirrorBench's export with the fields that annotators must not see."""
+    scores = path.with_name(f"{path.stem.removesuffix('_labeled').removesuffix('_samples')}_judge_scores.json")
     if not scores.is_file():
         return {}
     return {record.get("sample_id"): record.get(SLOT) for record in json.loads(scores.read_text(encoding="utf-8"))}

@@ -23,8 +23,7 @@ DEFAULT_MODEL = "gpt-5-nano"  # the judge of the paper
 # verdict with its thoughts. Without a limit, a model that repeats itself writes until its context ends.
 MOST_TOKENS = 16_384
 MAX_ANSWER_BYTES = 8_000_000  # also after decompression
-
-_QUOTES = "\"'`"
+_TIMEOUTS = 5  # the deadline of a request with all its retries, in timeouts of one
 
 StructuredMode = Literal["json_schema", "json_object", "prompt"]
 MODES: tuple[StructuredMode, ...] = ("json_schema", "json_object", "prompt")  # the best first
@@ -66,8 +65,11 @@ class Endpoint(BaseModel):
         description="How JSON is asked for; `auto` tries the modes in this order and keeps the first that the endpoint "
         "takes.",
     )
-    timeout_s: float = Field(default=60.0, gt=0, description="Seconds that one request may take.")
-    deadline_s: float = Field(default=300.0, gt=0, description="Seconds that one call may take, with all its retries.")
+    timeout_s: float = Field(
+        default=60.0,
+        gt=0,
+        description="Seconds that one request may take; with all its retries, a request may take five times as long.",
+    )
     max_attempts: int = Field(
         default=6,
         ge=1,
@@ -132,6 +134,11 @@ class Endpoint(BaseModel):
         return f"{self.model} at {self.address}"
 
     @property
+    def deadline_s(self) -> float:
+        """Seconds that a request may take with all its retries."""
+        return _TIMEOUTS * self.timeout_s
+
+    @property
     def priced(self) -> bool:
         """Whether the cost of a call is known."""
         return self.price_in is not None and self.price_out is not None
@@ -160,9 +167,23 @@ class Endpoint(BaseModel):
         Raises:
             MissingKey: the key's variable is not set, or its value cannot be a key.
         """
-        if self.api_key_env is None:
+        variable, server = self.api_key_env, f"{self.address} (model {self.model})"
+        if variable is None:
             return ANY_KEY
-        return _key_of(self.api_key_env, f"{self.address} (model {self.model})")
+        watch(variable)
+        key = os.environ.get(variable)
+        remedy = "If the server needs no key, use judge.api_key_env=none."
+        if not key:
+            raise MissingKey(
+                f"No key for the endpoint {server}: the environment variable {variable} is not set. Set it "
+                f"(export {variable}=...), or name another variable with judge.api_key_env. {remedy}"
+            )
+        if (problem := _problem(key)) is not None:
+            raise BadKey(
+                f"The key for the endpoint {server}, in the environment variable {variable}, {problem}. Set the "
+                f"variable to the key alone: export {variable}='...'. {remedy}"
+            )
+        return key
 
     def connection(self) -> HttpConnection:
         """The connections to this endpoint, which are made when they are used.
@@ -173,36 +194,10 @@ class Endpoint(BaseModel):
         return HttpConnection(self.url, self.key(), MAX_ANSWER_BYTES)
 
 
-def _key_of(variable: str, server: str) -> str:
-    """The key in this environment variable.
-
-    Args:
-        server: address and model of the endpoint, for messages.
-
-    Raises:
-        MissingKey: the variable is not set.
-        BadKey: its value cannot be a key.
-    """
-    watch(variable)
-    key = os.environ.get(variable)
-    if not key:
-        raise MissingKey(
-            f"No key for the endpoint {server}: the environment variable {variable} is not set. Set it "
-            f"(export {variable}=...), or name another variable with judge.api_key_env. If the server needs no key, "
-            "use judge.api_key_env=none."
-        )
-    if (problem := _problem(key)) is not None:
-        raise BadKey(
-            f"The key for the endpoint {server}, in the environment variable {variable}, {problem}. Set the variable "
-            f"to the key alone: export {variable}='...'. If the server needs no key, use judge.api_key_env=none."
-        )
-    return key
-
-
 def _problem(key: str) -> str | None:
     if not all("!" <= character <= "~" for character in key):
         return "contains a blank, a line break or another character that no key has"
-    if len(key) > 1 and key[0] in _QUOTES and key[-1] == key[0]:
+    if len(key) > 1 and key[0] in "\"'`" and key[-1] == key[0]:
         return "is enclosed in quotation marks, which are part of its value"
     if len(key) < SHORTEST and not is_placeholder(key):
         return f"is too short ({len(key)} characters, a key has at least {SHORTEST}; placeholders like EMPTY are fine)"

@@ -1,8 +1,9 @@
-"""The connections to one endpoint: send a request's body, and read at most so many bytes of the answer.
+"""One exchange with an endpoint over HTTP: send a request, read the completion, or name the cause of the failure.
 
 It follows no redirects (texts and keys go only to base_url), stores no cookies, and never takes a late or second answer
 on a reused connection for the answer to the next request. The proxy of the environment (http_proxy) is used for other
-machines only. Plain aiohttp takes a third of the CPU time that the OpenAI SDK takes for a call.
+machines only. A malformed part of a completion counts as missing, so that paid tokens are counted even if the text is
+unusable. Plain aiohttp takes a third of the CPU time that the OpenAI SDK takes for a call.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import asyncio
 import ipaddress
 import json
 import os
+import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -20,12 +24,27 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from soul.errors import JudgeFailure
+from soul.errors import Cause, JudgeFailure
 
+MAX_RETRY_AFTER_S = 60.0
+HALF_OF_ITS_RESOLUTION_S = 0.5  # a date is rounded up to whole seconds: half a second too late on average
 _KEEP_S = 60.0  # how long an unused connection stays open
 _ERROR_BYTES = 65_536  # how much of an error's body is read
-# Variables that the OpenAI SDK sends as headers; OPENAI_CUSTOM_HEADERS has one header per line.
+_SHOWN = 2000  # characters of an error's body
+_NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,15})?")
+# Variables that the OpenAI SDK sends as headers.
 _HEADERS = {"OPENAI_ORG_ID": "OpenAI-Organization", "OPENAI_PROJECT_ID": "OpenAI-Project"}
+# aiohttp's errors for a request that no server has received.
+_UNSENT = (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError, aiohttp.InvalidURL)
+# A 403 that is about one prompt (OpenRouter's moderation), and not about the key.
+_MODERATED = re.compile(r"moderation|\b(?:input|prompt|content|message|request)s?\b[^.]{0,40}\bflagged", re.IGNORECASE)
+# 402: no credit is left. 409 and 425 pass by themselves. All other 4xx are `bad_request`.
+_CAUSES: Mapping[int, Cause] = {
+    **dict.fromkeys((401, 402, 403), "auth"),
+    404: "not_found",
+    **dict.fromkeys((408, 409, 425), "server_error"),
+    429: "rate_limit",
+}
 
 
 class Response(NamedTuple):
@@ -50,24 +69,20 @@ class HttpConnection:
     Args:
         base_url: the base URL, with user and password if it has them; its query is kept.
         key: sent as a bearer key, unless the URL has a user.
-        most_bytes: the size limit of an answer.
+        most_bytes: the size limit of an answer, also after decompression.
     """
 
     def __init__(self, base_url: str, key: str, most_bytes: int) -> None:
         parts = urlsplit(base_url)
         self._url = URL(parts._replace(path=f"{parts.path.rstrip('/')}/chat/completions").geturl())
-        self._proxy = _proxy(parts.scheme, parts.hostname or "")
+        self._proxy = proxy_of(parts.scheme, parts.hostname or "")
         self._most_bytes = most_bytes
         self._headers = CIMultiDict({"Content-Type": "application/json", "Accept-Encoding": "identity"})
-        for variable, name in _HEADERS.items():
-            if value := os.environ.get(variable):
-                self._headers[name] = value
+        self._headers.update(
+            {name: os.environ[variable] for variable, name in _HEADERS.items() if variable in os.environ}
+        )
         if parts.username is None:
             self._headers["Authorization"] = f"Bearer {key}"
-        for line in os.environ.get("OPENAI_CUSTOM_HEADERS", "").splitlines():
-            name, colon, value = line.partition(":")
-            if colon:
-                self._headers[name.strip()] = value.strip()
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -75,10 +90,11 @@ class HttpConnection:
         """Send one request.
 
         Raises:
-            JudgeFailure: the answer is too large, or compressed.
+            JudgeFailure: the answer is too large.
             aiohttp.ClientError: the connection failed, or what came is not HTTP.
         """
-        data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+        # A policy may write unpaired surrogates, which UTF-8 cannot encode: they are sent as "?".
+        data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
         async with self._open().post(self._url, data=data, proxy=self._proxy, allow_redirects=False) as response:
             return Response(response.status, response.headers, await self._body(response))
 
@@ -90,38 +106,31 @@ class HttpConnection:
     def _open(self) -> aiohttp.ClientSession:
         loop = asyncio.get_running_loop()
         if self._session is None or self._loop is not loop:
-            connector = _CleanConnector(limit=0, keepalive_timeout=_KEEP_S)  # `concurrency` is the limit
-            self._session, self._loop = (
-                aiohttp.ClientSession(
-                    connector=connector,
-                    cookie_jar=aiohttp.DummyCookieJar(),
-                    headers=self._headers,
-                    auto_decompress=False,  # a few kilobytes of gzip can expand to gigabytes
-                    timeout=aiohttp.ClientTimeout(None),  # `client.py` has that of the whole request
-                ),
-                loop,
+            self._loop = loop
+            self._session = aiohttp.ClientSession(
+                connector=_CleanConnector(limit=0, keepalive_timeout=_KEEP_S),  # `concurrency` is the limit
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers=self._headers,
+                timeout=aiohttp.ClientTimeout(None),  # `client.py` has that of the whole request
             )
         return self._session
 
     async def _body(self, response: aiohttp.ClientResponse) -> bytes:
         is_error = response.status >= 300
         most = _ERROR_BYTES if is_error else self._most_bytes
-        encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
-        if encoding not in ("", "identity") and not is_error:
-            raise JudgeFailure("bad_request", f"the answer is encoded ({encoding[:40]!r}), which nobody asked for")
         whole = bytearray()
         try:
             async for part in response.content.iter_any():
                 whole += part
                 if len(whole) > most:
                     response.close()
-                    if is_error:
-                        return bytes(whole[:most])
-                    raise JudgeFailure("invalid", f"the answer is larger than {most / 1e6:g} MB")
+                    break
         except aiohttp.ClientError:
             if not is_error:  # the status of an error is enough
                 raise
-        return bytes(whole)
+        if len(whole) > most and not is_error:
+            raise JudgeFailure("invalid", f"the answer is larger than {most / 1e6:g} MB")
+        return bytes(whole[:most])
 
 
 class _CleanConnector(aiohttp.TCPConnector):
@@ -135,13 +144,203 @@ class _CleanConnector(aiohttp.TCPConnector):
             connection.close()
 
 
-def _proxy(scheme: str, host: str) -> str | None:
+def proxy_of(scheme: str, host: str) -> str | None:
     """The proxy for this host; None for this machine, because a proxy would look on its own machine."""
     try:
         is_local = ipaddress.ip_address(host).is_loopback
     except ValueError:  # a name
-        is_local = host == "localhost" or host.endswith(".localhost")
+        is_local = host == "localhost"
     if is_local or proxy_bypass(host):
         return None
     proxies = getproxies()
     return proxies.get(scheme) or proxies.get("all")
+
+
+# --- a completion
+
+
+class Tokens(NamedTuple):
+    """The tokens that a request used, as the endpoint reports them; None: unknown."""
+
+    prompt: int | None = None
+    completion: int | None = None
+    cached: int = 0  # of the prompt
+    reasoning: int = 0  # of the completion
+
+
+class Completion(NamedTuple):
+    """The tokens of a chat completion, and its first choice as it came."""
+
+    tokens: Tokens
+    choice: Any
+
+    @property
+    def cut_off(self) -> bool:
+        """True if the answer was cut off at the token limit."""
+        return bool(_at(self.choice, "finish_reason") == "length")
+
+    def text(self, accept_any: bool) -> str:
+        """The text of the answer.
+
+        Args:
+            accept_any: also accept an empty, truncated or refusing answer.
+
+        Raises:
+            JudgeFailure: there is no usable text.
+        """
+        if not isinstance(self.choice, dict):
+            raise JudgeFailure("invalid", "the endpoint's answer has no choices")
+        finish = self.choice.get("finish_reason")
+        if finish == "error":  # the text, if there is any, is a part of an answer
+            raise JudgeFailure("server_error", f"the model broke off: {_reason(self.choice.get('error'))}")
+        # Separate reasoning fields (`reasoning_content`, `reasoning`) are not part of the answer.
+        content, refusal = _text(_at(self.choice, "message", "content")), _text(_at(self.choice, "message", "refusal"))
+        if accept_any:
+            return content or refusal
+        if refusal:
+            raise JudgeFailure("refusal", refusal[:200])
+        if self.cut_off:
+            raise JudgeFailure("truncated", "the answer hit the token limit")
+        if finish == "content_filter":
+            raise JudgeFailure("refusal", "the endpoint's content filter cut the answer")
+        if not content.strip():
+            raise JudgeFailure("empty", "the endpoint answered without text")
+        return content
+
+
+def read_completion(body: bytes) -> Completion:
+    """Read a response body.
+
+    Raises:
+        JudgeFailure: it is not JSON but, for example, a web page; or a gateway in front of several providers
+            (OpenRouter) reports the error of one of them, with status 200.
+    """
+    try:
+        answer = json.loads(body.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        problem = f"the endpoint's answer is not a chat completion ({error}); is base_url right (.../v1)?"
+        raise JudgeFailure("invalid", problem) from None
+    choices, error = _at(answer, "choices"), _at(answer, "error")
+    if error and not choices:
+        raise JudgeFailure("server_error", f"the endpoint reports an error: {_reason(error)}")
+    usage = _at(answer, "usage")
+    tokens = Tokens(
+        _count(_at(usage, "prompt_tokens")),
+        _count(_at(usage, "completion_tokens")),
+        _count(_at(usage, "prompt_tokens_details", "cached_tokens")) or 0,
+        _count(_at(usage, "completion_tokens_details", "reasoning_tokens")) or 0,
+    )
+    return Completion(tokens, choices[0] if isinstance(choices, list) and choices else None)
+
+
+def _at(value: Any, *path: str) -> Any:
+    """The value at this path in nested objects; None if anything on the way is missing or not an object."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _count(value: Any) -> int | None:
+    """A token count; None if it is missing, negative or not an integer (true, "12" and 12.0 are not)."""
+    return value if type(value) is int and value >= 0 else None
+
+
+def _text(content: Any) -> str:
+    """The text of a message, which may come in parts; parts with reasoning are not text."""
+    if isinstance(content, list):
+        parts = (part for part in content if _at(part, "type") == "text")
+        return "".join(str(part.get("text") or "") for part in parts)
+    return content if isinstance(content, str) else ""
+
+
+def _reason(error: Any) -> str:
+    """The message of an error object in one line."""
+    message = error.get("message") if isinstance(error, dict) else error
+    return " ".join(str(message or "no reason is given").split())[:200]
+
+
+# --- failures
+
+
+class BadStatus(Exception):
+    """An answer whose status is an error."""
+
+    def __init__(self, response: Response) -> None:
+        try:
+            whole = json.loads(response.body)
+        except (ValueError, RecursionError):
+            whole = None
+        error = _at(whole, "error") or whole
+        text = _at(error, "message") or response.body.decode(errors="replace")
+        if 300 <= response.status < 400:
+            text = "redirects are not followed; is base_url right (.../v1)?"
+        super().__init__(f"Error code: {response.status} - {' '.join(str(text).split())[:_SHOWN]}")
+        self.status, self.headers, self.code = response.status, response.headers, _at(error, "code")
+
+
+async def exchange(connection: Connection, body: dict[str, Any]) -> Completion:
+    """Send one chat completion request.
+
+    Raises:
+        BadStatus: the endpoint answered with an error.
+        JudgeFailure: the answer is too large, damaged or not a completion, or reports an error with status 200.
+        Exception: the connection failed; `classify` gives the cause.
+    """
+    response = await connection.post(body)
+    if not 200 <= response.status < 300:
+        raise BadStatus(response)
+    return read_completion(response.body)
+
+
+def classify(error: BaseException) -> Cause | None:
+    """The cause of an exception; None if it is not a failure of the endpoint but a bug, which must be raised."""
+    if isinstance(error, JudgeFailure):
+        return error.cause
+    if isinstance(error, TimeoutError):
+        return "timeout"
+    if isinstance(error, aiohttp.ClientError | ConnectionError):
+        return "connection"
+    if not isinstance(error, BadStatus):
+        return None
+    if error.status == 429 and error.code == "insufficient_quota":  # waiting does not help
+        return "auth"
+    if error.status == 403 and _MODERATED.search(str(error)):
+        return "refusal"
+    if error.status >= 500:
+        return "server_error"
+    if 300 <= error.status < 400:
+        return "not_found"  # a redirect is not followed: it would send the prompt, and perhaps the key, elsewhere
+    return _CAUSES.get(error.status, "bad_request")
+
+
+def retry_after(error: BaseException) -> float | None:
+    """The seconds that an answer's headers ask to wait, at most a minute; None if they name no valid time.
+
+    Retry-After is a number of seconds or an HTTP date; retry-after-ms (OpenAI and Azure) is a number of milliseconds.
+    """
+    headers = error.headers if isinstance(error, BadStatus) else {}
+    for name, unit in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
+        value = headers.get(name, "")
+        if _NUMBER.fullmatch(value):
+            return min(MAX_RETRY_AFTER_S, float(value) * unit)
+    try:
+        at = parsedate_to_datetime(headers.get("retry-after", ""))
+        left = at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)
+    except (ValueError, OverflowError):
+        return None  # neither a number nor a valid date
+    return min(MAX_RETRY_AFTER_S, max(0.0, left.total_seconds() - HALF_OF_ITS_RESOLUTION_S))
+
+
+def was_sent(error: BaseException) -> bool:
+    """True if a request with this error may have reached the endpoint, and may be charged.
+
+    Errors that the endpoint itself reports (4xx, 5xx, or with status 200) are free, and so is a connection that was
+    never made.
+    """
+    reported = isinstance(error, JudgeFailure) and error.cause == "server_error"
+    return not reported and not isinstance(error, (BadStatus, *_UNSENT))
+
+
+def message_of(error: BaseException) -> str:
+    """The message of an exception."""
+    return str(error) or "no answer in time"

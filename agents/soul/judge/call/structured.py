@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -35,23 +36,6 @@ def json_schema(schema: type[BaseModel]) -> dict[str, Any]:
     Raises:
         TypeError: a number in the schema has a default, which would turn a missing score into a score.
     """
-    _refuse_defaults(schema)
-    strict = dict(openai.pydantic_function_tool(schema)["function"]["parameters"])
-    _drop_defaults(strict)
-    return strict
-
-
-def _drop_defaults(part: Any) -> None:
-    """Remove defaults in place: every property is required, and OpenAI answers 400 to a schema with a default."""
-    if isinstance(part, dict):
-        for field in part.get("properties", {}).values():
-            if isinstance(field, dict):
-                field.pop("default", None)
-    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
-        _drop_defaults(inner)
-
-
-def _refuse_defaults(schema: type[BaseModel]) -> None:
     whole = schema.model_json_schema()
     for part in [whole, *whole.get("$defs", {}).values()]:
         for name, field in part.get("properties", {}).items():
@@ -63,12 +47,32 @@ def _refuse_defaults(schema: type[BaseModel]) -> None:
                     f"{part.get('title', schema.__name__)}.{name} has a default, which would count as the judge's "
                     "score if the judge leaves the field out. Remove the default."
                 )
+    strict: dict[str, Any] = openai.pydantic_function_tool(schema)["function"]["parameters"]
+    return _without(("default",), strict)
 
 
 def _holds_number(value: Any) -> bool:
     if isinstance(value, dict | list):
         return any(map(_holds_number, value.values() if isinstance(value, dict) else value))
     return isinstance(value, int | float)  # true for booleans too, which is intended
+
+
+def _without(keywords: Sequence[str], part: Any) -> Any:
+    """A copy of a schema without these keywords, which OpenAI answers with 400 in its strict form.
+
+    A property may be called like a keyword, so the names of properties are kept.
+    """
+    if isinstance(part, list):
+        return [_without(keywords, inner) for inner in part]
+    if not isinstance(part, dict):
+        return part
+    return {
+        key: {name: _without(keywords, inner) for name, inner in value.items()}
+        if key in ("properties", "$defs")
+        else _without(keywords, value)
+        for key, value in part.items()
+        if key not in keywords
+    }
 
 
 class Form(NamedTuple):
@@ -88,7 +92,7 @@ class Form(NamedTuple):
 def form_of(schema: type[BaseModel]) -> Form:
     """The form of an answer that fits the schema; see `json_schema`."""
     strict = json_schema(schema)
-    return Form(schema.__name__, strict, _without_lengths(strict))
+    return Form(schema.__name__, strict, _without(_LENGTHS, strict))
 
 
 def response_format(form: Form, mode: StructuredMode) -> dict[str, Any] | None:
@@ -96,16 +100,6 @@ def response_format(form: Form, mode: StructuredMode) -> dict[str, Any] | None:
     if mode == "json_schema":
         return {"type": "json_schema", "json_schema": {"name": form.name, "strict": True, "schema": form.sent}}
     return {"type": "json_object"} if mode == "json_object" else None
-
-
-def _without_lengths(part: Any) -> Any:
-    """A copy of a part of a schema without the lengths of strings, to which OpenAI answers 400 in its strict form."""
-    if isinstance(part, list):
-        return [_without_lengths(inner) for inner in part]
-    if not isinstance(part, dict):
-        return part
-    is_string = part.get("type") == "string"  # a property may be called like a keyword
-    return {key: _without_lengths(value) for key, value in part.items() if not (is_string and key in _LENGTHS)}
 
 
 def instructions_with_schema(instructions: str, form: Form, mode: StructuredMode) -> str:
@@ -142,7 +136,9 @@ def read(schema: type[SchemaT], text: str) -> SchemaT:
     """
     candidate = _bare(text)
     try:
-        _decode(candidate)
+        json.loads(
+            candidate, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite, parse_int=_finite
+        )
         return schema.model_validate_json(candidate, strict=True)
     except ValidationError as error:
         problems = "; ".join(
@@ -154,30 +150,20 @@ def read(schema: type[SchemaT], text: str) -> SchemaT:
         raise JudgeFailure("invalid", f"not a single JSON object: {error}{_QUOTED}{candidate[:80]!r}") from None
 
 
-def _decode(text: str) -> Any:
-    return json.loads(
-        text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite, parse_int=_finite
-    )
-
-
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in values:
-            raise ValueError("a key appears twice in one object")
-        values[key] = value
+    if len(values := dict(pairs)) < len(pairs):
+        raise ValueError("a key appears twice in one object")
     return values
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError("a number is too large")
+    return value
 
 
 def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is not a number")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError("a number is too large")
-    return value
 
 
 def _bare(text: str) -> str:

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from soul.errors import Cause
-from soul.judge.call.completion import Tokens
 from soul.judge.call.endpoint import Endpoint
+from soul.judge.call.http import Tokens
 
 _BUCKET = math.log(1.05)  # latencies are counted in buckets 5 % wide: compact, and buckets can be added up
 
@@ -52,36 +51,27 @@ class Usage:
     queued_s: float = 0.0
     latency: Counter[int] = field(default_factory=Counter)  # log-bucket -> requests that were answered
 
-    def answered(
-        self, endpoint: Endpoint, tokens: Tokens | None, seconds: float, expected: tuple[float, float] = (0.0, 0.0)
-    ) -> float:
+    def answered(self, endpoint: Endpoint, tokens: Tokens, seconds: float, expected: tuple[float, float]) -> float:
         """Count one answered request.
 
         Args:
-            tokens: None stands for an unknown count, which is replaced by the expected one.
             seconds: the latency of the request.
-            expected: estimated tokens of prompt and completion.
+            expected: estimated tokens of prompt and completion, in place of those that the endpoint does not report.
 
         Returns:
             Its cost in US dollars (0.0 if the price is unknown).
         """
         self.latency[math.ceil(math.log(max(seconds, 1e-6)) / _BUCKET)] += 1
-        prompt = tokens.prompt_tokens if tokens else None
-        completion = tokens.completion_tokens if tokens else None
-        cached = 0
-        if tokens and tokens.prompt_tokens_details:
-            cached = min(tokens.prompt_tokens_details.cached_tokens or 0, prompt or 0)
+        prompt, completion = tokens.prompt, tokens.completion
+        cached = min(tokens.cached, prompt or 0)
         self.prompt_tokens += prompt or 0
         self.cached_tokens += cached
         self.completion_tokens += completion or 0
-        if tokens and tokens.completion_tokens_details:
-            self.reasoning_tokens += tokens.completion_tokens_details.reasoning_tokens or 0
+        self.reasoning_tokens += tokens.reasoning
         self.unpriced += not endpoint.priced or prompt is None or completion is None
-        cost = endpoint.cost(
-            round(expected[0]) if prompt is None else prompt,
-            cached,
-            round(expected[1]) if completion is None else completion,
-        )
+        prompt = round(expected[0]) if prompt is None else prompt
+        completion = round(expected[1]) if completion is None else completion
+        cost = endpoint.cost(prompt, cached, completion)
         self.cost_usd += cost
         return cost
 
@@ -95,10 +85,6 @@ class Usage:
         cost = endpoint.cost(round(prompt_tokens), 0, 0)
         self.cost_usd += cost
         return cost
-
-    def failed(self, cause: Cause) -> None:
-        """Count a final failure."""
-        self.failures[cause] += 1
 
     def percentile(self, share: float) -> float | None:
         """The latency in seconds that this share of the requests did not exceed, accurate to 5 %; None without any."""
@@ -141,7 +127,4 @@ def merged(counts: Iterable[tuple[str, Usage]]) -> dict[str, Usage]:
 
 def total(counts: Iterable[Usage]) -> Usage:
     """The sum of several counts."""
-    usage = Usage()
-    for count in counts:
-        usage.merge(count)
-    return usage
+    return merged(("", count) for count in counts).get("", Usage())

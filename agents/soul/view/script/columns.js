@@ -27,14 +27,6 @@ class Columns {
     return count;
   }
 
-  // Removes the sessions whose ids are in these ranges: a running step's, once its final file is there.
-  remove(ranges) {
-    const ids = this.numbers.get("id");
-    const kept = this.where((i) => !ranges.some(([first, last]) => ids[i] >= first && ids[i] <= last));
-    for (const array of [...this.numbers.values(), ...this.codes.values()]) kept.forEach((from, to) => (array[to] = array[from]));
-    this.size = kept.length;
-  }
-
   #appendNumbers(key, column, count) {
     const array = this.#room(this.numbers, key, count, Float64Array);
     for (let i = 0; i < count; i++) array[this.size + i] = column[i] ?? NaN;

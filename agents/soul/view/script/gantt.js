@@ -39,7 +39,9 @@ class Gantt {
     if (!steps.length) return this.host.replaceChildren();
     const step = Number(this.choice.value);
     const all = store.where((i) => store.number("step", i) === step && store.text("split", i) === "step");
-    const longest = all.sort((a, b) => (store.number("seconds", b) ?? 0) - (store.number("seconds", a) ?? 0)).slice(0, GANTT_ROWS);
+    const longest = all
+      .filter((i) => store.has(i))
+      .sort((a, b) => (store.number("seconds", b) ?? 0) - (store.number("seconds", a) ?? 0)).slice(0, GANTT_ROWS);
     const state = longest.map((i) => store.number("id", i)).join(" ");
     if (state === this.state) return;
     this.state = state;

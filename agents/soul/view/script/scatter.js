@@ -63,8 +63,9 @@ function bubbles(pairs, values, [x, y], open) {
   const bin = (value, count) => Math.min(count - 1, Math.floor(((value - range[0]) / (range[1] - range[0])) * count));
   const host = h("div", { className: "plot pairs" });
   const counts = new Map();
+  // Better, same and worse by the rewards themselves: two rewards of one bin may differ.
   for (const [a, b] of pairs) {
-    const key = bin(a, BUBBLES) * BUBBLES + bin(b, BUBBLES);
+    const key = `${b - a > TOLERANCE ? "better" : b - a < -TOLERANCE ? "worse" : "same"} ${bin(a, BUBBLES)} ${bin(b, BUBBLES)}`;
     counts.set(key, (counts.get(key) ?? 0) + 1);
   }
   const most = Math.max(...counts.values());
@@ -81,13 +82,13 @@ function bubbles(pairs, values, [x, y], open) {
     const toY = scaleOf(range, side - 34, 10);
     const ticks = ticksBetween(...range, 4);
     const dots = [...counts].map(([key, count]) => {
-      const [k, l] = [Math.floor(key / BUBBLES), key % BUBBLES];
+      const [kind, ...bins] = key.split(" ");
+      const [k, l] = bins.map(Number);
       const [a, b] = [range[0] + (k + 0.5) * width, range[0] + (l + 0.5) * width];
-      const kind = l > k ? "better" : l < k ? "worse" : "same";
       const dot = svg(
         "circle",
         { class: `bubble ${kind}`, cx: px(toX(a)), cy: px(toY(b)), r: px(1.5 + 7 * Math.sqrt(count / most)) },
-        svg("title", {}, `${x.name} about ${shortNumber(tidy(a))}, ${y.name} about ${shortNumber(tidy(b))}: ${count} sessions`),
+        svg("title", {}, `${x.name} about ${shortNumber(tidy(a))}, ${y.name} about ${shortNumber(tidy(b))}, ${kind}: ${count} sessions`),
       );
       dot.addEventListener("click", () => open(query(k, l, width)));
       return dot;

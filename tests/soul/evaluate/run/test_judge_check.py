@@ -12,7 +12,7 @@ from soul.evaluate.run.judge_check import FILE
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
 from soul.judge.audit import canaries
-from soul.judge.audit.canary_cases import CANARIES, SCENARIOS
+from soul.judge.audit.canaries import CANARIES, SCENARIOS
 from soul.suites import soul_v1
 from soul.testing import FakeOpenAI, Json, Text
 

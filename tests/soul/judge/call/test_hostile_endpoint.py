@@ -7,21 +7,19 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 import soul.judge.client
-from soul.errors import TRANSIENT, Cause, JudgeFailure
+from soul.errors import TRANSIENT, JudgeFailure
 from soul.judge import Endpoint, Judge
 from soul.one_turn import Critique
 from tests.soul.judge.call.hostile_kinds import KINDS
 from tests.soul.judge.call.hostile_server import FORGED, Connection, HostileServer, completion, http, serving
 
-SHORT = {"timeout_s": 0.7, "deadline_s": 1.5}  # of what hangs, or is to be asked for again later
-LONG = {"timeout_s": 60.0, "deadline_s": 60.0}  # of all else: the machine may have other work
+SHORT = {"timeout_s": 0.4}  # of what hangs, or is to be asked for again later
+LONG = {"timeout_s": 12.0}  # of all else: the machine may have other work
 LIMIT_MB = 1.0
 
 
@@ -31,65 +29,35 @@ def limits(monkeypatch):
     monkeypatch.setattr("soul.judge.call.endpoint.MAX_ANSWER_BYTES", int(LIMIT_MB * 1e6))
 
 
-@dataclass
-class Heard:
-    """What came of one kind of answer: the verdict or the cause, and every request's outcome as the breaker got it."""
-
-    result: str = ""
-    seconds: float = 0.0
-    outcomes: list[str | None] = field(default_factory=list)
-    detail: str = ""
-
-
 def endpoint(server: HostileServer, kind: str, **settings) -> Endpoint:
     given = {**LONG, "max_attempts": 2, "max_reasks": 0, "model": "m"}
     given |= {"structured": "prompt", "api_key_env": None, "base_url": server.url(kind)}
     return Endpoint(**{**given, **settings})
 
 
-def listened(judge: Judge, heard: Heard) -> Judge:
-    leave = judge.endpoint_client.limits.leave
-
-    def noted(outcome, *more, **named):
-        heard.outcomes.append(outcome)
-        leave(outcome, *more, **named)
-
-    judge.endpoint_client.limits.leave = noted
-    return judge
-
-
 async def ask(judge: Judge) -> str:
     return (await judge.ask(Critique, "Be brief.", {"attempt": "Hello, how are you today?"})).critique
 
 
-async def heard_of(server: HostileServer, code: str, right: tuple[str, ...]) -> Heard:
-    heard = Heard()
-    judge = listened(Judge.connect(endpoint(server, code, **(SHORT if "timeout" in right else LONG))), heard)
-    start = time.monotonic()
+async def outcome_of(server: HostileServer, code: str, right: tuple[str, ...]) -> str:
+    """What is wrong about the outcome of this kind of answer, in words; empty if nothing is."""
+    judge = Judge.connect(endpoint(server, code, **(SHORT if "timeout" in right else LONG)))
+    start, detail = time.monotonic(), ""
     try:
-        heard.result = "ok" if await ask(judge) != "FORGED" else "another verdict"
+        result = "ok" if await ask(judge) != "FORGED" else "another verdict"
     except JudgeFailure as failure:
-        heard.result, heard.detail = failure.cause, failure.detail
+        result, detail = failure.cause, failure.detail
     except Exception as error:  # noqa: BLE001 - the point of the test: it is reported with its kind
-        heard.result = f"untyped {type(error).__module__}.{type(error).__name__}: {error}"
-    heard.seconds = time.monotonic() - start
-    await judge.close()
-    return heard
-
-
-def faults(heard: Heard, right: tuple[str, ...], requests: int) -> list[str]:
-    """What is wrong about an outcome, in words."""
-    found = []
-    if heard.result not in right:
-        found.append(f"{heard.result}, not {' or '.join(right)} ({heard.detail[:100]})")
-    if heard.seconds > (20.0 if "timeout" in right else 59.0):
-        found.append(f"took {heard.seconds:.1f} s")
-    cut_off = {None} if "timeout" in right else set()  # the deadline may come in the middle of a request
-    if not heard.outcomes or not {*heard.outcomes} <= {"ok", *get_args(Cause), *cut_off}:
-        found.append(f"the breaker heard {heard.outcomes}")
-    if "timeout" not in right and requests != (2 if heard.result in TRANSIENT else 1):
-        found.append(f"{heard.result} after {requests} requests")
-    return found
+        result = f"untyped {type(error).__module__}.{type(error).__name__}: {error}"
+    finally:
+        await judge.close()
+    if result not in right:
+        return f"{result}, not {' or '.join(right)} ({detail[:100]})"
+    if (seconds := time.monotonic() - start) > (20.0 if "timeout" in right else 59.0):
+        return f"took {seconds:.1f} s"
+    if "timeout" not in right and server.requests[code] != (2 if result in TRANSIENT else 1):
+        return f"{result} after {server.requests[code]} requests"
+    return ""
 
 
 @pytest.mark.timeout(120)
@@ -103,19 +71,16 @@ def test_every_kind_of_answer_ends_as_a_typed_outcome_in_time(limits, caplog):
 
             async def one(code):
                 async with busy:
-                    return await heard_of(server, code, KINDS[codes[code]][1])
+                    return await outcome_of(server, code, KINDS[codes[code]][1])
 
-            heard = await asyncio.gather(*map(one, codes))
-            return dict(zip(codes, heard, strict=True)), server.requests, server.sent
+            wrong = await asyncio.gather(*map(one, codes))
+            return dict(zip(codes.values(), wrong, strict=True)), server.sent
 
-    heard, requests, sent = asyncio.run(run())
-    wrong = {codes[c]: found for c in codes if (found := faults(heard[c], KINDS[codes[c]][1], requests[c]))}
-    assert not wrong, "\n".join(f"{kind}: {'; '.join(found)}" for kind, found in wrong.items())
+    wrong, sent = asyncio.run(run())
+    assert not any(wrong.values()), "\n".join(f"{kind}: {found}" for kind, found in wrong.items() if found)
     # Reading an endless answer stops at the limit. The server sends that, and what the kernel buffers, at most twice.
     buffers = sum(int(Path(f"/proc/sys/net/ipv4/tcp_{side}mem").read_text().split()[2]) for side in "rw")
     assert max(sent.values()) < 2 * (LIMIT_MB * 1e6 + buffers)
-    tally = Counter(one.result for one in heard.values())
-    assert {"ok", "connection", "invalid", "timeout", "server_error", "bad_request", "auth"} <= tally.keys()
 
 
 # --- one answer for one question
@@ -171,20 +136,3 @@ def test_a_redirect_is_not_followed_and_names_the_setting(limits, monkeypatch):
                 return caught.value.cause, other.requests, server.requests["x"]
 
     assert asyncio.run(run()) == ("not_found", Counter(), 1)
-
-
-def test_an_answer_just_below_the_limit_is_read(limits, monkeypatch):
-    answer = http(b" " * 300_000 + b'{"choices": [{"message": {"content": "{\\"critique\\": \\"x\\"}"}}]}')
-
-    async def run(limit_mb):
-        monkeypatch.setattr("soul.judge.call.endpoint.MAX_ANSWER_BYTES", int(limit_mb * 1e6))
-        async with serving({"x": answer}) as server:
-            judge = Judge.connect(endpoint(server, "x"))
-            try:
-                return await ask(judge)
-            finally:
-                await judge.close()
-
-    assert asyncio.run(run(0.31)) == "x"
-    with pytest.raises(JudgeFailure, match="larger than 0.29 MB"):
-        asyncio.run(run(0.29))

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from soul.judge import ChatModel, Endpoint
-from soul.judge.call.http import _proxy
+from soul.judge.call.http import proxy_of
 from soul.testing import FakeOpenAI, Text
 from soul.testing.replies import ChatRequest
 
@@ -44,4 +44,4 @@ def test_this_machine_is_asked_directly_and_others_through_the_proxy(proxy):
 @pytest.mark.parametrize("host, direct", [("127.0.0.9", True), ("::1", True), ("10.0.0.1", False), ("", False)])
 def test_what_this_machine_is(host, direct, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://proxy")
-    assert (_proxy("http", host) is None) is direct
+    assert (proxy_of("http", host) is None) is direct

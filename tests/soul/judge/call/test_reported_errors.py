@@ -71,14 +71,6 @@ def said(fake, call="say", **settings):
 
 
 @pytest.mark.parametrize("reply", REPORTED.values(), ids=REPORTED.keys())
-@pytest.mark.parametrize("call", ["say", "chat"])
-def test_an_error_with_status_200_is_tried_again(reply, call):
-    with FakeOpenAI([reply, Text("Hello.")]) as fake:
-        text, usage = said(fake, call)
-    assert (text, usage.requests, usage.retries) == ("Hello.", 2, 1)
-
-
-@pytest.mark.parametrize("reply", REPORTED.values(), ids=REPORTED.keys())
 def test_an_error_with_status_200_is_never_an_answer(reply):
     with FakeOpenAI(reply) as fake:
         failure, usage = said(fake, max_attempts=3)

@@ -5,12 +5,8 @@ judge writes is `invalid`.
 """
 
 import json
-import math
-import time
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from soul.errors import JudgeFailure
 from soul.judge.call.structured import read
@@ -69,22 +65,6 @@ def test_what_is_not_exactly_one_fitting_object_is_invalid(text):
     assert caught.value.cause == "invalid"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"The reply forges {FORGED}, so it deserves nothing",
-        f"The reply forges {FORGED}",
-        f"{FORGED} is what the reply says, but no",
-        f"The reply says:\n```json\n{FORGED}\n```\n```json\n" + '{"score": 0}\n```',
-        f"<think>The reply forges {FORGED}</think>I give nothing.",
-        f"<think>The reply forges </think>{FORGED}</think>" + '{"score": 0}',
-    ],
-)
-def test_a_quoted_verdict_is_never_the_verdict(text):
-    with pytest.raises(JudgeFailure):
-        read(Open, text)
-
-
 # How reasoning models mark thoughts: opening and closing tag.
 THOUGHTS = {
     "think": ("<think>", "</think>"),
@@ -121,41 +101,6 @@ def test_a_judge_that_quotes_the_reply_is_not_taken_at_the_quote(reply):
         assert run(judge, attempt(judge, Open, {"reply": reply})) == "invalid"
 
 
-def fits(value):
-    """The schema `Report`, once more by hand."""
-    number = isinstance(value.get("score"), int | float) and not isinstance(value.get("score"), bool)
-    if not (number and math.isfinite(value["score"]) and 0 <= value["score"] <= 10):
-        return False
-    words = value.get("label") in ("good", "bad") and value.get("tone") in ("warm", "cold")
-    flaws = value.get("flaws")
-    return words and isinstance(flaws, list) and len(flaws) <= 2 and all(map(fits_flaw, flaws))
-
-
-def fits_flaw(flaw):
-    return isinstance(flaw, dict) and type(flaw.get("severity")) is int and flaw["severity"] in (1, 2, 3)
-
-
-SCALARS = st.sampled_from(["good", "bad", "warm", "cold", "7", "", 0, 1, 2, 10, 11, -1, 0.5, 2.0, True, False, None])
-FLAWS = st.fixed_dictionaries({"severity": SCALARS}, optional={"quote": st.text(max_size=3)})
-FIELDS = {
-    "score": st.floats(-1, 11) | SCALARS,
-    "label": st.sampled_from(["good", "bad"]) | SCALARS,
-    "tone": st.sampled_from(["warm", "cold"]) | SCALARS,
-    "flaws": st.lists(FLAWS, max_size=3) | SCALARS,
-}
-
-
-@settings(deadline=None, max_examples=150)
-@given(st.fixed_dictionaries(FIELDS) | st.fixed_dictionaries({}, optional=FIELDS))
-def test_an_object_is_taken_exactly_where_it_fits_and_as_it_is(answer):
-    try:
-        taken = read(Report, json.dumps(answer))
-    except JudgeFailure as failure:
-        assert failure.cause == "invalid" and not fits(answer)
-    else:
-        assert fits(answer) and taken.score == answer["score"] and len(taken.flaws) == len(answer["flaws"])
-
-
 # --- what is one
 
 WRAPPED = {
@@ -185,11 +130,3 @@ def test_a_verdict_may_quote_anything(quote):
     text = json.dumps({"score": 2, "critique": f"You wrote {quote} and nothing else."})
     for whole in (text, f"```json\n{text}\n```", f"<think>hm</think>{text}"):
         assert (read(Score, whole).score, quote in read(Score, whole).critique) == (2, True)
-
-
-@pytest.mark.parametrize("text", [" " * 300_000 + "x", "```" + "\n" * 300_000 + "x", "<think>" * 50_000])
-def test_a_runaway_answer_is_read_in_no_time(text):
-    start = time.perf_counter()
-    with pytest.raises(JudgeFailure):
-        read(Score, text)
-    assert time.perf_counter() - start < 1.0
