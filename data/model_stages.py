@@ -37,8 +37,7 @@ from data.builder_cli import Decision, ModelUse, Option, argument
 from soul.cli.arguments import output_folder
 from soul.errors import CONTENT, PERMANENT, SYSTEMIC, JudgeFailure, SoulError
 from soul.judge import Gateway, GatewaySettings, Judge
-from soul.judge.cli_overrides import sections_of
-from soul.judge.roles import VARIABLES
+from soul.judge.roles import VARIABLES, sections_of
 from soul.prompts import Prompt
 from soul.validation_errors import first_problem
 
