@@ -70,7 +70,6 @@ _OPTIM = "actor_rollout_ref.actor.optim"
 SETTINGS: dict[str, str] = {
     "floor 0.5": "algorithm.std_floor=0.5",
     "no std": "algorithm.norm_adv_by_std_in_grpo=false",
-    "rollout ratio": "algorithm.refined_old_logp=rollout",
     "clip 0.2": f"{_OPTIM}.clip_grad=0.2",
     "half rate": f"{_OPTIM}.lr=2.5e-4",
     "beta2 0.95": f"{_OPTIM}.betas=[0.9,0.95]",

@@ -23,6 +23,7 @@ from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.metric import reduce_metrics
 from verl.utils.py_functional import rename_dict
 
+from ditto.batch import metrics
 from ditto.batch.jagged import jagged, response_tokens
 from ditto.batch.minibatch_layout import (
     assign_mini_batches,
@@ -31,13 +32,13 @@ from ditto.batch.minibatch_layout import (
     build_layout,
     padded_rows,
 )
-from ditto.batch.pi_old import PiOld, correction_weights
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_batch import Columns, StepBatch
 from ditto.memory.cpu import fit
 from ditto.model.prefix_tree.eligibility import ineligible_reason
 from ditto.model.prefix_tree.packing import USE_PREFIX_TREE
 from ditto.objectives.losses import PLACES, objective_loss
+from ditto.old_log_probs import PiOld
 from ditto.rollout import sync_alarm
 from ditto.settings import BadConfig, Settings
 from ditto.verl_hooks.actor_worker import ActorWorker, places
@@ -103,9 +104,9 @@ class Update:
         needs_pass = self.pi_old.source != "update" or not any(record.valid for record in records)
         numbers = self._old_log_probs(batch, samples) if needs_pass else {}
         data = self._arranged(batch, samples)
-        numbers |= batch.sequence_metrics(teaches_feedback=self.settings.objective.teacher == "feedback")
+        numbers |= metrics.sequences(batch, teaches_feedback=self.settings.objective.teacher == "feedback")
         assert batch.columns is not None and batch.layout is not None
-        correction = correction_weights(batch.columns, batch.is_kind("refined_base"), self.correction)
+        correction = batch.correction(self.correction)
         if correction is not None:
             numbers |= correction[1]
         if not numbers["ditto/sequences_trained"]:
@@ -198,7 +199,7 @@ class Update:
 def _of_the_actor(batch: StepBatch, entropy: Tensor) -> dict[str, float]:
     """What the actor's log-probs and entropies (jagged, of all tokens) tell before the first update."""
     assert batch.columns is not None
-    columns, mask, numbers = batch.columns, batch.columns.mask, batch.context_gap()
+    columns, mask, numbers = batch.columns, batch.columns.mask, metrics.context_gap(batch)
     sampled = response_tokens(entropy, mask).values()[mask.values().bool()]
     if len(sampled):
         numbers["actor/entropy"] = sampled.mean().item()

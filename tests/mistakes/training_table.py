@@ -136,7 +136,7 @@ MODELS: dict[str, list[str]] = {
     "models/wider": ["has the shape", "config.json asks for"],
     "models/adapter": ["LoRA adapter", "Qwen/Qwen3-8B"],
     "no-model": ["neither an existing folder nor a model that the hub knows"],
-    "a file": ["a file and not a folder"],
+    "a file": ["neither an existing folder"],
 }
 SFT_FILES = [
     Mistake(file, [f"data.train_files='{{w}}/{file}'"], expects=expects)

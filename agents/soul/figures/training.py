@@ -19,8 +19,6 @@ LENGTH = "ditto/response_tokens_draft"
 DIAGNOSTICS: tuple[tuple[str, str, str], ...] = (
     ("reward of drafts", "ditto/reward_draft", "fall"),
     ("length of drafts, tokens", LENGTH, "length"),
-    ("style: share of the signal / of the tokens", "ditto/style_ratio", "style"),
-    ("style: share of the signal", "ditto/style_share", "style"),
     ("distinct-2 of a prompt's drafts", "ditto/distinct_2", "diversity"),
     ("self-BLEU of a prompt's drafts", "ditto/self_bleu", "diversity"),
     ("entropy, nats", "actor/entropy", "entropy"),
@@ -37,7 +35,6 @@ HINTS = {
     "ditto/gap": " An objective without feedback refines nothing.",
     "ditto/context_logprob_gap": " An objective that does not train refined answers has none.",
     "ditto/share_copied": " An objective without feedback refines nothing.",
-    "ditto/style": " An objective that learns from feedback logs it.",
     "ditto/kl_start": " actor_rollout_ref.actor.use_kl_loss=true measures it; with kl_loss_coef=0, only that.",
     "ditto/canary": " It takes a second judge (judge.canary).",
 }

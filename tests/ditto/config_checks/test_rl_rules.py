@@ -33,7 +33,7 @@ def recipe() -> DictConfig:
 COLOCATE = {"trainer.v1.trainer_mode": "ditto_colocate_async"}
 SEPARATE = {"trainer.v1.trainer_mode": "ditto_separate_async", f"{ROLLOUT}.nnodes": 1}
 TRUNCATED = {f"{ROLLOUT}.top_p": 0.9, "run.max_logprob_diff": 0.3}
-AS_SAMPLED = (("old_logp", "rollout"), ("refined_old_logp", "rollout"), ("rollout_correction.rollout_is", "token"))
+AS_SAMPLED = (("old_logp", "rollout"), ("rollout_correction.rollout_is", "token"))
 
 # key -> a wrong value, what else must be set for it to be wrong, what the paragraph must say; one line for each rule
 WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
@@ -81,10 +81,8 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
             ("distill.tail", False, "on_policy_distillation"),
             ("distill.teachers", {"hitom": "outputs/run"}, "sdpo_token"),
             ("distill.top_k", 20, "on_policy_distillation"),
-            ("erl.accept", "positive", "ditto"),
             ("feedback_coef", 0.5, "rltf_sd"),
             ("norm_adv_by_std_in_grpo", False, "sdpo_token"),
-            ("refined_old_logp", "rollout", "rltf_sd"),
             ("sdpo.alpha", 1.0, "sdpo_token"),
             ("sdpo.ratio_clip", 3.0, "ditto"),
             ("sdpo.tail", False, "sdpo_token_grpo"),
@@ -127,12 +125,6 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ("algorithm.std_floor", 0.2, {"algorithm.norm_adv_by_std_in_grpo": False}, "norm_adv_by_std_in_grpo is set"),
     ("algorithm.old_logp", "rollout", {"algorithm.rollout_correction.rollout_is": "token"}, "Use one of the two"),
     *((f"algorithm.{option}", value, TRUNCATED, "normalized") for option, value in AS_SAMPLED),
-    (
-        "algorithm.refined_old_logp",
-        "rollout",
-        {f"{ACTOR}.policy_loss.loss_mode": "gpg"},
-        "only if actor_rollout_ref.actor.policy_loss.loss_mode is vanilla or dppo_tv",
-    ),
     ("refine.include_draft", True, {"algorithm.objective": "sdpo_token"}, "would only copy"),
     (f"{ACTOR}.policy_loss.loss_mode", "gspo", {"algorithm.objective": "sdpo_token"}, "has no clipped part"),
     (f"{MODEL}.use_fused_kernels", False, {"algorithm.objective": "sdpo_logits"}, "token form"),
@@ -213,12 +205,7 @@ def test_all_broken_rules_are_told_but_not_what_follows_from_another() -> None:
         {"algorithm.objective": "grpo", "refine.episode_deadline_s": 9.0, "refine.when": "always"},
         {"algorithm.objective": "sdpo_token", "refine.when": "failed", "refine.max_feedback_chars": 10},
         {"algorithm.objective": "grpo", "algorithm.agent_version": "copy"},
-        # It has no ratio, but pi_old as sampled saves the pass over refined answers.
-        {
-            f"{ACTOR}.policy_loss.loss_mode": "gpg",
-            "algorithm.old_logp": "rollout",
-            "algorithm.refined_old_logp": "rollout",
-        },
+        {f"{ACTOR}.policy_loss.loss_mode": "gpg", "algorithm.old_logp": "rollout"},
         {f"{ACTOR}.policy_loss.loss_mode": "sapo", f"{ACTOR}.tau_pos": 0.5, f"{ACTOR}.loss_scale_factor": None},
         {f"{ACTOR}.policy_loss.loss_mode": "dro", f"{ACTOR}.policy_loss.dro_beta": 0.3},
         {"algorithm.rollout_correction.rollout_is": "token", "algorithm.rollout_correction.rollout_is_threshold": 5.0},

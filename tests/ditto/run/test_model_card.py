@@ -56,7 +56,7 @@ def written(run: Path, *words: str) -> Path:
 def test_the_card_says_what_the_model_is(run: Path) -> None:
     cards = [{"split": "train", "name": "train.parquet", "rows": 1024, "tasks": {"sotopia": 1024}, "sha256": "ab" * 32}]
     (run / "run.json").write_text(json.dumps({"data_cards": cards}))
-    folder = written(run, "algorithm.objective=rltf_sd", "algorithm.refined_old_logp=recompute")
+    folder = written(run, "algorithm.objective=rltf_sd")
     card = ModelCard.load(folder / "README.md")
     assert card.data.base_model == "Qwen/Qwen3-8B" and card.data.library_name == "transformers"
     assert card.data.license is None and "rltf_sd" in card.data.tags

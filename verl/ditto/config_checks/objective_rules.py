@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from ditto.config_checks.policy_losses import PI_OLD, readers, reads
 from ditto.config_checks.rules import Problem
 from ditto.objectives import AGENT_VERSIONS, OBJECTIVES
 from ditto.objectives.options import ObjectiveOptions
@@ -94,7 +93,6 @@ def _old_logp_rules(run: RLRun) -> Iterator[Problem]:
     if run.rollout.top_p < 1 or run.rollout.top_k > 0:
         for option, value, instead in (
             ("old_logp", options.old_logp, "auto or recompute"),
-            ("refined_old_logp", options.refined_old_logp, "recompute"),
             ("rollout_correction.rollout_is", weights, "null"),
         ):
             if value in _SAMPLED:
@@ -103,8 +101,3 @@ def _old_logp_rules(run: RLRun) -> Iterator[Problem]:
                     "with actor_rollout_ref.rollout.top_p or top_k the sampled log-probs are normalized over the "
                     f"remaining tokens only, so every ratio to them would be wrong. Use {instead}.",
                 )
-    # Beside old_logp=rollout it still saves the pass over refined answers.
-    if options.refined_old_logp == "rollout" and not as_sampled and not reads(run.actor.policy_loss.loss_mode, PI_OLD):
-        yield Problem(
-            "algorithm.refined_old_logp", f"is read only if {_LOSS_MODE} is {readers(PI_OLD)}. Remove it, or set that."
-        )

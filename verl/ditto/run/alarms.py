@@ -174,14 +174,6 @@ ALARMS: tuple[Alarm, ...] = (
         "will not have: ask the critic for advice instead of wording, or lower refine.max_feedback_chars.",
     ),
     Alarm(
-        "style",
-        lambda history: history.now.get("ditto/style_ratio", 0.0) > 1.5,
-        "The distillation's signal falls on style tokens more than on content: a policy that sees the feedback also "
-        "writes in another manner, and training takes over the manner (privilege-induced style drift, RLCSD, arXiv "
-        "2606.11709). Watch ditto/response_tokens_draft; lower algorithm.sdpo.weight, or make the feedback about "
-        "content.",
-    ),
-    Alarm(
         "secondary",
         _got_worse,
         "The reward rises while metrics that it does not weigh get worse. A scalar reward hides such losses: the DITTO "
