@@ -15,12 +15,10 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import ValidationError
 from rich.console import Console
 
+from ditto.memory.plan import check_gpu
 from ditto.model.adapter_check import check_adapter
-from ditto.model.attention_check import check_attention
-from ditto.model.head_settings import check_head
-from ditto.model.pack_check import check_packing
-from ditto.model.tokenizer_check import Chat, load_chat
-from ditto.model.weights_check import check_model_folder, check_vocabulary, check_weights
+from ditto.model.exactness import check_head, check_packing
+from ditto.model.model_folder import Chat, check_vocabulary, check_weights, load_chat
 from ditto.run.checkpoint import ResumeChoice
 from ditto.settings import BadConfig
 from sft.config_checks import SftRun
@@ -111,13 +109,12 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     with found.of():
         chat = load_training_chat(config)
         check_vocabulary(path, trust, "model.path", chat.tokenizer)
-    for check_folder in (check_model_folder, check_weights):
-        with found.of():
-            check_folder(path, trust, "model.path")
+    with found.of():
+        check_weights(path, trust, "model.path")
     with found.of():
         adapted = check_adapter(config.model, "model")
     found.report()
-    check_attention(config)
+    check_gpu(config)
     check_packing(config.model, "model")
     _check_callback(config)
     tested = str(trainer.rl_test_files or "").split()  # compared even without a test: somebody will evaluate on them

@@ -79,7 +79,7 @@ class Checkpoints:
             OutOfSpace: the disk is full. Earlier checkpoints stay whole; the partial folder holds what was written.
             Exception: an earlier checkpoint could not be written beside the training.
         """
-        from ditto.model.trained_shards import TrainedShards
+        from ditto.model.teacher_weights import TrainedShards
 
         self.wait()  # the partial folder has room for one checkpoint
         finite = torch.tensor(int(TrainedShards(self.engine.module).are_finite()))
