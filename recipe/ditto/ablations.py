@@ -7,12 +7,14 @@ where it stopped, and a run that was made of something else is never drawn besid
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,10 +28,11 @@ from ditto.preflight import check, check_settings
 from ditto.run.run_folder import RunFolder
 from ditto.run.stop_signals import Stopped, StopSignals
 from ditto.settings import Settings
-from sft.distill import inputs
 from soul.cli.error_border import FAILED, Parser, reports_errors
 from soul.cli.redaction import redact_guessing
 from soul.errors import BadSettings
+from soul.evaluate.run.checkpoint import Checkpoint
+from soul.evaluate.run.settings import gateway_identity
 from soul.figures.__main__ import main as draw_figures
 from soul.files.folder_lock import FolderLock
 from soul.files.stamps import Inputs, Stamp
@@ -137,16 +140,16 @@ class Plan:
         Raises:
             SoulError: a setting is wrong, or the model is none.
         """
-        files = [Path(name) for name in (*config.data.train_files, *config.data.val_files)]
-        judges = inputs.of_judges(Settings.from_config(config).gateway)
+        model = str(config.actor_rollout_ref.model.path)
+        judges = _leaves("", gateway_identity(Settings.from_config(config).gateway))
         return {
             "task": self.task,
             "recipe": self.recipe.name,
             "overrides": redact_guessing(shlex.join(w for w in self.overrides if not w.startswith(_FREE))),
-            **inputs.of_models([config.actor_rollout_ref.model.path], None),
-            **inputs.of_files(files),
+            f"model {model}": Checkpoint.find(model, None).fingerprint,
+            **{f"file {name}": _digest(Path(name)) for name in (*config.data.train_files, *config.data.val_files)},
             # The same judge may answer at another address when the command runs again.
-            **{name: value for name, value in judges.items() if not name.endswith(".base_url")},
+            **{name: value for name, value in judges if not name.endswith(".base_url")},
         }
 
     def stamp_file(self, run: Run) -> Path:
@@ -179,6 +182,19 @@ class Plan:
 
     def _stamp(self, run: Run) -> Stamp | None:
         return Stamp.read(self.stamp_file(run), f"Move it and the folder {run.name} away: the run then starts anew.")
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file.is_file() else "absent"
+
+
+def _leaves(name: str, value: object) -> Iterator[tuple[str, str]]:
+    """The leaves of nested settings: roles.judge.model -> "gpt-5-nano"."""
+    if isinstance(value, Mapping) and value:
+        for key, below in value.items():
+            yield from _leaves(f"{name}.{key}" if name else str(key), below)
+    else:
+        yield name, json.dumps(value)
 
 
 def _words(variable: str, environment: Mapping[str, str], default: str) -> list[str]:
