@@ -34,7 +34,7 @@ from rich.console import Console
 from benchmarks.learning_table import write_figures, write_table
 from benchmarks.learning_worlds import WORLDS
 from ditto.objectives import OBJECTIVES
-from recipe.demo import evaluate, judge_server
+from recipe.demo import coach, evaluate
 from recipe.demo.run import ON_A_CPU, last_checkpoint
 from soul.cli.arguments import existing_folder, output_file, output_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
@@ -179,7 +179,7 @@ def train(result: Result, world: Path, folder: Path, children: list[subprocess.P
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
     judging = WORLDS[result.task, result.regime].judge
-    with FakeOpenAI(judging, judge_server.MODEL) as judge, (home / "log.txt").open("w") as log:
+    with FakeOpenAI(judging, coach.MODEL) as judge, (home / "log.txt").open("w") as log:
         command = [*HOW[result.how], *words(result, world, home / "run")]
         environment = {**os.environ, **ON_A_CPU, "OPENAI_BASE_URL": judge.url, "OPENAI_API_KEY": "offline"}
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
