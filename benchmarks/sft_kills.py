@@ -1,7 +1,7 @@
 """Kill a supervised training again and again, and compare it with an undisturbed one.
 
     python -m benchmarks.sft_kills /tmp/kills --kills 10 --aimed 4
-    python -m benchmarks.sft_kills /tmp/kills checkpoint.async_save=true    # overrides of the killed run
+    python -m benchmarks.sft_kills /tmp/kills trainer.save_freq=1    # overrides of the killed run
 
 A tiny model is trained on two processes. Each kill sends SIGKILL to the launcher, to one of its processes, or to all
 of them, at a random moment or (`--aimed`) while a checkpoint is written. After each kill no process may remain, and
@@ -58,7 +58,7 @@ def start(folder: Path, name: str, steps: int, *words: str) -> subprocess.Popen[
         *(f"data.dir={folder}", f"model.path={folder}/model", f"run.dir={folder}/{name}"),
         "data.default_train_role=assistant",
         *("data.max_prompt_length=200", "data.max_response_length=50", "data.max_token_len_per_gpu=2048"),
-        *("data.train_batch_size=8", "data.num_workers=0", "data.tokenizer_workers=0", "optim.lr_warmup_steps=0"),
+        *("data.train_batch_size=8", "data.num_workers=0", "optim.lr_warmup_steps=0"),
         *("trainer.n_gpus_per_node=2", f"trainer.total_training_steps={steps}"),
         *("trainer.save_freq=3", "trainer.test_freq=3", "trainer.max_ckpt_to_keep=3", *words),
     ]
