@@ -22,9 +22,6 @@ def check_memory(config: DictConfig, longest: int) -> list[str]:
 
     Args:
         longest: tokens of the longest sequence; a micro-batch must be able to hold it.
-
-    Raises:
-        BadConfig: the model does not fit; names the override that makes it fit.
     """
     shape, training, limit = (
         read_shape(config.model, "model"),
@@ -66,9 +63,6 @@ def fit(config: DictConfig, longest: int) -> list[str]:
 
     Args:
         longest: tokens of the longest sequence.
-
-    Raises:
-        BadConfig: the model does not fit.
     """
     shape, devices = read_shape(config.model, "model", dense_only=False), int(config.trainer.n_gpus_per_node)
     data, model, rank = config.data, config.model, int(config.model.get("lora_rank") or 0)

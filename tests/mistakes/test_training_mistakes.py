@@ -43,7 +43,7 @@ RL_GOOD = [
 SFT_GOOD = [
     *("platform=cpu", "data.dir={w}/empty", "data.train_files={w}/talks.parquet", "model.path={w}/model"),
     *("data.default_train_role=assistant", "run.dir={w}/run", "+dry_run=true", "data.max_prompt_length=200"),
-    *("data.max_response_length=50", "data.train_batch_size=2", "data.tokenizer_workers=0"),
+    *("data.max_response_length=50", "data.train_batch_size=2"),
 ]
 
 
