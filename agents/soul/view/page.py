@@ -44,7 +44,6 @@ _OWN = (
     "group",
     "row",
     "costs",
-    "gantt",
     "against",
     "home",
     "view",
