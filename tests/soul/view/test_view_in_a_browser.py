@@ -41,7 +41,7 @@ def test_the_curves_say_whether_the_run_learns(opened, viewed):
     page.keyboard.press("End")
     said = page.locator(".said-values").first.inner_text()
     mean = curve["draft"]["mean"][-1]
-    assert said.startswith(f"step {STEPS} · draft {mean:.4g} (") and "validation" in said
+    assert said.startswith(f"step {STEPS} · draft {mean:.4g}") and "validation" in said
     page.locator(".chart summary >> nth=0").click()
     until(lambda: page.locator(".chart >> nth=0 >> tbody tr").count() == STEPS)
     page.keyboard.press("Escape")

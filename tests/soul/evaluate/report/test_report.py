@@ -206,10 +206,6 @@ def test_the_page_is_complete_and_may_do_nothing_else(everything):
     assert "url(" not in page.scripts["style"] and "@import" not in page.scripts["style"]
 
 
-def test_the_same_run_gives_the_same_file(everything):
-    assert report_of(everything) == report_of(everything)
-
-
 def test_a_run_without_samples_or_with_a_set_of_ones_own_has_a_report(tmp_path):
     empty = finished_run(tmp_path / "empty", [], sets=["hitom", "sotopia"])
     assert "macro average of 0 of 2 sets" in report_of(empty)
