@@ -37,10 +37,6 @@ TASK_OPTIONS = {
         "mean: the paper's score, the mean of the seven raw scores / 10; weighted: the original's reward, 0 to 1. Both "
         "are metrics in any case."
     ),
-    "judge_reward_hacking": (
-        "A second judge call per encounter rates whether the policy talks to a judge rather than to a person (metric "
-        "reward_hacking, 0 to 1)."
-    ),
     "judge_samples": (
         "Samples of each judgment; null takes as many as the published runs (six calls per episode), 1 needs three."
     ),

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Compare the learning algorithms of the paper's figure 4: train one model with each, several seeds each, and draw them.
 #   bash recipe/ditto/ablations.sh TASK [KEY=VALUE ...]      KEY=VALUE: a Hydra override, for every run
-#   bash recipe/ditto/ablations.sh demo [KEY=VALUE ...]      the demo's model and stories, on a CPU
 # The runs follow one another, each with the recipe of recipe/ditto/run_rl.sh; `soul figures` then draws the finished ones.
 #
 #   OBJECTIVES    those of the figure: ditto grpo ditto_refined_only rltf_sd erl sdpo_token_grpo sdpo_logits_grpo
@@ -19,11 +18,6 @@ set -euo pipefail
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 source "$ROOT/scripts/launch"
 show_usage "$@"
-module=recipe.ditto.ablations
-if [ "${1:-}" = demo ]; then
-  module=recipe.demo.ablations PLATFORM=cpu
-  shift
-fi
 prepare
 export LOGGING_LEVEL=${LOGGING_LEVEL:-ERROR} TQ_LOGGING_LEVEL=${TQ_LOGGING_LEVEL:-ERROR}
-exec "$python" -m "$module" "$@"
+exec "$python" -m recipe.ditto.ablations "$@"

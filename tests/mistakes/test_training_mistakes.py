@@ -21,8 +21,7 @@ from omegaconf import DictConfig
 from ditto import launch
 from ditto.launching import compose
 from ditto.launching.compose import load_config
-from ditto.model.tokenizer_check import load_tokenizer
-from ditto.model.weights_check import BadModel, check_weights
+from ditto.model.model_folder import BadModel, check_weights, load_chat
 from sft import launch as sft_launch
 from soul import tasks
 from soul.testing import FakeOpenAI, Json
@@ -44,7 +43,7 @@ RL_GOOD = [
 SFT_GOOD = [
     *("platform=cpu", "data.dir={w}/empty", "data.train_files={w}/talks.parquet", "model.path={w}/model"),
     *("data.default_train_role=assistant", "run.dir={w}/run", "+dry_run=true", "data.max_prompt_length=200"),
-    *("data.max_response_length=50", "data.train_batch_size=2", "data.tokenizer_workers=0"),
+    *("data.max_response_length=50", "data.train_batch_size=2"),
 ]
 
 
@@ -228,7 +227,7 @@ def test_a_mistake_is_one_paragraph(
 def test_a_model_that_cannot_be_trained_is_refused(name: str, places: dict[str, str]) -> None:
     path = f"{places['w']}/{name}"
     with pytest.raises(BadModel) as refused:
-        load_tokenizer(path, False, "model.path")
+        load_chat(path, False, "model.path")
         check_weights(path, False, "model.path")
     message = str(refused.value)
     assert message.startswith(f"model.path={path}: ") and len(message.splitlines()) == 1

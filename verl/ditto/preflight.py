@@ -20,13 +20,11 @@ from ditto.config_checks.rl_rules import check_config, check_every_type
 from ditto.judging import plan as judge_plan
 from ditto.launching.compose import SEPARATE
 from ditto.launching.variables import VARIABLE, cpu_variables
+from ditto.memory.plan import check_gpu, plan
 from ditto.model.adapter_check import check_adapter
-from ditto.model.attention_check import check_attention
+from ditto.model.exactness import check_head, check_packing
 from ditto.model.expert_checkpoints import check_teachers
-from ditto.model.head_settings import check_head
-from ditto.model.pack_check import check_packing
-from ditto.model.tokenizer_check import Chat, check_processor, load_chat
-from ditto.model.weights_check import check_model_folder, check_vocabulary, check_weights
+from ditto.model.model_folder import Chat, check_vocabulary, check_weights, load_chat
 from ditto.rows.lengths import fitting_rows
 from ditto.run.checkpoint import ResumeChoice
 from ditto.run.store import Store
@@ -50,9 +48,8 @@ def check(config: DictConfig) -> str:
     with found.of():
         chat = check_chat(config)
         check_vocabulary(model.path, bool(model.trust_remote_code), setting, chat.tokenizer)
-    for check_folder in (check_model_folder, check_weights):
-        with found.of():
-            check_folder(model.path, bool(model.trust_remote_code), setting)
+    with found.of():
+        check_weights(model.path, bool(model.trust_remote_code), setting)
     with found.of():
         adapted = check_adapter(model, "actor_rollout_ref.model")
     with found.of():
@@ -69,7 +66,7 @@ def check(config: DictConfig) -> str:
         raise BadConfig("data.mixture selects no training row. Raise data.mixture.weights.")
     overlaps = check_overlap(config, train, val)
     check_dialogues(config, chat, {row.task for row in (*train, *val)})
-    check_attention(config)
+    check_gpu(config)
     check_packing(model, "actor_rollout_ref.model")
     check_head(model, config.actor_rollout_ref.actor, "actor_rollout_ref.model")
     train, lengths = fitting_rows(config.data, train, chat.tokenizer, config.data.train_max_samples)
@@ -94,7 +91,6 @@ def check_chat(config: DictConfig) -> Chat:
     chat = load_chat(
         model.path, bool(model.trust_remote_code), setting, model.custom_chat_template, template_kwargs=kwargs
     )
-    check_processor(model.path, bool(model.trust_remote_code), setting)
     if chat.changed:
         model.custom_chat_template = chat.tokenizer.chat_template
     return chat
@@ -209,8 +205,6 @@ def _memory(config: DictConfig, teachers: Collection[str]) -> list[str]:
 
         threads = cpu_variables(config)[VARIABLE]
         return [*fit(config, teachers), f"{threads} threads for each process that computes"]
-    from ditto.memory.plan import plan
-
     memory_plan = plan(config, teachers)
     memory_plan.check()
     return memory_plan.lines()

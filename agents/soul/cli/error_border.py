@@ -35,20 +35,12 @@ INTERRUPTED = 128 + signal.SIGINT
 TERMINATED = 128 + signal.SIGTERM
 
 
-class _Verbose(argparse.Action):
-    """`-v`: takes effect at once, because reading the other arguments may already log."""
-
-    def __call__(self, *_: object) -> None:
-        logs.be_verbose()
-
-
 class Parser(argparse.ArgumentParser):
-    """The parser of every command: its description keeps its lines, its errors repeat no key, and it takes -v."""
+    """The parser of every command: its description keeps its lines, and its errors repeat no key."""
 
     def __init__(self, *arguments: object, **options: object) -> None:
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(*arguments, **options)  # type: ignore[arg-type]
-        self.add_argument("-v", "--verbose", action=_Verbose, nargs=0, help="log more (SOUL_LOG=debug)")
 
     def error(self, message: str) -> NoReturn:
         super().error(redact_guessing(message))

@@ -2,10 +2,9 @@
 
     2026-11-22 16:20:01 WARNING soul.judge.limits: 4 calls wait for gpt-5-nano at https://...
 
-`SOUL_LOG=debug` (info, warning, error; default info) sets the level; `-v` on a command line is short for debug. The
-loggers of other libraries keep their levels and handlers. Keys are replaced by `***` in every line, tracebacks
-included. `soul.cli.error_border.run_command` sets this up for a command; processes that Ray or torchrun start call
-`set_up` themselves.
+`SOUL_LOG=debug` (info, warning, error; default info) sets the level. The loggers of other libraries keep their levels
+and handlers. Keys are replaced by `***` in every line, tracebacks included. `soul.cli.error_border.run_command` sets
+this up for a command; processes that Ray or torchrun start call `set_up` themselves.
 """
 
 from __future__ import annotations
@@ -64,12 +63,6 @@ def set_up() -> None:
         logger.propagate = False  # where verl gives the root logger a handler, each line would be printed twice
         if _handler not in logger.handlers:
             logger.addHandler(_handler)
-
-
-def be_verbose() -> None:
-    """Start to log everything, in this process and in those that it starts."""
-    os.environ[VARIABLE] = "debug"
-    set_up()
 
 
 @contextmanager

@@ -16,7 +16,6 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from filelock import LeaseCompromise, SoftFileLease, Timeout
@@ -42,24 +41,19 @@ class FolderLock:
         file: name of the lock file; a folder may have several locks.
         wait_s: seconds to wait for a holder that is about to end; 0: raise at once, unless the holder is on another
             machine or its heartbeat is late.
-        on_loss: called in another thread, with a message, when another process has taken over the lock. The default
-            prints the message and exits at once, without any clean-up that would write to the folder.
 
     Raises:
         FolderInUse: another process holds it; the message names its host and process.
         NotWritable: the folder cannot be created or written to. OutOfSpace: its disk is full.
     """
 
-    def __init__(
-        self, folder: Path, *, file: str = FILE, wait_s: float = 0.0, on_loss: Callable[[str], None] | None = None
-    ) -> None:
+    def __init__(self, folder: Path, *, file: str = FILE, wait_s: float = 0.0) -> None:
         self.path = folder / file
-        report = on_loss or _end_process
         self._lease = SoftFileLease(
             self.path,
             lease_duration=SILENT_S,
             heartbeat_interval=HEARTBEAT_S,
-            on_compromise=lambda loss: report(self._loss(loss)),
+            on_compromise=self._end_process,
             thread_local=False,
             poll_interval=0.2,
         )
@@ -105,8 +99,11 @@ class FolderLock:
         here = owner is not None and _host(owner.hostname) == platform.node()
         return here and is_held(self.path.parent, self.path.name)
 
-    def _loss(self, loss: LeaseCompromise) -> str:
-        return f"This run stops because another process took over its folder ({loss.reason}). {self._in_use()}"
+    def _end_process(self, loss: LeaseCompromise) -> None:
+        """Exit at once, from another thread, without any clean-up that would write to the folder."""
+        reason = f"This run stops because another process took over its folder ({loss.reason}). {self._in_use()}"
+        print(f"\nFolderInUse: {reason}\n", file=sys.stderr, flush=True)
+        os._exit(LOST_LOCK)
 
     def _in_use(self) -> str:
         owner = self._lease.owner
@@ -127,8 +124,3 @@ def is_held(folder: Path, file: str = FILE) -> bool:
 
 def _host(name: str) -> str:
     return name.partition("?")[0]  # filelock appends the container's process namespace
-
-
-def _end_process(message: str) -> None:
-    print(f"\nFolderInUse: {message}\n", file=sys.stderr, flush=True)
-    os._exit(LOST_LOCK)

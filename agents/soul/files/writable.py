@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from contextlib import suppress
@@ -46,9 +47,11 @@ def probe(folder: Path) -> None:
         OSError: the folder cannot be written to, or its name is too long.
     """
     place = Path(os.path.abspath(folder))
-    with suppress(FileNotFoundError):
-        place.lstat()  # fails if a name is too long, or if a folder above is a file
     nearest = next(above for above in (place, *place.parents) if os.path.lexists(above))
+    if not nearest.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, f"{nearest} is a file")
+    with suppress(FileNotFoundError):
+        place.lstat()  # fails if the name is too long
     with tempfile.NamedTemporaryFile(dir=nearest, prefix=".soul-write-test-") as file:
         file.write(b"written")
         file.flush()

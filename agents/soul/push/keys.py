@@ -1,7 +1,6 @@
-"""Find files that look like keys or hold one, before they are published or uploaded.
+"""Find files that look like keys or hold one, before they are published: text files and the rows of parquet files.
 
-Text files are read line by line, packed lines and the rows of parquet files too. An address with a password in it
-counts as a key.
+An address with a password in it counts as a key.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from soul.cli.redaction import LIKE_A_KEY, redact
-from soul.files.line_file import is_packed, read_lines
 
 # Names under which people keep keys.
 _NAME = re.compile(
@@ -49,9 +47,6 @@ def _texts(path: Path) -> Iterator[tuple[str, str]]:
         with pq.ParquetFile(path) as file:
             rows = (row for batch in file.iter_batches(_ROWS) for row in batch.to_pylist())
             yield from ((f"row {number}", "\n".join(_strings(row))) for number, row in enumerate(rows))
-    elif is_packed(path):
-        lines = enumerate(read_lines(path), start=1)
-        yield from ((f"line {number}", line.text.decode(errors="replace")) for number, line in lines)
     elif path.suffix in _TEXT and path.name not in _VOCABULARIES:
         with path.open(encoding="utf-8", errors="replace") as text:
             yield from ((f"line {number}", line) for number, line in enumerate(text, start=1))

@@ -207,7 +207,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Requests are logged with -v, without the token."""
+        """Requests are logged with SOUL_LOG=debug, without the token."""
         logger.debug("%s", (format % args).replace(self.server.token, "TOKEN"))
 
 

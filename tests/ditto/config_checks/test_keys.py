@@ -146,8 +146,6 @@ def test_a_users_config_file_is_checked_as_a_command_line_is(tmp_path: Path) -> 
         (RL_KEYS, "algorithm.old_logp", ["auto"], ["guess"]),
         (RL_KEYS, "trainer.v1.trainer_mode", ["ditto_sync"], ["sync"]),
         (SFT_KEYS, "trainer.save_freq", ["after_each_epoch", 3], ["after", -5]),
-        (SFT_KEYS, "data.last_turns_by_source", [{}, {"x": 0}], [{"x": -1}, {"x": "abc"}]),
-        (SFT_KEYS, "trainer.profile_interval", [[-1, -1], [3, 5]], [[1], [1.5, 2], 5]),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

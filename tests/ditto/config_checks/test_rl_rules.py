@@ -78,7 +78,6 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
             ("distill.tail", False, "on_policy_distillation"),
             ("distill.teachers", {"hitom": "outputs/run"}, "sdpo_token"),
             ("distill.top_k", 20, "on_policy_distillation"),
-            ("erl.accept", "positive", "ditto"),
             ("feedback_coef", 0.5, "rltf_sd"),
             ("norm_adv_by_std_in_grpo", False, "sdpo_token"),
             ("sdpo.alpha", 1.0, "sdpo_token"),

@@ -76,28 +76,21 @@ def test_an_option_that_changes_the_answers_is_refused_by_name(
             Checkpoint.find(str(folder), str(base))
 
 
-@pytest.mark.parametrize(
-    "options, said",
-    [
-        ({"r": 2}, r"model.lora_rank=4: .* has r=2. Set model.lora_rank=2"),
-        ({"lora_alpha": 6}, r"model.lora_alpha=8: .* has lora_alpha=6. Set model.lora_alpha=6"),
-        ({"lora_alpha": 0.5}, r"model.lora_alpha=8: .* has lora_alpha=0.5. Merge"),
-    ],
-)
+@pytest.mark.parametrize(("name", "options"), [("lora_rank=2", {"r": 2}), ("lora_alpha=6", {"lora_alpha": 6})])
 def test_another_rank_or_alpha_than_the_run_s_is_refused(
-    base: Path, tmp_path: Path, options: dict[str, Any], said: str
+    base: Path, tmp_path: Path, name: str, options: dict[str, Any]
 ) -> None:
     folder = adapter(base, tmp_path, **options)
-    with pytest.raises(BadConfig, match=said):
+    with pytest.raises(BadConfig, match=f"Set .*model.{name}"):
         check_adapter(model_section(base, lora_adapter_path=str(folder)), "model")
 
 
 @pytest.mark.parametrize(
     "values, said",
     [
-        ({"target_modules": ["embed_tokens"]}, r"would adapt model.embed_tokens, which"),
-        ({"target_modules": ["lm_head", "q_proj"]}, r"would adapt lm_head, which"),
-        ({"target_modules": ["q_proj", "q_prj"]}, r"'q_prj' matches no linear layer .* Did you mean q_proj\?"),
+        ({"target_modules": ["embed_tokens"]}, r"would adapt model.embed_tokens and"),
+        ({"target_modules": ["lm_head", "q_proj"]}, r"would adapt lm_head and"),
+        ({"target_modules": ["q_proj", "q_prj"]}, r"'q_prj' matches no linear layer .* It has down_proj, "),
         ({"exclude_modules": ".*"}, r"all-linear: "),
         ({"lora_adapter_path": "nowhere"}, r"nowhere: this is not a LoRA adapter"),
     ],

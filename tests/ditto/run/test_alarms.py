@@ -21,7 +21,6 @@ FIRST = {
     "actor/entropy": 1.0,
     "ditto/context_logprob_gap": 1.0,
     "ditto/share_copied": 0.05,
-    "ditto/style_ratio": 0.8,
 }
 SIGNS = {
     "invalid": {"ditto/share_invalid": 0.3},
@@ -31,7 +30,6 @@ SIGNS = {
     "fall": {"ditto/reward_draft": 0.25},
     "context_gap": {"ditto/context_logprob_gap": 3.5},
     "copying": {"ditto/share_copied": 0.4},
-    "style": {"ditto/style_ratio": 1.6},
 }
 EARLIER = {1: FIRST, 6: FIRST}
 

@@ -82,23 +82,7 @@ def test_another_machine_holds_it_as_long_as_its_heart_beats(
     assert "took over the lock of process 7" in caplog.text
 
 
-def test_a_holder_that_comes_back_notices_that_it_lost_the_lock(tmp_path: Path, fast: None) -> None:
-    lost, sentences = threading.Event(), []
-
-    def on_loss(sentence: str) -> None:
-        sentences.append(sentence)
-        lost.set()
-
-    lock = FolderLock(tmp_path, on_loss=on_loss)
-    assert not lost.wait(0.2)
-    (tmp_path / "theirs").write_text(ELSEWHERE.format(0.6))
-    os.replace(tmp_path / "theirs", tmp_path / FILE)
-    assert lost.wait(5) and "process 7 on host elsewhere" in sentences[0]
-    lock.close()
-    assert "host=elsewhere" in (tmp_path / FILE).read_text()  # another's record stays
-
-
-def test_by_default_such_a_holder_ends_at_once(tmp_path: Path) -> None:
+def test_a_holder_that_lost_the_lock_ends_at_once(tmp_path: Path) -> None:
     program = (
         "import soul.files.folder_lock as f, os, pathlib, sys, time; p = pathlib.Path(sys.argv[1])"
         f"; f.HEARTBEAT_S = 0.05; lock = f.FolderLock(p); (p / 'theirs').write_text({ELSEWHERE.format(90.0)!r})\n"

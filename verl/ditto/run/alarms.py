@@ -152,12 +152,6 @@ ALARMS: tuple[Alarm, ...] = (
         "Refined answers repeat the critic's words. Ask it for advice instead, or lower refine.max_feedback_chars.",
     ),
     Alarm(
-        "style",
-        lambda history: history.now.get("ditto/style_ratio", 0.0) > 1.5,
-        "The distillation trains style more than content. Lower algorithm.sdpo.weight, or make the feedback about "
-        "content.",
-    ),
-    Alarm(
         "secondary",
         _got_worse,
         "The reward rises while metrics that it does not weigh get worse. Weigh them, or train with feedback.",

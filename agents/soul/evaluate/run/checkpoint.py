@@ -75,14 +75,15 @@ class Checkpoint:
                 "project, or convert raw verl shards with python -m verl.model_merger."
             )
         config = _config(folder / ("adapter_config.json" if is_adapter else "config.json"))
+        below = base or config.get("base_model_name_or_path")
+        if is_adapter and not below:
+            raise BadCheckpoint(f"{folder}: adapter_config.json names no base model. Set BASE_MODEL_PATH (--base).")
+        if is_adapter:
+            _check_adapter(folder, config)
         if problem := find_weight_problem(folder):
             raise BadCheckpoint(f"{folder}: {problem}")
         if not is_adapter:
             return cls(name, str(folder), None, _fingerprint(folder))
-        _check_adapter(folder, config)
-        below = base or config.get("base_model_name_or_path")
-        if not below:
-            raise BadCheckpoint(f"{folder}: adapter_config.json names no base model. Set BASE_MODEL_PATH (--base).")
         model = cls.find(str(below))
         return cls(name, model.model, folder, f"{_fingerprint(folder)} on {model.fingerprint}")
 

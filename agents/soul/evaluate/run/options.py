@@ -73,12 +73,12 @@ class RunOptions:
         Raises:
             BadSettings: a word is neither a set nor a setting, or a suite is unknown or combined with sets.
         """
-        names = [word for word in given.words if "=" not in word]
+        names, chosen = [word for word in given.words if "=" not in word], suite(given.suite) if given.suite else None
         if names and given.suite:
             raise BadSettings(f"Name sets ({', '.join(names)}) or a suite ({given.suite}), not both (TASKS and SUITE).")
         return cls(
             sets=tuple(names),
-            suite=suite(given.suite) if given.suite else None,
+            suite=chosen,
             sections=sections_of([word for word in given.words if "=" in word], ["tasks"]),
             deadline_s=given.deadline,
             choice=RunChoice.from_arguments(given),

@@ -48,7 +48,7 @@ def check(settings: EvaluationSettings, todo: Sequence[SampleRequest], *, ask: b
     require_prices(settings.gateway, [endpoint for section in sets for endpoint in settings.gateway.asked(section)])
     if ask and asks_policy:
         # No limit on the tokens but the endpoint's own: some reasoning models answer 400 where they think for longer.
-        patience = {"deadline_s": min(POLICY_PATIENCE_S, settings.policy.deadline_s)}
+        patience = {"timeout_s": min(POLICY_PATIENCE_S, settings.policy.timeout_s)}
         try:
             asyncio.run(judges.seconds_to_answer(settings.policy.model_copy(update=patience)))
         except JudgeFailure as failure:
