@@ -135,7 +135,7 @@ def latest_checkpoint(folder: Path) -> Path:
 
 
 def _least_parts(parts: Sequence[str]) -> int:
-    """How many trailing parts of a path identify a folder, as in run-global_step_50-lora_adapter."""
+    """The number of trailing parts of a path that identify a folder, as in run-global_step_50-lora_adapter."""
     generic = sum(1 for _ in itertools.takewhile(_GENERIC.fullmatch, reversed(parts)))
     return min(generic + 1, len(parts))
 

@@ -58,7 +58,7 @@ class ServerFailed(SoulError):
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """How checkpoints are served.
+    """Settings of a server of checkpoints.
 
     Attributes:
         tensor_parallel, data_parallel: devices of one replica, and number of replicas.
