@@ -42,8 +42,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from ditto.memory.estimate import Training, forward_moments, largest, update_moments
 from ditto.memory.model_shape import shape_of
 from ditto.model import attention
-from ditto.model.chunked_head import token_log_probs
-from ditto.model.chunked_models import with_chunked_head
+from ditto.model.chunked_head import token_log_probs, with_chunked_head
 
 # Dense bfloat16 operations per second, from the vendors' data sheets (no sparsity), by a part of the device's name.
 PEAK = {"H200": 989e12, "H100": 989e12, "H20": 148e12, "A100": 312e12, "B200": 2250e12, "L40S": 362e12, "A6000": 155e12}

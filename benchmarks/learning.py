@@ -28,7 +28,7 @@ from typing import Any
 from benchmarks.learning_worlds import WORLDS
 from benchmarks.side_by_side import ROOT, TIME_LIMIT_S, console
 from ditto.objectives import OBJECTIVES
-from recipe.demo import judge_server
+from recipe.demo import coach
 from recipe.demo.run import ON_A_CPU
 from soul.cli.arguments import existing_folder, output_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
@@ -130,10 +130,8 @@ def train(result: Result, world: Path, folder: Path, children: list[subprocess.P
     home = folder / "unfinished" / result.name
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
-    with (
-        FakeOpenAI(WORLDS[result.task, result.regime].judge, judge_server.MODEL) as judge,
-        (home / "log.txt").open("w") as log,
-    ):
+    judging = WORLDS[result.task, result.regime].judge
+    with FakeOpenAI(judging, coach.MODEL) as judge, (home / "log.txt").open("w") as log:
         command = [*TRAINER, *words(result, world, home / "run")]
         environment = {**os.environ, **ON_A_CPU, "OPENAI_BASE_URL": judge.url, "OPENAI_API_KEY": "offline"}
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)

@@ -102,10 +102,6 @@ class Task(ABC, Generic[RowT]):
         """
         return {}
 
-    def measures(self, row: RowT) -> Mapping[str, float]:
-        """What to count in a row for a table of a file: {"user turns": 2}. Lengths of prompts are counted anyway."""
-        return {}
-
     def group_keys(self, row: RowT) -> Sequence[GroupKey]:
         """What the row has in common with others: its story, conversation, book, user. The best name comes first.
 

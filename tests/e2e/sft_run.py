@@ -44,7 +44,7 @@ def start(folder: Path, name: str, steps: int, *words: str) -> subprocess.Popen[
         *(f"data.dir={folder}", f"model.path={folder}/model", f"run.dir={folder}/{name}"),
         "data.default_train_role=assistant",
         *("data.max_prompt_length=200", "data.max_response_length=50", "data.max_token_len_per_gpu=2048"),
-        *("data.train_batch_size=8", "data.num_workers=0", "data.tokenizer_workers=0", "optim.lr_warmup_steps=0"),
+        *("data.train_batch_size=8", "data.num_workers=0", "optim.lr_warmup_steps=0"),
         *("trainer.n_gpus_per_node=2", f"trainer.total_training_steps={steps}"),
         *("trainer.save_freq=3", "trainer.test_freq=3", "trainer.max_ckpt_to_keep=3", *words),
     ]

@@ -160,7 +160,6 @@ def test_the_metrics_are_a_recount_of_the_traces(run: Run) -> None:
         assert numbers["ditto/sequences"] == len(drafts) + 2 * len(refined)
         assert numbers["actor/updates"] == 2  # whatever was refined
         assert 0 < numbers["ditto/response_tokens_draft"] <= 32
-        assert 0 <= numbers["ditto/prefix_cache_hits_draft"] <= 1
         assert numbers["judge/calls"] == sum(u["calls"] for t in traces for u in t["usage"].values())
 
 

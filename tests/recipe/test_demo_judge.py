@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from pydantic import BaseModel
 
-from recipe.demo import coach, judge_server, stories
+from recipe.demo import coach, stories
 from soul.errors import JudgeFailure
 from soul.judge import Contentless, Endpoint, Judge
 from soul.leaks.redaction import redact
@@ -25,7 +25,7 @@ ATTEMPTS = [*(f"It is so. <answer>{letter}</answer>" for letter in "ABCDZ"), "no
 
 @pytest.fixture(scope="module")
 def base_url() -> Iterator[str]:
-    with judge_server.server() as server:
+    with coach.server() as server:
         yield server.url
 
 
@@ -48,7 +48,7 @@ def feedback(base_url: str, record: stories.Record, attempt: str) -> tuple[str, 
 def test_connection_test_and_models(base_url: str) -> None:
     asyncio.run(connect(base_url).check())
     with urllib.request.urlopen(f"{base_url}/models", timeout=5) as reply:
-        assert json.load(reply)["data"][0]["id"] == judge_server.MODEL
+        assert json.load(reply)["data"][0]["id"] == coach.MODEL
 
 
 def test_critique_names_no_place_and_no_letter(base_url: str) -> None:

@@ -1,12 +1,11 @@
 """The evaluation benchmark counts right. How fast anyone is, is for a quiet machine."""
 
-import os
 import re
 
 import pytest
 
 from benchmarks import evaluate
-from benchmarks.evaluate import Run, Work, bound, main, over, pinned, two_cores, verdicts
+from benchmarks.evaluate import Run, Work, bound, main, verdicts
 from soul.errors import RunFailed
 
 
@@ -16,16 +15,6 @@ def work(rows=2000, concurrency=64):
 
 def of(*seconds, cpu=1.0, rows=2000):
     return [Run(one, cpu, rows) for one in seconds]
-
-
-def test_a_run_knows_its_rate_its_cpu_and_how_long_it_waited():
-    run = Run(seconds=4.0, cpu=3.0, answered=2000)
-    assert (run.rate, run.cpu_ms, run.waited) == (500.0, 1.5, 0.25)
-
-
-def test_ratios_are_of_the_same_round():
-    runs = {"ours": of(1.0, 4.0), "plain": of(2.0, 2.0)}
-    assert over(runs, "plain") == [2.0, 0.5] and over(runs, "ours") == [1.0, 1.0]
 
 
 def test_the_bound_is_the_servers_or_the_sdks_whichever_is_larger():
@@ -52,13 +41,6 @@ def test_rows_without_an_answer_are_an_error(monkeypatch):
     monkeypatch.setattr(Work, "command", lambda self, name, url: ["python", "-c", "raise SystemExit('why')"])
     with pytest.raises(RunFailed, match="why"):
         evaluate.measured(work(), "ours", "")
-
-
-def test_what_is_started_inside_runs_on_its_core():
-    before, (own, server) = os.sched_getaffinity(0), two_cores()
-    with pinned(own):
-        assert os.sched_getaffinity(0) == ({own} if own is not None else before)
-    assert os.sched_getaffinity(0) == before and (own is None or own != server)
 
 
 @pytest.mark.stress  # seven processes, each of which imports a client or a harness

@@ -173,16 +173,6 @@ def test_a_limit_of_inspect_leaves_the_sample_unscored(tmp_path):
     assert headline.unscored_samples == 2
 
 
-def test_the_rows_are_those_of_our_own_limit_and_seed(tmp_path):
-    file = rows("hitom", tmp_path, 30)
-    gateway = GatewaySettings.from_sections({})
-    policy = gateway.judge
-    settings = EvaluationSettings(policy=policy, gateway=gateway, sets={"hitom": Path(file)}, limit=7, seed=3)
-    assert [s.id for s in soul(set=file, limit=7, seed=3).dataset] == [
-        item.row.number for item in sample_requests(settings)
-    ]
-
-
 @pytest.mark.parametrize(
     "arguments, said",
     [

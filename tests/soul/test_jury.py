@@ -5,10 +5,7 @@ left out, down to the quorum and no further; what members agree on needs no furt
 """
 
 import asyncio
-import itertools
 import json
-import math
-import random
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,7 +19,7 @@ from soul.judge import Contentless, Gateway, GatewaySettings
 from soul.jury import agreement, judge_with_jury
 from soul.record import OpinionRecord
 from soul.session import RefineSettings, run_session
-from soul.task_types import Episode, Metric, Opinion, Row, Verdict
+from soul.task_types import Episode, Metric, Row, Verdict
 from soul.testing import Empty, FakeOpenAI, Json, NotFound, Refusal, ServerError, Text, fake_judge, scripted_players
 from tests.soul.spoken_task import SpokenTask
 
@@ -103,13 +100,6 @@ def test_the_reward_is_the_exact_mean(scores, mean):
     assert [opinion.verdict.reward for opinion in verdict.jury] == list(scores)
 
 
-def test_a_metric_is_averaged_over_those_who_report_it():
-    verdict, _ = verdict_of(says(1, warmth=0.2), says(2), says(6, warmth=0.4))
-    assert (verdict.reward, verdict.metrics) == (3.0, {"warmth": pytest.approx(0.3, rel=1e-15)})
-    verdict, _ = verdict_of(says(1), says(2), says(6))
-    assert verdict.metrics == {}
-
-
 @pytest.mark.parametrize("jury", [["member-0"], None], ids=["a jury of one", "no jury"])
 def test_without_a_jury_the_judge_decides_alone(jury):
     with jury_of([says(3)], jury=jury) as (gateway, fake):
@@ -158,26 +148,6 @@ def test_the_quorum_is_the_limit(members):
         assert caught.value.cause == "quorum"
         assert f"{healthy} of {members} judges gave a verdict, but {needed} are needed" in caught.value.detail
         assert caught.value.detail.count("refusal") == members - healthy
-
-
-class Odd(Scored):
-    """A score that is no number."""
-
-    def __init__(self, *rewards):
-        self.rewards = rewards
-
-    async def judge(self, row, episode, judge):
-        return Verdict(self.rewards[int(judge.endpoint.model.removeprefix("member-"))])
-
-
-@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
-def test_a_reward_that_is_no_number_is_left_out(odd):
-    for rewards in itertools.permutations([odd, 1.0, 3.0]):
-        verdict, _ = verdict_of(*[None] * 3, task=Odd(*rewards))
-        assert verdict.reward == 2.0
-        assert [opinion.failure for opinion in verdict.jury] == [
-            "invalid" if r == odd or r != r else None for r in rewards
-        ]
 
 
 class Stopped(Scored):
@@ -249,44 +219,6 @@ def test_a_session_keeps_the_single_opinions():
 
 
 # --- agreement
-
-
-def alpha_by_hand(units):
-    """Krippendorff (2011): 1 - D_o / D_e over all ordered pairs, squared differences, pair by pair."""
-    units = [unit for unit in units if len(unit) > 1]
-    values = [value for unit in units for value in unit]
-    n = len(values)
-    expected = sum((a - b) ** 2 for a, b in itertools.permutations(values, 2)) / (n * (n - 1)) if n > 1 else 0
-    if not expected:
-        return None
-    observed = (
-        sum(sum((a - b) ** 2 for a, b in itertools.permutations(unit, 2)) / (len(unit) - 1) for unit in units) / n
-    )
-    return 1 - observed / expected
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_agreement_is_krippendorffs_over_the_traces(seed):
-    draw = random.Random(seed)
-    juries, rewards, warmths = [], [], []
-    for _ in range(30):
-        opinions = []
-        for member in range(4):
-            reward, warmth = draw.choice([0.0, 2.5, 5.0]), draw.choice([None, 0.1, 0.2])
-            verdict = Verdict(reward, {} if warmth is None else {"warmth": warmth}) if draw.random() < 0.8 else None
-            opinions.append(Opinion(f"member-{member}", verdict, None if verdict else "refusal"))
-        spoke = [opinion.verdict for opinion in opinions if opinion.verdict]
-        rewards.append([verdict.reward for verdict in spoke])
-        warmths.append([verdict.metrics["warmth"] for verdict in spoke if verdict.metrics])
-        juries.append([OpinionRecord.from_opinion(opinion) for opinion in opinions])
-    found = agreement(juries)
-    assert found.keys() == {"alpha/reward", "exact/reward", "alpha/warmth", "exact/warmth"}
-    for name, units in (("reward", rewards), ("warmth", warmths)):
-        pairs = [unit for unit in units if len(unit) > 1]
-        assert found[f"alpha/{name}"] == pytest.approx(alpha_by_hand(units), rel=1e-9)
-        assert found[f"exact/{name}"] == pytest.approx(
-            sum(len(set(unit)) == 1 for unit in pairs) / len(pairs), rel=1e-12
-        )
 
 
 # --- the canary

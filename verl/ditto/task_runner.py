@@ -11,6 +11,7 @@ from verl.trainer.main_ppo import TaskRunnerV1
 
 from ditto.launching.placement import with_the_driver
 from ditto.run.run_folder import trainer_lock
+from ditto.settings import Settings
 from soul.cli import logs
 from soul.files import disk_space
 
@@ -26,7 +27,7 @@ class DittoTaskRunner(_TaskRunner):
         import ditto.trainer_modes  # noqa: F401  (registers ditto_sync, ditto_colocate_async, ditto_separate_async)
 
         logs.set_up()
-        with trainer_lock(config):
+        with trainer_lock(Settings.from_config(config).folders):
             try:
                 super().run(config)
             except Exception as error:

@@ -19,7 +19,7 @@ from soul.examples.example import Example, Player, always, babble, one_by_one
 from soul.judge.mirrorbench_judgments import GTEVAL_INSTRUCTIONS, PAIRWISE_INSTRUCTIONS, RUBRIC_INSTRUCTIONS
 from soul.message import Message
 from soul.metrics.lexical import content_words
-from soul.metrics.overlap import normalized_tokens, token_f1
+from soul.metrics.ngram import normalized_tokens, token_f1
 from soul.tasks import sim_arena
 from soul.tasks.coser import CRITICS, MAX_ROUNDS, CoSER
 from soul.tasks.coser_stage import END, ENVIRONMENT, SILENCE, CoSERRow
@@ -179,9 +179,6 @@ class SotopiaExample(Example[SotopiaRow]):
             goals = data["known_to_that_person"]["goal"], data["hidden_from_that_person"]["the_other"]["goal"]
             quality = (_share_said(goals[0], own) + _share_said(goals[1], others) + 1 - _odd(own)) / 3
             return filled(request, quality, critique="Say plainly what you came for, ask, and stay kind.")
-        if request.asks(Sotopia.auditor):
-            odd = any("points" in turn["text"].lower() for turn in request.data["turns"])
-            return Json({"reasoning": "By a word.", "level": "clear" if odd else "none"})
         return Json(_partner(request)) if ACTIONS.partition("{")[0] in request.text else None
 
 

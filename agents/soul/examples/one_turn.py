@@ -7,7 +7,7 @@ import random
 from soul.examples.endpoint import filled
 from soul.examples.example import WORDS, Example, Player, always, babble
 from soul.metrics.lexical import content_words, words
-from soul.metrics.overlap import token_f1
+from soul.metrics.ngram import token_f1
 from soul.row_fields import options_by_letter
 from soul.tasks.fantom import FanToMRow
 from soul.tasks.humanllm import RANKS, HumanLLM, HumanLLMRow

@@ -14,7 +14,7 @@ from soul.errors import BadSettings
 from soul.judge.audit.agreement_statistics import Estimate
 from soul.judge.audit.human_agreement import Agreement
 from soul.rows.data_card import sha256
-from soul.rows.file_report import Spread, groups, rows_by_task, subsets, task_report
+from soul.rows.file_report import groups, rows_by_task, subsets, task_report
 from soul.rows.task_files import TaskRow
 from soul.suites import soul_v1
 from soul.table import NONE, Cell, Table
@@ -32,7 +32,7 @@ def dataset_table(files: Sequence[Path]) -> Table:
     head = ("file", "task", "dimension", "subset", "form", "metric", "rows", "groups", "duplicates")
     lengths = ("mean", "median", "P90", "longest")
     body: list[list[Cell]] = []
-    data: list[Sequence[Any]] = [(*head, "measure", "mean", "median", "p90", "least", "most")]
+    data: list[Sequence[Any]] = [(*head, "mean", "median", "p90", "least", "most")]
     for path in dict.fromkeys(files):
         for task, rows in rows_by_task(str(path)).items():
             metric = rows[0].task.set_headline or rows[0].task.headline
@@ -44,12 +44,10 @@ def dataset_table(files: Sequence[Path]) -> Table:
                 spread = subset.characters
                 shown = [Cell(NONE if count is None else f"{count:,}") for count in counts]
                 shown += [Cell(f"{value:,.0f}") for value in (spread.mean, spread.median, spread.p90, spread.most)]
-                counted = ", ".join(f"{name} {_range(each)}" for name, each in subset.measures.items())
-                body.append([*map(Cell, (*words, metric.name)), *shown, Cell(counted)])
-                for name, each in {"characters": spread, **subset.measures}.items():
-                    data.append((*words, metric.name, *("" if c is None else c for c in counts), name, *astuple(each)))
-    titles = (*head, *(f"characters: {name}" for name in lengths), "counted by the task")
-    words_at = frozenset({1, 2, 3, 4, 5, len(titles) - 1})
+                body.append([*map(Cell, (*words, metric.name)), *shown])
+                data.append((*words, metric.name, *("" if c is None else c for c in counts), *astuple(spread)))
+    titles = (*head, *(f"characters: {name}" for name in lengths))
+    words_at = frozenset({1, 2, 3, 4, 5})
     note = "Characters are those of the prompt that the policy sees. Groups are stories, conversations or books."
     sources = [(path.name, path, sha256(path)) for path in dict.fromkeys(files)]
     caption = "Data sets, and their subsets."
@@ -63,10 +61,6 @@ def _form(row: TaskRow) -> str:
     if row.task.choices(row.row) is not None:
         return "one of several options"
     return "conversation" if row.task.policy_turns > 1 else "one turn"
-
-
-def _range(spread: Spread) -> str:
-    return f"{spread.mean:,.1f} ({spread.least:,.0f} to {spread.most:,.0f})"
 
 
 class NamedFile(NamedTuple):

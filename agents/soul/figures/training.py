@@ -18,8 +18,6 @@ ALL = "all tasks"  # a title where the metrics name no task
 DIAGNOSTICS: tuple[tuple[str, str, str], ...] = (
     ("reward of drafts", "ditto/reward_draft", "fall"),
     ("length of drafts, tokens", "ditto/response_tokens_draft", "length"),
-    ("style: share of the signal / of the tokens", "ditto/style_ratio", "style"),
-    ("style: share of the signal", "ditto/style_share", "style"),
     ("distinct-2 of a prompt's drafts", "ditto/distinct_2", "diversity"),
     ("self-BLEU of a prompt's drafts", "ditto/self_bleu", "diversity"),
     ("entropy, nats", "actor/entropy", "entropy"),

@@ -121,7 +121,7 @@ def score_of_rows(
 def pooled(parts: Sequence[Estimate], weights: Sequence[float] | None = None) -> Estimate:
     """Estimate the weighted mean of independent estimates; without weights, all weigh the same.
 
-    Each part needs two values, and all together FEWEST.
+    Each part needs two values, and all together the degrees of freedom of FEWEST.
     """
     shares = [1 / len(parts)] * len(parts) if weights is None else [weight / math.fsum(weights) for weight in weights]
     pairs = list(zip(shares, parts, strict=True))
@@ -138,9 +138,9 @@ def pooled(parts: Sequence[Estimate], weights: Sequence[float] | None = None) ->
 
 
 def _by_t(mean: float, n: int, variance: float, degrees: int, range_: Interval, fewest: int = FEWEST) -> Estimate:
-    if n < fewest or math.sqrt(variance) <= _ROUNDING * max(1.0, abs(mean)):
+    if degrees < fewest - 1 or math.sqrt(variance) <= _ROUNDING * max(1.0, abs(mean)):
         return Estimate(mean, n, variance, None, range_)
-    half = t_quantile(max(1, degrees)) * math.sqrt(variance)
+    half = t_quantile(degrees) * math.sqrt(variance)
     return Estimate(mean, n, variance, (max(range_[0], mean - half), min(range_[1], mean + half)), range_)
 
 

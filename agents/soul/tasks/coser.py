@@ -16,7 +16,6 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 from pydantic import BaseModel, Field, model_validator
@@ -83,56 +82,35 @@ class MergedReview(BaseModel):
     critique: str = Field(min_length=1)
 
 
-@dataclass(frozen=True)
-class Review:
-    """The flaws of a scene by dimension, in the order of `DIMENSIONS`, and advice for the cast, if any."""
-
-    flaws: Mapping[str, Sequence[Flaw]]
-    critique: str | None
-
-    def scores(self, turns: int) -> dict[str, float]:
-        """The score of each dimension in [0, 1]; `turns` is the number of turns that the characters had."""
-        return {name: dimension_score((flaw.severity for flaw in flaws), turns) for name, flaws in self.flaws.items()}
+Review = tuple[dict[str, list[Flaw]], str | None]  # the flaws by dimension, and advice for the cast
 
 
 def dimension_score(severities: Iterable[int], turns: int) -> float:
     """The score of one dimension in [0, 1]: clip(100 - 5 * (sum of severities - 0.3 * turns), 0, 100) / 100.
 
-    Args:
-        turns: the number of turns that the characters had. A longer scene is allowed more slips.
+    A scene in which the characters have more turns is allowed more slips.
     """
     points = 100 - 5 * sum(severities) + 1.5 * turns
     return min(max(points, 0.0), 100.0) / 100
 
 
 async def review(judge: Judge, context: Mapping[str, Any], majors: Sequence[str]) -> Review:
-    """Ask about each dimension in its own call, all concurrently.
-
-    Args:
-        context: the data of every call: book, plot summary, scenario, characters, reference and simulation.
-        majors: the characters whose fidelity is judged; only the call about fidelity names them.
-    """
+    """Ask about each dimension in its own call, all concurrently; only the call about fidelity names the majors."""
+    about_fidelity = {**context, "major_characters": list(majors)}
     calls = [
-        judge.ask(
-            DimensionReview,
-            CRITICS[name],
-            {**context, "major_characters": list(majors)} if name == MAJORS_ONLY else context,
-        )
-        for name in DIMENSIONS
+        judge.ask(DimensionReview, critic, about_fidelity if name == MAJORS_ONLY else context)
+        for name, critic in CRITICS.items()
     ]
     reviews = dict(zip(DIMENSIONS, await all_answers(*calls), strict=True))
-    advice = [
-        f"{name.replace('_', ' ').capitalize()}: {one.critique.strip()}"
-        for name, one in reviews.items()
-        if one.critique.strip()
-    ]
-    return Review({name: one.flaws for name, one in reviews.items()}, "\n".join(advice) or None)
+    critiques = {name.replace("_", " ").capitalize(): one.critique.strip() for name, one in reviews.items()}
+    advice = "\n".join(f"{name}: {critique}" for name, critique in critiques.items() if critique)
+    return {name: one.flaws for name, one in reviews.items()}, advice or None
 
 
 async def merged_review(judge: Judge, context: Mapping[str, Any], majors: Sequence[str]) -> Review:
     """Ask about all four dimensions in one call."""
     answer = await judge.ask(MergedReview, MERGED_CRITIC, {**context, "major_characters": list(majors)})
-    return Review({name: getattr(answer, name) for name in DIMENSIONS}, answer.critique)
+    return {name: getattr(answer, name) for name in DIMENSIONS}, answer.critique
 
 
 MAX_ROUNDS = 20  # turns of a scene, including the narrator's
@@ -215,9 +193,6 @@ class CoSER(Task[CoSERRow]):
 
     def groups(self, row: CoSERRow) -> Mapping[str, str]:
         return drop_empty_groups({"books": row.tag})
-
-    def measures(self, row: CoSERRow) -> Mapping[str, float]:
-        return {"turns of the book": len(row.dialogues)}
 
     def group_keys(self, row: CoSERRow) -> Sequence[GroupKey]:
         plot = f"{row.book}: {row.plot_summary or row.scenario}"
@@ -318,15 +293,16 @@ class CoSER(Task[CoSERRow]):
             "simulation": [str(line) for line in episode.lines],
         }
         ask = merged_review if self.merged_dimensions else review
-        scene_review = await ask(judge, context, row.majors)
-        scores = scene_review.scores(episode.turns)
+        by_dimension, critique = await ask(judge, context, row.majors)
+        severities = {name: [flaw.severity for flaw in flaws] for name, flaws in by_dimension.items()}
+        scores = {name: dimension_score(found, episode.turns) for name, found in severities.items()}
         simulated = "\n\n".join(str(line) for line in episode.lines if line.text)
         book = "\n\n".join(reference)
         overlap = {"bleu": bleu(simulated, book), "rouge_l": rouge_l(simulated, book)}
         reward = statistics.fmean(scores.values())
         answered = statistics.fmean(bool(line.text) for line in _character_lines(episode))
         metrics = {self.headline.name: reward, **scores, **overlap, "turns": float(episode.turns), "answered": answered}
-        return Verdict(reward, metrics, scene_review.critique)
+        return Verdict(reward, metrics, critique)
 
     def missing_form(self, row: CoSERRow, episode: Episode) -> str | None:
         lines = _character_lines(episode)

@@ -27,7 +27,7 @@ from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 from soul.answers.extraction import names_given, tagged_answer, tagged_letter, undressed
 from soul.judge import Judge
 from soul.leaks.quotations import Choices
-from soul.metrics.overlap import f1_of_counts, normalized_tokens, token_f1
+from soul.metrics.ngram import f1_of_counts, normalized_tokens, token_f1
 from soul.metrics.set_metrics import (
     Outcome,
     Ratio,

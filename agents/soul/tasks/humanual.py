@@ -18,7 +18,7 @@ from pydantic import BaseModel, BeforeValidator, Field, field_validator
 from soul.answers.thinking import without_thinking
 from soul.judge import Judge, Role
 from soul.leaks.quotations import quotable
-from soul.metrics.overlap import token_f1
+from soul.metrics.ngram import token_f1
 from soul.one_turn import OneTurnTask, variant
 from soul.prompts import load_prompt
 from soul.row_fields import drop_empty_groups

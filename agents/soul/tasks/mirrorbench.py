@@ -286,14 +286,6 @@ class MirrorBench(Task[MirrorBenchRow]):
     def groups(self, row: MirrorBenchRow) -> Mapping[str, str]:
         return drop_empty_groups({"dataset": row.dataset})
 
-    def measures(self, row: MirrorBenchRow) -> Mapping[str, float]:
-        talk = sum(len(turn.content) for turn in row.turns)
-        characters = {
-            "characters of the description": len(row.task_description),
-            "characters of the conversation": talk,
-        }
-        return {"user turns": len(row.user_turns), "turns": len(row.turns), **characters}
-
     def group_keys(self, row: MirrorBenchRow) -> Sequence[GroupKey]:
         source, topic = row.conversation_id.partition("::")[0], row.group if row.group.startswith("topic-") else ""
         # If the assistant asks first, the key includes its question: many users answer "no".

@@ -114,7 +114,6 @@ class SimArena(Task[RowT], Generic[RowT]):
     opening: ClassVar[str]  # the first user message: chat templates need one before the first turn of the policy
     judge_prompt: ClassVar[Prompt]
     judges_writing_features: ClassVar[bool] = True
-    calls_per_feedback = 0.0
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:

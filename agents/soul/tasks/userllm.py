@@ -188,9 +188,6 @@ class UserLLM(Task[UserLLMRow]):
             return {"source": row.source}
         return {"source": row.source, "turn of prism": "later" if row.conversation else "first"}
 
-    def measures(self, row: UserLLMRow) -> Mapping[str, float]:
-        return {"characters of the intent": len(row.intent), "characters of the conversation": len(row.conversation)}
-
     def group_keys(self, row: UserLLMRow) -> Sequence[GroupKey]:
         if row.source != "prism":
             return [GroupKey.from_text("question", row.question or row.intent)]

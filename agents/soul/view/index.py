@@ -265,16 +265,18 @@ def _readable_lines(file: BinaryIO, start: int) -> Iterator[Line]:
 
 def _add(connection: sqlite3.Connection, file_id: int, line: Line, where: str) -> SessionRecord | None:
     """Add the session of a line. A line that is not a record is noted with its file."""
+    names = ("file_id", "offset", "length", *SessionRow._fields)
     try:
         record = SessionRecord.from_line(line.text, where)
         row = SessionRow.from_record(record)
-        row.check_storable(where)
+        _insert(connection, "sessions", names, (file_id, line.start, line.end - line.start, *row))
+        return record
     except BadRecord as error:
-        connection.execute("UPDATE files SET problem = ?, bad = bad + 1 WHERE id = ?", (one_line(error), file_id))
-        return None
-    names = ("file_id", "offset", "length", *SessionRow._fields)
-    _insert(connection, "sessions", names, (file_id, line.start, line.end - line.start, *row))
-    return record
+        problem = one_line(error)
+    except (OverflowError, UnicodeEncodeError) as error:  # a number of more than 64 bits, half a surrogate pair
+        problem = f"{where} cannot be stored ({one_line(error)}). Remove the line."
+    connection.execute("UPDATE files SET problem = ?, bad = bad + 1 WHERE id = ?", (problem, file_id))
+    return None
 
 
 def _insert(connection: sqlite3.Connection, table: str, columns: Sequence[str], values: Sequence[Any]) -> int:

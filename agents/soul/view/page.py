@@ -28,27 +28,12 @@ from soul.evaluate.report.page_parts import (
 )
 
 _HERE = Path(__file__).parent
-_SHARED = ("store", "elements", "link", "list", "browser", "scene", "sample")  # of the evaluation's report
+# Files of script/, in the order in which they need each other: those of the evaluation's report, and the viewer's own.
+_SHARED = "store elements link list browser scene sample".split()
 _OWN = (
-    "source",
-    "columns",
-    "sessions",
-    "chart",
-    "curves",
-    "learning",
-    "diff",
-    "turns",
-    "session",
-    "scatter",
-    "feedback",
-    "group",
-    "row",
-    "costs",
-    "gantt",
-    "against",
-    "home",
-    "view",
-)
+    "source columns sessions chart curves learning diff turns session scatter feedback group row costs against home "
+    "view"
+).split()
 POLL_MS = 3000  # how often a served page asks for new sessions
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from soul.judge.call.usage import Usage
-from soul.record import AttemptRecord, BadRecord, SessionRecord
+from soul.record import AttemptRecord, SessionRecord
 
 DIGITS = 6  # after the decimal point: more would double what a page loads, and the sessions keep them all
 _SAME = 1e-9  # rewards that differ by less are equal
@@ -79,21 +79,6 @@ class SessionRow(NamedTuple):
             tokens=_tokens(record),
             metrics=json.dumps({name: values for name, values in metrics.items() if values}),
         )
-
-    def check_storable(self, where: str) -> None:
-        """Check that SQLite can store the row.
-
-        Args:
-            where: file and line, for the error.
-
-        Raises:
-            BadRecord: a number has more than 64 bits, or a text holds half a surrogate pair.
-        """
-        for name, value in zip(self._fields, self, strict=True):
-            if isinstance(value, int) and not -(2**63) <= value < 2**63:
-                raise BadRecord(f"{where}: field {name}: {value} has more than 64 bits. Remove the line.")
-            if isinstance(value, str) and value.encode(errors="ignore").decode() != value:
-                raise BadRecord(f"{where}: field {name} holds half a surrogate pair. Remove the line.")
 
 
 class CallsRow(NamedTuple):

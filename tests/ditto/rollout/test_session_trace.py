@@ -7,8 +7,7 @@ from typing import Any
 
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.objectives.spec import Kind
-from ditto.rollout.agent_loop import session_outputs
-from ditto.rollout.session_sequences import seat_sequences
+from ditto.rollout.agent_loop import seat_sequences, session_outputs
 from ditto.rollout.token_seat import TokenSeat
 from soul import examples
 from soul.examples.endpoint import answer

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sft.distill.__main__ import main
-from sft.distill.traces import RunTraces
+from sft.distill.sources import RunTraces
 from soul import examples
 from soul.examples.__main__ import write
 from soul.examples.contract import LESSON, _critical

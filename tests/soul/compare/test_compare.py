@@ -8,8 +8,6 @@ no average; an average over sets is never pooled.
 import itertools
 import json
 import math
-import subprocess
-import sys
 from io import StringIO
 from pathlib import Path
 
@@ -19,15 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from soul import examples, tasks
+from soul import tasks
 from soul.compare.__main__ import compared, main
 from soul.compare.report import lines, markdown, rich_view
-from soul.evaluate import __main__ as evaluation
-from soul.evaluate.run.run_folder import BadRun, EvaluationRun
-from soul.examples.__main__ import write
-from soul.examples.endpoint import answer
+from soul.evaluate.run.run_folder import BadRun
 from soul.task_types import Metric
-from soul.testing import FakeOpenAI, Text
 from tests.soul.evaluate.finished_samples import TOM, numbered, sample, shuffled, usage
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -82,8 +76,7 @@ def test_the_numbers_are_those_of_their_definitions(tmp_path_factory, rewards):
     assert found.interval is None or len(rewards) >= 5
 
 
-@pytest.mark.parametrize("wins", range(7))
-@pytest.mark.parametrize("losses", range(7))
+@pytest.mark.parametrize(("wins", "losses"), [(0, 0), (1, 0), (0, 4), (3, 3), (6, 1)])
 def test_the_sign_test_is_an_enumeration_of_coin_flips(tmp_path, wins, losses):
     if wins + losses == 0:
         assert two(tmp_path, by_rule([1.0]), by_rule([1.0])).sets[TOM].p_value is None
@@ -196,36 +189,6 @@ def test_what_cannot_be_compared_is_said(tmp_path, capsys):
         assert message in capsys.readouterr().err
     with pytest.raises(BadRun):
         compared([tmp_path / "nothing", a])
-
-
-def test_two_runs_of_the_engine_itself(tmp_path):
-    """Played over HTTP by two models, the second of which knows every answer; compared by the command."""
-    data, example = tmp_path / "rows.parquet", examples.load("hitom")
-    write(["hitom"], 8, data)
-    known = [example.row(number) for number in range(8)]
-
-    def script(request):
-        if request.body["model"] == "weak":
-            return Text("<answer>B</answer>")
-        if request.body["model"] == "strong":
-            asked = [row for row in known if row.story in request.text and row.question in request.text]
-            return Text(example.oracle(asked[0])([]) if asked else "Hello.")
-        return answer(request)
-
-    with FakeOpenAI(script) as fake:
-        for model in ("weak", "strong"):
-            words = [str(data), f"policy.model={model}", f"policy.base_url={fake.url}", f"judge.base_url={fake.url}"]
-            words += ["judge.api_key_env=none", "--out", str(tmp_path / "runs")]
-            assert evaluation.main(words) == 0
-    folders = [next((tmp_path / "runs").glob(f"*{model}*")) for model in ("weak", "strong")]
-    weak = EvaluationRun.load(folders[0])
-    wrong = sum(line.draft.reward == 0 for line in weak.samples)
-    assert 0 < wrong <= 8
-    command = [sys.executable, "-m", "soul.compare", *map(str, folders), "--out", str(tmp_path / "f.md")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert f"{wrong} / {8 - wrong} / 0" in done.stdout and "weak" in done.stdout
-    assert f"{wrong} / {8 - wrong} / 0" in (tmp_path / "f.md").read_text()
 
 
 def cells(found):

@@ -60,16 +60,6 @@ def test_silence_and_failures_have_distances_of_their_own():
     assert np.isnan(value(jaccard_pairs("d", [], []), [1, 1]))
 
 
-def test_distances_in_blocks_are_those_in_one(monkeypatch):
-    rng = random.Random(0)
-    outcomes = [Outcome(i // 3, 1 / 3, None, None) for i in range(60)]
-    sets = [frozenset(rng.choices("abcdefghij", k=rng.randint(0, 6))) for _ in outcomes]
-    whole = jaccard_pairs("d", outcomes, sets)
-    monkeypatch.setattr("soul.metrics.set_metrics._BLOCK", 7)
-    parts = jaccard_pairs("d", outcomes, sets)
-    assert np.allclose(whole.distances, parts.distances) and np.allclose(whole.mass, 1)
-
-
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 4)), min_size=1, max_size=8))
 def test_a_ratio_is_the_weighted_mean(drawn):
     values, weights = zip(*drawn, strict=True)

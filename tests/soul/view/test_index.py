@@ -204,7 +204,7 @@ def test_a_record_that_sqlite_cannot_store_is_left_out_and_named(run):
     index = opened(run)
     assert rows(index)[48:] == [(4, 0, fine.session, 0.5)]
     problems = index.read(lambda connection: list(connection.execute("SELECT problem, bad FROM files WHERE bad")))
-    assert len(problems) == 1 and problems[0][1] == 2 and "field file holds half" in problems[0][0]
+    assert len(problems) == 1 and problems[0][1] == 2 and "line 2 cannot be stored" in problems[0][0]
 
 
 def test_what_a_row_says(tmp_path):

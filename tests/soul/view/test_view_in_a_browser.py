@@ -41,7 +41,7 @@ def test_the_curves_say_whether_the_run_learns(opened, viewed):
     page.keyboard.press("End")
     said = page.locator(".said-values").first.inner_text()
     mean = curve["draft"]["mean"][-1]
-    assert said.startswith(f"step {STEPS} · draft {mean:.4g} (") and "validation" in said
+    assert said.startswith(f"step {STEPS} · draft {mean:.4g}") and "validation" in said
     page.locator(".chart summary >> nth=0").click()
     until(lambda: page.locator(".chart >> nth=0 >> tbody tr").count() == STEPS)
     page.keyboard.press("Escape")
@@ -120,18 +120,15 @@ def test_group_and_row_of_a_session(opened):
     page.locator("#group-view").wait_for()
 
 
-def test_costs_and_the_straggler(opened):
-    page = opened("costs?step=3")
-    page.wait_for_selector(".gantt .straggler")
+def test_costs_lead_to_the_longest_sessions_of_a_step(opened):
+    page = opened("costs")
+    page.wait_for_selector("[aria-label='Judge calls by role'] tbody tr")
     calls = page.locator("[aria-label='Judge calls by role'] tbody tr").inner_text().split("\t")
     assert calls[:2] == ["judge", f"{3 * COUNT:,}"]
-    assert page.locator("rect.stack.part-1 >> visible=true").count() > STEPS  # times of steps, and of sessions
-    page.locator(".gantt-part summary").click()
-    rows = page.locator("[aria-label='Sessions of a step'] tbody tr").all_inner_texts()
-    (straggler,) = [row for row in rows if "▶" in row]
-    assert straggler.startswith("▶ userllm") and "refined judge" in page.inner_text(
-        "[aria-label='Sessions of a step'] thead"
-    )
+    assert page.locator("rect.stack.part-1 >> visible=true").count() >= STEPS
+    page.locator(".plot rect.stack.part-1").nth(2).click()
+    found(page, f"48 of {COUNT} sessions")
+    assert "sort=-seconds" in page.url and set(column(page, "step")) == {"3"}
 
 
 def test_two_runs_over_each_other(opened, viewed):

@@ -51,22 +51,6 @@ Texts = str | list[str]  # one or several
 Betas = Annotated[list[float], Field(min_length=2, max_length=2), AfterValidator(_ordered)]
 Dtype = Literal["fp32", "float32", "bf16", "bfloat16", "fp16", "float16"]
 Logger = Literal["console", "wandb", "tensorboard", "mlflow", "file"]  # those of verl's that tests cover
-LoadFormat = Literal[  # vLLM's LoadFormats, which takes seconds to import
-    "auto",
-    "hf",
-    "dummy",
-    "fastsafetensors",
-    "instanttensor",
-    "mistral",
-    "modelexpress",
-    "npcache",
-    "pt",
-    "runai_streamer",
-    "runai_streamer_sharded",
-    "safetensors",
-    "sharded_state",
-    "tensorizer",
-]
 KlType = Literal["kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3", "kl+", "k1+", "abs+", "low_var_kl+", "k3+"]
 
 
@@ -143,11 +127,7 @@ def takes(kind: Any, value: Any) -> bool:
 
 
 def check_types(config: DictConfig, keys: Keys) -> None:
-    """Check that every value has the type of its key and is in its range.
-
-    Raises:
-        BadConfig: for the first value that is not.
-    """
+    """Check that every value has the type of its key and is in its range. Raises BadConfig."""
     values = dict(_sections(OmegaConf.to_container(config, resolve=True, throw_on_missing=False)))
     for name, key in keys.items():
         if name in values and not takes(key.type, values[name]):

@@ -176,35 +176,10 @@ class Uploads:
         logger.info("%s has the checkpoint of %s", self.store.url, folder.name)
 
 
-def check_address(config: DictConfig) -> None:
-    """Check `trainer.upload_to` without asking the store.
-
-    Raises:
-        BadConfig: fsspec does not know the address, or it is the run's own folder.
-    """
-    if config.trainer.upload_to is None:
-        return
-    store = Store(str(config.trainer.upload_to))
-    for folder in {_root(config).resolve(), Path(config.run.dir).resolve()}:
-        target = Path(store.root).resolve()
-        if isinstance(store.files, LocalFileSystem) and (
-            target.is_relative_to(folder) or folder.is_relative_to(target)
-        ):
-            raise BadConfig(
-                f"trainer.upload_to={store.url} and the run's folder {folder} contain one another. Use a folder "
-                "beside it, best on another disk."
-            )
-
-
 def prepare_store(config: DictConfig) -> None:
     """Make the store this run's own; if the run's folder is empty, fetch the newest whole checkpoint from it.
 
     Call it only while holding the run folder's lock, before the checkpoint to resume from is chosen.
-
-    Raises:
-        BadConfig: it holds another run.
-        StoreFailed: it does not answer.
-        DamagedCheckpoint: its newest checkpoint is not as it was written.
     """
     if config.trainer.upload_to is None:
         return

@@ -19,10 +19,6 @@ def set_logger_folders(folder: Path, loggers: str | Sequence[str], project: str)
     """Set the variables of these loggers, if they are unset, for this process and its children.
 
     By default they write into the current folder, `/tmp` or the home folder, where runs overwrite each other.
-
-    Args:
-        loggers: `trainer.logger`, one name or several.
-        project: `trainer.project_name`.
     """
     names = [loggers] if isinstance(loggers, str) else list(loggers)
     own_mlflow = "mlflow" in names and "MLFLOW_TRACKING_URI" not in os.environ

@@ -1,5 +1,4 @@
-// View (f): where time and money go. Judge calls by role and task, the parts of each step, and one step's sessions as a
-// Gantt chart (gantt.js).
+// View (f): where time and money go. Judge calls by role and task, and the parts of each step.
 
 const PARTS_SHOWN = 5; // parts of a step with a colour of their own; the others are one
 const BAR_HEIGHT = 190;
@@ -14,7 +13,6 @@ class CostsView {
     this.run = run;
     this.filters = { from: query.get("from") ?? "", to: query.get("to") ?? "" };
     for (const [name, value] of Object.entries(this.filters)) this.form.elements[name].value = value;
-    this.step = query.get("step") ?? "";
     this.drawn = undefined;
     this.refresh(run);
   }
@@ -22,27 +20,23 @@ class CostsView {
   #frame(run) {
     const field = (name) => h("input", { type: "number", name, step: 1 });
     this.form = h("form", { className: "choices" }, h("label", {}, "Step from ", field("from")), h("label", {}, "to ", field("to")));
-    this.form.addEventListener("change", () =>
-      go(placeOf(run.id, "costs"), { ...Object.fromEntries(new FormData(this.form)), step: this.step }),
-    );
+    this.form.addEventListener("change", () => go(placeOf(run.id, "costs"), Object.fromEntries(new FormData(this.form))));
     this.form.addEventListener("submit", (event) => event.preventDefault());
     this.tables = h("div", { className: "parts" });
     this.bars = h("figure", { className: "chart" });
     const priced = isPriced(run.overview.calls ?? []);
     this.counts = priced ? "cost_usd" : "requests";
     this.cost = new CurveChart(priced ? "Cost of the judges, US dollars" : "Requests to the judges", (step) => this.#open(run, step));
-    this.gantt = new Gantt(run, (step) => this.#open(run, step));
     this.section.replaceChildren(
       h("header", {}, h("h1", {}, "Where time and money go")),
       this.form,
       this.tables,
       h("div", { className: "charts wide" }, this.bars, this.cost.element),
-      this.gantt.element,
     );
   }
 
   #open(run, step) {
-    go(placeOf(run.id, "costs"), { ...this.filters, step });
+    go(placeOf(run.id, "sessions"), { from: step, to: step, split: "step", sort: "-seconds" });
   }
 
   refresh(run) {
@@ -62,7 +56,6 @@ class CostsView {
     );
     this.#drawCost(calls);
     this.#drawBars(run.overview.metrics ?? {});
-    this.gantt.show(run, this.step);
   }
 
   #drawCost(calls) {

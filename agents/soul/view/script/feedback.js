@@ -40,7 +40,7 @@ class FeedbackView {
     if (this.drawn === state && this.drawnRun === run) return;
     this.drawn = state;
     this.drawnRun = run;
-    const tasks = [...store.values.get("task")].sort();
+    const tasks = store.distinct("task");
     fillSelect(this.tasks, [["", "all"], ...tasks.map((task) => [task, task])], this.filters.set);
     const { set, from, to } = this.filters;
     const places = store.where(

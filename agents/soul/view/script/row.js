@@ -2,7 +2,6 @@
 // was played, and its mean rewards.
 
 const STEPS_FIRST = 8; // steps that are shown at first, spread over the training
-const SHOWN_OF_TURN = 900; // characters
 
 class RowView {
   constructor() {
@@ -83,7 +82,7 @@ class RowView {
         "section",
         { ariaLabel: title },
         h("p", { className: "small" }, `${title} ${rewardText(reward)}`),
-        text === null ? h("em", {}, "none") : longText(text, pieces, tag),
+        text === null ? h("em", {}, "none") : h("div", { className: "said", dir: "auto" }, pieces ? drawChanges(pieces, tag) : text),
       );
     return h(
       "section",
@@ -129,24 +128,4 @@ function lastOwnTurn(attempt) {
     .flat()
     .filter((message) => !isContext(message));
   return turns.length ? turns.at(-1).content : null;
-}
-
-// A text with its changed words, shortened until the reader asks for all of it.
-function longText(text, pieces, tag) {
-  const said = h("div", { className: "said", dir: "auto" });
-  const whole = () => said.replaceChildren(...(pieces ? drawChanges(pieces, tag) : [text]));
-  if (text.length <= SHOWN_OF_TURN) {
-    whole();
-    return said;
-  }
-  let room = SHOWN_OF_TURN;
-  const cut = (pieces ?? [{ text, changed: false }]).flatMap((piece) => {
-    const part = piece.text.slice(0, Math.max(0, room));
-    room -= piece.text.length;
-    return part ? [{ ...piece, text: part }] : [];
-  });
-  said.replaceChildren(...drawChanges(cut, tag ?? "ins"), " …");
-  const more = h("button", { type: "button", className: "link" }, `Show all ${counted(text.length)} characters`);
-  more.addEventListener("click", () => (whole(), more.remove()));
-  return [said, more];
 }

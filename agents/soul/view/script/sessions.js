@@ -216,7 +216,7 @@ class SessionBrowser extends Browser {
   }
 
   setOptions() {
-    const tasks = [...this.store.values.get("task")].sort();
+    const tasks = this.store.distinct("task");
     fillSelect(form.elements.set, [["", "all"], ...tasks.map((task) => [task, task])], this.list.filters.set);
     fillSelect(form.elements.state, this.states(), this.list.filters.state);
   }
@@ -228,7 +228,7 @@ class SessionBrowser extends Browser {
 
   states() {
     const kinds = Object.entries(KINDS).map(([value, [name]]) => [value, name]);
-    const causes = this.store.values.get("cause").filter(Boolean).sort();
+    const causes = this.store.distinct("cause");
     return [["", "all"], ...kinds, ...causes.map((cause) => [`cause:${cause}`, `failed: ${words(cause)}`])];
   }
 

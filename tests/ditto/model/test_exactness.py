@@ -1,20 +1,21 @@
-"""Small models of many classes: rows of a pack are exact, or the run is refused with what works instead."""
+"""Small models of many classes: packed rows and the chunked head are exact, or the run is refused with a remedy."""
 
 from __future__ import annotations
 
 import json
 import runpy
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
-from transformers import CONFIG_MAPPING, AutoConfig, dynamic_module_utils
+from torch import Tensor
+from transformers import CONFIG_MAPPING, AutoConfig, Gemma2Config, Qwen3Config, dynamic_module_utils
 
 import ditto.model.attention  # noqa: F401 - registers packed
-from ditto.model.head_settings import head_problem
-from ditto.model.pack_check import check_packing, deviation
-from ditto.model.small_models import TOLERANCE, small_config
+from ditto.model import chunked_head
+from ditto.model.exactness import TOLERANCE, check_head, check_packing, deviation, head_problem, small_config
 from ditto.settings import BadConfig
 
 EXACT = ("llama", "qwen3_moe", "gemma3_text")
@@ -67,9 +68,8 @@ def test_a_soft_cap_that_the_attention_drops_is_found_in_padded_rows_too(tmp_pat
 
 def test_a_model_that_cannot_be_built_is_refused_but_with_padded_rows_and_plain_attention(tmp_path: Path) -> None:
     CONFIG_MAPPING["dbrx"]().save_pretrained(tmp_path)  # transformers cannot build it
-    remedy = r"Set model\.use_remove_padding=false and model\.override_config\.attn_implementation=eager"
     for packed, attention in ((True, "eager"), (True, "packed"), (False, "sdpa")):
-        with pytest.raises(BadConfig, match=f"cannot build a small dbrx .* {remedy}"):
+        with pytest.raises(BadConfig, match=r"cannot be built small .* Set model\.use_remove_padding=false"):
             check(tmp_path, packed=packed, attention=attention)
     check(tmp_path, packed=False, attention="eager")
 
@@ -90,6 +90,61 @@ def test_code_that_comes_with_a_checkpoint_is_checked_for_its_rows_and_keeps_its
     check_packing(OmegaConf.create(model), "model")
     whole = AutoConfig.from_pretrained(tmp_path, trust_remote_code=True)
     assert head_problem(whole) == "its code comes with the checkpoint"
+
+
+# ---- the head -------------------------------------------------------------------------------------------------------
+
+EXACT_HEAD: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("llama", "qwen3", "qwen3_vl", "qwen3_moe", "gemma3_text", "granite"), {}),
+    "gemma2": {"final_logit_softcapping": None},
+    "cohere": {"logit_scale": 1.0},
+}
+SCALED: dict[str, dict[str, Any]] = {"granite": {"logits_scaling": 8.0}, "gemma2": {}, "cohere": {}}
+
+
+@pytest.mark.parametrize("model_type", EXACT_HEAD)
+def test_log_probs_and_gradients_are_those_of_full_logits(model_type: str) -> None:
+    assert head_problem(CONFIG_MAPPING[model_type](**EXACT_HEAD[model_type])) is None
+
+
+@pytest.mark.parametrize("model_type", SCALED)
+def test_a_scale_or_a_cap_of_the_config_is_a_problem(model_type: str) -> None:
+    assert "scales or caps" in str(head_problem(CONFIG_MAPPING[model_type](**SCALED[model_type])))
+
+
+def test_a_gradient_that_differs_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = chunked_head.token_log_probs
+
+    def doubled(*arguments: Any) -> tuple[Tensor, Tensor]:
+        """The same values, with twice the gradient."""
+        first, second = (2 * output - output.detach() for output in exact(*arguments))
+        return first, second
+
+    monkeypatch.setattr(chunked_head, "token_log_probs", doubled)
+    assert "log-probs or gradients differ by 1 of" in str(head_problem(CONFIG_MAPPING["llama"]()))
+
+
+@pytest.mark.parametrize(
+    ("model", "training", "named"),
+    [
+        ({}, {}, None),
+        ({"external_lib": ["theirs", "ditto.model.install"]}, {}, None),
+        ({"external_lib": None}, {}, r"external_lib=\[\]"),
+        ({"path": "gemma2"}, {}, r"Gemma2ForCausalLM scales or caps .* Use model\.use_fused_kernels=false"),
+        ({"fused_kernel_options": {"impl_backend": "torch"}}, {}, "impl_backend=torch"),
+        ({}, {"entropy_checkpointing": True}, "entropy_checkpointing=true"),
+    ],
+)
+def test_a_head_that_cannot_be_is_refused(
+    model: dict[str, Any], training: dict[str, Any], named: str | None, tmp_path: Path
+) -> None:
+    Qwen3Config(tie_word_embeddings=False).save_pretrained(tmp_path / "untied")
+    Gemma2Config().save_pretrained(tmp_path / "gemma2")
+    usual = {"external_lib": "ditto.model.install", "fused_kernel_options": {"impl_backend": "chunked"}}
+    section = OmegaConf.create({"use_fused_kernels": True, "path": "untied", **usual, **model})
+    section.path = str(tmp_path / section.path)
+    with pytest.raises(BadConfig, match=named) if named else nullcontext():
+        check_head(section, OmegaConf.create(training), "model")
 
 
 @pytest.mark.e2e
