@@ -78,7 +78,7 @@ class ModelCalls(_Part):
 
 
 class SetCard(_Part):
-    """What the card of an evaluation file says.
+    """The card of an evaluation file.
 
     Attributes:
         sources: empty if the rows are generated.
@@ -102,7 +102,7 @@ class SetCard(_Part):
 
 
 class DataCard(SetCard):
-    """What `FILE.card.json` of a training file says.
+    """The card of a training file, `FILE.card.json`.
 
     Attributes:
         sha256: of the task file, so that a card beside another file is noticed.

@@ -102,12 +102,16 @@ class Checkpoint:
         return [replace(each, name=name) for each, name in zip(places.values(), names, strict=True)]
 
     @property
-    def context(self) -> int:
-        """The most tokens of prompt and answer together; at most the model's own limit."""
+    def config(self) -> dict[str, Any]:
+        """The language model's part of config.json; empty for a model that is not downloaded yet."""
         file = Path(self.model) / "config.json"
         config = _config(file) if file.is_file() else {}
-        limit = config.get("text_config", config).get("max_position_embeddings") or CONTEXT
-        return min(CONTEXT, int(limit))
+        return dict(config.get("text_config") or config)
+
+    @property
+    def context(self) -> int:
+        """The most tokens of prompt and answer together; at most the model's own limit."""
+        return min(CONTEXT, int(self.config.get("max_position_embeddings") or CONTEXT))
 
     @property
     def lora_rank(self) -> int | None:
@@ -131,7 +135,7 @@ def latest_checkpoint(folder: Path) -> Path:
 
 
 def _least_parts(parts: Sequence[str]) -> int:
-    """How many trailing parts of a path identify a folder, as in run-global_step_50-lora_adapter."""
+    """The number of trailing parts of a path that identify a folder, as in run-global_step_50-lora_adapter."""
     generic = sum(1 for _ in itertools.takewhile(_GENERIC.fullmatch, reversed(parts)))
     return min(generic + 1, len(parts))
 

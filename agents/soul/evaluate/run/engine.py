@@ -38,7 +38,7 @@ class Stopped(RunFailed):
 
 
 def expected_calls(request: SampleRequest) -> float:
-    """How many successive calls a sample makes, by its task's declaration."""
+    """The number of calls that a sample makes one after another, as its task declares them."""
     calls = request.row.task.calls_per_episode
     turns = calls.get("partner", 0.0) + calls.get("environment", 0.0)
     return 1.0 + 2.0 * turns + (calls.get("judge", 0.0) > 0)

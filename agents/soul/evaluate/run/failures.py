@@ -42,7 +42,7 @@ class Failures:
                 self.last[failure.cause] = failure.detail
 
     def cause(self) -> str | None:
-        """Why every sample failed, in one line; None if one succeeded."""
+        """The reason in one line if every sample failed; None if one succeeded."""
         if not 0 < self.samples == self.causes.total():
             return None
         most = self.causes.most_common(1)[0][0]
@@ -59,7 +59,7 @@ class Failures:
         return lines
 
     def remedy(self) -> str:
-        """How to run the failed samples again."""
+        """The command that runs the failed samples again, by their causes."""
         again, kept = Counter[str](), Counter[str]()
         for cause, count in self.causes.items():
             (again if cause in INFRASTRUCTURE else kept)[cause] = count

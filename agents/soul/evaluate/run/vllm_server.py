@@ -45,9 +45,10 @@ CPU_ARGUMENTS = ("--dtype", "float32", "--enforce-eager", "--no-enable-chunked-p
 ONE_PROCESS = ("--distributed-executor-backend", "vllm.v1.executor.uniproc_executor.UniProcExecutor")
 CPU_VARIABLES = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "TORCH_COMPILE_DISABLE": "1", "VERL_PLATFORM": "cpu"}
 CPU_VARIABLES |= THREAD_VARIABLES
-# Keys and values on a CPU: 8 GiB hold a few whole contexts of the models that one can run there, and half of the free
-# memory is for weights, twice, and the server's processes. vLLM says which context fits if not even one does.
-CPU_CACHE_BYTES, CPU_CACHE_SHARE = 8 << 30, 0.5
+# Keys and values on a CPU, whose memory vLLM takes at once: more than 16 whole contexts do not run faster there, and
+# half of the free memory is for weights, twice, and the server's processes. vLLM names the context that would fit.
+_CACHED_SEQUENCES, _CACHE_SHARE = 16, 0.5
+_SPARE_TOKENS = 256  # two blocks: a sequence gets whole ones, and vLLM keeps one for itself
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM supports
 
 
@@ -57,7 +58,7 @@ class ServerFailed(SoulError):
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """How checkpoints are served.
+    """Settings of a server of checkpoints.
 
     Attributes:
         tensor_parallel, data_parallel: devices of one replica, and number of replicas.
@@ -85,8 +86,7 @@ class ServerSettings:
         if self.data_parallel > 1:
             command += ["--data-parallel-size", str(self.data_parallel)]
         if self.platform == "cpu":
-            cache = min(CPU_CACHE_BYTES, int(CPU_CACHE_SHARE * free_memory()))
-            command += [*CPU_ARGUMENTS, "--kv-cache-memory-bytes", str(cache)]
+            command += [*CPU_ARGUMENTS, "--kv-cache-memory-bytes", str(_cache_bytes(checkpoint))]
             command += ONE_PROCESS if self.tensor_parallel == 1 else ()
         return [*command, *self.arguments]
 
@@ -95,6 +95,18 @@ class ServerSettings:
         kept = {name for name in os.environ if not name.startswith("OPENAI_")} - set(keys)
         inherited = {name: os.environ[name] for name in kept}
         return inherited | CPU_VARIABLES if self.platform == "cpu" else inherited
+
+
+def _cache_bytes(checkpoint: Checkpoint) -> int:
+    """Bytes of the cache on a CPU; half of the free memory for a model that is not downloaded yet."""
+    config = checkpoint.config
+    heads = config.get("num_attention_heads") or 1
+    width = config.get("head_dim") or config.get("hidden_size", 0) // heads
+    kv_heads, layers = config.get("num_key_value_heads") or heads, config.get("num_hidden_layers") or 0
+    token = 2 * layers * kv_heads * width * 4  # keys and values in float32, of all layers
+    wanted = _CACHED_SEQUENCES * (checkpoint.context + _SPARE_TOKENS) * token
+    free = int(_CACHE_SHARE * free_memory())
+    return min(wanted, free) if wanted else free
 
 
 def free_port() -> int:

@@ -42,7 +42,7 @@ def started(command, **environment):
 def interrupted(process, ready, sign=signal.SIGINT):
     """Send the signal when it is ready; its exit code and what it printed."""
     try:
-        until(lambda: ready() or process.poll() is not None, 60)
+        until(lambda: ready() or process.poll() is not None)
         assert process.poll() is None, process.stderr.read()
         process.send_signal(sign)
         out, err = process.communicate(timeout=60)
@@ -79,7 +79,7 @@ def test_while_modules_are_imported(tmp_path, monkeypatch):
     process = subprocess.Popen(
         [PYTHON, "-m", "soul.evaluate", "hitom"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
     )
-    until(lambda: (tmp_path / "importing").exists(), 60)
+    until(lambda: (tmp_path / "importing").exists())
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60)[1] == "" and process.returncode == -signal.SIGINT  # 130 in a shell
 
