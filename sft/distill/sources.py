@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from sft.distill.experts import task_of
 from sft.distill.heldout import HeldOut, RowIdentity
@@ -205,6 +205,6 @@ class RunTraces:
     def provenance(self, record: SessionRecord) -> Provenance:
         assert record.refined is not None
         version = record.step if record.model_version is None else record.model_version
-        metrics, context = record.refined.metrics or {}, "feedback" if self.with_feedback else "base"
-        model = f"model version {version}"
+        context: Literal["base", "feedback"] = "feedback" if self.with_feedback else "base"
+        metrics, model = record.refined.metrics or {}, f"model version {version}"
         return Provenance(self.name, model, record.file, metrics, None, record.prompts, context)
