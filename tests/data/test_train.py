@@ -13,7 +13,6 @@ from soul import examples
 from soul.rows import data_card as card
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import read_rows
-from tests.data.fantom_official import entry
 from tests.data.source_files import write_json
 from tests.published import publish
 from tests.soul.samples import DATA
@@ -159,21 +158,6 @@ def test_a_book_that_lifechoices_evaluates_is_not_in_cosers_training_file(tmp_pa
     assert [row.row.book for row in rows] == ["Emma"] and table["coser"][3] == "1"
     assert "NOT compared with the evaluation set coser" in table["coser"][-1]
     assert "drawn for --val-out" in table["lifechoices"][-1]  # one book is for evaluation, and none is left
-
-
-def test_fantom_trains_on_all_conversations_but_eighteen(tmp_path, capsys):
-    entries = [entry(number, part) for number in range(21) for part in range(2)]
-    write_json(tmp_path / "sources" / "fantom" / "fantom_v1.json", entries)
-    code, table, _ = build(tmp_path / "sources", capsys, "--tasks", "fantom")
-    trained, evaluated = (
-        {row.row.set_id.partition("-")[0] for row in read_rows([str(path)])}
-        for path in (
-            file_of(tmp_path / "sources", "fantom"),
-            tmp_path / "out" / "sim_eval_data" / "fantom_val.parquet",
-        )
-    )
-    assert code == 0 and len(trained) == 3 and len(evaluated) == 18 and not trained & evaluated
-    assert table["fantom"][3] == "0"  # the split and the evaluation file are drawn alike
 
 
 def test_a_card_beside_another_file_is_an_error(tmp_path, capsys, monkeypatch):

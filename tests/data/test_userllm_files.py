@@ -89,36 +89,6 @@ def test_a_sample_of_each_source_is_seeded(tmp_path):
     assert one.left_out.total() == len(whole.records) - 120 + whole.left_out.total()
 
 
-@needs_records
-def test_without_a_judge_the_other_sources_are_built_and_prism_is_counted():
-    found = userllm.convert(FILES)
-    assert set(Counter(r["source"] for r in found.records)) == {"commonsense_qa", "natural_questions"}
-    lines = sum(path.read_text(encoding="utf-8").count("\n") for path in FILES if path.suffix == ".jsonl")
-    assert found.left_out[userllm.NO_INTENT] == 70 and found.left_out[userllm.OWN_OPTION] == 4
-    assert len(found.records) + found.left_out.total() == lines + 70  # every row of every source
-
-
-@needs_records
-def test_a_split_keeps_what_belongs_together(tmp_path, capsys):
-    train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
-    arguments = ["--per-source", "300", "--train-out", str(train), "--val-out", str(val)]
-    userllm.main(["convert", *map(str, FILES), *arguments])
-    said = capsys.readouterr().out
-    assert said.count("rows=") == 2 and "left out: 70 (PRISM: no intent" in said and "beyond the 300 rows" in said
-    sides = [{info["group"] for info in pd.read_parquet(path)["extra_info"]} for path in (train, val)]
-    assert sides[0] and sides[1] and not sides[0] & sides[1]
-    info = pd.read_parquet(val)["extra_info"][0]
-    assert UserLLMRow.model_validate(info).index == info["index"]
-
-
-def test_a_user_is_on_one_side_of_a_split(tmp_path):
-    talks = [prism([f"question {i}"], conversation_id=f"c{i}", user_id=f"u{i % 5}", intent=INTENT) for i in range(40)]
-    path, sides = write_lines(tmp_path / "c.jsonl", *talks), (tmp_path / "train.parquet", tmp_path / "val.parquet")
-    userllm.main(["convert", str(path), "--train-out", str(sides[0]), "--val-out", str(sides[1])])
-    users = [{info["user_id"] for info in pd.read_parquet(side)["extra_info"]} for side in sides]
-    assert users[0] | users[1] == {f"u{i}" for i in range(5)} and not users[0] & users[1]
-
-
 @pytest.mark.parametrize(
     ("count", "first", "later"), [(20, 10, 10), (21, 11, 10), (60, 40, 20), (45, 25, 20), (50, 30, 20), (1, 1, 0)]
 )
@@ -172,15 +142,6 @@ def test_a_conversation_gives_an_opening_and_a_second_turn(tmp_path, turns, last
     assert {(r["group"], r["user_id"]) for r in records} == {("prism-c7", "u3")}
     if len(records) > 1:
         assert records[1]["conversation_history"] == "User: do bees see red\nAssistant: reply 0a"
-
-
-def test_an_intent_of_its_own_comes_first_and_turns_may_count_from_one(tmp_path):
-    raw = prism(["hi", "why"], intent="Get to know what bees see.")
-    for turn in raw["conversation_history"]:
-        turn["turn"] += 1
-    records = records_of(write_lines(tmp_path / "c.jsonl", raw))
-    assert [r["intent"] for r in records] == ["Get to know what bees see."] * 2
-    assert [r["turn"] for r in records] == [0, 1]
 
 
 @pytest.mark.parametrize(

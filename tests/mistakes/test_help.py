@@ -25,9 +25,6 @@ SCRIPTS = (
         "scripts/test",
     ),
 )
-CHILDREN = {  # other interpreters run them
-    "benchmarks/trl_contender.py",
-}
 SLOW = ("recipe/", "docs/", "benchmarks/")  # torch, transformers, matplotlib
 
 
@@ -39,7 +36,7 @@ def commands() -> list[str]:
         for file in (ROOT / folder).rglob("*.py")
     )
     started = (file for file in files if re.search(r'^if __name__ == "__main__":', file.read_text(), re.MULTILINE))
-    return sorted({str(file.relative_to(ROOT)) for file in started} - CHILDREN)
+    return sorted({str(file.relative_to(ROOT)) for file in started})
 
 
 def module_of(file: str) -> str:
