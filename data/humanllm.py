@@ -48,7 +48,6 @@ BUILDER = Builder(
     lambda args: Rows(convert(args.sources)),
     group="group",
     groups="users",
-    answer_letter="answer_letter",
     sources="SRC",
 )
 build, main = BUILDER.build, BUILDER.main

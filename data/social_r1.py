@@ -77,7 +77,6 @@ BUILDER = Builder(
     __doc__,
     lambda args: Rows(convert(args.sources, args.language)),
     group="story_id",
-    answer_letter="answer_letter",
     sources="SRC.jsonl",
     options=[argument("--language", choices=sorted(LANGUAGES), default="en", help="of the texts (default en)")],
 )

@@ -88,20 +88,6 @@ def test_real_scenes_come_back_as_they_were(tmp_path, capsys):
         assert TASK.row_type.model_validate(row.model_dump(mode="json")) == row
 
 
-@needs_records
-def test_real_prompts_are_whole_and_hold_no_line_of_the_book():
-    for record in coser.convert([TEST_SET, TRAINING]).records:
-        row = TASK.row_type.model_validate(record)
-        prompts = {name: TASK._instructions(row, name, None)["content"] for name in row.cast}
-        for name, prompt in prompts.items():
-            assert row.portrait(name) in prompt and row.scenario in prompt and row.motivation(name) in prompt
-            assert not any(
-                row.motivation(other) in prompt for other in row.cast if row.motivation(other) and other != name
-            )
-            assert not any(line.message in prompt for line in row.dialogues) and "None" not in prompt
-        assert TASK.prompt(row)[0]["content"] == max(prompts.values(), key=len)
-
-
 # --- the two forms of a source
 
 

@@ -44,16 +44,6 @@ def test_all_scored_kinds_are_read(tmp_path: Path) -> None:
     assert sum(record["correct_answer"] == "no" for record in records) == 4  # Carl and Dora, of both binary kinds
 
 
-def test_the_builder_prints_what_it_read_and_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = saved(tmp_path, entries(3))
-    fantom.main(["convert", str(path), "--test-conversations", "2", "--out", str(tmp_path / "out.parquet")])
-    shown = capsys.readouterr().out
-    assert "rows=40 conversations=2" in shown
-    assert f"left out: 12 ({LONG})" in shown
-    assert "left out: 20 (in conversations that were not drawn)" in shown
-    assert "questions read: 18 answerability:binary, 6 answerability:list, 12 belief:inaccessible" in shown
-
-
 def test_questions_stand_with_what_they_are_about(tmp_path: Path) -> None:
     subject = "the boat that Ann has painted in year 0, 0 and 0"
     prompts = {row.row.question_type: row.task.prompt(row.row)[0]["content"] for row in reversed(rows(tmp_path))}  # type: ignore[attr-defined]
@@ -95,7 +85,7 @@ def test_a_split_shares_no_conversation(tmp_path: Path, context: str) -> None:
     train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
     arguments = ["convert", str(saved(tmp_path, entries(9))), "--context", context, "--test-conversations", "4"]
     built = fantom.build([*arguments, "--train-out", str(train), "--val-out", str(val)])
-    assert [file.details.split()[0] for file in built.files] == ["conversations=5", "conversations=4"]
+    assert [file.groups for file in built.files] == ["conversations=5", "conversations=4"]
     assert not HeldOut(read_rows([str(val)])).overlaps(read_rows([str(train)]))
 
 

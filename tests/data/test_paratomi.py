@@ -2,14 +2,13 @@
 
 import csv
 import os
-from ast import literal_eval
 
 import pandas as pd
 import pytest
 
 from data import paratomi
 from data.rows import write_rows
-from soul.tasks.paratomi_story import places, story_key
+from soul.tasks.paratomi_story import story_key
 from tests.data.source_files import needs
 from tests.soul.samples import DATA
 
@@ -49,28 +48,6 @@ def test_the_documented_training_file_shares_no_story_with_the_evaluation():
     assert len(training) > 50 and not training & evaluation
     assert len({key(record) for record in paratomi.convert(TEXT)} & evaluation) >= len(evaluation) / 2
     assert "convert train.txt" in paratomi.__doc__ and "convert paraphrased_tomi_test.txt" not in paratomi.__doc__
-
-
-@needs_records
-def test_derived_candidates_are_those_of_percept_tomi_without_likings():
-    with TABLE.open(newline="", encoding="utf-8") as lines:
-        for row in csv.DictReader(lines):
-            derived, given = (
-                places(literal_eval(row["story"])),
-                literal_eval(row["cands"]),
-            )
-            assert set(derived) <= set(given)
-            liked = set(given) - set(derived)
-            assert all(any(f"s the {thing}" in s for s in literal_eval(row["story"])) for thing in liked)
-
-
-def test_places_are_whole_words():
-    story = [
-        "Mia went to the master_bedroom.",
-        "A t-shirt fills the treasure chest.",
-        "She told of hallways and boxes.",
-    ]
-    assert places(story) == ["master_bedroom", "treasure chest"]
 
 
 def test_one_story_in_other_words_has_the_same_key():

@@ -53,13 +53,13 @@ def file_of(sources: Path, name: str) -> Path:
 def test_each_source_that_is_there_gives_a_file_with_a_card(sources, capsys):
     code, table, printed = build(sources, capsys, "--tasks", "paratomi,sotopia,lifechoices,coser")
     assert code == 0 and {cells[0] for cells in table.values()} == {"built"}
+    evaluated = building.Evaluated.in_folder(sources.parent / "out", None)
     for name in table:
         file = file_of(sources, name)
         built = read_rows([str(file)])
         about = card.read(file)
         assert about is not None and about.rows == len(built) == int(table[name][1].replace(",", ""))
         assert about.groups == int(table[name][2].replace(",", "")) and about.contamination.against
-        evaluated = building.Evaluated.in_folder(sources.parent / "out", None)
         assert not evaluated.held_out.overlaps(built)
     hard = set(json.loads((DATA / "sotopia" / "env_ids.json").read_text())["sotopia_hard_env_id"])
     about = card.read(file_of(sources, "sotopia"))

@@ -4,7 +4,6 @@ Promise under test: every row is one that the task can play, or is counted with 
 the intent.
 """
 
-import csv
 import re
 from collections import Counter
 
@@ -12,16 +11,15 @@ import pandas as pd
 import pytest
 
 from data import userllm
-from data.intents import read_openings
 from soul.tasks.userllm import UserLLM
 from soul.tasks.userllm_row import UserLLMRow
 from soul.tasks.userllm_turn import choices_mentioned
 from tests.data.source_files import needs, refusal, write_lines
-from tests.published import KEPT
+from tests.published import prism_talks, written_intent
 from tests.soul.samples import DATA
 
 FOLDER = DATA / "userllm"
-FILES = sorted([*FOLDER.glob("*.jsonl"), *FOLDER.glob("*.csv")])
+FILES = sorted(FOLDER.glob("*.jsonl"))
 needs_records = needs(*FILES)
 
 CSQA = {
@@ -40,11 +38,12 @@ def records_of(*paths, **options):
     return userllm.convert(paths, **options).records
 
 
-def with_intents(folder, paths=FILES):
-    """The files, and one with an intent for every conversation in them, as `data.intents` writes it."""
-    keys = [found.key for path in paths if path.suffix == ".csv" for found in read_openings(path)]
-    lines = [{"key": key, "answer": {"intent": INTENT}, **KEPT} for key in keys]
-    return [*paths, write_lines(folder / "intents.jsonl", *lines)]
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The real questions, PRISM's openings as conversations, and an intent for each."""
+    folder, talks = tmp_path_factory.mktemp("userllm"), prism_talks(DATA)
+    (folder / "intents.jsonl").write_text("".join(written_intent(talk["conversation_id"], INTENT) for talk in talks))
+    return [*FILES, write_lines(folder / "conversations.jsonl", *talks), folder / "intents.jsonl"]
 
 
 def prism(turns, **other):
@@ -61,15 +60,15 @@ def prism(turns, **other):
 
 
 @needs_records
-def test_every_source_gives_rows_that_the_task_can_play(tmp_path):
-    task, records = UserLLM(), records_of(*with_intents(tmp_path))
+def test_every_source_gives_rows_that_the_task_can_play(files):
+    task, records = UserLLM(), records_of(*files)
     rows = [UserLLMRow.model_validate(record) for record in records]
     assert [row.index for row in rows] == list(range(len(rows)))
     assert set(Counter(row.source for row in rows)) == {"commonsense_qa", "natural_questions", "prism"}
     for row, record in zip(rows, records, strict=True):
         task.check(row)
         assert len(task.prompt(row)) == 1
-        assert (row.conversation == "") == (row.source == "prism")  # the table of openings has no second turns
+        assert (row.conversation == "") == (row.source == "prism")  # nobody has answered their second turns
         if row.source == "commonsense_qa":
             assert choices_mentioned(row.choices, row.question)[0] == 0
             assert choices_mentioned(row.choices, row.conversation)[0] == choices_mentioned(row.choices, "")[1]
@@ -79,8 +78,7 @@ def test_every_source_gives_rows_that_the_task_can_play(tmp_path):
 
 
 @needs_records
-def test_a_sample_of_each_source_is_seeded(tmp_path):
-    files = with_intents(tmp_path)
+def test_a_sample_of_each_source_is_seeded(files):
     one = userllm.convert(files, per_source=40)
     assert one == userllm.convert(files[::-1], per_source=40) != userllm.convert(files, per_source=40, seed=1)
     assert set(Counter(r["source"] for r in one.records).values()) == {40}
@@ -160,14 +158,3 @@ def test_a_conversation_without_a_good_intent_is_left_out_and_counted(tmp_path, 
     assert re.search(
         f"no row is left: 2 .{reason[:8]}", refusal(userllm, capsys, path, "--out", tmp_path / "x.parquet")
     )
-
-
-def test_the_table_of_openings(tmp_path):
-    with (tmp_path / "clusters.csv").open("w", newline="") as lines:
-        writer = csv.writer(lines)
-        writer.writerow(["cluster_id", "top_texts"])
-        writer.writerow(["1", "['Hello', 'do bees see red']"])
-    assert userllm.convert([tmp_path / "clusters.csv"]).left_out == {userllm.NO_INTENT: 2}
-    first, second = records_of(*with_intents(tmp_path, [tmp_path / "clusters.csv"]))
-    assert (first["intent"], first["conversation_history"], first["is_last_turn"]) == (INTENT, "", False)
-    assert first["group"] != second["group"]
