@@ -15,22 +15,17 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks.sft_data import tokenizer, write
-from benchmarks.side_by_side import in_turns
+from benchmarks.side_by_side import ROOT, console, in_turns, new_table, output_of
 from soul.cli.arguments import positive_int
 from soul.cli.error_border import Parser, reports_errors
 
-ROOT = Path(__file__).resolve().parents[1]
 WARM = 2  # steps that are not counted
 CONTEXT = 512  # maximum tokens of a sequence
 GOAL = 0.95  # of the hand-written loop's rate
@@ -137,15 +132,12 @@ def micro_batches(sequences: Sequence[Pair]) -> list[list[Pair]]:
     return batches
 
 
-def run(*command: str) -> list[float]:
+def run(name: str, folder: str, size: str) -> list[float]:
     """Run a contender. Returns the rates that it prints: tokens per second of each step."""
     rank = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29517"}
-    quiet = {"OMP_NUM_THREADS": "1", "VERL_PLATFORM": "cpu", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
-    environment = {**os.environ, **rank, **quiet, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT)
-    if done.returncode:
-        sys.exit(f"{' '.join(command[:4])} failed:\n{done.stderr[-3000:]}")
-    rates: list[float] = json.loads(done.stdout.strip().splitlines()[-1])
+    variables = {**rank, "OMP_NUM_THREADS": "1", "VERL_PLATFORM": "cpu", "PYTHONPATH": str(ROOT)}
+    words = ["-m", "benchmarks.sft", "--contender", name, "--folder", folder, "--sizes", size]
+    rates: list[float] = json.loads(output_of([sys.executable, *words], variables).strip().splitlines()[-1])
     return rates
 
 
@@ -155,8 +147,7 @@ def measure(size: str, rounds: int) -> dict[str, list[float]]:
     with tempfile.TemporaryDirectory() as place:
         make(Path(place), size)
         for _, name in in_turns(found, rounds):
-            words = ("-m", "benchmarks.sft", "--contender", name, "--folder", place, "--sizes", size)
-            found[name] += run(sys.executable, *words)[WARM:]
+            found[name] += run(name, place, size)[WARM:]
     return found
 
 
@@ -172,13 +163,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if args.contender:
         print(json.dumps({"ours": ours, "by-hand": by_hand}[args.contender](args.folder, args.sizes[0])))
         return
-    table = Table("model", "contender", "tokens/s", "over the loop by hand", title_justify="left")
+    table = new_table("Supervised training", "model", "contender", "tokens/s", "over the loop by hand")
     for size in args.sizes:
         found = {name: statistics.median(rates) for name, rates in measure(size, args.rounds).items()}
         for name, rate in found.items():
             goal = f" (goal {GOAL})" if name == "ours" else ""
             table.add_row(size, name, f"{rate:,.0f}", f"{rate / found['by-hand']:.2f}{goal}")
-    Console().print(table)
+    console.print(table)
 
 
 if __name__ == "__main__":
