@@ -4,7 +4,7 @@
     learning                     what the objectives learn
     evaluate, parity             evaluation beside other harnesses; scores beside the authors' own
     judge, judge_actor, throttle the judge gateway, the actor of a run, a throttled endpoint
-    sft, sft_data                supervised training beside TRL, its data loading
+    sft, sft_data                supervised training beside a loop by hand, its data loading
     gpu                          attention, head and update on one GPU
     kills                        kill runs again and again, and compare them with undisturbed runs
 

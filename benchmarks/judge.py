@@ -13,8 +13,7 @@ same questions and read answers with the same pydantic schema:
 
 Goals: requests/s of gateway over plain at least 0.95 (if the endpoint is the bottleneck); own CPU below 1 ms per call.
 The steady state is a run without its first two waves and its last wave of `cap` answers. Latency 0 shows the client's
-own work and has no goal. Requests/s need idle cores: on a busy machine both clients stay below cap / latency. With
---burst all askers start at once.
+own work and has no goal. Requests/s need idle cores: on a busy machine both clients stay below cap / latency.
 """
 
 from __future__ import annotations
@@ -170,7 +169,7 @@ async def in_turns(
     url: str, concurrency: int, calls: int, latency: float, arguments: argparse.Namespace
 ) -> dict[str, list[Run]]:
     """Both clients, in turns, after a warm-up that opens the connections."""
-    words, spread_s = arguments.words, 0.0 if arguments.burst else latency
+    words = arguments.words
     numbers = itertools.count()
     runs: dict[str, list[Run]] = {"plain": [], "gateway": []}
     async with connected(url, concurrency) as connection:
@@ -180,7 +179,7 @@ async def in_turns(
         for turn in range(arguments.repeats):
             for name in list(asks)[:: -1 if turn % 2 else 1]:
                 batch = list(itertools.islice(numbers, calls))
-                runs[name].append(await timed(asks[name], batch, concurrency, spread_s))
+                runs[name].append(await timed(asks[name], batch, concurrency, latency))
     return runs
 
 
@@ -223,7 +222,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--concurrency", type=positive_int, default=256)
     parser.add_argument("--latency", type=non_negative_float, nargs="+", default=[1.0, 0.0])
     parser.add_argument("--repeats", type=positive_int, default=8)
-    parser.add_argument("--burst", action="store_true", help="all askers start at once")
     parser.add_argument("--words", type=positive_int, default=150, help="words of the judged text")
     args = parser.parse_args(arguments)
     if args.calls < MIN_WAVES * args.concurrency:

@@ -1,13 +1,12 @@
-"""Compare supervised training on this CPU: ours, TRL's SFTTrainer and a hand-written loop, on the same data and model.
+"""Compare supervised training on this CPU with a hand-written loop, on the same data and model.
 
-    python -m benchmarks.sft --trl-python TRL_VENV/bin/python            # minutes
+    python -m benchmarks.sft            # minutes
     python -m benchmarks.sft --sizes 1M --rounds 1
 
-Every contender runs in its own process with one thread, takes the same sequences (tokenised once, by our code) in
-steps of the same number of tokens, and optimizes the same model with AdamW in float32. TRL packs sequences:
-`packing_strategy="bfd"` keeps documents apart, `wrapped` does not. The hand-written loop sorts sequences by length,
-pads them, and makes one backward pass per micro-batch. Contenders take turns; rates are medians over the steps of all
-rounds, without the first two of each. For data loading see `python -m benchmarks.sft_data`.
+Both run in a process of their own with one thread, take the same sequences (tokenised once, by our code) in steps of
+the same number of tokens, and optimize the same model with AdamW in float32. The loop sorts sequences by length, pads
+them, and makes one backward pass per micro-batch. They take turns; rates are medians over the steps of all rounds,
+without the first two of each. For data loading see `python -m benchmarks.sft_data`.
 """
 
 from __future__ import annotations
@@ -16,21 +15,17 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks.sft_data import tokenizer, write
-from soul.cli.arguments import existing_file, positive_int
+from benchmarks.side_by_side import ROOT, console, in_turns, new_table, output_of
+from soul.cli.arguments import positive_int
 from soul.cli.error_border import Parser, reports_errors
 
-ROOT = Path(__file__).resolve().parents[1]
 WARM = 2  # steps that are not counted
 CONTEXT = 512  # maximum tokens of a sequence
 GOAL = 0.95  # of the hand-written loop's rate
@@ -137,39 +132,22 @@ def micro_batches(sequences: Sequence[Pair]) -> list[list[Pair]]:
     return batches
 
 
-def trl(folder: Path, size: str, python: str, strategy: str) -> list[float]:
-    """TRL's trainer on the same sequences, packed."""
-    sequences = [pair for step in sequences_of(folder, size) for pair in step]
-    (folder / "sequences.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in sequences))
-    tokens = sum(len(ids) for ids, _ in sequences) // SIZES[size][2]
-    rates = run(python, str(ROOT / "benchmarks" / "trl_contender.py"), str(folder), strategy, str(tokens), str(CONTEXT))
-    return rates[WARM - 1 :] or rates  # TRL does not report the first step; there may be only two
-
-
-def run(*command: str) -> list[float]:
+def run(name: str, folder: str, size: str) -> list[float]:
     """Run a contender. Returns the rates that it prints: tokens per second of each step."""
     rank = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29517"}
-    quiet = {"OMP_NUM_THREADS": "1", "VERL_PLATFORM": "cpu", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
-    environment = {**os.environ, **rank, **quiet, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT)
-    if done.returncode:
-        sys.exit(f"{' '.join(command[:4])} failed:\n{done.stderr[-3000:]}")
-    rates: list[float] = json.loads(done.stdout.strip().splitlines()[-1])
+    variables = {**rank, "OMP_NUM_THREADS": "1", "VERL_PLATFORM": "cpu", "PYTHONPATH": str(ROOT)}
+    words = ["-m", "benchmarks.sft", "--contender", name, "--folder", folder, "--sizes", size]
+    rates: list[float] = json.loads(output_of([sys.executable, *words], variables).strip().splitlines()[-1])
     return rates
 
 
-def measure(size: str, rounds: int, trl_python: str | None) -> dict[str, list[float]]:
+def measure(size: str, rounds: int) -> dict[str, list[float]]:
     """Tokens per second of every contender's counted steps."""
     found: dict[str, list[float]] = {"ours": [], "by-hand": []}
     with tempfile.TemporaryDirectory() as place:
         make(Path(place), size)
-        for turn in range(rounds):
-            for name in ("ours", "by-hand")[:: 1 - 2 * (turn % 2)]:
-                words = ("-m", "benchmarks.sft", "--contender", name, "--folder", place, "--sizes", size)
-                found[name] += run(sys.executable, *words)[WARM:]
-            for strategy in ("bfd", "wrapped") if trl_python else ():
-                rates = trl(Path(place), size, str(trl_python), strategy)
-                found.setdefault(f"TRL {strategy}", []).extend(rates)
+        for _, name in in_turns(found, rounds):
+            found[name] += run(name, place, size)[WARM:]
     return found
 
 
@@ -179,20 +157,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = Parser(prog="python -m benchmarks.sft", description=__doc__)
     parser.add_argument("--sizes", nargs="+", choices=[*SIZES], default=[*SIZES])
     parser.add_argument("--rounds", type=positive_int, default=3)
-    parser.add_argument("--trl-python", type=existing_file, help="an interpreter that has TRL; None: without TRL")
     parser.add_argument("--contender", choices=("ours", "by-hand"), help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
     if args.contender:
         print(json.dumps({"ours": ours, "by-hand": by_hand}[args.contender](args.folder, args.sizes[0])))
         return
-    table = Table("model", "contender", "tokens/s", "over the loop by hand", title_justify="left")
+    table = new_table("Supervised training", "model", "contender", "tokens/s", "over the loop by hand")
     for size in args.sizes:
-        found = {name: statistics.median(rates) for name, rates in measure(size, args.rounds, args.trl_python).items()}
+        found = {name: statistics.median(rates) for name, rates in measure(size, args.rounds).items()}
         for name, rate in found.items():
             goal = f" (goal {GOAL})" if name == "ours" else ""
             table.add_row(size, name, f"{rate:,.0f}", f"{rate / found['by-hand']:.2f}{goal}")
-    Console().print(table)
+    console.print(table)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Measure the data of supervised training: speed of tokenising and of the loader, memory, several processes at once.
 
     python -m benchmarks.sft_data                 # everything, minutes
-    python -m benchmarks.sft_data --root OTHER    # the same of another checkout, on the same files
 
 `tokenise`: tokens per second of CPU time with one process, for conversations and documents. `loader`: tokens per second
 of the loader without workers. `memory`: the peak of a process that tokenises and reads a JSON file of --rows rows, and
@@ -29,7 +28,7 @@ from rich.console import Console
 from transformers import PreTrainedTokenizerBase
 
 from recipe.demo.tiny_model import build_tokenizer
-from soul.cli.arguments import existing_folder, output_file, positive_int
+from soul.cli.arguments import positive_int
 from soul.cli.error_border import Parser, reports_errors
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -99,14 +98,13 @@ def child(folder: Path, files: Sequence[str]) -> None:
     print(json.dumps({"tokens_s": tokens / used, "wall_s": tokenised, "loader_s": read / loaded, "peak_mib": peak}))
 
 
-def measured(root: Path, folder: Path, files: Sequence[Path], processes: int = 1) -> list[dict[str, float]]:
+def measured(folder: Path, files: Sequence[Path], processes: int = 1) -> list[dict[str, float]]:
     """The numbers of processes that open these files at once, with a new cache."""
     cache = Path(tempfile.mkdtemp(dir=folder))
-    paths = [str(root), str(root / "agents"), str(root / "verl")]
-    environment = {**os.environ, "PYTHONPATH": ":".join(paths), "PYTHONSAFEPATH": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, __file__, "--child", str(cache), *map(str, files)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "benchmarks.sft_data", "--child", str(cache), *map(str, files)]
     running = [
-        subprocess.Popen(command, env=environment, cwd=root, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         for _ in range(processes)
     ]
     return [json.loads(process.communicate()[0].splitlines()[-1]) for process in running]
@@ -117,8 +115,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure."""
     parser = Parser(prog="python -m benchmarks.sft_data", description=__doc__)
     parser.add_argument("--rows", type=positive_int, default=8000)
-    parser.add_argument("--root", type=existing_folder, default=ROOT, help="the checkout to measure")
-    parser.add_argument("--json", type=output_file, help="file for the numbers")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("files", nargs="*", type=Path, help="files for --child")
     given = parser.parse_args(arguments)
@@ -130,21 +126,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         folder = Path(name)
         for kind in ("chats", "documents"):
             write(kind, given.rows, file := folder / f"{kind}.parquet")
-            (found,) = measured(given.root, folder, [file])
+            (found,) = measured(folder, [file])
             numbers |= {f"{kind}_tokens_s": found["tokens_s"], f"{kind}_loader_tokens_s": found["loader_s"]}
         for size in (given.rows, 10 * given.rows):
             write("chats", size, file := folder / f"{size}.jsonl")
-            numbers[f"peak_mib_{size}_rows"] = measured(given.root, folder, [file])[0]["peak_mib"]
+            numbers[f"peak_mib_{size}_rows"] = measured(folder, [file])[0]["peak_mib"]
         files = [folder / f"{'x' * number}.parquet" for number in range(1, FILES + 1)]
         for file in files:
             write("chats", given.rows // FILES * 2, file)
         for processes in (1, 2):
-            found_all = measured(given.root, folder, files, processes)
+            found_all = measured(folder, files, processes)
             numbers[f"together_{processes}_s"] = max(found["wall_s"] for found in found_all)
     for label, value in numbers.items():
         Console().print(f"{label:30} {value:,.1f}")
-    if given.json:
-        given.json.write_text(json.dumps(numbers, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,9 @@
-"""Compare our update with plain verl's, and a step's passes by `algorithm.old_logp`.
+"""Measure a step's passes and its update, by `algorithm.old_logp`.
 
-    python -m benchmarks.step update --model FOLDER     # verl's GRPO update against ours, on the same tokens
-    python -m benchmarks.step old_logp --model FOLDER   # a step's passes and its update, by algorithm.old_logp
+    python -m benchmarks.step --model FOLDER
 
-`update` builds verl's own TrainingWorker (FSDP2, gloo) once and gives it the same sequences in turns: as verl's trainer
-does (`plain`), and as ours does (`ditto`: with a weight per token). Goal: ditto tokens/s over plain tokens/s, measured
-in one run, at least 0.97. `old_logp` takes steps of one update, with the pass for old log-probs before it, without it,
-and with a pass of the refined answers alone (a third of the sequences).
+Steps of one update by verl's own TrainingWorker (FSDP2, gloo), with our head and loss: with the pass for old log-probs
+before it, without it, and with a pass of the refined answers alone (a third of the sequences).
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.side_by_side import console, in_turns, new_table, spread
+from benchmarks.side_by_side import console, in_turns, new_table
 from soul.cli.arguments import existing_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
 
@@ -221,51 +218,17 @@ def run_old_logp(arguments: argparse.Namespace) -> None:
     console.print(table)
 
 
-def run_update(arguments: argparse.Namespace) -> None:
-    """Print tokens/s of plain verl and of ours, and their ratio."""
-    from ditto.objectives.losses import LOSS_WEIGHTS, ROWS
-
-    worker, losses = build_worker(arguments.model, arguments.budget)
-    ours = columns(arguments.sequences, arguments.prompt, arguments.response, vocabulary=300)
-    plain = {key: value for key, value in ours.items() if key not in (LOSS_WEIGHTS, ROWS)}
-    tokens = sum(len(ids) for ids in ours["input_ids"])
-    contenders = {"plain": (losses["plain"], plain), "ditto": (losses["grpo"], ours)}
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for number, name in in_turns(contenders, arguments.rounds + 1):
-        loss, rows = contenders[name]
-        worker.set_loss_fn(loss)
-        took = one_update(worker, rows, arguments.updates)
-        if number:  # the first round warms up
-            seconds[name].append(took)
-    title = f"One step's update: {arguments.sequences} sequences, {tokens:,} tokens, {arguments.updates} updates"
-    table = new_table(title, "", "CPU s (median)", "tokens per CPU s")
-    for name, values in seconds.items():
-        table.add_row(name, f"{statistics.median(values):.3f}", f"{tokens / statistics.median(values):,.0f}")
-    console.print(table)
-    # Every second round swaps the order, so two rounds make one fair pair.
-    turns = [sum(seconds["plain"][i : i + 2]) / sum(seconds["ditto"][i : i + 2]) for i in range(0, arguments.rounds, 2)]
-    console.print(f"ditto over plain, {len(turns)} pairs of rounds: {spread(turns, 3)} (goal: at least 0.97)")
-
-
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = Parser(prog="python -m benchmarks.step", description=__doc__)
-    what = parser.add_subparsers(required=True)
-    update = what.add_parser("update", help="our update against plain verl's, in one process")
-    update.add_argument("--updates", type=positive_int, default=2)
-    update.set_defaults(run=run_update)
-    old_logp = what.add_parser("old_logp", help="passes and update of a step by algorithm.old_logp, in one process")
-    old_logp.set_defaults(run=run_old_logp)
-    for command, rounds in ((update, 40), (old_logp, 10)):
-        command.add_argument("--model", type=existing_folder, required=True, help="in Hugging Face's form")
-        command.add_argument("--sequences", type=positive_int, default=48)
-        command.add_argument("--prompt", type=positive_int, default=110, help="mean tokens")
-        command.add_argument("--response", type=positive_int, default=24, help="mean tokens")
-        command.add_argument("--budget", type=positive_int, default=8192, help="tokens of a micro-batch")
-        command.add_argument("--rounds", type=positive_int, default=rounds)
-    args = parser.parse_args(arguments)
+    parser.add_argument("--model", type=existing_folder, required=True, help="in Hugging Face's form")
+    parser.add_argument("--sequences", type=positive_int, default=48)
+    parser.add_argument("--prompt", type=positive_int, default=110, help="mean tokens")
+    parser.add_argument("--response", type=positive_int, default=24, help="mean tokens")
+    parser.add_argument("--budget", type=positive_int, default=8192, help="tokens of a micro-batch")
+    parser.add_argument("--rounds", type=positive_int, default=10)
     as_only_rank()
-    args.run(args)
+    run_old_logp(parser.parse_args(arguments))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
     python -m benchmarks.throttle verdicts [--only a d] [--window sliding]   # one gateway, beside the plain SDK
     python -m benchmarks.throttle gateways                                 # two gateways in one process
-    python -m benchmarks.throttle processes                                # two processes with one key
 
 The endpoint is `benchmarks.server`, in its own process. 400 verdicts at each of five limits:
 
@@ -11,7 +10,7 @@ The endpoint is `benchmarks.server`, in its own process. 400 verdicts at each of
 
 `sdk` is openai.AsyncOpenAI with `max_retries=6` and as many concurrent tasks as our concurrency. `ours` is Judge.ask
 with default settings. `best` is the shortest time in which the limit admits all requests. Goals: no verdict lost; a
-total time of at most 1.2 x best for one or two gateways in one process, and of 1.5 x best for two processes.
+total time of at most 1.2 x best.
 """
 
 from __future__ import annotations
@@ -23,9 +22,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from typing import Any
 
 import openai
@@ -103,23 +100,9 @@ async def with_ours(url: str, calls: int, concurrency: int, gateways: int = 1) -
             await connection.close()
 
 
-def _in_own_process(url: str, calls: int, concurrency: int) -> Counter[str]:
-    return asyncio.run(with_ours(url, calls, concurrency))[0]
-
-
-async def in_processes(url: str, calls: int, concurrency: int) -> tuple[Counter[str], float]:
-    """Two processes, each with half of the calls; the time of their start does not count."""
-    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
-        list(pool.map(time.sleep, [2.0, 2.0]))  # both are there, with their imports
-        start = time.perf_counter()
-        lost = sum(pool.map(_in_own_process, [url] * 2, [calls // 2] * 2, [concurrency] * 2), Counter())
-        return lost, time.perf_counter() - start
-
-
 CLIENTS = {
     "verdicts": {"sdk": with_sdk, "ours": with_ours},
     "gateways": {"two gateways": partial(with_ours, gateways=2)},
-    "processes": {"two processes": in_processes},
 }
 
 

@@ -13,8 +13,7 @@ Run them from the repository root: `python -m data.hitom convert SRC.json --out 
 
 Every other module is the builder of one task (alignx, coser, ..., userllm) or a part of one. Where training rows come
 from another source than evaluation rows, they have a builder of their own: mirrorbench_train, twinvoice_train
-(twinvoice_people), userllm_train (intents) and sotopia_pairs. hitom_stories generates Hi-ToM stories; fantom_json reads
-FANToM's official file.
+(twinvoice_people), userllm_train (intents) and sotopia_pairs. hitom_stories generates Hi-ToM stories.
 
 Git ignores downloads and parquet files in this folder; only the builders are versioned.
 """

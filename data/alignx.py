@@ -23,7 +23,6 @@ from data.builder_cli import Builder, Rows, argument
 from data.reading import by_name, read_records
 from data.rows import Record
 from soul.row_fields import clean_text, to_prose
-from soul.tasks.alignx import AlignX, AlignXRow
 
 _DEMOGRAPHIC, _PAIRS, _COMMENTS = "Demographic Information", "Pair-wise Comparative Feedback", "User-Generated Content"
 _WORDS = {"description": "a description of the user", "icl_pairs": "earlier choices", "ugc": "earlier comments"}
@@ -121,7 +120,6 @@ BUILDER = Builder(
     lambda args: convert(args.sources, args.set),
     group="question",
     groups="posts",
-    answer_letter=lambda record: AlignX().gold(AlignXRow.model_validate(record)),
     sources="SRC.json",
     options=[argument("--set", choices=sorted(SETS), default="alignx", help="evaluation set (default alignx)")],
 )

@@ -97,7 +97,6 @@ BUILDER = Builder(
     lambda args: convert(args.sources, args.seed),
     group="group",
     groups="characters",
-    answer_letter=lambda record: str(json.loads(record["raw"])["right_option_letter"]),
     sources="SRC.json",
 )
 build, main = BUILDER.build, BUILDER.main

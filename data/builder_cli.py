@@ -25,7 +25,6 @@ from soul.errors import SoulError, one_line
 
 Commands: TypeAlias = "argparse._SubParsersAction[Any]"
 Option: TypeAlias = Callable[[argparse.ArgumentParser], object]
-TextOf: TypeAlias = "str | Callable[[Record], str]"  # a field of the record, or a function of it
 
 
 class BadSource(SoulError):
@@ -79,11 +78,11 @@ class Rows(NamedTuple):
 
 
 class BuiltFile(NamedTuple):
-    """A task file that was written; `details` are further counts, for people: "stories=200 answers: A=31 B=29"."""
+    """A task file that was written; `groups` are counted for people: "stories=200"."""
 
     path: Path
     rows: int
-    details: str = ""
+    groups: str
 
 
 @dataclass(frozen=True)
@@ -145,9 +144,9 @@ class Builder:
         description: the module's docstring, which --help prints.
         rows: reads the sources of the parsed command line and returns their rows. It raises ValueError (with file,
             record and field) or OSError if it cannot read a source.
-        group: the group (story, conversation) of a record; a split keeps the records of one group together.
+        group: the group (story, conversation) of a record, or the field that names it; a split keeps the records of one
+            group together.
         groups: the name of the groups in the counts.
-        answer_letter: the letter of a record's right answer; None if it has no letters.
         sources: how --help names the source files, which become `args.sources`; "" if `options` adds the arguments.
         options: arguments of `convert`, each made by `argument` or a function that adds to the parser.
         plan: the calls to models that a command line would make, with their price, for a builder that makes some.
@@ -157,9 +156,8 @@ class Builder:
     name: str
     description: str | None
     rows: Callable[[argparse.Namespace], Rows]
-    group: TextOf
+    group: str | Callable[[Record], str]
     groups: str = "stories"
-    answer_letter: TextOf | None = None
     sources: str = ""
     options: Sequence[Option] = ()
     plan: Callable[[argparse.Namespace], Sequence[str]] | None = None
@@ -197,7 +195,7 @@ class Builder:
                 built = self.build(arguments)
             except ValueError as error:
                 raise BadSource(f"{self.name}: {error}") from error
-            files = [f"{file.path}: rows={file.rows} {file.details}".rstrip() for file in built.files]
+            files = [f"{file.path}: rows={file.rows} {file.groups}" for file in built.files]
             print(*files, *built.remarks, sep="\n")
 
         return run_command(build_and_print)
@@ -222,7 +220,7 @@ class Builder:
         if args.train_out and args.train_out.resolve() == args.val_out.resolve():
             raise ValueError(f"--train-out and --val-out both name {args.train_out}; give two files")
         left_out = Counter(rows.left_out)
-        names = [_text_of(self.group, record) for record in rows.records]
+        names = [str(r[self.group]) if isinstance(self.group, str) else self.group(r) for r in rows.records]
         drawn = None
         if rows.draw_groups or rows.draw_rows:
             drawn = draw_groups(names, args.seed, count=rows.draw_groups, rows=rows.draw_rows)
@@ -236,17 +234,9 @@ class Builder:
         for path, places in parts.items():
             chosen = [rows.records[i] for i in places]
             write_rows(path, rows.task or self.name.removeprefix("data."), chosen)
-            details = f"{self.groups}={len({names[i] for i in places})}"
-            if self.answer_letter is not None:
-                letters = Counter(_text_of(self.answer_letter, record) for record in chosen)
-                details += f" answers: {' '.join(f'{letter}={letters[letter]}' for letter in sorted(letters))}"
-            files.append(BuiltFile(path, len(chosen), details))
+            files.append(BuiltFile(path, len(chosen), f"{self.groups}={len({names[i] for i in places})}"))
         notes = (*counted("removed", rows.removed), *rows.notes)
         return Built(tuple(files), +left_out, notes, tuple(rows.models), tuple(rows.decisions), rows.stands_in)
-
-
-def _text_of(what: TextOf, record: Record) -> str:
-    return str(record[what]) if isinstance(what, str) else what(record)
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:

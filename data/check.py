@@ -26,10 +26,9 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 
-import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
@@ -62,38 +61,31 @@ def table(reported: Sequence[Report]) -> Table:
 
 
 def write_without_overlap(report: Sequence[Report], out: Path) -> str:
-    """Copy the task file of these reports without its overlapping rows. Returns a line with the counts.
-
-    Raises:
-        BadRow: no row would be left.
-    """
-    file = report[0].file
-    left_out = {number for part in report if part.overlap for number in part.overlap.rows}
-    source = pq.read_table(file)
-    kept = [number for number in range(source.num_rows) if number not in left_out]
-    if not kept:
-        raise BadRow(f"{file}: every row shares a group with --against, so {out} would be empty. Use other rows.")
-    write_table(source.take(kept), out)
-    return f"{out}: {len(kept):,} rows; left out: {len(left_out):,} (they share a group with --against)"
+    """Copy the task file of these reports without its overlapping rows. Returns a line with the counts."""
+    overlapping = {number for part in report if part.overlap for number in part.overlap.rows}
+    return _copy(report[0].file, out, overlapping, "they share a group with --against")
 
 
 def write_without_extra(file: str, out: Path) -> str:
-    """Copy a task file without the rows of tasks that are no part of SOUL. Returns a line with their counts.
+    """Copy a task file without the rows of tasks that are no part of SOUL. Returns a line with their counts."""
+    names = read_table(file)["data_source"].to_pylist()
+    extra = sorted(Counter(name for name in names if name in EXTRA).items())
+    counts = ", ".join(f"{name} {count:,}" for name, count in extra) or "none"
+    return _copy(file, out, {i for i, name in enumerate(names) if name in EXTRA}, f"no part of SOUL: {counts}")
+
+
+def _copy(file: str, out: Path, left_out: Set[int], why: str) -> str:
+    """Copy a task file without these rows.
 
     Raises:
         BadRow: no row would be left, or the file cannot be read.
     """
     source = read_table(file)
-    names = source["data_source"].to_pylist()
-    kept = [number for number, name in enumerate(names) if name not in EXTRA]
+    kept = [number for number in range(source.num_rows) if number not in left_out]
     if not kept:
-        raise BadRow(
-            f"{file}: all rows are of tasks that are no part of SOUL, so {out} would be empty. Use other rows."
-        )
+        raise BadRow(f"{file}: every row is to be left out ({why}), so {out} would be empty. Use other rows.")
     write_table(source.take(kept), out)
-    extra = sorted(Counter(name for name in names if name in EXTRA).items())
-    counts = ", ".join(f"{name} {count:,}" for name, count in extra) or "none"
-    return f"{out}: {len(kept):,} rows; left out: {len(names) - len(kept):,} (no part of SOUL: {counts})"
+    return f"{out}: {len(kept):,} rows; left out: {len(left_out):,} ({why})"
 
 
 @reports_errors

@@ -18,14 +18,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from data.builder_cli import Builder, Rows
-from data.reading import read_json
+from data.reading import read_json, row_of
 from data.rows import Record, numbered
 from soul.tasks.coser import CoSER
 from soul.tasks.coser_stage import CoSERRow
-from soul.validation_errors import first_problem
 
 TRAIN_SHARE = 0.9  # of a book's plots, if the book has no split_plot_index
 
@@ -91,14 +88,7 @@ def _scenes(path: Path, book: Mapping[str, Any]) -> Iterator[tuple[str, dict[str
 def _record(where: str, scene: Any) -> Record:
     if not isinstance(scene, dict):
         raise ValueError(f"{where}: expected an object, got {type(scene).__name__}")
-    try:
-        row = CoSERRow.model_validate({**scene, "index": 0})
-        CoSER().check(row)
-    except ValidationError as error:
-        problem = first_problem(error)
-        raise ValueError(f"{where}: field '{problem.field or 'scene'}': {problem.message}") from error
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
+    row = row_of(where, CoSERRow, scene, CoSER().check)
     plot = scene.get("plot")
     places = [scene.get("i_p"), scene.get("plot_index"), plot.get("i_p") if isinstance(plot, dict) else None]
     number = next((place for place in places if place is not None), row.plot_summary)

@@ -6,39 +6,60 @@
     python -m data.fantom convert FANToM_tom_belief_*.csv --out beliefs.parquet
 
 Source: FanToM (github.com/skywalker023/fantom, MIT), "only for evaluation purposes". The official file holds all scored
-questions, 10,422 of them (`data.fantom_json`). The paper's test set is 18 of its conversations; the paper does not name
-them, so --seed draws them here, and the rest is training data. All questions about a conversation stay on one side,
-including those about its short excerpts.
+questions, 10,422 of them. The paper's test set is 18 of its conversations; the paper does not name them, so --seed
+draws them here, and the rest is training data. All questions about a conversation stay on one side, including those
+about its short excerpts. An entry of the file is one set of questions about one piece of information. Of its questions
+
+    beliefQAs                                             become choices between the right and the wrong belief
+    answerabilityQA_list, infoAccessibilityQA_list        ask for all names
+    answerabilityQAs_binary, infoAccessibilityQAs_binary  ask yes or no
+    factQA                                                is shown with the others; it is no row of its own
+
+The official code also asks for each belief in free words and compares sentence embeddings; here they are asked as
+choices only. Some people missed another part of the conversation: "no:long" means that only the full conversation shows
+why the answer is no. As in the official code, such questions are left out when the short context is shown.
 
 The CSV files (github.com/SCAI-JHU/AutoToM, Apache-2.0, benchmarks/full_data_formatted) hold 15 % of the questions, all
 about beliefs. A file's name states what its rows do not: first or second order, and whether the person asked about
 could have heard the information. In these files the right answer is always the first choice, so choices are shuffled.
 """
 
+from __future__ import annotations
+
 import argparse
 import hashlib
+import json
 import random
 import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
-from data import fantom_json
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
 from data.builder_cli import Builder, Rows, argument, draw_argument
-from data.reading import by_name, read_csv, text_list
-from data.rows import Record
+from data.reading import by_name, read_csv, read_json, text_list
+from data.rows import Record, numbered
+from soul.task_types import NotBlank
 from soul.tasks.fantom import TELLING_LINE
+from soul.validation_errors import first_problem
 
+Context = Literal["short", "full"]
+NO_IN_THE_FULL_CONVERSATION = "no:long"
 _NAME = re.compile(r"tom[_:]belief[_:](accessible|inaccessible)_.*(first-order|second-order)\.csv$")
+
+# ---- AutoToM's CSV files ----
 
 
 def convert(paths: Sequence[str | Path], seed: int = 0) -> list[Record]:
     """The rows of FanToM CSV files as `extra_info` dicts, ordered by file name whatever the order of `paths`.
 
-    The place of the right answer depends only on (seed, file name, row in that file), not on the order of the
-    files or on which other files are given. `set_id` names the conversation (see
-    `conversation_ids`). Raises ValueError naming file, row (1 = first data row) and field.
+    The place of the right answer depends only on (seed, file name, row in that file). `set_id` names the conversation.
+
+    Raises:
+        ValueError: a field is malformed; names file, row (1 = first data row) and field.
     """
     files = by_name(paths)
     names = [path.name for path in files]
@@ -52,9 +73,12 @@ def convert(paths: Sequence[str | Path], seed: int = 0) -> list[Record]:
                 f"{path}: the file name must tell accessibility and order, as the published one does: "
                 "FANToM_tom_belief_inaccessible_short_context_first-order.csv"
             )
+        accessibility, order = matched.groups()
+        kind = {"question_type": f"tom:belief:{accessibility}:multiple-choice", "tom_type": order}
         for number, (where, raw) in enumerate(read_csv(path), start=1):
             rng = random.Random(f"fantom:{seed}:{path.name.replace(':', '_')}:{number}")
-            records.append({"index": len(records), **_fields(where, raw, rng), **_kind(*matched.groups())})
+            fields = {**_fields(where, raw, rng), **kind, "missed_info_accessibility": accessibility}
+            records.append({"index": len(records), **fields})
     set_ids = conversation_ids([record["context"] for record in records])
     return [{**record, "set_id": set_ids[record["context"]]} for record in records]
 
@@ -76,18 +100,9 @@ def conversation_ids(contexts: Sequence[str]) -> dict[str, str]:
         changed = False
         for group in sharing.values():
             smallest = min(ids[context] for context in group)
-            for context in group:
-                changed = changed or ids[context] != smallest
-                ids[context] = smallest
+            changed = changed or any(ids[context] != smallest for context in group)
+            ids |= dict.fromkeys(group, smallest)
     return ids
-
-
-def _kind(accessibility: str, order: str) -> Record:
-    return {
-        "question_type": f"tom:belief:{accessibility}:multiple-choice",
-        "tom_type": order,
-        "missed_info_accessibility": accessibility,
-    }
 
 
 def _fields(where: str, raw: dict[str, str], rng: random.Random) -> Record:
@@ -107,40 +122,175 @@ def _fields(where: str, raw: dict[str, str], rng: random.Random) -> Record:
     }
 
 
+# ---- the official file ----
+
+
+class _Part(BaseModel):
+    """A part of the file; keys that are not used here are ignored."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class _Fact(_Part):
+    question: NotBlank
+    correct_answer: NotBlank
+
+
+class _Question(_Part):
+    question: NotBlank
+    question_type: str
+    missed_info_accessibility: str = ""
+
+
+class _Belief(_Question):
+    correct_answer: NotBlank
+    wrong_answer: NotBlank
+    tom_type: str = ""
+
+
+class _Names(_Question):
+    correct_answer: list[str]
+    wrong_answer: list[str] = []
+
+
+class _YesOrNo(_Question):
+    correct_answer: str
+
+
+class _Entry(_Part):
+    """One set of questions."""
+
+    set_id: NotBlank  # conversation, part, set: "12-0-1"
+    short_context: NotBlank
+    full_context: NotBlank
+    fact: _Fact = Field(validation_alias="factQA")
+    beliefs: list[_Belief] = Field(validation_alias="beliefQAs")
+    answerability_list: _Names | None = Field(validation_alias="answerabilityQA_list")
+    answerability_binary: list[_YesOrNo] = Field(validation_alias="answerabilityQAs_binary")
+    access_list: _Names | None = Field(validation_alias="infoAccessibilityQA_list")
+    access_binary: list[_YesOrNo] = Field(validation_alias="infoAccessibilityQAs_binary")
+
+
+_FILE = TypeAdapter(list[_Entry])
+
+
+def convert_official(path: Path, seed: int = 0, context: Context = "short") -> Rows:
+    """All scored questions of the official file as `extra_info` dicts, in its order.
+
+    The place of a right belief depends only on (seed, set id, number of the question).
+
+    Raises:
+        ValueError: the file is not the official one; names file, entry (from 0) and field.
+    """
+    try:
+        entries = _FILE.validate_python(read_json(path))
+    except ValidationError as error:
+        place, message, *_ = first_problem(error)
+        entry, *field = place or ("file",)
+        name = ".".join(map(str, field)) or "entry"
+        raise ValueError(
+            f"{path}: entry {entry}: field '{name}': {message}; is this FANToM's fantom_v1.json?"
+        ) from error
+    left_out: Counter[str] = Counter()
+    rows: list[Record] = []
+    for one in entries:
+        records = list(_questions(one, seed, context, left_out))
+        # The number of those that count as a whole ("ALL" in the official code).
+        counted = sum(record["missed_info_accessibility"] == "inaccessible" for record in records)
+        shared = {"context": getattr(one, f"{context}_context"), "set_id": one.set_id, "set_rows": counted}
+        rows += ({**shared, **record} for record in records)
+    return Rows(numbered(rows), left_out)
+
+
+def _questions(entry: _Entry, seed: int, context: Context, left_out: Counter[str]) -> Iterator[Record]:
+    target = f"Target: {entry.fact.question}"
+    information = f"Information: {entry.fact.question} {entry.fact.correct_answer}"
+    for number, belief in enumerate(entry.beliefs):
+        yield _choice(belief, random.Random(f"fantom:{seed}:{entry.set_id}:{number}"))
+    for names, about in ((entry.answerability_list, target), (entry.access_list, information)):
+        if names is not None and not names.correct_answer:
+            left_out["a list question whose answer is nobody"] += 1
+        elif names is not None:
+            missed = _missed([names], context, bool(names.wrong_answer))
+            answers = {key: json.dumps(getattr(names, key)) for key in ("correct_answer", "wrong_answer")}
+            yield _record(names, about, missed, **answers)
+    for group, about in ((entry.answerability_binary, target), (entry.access_binary, information)):
+        missed = _missed(group, context, any(question.correct_answer != "yes" for question in group))
+        for question in group:
+            answer = question.correct_answer.strip().lower()
+            if answer == NO_IN_THE_FULL_CONVERSATION and context == "short":
+                left_out["a yes-or-no question whose no only the full conversation shows (--context full)"] += 1
+            elif answer not in ("yes", "no", NO_IN_THE_FULL_CONVERSATION):
+                left_out[f"a yes-or-no question whose answer is {answer!r}"] += 1
+            else:
+                yield _record(question, about, missed, correct_answer=answer.partition(":")[0])
+
+
+def _missed(questions: Sequence[_Names] | Sequence[_YesOrNo], context: Context, somebody_missed_it: bool) -> str:
+    """ "inaccessible" if somebody missed the information.
+
+    The file states it for the short context. In the full context more people may have missed it, and the official code
+    then decides by the answers.
+    """
+    accessibility = questions[0].missed_info_accessibility if questions else ""
+    return "inaccessible" if context == "full" and somebody_missed_it else accessibility
+
+
+def _choice(belief: _Belief, rng: random.Random) -> Record:
+    choices = [belief.correct_answer, belief.wrong_answer]
+    rng.shuffle(choices)
+    return _record(
+        belief,
+        "",
+        belief.missed_info_accessibility,
+        question_type=f"{belief.question_type}:multiple-choice",
+        tom_type=belief.tom_type,
+        answer_choices=json.dumps(choices, ensure_ascii=False),
+        correct_answer=str(choices.index(belief.correct_answer)),
+        wrong_answer=belief.wrong_answer,
+    )
+
+
+def _record(question: _Question, about: str, missed: str, **fields: str) -> Record:
+    """A row without its context. All columns are texts, because the kinds of questions share them."""
+    return {
+        "question": question.question,
+        "extra_info": about,
+        "question_type": question.question_type,
+        "tom_type": "",
+        "missed_info_accessibility": missed,
+        "answer_choices": "[]",
+        "wrong_answer": "",
+        **fields,
+    }
+
+
+# ---- the command ----
+
+
 def _rows(args: argparse.Namespace) -> Rows:
     official = [path for path in args.sources if path.suffix == ".json"]
     if official and len(args.sources) > 1:
         raise ValueError("give fantom_v1.json alone, or CSV files: the questions of the CSVs are all in the JSON file")
-    if not official and args.context == "full":
-        raise ValueError("--context is for fantom_v1.json; the CSV files of full contexts have it in their names")
     if official:
-        rows = fantom_json.convert(official[0], args.seed, args.context)
+        rows = convert_official(official[0], args.seed, args.context)
     else:
         rows = Rows(convert(args.sources, args.seed), notes=["the CSV files hold questions about beliefs only"])
-    return rows._replace(notes=[_kinds(rows.records), *rows.notes], draw_groups=args.test_conversations)
-
-
-def _kinds(records: Sequence[Record]) -> str:
-    """A note with the number of questions of each kind."""
-    counts = Counter(str(record["question_type"]).removeprefix("tom:") for record in records)
-    return "questions read: " + ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+    counts = Counter(str(record["question_type"]).removeprefix("tom:") for record in rows.records)
+    kinds = "questions read: " + ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+    return rows._replace(notes=[kinds, *rows.notes], draw_groups=args.test_conversations)
 
 
 BUILDER = Builder(
     "data.fantom",
     __doc__,
     _rows,
-    group=lambda record: fantom_json.conversation(str(record["set_id"])),
+    group=lambda record: str(record["set_id"]).partition("-")[0],  # conversation, part, set: "12-0-1"
     groups="conversations",
     sources="fantom_v1.json | SRC.csv",
     options=[
         draw_argument("--test-conversations", "N whole conversations (paper: 18)"),
-        argument(
-            "--context",
-            choices=("short", "full"),
-            default="short",
-            help="of the official file: the excerpt, or everything",
-        ),
+        argument("--context", choices=("short", "full"), default="short", help="of the official file (default short)"),
     ],
 )
 build, main = BUILDER.build, BUILDER.main

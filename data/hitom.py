@@ -14,7 +14,6 @@ import sys
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from string import ascii_uppercase
 from typing import Any
 
 from data.builder_cli import Builder, Commands, Rows, add_output_arguments, argument
@@ -95,7 +94,6 @@ BUILDER = Builder(
     __doc__,
     _rows,
     group="story_id",
-    answer_letter=lambda record: ascii_uppercase[choice_texts(record["choices"]).index(record["correct_answer"])],
     options=[argument("source", type=Path, metavar="SRC.json")],
     more_commands=_generate_command,
 )

@@ -13,13 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from data.builder_cli import Builder, Rows
-from data.reading import by_name, read_records
+from data.reading import by_name, read_records, row_of
 from data.rows import Record, numbered
 from soul.tasks.humanllm import HumanLLM, HumanLLMRow
-from soul.validation_errors import first_problem
 
 
 def convert(paths: Sequence[str | Path]) -> list[Record]:
@@ -31,14 +28,8 @@ def convert(paths: Sequence[str | Path]) -> list[Record]:
 
 
 def _record(where: str, raw: Mapping[str, Any]) -> Record:
-    try:
-        row = HumanLLMRow.model_validate({**raw, "index": 0})
-        gold = HumanLLM().gold(row)
-    except ValidationError as error:
-        problem = first_problem(error)
-        raise ValueError(f"{where}: field '{problem.field or 'record'}': {problem.message}") from error
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
+    row = row_of(where, HumanLLMRow, raw, HumanLLM().gold)
+    gold = HumanLLM().gold(row)
     place = ord(gold) - ord("A")
     return {
         "question": row.history,
@@ -57,7 +48,6 @@ BUILDER = Builder(
     lambda args: Rows(convert(args.sources)),
     group="group",
     groups="users",
-    answer_letter="answer_letter",
     sources="SRC",
 )
 build, main = BUILDER.build, BUILDER.main

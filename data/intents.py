@@ -3,10 +3,9 @@
     python -m data.userllm intents conversations.jsonl --limit 400 --out intents.jsonl --dry-run judge.model=gpt-5-nano
     python -m data.userllm intents conversations.jsonl --limit 400 --out intents.jsonl judge.model=gpt-5-nano
 
-The sources are `conversations.jsonl` of github.com/HannahKirk/prism-alignment, or its table of opening prompts by
-cluster (`.csv` with `top_texts`), which has no later turns. The model is the role intent_writer, which has the judge's
-settings (docs/judge.md) unless you name its own: JUDGE_MODEL_NAME, OPENAI_API_KEY and OPENAI_BASE_URL, or
-judge.KEY=VALUE and intent_writer.KEY=VALUE on the command line. The plan and its price are printed before the first
+The source is `conversations.jsonl` of github.com/HannahKirk/prism-alignment. The model is the role intent_writer, which
+has the judge's settings (docs/judge.md) unless you name its own: JUDGE_MODEL_NAME, OPENAI_API_KEY and OPENAI_BASE_URL,
+or judge.KEY=VALUE and intent_writer.KEY=VALUE on the command line. The plan and its price are printed before the first
 call; --dry-run stops there.
 
 The output is the journal of a stage (`data.model_stages`): a line for each conversation, written as soon as its intent
@@ -17,8 +16,6 @@ adds to the same file: conversations are drawn by seed, and the first 100 are am
 from __future__ import annotations
 
 import argparse
-import ast
-import hashlib
 import random
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +27,7 @@ from pydantic import BaseModel, Field
 
 from data.builder_cli import BadSource, counted
 from data.model_stages import Item, Stage, Stages, settings_of
-from data.reading import read_csv, read_json_lines
+from data.reading import read_json_lines, required_text
 from soul.cli.arguments import output_file, positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings
@@ -49,13 +46,11 @@ _TURN = {"turn", "role", "content"}
 
 
 class Conversation(NamedTuple):
-    """One conversation, or only its opening.
+    """One conversation.
 
     Attributes:
-        key: PRISM's id, or a hash of the opening if the record has no id.
-        user_turns: what the person wrote, turn by turn; at least the opening.
+        user_turns: the person's texts, turn by turn; at least the opening.
         reply: the reply to the opening that the person chose; "" if there is none.
-        complete: whether `user_turns` holds all of the person's turns. If not, it is unknown which turn is the last.
         intent: the record's own; "" if it has none.
     """
 
@@ -63,7 +58,6 @@ class Conversation(NamedTuple):
     user_id: str
     user_turns: tuple[str, ...]
     reply: str
-    complete: bool
     intent: str
 
     @property
@@ -94,35 +88,12 @@ def read_conversation(where: str, raw: Mapping[str, Any]) -> Conversation:
     if not users.get(0):
         raise ValueError(f"{where}: field 'conversation_history' does not begin with a turn of the user")
     return Conversation(
-        key=str(raw.get("conversation_id") or _key_of(users[0])),
+        key=required_text(where, raw, "conversation_id"),
         user_id=str(raw.get("user_id") or ""),
         user_turns=tuple(users[turn] for turn in sorted(users)),
         reply=chosen.get(0, "") if users.get(1) else "",
-        complete=True,
         intent=str(raw.get("intent") or "").strip(),
     )
-
-
-def read_openings(path: Path) -> Iterator[Conversation]:
-    """The openings in the table by cluster.
-
-    Raises:
-        ValueError: a field is missing or malformed; names row and field.
-    """
-    for where, raw in read_csv(path):
-        try:
-            texts = ast.literal_eval(raw.get("top_texts") or "")
-            valid = isinstance(texts, list) and all(isinstance(text, str) and text.strip() for text in texts)
-        except (ValueError, SyntaxError):
-            valid = False
-        if not valid:
-            raise ValueError(f"{where}: field 'top_texts' must be a Python list of texts")
-        for text in texts:
-            yield Conversation(_key_of(text.strip()), "", (text.strip(),), "", False, "")
-
-
-def _key_of(opening: str) -> str:
-    return f"opening-{hashlib.sha256(' '.join(opening.lower().split()).encode()).hexdigest()[:16]}"
 
 
 def conversations(paths: Sequence[Path]) -> list[Conversation]:
@@ -132,14 +103,11 @@ def conversations(paths: Sequence[Path]) -> list[Conversation]:
 
 
 def _conversations(path: Path) -> Iterator[Conversation]:
-    if path.suffix == ".csv":
-        yield from read_openings(path)
-        return
     for where, raw in read_json_lines(path):
         if is_conversation(raw):
             yield read_conversation(where, raw)
         elif not is_written(raw):
-            raise ValueError(f"{where}: no conversation of PRISM; give conversations.jsonl or the table of openings")
+            raise ValueError(f"{where}: no conversation of PRISM; give conversations.jsonl")
 
 
 # ---- intents ----
@@ -253,7 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args = parser.parse_intermixed_args(arguments)
     args.sources = [Path(word) for word in args.words if "=" not in word]
     if not args.sources:
-        raise BadSettings("Name PRISM's conversations.jsonl, or its table of openings.")
+        raise BadSettings("Name PRISM's conversations.jsonl.")
     if args.out.suffix != ".jsonl":
         raise BadSettings(f"--out {args.out}: the name must end in .jsonl, as `convert` reads it by that.")
     try:

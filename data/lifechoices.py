@@ -111,7 +111,6 @@ BUILDER = Builder(
     lambda args: convert(args.sources)._replace(draw_rows=args.rows),
     group="book",
     groups="books",
-    answer_letter="correct_answer",
     sources="SRC.json",
     options=[draw_argument("--rows", "whole books of up to N rows")],
 )

@@ -116,7 +116,6 @@ BUILDER = Builder(
     lambda args: convert(args.sources)._replace(draw_rows=args.rows),
     group=_question,
     groups="questions",
-    answer_letter="TargetOption",
     sources="SRC.csv",
     options=[draw_argument("--rows", "whole questions of up to N rows")],
 )

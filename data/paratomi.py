@@ -25,7 +25,6 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from string import ascii_uppercase
 
 from data.builder_cli import Builder, Rows, argument
 from data.reading import read_csv, read_text, text_list
@@ -142,7 +141,6 @@ BUILDER = Builder(
     __doc__,
     lambda args: Rows(convert(args.source, args.seed)),
     group=lambda record: story_key(record["story"], record["question"]),
-    answer_letter=lambda record: ascii_uppercase[record["cands"].index(record["correct_answer"])],
     options=[argument("source", type=Path, metavar="SRC.txt|SRC.csv")],
 )
 build, main = BUILDER.build, BUILDER.main

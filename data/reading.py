@@ -7,16 +7,18 @@ import csv
 import gzip
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import BaseModel, ValidationError
 
 from soul.errors import one_line
 from soul.row_fields import clean_text, gold_letter, option_texts, options_by_letter
+from soul.validation_errors import first_problem
 
 _place = ""  # of the record that was read last
 
@@ -128,6 +130,25 @@ def read_csv(path: Path, delimiter: str = ",") -> Iterator[tuple[str, dict[str, 
 
 
 # ---- the fields of a record ----
+
+RowT = TypeVar("RowT", bound=BaseModel)
+
+
+def row_of(where: str, row_type: type[RowT], raw: Mapping[str, Any], check: Callable[[RowT], object]) -> RowT:
+    """The record as a row of its task, which `check` accepts.
+
+    Raises:
+        ValueError: it is not one; names place and field.
+    """
+    try:
+        row = row_type.model_validate({**raw, "index": 0})
+        check(row)
+    except ValidationError as error:
+        problem = first_problem(error)
+        raise ValueError(f"{where}: field '{problem.field or 'record'}': {problem.message}") from error
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+    return row
 
 
 def required_text(where: str, record: Mapping[str, Any], field: str, hint: str = "") -> str:

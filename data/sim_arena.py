@@ -52,41 +52,32 @@ class Source:
     def __init__(self, kind: str, path: Path, math_root: Path | None = None) -> None:
         self.kind = kind
         self.file = path if path.is_file() else _annotations(kind, path)
-        self.folder = self.file.parent
-        in_place = self.folder / "MATH"
+        in_place = self.file.parent / "MATH"
         self.math_root = math_root or (in_place if in_place.is_dir() else None)
         names = {**_SIDE_FILES[kind], **{style: (f"{style}.json",) for style in _STYLES}}
         self.side = {what: self._side_file(files) for what, files in names.items()}
 
     def _side_file(self, names: Sequence[str]) -> dict[str, Any]:
         """One of the files of these names, here or in the folder of profiles; empty if there is none."""
-        places = (self.folder, self.folder / "user_simulator_profiles" / _FOLDERS[self.kind])
-        for path in (place / name for place in places for name in names):
-            if path.is_file():
-                return dict(read_json(path))
-        return {}
+        folder = self.file.parent
+        places = (folder, folder / "user_simulator_profiles" / _FOLDERS[self.kind])
+        found = (place / name for place in places for name in names)
+        return next((dict(read_json(path)) for path in found if path.is_file()), {})
 
     def find(self, what: str, keys: Sequence[str], otherwise: Any) -> Any:
         """What a side file holds for a conversation, under one of its keys."""
         return next((self.side[what][key] for key in keys if key in self.side[what]), otherwise)
 
-    def records(self) -> list[Any]:
-        """The annotated conversations."""
-        annotations = read_json(self.file)
-        return list(annotations["annotations"] if isinstance(annotations, dict) else annotations)  # both forms exist
-
-    def absent(self) -> list[str]:
-        """The side files that are missing."""
-        return [what for what, table in self.side.items() if not table]
-
 
 def convert(kind: str, source: str | Path, math_root: str | Path | None = None) -> list[Record]:
     """The annotated conversations of `kind` ("math" or "doc") as `extra_info` dicts, in order."""
-    read_from = Source(kind, Path(source), Path(math_root) if math_root else None)
-    return [
-        _record(read_from, at(f"{read_from.file}: record {index}"), index, raw)
-        for index, raw in enumerate(read_from.records())
-    ]
+    return _records(Source(kind, Path(source), Path(math_root) if math_root else None))
+
+
+def _records(source: Source) -> list[Record]:
+    content = read_json(source.file)
+    annotations = content["annotations"] if isinstance(content, dict) else content  # both forms exist
+    return [_record(source, at(f"{source.file}: record {i}"), i, raw) for i, raw in enumerate(annotations)]
 
 
 def _record(source: Source, where: str, index: int, raw: Any) -> Record:
@@ -199,7 +190,8 @@ def _json(value: Any) -> str:
 
 
 def _rows(args: argparse.Namespace) -> Rows:
-    records = convert(args.kind, args.source, args.math_root)
+    source = Source(args.kind, args.source, args.math_root)
+    records = _records(source)
     notes: list[str] = []
     stands_in: list[str] = []
     without = sum(not record["problem"] for record in records) if args.kind == "math" else 0
@@ -208,7 +200,7 @@ def _rows(args: argparse.Namespace) -> Rows:
         notes.append(
             "for the texts give --math-root, or put the MATH data set beside the annotations, as the folder MATH"
         )
-    if absent := Source(args.kind, args.source).absent():  # which the policy and the judge of the published runs see
+    if absent := [what for what, held in source.side.items() if not held]:  # published runs show them
         stands_in.append(f"the rows lack {' and '.join(absent)}: not found beside the annotations")
     return Rows(records, notes=notes, task=f"sim_arena_{args.kind}", stands_in="; ".join(stands_in))
 

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from data.builder_cli import Builder, Rows, argument
-from data.reading import by_name, options_and_gold, read_records, required_text
+from data.reading import by_name, options_and_gold, read_records, required_text, row_of
 from data.rows import Record, numbered
-from soul.errors import one_line
 from soul.one_turn import letter_options
 from soul.row_fields import clean_text, options_by_letter, user_text
 from soul.tasks.social_r1 import SocialR1, SocialR1Row
@@ -61,11 +60,7 @@ def _record(where: str, raw: dict[str, Any], language: str) -> Record:
 
 def _ready_made(where: str, raw: dict[str, Any]) -> Record:
     """A record whose text has its question and options already."""
-    try:
-        row = SocialR1Row.model_validate({**raw, "index": 0})
-        SocialR1().check(row)
-    except ValueError as error:
-        raise ValueError(f"{where}: {one_line(error)}") from error
+    row = row_of(where, SocialR1Row, raw, SocialR1().check)
     gold = SocialR1().gold(row)
     return {
         "question": row.prompt_text,
@@ -82,7 +77,6 @@ BUILDER = Builder(
     __doc__,
     lambda args: Rows(convert(args.sources, args.language)),
     group="story_id",
-    answer_letter="answer_letter",
     sources="SRC.jsonl",
     options=[argument("--language", choices=sorted(LANGUAGES), default="en", help="of the texts (default en)")],
 )

@@ -32,7 +32,7 @@ from soul.cli.arguments import positive_int
 from soul.tasks.socsci210 import labels_in
 
 Part = Literal["seen", "unseen", "all"]
-Scale = tuple[float, float]
+Scales = dict[tuple[str, str], tuple[float, float]]  # study and number of a question -> lowest and highest answer
 Question = tuple[str, str, str]  # study, condition, number
 _FIELDS = ("study_id", "task_num", "prompt", "response")
 NO_NUMBER = "answers that are no number"
@@ -53,33 +53,43 @@ def convert(
         part: the studies that the authors evaluate (unseen), the others, or all.
         per_question: draw questions of conditions, and this many answers to each; questions with fewer are left out.
 
-    Raises ValueError naming file, record and field.
+    Raises:
+        ValueError: a field is missing; names file, record and field.
     """
-    files = [Path(path) for path in paths if not Path(path).name.startswith("participant_mapping")]
-    unseen = _unseen([Path(path) for path in paths if Path(path).name.startswith("participant_mapping")], part)
-    scales: dict[tuple[str, str], Scale] = {}
+    mappings = [Path(path) for path in paths if Path(path).name.startswith("participant_mapping")]
+    files = [Path(path) for path in paths if Path(path) not in mappings]
+    unseen = {str(name) for path in mappings for name in _mapping(path)}
+    if part != "all" and not unseen:
+        raise ValueError("--part needs participant_mapping.json, which names the studies that the authors evaluate")
+
+    def wanted(raw: Mapping[str, Any]) -> bool:
+        return part == "all" or (str(raw["study_id"]) in unseen) == (part == "unseen")
+
+    scales: Scales = {}
     answers: Counter[Question] = Counter()
-    for where, raw in _records(files):
-        _widen(scales, where, raw)
-        wanted = part == "all" or (str(raw["study_id"]) in unseen) == (part == "unseen")
-        answers[_question(raw)] += wanted and _number(raw["response"]) is not None
+    for _, raw in _records(files):
+        if (value := _number(raw["response"])) is not None:
+            key = (str(raw["study_id"]), str(raw["task_num"]))
+            low, high = scales.get(key) or _named(str(raw["prompt"])) or (value, value)
+            scales[key] = (min(low, value), max(high, value))
+            answers[_question(raw)] += wanted(raw)
     left_out: Counter[str] = Counter()
     rng = random.Random(f"socsci210:{seed}")
     questions = None if per_question is None else _drawn_questions(answers, scales, per_question, rows, rng)
     # Reservoir sampling: every answer has the same chance, and only those that are drawn are in memory.
     size = rows if per_question is None else per_question
-    drawn: dict[Question, list[tuple[int, Record]]] = {}
-    seen: Counter[Question] = Counter()
-    for number, (where, raw) in enumerate(_records(files)):
-        if part != "all" and (str(raw["study_id"]) in unseen) != (part == "unseen"):
+    drawn: dict[Question | None, list[tuple[int, Record]]] = {}
+    seen: Counter[Question | None] = Counter()
+    for number, (_, raw) in enumerate(_records(files)):
+        if not wanted(raw):
             left_out[f"answers of studies that are {'not ' if part == 'unseen' else ''}evaluated"] += 1
             continue
-        if (record := _record(where, raw, scales, left_out)) is None:
+        if (record := _record(raw, scales, left_out)) is None:
             continue
-        if questions is not None and _question(raw) not in questions:
+        group = None if questions is None else _question(raw)
+        if questions is not None and group not in questions:
             left_out["answers to questions that are not drawn (--per-question)"] += 1
             continue
-        group = ("", "", "") if questions is None else _question(raw)
         seen[group] += 1
         reservoir = drawn.setdefault(group, [])
         if size is None or len(reservoir) < size:
@@ -92,32 +102,20 @@ def convert(
 
 
 def _question(raw: Mapping[str, Any]) -> Question:
-    """Study, condition and number of a question."""
     return str(raw["study_id"]), str(raw.get("condition_num") or 0), str(raw["task_num"])
 
 
 def _drawn_questions(
-    answers: Mapping[Question, int],
-    scales: Mapping[tuple[str, str], Scale],
-    per_question: int,
-    rows: int | None,
-    rng: random.Random,
+    answers: Mapping[Question, int], scales: Scales, per_question: int, rows: int | None, rng: random.Random
 ) -> set[Question]:
     """The questions with enough answers that are not all alike; as many of them as `rows` need, drawn at random."""
     usable = []
     for question, count in sorted(answers.items()):
-        low, high = scales.get((question[0], question[2]), (0.0, 0.0))
+        low, high = scales[question[0], question[2]]
         if count >= per_question and low < high:
             usable.append(question)
     wanted = len(usable) if rows is None else rows // per_question
     return set(rng.sample(usable, min(wanted, len(usable))))
-
-
-def _unseen(mappings: Sequence[Path], part: Part) -> set[str]:
-    names = {str(name) for path in mappings for name in _mapping(path)}
-    if part != "all" and not names:
-        raise ValueError("--part needs participant_mapping.json, which names the studies that the authors evaluate")
-    return names
 
 
 def _mapping(path: Path) -> list[Any]:
@@ -144,23 +142,13 @@ def _number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _widen(scales: dict[tuple[str, str], Scale], where: str, raw: Mapping[str, Any]) -> None:
-    value = _number(raw["response"])
-    if value is not None:
-        key = (str(raw["study_id"]), str(raw["task_num"]))
-        low, high = scales.get(key) or _named(str(raw["prompt"])) or (value, value)
-        scales[key] = (min(low, value), max(high, value))
-
-
-def _named(prompt: str) -> Scale | None:
+def _named(prompt: str) -> tuple[float, float] | None:
     """The lowest and the highest point that a prompt names."""
     points = labels_in(prompt)
     return (float(min(points)), float(max(points))) if len(points) > 1 else None
 
 
-def _record(
-    where: str, raw: Mapping[str, Any], scales: Mapping[tuple[str, str], Scale], left_out: Counter[str]
-) -> Record | None:
+def _record(raw: Mapping[str, Any], scales: Scales, left_out: Counter[str]) -> Record | None:
     value = _number(raw["response"])
     if value is None:
         left_out[NO_NUMBER] += 1

@@ -1,12 +1,12 @@
 """Sotopia training files: environments (those of Sotopia-pi), each played by five pairs of characters drawn by seed.
 
     python -m data.sotopia_pairs convert redis_json_data.json --out data/sim_rl_data/sotopia_clean_rl.parquet
-    python -m data.sotopia_pairs convert environments.csv agent_profiles.jsonl relationship_profiles.jsonl --out F
+    python -m data.sotopia_pairs convert environments.jsonl agent_profiles.jsonl relationship_profiles.jsonl --out F
 
 Source: huggingface.co/datasets/cmu-lti/sotopia-pi (CC BY-SA 4.0), whose database dump the authors' script
 data_generate/utils/convert_db_into_json.py (github.com/sotopia-lab/sotopia-pi) turns into redis_json_data.json. It
-holds environments, agents and relationships. The same records are also read from JSON lines and from CSV files; each is
-recognised by its fields, and all other records are ignored.
+holds environments, agents and relationships. The same records are also read from JSON lines; each is recognised by its
+fields, and all other records are ignored.
 
 A pair must have the relationship that the environment requires, and meet its constraints on age and occupation, the
 first person those of the first goal. The policy plays one of the two, drawn by seed; the paper does
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from data.builder_cli import Builder, Rows, argument
-from data.reading import read_csv, read_json, read_json_lines
+from data.reading import read_json, read_json_lines
 from data.rows import Record, numbered
 from data.sotopia import encounter, on_side, relationship_code
 from soul.cli.arguments import positive_int
@@ -71,8 +71,7 @@ def convert(paths: Sequence[str | Path], pairs: int = PAIRS, seed: int = 0) -> R
 
 def _read(paths: Sequence[str | Path]) -> _Sources:
     sources = _Sources({}, {}, {})
-    for where, raw in (found for path in paths for found in _file(Path(path))):
-        record = {name: _value(value) for name, value in raw.items()}
+    for where, record in (found for path in paths for found in _file(Path(path))):
         if {"agent_goals", "scenario"} <= set(record):
             env_id = str(record.get("env_id") or record.get("pk") or f"{record.get('codename')}: {record['scenario']}")
             sources.environments[env_id] = (where, record)
@@ -90,9 +89,7 @@ def _read(paths: Sequence[str | Path]) -> _Sources:
 
 
 def _file(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    if path.suffix == ".csv":
-        yield from read_csv(path)
-    elif path.suffix == ".jsonl":
+    if path.suffix == ".jsonl":
         yield from read_json_lines(path)
     else:
         content = read_json(path)
@@ -101,16 +98,6 @@ def _file(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         for key, record in items:
             if isinstance(record, dict):
                 yield f"{path}: record {key}", record
-
-
-def _value(value: Any) -> Any:
-    """A list that a CSV file writes as a Python literal, which is never run as code; anything else as it is."""
-    if isinstance(value, str) and value.startswith("["):
-        try:
-            return ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            return value
-    return value
 
 
 def _fitting(where: str, environment: Mapping[str, Any], sources: _Sources) -> Iterator[tuple[_Person, _Person]]:
@@ -150,7 +137,10 @@ def _occupations(where: str, environment: Mapping[str, Any]) -> list[set[str]]:
     value = environment.get("occupation_constraint")
     if value is None or str(value).strip().casefold() in _NONE:
         return [set(), set()]
-    parts = value if isinstance(value, list) else str(value).strip("[] ").split(",")
+    try:
+        parts = ast.literal_eval(str(value))  # never run as code
+    except (ValueError, SyntaxError):
+        parts = str(value).strip("[] ").split(",")
     if len(parts) != 2:
         raise ValueError(f"{where}: field 'occupation_constraint' must hold a part for each person, got {value!r}")
     wanted = [part if isinstance(part, list | tuple) else [part] for part in parts]

@@ -72,10 +72,6 @@ def _alignx(name: str) -> Build:
     )
 
 
-def _userllm(prism: str, stands_in: str = "") -> Form:
-    return Form(("**/*dev_rand_split.jsonl", "**/NQ-open.dev.jsonl", prism, "**/intents.jsonl"), stands_in)
-
-
 # Set -> its build. "alignx" is no evaluation set: it is here for training files.
 BUILDS: dict[str, Build] = {
     "hitom": Build(
@@ -163,10 +159,7 @@ BUILDS: dict[str, Build] = {
             Origin("github.com/google-research-datasets/natural-questions, nq_open/", CC_BY_SA_3),
             Origin("github.com/HannahKirk/prism-alignment", PRISM),
         ),
-        (
-            _userllm("**/conversations.jsonl"),
-            _userllm("**/*opening_prompt_cluster*.csv", "PRISM's table of openings stands in for its conversations"),
-        ),
+        (Form(("**/*dev_rand_split.jsonl", "**/NQ-open.dev.jsonl", "**/conversations.jsonl", "**/intents.jsonl")),),
         options=("--per-source", "600"),
         other_folders=("userllm", "commonsenseqa", "commonsense"),
         unused=("*no_answers*", "*.train.*"),

@@ -134,7 +134,6 @@ BUILDER = Builder(
     lambda args: convert(args.sources),
     group=side,
     groups="users and novels",
-    answer_letter=lambda record: ascii_uppercase[record["answer_idx"]],
     sources="SRC.jsonl",
 )
 build, main = BUILDER.build, BUILDER.main

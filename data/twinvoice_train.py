@@ -258,7 +258,6 @@ BUILDER = Builder(
     _rows,
     group=side,
     groups="users and novels",
-    answer_letter=lambda record: LETTERS[record["answer_idx"]],
     sources="SRC",
     plan=_plan,
     options=[

@@ -7,13 +7,12 @@ Each source file (JSON lines, or the hub's parquet) is recognised by its fields:
 
     CommonsenseQA      question {stem, choices}, as its authors publish it, or question and choices, as on the hub: MIT
     Natural Questions  question, answer (nq_open): CC BY-SA 3.0
-    PRISM              conversations.jsonl of github.com/HannahKirk/prism-alignment, or its table of opening prompts
-                       by cluster (.csv with top_texts): texts of people CC BY 4.0, of models under their own terms
+    PRISM              conversations.jsonl of github.com/HannahKirk/prism-alignment: texts of people CC BY 4.0, of
+                       models under their own terms
     intents            .jsonl that the first command wrote
 
 For the first two, the assistant's words before the user's turn are generated here from templates, by seed. PRISM's
-conversations give an opening and a second turn, with the record's own `is_last_turn`. The table has openings only, so
-its rows do not test when to end a conversation.
+conversations give an opening and a second turn, and say which turn was the last.
 
 PRISM has no intents, and the person's own message cannot serve as one: a policy that sees it can only copy it, and
 copying lowers its score. If a record has an `intent`, that is used. For all others, a model writes a high-level
@@ -33,14 +32,14 @@ import json
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from data import intents
 from data.builder_cli import Builder, Commands, Rows, argument, some_left
-from data.intents import ADDS_NOTHING, Conversation, is_conversation, read_conversation, read_openings
+from data.intents import ADDS_NOTHING, Conversation, is_conversation, read_conversation
 from data.reading import by_name, read_records, required_text
 from data.rows import Record, numbered
 from soul.cli.arguments import positive_int
@@ -98,7 +97,7 @@ def convert(
         seed: also selects the assistant's wording, together with the record's own text.
     """
     files = [path for path in by_name(paths) if path.name not in ADDS_NOTHING]
-    written = intents.read(chain.from_iterable(read_records(path) for path in files if path.suffix != ".csv"))
+    written = intents.read(chain.from_iterable(read_records(path) for path in files))
     left_out: Counter[str] = Counter()
     rows: dict[str, Record] = {}
     for row in chain.from_iterable(_file_rows(path, written, seed, left_out) for path in files):
@@ -132,9 +131,6 @@ def _drawn(rows: Sequence[Record], count: int, seed: int) -> list[Record]:
 
 
 def _file_rows(path: Path, written: Mapping[str, str], seed: int, left_out: Counter[str]) -> Iterator[Record]:
-    if path.suffix == ".csv":
-        yield from _prism(read_openings(path), written, left_out)
-        return
     for where, raw in read_records(path):
         if isinstance(raw.get("question"), Mapping):  # CommonsenseQA's own form
             raw = {**raw, **raw["question"], "question": raw["question"].get("stem")}
@@ -144,7 +140,7 @@ def _file_rows(path: Path, written: Mapping[str, str], seed: int, left_out: Coun
         elif {"question", "answer"} <= fields:
             yield _natural(where, raw, seed)
         elif is_conversation(raw):
-            yield from _prism([read_conversation(where, raw)], written, left_out)
+            yield from _prism(read_conversation(where, raw), written, left_out)
         elif not intents.is_written(raw):
             raise ValueError(
                 f"{where}: fields {sorted(fields)} are none of the known ones: question and choices (CommonsenseQA), "
@@ -186,30 +182,23 @@ def _natural(where: str, raw: Mapping[str, Any], seed: int) -> Record:
     )
 
 
-def _prism(
-    conversations: Iterable[Conversation], written: Mapping[str, str], left_out: Counter[str]
-) -> Iterator[Record]:
-    for conversation in conversations:
-        intent = conversation.intent or written.get(conversation.key)
-        reason = NO_INTENT if intent is None else NO_GOOD_INTENT if not intent else None
-        if intent and len(content_words(intent)) < 2:
-            reason = SHORT_INTENT
-        if reason or not intent:
-            left_out[reason or NO_INTENT] += len(conversation.tested)
-            continue
-        turns = len(conversation.user_turns)
-        for turn in range(len(conversation.tested)):
-            yield _row(
-                "prism",
-                intent,
-                f"prism-{conversation.key}",
-                conversation_history=f"User: {conversation.user_turns[0]}\nAssistant: {conversation.reply}"
-                if turn
-                else "",
-                is_last_turn=conversation.complete and turns == turn + 1,
-                turn=turn,
-                user_id=conversation.user_id,
-            )
+def _prism(conversation: Conversation, written: Mapping[str, str], left_out: Counter[str]) -> Iterator[Record]:
+    intent = conversation.intent or written.get(conversation.key)
+    if not intent or len(content_words(intent)) < 2:
+        reason = NO_INTENT if intent is None else NO_GOOD_INTENT if not intent else SHORT_INTENT
+        left_out[reason] += len(conversation.tested)
+        return
+    history = f"User: {conversation.user_turns[0]}\nAssistant: {conversation.reply}"
+    for turn in range(len(conversation.tested)):
+        yield _row(
+            "prism",
+            intent,
+            f"prism-{conversation.key}",
+            conversation_history=history if turn else "",
+            is_last_turn=len(conversation.user_turns) == turn + 1,
+            turn=turn,
+            user_id=conversation.user_id,
+        )
 
 
 def _row(source: str, intent: str, group: str, **fields: Any) -> Record:

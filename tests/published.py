@@ -4,14 +4,15 @@ The records in `shared/data` are samples under names of their own; here they sta
 files that are published with them and that no evaluation set reads.
 """
 
+import csv
 import json
 import shutil
+from ast import literal_eval
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data.intents import read_openings
 from soul import examples
 
 # Published name -> the file in shared/data that stands there.
@@ -33,7 +34,6 @@ NAMES = {
     "twinvoice/dataset/dimension_3/profiles.jsonl": "twinvoice/dimension_3_profiles.jsonl",
     "userllm/dev_rand_split.jsonl": "userllm/csqa_dev_rand_split.jsonl",
     "userllm/NQ-open.dev.jsonl": "userllm/NQ-open.dev.jsonl",
-    "userllm/opening_prompt_cluster_df_original.csv": "userllm/prism_opening_prompt_clusters.csv",
 }
 AS_THEY_ARE = ("fantom", "social_r1", "lifechoices", "mirrorbench", "sim_math", "sim_doc", "sotopia")
 
@@ -53,7 +53,7 @@ def publish(root: Path, data: Path) -> None:
     (root / "coser" / "data" / "test" / "held_out_plots.json").write_text(
         json.dumps({"King Lear": [{"summary": "A storm."}]})
     )
-    _intents(root / "userllm", root / "userllm" / "opening_prompt_cluster_df_original.csv")
+    _prism(root / "userllm", data)
     _humanual(root / "humanual_opinion" / "data" / "test-00000-of-00001.parquet", data)
 
 
@@ -67,7 +67,7 @@ CLONES = {
     "twinvoice": "TwinBench",
     "userllm/dev_rand_split.jsonl": "commonsense/dev_rand_split.jsonl",
     "userllm/NQ-open.dev.jsonl": "natural-questions/nq_open/NQ-open.dev.jsonl",
-    "userllm/opening_prompt_cluster_df_original.csv": "prism-alignment/data/opening_prompt_cluster_df_original.csv",
+    "userllm/conversations.jsonl": "prism-alignment/data/conversations.jsonl",
     "social_r1": "ToMBench/data",
     "lifechoices": "character_profiling/data",
     "mirrorbench": "mirrorbench/scratch_pad/data",
@@ -115,13 +115,34 @@ def _copy(path: Path, source: Path) -> None:
     shutil.copyfile(source, path)
 
 
-def _intents(folder: Path, openings: Path) -> None:
-    """Invented intents for the real openings, in the form that `python -m data.userllm intents` writes."""
-    lines = [
-        json.dumps({"key": found.key, "answer": {"intent": f"Discuss subject number {number} calmly"}, **KEPT})
-        for number, found in enumerate(read_openings(openings))
+def prism_talks(data: Path) -> list[dict[str, object]]:
+    """Conversations in PRISM's form with the real openings, each with a second turn that nobody has answered."""
+    with (data / "userllm" / "prism_opening_prompt_clusters.csv").open(newline="", encoding="utf-8") as lines:
+        openings = [text.strip() for row in csv.DictReader(lines) for text in literal_eval(row["top_texts"])]
+    return [
+        {
+            "conversation_id": f"c{number}",
+            "user_id": f"u{number}",
+            "conversation_history": [
+                {"turn": 0, "role": "user", "content": text},
+                {"turn": 1, "role": "user", "content": "and what else"},
+            ],
+        }
+        for number, text in enumerate(openings)
     ]
-    (folder / "intents.jsonl").write_text("\n".join(lines))
+
+
+def written_intent(key: object, intent: str) -> str:
+    """A line of `python -m data.userllm intents`."""
+    return json.dumps({"key": key, "answer": {"intent": intent}, **KEPT}) + "\n"
+
+
+def _prism(folder: Path, data: Path) -> None:
+    """Real openings as conversations, and invented intents for them."""
+    talks = prism_talks(data)
+    (folder / "conversations.jsonl").write_text("".join(json.dumps(talk) + "\n" for talk in talks))
+    intents = (written_intent(t["conversation_id"], f"Discuss subject number {n} calmly") for n, t in enumerate(talks))
+    (folder / "intents.jsonl").write_text("".join(intents))
 
 
 def _humanual(path: Path, data: Path) -> None:

@@ -19,15 +19,14 @@ QUICK = {
     "throttle verdicts --calls 4 --only b --clients ours": "ours",
 }
 LONG = {  # torch and verl, or Ray, or processes of their own: 10 s and more
-    "step update --model MODEL --sequences 4 --prompt 8 --response 8 --rounds 1": "ditto",
-    "step old_logp --model MODEL --sequences 4 --prompt 8 --response 8 --rounds 1": "recompute",
+    "step --model MODEL --sequences 4 --prompt 8 --response 8 --rounds 1": "recompute",
     "sft --sizes 1M --rounds 1": "by-hand",
     "sft_data --rows 64": "together_2_s",
     "driver --sessions 8 --turns 2 --tokens 4": "Goal:",
     "gpu --parts head": "nothing is written",
     f"prefix_tree --model MODEL --data {DATA} --tasks fantom --drafts 2 --rounds 1": "goal",
 }
-# A benchmark that needs TRL, or minutes of Ray and vLLM -> the test that starts it or its first unit.
+# A benchmark that needs minutes of Ray and vLLM -> the test that starts it or its first unit.
 STARTED = {
     "evaluate": "soul/test_benchmark_evaluate.py",
     "kills": "e2e/test_training.py",

@@ -135,7 +135,7 @@ TRAINING: dict[str, TrainingBuild] = {
                 (*(f"{name}.jsonl" for name in _PROFILES), "**/env_ids.json"),
                 "the environments of Sotopia that are not hard stand in for Sotopia-pi's",
             ),
-            Form(tuple(f"{name}.*" for name in _PROFILES)),
+            Form(tuple(f"{name}.jsonl" for name in _PROFILES)),
         ),
         other_folders=("sotopia_pi", "sotopia", "sotopia-space"),
         size="2,310 rows: 462 x 5",

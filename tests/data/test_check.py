@@ -6,11 +6,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data import fantom
 from data.check import main
 from data.paratomi import build as build_paratomi
 from data.rows import write_rows
-from soul.rows.file_report import fingerprint, reports
+from soul.rows.file_report import reports
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import parse_row, read_rows
 from tests.data.source_files import needs
@@ -105,18 +104,6 @@ def test_paraphrases_of_evaluation_stories_are_found(tmp_path: Path) -> None:
     rows = [parse_row("paratomi", record, "train", number) for number, record in enumerate(numbered(*records))]
     assert len(rows) == 400
     assert not HeldOut(read_rows([str(val)])).overlaps(rows)
-
-
-@needs_records
-def test_other_questions_about_an_evaluation_conversation_are_found(tmp_path: Path) -> None:
-    train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
-    fantom.build(["convert", *map(str, FANTOM[:2]), "--out", str(val)])
-    fantom.build(["convert", *map(str, FANTOM[2:]), "--out", str(train)])
-    prompts = [{fingerprint(row) for row in read_rows([str(path)])} for path in (train, val)]
-    assert not prompts[0] & prompts[1]
-    (report,) = reports(str(train), HeldOut(read_rows([str(val)])))
-    assert report.overlap is not None
-    assert (report.rows, len(report.overlap.rows), report.overlap.groups) == (289, 194, 57)
 
 
 def test_a_bad_row_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

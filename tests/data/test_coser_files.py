@@ -1,7 +1,6 @@
 """CoSER task files: real scenes through the builder, books of the source, and what is refused or left out."""
 
 import json
-from collections import Counter
 
 import pyarrow.parquet as pq
 
@@ -87,41 +86,6 @@ def test_real_scenes_come_back_as_they_were(tmp_path, capsys):
         for name in row.cast:
             assert (source["character_profiles"].get(name) or "").strip() in row.portrait(name)
         assert TASK.row_type.model_validate(row.model_dump(mode="json")) == row
-
-
-@needs_records
-def test_real_prompts_are_whole_and_hold_no_line_of_the_book():
-    for record in coser.convert([TEST_SET, TRAINING]).records:
-        row = TASK.row_type.model_validate(record)
-        prompts = {name: TASK._instructions(row, name, None)["content"] for name in row.cast}
-        for name, prompt in prompts.items():
-            assert row.portrait(name) in prompt and row.scenario in prompt and row.motivation(name) in prompt
-            assert not any(
-                row.motivation(other) in prompt for other in row.cast if row.motivation(other) and other != name
-            )
-            assert not any(line.message in prompt for line in row.dialogues) and "None" not in prompt
-        assert TASK.prompt(row)[0]["content"] == max(prompts.values(), key=len)
-
-
-@needs_records
-def test_derived_speakers_are_those_that_the_test_set_names():
-    for source in json.loads(TEST_SET.read_text()):
-        bare = {k: v for k, v in source.items() if k not in ("speaking_characters_w_env", "major_characters")}
-        given, derived = (TASK.row_type.model_validate({"index": 0, **record}) for record in (source, bare))
-        assert Counter(derived.speakers) == Counter(given.speakers)
-        counts = Counter(line.character for line in given.dialogues)
-        for row in (given, derived):  # both: who speaks most comes first
-            assert [counts[name] for name in row.speakers] == sorted(counts.values(), reverse=True)
-        assert set(derived.majors) == set(given.majors)
-
-
-@needs_records
-def test_a_plots_scenes_stay_on_one_side_of_a_split(tmp_path):
-    train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
-    coser.main(["convert", str(TEST_SET), str(TRAINING), "--train-out", str(train), "--val-out", str(val)])
-    sides = [[info["plot_id"] for info in pq.read_table(path)["extra_info"].to_pylist()] for path in (train, val)]
-    assert not set(sides[0]) & set(sides[1]) and len(sides[0]) + len(sides[1]) == 39
-    assert "King Lear/6" in {*sides[0], *sides[1]}  # two conversations
 
 
 # --- the two forms of a source

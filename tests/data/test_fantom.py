@@ -2,9 +2,6 @@
 
 import csv
 
-import pandas as pd
-import pytest
-
 from data import fantom
 from tests.data.source_files import needs
 from tests.soul.samples import DATA
@@ -13,16 +10,6 @@ FILES = sorted((DATA / "fantom").glob("*.csv"))
 needs_records = needs(*FILES)
 
 LONG = "Ann: This line is long enough to tell one conversation from any other conversation."
-
-
-@needs_records
-@pytest.mark.parametrize("seed", range(5))
-def test_the_place_of_the_answer_is_balanced(seed):
-    records = fantom.convert(FILES, seed)
-    assert 0.42 < sum(record["correct_answer"] for record in records) / len(records) < 0.58
-    for kind in {record["question_type"] for record in records}:
-        places = [record["correct_answer"] for record in records if record["question_type"] == kind]
-        assert 0.35 < sum(places) / len(places) < 0.65
 
 
 @needs_records
@@ -49,18 +36,6 @@ def test_rows_do_not_depend_on_the_order_or_number_of_files():
     shared = [r for r in together if (r["missed_info_accessibility"], r["tom_type"]) == ("inaccessible", "first-order")]
     assert len(alone) == len(shared)
     assert all(alone[r["context"], r["question"], r["tom_type"]] == r["correct_answer"] for r in shared)
-
-
-@needs_records
-def test_no_conversation_is_on_both_sides_of_a_split(tmp_path, capsys):
-    train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
-    fantom.main(["convert", *map(str, FILES), "--train-out", str(train), "--val-out", str(val)])
-    assert capsys.readouterr().out.count("rows=") == 2
-    lines = []
-    for path in (train, val):
-        infos = list(pd.read_parquet(path)["extra_info"])
-        lines.append({line for info in infos for line in info["context"].split("\n") if len(line) >= 60})
-    assert lines[0] and lines[1] and not lines[0] & lines[1]
 
 
 def test_overlapping_excerpts_are_one_conversation():

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from data import fantom, fantom_json
+from data import fantom
 from soul.rows.overlap import HeldOut
-from soul.rows.task_files import TaskRow, parse_row, read_rows
+from soul.rows.task_files import TaskRow, read_rows
 from tests.data.fantom_official import entries, entry
 from tests.soul.samples import tagged, verdict_of
 
@@ -36,22 +36,12 @@ def rows(folder: Path, *arguments: str, conversations: int = 1) -> list[TaskRow]
 
 
 def test_all_scored_kinds_are_read(tmp_path: Path) -> None:
-    records, left_out, *_ = fantom_json.convert(saved(tmp_path, [entry(7)]))
+    records, left_out, *_ = fantom.convert_official(saved(tmp_path, [entry(7)]))
     assert Counter(record["question_type"] for record in records) == KINDS
     assert left_out == {LONG: 2}
-    records, left_out, *_ = fantom_json.convert(saved(tmp_path, [entry(7)]), context="full")
+    records, left_out, *_ = fantom.convert_official(saved(tmp_path, [entry(7)]), context="full")
     assert len(records) == 12 and not left_out
     assert sum(record["correct_answer"] == "no" for record in records) == 4  # Carl and Dora, of both binary kinds
-
-
-def test_the_builder_prints_what_it_read_and_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = saved(tmp_path, entries(3))
-    fantom.main(["convert", str(path), "--test-conversations", "2", "--out", str(tmp_path / "out.parquet")])
-    shown = capsys.readouterr().out
-    assert "rows=40 conversations=2" in shown
-    assert f"left out: 12 ({LONG})" in shown
-    assert "left out: 20 (in conversations that were not drawn)" in shown
-    assert "questions read: 18 answerability:binary, 6 answerability:list, 12 belief:inaccessible" in shown
 
 
 def test_questions_stand_with_what_they_are_about(tmp_path: Path) -> None:
@@ -83,21 +73,11 @@ def test_the_place_of_the_right_belief_is_shuffled_by_seed(tmp_path: Path) -> No
     path = saved(tmp_path, entries(60))
 
     def places(seed: int) -> list[str]:
-        records = fantom_json.convert(path, seed).records
+        records = fantom.convert_official(path, seed).records
         return [r["correct_answer"] for r in records if r["question_type"].endswith("choice")]
 
     assert places(0) == places(0) != places(1)
     assert 0.4 < sum(map(int, places(0))) / len(places(0)) < 0.6
-
-
-def test_conversations_are_drawn_whole(tmp_path: Path) -> None:
-    drawn = rows(tmp_path, "--test-conversations", "4", conversations=9)
-    counts = Counter(row.row.set_id.partition("-")[0] for row in drawn)  # type: ignore[attr-defined]
-    assert list(counts.values()) == [20] * 4
-    again = rows(tmp_path, "--test-conversations", "4", conversations=9)
-    assert [row.row for row in again] == [row.row for row in drawn]
-    other = rows(tmp_path, "--test-conversations", "4", "--seed", "1", conversations=9)
-    assert {row.row.set_id for row in other} != {row.row.set_id for row in drawn}  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("context", ["short", "full"])
@@ -105,21 +85,8 @@ def test_a_split_shares_no_conversation(tmp_path: Path, context: str) -> None:
     train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
     arguments = ["convert", str(saved(tmp_path, entries(9))), "--context", context, "--test-conversations", "4"]
     built = fantom.build([*arguments, "--train-out", str(train), "--val-out", str(val)])
-    assert [file.details.split()[0] for file in built.files] == ["conversations=5", "conversations=4"]
+    assert [file.groups for file in built.files] == ["conversations=5", "conversations=4"]
     assert not HeldOut(read_rows([str(val)])).overlaps(read_rows([str(train)]))
-
-
-def test_short_and_full_contexts_are_one_conversation(tmp_path: Path) -> None:
-    short, full = (fantom_json.convert(saved(tmp_path, [entry(3)]), context=c).records for c in ("short", "full"))
-    held_out = HeldOut([parse_row("fantom", {**record, "set_id": ""}) for record in short])
-    assert all(held_out.shared(parse_row("fantom", {**record, "set_id": ""})) for record in full)
-
-
-BAD: dict[str, tuple[Any, str]] = {
-    "no list": ({"set_id": "1-0-0"}, "field 'entry'"),
-    "a key is missing": ([entry(0), {k: v for k, v in entry(1).items() if k != "factQA"}], "entry 1: field 'factQA'"),
-    "a wrong type": ([{**entry(0), "beliefQAs": "none"}], "entry 0: field 'beliefQAs'"),
-}
 
 
 def test_questions_that_cannot_be_scored_are_counted(tmp_path: Path) -> None:
@@ -127,7 +94,7 @@ def test_questions_that_cannot_be_scored_are_counted(tmp_path: Path) -> None:
     odd["answerabilityQA_list"]["correct_answer"] = []
     odd["infoAccessibilityQAs_binary"][0]["correct_answer"] = "error"
     odd["infoAccessibilityQA_list"] = None
-    records, left_out, *_ = fantom_json.convert(saved(tmp_path, [odd]))
+    records, left_out, *_ = fantom.convert_official(saved(tmp_path, [odd]))
     assert len(records) == 7
     assert left_out == {
         LONG: 2,

@@ -122,14 +122,6 @@ def test_tracker_agrees_with_the_gold_answers_of_the_benchmark(benchmark):
     assert wrong == NEVER_HELD_THE_OBJECT | CONTRADICTS_OTHER_RECORDS
 
 
-@needs_records
-def test_all_disputed_gold_answers_are_in_stories_that_visit_a_room_twice(benchmark):
-    for record in benchmark:
-        rooms = re.findall(r"entered the (?!waiting)(\w+)", record["story"])
-        if record["sample_id"] in NEVER_HELD_THE_OBJECT | CONTRADICTS_OTHER_RECORDS:
-            assert len(set(rooms)) < len(rooms)
-
-
 def test_generated_answers_agree_with_the_tracker(generated):
     cells = Counter()
     for record in generated:
@@ -170,8 +162,8 @@ def test_200_stories_are_the_papers_6000_examples():
     assert len(records) == 6000
     assert Counter(Counter(r["story_id"] for r in records).values()) == {30: 200}
     assert len({r["story"] for r in records}) == 1200
-    letters = Counter(map(hitom.BUILDER.answer_letter, records))
-    assert len(letters) == 15 and max(letters.values()) < 0.12 * len(records)
+    places = Counter(hitom.choice_texts(r["choices"]).index(r["correct_answer"]) for r in records)
+    assert len(places) == 15 and max(places.values()) < 0.12 * len(records)
 
 
 def test_generation_depends_on_its_arguments_alone():
@@ -204,14 +196,10 @@ def test_stories_for_a_tiny_model():
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"agents": 6},
         {"agents": 3},  # order 4 needs four agents
         {"orders": [0, 0]},
-        {"orders": [7]},
         {"orders": [5], "agents": 2},
         {"lengths": [4]},
-        {"deceptions": []},
-        {"distractor_probability": 1.5},
         {"options_fixed": ["a", "a"]},
     ],
 )
@@ -231,23 +219,3 @@ def test_convert_writes_the_benchmark(tmp_path, capsys):
     assert all(re.fullmatch(r"\d+ .*\.", line) for info in frame["extra_info"] for line in info["story"].split("\n"))
     assert all(info["correct_answer"] in hitom.choice_texts(info["choices"]) for info in frame["extra_info"])
     assert Counter(Counter(info["story_id"] for info in frame["extra_info"]).values()) == {5: 76}
-
-
-def test_split_keeps_a_story_on_one_side(tmp_path):
-    train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
-    hitom.main(
-        [
-            "generate",
-            "--stories",
-            "10",
-            "--train-out",
-            str(train),
-            "--val-out",
-            str(val),
-            "--orders",
-            "0",
-            "1",
-        ]
-    )
-    left, right = ({i["story_id"] for i in pd.read_parquet(path)["extra_info"]} for path in (train, val))
-    assert (len(left), len(right)) == (8, 2) and not left & right

@@ -44,17 +44,6 @@ def test_a_chat_keeps_its_roles(tmp_path):
     assert record["prompt"] == "user: Hi\n\nassistant: Hello" and record["persona"] == ""
 
 
-def test_a_post_is_on_one_side_of_a_split(tmp_path, capsys):
-    records = [{**RECORD, "post_id": f"p{n % 5}", "user_id": f"u{n}"} for n in range(20)]
-    train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
-    source = write_json(tmp_path / "a.json", records)
-    humanual.main(["convert", str(source), "--set", "news", "--train-out", str(train), "--val-out", str(val)])
-    sides = [{info["post"] for info in pd.read_parquet(path)["extra_info"]} for path in (train, val)]
-    assert sides[0] and sides[1] and not sides[0] & sides[1]
-    said = capsys.readouterr().out
-    assert said.count("posts=") == 2 and "answers" not in said
-
-
 def test_without_a_post_id_equal_prompts_are_one_post(tmp_path):
     records = [{"prompt": text, "completion": "x"} for text in ("a", "a", "b")]
     posts = [record["post"] for record in humanual.convert([write_json(tmp_path / "a.json", records)])]

@@ -3,8 +3,6 @@
 import json
 import re
 
-import pyarrow.parquet as pq
-
 from data import lifechoices
 from tests.data.source_files import needs, write_json
 from tests.soul.samples import DATA
@@ -66,11 +64,3 @@ def test_the_right_option_is_not_told_by_its_form():
     assert len(told) > len(choices) / 2 and all(told)  # what the source gives away
     for record in lifechoices.convert(SOURCES).records:
         assert not any(re.match(r"\s|[A-D][.)]", option) for option in record["options"])
-
-
-@needs_records
-def test_books_do_not_cross_the_split(tmp_path):
-    files = [tmp_path / "train.parquet", tmp_path / "val.parquet"]
-    lifechoices.main(["convert", *map(str, SOURCES), "--train-out", str(files[0]), "--val-out", str(files[1])])
-    train, val = ({row["extra_info"]["book"] for row in pq.read_table(file).to_pylist()} for file in files)
-    assert train and val and not train & val

@@ -2,7 +2,6 @@
 
 import json
 
-import pandas as pd
 import pytest
 
 from data import mirrorbench
@@ -58,22 +57,6 @@ def test_the_documented_norms_are_those_of_the_published_users():
         found = human_norms([lexis(row.user_turns) for row in rows if row.dataset == dataset])
         assert close(found[0], mean, 0.1) and close(found[1], deviation, 0.3)
     assert close(human_norms([lexis(row.user_turns) for row in rows])[1], DEVIATION, 0.05)
-
-
-@needs_records
-def test_no_topic_and_no_opening_is_on_both_sides_of_a_split(tmp_path, capsys):
-    train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
-    mirrorbench.main(["convert", *map(str, FILES), "--train-out", str(train), "--val-out", str(val)])
-    shown = capsys.readouterr().out
-    assert shown.count("rows=") == 2 and "answers" not in shown
-    sides = []
-    for path in (train, val):
-        infos = list(pd.read_parquet(path)["extra_info"])
-        rows = [MirrorBenchRow.model_validate(info) for info in infos]
-        openings = {row.user_turns[0].lower() for row in rows if row.conversation[0]["role"] == "user"}
-        sides.append((openings, {info["group"] for info in infos}))
-    assert sides[0][0] and sides[1][0]
-    assert not sides[0][0] & sides[1][0] and not sides[0][1] & sides[1][1]
 
 
 def test_a_row_holds_roles_and_texts_alone(tmp_path):

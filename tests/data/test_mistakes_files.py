@@ -101,11 +101,3 @@ def test_cases_without_a_wrong_option_or_without_a_name_are_left_out(tmp_path):
         "the misconception has no name": 1,
         "the option is the correct one": 1,
     }
-
-
-@needs_records
-def test_questions_do_not_cross_the_split(tmp_path):
-    files = [tmp_path / "train.parquet", tmp_path / "val.parquet"]
-    mistakes.main(["convert", *map(str, SOURCES), "--train-out", str(files[0]), "--val-out", str(files[1])])
-    train, val = ({row["extra_info"]["question_id"] for row in pq.read_table(file).to_pylist()} for file in files)
-    assert train and val and not train & val

@@ -104,7 +104,7 @@ def test_a_set_whose_rows_stand_in_for_others_says_so_wherever_it_is_copied(buil
     assert card.rows == int(rows.replace(",", "")) and "ToMBench_Hard" in card.where
     assert {source.name.partition("/")[0] for source in card.sources} == {"social_r1"}
     marked = {name for name in built.states("built") if read_inside(built.file(name)).stands_in}
-    stand_ins = "social_r1 lifechoices fantom twinvoice userllm sim_math sim_doc alignx_pair"
+    stand_ins = "social_r1 lifechoices fantom twinvoice sim_math sim_doc alignx_pair"
     assert marked == set(stand_ins.split())
 
 

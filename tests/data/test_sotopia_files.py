@@ -3,7 +3,6 @@
 import json
 
 import pyarrow.parquet as pq
-import pytest
 
 from data import sotopia
 
@@ -94,25 +93,3 @@ def test_the_column_for_people_does_not_tell_what_the_judge_alone_may_read(tmp_p
 def test_hard_environments_are_kept_apart(tmp_path):
     records = sotopia.convert([folder_of(tmp_path, hard=("e2",))], hard_only=True).records
     assert [(r["env_id"], r["index"]) for r in records] == [("e2", 0), ("e2", 1)]
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_variants_of_one_situation_stay_on_one_side_of_a_split(tmp_path, seed):
-    environments = [{**ENVIRONMENTS[0], "env_id": f"e{n}", "codename": f"rent {n // 2}"} for n in range(6)]
-    combos = [{**COMBOS[0], "combo_id": f"c{n}", "env_id": f"e{n}"} for n in range(6)]
-    folder = folder_of(tmp_path, environments=environments, combos=combos)
-    train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
-    outputs = ["--train-out", str(train), "--val-out", str(val), "--val-fraction", "0.34", "--seed", str(seed)]
-    sotopia.main(["convert", str(folder), *outputs])
-    sides = [{row["codename"] for row in rows_of(path)} for path in (train, val)]
-    assert len(sides[0]) == 2 and len(sides[1]) == 1 and not sides[0] & sides[1]
-
-
-def test_the_published_numbers_of_environments_give_the_published_number_of_hard_rows(tmp_path):
-    environments = [{**ENVIRONMENTS[0], "env_id": f"e{n}", "codename": f"rent {n}"} for n in range(90)]
-    combos = [{**COMBOS[0], "combo_id": f"c{n}", "env_id": f"e{n // 5}"} for n in range(450)]
-    hard = tuple(f"e{6 * n}" for n in range(14))
-    folder = folder_of(tmp_path, environments=environments, combos=combos, hard=hard)
-    built = sotopia.build(["convert", str(folder), "--hard", "--out", str(tmp_path / "hard.parquet")])
-    assert (built.rows, built.left_out) == (140, {"the environment is not one of the hard ones": 760})
-    assert {row["env_id"] for row in rows_of(tmp_path / "hard.parquet")} == set(hard)

@@ -13,7 +13,6 @@ from soul import examples
 from soul.rows import data_card as card
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import read_rows
-from tests.data.fantom_official import entry
 from tests.data.source_files import write_json
 from tests.published import publish
 from tests.soul.samples import DATA
@@ -54,13 +53,13 @@ def file_of(sources: Path, name: str) -> Path:
 def test_each_source_that_is_there_gives_a_file_with_a_card(sources, capsys):
     code, table, printed = build(sources, capsys, "--tasks", "paratomi,sotopia,lifechoices,coser")
     assert code == 0 and {cells[0] for cells in table.values()} == {"built"}
+    evaluated = building.Evaluated.in_folder(sources.parent / "out", None)
     for name in table:
         file = file_of(sources, name)
         built = read_rows([str(file)])
         about = card.read(file)
         assert about is not None and about.rows == len(built) == int(table[name][1].replace(",", ""))
         assert about.groups == int(table[name][2].replace(",", "")) and about.contamination.against
-        evaluated = building.Evaluated.in_folder(sources.parent / "out", None)
         assert not evaluated.held_out.overlaps(built)
     hard = set(json.loads((DATA / "sotopia" / "env_ids.json").read_text())["sotopia_hard_env_id"])
     about = card.read(file_of(sources, "sotopia"))
@@ -159,21 +158,6 @@ def test_a_book_that_lifechoices_evaluates_is_not_in_cosers_training_file(tmp_pa
     assert [row.row.book for row in rows] == ["Emma"] and table["coser"][3] == "1"
     assert "NOT compared with the evaluation set coser" in table["coser"][-1]
     assert "drawn for --val-out" in table["lifechoices"][-1]  # one book is for evaluation, and none is left
-
-
-def test_fantom_trains_on_all_conversations_but_eighteen(tmp_path, capsys):
-    entries = [entry(number, part) for number in range(21) for part in range(2)]
-    write_json(tmp_path / "sources" / "fantom" / "fantom_v1.json", entries)
-    code, table, _ = build(tmp_path / "sources", capsys, "--tasks", "fantom")
-    trained, evaluated = (
-        {row.row.set_id.partition("-")[0] for row in read_rows([str(path)])}
-        for path in (
-            file_of(tmp_path / "sources", "fantom"),
-            tmp_path / "out" / "sim_eval_data" / "fantom_val.parquet",
-        )
-    )
-    assert code == 0 and len(trained) == 3 and len(evaluated) == 18 and not trained & evaluated
-    assert table["fantom"][3] == "0"  # the split and the evaluation file are drawn alike
 
 
 def test_a_card_beside_another_file_is_an_error(tmp_path, capsys, monkeypatch):

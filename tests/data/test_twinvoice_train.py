@@ -110,19 +110,6 @@ def test_an_answer_is_only_reused_for_the_question_that_it_was_about(folder, cap
             assert about is not None and about.rows == 12 and not any("filter" in why for why in about.left_out)
 
 
-def test_people_of_one_name_in_two_files_keep_their_own_drafts(folder):
-    write_lines(folder / "bluesky_1.jsonl", *person("ann", "dear"))
-    write_lines(folder / "bluesky_2.jsonl", *person("ann", "darling"))
-    with FakeOpenAI(script) as fake:
-        assert run(fake, folder) == 0
-    rows = read_rows([str(folder.parents[1] / "out" / "sim_rl_data" / "twinvoice_rl_train.parquet")])
-    assert len(rows) == 2
-    for row in rows:
-        options = row.task.options(row.row)
-        real = options[row.task.gold(row.row)]
-        assert all(text.endswith(real.split()[-1]) for text in options.values())
-
-
 def test_a_damaged_journal_says_which_line_to_delete(folder, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "3000")
     write_lines(folder / "bluesky.jsonl", *person("ann", "dear"))

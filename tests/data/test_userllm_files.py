@@ -4,7 +4,6 @@ Promise under test: every row is one that the task can play, or is counted with 
 the intent.
 """
 
-import csv
 import re
 from collections import Counter
 
@@ -12,15 +11,14 @@ import pandas as pd
 import pytest
 
 from data import userllm
-from data.intents import read_openings
 from soul.tasks.userllm import UserLLM
 from soul.tasks.userllm_turn import UserLLMRow, choices_mentioned
 from tests.data.source_files import needs, refusal, write_lines
-from tests.published import KEPT
+from tests.published import prism_talks, written_intent
 from tests.soul.samples import DATA
 
 FOLDER = DATA / "userllm"
-FILES = sorted([*FOLDER.glob("*.jsonl"), *FOLDER.glob("*.csv")])
+FILES = sorted(FOLDER.glob("*.jsonl"))
 needs_records = needs(*FILES)
 
 CSQA = {
@@ -39,11 +37,12 @@ def records_of(*paths, **options):
     return userllm.convert(paths, **options).records
 
 
-def with_intents(folder, paths=FILES):
-    """The files, and one with an intent for every conversation in them, as `data.intents` writes it."""
-    keys = [found.key for path in paths if path.suffix == ".csv" for found in read_openings(path)]
-    lines = [{"key": key, "answer": {"intent": INTENT}, **KEPT} for key in keys]
-    return [*paths, write_lines(folder / "intents.jsonl", *lines)]
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The real questions, PRISM's openings as conversations, and an intent for each."""
+    folder, talks = tmp_path_factory.mktemp("userllm"), prism_talks(DATA)
+    (folder / "intents.jsonl").write_text("".join(written_intent(talk["conversation_id"], INTENT) for talk in talks))
+    return [*FILES, write_lines(folder / "conversations.jsonl", *talks), folder / "intents.jsonl"]
 
 
 def prism(turns, **other):
@@ -60,15 +59,15 @@ def prism(turns, **other):
 
 
 @needs_records
-def test_every_source_gives_rows_that_the_task_can_play(tmp_path):
-    task, records = UserLLM(), records_of(*with_intents(tmp_path))
+def test_every_source_gives_rows_that_the_task_can_play(files):
+    task, records = UserLLM(), records_of(*files)
     rows = [UserLLMRow.model_validate(record) for record in records]
     assert [row.index for row in rows] == list(range(len(rows)))
     assert set(Counter(row.source for row in rows)) == {"commonsense_qa", "natural_questions", "prism"}
     for row, record in zip(rows, records, strict=True):
         task.check(row)
         assert len(task.prompt(row)) == 1
-        assert (row.conversation == "") == (row.source == "prism")  # the table of openings has no second turns
+        assert (row.conversation == "") == (row.source == "prism")  # nobody has answered their second turns
         if row.source == "commonsense_qa":
             assert choices_mentioned(row.choices, row.question)[0] == 0
             assert choices_mentioned(row.choices, row.conversation)[0] == choices_mentioned(row.choices, "")[1]
@@ -78,44 +77,13 @@ def test_every_source_gives_rows_that_the_task_can_play(tmp_path):
 
 
 @needs_records
-def test_a_sample_of_each_source_is_seeded(tmp_path):
-    files = with_intents(tmp_path)
+def test_a_sample_of_each_source_is_seeded(files):
     one = userllm.convert(files, per_source=40)
     assert one == userllm.convert(files[::-1], per_source=40) != userllm.convert(files, per_source=40, seed=1)
     assert set(Counter(r["source"] for r in one.records).values()) == {40}
     assert [r["index"] for r in one.records] == list(range(120))
     whole = userllm.convert(files)
     assert one.left_out.total() == len(whole.records) - 120 + whole.left_out.total()
-
-
-@needs_records
-def test_without_a_judge_the_other_sources_are_built_and_prism_is_counted():
-    found = userllm.convert(FILES)
-    assert set(Counter(r["source"] for r in found.records)) == {"commonsense_qa", "natural_questions"}
-    lines = sum(path.read_text(encoding="utf-8").count("\n") for path in FILES if path.suffix == ".jsonl")
-    assert found.left_out[userllm.NO_INTENT] == 70 and found.left_out[userllm.OWN_OPTION] == 4
-    assert len(found.records) + found.left_out.total() == lines + 70  # every row of every source
-
-
-@needs_records
-def test_a_split_keeps_what_belongs_together(tmp_path, capsys):
-    train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
-    arguments = ["--per-source", "300", "--train-out", str(train), "--val-out", str(val)]
-    userllm.main(["convert", *map(str, FILES), *arguments])
-    said = capsys.readouterr().out
-    assert said.count("rows=") == 2 and "left out: 70 (PRISM: no intent" in said and "beyond the 300 rows" in said
-    sides = [{info["group"] for info in pd.read_parquet(path)["extra_info"]} for path in (train, val)]
-    assert sides[0] and sides[1] and not sides[0] & sides[1]
-    info = pd.read_parquet(val)["extra_info"][0]
-    assert UserLLMRow.model_validate(info).index == info["index"]
-
-
-def test_a_user_is_on_one_side_of_a_split(tmp_path):
-    talks = [prism([f"question {i}"], conversation_id=f"c{i}", user_id=f"u{i % 5}", intent=INTENT) for i in range(40)]
-    path, sides = write_lines(tmp_path / "c.jsonl", *talks), (tmp_path / "train.parquet", tmp_path / "val.parquet")
-    userllm.main(["convert", str(path), "--train-out", str(sides[0]), "--val-out", str(sides[1])])
-    users = [{info["user_id"] for info in pd.read_parquet(side)["extra_info"]} for side in sides]
-    assert users[0] | users[1] == {f"u{i}" for i in range(5)} and not users[0] & users[1]
 
 
 @pytest.mark.parametrize(
@@ -173,15 +141,6 @@ def test_a_conversation_gives_an_opening_and_a_second_turn(tmp_path, turns, last
         assert records[1]["conversation_history"] == "User: do bees see red\nAssistant: reply 0a"
 
 
-def test_an_intent_of_its_own_comes_first_and_turns_may_count_from_one(tmp_path):
-    raw = prism(["hi", "why"], intent="Get to know what bees see.")
-    for turn in raw["conversation_history"]:
-        turn["turn"] += 1
-    records = records_of(write_lines(tmp_path / "c.jsonl", raw))
-    assert [r["intent"] for r in records] == ["Get to know what bees see."] * 2
-    assert [r["turn"] for r in records] == [0, 1]
-
-
 @pytest.mark.parametrize(
     ("raw", "reason"),
     [
@@ -198,14 +157,3 @@ def test_a_conversation_without_a_good_intent_is_left_out_and_counted(tmp_path, 
     assert re.search(
         f"no row is left: 2 .{reason[:8]}", refusal(userllm, capsys, path, "--out", tmp_path / "x.parquet")
     )
-
-
-def test_the_table_of_openings(tmp_path):
-    with (tmp_path / "clusters.csv").open("w", newline="") as lines:
-        writer = csv.writer(lines)
-        writer.writerow(["cluster_id", "top_texts"])
-        writer.writerow(["1", "['Hello', 'do bees see red']"])
-    assert userllm.convert([tmp_path / "clusters.csv"]).left_out == {userllm.NO_INTENT: 2}
-    first, second = records_of(*with_intents(tmp_path, [tmp_path / "clusters.csv"]))
-    assert (first["intent"], first["conversation_history"], first["is_last_turn"]) == (INTENT, "", False)
-    assert first["group"] != second["group"]

@@ -21,9 +21,6 @@ PACKAGES = {
     "benchmarks": "benchmarks",
 }
 SCRIPTS = ("train_ppo.py", "train_sft.py", "docs/task_pages.py")
-# Modules that need more than the requirement files hold, or that run when they are imported.
-_TRL = "TRL is no dependency: the benchmark compares with it where it is installed"
-NOT_IMPORTED = {"benchmarks.trl_contender": _TRL}
 
 
 def sources() -> dict[Path, str | None]:
@@ -44,7 +41,7 @@ def check_all() -> Findings:
     called = _names_read(files)
     for path, name in files.items():
         check_file(path, str(path.relative_to(ROOT)), findings)
-        if name is None or name in NOT_IMPORTED or name.endswith("__main__"):
+        if name is None or name.endswith("__main__"):
             continue
         try:
             module = importlib.import_module(name)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from data import fantom_json
+from data import fantom
 from soul.rows.task_files import parse_row
 from tests.data.fantom_official import entry
 from tests.soul.evaluate.finished_samples import scored_by_rule, shown_for_the_set
@@ -61,7 +61,7 @@ def answered(records, wrong=(), without=()):
 
 def test_a_question_set_counts_only_if_all_of_it_is_right(tmp_path):
     (tmp_path / "fantom_v1.json").write_text(json.dumps([entry(n) for n in range(4)]))
-    records = fantom_json.convert(tmp_path / "fantom_v1.json").records
+    records = fantom.convert_official(tmp_path / "fantom_v1.json").records
     kinds = [record["question_type"] for record in records]
     access = kinds.index("tom:info_accessibility:binary")  # of the first set; its right answer is yes
     belief = kinds.index("tom:belief:inaccessible:multiple-choice", 10)  # of the second set
@@ -85,7 +85,7 @@ def test_a_question_set_counts_only_if_all_of_it_is_right(tmp_path):
 
 def test_with_several_samples_the_numbers_are_means_over_whole_passes(tmp_path):
     (tmp_path / "fantom_v1.json").write_text(json.dumps([entry(0)]))
-    records = fantom_json.convert(tmp_path / "fantom_v1.json").records
+    records = fantom.convert_official(tmp_path / "fantom_v1.json").records
     second = [sample.model_copy(update={"sample": 1}) for sample in answered(records, wrong=(0,))]
     found = shown_for_the_set([*answered(records), *second])
     assert found["all_correct"] == 0.5 and found["all_correct_answerability"] == 1.0
