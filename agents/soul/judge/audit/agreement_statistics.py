@@ -163,5 +163,7 @@ def _estimate(pairs: Any, statistic: Callable[[Any, Any], Any], seed: int) -> Es
     drawn = np.random.default_rng(seed).integers(0, n, (RESAMPLES, n))
     found = statistic(*pairs[:, drawn])
     defined = found[~np.isnan(found)]
-    low, high = np.percentile(defined, [2.5, 97.5]).tolist() if defined.size else (None, None)
-    return Estimate(value, low, high, n, RESAMPLES - defined.size)
+    if not defined.size:
+        return Estimate(value, None, None, n, RESAMPLES)
+    low, high = (float(end) for end in np.percentile(defined, [2.5, 97.5]))
+    return Estimate(value, low, high, n, RESAMPLES - int(defined.size))
