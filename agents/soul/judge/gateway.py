@@ -26,9 +26,6 @@ def connect_endpoints(
     Args:
         cache_dir: the folder of this machine's cache file, unless judge.cache_dir names another; None: no cache.
         budget: None: that of the settings, of which nothing is spent.
-
-    Raises:
-        BadCache: the cache cannot be used.
     """
     policy = settings.policy
     budget = budget or Budget(policy.budget_usd)

@@ -213,10 +213,6 @@ async def all_answers(*questions: Coroutine[Any, Any, AnswerT]) -> list[AnswerT]
 
     If a question fails, the others are still awaited: the cost of a call that outlives its session would not be
     counted.
-
-    Raises:
-        JudgeFailure: the failure of the first question that failed, in the order of the arguments. There is no partial
-            result.
     """
     tasks = [asyncio.ensure_future(question) for question in questions]
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -280,9 +280,6 @@ class Limits:
 
         Returns:
             The number of 429 waves so far, to be passed to `leave`.
-
-        Raises:
-            JudgeFailure: `outage` or `budget`: no more requests will be admitted.
         """
         waiter = _Waiter(
             max(tokens, 1.0),  # so that no call fits into an empty allowance

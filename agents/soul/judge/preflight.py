@@ -92,11 +92,7 @@ def has_key(endpoint: Endpoint) -> bool:
 
 
 async def seconds_to_answer(endpoint: Endpoint) -> float:
-    """The seconds of one small request to a model.
-
-    Raises:
-        JudgeFailure: it does not answer.
-    """
+    """The seconds of one small request to a model."""
     model = ChatModel.connect(endpoint.model_copy(update={"max_attempts": 2}))
     start = time.perf_counter()
     try:

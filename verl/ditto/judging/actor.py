@@ -106,9 +106,6 @@ def start(settings: GatewaySettings, spent_usd: float = 0.0, cache_dir: Path | N
     Args:
         spent_usd: what the run spent before it was resumed, in US dollars.
         cache_dir: where it keeps answers, unless judge.cache_dir names another folder; None: nowhere.
-
-    Raises:
-        BadCache: the cache cannot be used.
     """
     options = {"name": NAME, "max_concurrency": _AT_ONCE, **with_the_driver()}
     actor = ray.remote(_JudgeActor).options(**options).remote(settings.model_dump_json())

@@ -51,9 +51,6 @@ def krippendorff_alpha(ratings: Ratings, level: Level = "interval") -> float | N
     Returns:
         None if alpha is undefined: fewer than two members, no unit that two members rated, or the same rating
         everywhere, so that no disagreement is expected by chance either (0/0).
-
-    Raises:
-        ValueError: the rows have different lengths, or a rating is not finite.
     """
     units = _pairable(ratings)
     values = [value for unit in units for value in unit]
@@ -77,9 +74,6 @@ def exact_match_share(ratings: Ratings) -> float | None:
     """The share of units that got the same rating from all members who rated them.
 
     Units with fewer than two ratings are left out; None if no units remain.
-
-    Raises:
-        ValueError: the rows have different lengths, or a rating is not finite.
     """
     units = _pairable(ratings)
     return sum(len(set(unit)) == 1 for unit in units) / len(units) if units else None
@@ -97,11 +91,7 @@ def _pairable(ratings: Ratings) -> list[list[float]]:
 
 
 def correlations(judge: Sequence[float], human: Sequence[float], *, seed: int = 0) -> dict[str, Estimate]:
-    """Pearson's r, Spearman's rho and Kendall's tau-b of the pairs (the measures in Table 5 of the paper).
-
-    Raises:
-        ValueError: a score is not finite.
-    """
+    """Pearson's r, Spearman's rho and Kendall's tau-b of the pairs (the measures in Table 5 of the paper)."""
     from scipy import stats  # it takes more than a second to import, and most users of the judge do not need it
 
     def pearson(x: Any, y: Any) -> Any:

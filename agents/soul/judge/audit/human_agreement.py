@@ -72,11 +72,7 @@ class Agreement:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Agreement:
-        """Read back what `to_json` gives, as JSON.
-
-        Raises:
-            ValidationError: it is something else.
-        """
+        """Read back what `to_json` gives, as JSON."""
         return TypeAdapter(cls).validate_json(text)
 
 

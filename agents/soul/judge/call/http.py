@@ -87,12 +87,7 @@ class HttpConnection:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def post(self, body: dict[str, Any]) -> Response:
-        """Send one request.
-
-        Raises:
-            JudgeFailure: the answer is too large.
-            aiohttp.ClientError: the connection failed, or what came is not HTTP.
-        """
+        """Send one request."""
         # A policy may write unpaired surrogates, which UTF-8 cannot encode: they are sent as "?".
         data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
         async with self._open().post(self._url, data=data, proxy=self._proxy, allow_redirects=False) as response:
@@ -184,9 +179,6 @@ class Completion(NamedTuple):
 
         Args:
             accept_any: also accept an empty, truncated or refusing answer.
-
-        Raises:
-            JudgeFailure: there is no usable text.
         """
         if not isinstance(self.choice, dict):
             raise JudgeFailure("invalid", "the endpoint's answer has no choices")
@@ -209,12 +201,7 @@ class Completion(NamedTuple):
 
 
 def read_completion(body: bytes) -> Completion:
-    """Read a response body.
-
-    Raises:
-        JudgeFailure: it is not JSON but, for example, a web page; or a gateway in front of several providers
-            (OpenRouter) reports the error of one of them, with status 200.
-    """
+    """Read a response body."""
     try:
         answer = json.loads(body.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
@@ -279,13 +266,7 @@ class BadStatus(Exception):
 
 
 async def exchange(connection: Connection, body: dict[str, Any]) -> Completion:
-    """Send one chat completion request.
-
-    Raises:
-        BadStatus: the endpoint answered with an error.
-        JudgeFailure: the answer is too large, damaged or not a completion, or reports an error with status 200.
-        Exception: the connection failed; `classify` gives the cause.
-    """
+    """Send one chat completion request."""
     response = await connection.post(body)
     if not 200 <= response.status < 300:
         raise BadStatus(response)

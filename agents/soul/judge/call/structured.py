@@ -31,11 +31,7 @@ _QUOTED = "; the answer begins "  # the text after this in a failure's detail is
 
 @cache
 def json_schema(schema: type[BaseModel]) -> dict[str, Any]:
-    """The JSON schema to send: the SDK's strict form, which closes every object and requires every property.
-
-    Raises:
-        TypeError: a number in the schema has a default, which would turn a missing score into a score.
-    """
+    """The JSON schema to send: the SDK's strict form, which closes every object and requires every property."""
     whole = schema.model_json_schema()
     for part in [whole, *whole.get("$defs", {}).values()]:
         for name, field in part.get("properties", {}).items():
@@ -130,9 +126,6 @@ def read(schema: type[SchemaT], text: str) -> SchemaT:
     """The instance in an answer's text, validated strictly.
 
     Neither true nor "7" is a number, but an integer may stand for a float.
-
-    Raises:
-        JudgeFailure: `invalid`; the detail is the validation error.
     """
     candidate = _bare(text)
     try:
