@@ -38,15 +38,10 @@ class BadJudge(SoulError):
 
 
 class Checked(NamedTuple):
-    """The result of one small request to a section's endpoint; of a jury, to its last member.
+    """The result of one small request to a section's endpoint; of a jury, to its last member."""
 
-    Attributes:
-        latency_s: seconds of the request.
-        mode: how the endpoint takes structured answers; None of a jury, whose members may differ.
-    """
-
-    latency_s: float | None
-    mode: StructuredMode | None
+    latency_s: float | None  # seconds of the request
+    mode: StructuredMode | None  # how the endpoint takes structured answers; None of a jury, whose members may differ
 
 
 async def check(settings: GatewaySettings, sections: Sequence[str]) -> Mapping[str, Checked]:

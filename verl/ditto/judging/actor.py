@@ -70,12 +70,7 @@ class _JudgeActor:
         self._clients = list(clients.values())
 
     async def complete(self, call: str, endpoint: int, request: Request) -> Answer:
-        """The answer to a request.
-
-        Args:
-            call: the request's name, for `cancel`.
-            endpoint: its number among those of the settings.
-        """
+        """The answer to a request, whose name is for `cancel`; the endpoint is a number in the settings."""
         usage = Usage()
         work = asyncio.ensure_future(self._clients[endpoint].complete(request, usage))
         self._running[call] = work

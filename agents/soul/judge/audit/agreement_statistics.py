@@ -23,20 +23,14 @@ RESAMPLES = 2000  # so that 50 resamples lie beyond each end of a 95 % interval
 
 @dataclass(frozen=True)
 class Estimate:
-    """A statistic and its 95 % bootstrap interval.
+    """A statistic and its 95 % bootstrap interval."""
 
-    Attributes:
-        value: None with fewer than two pairs, and if the data do not define it (one side is constant).
-        low, high: None if `value` is None, and if no resample defined the statistic.
-        n: the number of pairs.
-        dropped: the number of resamples in which it was undefined; the interval uses the others.
-    """
-
-    value: float | None
+    value: float | None  # None with fewer than two pairs, and if the data do not define it (one side is constant)
+    # low, high: None if `value` is None, and if no resample defined the statistic
     low: float | None
     high: float | None
-    n: int
-    dropped: int = 0
+    n: int  # the number of pairs
+    dropped: int = 0  # the number of resamples in which it was undefined; the interval uses the others
 
 
 def krippendorff_alpha(ratings: Ratings, level: Level = "interval") -> float | None:
@@ -155,5 +149,5 @@ def _estimate(pairs: Any, statistic: Callable[[Any, Any], Any], seed: int) -> Es
     defined = found[~np.isnan(found)]
     if not defined.size:
         return Estimate(value, None, None, n, RESAMPLES)
-    low, high = (float(end) for end in np.percentile(defined, [2.5, 97.5]))
+    low, high = float(np.percentile(defined, 2.5)), float(np.percentile(defined, 97.5))
     return Estimate(value, low, high, n, RESAMPLES - int(defined.size))

@@ -66,10 +66,7 @@ class Connection(Protocol):
 class HttpConnection:
     """The HTTP connections to one endpoint. They belong to the event loop that uses them.
 
-    Args:
-        base_url: the base URL, with user and password if it has them; its query is kept.
-        key: sent as a bearer key, unless the URL has a user.
-        most_bytes: the size limit of an answer, also after decompression.
+    The key is sent as a bearer key, unless the base URL has a user. The query of the base URL is kept.
     """
 
     def __init__(self, base_url: str, key: str, most_bytes: int) -> None:
@@ -175,11 +172,7 @@ class Completion(NamedTuple):
         return bool(_at(self.choice, "finish_reason") == "length")
 
     def text(self, accept_any: bool) -> str:
-        """The text of the answer.
-
-        Args:
-            accept_any: also accept an empty, truncated or refusing answer.
-        """
+        """The text of the answer; with `accept_any`, even if it is empty, truncated or a refusal."""
         if not isinstance(self.choice, dict):
             raise JudgeFailure("invalid", "the endpoint's answer has no choices")
         finish = self.choice.get("finish_reason")

@@ -72,16 +72,11 @@ def _without(keywords: Sequence[str], part: Any) -> Any:
 
 
 class Form(NamedTuple):
-    """A schema as plain data, which can be sent to another process.
-
-    Attributes:
-        schema: the strict schema, for prompts.
-        sent: the schema as endpoints accept it: without lengths of strings.
-    """
+    """A schema as plain data, which can be sent to another process."""
 
     name: str
-    schema: dict[str, Any]
-    sent: dict[str, Any]
+    schema: dict[str, Any]  # the strict schema, for prompts
+    sent: dict[str, Any]  # the schema as endpoints accept it: without lengths of strings
 
 
 @cache
