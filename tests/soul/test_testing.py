@@ -9,7 +9,6 @@ import pytest
 
 from soul.testing import (
     BadRequest,
-    ChatRequest,
     DropConnection,
     FakeOpenAI,
     Hang,
@@ -52,21 +51,6 @@ def test_a_list_is_used_in_order_and_requests_in_flight_are_counted():
     fake = FakeOpenAI([*[Text("x", delay=0.1)] * 4, Text("one"), Text("two")])
     assert asyncio.run(run(fake)) == ["one", "two"]
     assert fake.peak == 4 and len(fake.requests) == 6
-
-
-def test_an_exception_in_the_script_is_not_lost():
-    def broken(request: ChatRequest) -> Text:
-        raise ZeroDivisionError("script")
-
-    fake = FakeOpenAI(broken)
-
-    async def ask():
-        async with connect(fake) as client:
-            await text_of(client)
-
-    with pytest.raises(openai.BadRequestError, match="ZeroDivisionError"):
-        asyncio.run(ask())
-    assert isinstance(fake.errors[0], ZeroDivisionError)
 
 
 @pytest.mark.parametrize(

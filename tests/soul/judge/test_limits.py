@@ -20,7 +20,6 @@ from soul.judge.call.endpoint import Endpoint
 from soul.judge.limits import (
     HOLD_S,
     JITTER,
-    LONG_S,
     ROUNDED_S,
     BreakerSettings,
     Budget,
@@ -108,7 +107,7 @@ def test_callers_are_let_in_in_the_order_they_came_and_those_sent_before_go_firs
     simulate(main)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_cancelled_callers_leave_nothing_behind(seed):
     async def main(loop):
         crowd, tasks = Crowd(loop, 3, seed=seed), []
@@ -190,17 +189,6 @@ def test_a_single_refusal_at_the_cap_lowers_it_by_one_without_a_pause_and_it_gro
     for _ in range(9):
         throttle.answered(1.0 + HOLD_S)
     assert throttle.cap == 9
-
-
-def test_while_nothing_is_answered_pauses_grow_to_five_seconds_and_the_cap_falls_to_one():
-    throttle, now = Throttle(64), 0.0
-    for wave in range(40):
-        refuse(throttle, now, throttle.cap, 0, wave)
-        pause, now = throttle.until - now, throttle.until
-    assert throttle.cap == 1 and LONG_S <= pause <= LONG_S * (1 + JITTER)
-    assert throttle.refusing_s > 60
-    throttle.answered(now)
-    assert throttle.refusing_s == 0.0
 
 
 # --- the circuit breaker

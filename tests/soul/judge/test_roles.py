@@ -69,10 +69,6 @@ def test_a_tasks_own_section_changes_the_papers_judge():
     assert (here.model, here.url, here.api_key_env) == ("gpt-5.4", HERE, None)
 
 
-def test_a_role_that_sets_nothing_is_the_judge():
-    assert set(of(judge=JUDGE).roles.values()) == {Endpoint(**JUDGE)}
-
-
 # --- nulls mean unset
 
 

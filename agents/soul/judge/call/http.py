@@ -197,8 +197,8 @@ def read_completion(body: bytes) -> Completion:
     """Read a response body."""
     try:
         answer = json.loads(body.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        problem = f"the endpoint's answer is not a chat completion ({error}); is base_url right (.../v1)?"
+    except (ValueError, RecursionError) as damage:
+        problem = f"the endpoint's answer is not a chat completion ({damage}); is base_url right (.../v1)?"
         raise JudgeFailure("invalid", problem) from None
     choices, error = _at(answer, "choices"), _at(answer, "error")
     if error and not choices:
