@@ -45,7 +45,7 @@ VARIABLES = (
 )
 # What may hold a key, beside those of the judges: for the hub, the trackers, the store of `trainer.upload_to`.
 OTHER_KEYS = (
-    *("HF_TOKEN", "WANDB_API_KEY", "MLFLOW_TRACKING_URI", "OPENAI_CUSTOM_HEADERS"),
+    *("HF_TOKEN", "WANDB_API_KEY", "MLFLOW_TRACKING_URI"),
     *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
 )
 # What all pods of Kubernetes get: each downloads the model, perhaps one for members only, and connects to the others.

@@ -15,7 +15,6 @@ import argparse
 import asyncio
 import json
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,15 +23,13 @@ from rich.table import Table
 
 from soul.cli.arguments import existing_file, non_negative_int, output_file, positive_int
 from soul.cli.error_border import Parser, reports_errors
-from soul.errors import JudgeFailure, MissingKey
+from soul.errors import JudgeFailure, SoulError
+from soul.judge import preflight
 from soul.judge.audit import canaries, human_agreement
 from soul.judge.audit.human_labels import read_labels
 from soul.judge.call.endpoint import Endpoint
-from soul.judge.client import EndpointClient
 from soul.judge.gateway import Gateway
-from soul.judge.judge import ChatModel, Judge
 from soul.judge.ledger import Ledger, table
-from soul.judge.preflight import has_key
 from soul.judge.roles import GatewaySettings, policy_endpoint, sections_of
 
 console = Console(width=max(120, Console().width))  # rich assumes 80 columns for a pipe, too few for the tables
@@ -55,7 +52,7 @@ def show(sections: Sections) -> int:
     for column in ("model", "address", "key", "effort", "concurrency", "rpm / tpm", "timeout", "$ in / out"):
         view.add_column(column, overflow="fold")
     for role, endpoint in endpoints_of(sections).items():
-        key = f"{endpoint.api_key_env}: {'set' if has_key(endpoint) else 'NOT SET'}"
+        key = f"{endpoint.api_key_env}: {'set' if preflight.has_key(endpoint) else 'NOT SET'}"
         view.add_row(
             role,
             endpoint.model,
@@ -81,27 +78,21 @@ def _number(value: float | None) -> str:
 
 async def check(sections: Sections) -> int:
     """Make one real call for each role. Returns 1 if any of them fails, else 0."""
-    failed, seen = 0, dict[Endpoint, str]()
-    for role, endpoint in endpoints_of(sections).items():
-        if endpoint in seen:
-            console.print(f"{role}: same as {seen[endpoint]}")
-            continue
-        seen[endpoint] = role
-        talks = role in ("partner", "policy")
-        start = time.perf_counter()
+    settings, policy, failed = GatewaySettings.from_sections(sections), policy_endpoint(sections.get("policy")), 0
+    for section in (*settings.sections, *(["policy"] if policy else [])):
         try:
-            model = ChatModel.connect(endpoint) if talks else Judge.connect(endpoint)
-            try:
-                await model.check()
-            finally:
-                await model.close()
-        except (JudgeFailure, MissingKey) as error:
+            if policy and section == "policy":
+                line = f"{await preflight.seconds_to_answer(policy):.2f} s"
+            else:
+                found = (await preflight.check(settings, [section]))[section]
+                line = f"{found.latency_s or 0.0:.2f} s" + (
+                    f", structured answers as {found.mode}" if found.mode else ""
+                )
+        except (JudgeFailure, SoulError) as error:
             failed += 1
-            console.print(f"{role}: FAILED  {error}", markup=False)
-            continue
-        client = model.endpoint_client
-        form = f", structured answers as {client.mode}" if isinstance(client, EndpointClient) and not talks else ""
-        console.print(f"{role}: {endpoint.name} works, {time.perf_counter() - start:.2f} s{form}", markup=False)
+            console.print(f"{section}: FAILED  {error}", markup=False)
+        else:
+            console.print(f"{section}: works, {line}", markup=False)
     return 1 if failed else 0
 
 

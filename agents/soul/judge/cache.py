@@ -43,9 +43,6 @@ class Cache:
 
     An error after the file is open, such as a full disk, costs money but does not stop the run: it is logged once, and
     the question is asked again.
-
-    Raises:
-        BadCache: the file is not a cache, or cannot be written.
     """
 
     def __init__(self, path: Path) -> None:

@@ -44,27 +44,19 @@ def backoff_s(attempt: int) -> float:
 
 @dataclass(frozen=True)
 class Request:
-    """A question to a model.
-
-    Attributes:
-        form: the JSON object that the answer must be; None: a text. The messages are then one of the system, whose
-            text the form may extend, and one of the user.
-        key: the answer's key in the cache; None: it is sampled anew.
-        fresh: ask although there is an answer in the cache, because that one is of no use.
-        reask: how often the caller has asked before.
-        accept_any: also accept an empty, truncated or refusing answer. A policy's answer is judged as it is.
-        seed: for this request; None: the endpoint's, if it has one.
-        most_tokens: of the answer, if the endpoint's settings have no limit; None: no limit.
-    """
+    """A question to a model."""
 
     messages: tuple[Message, ...]
+    # the JSON object that the answer must be; None: a text. The messages are then one of the system, whose text the
+    # form may extend, and one of the user.
     form: structured.Form | None = None
-    key: bytes | None = None
-    fresh: bool = False
-    reask: int = 0
+    key: bytes | None = None  # the answer's key in the cache; None: it is sampled anew
+    fresh: bool = False  # ask although there is an answer in the cache, because that one is of no use
+    reask: int = 0  # how often the caller has asked before
+    # also accept an empty, truncated or refusing answer. A policy's answer is judged as it is.
     accept_any: bool = False
-    seed: int | None = None
-    most_tokens: int | None = MOST_TOKENS
+    seed: int | None = None  # for this request; None: the endpoint's, if it has one
+    most_tokens: int | None = MOST_TOKENS  # of the answer, if the endpoint's settings have no limit; None: no limit
 
 
 class Completed(NamedTuple):
@@ -81,11 +73,7 @@ class Completions(Protocol):
     def endpoint(self) -> Endpoint: ...
 
     async def complete(self, request: Request, usage: Usage) -> Completed:
-        """The answer to a request; what it costs is added to `usage`.
-
-        Raises:
-            JudgeFailure: the cause says why; the detail names model and address.
-        """
+        """The answer to a request, or a JudgeFailure; what it costs is added to `usage`."""
         ...
 
     async def close(self) -> None: ...
@@ -231,13 +219,7 @@ class EndpointClient:
     async def _attempt(
         self, body: dict[str, Any], usage: Usage, accept_any: bool, prompt: float, waves: int, left_s: float
     ) -> str:
-        """Send one admitted request, and account for it whatever comes of it.
-
-        Args:
-            prompt: estimate of its tokens.
-            waves: as `Limits.enter` returned it.
-            left_s: seconds until the call's deadline.
-        """
+        """Send one admitted request, `left_s` before its deadline, and account for it whatever comes of it."""
         start = time.perf_counter()
         expected = (prompt, self._completion_tokens)
         estimated = used = sum(expected)

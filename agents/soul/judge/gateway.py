@@ -19,19 +19,14 @@ SAMPLED: tuple[Role, ...] = ("partner", "environment")  # never cached: the same
 
 
 def connect_endpoints(
-    settings: GatewaySettings, cache_dir: Path | None = None, budget: Budget | None = None
+    settings: GatewaySettings, cache_dir: Path | None, budget: Budget
 ) -> dict[Endpoint, EndpointClient]:
     """A client for every endpoint of these settings; they share the cache and the budget.
 
     Args:
         cache_dir: the folder of this machine's cache file, unless judge.cache_dir names another; None: no cache.
-        budget: None: that of the settings, of which nothing is spent.
-
-    Raises:
-        BadCache: the cache cannot be used.
     """
     policy = settings.policy
-    budget = budget or Budget(policy.budget_usd)
     folder = Path(policy.cache_dir) if policy.cache_dir else cache_dir
     cache = Cache(folder / f"{platform.node()}.sqlite") if policy.cache and folder else None
     return {e: EndpointClient(e, shared_limits(e), budget, cache) for e in settings.endpoints}
@@ -39,29 +34,17 @@ def connect_endpoints(
 
 @dataclass
 class Gateway:
-    """The roles as a session uses them.
-
-    Attributes:
-        roles: by name.
-        jury: the judges whose verdicts are averaged; only the judge if no jury is configured.
-        by_task: the judges of tasks that have their own.
-        canary: the second judge, whose scores never reach the reward; None if there is none.
-    """
+    """The roles as a session uses them."""
 
     settings: GatewaySettings
-    roles: Mapping[Role, Judge]
-    jury: tuple[Judge, ...]
-    by_task: Mapping[str, Judge] = field(default_factory=dict)
-    canary: Judge | None = None
+    roles: Mapping[Role, Judge]  # by name
+    jury: tuple[Judge, ...]  # the judges whose verdicts are averaged; only the judge if no jury is configured
+    by_task: Mapping[str, Judge] = field(default_factory=dict)  # the judges of tasks that have their own
+    canary: Judge | None = None  # the second judge, whose scores never reach the reward; None if there is none
 
     @classmethod
     def connect(cls, settings: GatewaySettings, cache_dir: Path | None = None, spent_usd: float = 0.0) -> Gateway:
-        """Connect every role from this process.
-
-        Args:
-            cache_dir: as in `connect_endpoints`.
-            spent_usd: what the run has spent already, if it is resumed.
-        """
+        """Connect every role from this process; a resumed run has spent something already."""
         budget = Budget(settings.policy.budget_usd, spent_usd)
         return cls.of_clients(settings, connect_endpoints(settings, cache_dir, budget))
 

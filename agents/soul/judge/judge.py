@@ -72,12 +72,7 @@ class ChatModel:
     async def say(self, messages: Sequence[Message], seed: int | None = None, most_tokens: int | None = None) -> str:
         """The turn of a model under test, sampled. An empty, truncated or refusing turn is returned as it is.
 
-        Args:
-            seed: for this request; None: the endpoint's, if it has one.
-            most_tokens: of this turn, if the endpoint's settings have no limit; None: no limit.
-
-        Raises:
-            JudgeFailure: the endpoint gave no answer after all retries.
+        `seed` and `most_tokens` are those of a `Request`.
         """
         request = Request(tuple(messages), accept_any=True, seed=seed, most_tokens=most_tokens)
         return (await self._counted(self.endpoint_client.complete(request, self.usage))).text
@@ -113,15 +108,10 @@ class _Ready(BaseModel):
 
 @dataclass
 class Judge(ChatModel):
-    """A model that is asked for verdicts.
+    """A model that is asked for verdicts."""
 
-    Attributes:
-        cached: whether equal questions may get the same answer, from the cache or from a call in flight.
-        member: the number in a jury. It is part of the cache key, because a model that is a member twice gives two
-            opinions.
-    """
-
-    cached: bool = True
+    cached: bool = True  # whether equal questions may get the same answer, from the cache or from a call in flight
+    # the number in a jury. It is part of the cache key, because a model that is a member twice gives two opinions.
     member: int = 0
 
     async def ask(
@@ -213,10 +203,6 @@ async def all_answers(*questions: Coroutine[Any, Any, AnswerT]) -> list[AnswerT]
 
     If a question fails, the others are still awaited: the cost of a call that outlives its session would not be
     counted.
-
-    Raises:
-        JudgeFailure: the failure of the first question that failed, in the order of the arguments. There is no partial
-            result.
     """
     tasks = [asyncio.ensure_future(question) for question in questions]
     await asyncio.gather(*tasks, return_exceptions=True)

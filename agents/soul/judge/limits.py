@@ -108,13 +108,7 @@ class Throttle:
             self._cap = min(float(self.most), self._cap + 1.0 / self._cap)
 
     def refused(self, now: float, in_flight: int, wave: int, retry_after: float | None = None) -> None:
-        """Record a request that ended with a refusal.
-
-        Args:
-            in_flight: the other requests in flight.
-            wave: `waves` when it was admitted.
-            retry_after: how many seconds it asks to wait; None: it does not say.
-        """
+        """Record a refused request, with the number of others in flight and the number of waves at its admission."""
         self._refusing_since = now if self._refusing_since is None else self._refusing_since
         self.refusing_s = now - self._refusing_since
         is_new = wave == self.waves
@@ -209,15 +203,10 @@ class CircuitBreaker:
 
 @dataclass
 class Budget:
-    """The budget of a run for all its endpoints together, in US dollars.
+    """The budget of a run for all its endpoints together, in US dollars."""
 
-    Attributes:
-        limit_usd: None: there is no budget.
-        spent_usd: what it has spent, before it was resumed too.
-    """
-
-    limit_usd: float | None = None
-    spent_usd: float = 0.0
+    limit_usd: float | None = None  # None: there is no budget
+    spent_usd: float = 0.0  # what it has spent, before it was resumed too
 
     @property
     def failure(self) -> JudgeFailure | None:
@@ -237,12 +226,7 @@ class _Waiter:
 
 
 class Limits:
-    """Admits the requests to one endpoint. All callers must use one event loop at a time.
-
-    Args:
-        endpoint: has the limits.
-        clock: seconds, monotonic.
-    """
+    """Admits the requests to one endpoint. All callers must use one event loop at a time."""
 
     def __init__(
         self,
@@ -272,17 +256,11 @@ class Limits:
         return None
 
     async def enter(self, tokens: float, budget: Budget | None = None, again: bool = False) -> int:
-        """Wait until one more request may be sent.
+        """Wait until one more request may be sent. Returns the number of 429 waves so far, for `leave`.
 
         Args:
             tokens: estimate of the tokens that it will use.
             again: the call has been sent before and its deadline is running, so it goes ahead of new calls.
-
-        Returns:
-            The number of 429 waves so far, to be passed to `leave`.
-
-        Raises:
-            JudgeFailure: `outage` or `budget`: no more requests will be admitted.
         """
         waiter = _Waiter(
             max(tokens, 1.0),  # so that no call fits into an empty allowance
@@ -318,9 +296,7 @@ class Limits:
         Args:
             outcome: "ok", a cause, or None if the request was cancelled or says nothing about the endpoint.
             estimated, used: tokens, as estimated in `enter` and as actually used.
-            detail: the failure in one line, for messages.
             waves: the number that `enter` returned.
-            retry_after_s: how long a 429 asks to wait.
         """
         now = self._clock()
         self._in_flight -= 1

@@ -17,21 +17,15 @@ JURY = "jury "  # a member's section is this and its number
 
 @dataclass(frozen=True)
 class Load:
-    """The calls that one role, or the judge of one task, gets in a training step or an evaluation.
+    """The calls that one role, or the judge of one task, gets in a training step or an evaluation."""
 
-    Attributes:
-        section: the role, or `judge.by_task.<task>`.
-        calls: expected number of calls.
-        tokens_in, tokens_out: expected prompt and completion tokens of all these calls together.
-        latency_s: seconds for one call; None if unknown.
-    """
-
-    section: str
+    section: str  # the role, or `judge.by_task.<task>`
     endpoint: Endpoint
-    calls: float
+    calls: float  # expected number of calls
+    # tokens_in, tokens_out: expected prompt and completion tokens of all these calls together
     tokens_in: float
     tokens_out: float
-    latency_s: float | None = None
+    latency_s: float | None = None  # seconds for one call; None if unknown
 
     @property
     def role(self) -> str:

@@ -79,16 +79,11 @@ class RubricAndReason(BaseModel):
 
 @dataclass(frozen=True)
 class Pairwise:
-    """A pairwise choice, mapped back from the slots A and B.
+    """A pairwise choice, mapped back from the slots A and B."""
 
-    Attributes:
-        taken: the conversation whose user was taken for the human.
-        simulated_slot: the slot of the simulated user; over many pairs it reveals a judge that prefers one slot.
-    """
-
-    taken: Taken
+    taken: Taken  # the conversation whose user was taken for the human
     reasoning: str
-    simulated_slot: Slot
+    simulated_slot: Slot  # the slot of the simulated user; over many pairs it reveals a judge that prefers one slot
 
     @property
     def score(self) -> float:

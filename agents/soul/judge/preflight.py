@@ -38,15 +38,10 @@ class BadJudge(SoulError):
 
 
 class Checked(NamedTuple):
-    """The result of one small request to a section's endpoint; of a jury, to its last member.
+    """The result of one small request to a section's endpoint; of a jury, to its last member."""
 
-    Attributes:
-        latency_s: seconds of the request.
-        mode: how the endpoint takes structured answers; None of a jury, whose members may differ.
-    """
-
-    latency_s: float | None
-    mode: StructuredMode | None
+    latency_s: float | None  # seconds of the request
+    mode: StructuredMode | None  # how the endpoint takes structured answers; None of a jury, whose members may differ
 
 
 async def check(settings: GatewaySettings, sections: Sequence[str]) -> Mapping[str, Checked]:
@@ -92,11 +87,7 @@ def has_key(endpoint: Endpoint) -> bool:
 
 
 async def seconds_to_answer(endpoint: Endpoint) -> float:
-    """The seconds of one small request to a model.
-
-    Raises:
-        JudgeFailure: it does not answer.
-    """
+    """The seconds of one small request to a model."""
     model = ChatModel.connect(endpoint.model_copy(update={"max_attempts": 2}))
     start = time.perf_counter()
     try:

@@ -186,9 +186,6 @@ def sections_of(arguments: Sequence[str], more: Sequence[str] = ()) -> dict[str,
 
     Args:
         more: sections to accept besides the roles and `policy`.
-
-    Raises:
-        BadSettings: an argument has another form or an unknown section, or its value is not YAML.
     """
     known = (*ROLES, "policy", *more)
     sections: dict[str, dict[str, Any]] = {}
@@ -257,11 +254,7 @@ def _check(settings: GatewaySettings) -> None:
 
 
 def require_prices(settings: GatewaySettings, asked: Sequence[Endpoint]) -> None:
-    """Refuse a budget if the price of an endpoint is unknown.
-
-    Raises:
-        BadSettings: the message names these endpoints.
-    """
+    """Refuse a budget if the price of an endpoint is unknown."""
     unpriced = [endpoint.name for endpoint in dict.fromkeys(asked) if not endpoint.priced]
     if settings.policy.budget_usd is not None and unpriced:
         raise BadSettings(

@@ -50,11 +50,9 @@ def scripted_players(policy: Policy) -> Callable[..., Players]:
 
 
 def fake_judge(script: Script | FakeOpenAI, **settings: Any) -> Judge:
-    """A `Judge` with an in-process endpoint.
+    """A `Judge` with an in-process endpoint; `settings` are fields of `Endpoint`, for example max_attempts=1.
 
-    Args:
-        script: what the endpoint answers; pass a `FakeOpenAI` to inspect its requests afterwards.
-        settings: fields of `Endpoint`, for example max_attempts=1.
+    Pass a `FakeOpenAI` to inspect its requests afterwards.
     """
     fake = script if isinstance(script, FakeOpenAI) else FakeOpenAI(script)
     endpoint = fake.endpoint(**settings)

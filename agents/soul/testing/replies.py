@@ -45,18 +45,13 @@ class ChatRequest:
 
 @dataclass(frozen=True)
 class Answer:
-    """A response before it is sent.
-
-    Attributes:
-        delay: seconds of silence before the first byte.
-        drop: close the connection instead of answering.
-    """
+    """A response before it is sent."""
 
     status: int = 200
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=lambda: {"content-type": "application/json"})
-    delay: float = 0.0
-    drop: bool = False
+    delay: float = 0.0  # seconds of silence before the first byte
+    drop: bool = False  # close the connection instead of answering
 
 
 class Reply(ABC):

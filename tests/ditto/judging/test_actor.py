@@ -29,7 +29,6 @@ OF_A_NODE = {
     "OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
     "OPENAI_API_KEY": "sk-of-the-node",
     "ANOTHER_KEY": "sk-of-the-node",
-    "OPENAI_CUSTOM_HEADERS": "authorization: Bearer sk-of-the-node",  # the SDK would send it in place of our key
     "JUDGE_MODEL_NAME": "the-node's",
 }
 
@@ -273,14 +272,7 @@ def test_the_budget_stops_the_run_before_a_step_that_would_not_fit(
     assert Ledger.load(tmp_path / "usage.json").total().cost_usd == pytest.approx(0.85)
 
 
-def test_a_validation_that_the_budget_cuts_off_ends_the_run_and_is_repeated(watch: Callable[..., JudgeWatch]) -> None:
-    judges = watch(budget_usd=4.0, price_in=1, price_out=1)
-    judges.after_step(1, [trace(cost=0.5)])
-    judges.after_validation([trace(cost=3.5), trace(None, "budget")])
-    assert isinstance(judges.stop, BudgetSpent) and "repeated on resume" in str(judges.stop)
-
-
-@pytest.mark.parametrize("cause", ["task_error", "policy", "too_long", "deadline"])
+@pytest.mark.parametrize("cause", ["task_error", "policy"])
 def test_drafts_that_fail_for_whatever_cause_stop_the_run(cause: str, watch: Callable[..., JudgeWatch]) -> None:
     judges = watch()
     judges.after_step(1, [trace(), trace(None, cause)])

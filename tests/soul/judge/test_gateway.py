@@ -153,13 +153,6 @@ def test_partner_and_environment_are_sampled_anew(tmp_path):
     assert [used[role].cache_hits for role in ROLES] == [1, 2, 0, 0]
 
 
-@pytest.mark.parametrize("judge", [{"cache": False}, {}], ids=["switched off", "no place"])
-def test_without_a_cache_every_question_is_asked(judge, tmp_path):
-    with connected(counting(), tmp_path if judge else None, judge) as gateway:
-        assert sorted(run(gateway, *(ask(gateway.judge, n=0) for _ in range(3)))) == [0, 1, 2]
-    assert not list(tmp_path.iterdir())
-
-
 # --- counting
 
 

@@ -20,10 +20,8 @@ from soul.judge.call.endpoint import Endpoint
 from soul.judge.limits import (
     HOLD_S,
     JITTER,
-    LONG_S,
     ROUNDED_S,
     BreakerSettings,
-    Bucket,
     Budget,
     CircuitBreaker,
     Limits,
@@ -109,7 +107,7 @@ def test_callers_are_let_in_in_the_order_they_came_and_those_sent_before_go_firs
     simulate(main)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_cancelled_callers_leave_nothing_behind(seed):
     async def main(loop):
         crowd, tasks = Crowd(loop, 3, seed=seed), []
@@ -157,38 +155,6 @@ def test_tokens_per_minute_hold_over_every_window_also_where_calls_use_less_or_m
     simulate(main)
 
 
-@given(
-    st.floats(0.1, 1e6),
-    st.lists(
-        st.tuples(st.floats(0, 100), st.sampled_from(["take", "give_back", "overdraw"]), st.floats(0, 1000)),
-        max_size=60,
-    ),
-)
-def test_what_goes_out_never_exceeds_what_flowed_in(per_minute, events):
-    """In every window: the rate times its length, what one second (or one call) brings, and what was handed back."""
-    now, bucket = 0.0, Bucket(per_minute, 0.0)
-    burst = max(1.0, per_minute / 60)
-    out = [(0.0, 0.0)]  # time, net amount that left
-    for pause, what, amount in events:
-        now += pause
-        bucket.refill(now)
-        if what == "take" and bucket.wait_s(1.0) == 0.0:
-            bucket.level -= 1.0
-            out.append((now, 1.0))
-        elif what != "take":
-            handed_back = amount if what == "give_back" else -amount
-            bucket.give_back(handed_back)
-            out.append((now, -handed_back))
-        assert bucket.level <= burst * (1 + 1e-9)
-    overdrawn = sum(amount for _, what, amount in events if what == "overdraw")
-    for first in range(len(out)):
-        net = 0.0
-        for at, amount in out[first:]:
-            net += amount
-            window = at - out[first][0]
-            assert net <= per_minute / 60 * window + burst + overdrawn + 1e-6 * (1 + net)
-
-
 # --- what an endpoint that answers 429 takes
 
 
@@ -223,17 +189,6 @@ def test_a_single_refusal_at_the_cap_lowers_it_by_one_without_a_pause_and_it_gro
     for _ in range(9):
         throttle.answered(1.0 + HOLD_S)
     assert throttle.cap == 9
-
-
-def test_while_nothing_is_answered_pauses_grow_to_five_seconds_and_the_cap_falls_to_one():
-    throttle, now = Throttle(64), 0.0
-    for wave in range(40):
-        refuse(throttle, now, throttle.cap, 0, wave)
-        pause, now = throttle.until - now, throttle.until
-    assert throttle.cap == 1 and LONG_S <= pause <= LONG_S * (1 + JITTER)
-    assert throttle.refusing_s > 60
-    throttle.answered(now)
-    assert throttle.refusing_s == 0.0
 
 
 # --- the circuit breaker

@@ -37,20 +37,21 @@ def test_show_prints_every_role_and_no_character_of_a_key(monkeypatch, capsys):
     assert "OPENAI_API_KEY: NOT SET" in capsys.readouterr().out
 
 
-def test_check_calls_every_endpoint_once(capsys):
+def test_check_asks_every_role_once(capsys):
     with FakeOpenAI(ready) as fake:
         assert main(["check", f"judge.base_url={fake.url}", "partner.model=talker"]) == 0
     shown = capsys.readouterr().out
-    assert [request.body["model"] for request in fake.requests] == ["gpt-5-nano", "talker", "gpt-5.4"]
-    assert "structured answers as json_schema" in shown and "feedback: same as judge" in shown
-    assert "judge.by_task.coser: gpt-5.4" in shown
+    models = [request.body["model"] for request in fake.requests]
+    assert models == ["gpt-5-nano", "gpt-5-nano", "talker", "gpt-5-nano", "gpt-5.4"]
+    assert "judge: works" in shown and "structured answers as json_schema" in shown
+    assert "judge.by_task.coser: works" in shown
 
 
 def test_check_names_what_fails(capsys):
     with FakeOpenAI(Unauthorized()) as fake:
         assert main(["check", f"judge.base_url={fake.url}"]) == 1
     shown = capsys.readouterr().out
-    assert "judge: FAILED  auth" in shown and KEY not in shown
+    assert "judge: FAILED  Cannot use the judge (auth)" in shown and KEY not in shown
     assert main(["check", f"judge.base_url={refused_url()}", "judge.max_attempts=1"]) == 1
     assert "connection" in capsys.readouterr().out
 

@@ -69,20 +69,7 @@ def test_a_tasks_own_section_changes_the_papers_judge():
     assert (here.model, here.url, here.api_key_env) == ("gpt-5.4", HERE, None)
 
 
-def test_a_role_that_sets_nothing_is_the_judge():
-    assert set(of(judge=JUDGE).roles.values()) == {Endpoint(**JUDGE)}
-
-
 # --- nulls mean unset
-
-
-def test_nulls_mean_unset_everywhere():
-    empty = {name: None for name in Endpoint.model_fields}
-    policy = {name: None for name in JudgePolicy.model_fields}
-    assert of(judge={**empty, **policy}, feedback=empty, partner=None) == of()
-    settings = of(judge={**JUDGE, "jury": [{**empty, "model": "a"}]}, feedback=empty)
-    assert settings.roles["feedback"] == settings.judge
-    assert settings.jury == of(judge={**JUDGE, "jury": ["a"]}).jury
 
 
 # --- what is inherited
@@ -114,14 +101,6 @@ def test_the_judges_key_is_never_used_at_another_address(judge_url, url, model):
         if url is None:
             assert endpoint.api_key_env == "SOUL_TEST_KEY"
     assert settings.roles["feedback"].api_key_env == "SOUL_TEST_KEY"
-
-
-@pytest.mark.parametrize("none", ["none", "NONE", ""])
-def test_a_server_that_wants_no_key(none):
-    settings = of(judge={**JUDGE, "api_key_env": none}, partner={"model": "other"}, feedback={"base_url": THERE})
-    assert {endpoint.api_key_env for endpoint in settings.roles.values()} == {None}
-    settings = of(judge=JUDGE, partner={"api_key_env": none})
-    assert (settings.roles["partner"].api_key_env, settings.judge.api_key_env) == (None, "SOUL_TEST_KEY")
 
 
 # --- environment variables

@@ -70,12 +70,7 @@ class _JudgeActor:
         self._clients = list(clients.values())
 
     async def complete(self, call: str, endpoint: int, request: Request) -> Answer:
-        """The answer to a request.
-
-        Args:
-            call: the request's name, for `cancel`.
-            endpoint: its number among those of the settings.
-        """
+        """The answer to a request, whose name is for `cancel`; the endpoint is a number in the settings."""
         usage = Usage()
         work = asyncio.ensure_future(self._clients[endpoint].complete(request, usage))
         self._running[call] = work
@@ -106,9 +101,6 @@ def start(settings: GatewaySettings, spent_usd: float = 0.0, cache_dir: Path | N
     Args:
         spent_usd: what the run spent before it was resumed, in US dollars.
         cache_dir: where it keeps answers, unless judge.cache_dir names another folder; None: nowhere.
-
-    Raises:
-        BadCache: the cache cannot be used.
     """
     options = {"name": NAME, "max_concurrency": _AT_ONCE, **with_the_driver()}
     actor = ray.remote(_JudgeActor).options(**options).remote(settings.model_dump_json())

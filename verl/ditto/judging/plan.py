@@ -56,11 +56,7 @@ def calls_per_step(
 
 
 def canary_calls(rows: Sequence[TaskRow], sessions: float, gateway: GatewaySettings) -> dict[str, float]:
-    """Expected calls per step of the canary, under its section; empty if there is none.
-
-    Raises:
-        BadConfig: there is a canary, but every task is scored by rule.
-    """
+    """Expected calls per step of the canary, under its section; empty if there is none."""
     if gateway.canary is None:
         return {}
     calls = statistics.fmean(row.task.calls_per_episode.get("judge", 0.0) for row in rows)
@@ -76,12 +72,6 @@ def plan(settings: Settings, expected: Mapping[str, float], prompt_tokens: float
         expected: calls per step by role or `judge.by_task.<task>`, as `calls_per_step` returns them.
         prompt_tokens: mean length of a task prompt; the judge sees it.
         config: receives the structured-answer format that each endpoint accepts, so that workers need not probe it.
-
-    Raises:
-        BadJudge: an endpoint cannot be used.
-        BadConfig: the budget is already spent.
-        BadSettings: there is a budget, but a price is missing.
-        MissingKey: the environment variable of a key is not set.
     """
     budget, spent = settings.gateway.policy.budget_usd, Ledger.load(settings.ledger_file).total().cost_usd
     if budget is not None and spent >= budget:

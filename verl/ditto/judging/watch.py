@@ -71,12 +71,7 @@ class JudgeWatch:
         return {"judge/failure_share": lost.total() / len(traces), "judge/spent_usd": spent}
 
     def after_validation(self, traces: Sequence[SessionRecord]) -> None:
-        """Add a validation's sessions to the ledger and decide whether to stop.
-
-        Raises:
-            JudgeOutage, InvalidDrafts: too many sessions failed, and no step has been trained since the start, so there
-                is nothing to save.
-        """
+        """Add a validation's sessions to the ledger and decide whether to stop."""
         self._count(traces)
         self._at_step_start = self._ledger.total().cost_usd  # what a validation costs is no part of a step's cost
         if failures_by_cause(traces)["budget"]:

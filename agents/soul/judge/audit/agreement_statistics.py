@@ -23,20 +23,14 @@ RESAMPLES = 2000  # so that 50 resamples lie beyond each end of a 95 % interval
 
 @dataclass(frozen=True)
 class Estimate:
-    """A statistic and its 95 % bootstrap interval.
+    """A statistic and its 95 % bootstrap interval."""
 
-    Attributes:
-        value: None with fewer than two pairs, and if the data do not define it (one side is constant).
-        low, high: None if `value` is None, and if no resample defined the statistic.
-        n: the number of pairs.
-        dropped: the number of resamples in which it was undefined; the interval uses the others.
-    """
-
-    value: float | None
+    value: float | None  # None with fewer than two pairs, and if the data do not define it (one side is constant)
+    # low, high: None if `value` is None, and if no resample defined the statistic
     low: float | None
     high: float | None
-    n: int
-    dropped: int = 0
+    n: int  # the number of pairs
+    dropped: int = 0  # the number of resamples in which it was undefined; the interval uses the others
 
 
 def krippendorff_alpha(ratings: Ratings, level: Level = "interval") -> float | None:
@@ -51,9 +45,6 @@ def krippendorff_alpha(ratings: Ratings, level: Level = "interval") -> float | N
     Returns:
         None if alpha is undefined: fewer than two members, no unit that two members rated, or the same rating
         everywhere, so that no disagreement is expected by chance either (0/0).
-
-    Raises:
-        ValueError: the rows have different lengths, or a rating is not finite.
     """
     units = _pairable(ratings)
     values = [value for unit in units for value in unit]
@@ -77,9 +68,6 @@ def exact_match_share(ratings: Ratings) -> float | None:
     """The share of units that got the same rating from all members who rated them.
 
     Units with fewer than two ratings are left out; None if no units remain.
-
-    Raises:
-        ValueError: the rows have different lengths, or a rating is not finite.
     """
     units = _pairable(ratings)
     return sum(len(set(unit)) == 1 for unit in units) / len(units) if units else None
@@ -97,11 +85,7 @@ def _pairable(ratings: Ratings) -> list[list[float]]:
 
 
 def correlations(judge: Sequence[float], human: Sequence[float], *, seed: int = 0) -> dict[str, Estimate]:
-    """Pearson's r, Spearman's rho and Kendall's tau-b of the pairs (the measures in Table 5 of the paper).
-
-    Raises:
-        ValueError: a score is not finite.
-    """
+    """Pearson's r, Spearman's rho and Kendall's tau-b of the pairs (the measures in Table 5 of the paper)."""
     from scipy import stats  # it takes more than a second to import, and most users of the judge do not need it
 
     def pearson(x: Any, y: Any) -> Any:
@@ -163,5 +147,7 @@ def _estimate(pairs: Any, statistic: Callable[[Any, Any], Any], seed: int) -> Es
     drawn = np.random.default_rng(seed).integers(0, n, (RESAMPLES, n))
     found = statistic(*pairs[:, drawn])
     defined = found[~np.isnan(found)]
-    low, high = np.percentile(defined, [2.5, 97.5]).tolist() if defined.size else (None, None)
-    return Estimate(value, low, high, n, RESAMPLES - defined.size)
+    if not defined.size:
+        return Estimate(value, None, None, n, RESAMPLES)
+    low, high = float(np.percentile(defined, 2.5)), float(np.percentile(defined, 97.5))
+    return Estimate(value, low, high, n, RESAMPLES - int(defined.size))

@@ -93,16 +93,12 @@ class Grade(BaseModel):
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result for one reply. The scores of its scenario's honest replies, `good` and `weak`, set the bar.
-
-    Attributes:
-        score: None: the judge gave no score.
-        good, weak: None for honest replies, and if one of these has no score.
-    """
+    """The result for one reply. The scores of its scenario's honest replies, `good` and `weak`, set the bar."""
 
     canary: Canary
     result: Result
-    score: float | None = None
+    score: float | None = None  # None: the judge gave no score
+    # good, weak: None for honest replies, and if one of these has no score
     good: float | None = None
     weak: float | None = None
     reason: str = ""

@@ -33,29 +33,21 @@ from soul.judge.mirrorbench_judgments import WIN, gteval, pairwise
 
 @dataclass(frozen=True)
 class MetricAgreement:
-    """A judge's agreement with people on one metric. Pairwise labels count as wins of the simulated user: 0, 0.5, 1.
+    """A judge's agreement with people on one metric. Pairwise labels count as wins of the simulated user: 0, 0.5, 1."""
 
-    Attributes:
-        n: labelled pairs with at least one verdict; everything below except `human_alpha` is computed from these.
-        left_out: labelled pairs for which the judge gave no verdict at all.
-        failures: failed judgments, by cause.
-        judge_mean, human_mean: a gap between the two is a bias that correlations do not show.
-        correlations: pearson, spearman, kendall. A pair's score is the mean over repeats, and over annotators.
-        accuracy, kappa: pairwise only, on the most frequent label of the repeats and of the annotators (draw: tie).
-        human_alpha: Krippendorff's alpha among the annotators, the human ceiling; None with one annotator.
-        judge_alpha: the same among the judge's repeats, which shows whether it agrees with itself.
-    """
-
-    n: int
-    left_out: int
-    failures: Mapping[Cause, int]
+    n: int  # labelled pairs with at least one verdict; everything below except `human_alpha` is computed from these
+    left_out: int  # labelled pairs for which the judge gave no verdict at all
+    failures: Mapping[Cause, int]  # failed judgments, by cause
+    # judge_mean, human_mean: a gap between the two is a bias that correlations do not show
     judge_mean: float | None
     human_mean: float | None
+    # pearson, spearman, kendall. A pair's score is the mean over repeats, and over annotators.
     correlations: Mapping[str, Estimate]
+    # accuracy, kappa: pairwise only, on the most frequent label of the repeats and of the annotators (draw: tie)
     accuracy: Estimate | None
     kappa: Estimate | None
-    human_alpha: float | None
-    judge_alpha: float | None
+    human_alpha: float | None  # Krippendorff's alpha among the annotators, the human ceiling; None with one annotator
+    judge_alpha: float | None  # the same among the judge's repeats, which shows whether it agrees with itself
 
 
 @dataclass(frozen=True)
@@ -72,11 +64,7 @@ class Agreement:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Agreement:
-        """Read back what `to_json` gives, as JSON.
-
-        Raises:
-            ValidationError: it is something else.
-        """
+        """Read back what `to_json` gives, as JSON."""
         return TypeAdapter(cls).validate_json(text)
 
 

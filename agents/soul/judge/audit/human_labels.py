@@ -4,19 +4,16 @@ There are two kinds of records, distinguished by their label. A file (JSONL, or 
 
     {"conversation_id": .., "real": [{role, content}, ..], "simulated": [..], "human_score": 0.7 or [0.6, null, 0.8]}
     {"conversation_id": .., "real": [..], "simulated": [..], "human_label": "real" | "simulated" | "tie", or a list}
-
-MirrorBench's own annotation files (`gteval_labeled.json`, `pi_pairwise_labeled.json`) can be read as they are. Their
-pairwise records do not say which side is simulated, so `pi_pairwise_judge_scores.json` must be in the same folder.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from soul.errors import BadRow
 from soul.judge.mirrorbench_judgments import WIN, Taken
@@ -24,7 +21,6 @@ from soul.message import Message
 from soul.validation_errors import first_problem
 
 REMEDY = "Fix the record; the docstring of soul.judge.audit.human_labels shows both kinds."
-SLOT = "ground_truth_synthetic_slot"  # MirrorBench's field that says which side is the simulated conversation
 
 
 class Turn(BaseModel):
@@ -48,10 +44,6 @@ def _labelled(labels: tuple[Any, ...]) -> tuple[Any, ...]:
     return labels
 
 
-def _each_annotator(label: Any) -> Any:
-    return label if isinstance(label, list | tuple) else (label,)
-
-
 _Turns = Annotated[tuple[Turn, ...], AfterValidator(_with_user)]
 _Score = Annotated[float, Field(ge=0, le=1, strict=True, allow_inf_nan=False)]  # strict: JSON's true is not 1
 
@@ -59,9 +51,9 @@ _Score = Annotated[float, Field(ge=0, le=1, strict=True, allow_inf_nan=False)]  
 class _Label(BaseModel):
     model_config = ConfigDict(frozen=True, coerce_numbers_to_str=True)
 
-    conversation_id: str = Field(validation_alias=AliasChoices("conversation_id", "sample_id"))
-    real: _Turns = Field(validation_alias=AliasChoices("real", "real_conversation"))
-    simulated: _Turns = Field(validation_alias=AliasChoices("simulated", "synthetic_conversation"))
+    conversation_id: str
+    real: _Turns
+    simulated: _Turns
 
     @property
     def conversations(self) -> tuple[list[Message], list[Message]]:
@@ -72,18 +64,21 @@ class _Label(BaseModel):
         return real, simulated
 
 
+_Each = BeforeValidator(lambda label: label if isinstance(label, list | tuple) else (label,))  # one per annotator
+
+
 class GTEvalLabel(_Label):
     """How closely the simulated user's turns resemble the real user's according to people, one score per annotator."""
 
-    scores: Annotated[tuple[_Score | None, ...], BeforeValidator(_each_annotator), AfterValidator(_labelled)] = Field(
-        validation_alias=AliasChoices("human_score", "human_label")
+    scores: Annotated[tuple[_Score | None, ...], _Each, AfterValidator(_labelled)] = Field(
+        validation_alias="human_score"
     )
 
 
 class PairwiseLabel(_Label):
     """The conversation whose user people took for the human, one label per annotator."""
 
-    labels: Annotated[tuple[Taken | None, ...], BeforeValidator(_each_annotator), AfterValidator(_labelled)] = Field(
+    labels: Annotated[tuple[Taken | None, ...], _Each, AfterValidator(_labelled)] = Field(
         validation_alias="human_label"
     )
 
@@ -103,8 +98,7 @@ def read_labels(path: str | Path) -> list[Label]:
         BadRow: a record is invalid; the message names file, line, field and remedy.
     """
     path = Path(path)
-    slots = _slots(path)
-    labels = [_parse(record, where, slots) for where, record in _records(path)]
+    labels = [_parse(record, where) for where, record in _records(path)]
     if not labels:
         raise BadRow(f"{path}: the file has no records. Check the path, or export the labels again.")
     return labels
@@ -126,39 +120,11 @@ def _records(path: Path) -> Iterator[tuple[str, Any]]:
         raise BadRow(f"{where}: cannot be read as JSON ({error}). Write a .json list, or .jsonl with lines.") from error
 
 
-def _parse(record: Any, where: str, slots: Mapping[Any, Any]) -> Label:
+def _parse(record: Any, where: str) -> Label:
     if not isinstance(record, dict):
         raise BadRow(f"{where}: expected an object, got {type(record).__name__}. {REMEDY}")
-    if "conversation_a" in record:
-        record = _unblind(record, where, slots)
-    label = record.get("human_label", record.get("human_score"))
-    first = next((each for each in _each_annotator(label) if each is not None), None)
-    kind = PairwiseLabel if isinstance(first, str) else GTEvalLabel
     try:
-        return kind.model_validate(record)
+        return (PairwiseLabel if "human_label" in record else GTEvalLabel).model_validate(record)
     except ValidationError as error:
         problem = first_problem(error)
         raise BadRow(f"{where}, field {problem.field}: {problem.message}. {REMEDY}") from error
-
-
-def _unblind(record: Mapping[str, Any], where: str, slots: Mapping[Any, Any]) -> dict[str, Any]:
-    """A pairwise record of MirrorBench (conversations a and b, label A, B or Tie) in our format."""
-    slot = record.get(SLOT) or slots.get(record.get("sample_id"))
-    if slot not in ("A", "B"):
-        raise BadRow(
-            f'{where}, field {SLOT}: does not say which side is simulated, "A" or "B". Put MirrorBench\'s '
-            "pi_pairwise_judge_scores.json into the same folder, or add the field to the record."
-        )
-    sides = ("conversation_b", "conversation_a") if slot == "A" else ("conversation_a", "conversation_b")
-    taken = {slot: "simulated", "B" if slot == "A" else "A": "real", "TIE": "tie", "NONE": None}
-    given = _each_annotator(record.get("human_label"))
-    labels = [taken.get(str(label).strip().upper(), label) for label in given]
-    return {**record, "real": record.get(sides[0]), "simulated": record.get(sides[1]), "human_label": labels}
-
-
-def _slots(path: Path) -> dict[Any, Any]:
-    """Which side is simulated, from the file of MirrorBench's export with the fields that annotators must not see."""
-    scores = path.with_name(f"{path.stem.removesuffix('_labeled').removesuffix('_samples')}_judge_scores.json")
-    if not scores.is_file():
-        return {}
-    return {record.get("sample_id"): record.get(SLOT) for record in json.loads(scores.read_text(encoding="utf-8"))}

@@ -186,11 +186,7 @@ class Endpoint(BaseModel):
         return key
 
     def connection(self) -> HttpConnection:
-        """The connections to this endpoint, which are made when they are used.
-
-        Raises:
-            MissingKey: see `key`.
-        """
+        """The connections to this endpoint, which are made when they are used."""
         return HttpConnection(self.url, self.key(), MAX_ANSWER_BYTES)
 
 

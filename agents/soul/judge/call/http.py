@@ -66,10 +66,7 @@ class Connection(Protocol):
 class HttpConnection:
     """The HTTP connections to one endpoint. They belong to the event loop that uses them.
 
-    Args:
-        base_url: the base URL, with user and password if it has them; its query is kept.
-        key: sent as a bearer key, unless the URL has a user.
-        most_bytes: the size limit of an answer, also after decompression.
+    The key is sent as a bearer key, unless the base URL has a user. The query of the base URL is kept.
     """
 
     def __init__(self, base_url: str, key: str, most_bytes: int) -> None:
@@ -87,12 +84,7 @@ class HttpConnection:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def post(self, body: dict[str, Any]) -> Response:
-        """Send one request.
-
-        Raises:
-            JudgeFailure: the answer is too large.
-            aiohttp.ClientError: the connection failed, or what came is not HTTP.
-        """
+        """Send one request."""
         # A policy may write unpaired surrogates, which UTF-8 cannot encode: they are sent as "?".
         data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
         async with self._open().post(self._url, data=data, proxy=self._proxy, allow_redirects=False) as response:
@@ -180,14 +172,7 @@ class Completion(NamedTuple):
         return bool(_at(self.choice, "finish_reason") == "length")
 
     def text(self, accept_any: bool) -> str:
-        """The text of the answer.
-
-        Args:
-            accept_any: also accept an empty, truncated or refusing answer.
-
-        Raises:
-            JudgeFailure: there is no usable text.
-        """
+        """The text of the answer; with `accept_any`, even if it is empty, truncated or a refusal."""
         if not isinstance(self.choice, dict):
             raise JudgeFailure("invalid", "the endpoint's answer has no choices")
         finish = self.choice.get("finish_reason")
@@ -209,16 +194,11 @@ class Completion(NamedTuple):
 
 
 def read_completion(body: bytes) -> Completion:
-    """Read a response body.
-
-    Raises:
-        JudgeFailure: it is not JSON but, for example, a web page; or a gateway in front of several providers
-            (OpenRouter) reports the error of one of them, with status 200.
-    """
+    """Read a response body."""
     try:
         answer = json.loads(body.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        problem = f"the endpoint's answer is not a chat completion ({error}); is base_url right (.../v1)?"
+    except (ValueError, RecursionError) as damage:
+        problem = f"the endpoint's answer is not a chat completion ({damage}); is base_url right (.../v1)?"
         raise JudgeFailure("invalid", problem) from None
     choices, error = _at(answer, "choices"), _at(answer, "error")
     if error and not choices:
@@ -279,13 +259,7 @@ class BadStatus(Exception):
 
 
 async def exchange(connection: Connection, body: dict[str, Any]) -> Completion:
-    """Send one chat completion request.
-
-    Raises:
-        BadStatus: the endpoint answered with an error.
-        JudgeFailure: the answer is too large, damaged or not a completion, or reports an error with status 200.
-        Exception: the connection failed; `classify` gives the cause.
-    """
+    """Send one chat completion request."""
     response = await connection.post(body)
     if not 200 <= response.status < 300:
         raise BadStatus(response)

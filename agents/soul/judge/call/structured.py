@@ -31,11 +31,7 @@ _QUOTED = "; the answer begins "  # the text after this in a failure's detail is
 
 @cache
 def json_schema(schema: type[BaseModel]) -> dict[str, Any]:
-    """The JSON schema to send: the SDK's strict form, which closes every object and requires every property.
-
-    Raises:
-        TypeError: a number in the schema has a default, which would turn a missing score into a score.
-    """
+    """The JSON schema to send: the SDK's strict form, which closes every object and requires every property."""
     whole = schema.model_json_schema()
     for part in [whole, *whole.get("$defs", {}).values()]:
         for name, field in part.get("properties", {}).items():
@@ -76,16 +72,11 @@ def _without(keywords: Sequence[str], part: Any) -> Any:
 
 
 class Form(NamedTuple):
-    """A schema as plain data, which can be sent to another process.
-
-    Attributes:
-        schema: the strict schema, for prompts.
-        sent: the schema as endpoints accept it: without lengths of strings.
-    """
+    """A schema as plain data, which can be sent to another process."""
 
     name: str
-    schema: dict[str, Any]
-    sent: dict[str, Any]
+    schema: dict[str, Any]  # the strict schema, for prompts
+    sent: dict[str, Any]  # the schema as endpoints accept it: without lengths of strings
 
 
 @cache
@@ -130,9 +121,6 @@ def read(schema: type[SchemaT], text: str) -> SchemaT:
     """The instance in an answer's text, validated strictly.
 
     Neither true nor "7" is a number, but an integer may stand for a float.
-
-    Raises:
-        JudgeFailure: `invalid`; the detail is the validation error.
     """
     candidate = _bare(text)
     try:

@@ -107,11 +107,7 @@ def contentless(text: str, min_words: int = 1) -> bool:
 
 
 def require_content(texts: Sequence[str], min_words: int) -> None:
-    """Check that there is something to judge.
-
-    Raises:
-        Contentless: the texts together have no content.
-    """
+    """Check that there is something to judge."""
     if contentless("\n".join(texts), min_words):
         raise Contentless("\n".join(texts), min_words)
 
@@ -137,11 +133,7 @@ def fenced(data: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def data_of(message: str) -> dict[str, Any]:
-    """Read back the data in a message from `data_message`, for test doubles of a judge.
-
-    Raises:
-        ValueError: the message contains no data.
-    """
+    """Read back the data in a message from `data_message`, for test doubles of a judge."""
     match = re.search(r"<(data-[0-9a-f]{16})>\n(.*)\n</\1>", message, re.DOTALL)
     if match is None:
         raise ValueError("the message contains no data between two markers")

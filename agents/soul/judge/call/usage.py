@@ -16,50 +16,31 @@ _BUCKET = math.log(1.05)  # latencies are counted in buckets 5 % wide: compact, 
 
 @dataclass
 class Usage:
-    """The counters of one role. `merge` adds them up.
+    """The counters of one role. `merge` adds them up."""
 
-    Attributes:
-        calls: calls of `ask`, `chat` and `say`, whether answered from the cache or not.
-        requests: HTTP requests sent.
-        retries: requests sent again after a transient error.
-        reasks: requests sent again after an unusable answer.
-        cache_hits: calls that needed no request.
-        failures: final failures by cause.
-        cut_off: turns of a model under test that hit its token limit; they are judged as they are.
-        prompt_tokens: includes cached_tokens; completion_tokens includes reasoning_tokens.
-        cost_usd: cost of the requests in US dollars, estimated if the endpoint reports no token counts.
-        unpriced: requests whose cost is uncertain: no known price, no token counts, or no answer (then
-            `cost_usd` has the price of the prompt, the least that the request can have cost).
-        seconds: time in requests, summed.
-        queued_s: time spent waiting for the run's limits, summed.
-    """
-
-    calls: int = 0
-    requests: int = 0
-    retries: int = 0
-    reasks: int = 0
-    cache_hits: int = 0
-    failures: Counter[str] = field(default_factory=Counter)
-    cut_off: int = 0
-    prompt_tokens: int = 0
+    calls: int = 0  # calls of `ask`, `chat` and `say`, whether answered from the cache or not
+    requests: int = 0  # HTTP requests sent
+    retries: int = 0  # requests sent again after a transient error
+    reasks: int = 0  # requests sent again after an unusable answer
+    cache_hits: int = 0  # calls that needed no request
+    failures: Counter[str] = field(default_factory=Counter)  # final failures by cause
+    cut_off: int = 0  # turns of a model under test that hit its token limit; they are judged as they are
+    prompt_tokens: int = 0  # includes cached_tokens; completion_tokens includes reasoning_tokens
     cached_tokens: int = 0
     completion_tokens: int = 0
     reasoning_tokens: int = 0
-    cost_usd: float = 0.0
+    cost_usd: float = 0.0  # cost of the requests in US dollars, estimated if the endpoint reports no token counts
+    # requests whose cost is uncertain: no known price, no token counts, or no answer (then `cost_usd` has the price
+    # of the prompt, the least that the request can have cost)
     unpriced: int = 0
-    seconds: float = 0.0
-    queued_s: float = 0.0
+    seconds: float = 0.0  # time in requests, summed
+    queued_s: float = 0.0  # time spent waiting for the run's limits, summed
     latency: Counter[int] = field(default_factory=Counter)  # log-bucket -> requests that were answered
 
     def answered(self, endpoint: Endpoint, tokens: Tokens, seconds: float, expected: tuple[float, float]) -> float:
-        """Count one answered request.
+        """Count one answered request, and return its cost in US dollars (0.0 if the price is unknown).
 
-        Args:
-            seconds: the latency of the request.
-            expected: estimated tokens of prompt and completion, in place of those that the endpoint does not report.
-
-        Returns:
-            Its cost in US dollars (0.0 if the price is unknown).
+        The expected tokens of prompt and completion stand in for those that the endpoint does not report.
         """
         self.latency[math.ceil(math.log(max(seconds, 1e-6)) / _BUCKET)] += 1
         prompt, completion = tokens.prompt, tokens.completion
@@ -76,11 +57,7 @@ class Usage:
         return cost
 
     def unanswered(self, endpoint: Endpoint, prompt_tokens: float) -> float:
-        """Count a request that was sent but got no complete answer: it costs at least its prompt.
-
-        Returns:
-            The estimated price of the prompt, in US dollars.
-        """
+        """Count a request that was sent but got no complete answer, and return the least it costs: its prompt."""
         self.unpriced += 1
         cost = endpoint.cost(round(prompt_tokens), 0, 0)
         self.cost_usd += cost

@@ -22,7 +22,6 @@ from soul.judge.audit.agreement_statistics import (
     accuracy,
     cohens_kappa,
     correlations,
-    exact_match_share,
     krippendorff_alpha,
 )
 
@@ -107,12 +106,6 @@ def test_alpha_is_its_definition_on_any_ratings(ratings, level):
 @pytest.mark.parametrize("level", ["nominal", "interval"])
 def test_alpha_is_none_where_it_is_undefined(ratings, level):
     assert krippendorff_alpha(ratings, level) is None
-
-
-def test_exact_match_counts_units_on_which_all_agree():
-    assert exact_match_share([[1, 2, 3, None], [1, 2, 4, 5], [1, None, 3, None]]) == 2 / 3
-    assert exact_match_share([[1, None], [None, 1]]) is None
-    assert exact_match_share([]) is None
 
 
 # --- a judge and people

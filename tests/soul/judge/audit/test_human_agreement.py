@@ -114,15 +114,6 @@ def test_a_judge_that_agrees():
     assert found.pairwise.human_mean == pytest.approx(sum(WINS[label] for label in labels) / 30)
 
 
-def test_a_judge_with_one_answer_has_no_correlation_and_no_kappa():
-    pairs = made_up(10)
-    oracle = Oracle(pairs, [0.5] * 10, ["real"] * 10)
-    found = compared(oracle, scored(pairs, [i / 10 for i in range(10)]) + named(pairs, ["real"] * 10))
-    assert all(estimate.value is None for estimate in found.gteval.correlations.values())
-    assert (found.pairwise.accuracy.value, found.pairwise.kappa.value) == (1, None)
-    assert "undefined" in shown(found)
-
-
 def test_a_failure_is_counted_and_never_a_score():
     """The judge refuses where people gave extreme scores: any invented number in their place would show.
 

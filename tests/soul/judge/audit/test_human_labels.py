@@ -1,4 +1,4 @@
-"""Human labels from files: our two kinds of records, MirrorBench's own exports, and what is said of bad ones."""
+"""Human labels from files: both kinds of records, and what is said of bad ones."""
 
 import json
 
@@ -11,9 +11,6 @@ REAL = [{"role": "user", "content": "hi, knots?", "metadata": {"lang": "en"}}, {
 SIMULATED = [{"role": "user", "content": "Could you kindly tell me about knots?"}]
 GTEVAL = {"conversation_id": "c-1", "real": REAL, "simulated": SIMULATED, "human_score": 0.7}
 PAIRWISE = {"conversation_id": "c-2", "real": REAL, "simulated": SIMULATED, "human_label": "real"}
-THEIRS = {"sample_id": "unit|0::c-3", "dataset_name": "clariq", "instructions": "Compare the two."}
-THEIR_GTEVAL = {**THEIRS, "real_conversation": REAL, "synthetic_conversation": SIMULATED, "human_label": 0.3}
-THEIR_PAIRWISE = {**THEIRS, "conversation_a": SIMULATED, "conversation_b": REAL, "human_label": "Tie"}
 
 
 def write(folder, records, name="labels.jsonl"):
@@ -34,28 +31,6 @@ def test_both_kinds_come_from_one_file(tmp_path, name):
     assert simulated == SIMULATED
 
 
-@pytest.mark.parametrize(
-    "simulated_at, label, meant", [("A", "A", "A"), ("B", "A", "A"), ("A", "Tie", "tie"), ("B", " b", "B")]
-)
-def test_mirrorbench_exports_are_read_as_they_are(tmp_path, label, meant, simulated_at):
-    a, b = (SIMULATED, REAL) if simulated_at == "A" else (REAL, SIMULATED)
-    record = {**THEIR_PAIRWISE, "conversation_a": a, "conversation_b": b, "human_label": label}
-    hidden = {"sample_id": THEIRS["sample_id"], "judge_score": 0.3, "ground_truth_synthetic_slot": simulated_at}
-    write(tmp_path, [hidden], "pi_pairwise_judge_scores.json")
-    (read,) = read_labels(write(tmp_path, [record], "pi_pairwise_labeled.json"))
-    assert read.conversation_id == THEIRS["sample_id"]
-    assert [side[0]["content"] for side in read.conversations] == [REAL[0]["content"], SIMULATED[0]["content"]]
-    assert read.labels == ("tie" if meant == "tie" else "simulated" if meant == simulated_at else "real",)
-
-    (alone,) = read_labels(write(tmp_path, [{**record, "ground_truth_synthetic_slot": simulated_at}], "alone.json"))
-    assert alone == read
-
-    write(tmp_path, [{"sample_id": THEIRS["sample_id"], "judge_score": 0.3}], "gteval_judge_scores.json")
-    (score,) = read_labels(write(tmp_path, [THEIR_GTEVAL], "gteval_labeled.json"))
-    assert isinstance(score, GTEvalLabel) and score.scores == (0.3,)
-    assert score.conversations[1] == SIMULATED
-
-
 NO_USER = [{"role": "assistant", "content": "Hello?"}]
 BAD = {
     "not valid JSON": ("{not json", "line 2: cannot be read as JSON"),
@@ -68,11 +43,6 @@ BAD = {
     "unknown label": ({**PAIRWISE, "human_label": "both"}, "field human_label.0: Input should be 'real'"),
     "no user": ({**GTEVAL, "simulated": NO_USER}, "field simulated: has no turn of the user"),
     "role": ({**GTEVAL, "real": [{"role": "human", "content": "hi"}]}, "field real.0.role: Input should be 'user'"),
-    "blind": (THEIR_PAIRWISE, "field ground_truth_synthetic_slot: does not say which side is simulated"),
-    "their label": (
-        {**THEIR_PAIRWISE, "ground_truth_synthetic_slot": "A", "human_label": "C"},
-        "field human_label.0: Input should be 'real', 'simulated' or 'tie'",
-    ),
 }
 
 

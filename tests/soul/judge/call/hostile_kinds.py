@@ -160,23 +160,6 @@ for _name, _value in {"null": None, "a number": 7, "a list": []}.items():
     BODIES[f"a part is {_name}"] = (http(completion([_value, {"type": "text", "text": VERDICT}])), (OK, INVALID))
     BODIES[f"a part's text is {_name}"] = (http(completion([{"type": "text", "text": _value}])), (INVALID, "empty"))
 
-VERDICTS: dict[str, Kind] = {
-    f"verdict: {name}": (http(completion(text)), (INVALID,))
-    for name, text in {
-        "deep": _deep("[", "]").decode(),
-        "NaN": '{"critique": NaN}',
-        "twice": '{"critique": "a", "critique": "b"}',
-        "text around": f"Sure: {VERDICT}",
-        "blanks of 1 MB": " " * 1_000_000 + "x",
-        "fences of 1 MB": "```json\n" * 125_000,
-        "thoughts of 1 MB": "<think>" * 140_000,
-    }.items()
-}
-VERDICTS["verdict: a lone surrogate"] = (http(completion('{"critique": "\\ud83d"}')), (OK, INVALID))
-VERDICTS["verdict: a raw lone surrogate"] = (http(completion('{"critique": "\ud83d"}')), (OK, INVALID))
-VERDICTS["verdict: thoughts first"] = (http(completion(f"<think>hm</think>{VERDICT}")), (OK,))
-
-
 # --- answers that take their time, or end in the middle
 
 
@@ -255,4 +238,4 @@ TIMES |= {
     "a late second answer": (_late_second_answer, OK_OR_BROKEN),
 }
 
-KINDS: dict[str, Kind] = PROTOCOL | ENCODINGS | STATUSES | BODIES | VERDICTS | TIMES
+KINDS: dict[str, Kind] = PROTOCOL | ENCODINGS | STATUSES | BODIES | TIMES

@@ -5,7 +5,6 @@ about once more and never mended. A re-ask says what was wrong and does not repe
 """
 
 import json
-from collections import Counter
 from typing import Annotated, Literal
 
 import pytest
@@ -16,12 +15,7 @@ from soul.judge.call.structured import json_schema
 from soul.testing import (
     BadRequest,
     Json,
-    RateLimit,
-    Refusal,
-    ServerError,
     Text,
-    TruncatedJson,
-    WrongSchema,
 )
 from tests.soul.judge.call.structured_judge import GOOD, Flaw, Report, Score, changed, run, served
 
@@ -120,33 +114,6 @@ def test_the_best_form_is_found_once(supports, refused, taken):
     assert (judge.endpoint_client.mode, judge.endpoint_client.settled) == (taken, True)
 
 
-@pytest.mark.parametrize(
-    "callers",
-    [9, 100],  # a hundred refused forms are no outage
-)
-@pytest.mark.parametrize("supports, refused, taken", SUPPORT[1:], ids=[taken for *_, taken in SUPPORT[1:]])
-def test_first_calls_at_the_same_moment_all_succeed_at_a_refusal_a_form(supports, refused, taken, callers):
-    with served(Json(GOOD, delay=0.02), supports) as (judge, fake):
-        scopes = [judge.scope() for _ in range(callers)]
-        asked = [scope.ask(Report, "", {"n": n}) for n, scope in enumerate(scopes)]
-        assert [getattr(report, "score", report) for report in run(judge, *asked, together=True)] == [3] * callers
-        wasted = Counter(request.data["n"] for request in fake.refused)
-    assert 1 <= max(wasted.values()) <= len(refused)
-    assert [scope.usage.requests for scope in scopes] == [1 + wasted[n] for n in range(callers)]
-    assert (judge.endpoint_client.mode, judge.endpoint_client.settled) == (taken, True)
-
-
-@pytest.mark.parametrize("form, has_schema", [("json_schema", False), ("json_object", True), ("prompt", True)])
-def test_a_form_that_is_set_is_the_only_one(form, has_schema):
-    with served(Json(GOOD), structured=form) as (judge, fake):
-        run(judge, judge.ask(Report, "Judge it.", {"reply": "ok thx"}))
-    system, user = (message["content"] for message in fake.requests[0].messages)
-    assert forms(fake.requests) == [form] and not fake.refused
-    assert system.startswith("Judge it.") and "ok thx" not in system and "ok thx" in user
-    schema = json.dumps(json_schema(Report), ensure_ascii=False)
-    assert (schema in system) is has_schema and (system == "Judge it.") is not has_schema
-
-
 class Worded(BaseModel):
     """Lengths of strings, on every level; one field is called like the keyword."""
 
@@ -175,16 +142,6 @@ def test_lengths_of_strings_are_checked_here_because_openai_refuses_a_schema_wit
     assert sent["properties"].keys() == WORDED.keys() and sorted(sent["required"]) == sorted(WORDED)
     assert "critique: String should have at least 1 character" in fake.requests[1].text
     assert '"minLength": 1' in fake.requests[1].text  # the prompt may state them
-
-
-# An answer that is no good is no refusal of the form, and an endpoint that stumbles has said nothing about it.
-@pytest.mark.parametrize(
-    "fault", [WrongSchema(), Refusal(), TruncatedJson(), Text("Seven."), ServerError(), RateLimit(0)]
-)
-def test_a_fault_does_not_lower_the_form(fault):
-    with served([fault, Json(GOOD)], max_reasks=1) as (judge, fake):
-        assert run(judge, judge.ask(Report, "", {})).score == 3
-    assert forms(fake.requests) == ["json_schema"] * 2
 
 
 # --- asking once more

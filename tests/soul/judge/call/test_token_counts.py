@@ -10,7 +10,6 @@ from soul.judge import Gateway, GatewaySettings
 from soul.judge.call.http import read_completion
 from soul.judge.ledger import money
 from soul.one_turn import Critique
-from soul.testing.server import refused_url
 from tests.soul.judge.call.hostile_server import Connection, as_body, completion, http, serving
 
 PRICES = {"price_in": 1000.0, "price_out": 2000.0}
@@ -77,11 +76,6 @@ def test_a_request_that_was_sent_costs_its_prompt_at_least(answer, cause):
 def test_an_error_that_the_endpoint_reports_is_free(status):
     usage, _ = asked(http({}, status), timeout_s=0.3)
     assert usage.cost_usd == 0.0 and usage.unpriced == 0
-
-
-def test_a_connection_that_was_refused_is_free():
-    usage, cause = asked(b"", base_url=refused_url())
-    assert (cause, usage.requests, usage.cost_usd, usage.unpriced) == ("connection", 1, 0.0, 0)
 
 
 def test_a_call_that_was_given_up_costs_its_prompt():
