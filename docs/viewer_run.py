@@ -20,7 +20,7 @@ from soul.examples.example import Player
 from soul.message import Message
 from soul.record import SequenceSummary, SessionRecord
 
-TASKS, STEPS, ROWS, GROUP = ("hitom", "sotopia"), 12, 3, 8
+TASKS, STEPS, ROWS, GROUP = ("hitom", "sotopia"), 12, 8, 4
 BEGAN = 1_750_000_000.0  # unix time
 STEP_S = 600.0  # seconds
 

@@ -1,14 +1,12 @@
-"""Write a training as one HTML file: with the texts of chosen steps, or with the most telling ones at the end of a run.
+"""Write a training as one HTML file: at its end, or by `soul view RUN --export FILE.html`.
 
-The file holds all numbers: of the run, and of every session of a finished step. The chosen sessions have their texts
-too. A browser keeps the whole file in memory, so the texts are limited, before compression.
+The file holds all numbers: of the run, and of every session of a finished step. The most telling sessions have their
+texts too. A browser keeps the whole file in memory, so the texts are limited, before compression.
 """
 
 from __future__ import annotations
 
-import re
 import sqlite3
-from argparse import ArgumentTypeError
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
@@ -24,50 +22,32 @@ from soul.view.page import write_export
 from soul.view.sessions import NoSession
 from soul.view.training import Training
 
-MOST_BYTES, MOST_REPORT_BYTES = 300_000_000, 40_000_000
+MOST_BYTES = 40_000_000  # of texts, before compression
 _ASIDE = {"revision", "indexing", "notes"}  # of an overview: about the server
-PER_KIND = 3  # sessions of each kind and step in the report of a run
-_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
-_FILES = "FROM sessions s JOIN files f ON f.id = s.file_id WHERE NOT f.live"
-_CANDIDATES = f"""SELECT s.id, f.step, s.length, s.draft, s.refined - s.draft, s.cause IS NOT NULL
-    {_FILES} AND f.split = 'step' AND NOT s.dropped ORDER BY s.id"""
+PER_KIND = 3  # sessions of each kind and step
+_CANDIDATES = """SELECT s.id, f.step, s.length, s.draft, s.refined - s.draft, s.cause IS NOT NULL
+    FROM sessions s JOIN files f ON f.id = s.file_id
+    WHERE f.split = 'step' AND NOT f.live AND NOT s.dropped ORDER BY s.id"""
 
 
-def export_steps(folder: Path, steps: Sequence[range], file: Path) -> Path:
-    """Write a training with the texts of these steps, and of the validations after them.
+def write_run_report(folder: Path, file: Path | None = None) -> Path:
+    """Write all numbers of a training, and the texts of the most telling sessions of each step.
 
-    Raises:
-        BadSettings: there are none, or their texts are too large. RunFailed: the index cannot be built.
-        OSError: the file cannot be written.
-    """
-    training = indexed(folder)
-    known = training.ask(
-        lambda connection: connection.execute(
-            f"SELECT f.step, s.id, s.length {_FILES} ORDER BY f.step, f.split, s.id"
-        ).fetchall()
-    )
-    chosen = [(number, length) for step, number, length in known if any(step in one for one in steps)]
-    if not chosen:
-        has = f"It has steps {known[0][0]} to {known[-1][0]}" if known else "It has no sessions yet"
-        raise BadSettings(f"--export: {folder} has no session of these steps. {has}.")
-    size = sum(length for _, length in chosen)
-    if size > MOST_BYTES:
-        raise BadSettings(
-            f"--export: the sessions of these steps are {size / 1e6:,.0f} MB of text, and a browser can open a file of "
-            f"at most {MOST_BYTES / 1e6:,.0f} MB. Choose fewer steps, or look at all of them with soul view {folder}."
-        )
-    return _write(training, [number for number, _ in chosen], file)
-
-
-def write_run_report(folder: Path) -> Path:
-    """Write report.html into a training's folder: all numbers, and the texts of the most telling sessions of each step.
+    Args:
+        file: report.html in the training's folder, unless another one is named.
 
     Raises:
         RunFailed: the index cannot be built. OSError: the file cannot be written.
     """
     training, saved = indexed(folder), checkpoints(folder)
-    chosen = training.ask(lambda connection: telling_sessions(connection, saved, MOST_REPORT_BYTES))
-    return _write(training, chosen, folder / REPORT)
+    chosen = training.ask(lambda connection: telling_sessions(connection, saved, MOST_BYTES))
+    overview = {name: value for name, value in training.overview(None).items() if name not in _ASIDE}
+    lines = (to_json(training.session(number)) for number in chosen)
+    columns, name = training.ask(all_columns), folder.resolve().name
+    try:
+        return write_export(file or folder / REPORT, overview, columns, chosen, lines, name)
+    except NoSession as error:
+        raise RunFailed(f"{folder}: {error}. The training is running; run the same command again.") from None
 
 
 def indexed(folder: Path) -> Training:
@@ -81,34 +61,6 @@ def indexed(folder: Path) -> Training:
     if training.problem:
         raise RunFailed(training.problem)
     return training
-
-
-def _write(training: Training, chosen: Sequence[int], file: Path) -> Path:
-    overview = {name: value for name, value in training.overview(None).items() if name not in _ASIDE}
-    lines = (to_json(training.session(number)) for number in chosen)
-    try:
-        name = training.folder.resolve().name
-        return write_export(file, overview, training.ask(all_columns), chosen, lines, name)
-    except NoSession as error:
-        raise RunFailed(f"{training.folder}: {error}. The training is running; run the same command again.") from None
-
-
-def steps(text: str) -> list[range]:
-    """Parse "1,5,10-20", the type of an option.
-
-    Raises:
-        ArgumentTypeError: it names no steps.
-    """
-    chosen = []
-    for part in text.replace(" ", "").split(","):
-        match = _RANGE.fullmatch(part)
-        if match is None:
-            raise ArgumentTypeError(f"{text!r}: expected steps and ranges of steps, as in 1,5,10-20")
-        first, last = int(match.group(1)), int(match.group(2) or match.group(1))
-        if last < first:
-            raise ArgumentTypeError(f"{part}: the range ends before it begins")
-        chosen.append(range(first, last + 1))
-    return chosen
 
 
 def only_training(folder: Path) -> Path:

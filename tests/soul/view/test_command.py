@@ -29,13 +29,9 @@ def test_it_prints_an_address_that_works_and_ends_with_ctrl_c(tmp_path):
     ("arguments", "words"),
     [
         (["{}/nowhere"], "there is no folder"),
-        (["{}", "--export", "x", "--out", "{}/x.html"], "expected steps and ranges of steps"),
-        (["{}", "--export", "5-3", "--out", "{}/x.html"], "the range ends before it begins"),
-        (["{}", "--export", "9", "--out", "{}/x.html"], "It has steps 1 to 1"),
-        (["{}", "--export", "1"], "name the file to write"),
-        (["{}", "--out", "{}/x.html"], "name the steps"),
+        (["{}/run/traces", "--export", "{}/x.html"], "there is no training with traces"),
+        (["{}", "--export", "{}"], "is a folder; name a file"),
         (["{}", "--port", "70000"], "expected a port"),
-        (["{}", "--export", "1", "--out", "{}/x.html", "--no-browser"], "leave them out with --export"),
     ],
 )
 def test_wrong_input_ends_with_code_2_and_says_what_to_do(tmp_path, capsys, arguments, words):
@@ -48,8 +44,8 @@ def test_wrong_input_ends_with_code_2_and_says_what_to_do(tmp_path, capsys, argu
     assert not (tmp_path / "x.html").exists()
 
 
-def test_steps_are_written_to_one_file(tmp_path, capsys):
+def test_a_training_is_written_to_one_file(tmp_path, capsys):
     training(tmp_path / "run", 0, steps=2)
-    assert main(["view", str(tmp_path), "--export", "2", "--out", str(tmp_path / "new" / "x.html")]) == 0
+    assert main(["view", str(tmp_path), "--export", str(tmp_path / "new" / "x.html")]) == 0
     assert "x.html (0." in capsys.readouterr().out
     assert "<html" in (tmp_path / "new" / "x.html").read_text()

@@ -10,7 +10,7 @@ import pytest
 from ditto.run.run_folder import RunFolder
 from soul.errors import BadSettings
 from soul.record import Failure
-from soul.view.export import export_steps, only_training, steps, write_run_report
+from soul.view.export import only_training, write_run_report
 from tests.soul.figures.made_up_runs import session, training
 
 
@@ -23,20 +23,18 @@ def unpacked(file):
     return json.loads(texts["overview"]), json.loads(texts["index"]), lines
 
 
-def test_an_export_has_the_chosen_steps_and_all_curves(tmp_path):
+def test_an_export_has_all_numbers_and_the_texts_of_the_telling_sessions(tmp_path):
     run = training(tmp_path / "run", 0, steps=6)
-    RunFolder(run).write_traces("val", 5, [session("sotopia", 5, 1, 0, (0.75, None), "Half \ud800 and </script>.")])
-    file = export_steps(run, steps("2,5-9"), tmp_path / "steps.html")
-    overview, index, sessions = unpacked(file)
+    RunFolder(run).write_traces("step", 7, [session("sotopia", 7, 1, 0, (0.75, 0.8), "Half \ud800 and </script>.")])
+    overview, index, sessions = unpacked(write_run_report(run, tmp_path / "new" / "run.html"))
     columns = index["columns"]
-    assert [one["step"] for one in sessions] == [2] * 16 + [5] * 17 + [6] * 16
-    assert sorted(columns["step"]) == sorted([step for step in range(1, 7) for _ in range(16)] + [5])
+    assert columns["step"] == [step for step in range(1, 7) for _ in range(16)] + [7]
     places = [columns["id"].index(number) for number in index["texts"]]
     assert [columns["session"][place] for place in places] == [one["session"] for one in sessions]
     rewards = [one["draft"]["reward"] for one in sessions]
     assert [columns["draft"][place] for place in places] == pytest.approx(rewards, abs=1e-6)
-    assert sessions[32]["draft"]["seats"]["policy"][1]["content"] == "Half \ud800 and </script>."
-    assert overview["curves"]["all"]["steps"] == list(range(1, 7)) and overview["metrics"]["steps"] == list(range(1, 7))
+    assert sessions[-1]["draft"]["seats"]["policy"][1]["content"] == "Half \ud800 and </script>."
+    assert overview["curves"]["all"]["steps"] == list(range(1, 8)) and overview["metrics"]["steps"] == list(range(1, 7))
 
 
 def test_the_report_of_a_run_has_the_telling_sessions_of_each_step(tmp_path):

@@ -100,7 +100,7 @@ class AgainstView {
   // The prompts whose drafts differ most.
   #differences({ largest, differing }) {
     const { run, second } = this;
-    const nameOf = (store, id) => store.name(store.where((i) => store.number("id", i) === id)[0]);
+    const nameOf = (store, id) => store.name(store.where((i) => store.get("id", i) === id)[0]);
     const rows = largest.map(({ task, number, step, means: [x, y], ids: [a, b] }) => [
       h(
         "a",

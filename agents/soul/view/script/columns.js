@@ -22,12 +22,8 @@ class Columns {
   }
 
   // The value of a session; null where there is none.
-  number(key, i) {
+  get(key, i) {
     return this.columns.get(key)?.[i] ?? null;
-  }
-
-  text(key, i) {
-    return this.number(key, i);
   }
 
   // The texts of a column, each once, in order.
@@ -44,13 +40,13 @@ class Columns {
 
   // The sessions whose text in this column is `text`.
   withText(key, text) {
-    return this.where((i) => this.text(key, i) === text);
+    return this.where((i) => this.get(key, i) === text);
   }
 
   // Refined reward minus draft reward, or null.
   gain(i) {
-    const draft = this.number("draft", i);
-    const refined = this.number("refined", i);
+    const draft = this.get("draft", i);
+    const refined = this.get("refined", i);
     return draft === null || refined === null ? null : refined - draft;
   }
 }

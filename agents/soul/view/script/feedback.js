@@ -44,11 +44,11 @@ class FeedbackView {
     fillSelect(this.tasks, [["", "all"], ...tasks.map((task) => [task, task])], this.filters.set);
     const { set, from, to } = this.filters;
     const places = store.where(
-      (i) => (set === "" || store.set(i) === set) && store.text("split", i) === "step" && within(store.number("step", i), from, to),
+      (i) => (set === "" || store.set(i) === set) && store.get("split", i) === "step" && within(store.get("step", i), from, to),
     );
     const axes = [
-      { name: "draft", value: (i) => store.number("draft", i), low: "draft_low", high: "draft_high" },
-      { name: "refined", value: (i) => store.number("refined", i), low: "refined_low", high: "refined_high" },
+      { name: "draft", value: (i) => store.get("draft", i), low: "draft_low", high: "draft_high" },
+      { name: "refined", value: (i) => store.get("refined", i), low: "refined_low", high: "refined_high" },
     ];
     const open = (task) => (query) => go(placeOf(run.id, "sessions"), { ...this.filters, set: task, split: "step", ...query });
     const pictures = tasks
@@ -81,9 +81,9 @@ class FeedbackView {
         h(
           "a",
           { href: `#${store.link(i)}` },
-          h("bdi", {}, `${store.set(i)}, row ${store.number("number", i)}, step ${store.number("step", i)}`),
+          h("bdi", {}, `${store.set(i)}, row ${store.get("number", i)}, step ${store.get("step", i)}`),
         ),
-        `${rewardText(store.number("draft", i))} → ${rewardText(store.number("refined", i))}`,
+        `${rewardText(store.get("draft", i))} → ${rewardText(store.get("refined", i))}`,
         signedReward(store.gain(i)),
       ]);
     const query = new URLSearchParams({ state: kind, split: "step" });

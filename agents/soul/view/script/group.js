@@ -13,10 +13,10 @@ class GroupView {
     const first = store.findName(name);
     if (first === undefined) throw new Error(`there is no session ${name} in this run`);
     this.name = name;
-    const step = store.number("step", first);
+    const step = store.get("step", first);
     this.members = store.groupOf(first);
     this.state = `${store.revision} ${store.size}`;
-    const title = `${store.set(first)}, row ${store.number("number", first)}, step ${step}`;
+    const title = `${store.set(first)}, row ${store.get("number", first)}, step ${step}`;
     this.table = h("div", {});
     this.section.replaceChildren(
       h(
@@ -38,7 +38,7 @@ class GroupView {
 
   #strip(store) {
     const kinds = ["draft", "refined"];
-    const values = (kind) => this.members.map((i) => store.number(kind, i));
+    const values = (kind) => this.members.map((i) => store.get(kind, i));
     const range = rangeOf(kinds.flatMap(values));
     const host = h("div", { className: "plot" });
     drawnToWidth(host, (width) => {
@@ -101,7 +101,7 @@ class GroupView {
 
   #facts(store) {
     const rows = ["draft", "refined"].map((kind) => {
-      const rewards = this.members.map((i) => store.number(kind, i));
+      const rewards = this.members.map((i) => store.get(kind, i));
       const { mean, spread, count } = momentsOf(rewards);
       return [kind, counted(count), rewardText(mean), rewardText(spread)];
     });
@@ -119,8 +119,8 @@ class GroupView {
     const rows = lines.flatMap((line, k) => {
       const i = members[k];
       const link = h("a", { href: `#${store.link(i)}`, "aria-current": store.name(i) === name ? "true" : "false" }, `session ${k + 1}`);
-      const rewards = [rewardText(store.number("draft", i)), rewardText(store.number("refined", i)), signedReward(store.gain(i))];
-      const sequences = line.sequences?.length ? line.sequences : advantagesAsSequences(line);
+      const rewards = [rewardText(store.get("draft", i)), rewardText(store.get("refined", i)), signedReward(store.gain(i))];
+      const sequences = line.sequences ?? [];
       if (!sequences.length)
         return [[link, ...rewards, "none", "–", "–", "–", line.draft.failure ? words(line.draft.failure.cause) : "not in the record"]];
       return sequences.map((one, n) => [
@@ -133,7 +133,7 @@ class GroupView {
         one.masked ?? "trained",
       ]);
     });
-    const seen = lines.flatMap((line) => (line.sequences?.length ? line.sequences : advantagesAsSequences(line)));
+    const seen = lines.flatMap((line) => line.sequences ?? []);
     const missing = this.members.length - members.length;
     const titles = ["session", "draft", "refined", "gain", "sequence", "advantage", "weight of a token", "distillation", "in the loss"];
     this.table.replaceChildren(
@@ -160,11 +160,6 @@ function partsOf(sequences) {
     ];
   });
   return scrolled("What the objective saw", smallTable("What the objective saw", ["sequences", "count", "trained", "advantage", ""], rows));
-}
-
-// Records from before weights were kept have advantages alone.
-function advantagesAsSequences(line) {
-  return Object.entries(line.advantages ?? {}).map(([kind, advantage]) => ({ kind, advantage, masked: "not recorded" }));
 }
 
 // Mean and standard deviation (of the sample) of the values that there are.

@@ -30,7 +30,6 @@ class LearningView {
     const small = tasks.length > 1 && this.task === "all" ? tasks.map((task) => this.#reward(run, task, task)) : [];
     setChildren(this.tasks, small);
     this.tasksTitle.hidden = !small.length;
-    this.#listEvents(run.overview.events ?? []);
   }
 
   #frame(run) {
@@ -39,7 +38,6 @@ class LearningView {
     this.grid = h("div", { className: "charts" });
     this.tasks = h("div", { className: "charts small-charts" });
     this.tasksTitle = h("h2", {}, "Reward by task");
-    this.events = h("section", { className: "events" });
     this.taskField = h("select", { name: "task" });
     this.metricField = h("select", { name: "metric" });
     this.choice.append(h("label", {}, "Task ", this.taskField), h("label", {}, "Another metric ", this.metricField));
@@ -47,7 +45,7 @@ class LearningView {
       go(placeOf(run.id, "learning"), { task: this.taskField.value === "all" ? "" : this.taskField.value, metric: this.metricField.value }),
     );
     this.choice.addEventListener("submit", (event) => event.preventDefault());
-    return [this.head, this.choice, this.grid, this.tasksTitle, this.tasks, this.events];
+    return [this.head, this.choice, this.grid, this.tasksTitle, this.tasks];
   }
 
   #head(run) {
@@ -147,19 +145,6 @@ class LearningView {
       this.charts.set(name, new CurveChart(title, open));
     }
     return this.charts.get(name);
-  }
-
-  #listEvents(events) {
-    if (!events.length) return this.events.replaceChildren();
-    const rows = events.map(({ step, kind, text }) => [String(step), `${EVENT_SIGNS[kind] ?? ""} ${kind}`, text]);
-    this.events.replaceChildren(
-      h(
-        "details",
-        {},
-        h("summary", {}, `Events: ${counted(events.length)} (resumes, checkpoints, outages, alarms)`),
-        smallTable(null, ["step", "event", "what"], rows),
-      ),
-    );
   }
 }
 

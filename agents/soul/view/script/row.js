@@ -17,10 +17,9 @@ class RowView {
     this.state = `${store.revision} ${store.size}`;
     this.steps = stepsOfRow(store, first);
     this.texts = stepsOfRow(store, first, (i) => store.has(i));
-    this.order = Math.max(0, (Number.parseInt(query.get("of"), 10) || 1) - 1);
     this.all = query.get("all") === "1" || this.texts.length <= STEPS_FIRST;
-    const title = `${store.set(first)}, row ${store.number("number", first)} over the steps`;
-    const kind = `${store.text("split", first) === "val" ? "validation" : "training"} · file ${store.text("file", first) || "unknown"} · played in ${counted(this.steps.length)} steps`;
+    const title = `${store.set(first)}, row ${store.get("number", first)} over the steps`;
+    const kind = `${store.get("split", first) === "val" ? "validation" : "training"} · file ${store.get("file", first) || "unknown"} · played in ${counted(this.steps.length)} steps`;
     this.table = h("div", {});
     this.section.replaceChildren(
       h("header", {}, h("p", { className: "kind" }, h("bdi", {}, kind)), h("h1", {}, h("bdi", {}, title))),
@@ -38,7 +37,7 @@ class RowView {
   #chart(run) {
     const { store } = run;
     const lines = ["draft", "refined"].map((kind) => {
-      const moments = this.steps.map(({ members }) => momentsOf(members.map((i) => store.number(kind, i))));
+      const moments = this.steps.map(({ members }) => momentsOf(members.map((i) => store.get(kind, i))));
       return { name: kind, kind, mean: moments.map(({ mean }) => mean), n: moments.map(({ count }) => count) };
     });
     const chart = new CurveChart("Mean reward of the row's group", (step) =>
@@ -49,15 +48,9 @@ class RowView {
   }
 
   #choice(run) {
-    const largest = Math.max(...this.steps.map(({ members }) => members.length));
-    const follow = (values) =>
-      go(placeOf(run.id, "row", this.name), { of: this.order ? this.order + 1 : "", all: this.all ? "1" : "", ...values });
-    const which = h("select", {}, options(Array.from({ length: largest }, (_, k) => [String(k + 1), `session ${k + 1} of the group`])));
-    which.value = String(this.order + 1);
-    which.addEventListener("change", () => follow({ of: which.value === "1" ? "" : which.value }));
     const more = h("button", { type: "button", className: "link" }, `Show all ${counted(this.texts.length)} steps`);
-    more.addEventListener("click", () => follow({ all: "1" }));
-    return h("div", { className: "choices" }, h("label", {}, "Of each step ", which), this.all ? null : more);
+    more.addEventListener("click", () => go(placeOf(run.id, "row", this.name), { all: "1" }));
+    return h("div", { className: "choices" }, this.all ? null : more);
   }
 
   async #fill(run) {
@@ -67,13 +60,13 @@ class RowView {
       ? steps
       : Array.from({ length: STEPS_FIRST }, (_, k) => steps[Math.round((k * (count - 1)) / (STEPS_FIRST - 1))]);
     this.table.replaceChildren(h("p", { className: "small" }, "Loading the records ..."));
-    const lines = await Promise.all(shown.map(({ members }) => run.store.line(members[Math.min(this.order, members.length - 1)])));
+    const lines = await Promise.all(shown.map(({ members }) => run.store.line(members[0])));
     if (this.texts !== steps) return; // another row was opened meanwhile
     this.table.replaceChildren(...shown.map((one, k) => this.#step(run, one, lines[k])));
   }
 
   #step(run, { step, members }, line) {
-    const i = members[Math.min(this.order, members.length - 1)];
+    const i = members[0];
     const link = h("a", { href: `#${run.store.link(i)}` }, `Step ${step}`);
     const [draft, refined] = [lastOwnTurn(line.draft), lastOwnTurn(line.refined)];
     const changes = draft !== null && refined !== null ? changesBetween(draft, refined) : null;
@@ -107,15 +100,15 @@ class RowView {
 // The steps in which a session's row was played, with the sessions of each.
 function stepsOfRow(store, first, test = () => true) {
   const [split, task, file, number] = [
-    store.text("split", first),
+    store.get("split", first),
     store.set(first),
-    store.text("file", first),
-    store.number("number", first),
+    store.get("file", first),
+    store.get("number", first),
   ];
   const byStep = new Map();
   for (const i of store.withText("task", task)) {
-    if (store.number("number", i) !== number || store.text("file", i) !== file || store.text("split", i) !== split || !test(i)) continue;
-    const step = store.number("step", i);
+    if (store.get("number", i) !== number || store.get("file", i) !== file || store.get("split", i) !== split || !test(i)) continue;
+    const step = store.get("step", i);
     if (!byStep.has(step)) byStep.set(step, []);
     byStep.get(step).push(i);
   }

@@ -8,12 +8,12 @@ const KINDS = {
   improved: ["most improved", (of, i) => of.gain(i) > TOLERANCE],
   hurt: ["most hurt", (of, i) => of.gain(i) !== null && of.gain(i) < -TOLERANCE],
   same: ["feedback ignored (same reward)", (of, i) => of.gain(i) !== null && Math.abs(of.gain(i)) <= TOLERANCE && !of.best(i)],
-  redacted: ["feedback redacted", (of, i) => of.number("redactions", i) > 0],
-  disagree: ["judges disagree", (of, i) => of.number("disagree", i) === 1],
-  unrefined: ["without a refined episode", (of, i) => of.number("refined", i) === null],
-  failed: ["failed", (of, i) => of.text("cause", i) !== null],
-  dropped: ["dropped groups", (of, i) => of.number("dropped", i) === 1],
-  live: ["of the running step", (of, i) => of.number("live", i) === 1],
+  redacted: ["feedback redacted", (of, i) => of.get("redactions", i) > 0],
+  disagree: ["judges disagree", (of, i) => of.get("disagree", i) === 1],
+  unrefined: ["without a refined episode", (of, i) => of.get("refined", i) === null],
+  failed: ["failed", (of, i) => of.get("cause", i) !== null],
+  dropped: ["dropped groups", (of, i) => of.get("dropped", i) === 1],
+  live: ["of the running step", (of, i) => of.get("live", i) === 1],
   text: ["with a text to read", (of, i) => of.has(i)],
 };
 // The order in which such a list is shown first.
@@ -56,7 +56,7 @@ class RunStore extends Columns {
   }
 
   set(i) {
-    return this.text("task", i);
+    return this.get("task", i);
   }
 
   // Whether the draft already has the best reward that any session of its task has: feedback could not improve it.
@@ -64,24 +64,24 @@ class RunStore extends Columns {
     if (!this.highest) {
       this.highest = new Map();
       for (let k = 0; k < this.size; k++) {
-        const reward = Math.max(this.number("draft", k) ?? -Infinity, this.number("refined", k) ?? -Infinity);
+        const reward = Math.max(this.get("draft", k) ?? -Infinity, this.get("refined", k) ?? -Infinity);
         this.highest.set(this.set(k), Math.max(reward, this.highest.get(this.set(k)) ?? -Infinity));
       }
     }
-    return this.number("draft", i) >= this.highest.get(this.set(i)) - TOLERANCE;
+    return this.get("draft", i) >= this.highest.get(this.set(i)) - TOLERANCE;
   }
 
   // The name of a session in links: its step and its own id, which stay when the index is built again.
   name(i) {
-    const session = this.text("session", i);
-    const part = this.text("split", i) === "val" ? "val" : "";
-    return session ? `${part}${this.number("step", i)}.${session.toWellFormed()}` : `row ${this.number("id", i)}`;
+    const session = this.get("session", i);
+    const part = this.get("split", i) === "val" ? "val" : "";
+    return session ? `${part}${this.get("step", i)}.${session.toWellFormed()}` : `row ${this.get("id", i)}`;
   }
 
   // The sessions of the same prompt in the same step.
   groupOf(i) {
-    const same = (k) => this.number("step", k) === this.number("step", i) && this.text("split", k) === this.text("split", i);
-    return this.withText("prompt", this.text("prompt", i)).filter(same);
+    const same = (k) => this.get("step", k) === this.get("step", i) && this.get("split", k) === this.get("split", i);
+    return this.withText("prompt", this.get("prompt", i)).filter(same);
   }
 
   link(i) {
@@ -99,16 +99,16 @@ class RunStore extends Columns {
 
   // Whether the text of a session can be read: a file has those of the chosen sessions.
   has(i) {
-    return this.source.has(this.number("id", i));
+    return this.source.has(this.get("id", i));
   }
 
   line(i) {
-    return this.source.session(this.run, this.number("id", i));
+    return this.source.session(this.run, this.get("id", i));
   }
 
   async *search(text, among) {
     const places = new Map();
-    for (const i of among) places.set(this.number("id", i), i);
+    for (const i of among) places.set(this.get("id", i), i);
     for await (const [share, hits] of this.source.search(this.run, text)) {
       yield [share, hits.filter((id) => places.has(id)).map((id) => places.get(id))];
     }
@@ -138,19 +138,19 @@ class SessionList extends List {
 
   inGroups(i) {
     const { set, split } = this.filters;
-    return (set === "" || this.store.set(i) === set) && (split === "" || this.store.text("split", i) === split);
+    return (set === "" || this.store.set(i) === set) && (split === "" || this.store.get("split", i) === split);
   }
 
   passes(i) {
     const { store, filters } = this;
     const { state } = filters;
     if (state.startsWith("cause:")) {
-      if (store.text("cause", i) !== state.slice(6)) return false;
+      if (store.get("cause", i) !== state.slice(6)) return false;
     } else if (state in KINDS && !KINDS[state][1](store, i)) return false;
     return (
-      within(store.number("step", i), filters.from, filters.to) &&
-      within(store.number("draft", i), filters.draft_low, filters.draft_high) &&
-      within(store.number("refined", i), filters.refined_low, filters.refined_high) &&
+      within(store.get("step", i), filters.from, filters.to) &&
+      within(store.get("draft", i), filters.draft_low, filters.draft_high) &&
+      within(store.get("refined", i), filters.refined_low, filters.refined_high) &&
       within(store.gain(i), filters.low, filters.high)
     );
   }
@@ -158,16 +158,16 @@ class SessionList extends List {
   value(key, i) {
     if (key === "gain") return this.store.gain(i);
     if (key === "set") return this.store.set(i);
-    return key === "state" ? stateOf(this.store, i) : this.store.number(key, i);
+    return key === "state" ? stateOf(this.store, i) : this.store.get(key, i);
   }
 
   cells(i) {
     const { store } = this;
-    const number = (key) => store.number(key, i);
+    const number = (key) => store.get(key, i);
     const gain = store.gain(i);
     const direction = gain > TOLERANCE ? "won" : gain < -TOLERANCE ? "lost" : "";
     return {
-      step: h("a", { href: `#${store.link(i)}` }, store.text("split", i) === "val" ? `${number("step")} val` : String(number("step"))),
+      step: h("a", { href: `#${store.link(i)}` }, store.get("split", i) === "val" ? `${number("step")} val` : String(number("step"))),
       set: h("bdi", {}, store.set(i)),
       number: String(number("number")),
       draft: rewardText(number("draft")),
@@ -176,7 +176,7 @@ class SessionList extends List {
       advantage_draft: rewardText(number("advantage_draft")),
       advantage_refined: rewardText(number("advantage_refined")),
       redactions: number("redactions") ? String(number("redactions")) : "",
-      state: h("bdi", { className: store.text("cause", i) ? "failed" : "" }, stateOf(store, i)),
+      state: h("bdi", { className: store.get("cause", i) ? "failed" : "" }, stateOf(store, i)),
       tokens: number("tokens") === null ? "–" : counted(number("tokens")),
       cost: costText(number("cost")),
       seconds: number("seconds") === null ? "–" : secondsText(number("seconds")),
@@ -193,10 +193,10 @@ function within(value, low, high) {
 
 function stateOf(store, i) {
   const notes = [];
-  if (store.text("cause", i)) notes.push(words(store.text("cause", i)));
-  if (store.number("live", i) === 1) notes.push("running");
-  if (store.number("dropped", i) === 1) notes.push("dropped");
-  if (store.number("disagree", i) === 1) notes.push("judges disagree");
+  if (store.get("cause", i)) notes.push(words(store.get("cause", i)));
+  if (store.get("live", i) === 1) notes.push("running");
+  if (store.get("dropped", i) === 1) notes.push("dropped");
+  if (store.get("disagree", i) === 1) notes.push("judges disagree");
   return notes.join(", ");
 }
 
@@ -241,7 +241,7 @@ class SessionBrowser extends Browser {
     if (i !== undefined) this.list.open = i;
     if (this.list.filters.text.trim() === "") await this.list.filter(this.list.page);
     if (focused) [...rowsOfList.querySelectorAll("a")].find((link) => link.hash === focused)?.focus({ preventScroll: true });
-    if (i !== undefined && this.openedLive && this.store.number("live", i) !== 1) await this.#openAgain(i);
+    if (i !== undefined && this.openedLive && this.store.get("live", i) !== 1) await this.#openAgain(i);
   }
 
   async open(i) {
@@ -250,7 +250,7 @@ class SessionBrowser extends Browser {
       return this.list.say(NO_TEXT);
     }
     this.opened = this.store.name(i);
-    this.openedLive = this.store.number("live", i) === 1;
+    this.openedLive = this.store.get("live", i) === 1;
     await super.open(i);
   }
 
