@@ -17,6 +17,7 @@ from soul.testing import (
     NotFound,
     RateLimit,
     ServerError,
+    Text,
     Unauthorized,
 )
 
