@@ -53,7 +53,7 @@ COMMANDS: Mapping[str, Sequence[tuple[Sequence[str], str]]] = {
     "soul.evaluate.local": [
         ([*LOCAL, "--model", "{no_weights}"], "no weights (*.safetensors)"),
         ([*LOCAL, "--model", "{lost_checkpoint}"], "names global_step_50, which does not exist"),
-        ([*LOCAL, "--model", "{adapter_without_base}"], "there are no weights"),
+        ([*LOCAL, "--model", "{adapter_without_base}"], "names no base model"),
         ([*LOCAL, "--model", "{tmp}/nosuch"], "there is no such folder"),
         (["{hitom.parquet}", "--dry-run", "--platform", "tpu"], "--platform: 'tpu': expected gpu or cpu"),
     ],
