@@ -35,12 +35,11 @@ from verl.trainer.ppo.metric_utils import RolloutMoELoadBalanceMetricsAccumulato
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from benchmarks.side_by_side import console, new_table, print_load
-from ditto.batch.pi_old import PiOld
 from ditto.batch.queue import KVBatchMeta, tq
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_parts import StepParts
-from ditto.batch.style_signal import StyleSignal
 from ditto.launching.compose import load_config
+from ditto.old_log_probs import PiOld
 from ditto.rollout.sync_alarm import SyncAlarm
 from ditto.run.checkpoint_writer import CheckpointWriter
 from ditto.run.finite_steps import FiniteSteps
@@ -260,11 +259,7 @@ class Trainer(DittoTrainerSync):
         self.judges = Judges()  # type: ignore[assignment]
         self.alarm = SyncAlarm.from_config(config)
         self.actor_rollout_wg = Devices(clock)
-        # Tokens without words of their own: `style` looks them up like those of a tokenizer.
-        self.tokenizer = SimpleNamespace(
-            eos_token_id=0, all_special_ids=[0], convert_ids_to_tokens=str, decode=lambda ids: f"{ids[0]} "
-        )
-        self.style = StyleSignal(self.tokenizer)
+        self.tokenizer = SimpleNamespace(eos_token_id=0)
         self.logger = SimpleNamespace(logger={})  # no tracker
         self.resource_pool_manager = SimpleNamespace(get_n_gpus=lambda: 2)
         self._rollout_moe_lb_metrics_accumulator = RolloutMoELoadBalanceMetricsAccumulator(

@@ -1,25 +1,22 @@
 """Measure the cost of evaluating a row, compared with a plain client and other harnesses, in one run.
 
-    python -m benchmarks.evaluate [--rows 2000] [--repeats 5] [--lm-eval-python PATH]
+    python -m benchmarks.evaluate [--rows 2000] [--repeats 5]
 
 The same invented rows of one turn (HiToM) against the same local server of fixed latency, by
 
     ours          `python -m soul.evaluate`, all of it: journal, scores, table, samples.parquet, HTML report
     engine        the same as far as the numbers: without samples.parquet and the report
     plain         openai.AsyncOpenAI behind a semaphore, on the transport that ours uses (aiohttp); keeps nothing
-    plain-httpx   the same on the SDK's default transport
     inspect_ai    a task with its own solver and scorer, `openai-api` provider
-    lm-eval       local-chat-completions; only with an interpreter that has it (it is no dependency of ours)
 
 with the same number of requests in flight. Every contender runs in its own process, pinned to one core; the server has
-another core, and its maximum rate is printed first. Contenders run in turns, every second round in reverse order. A few
-rows are evaluated before each clock starts; CPU is user and system time of the contender's process.
+another core. Contenders run in turns, every second round in reverse order. A few rows are evaluated before each clock
+starts; CPU is user and system time of the contender's process.
 
-Targets, as medians over the rounds: at latency 0 rows/s of ours over plain at least 0.9, over lm-eval at least 1, over
-inspect_ai at least 5; at --latency (50 ms) seconds of the engine over the bound at most 1.05. The bound is rows x
-latency / concurrency or plain's CPU seconds for the rows, whichever is larger. Rows/s need idle cores: `waited` is the
-share of its time at latency 0 in which a contender had no core; if it is far from 0 %, ignore rows/s. CPU per row is
-more robust.
+Targets, as medians over the rounds: at latency 0 rows/s of ours over plain at least 0.9, over inspect_ai at least 5; at
+--latency (50 ms) seconds of the engine over the bound at most 1.05. The bound is rows x latency / concurrency or
+plain's CPU seconds for the rows, whichever is larger. Rows/s need idle cores: `waited` is the share of its time at
+latency 0 in which a contender had no core; if it is far from 0 %, ignore rows/s. CPU per row is more robust.
 """
 
 from __future__ import annotations
@@ -34,19 +31,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
-from benchmarks.fixed_latency_server import maximum_rate, served
-from benchmarks.side_by_side import ROOT, console, in_turns, new_table, output_of, print_load, spread
-from soul.cli.arguments import existing_file, non_negative_float, positive_int
+from benchmarks.server import served
+from benchmarks.side_by_side import console, in_turns, new_table, output_of, print_load, spread
+from soul.cli.arguments import non_negative_float, positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import RunFailed
 from soul.examples.__main__ import write as write_examples
 
 ANSWER = "<answer>B</answer>"
-WITHOUT_LATENCY = ("ours", "engine", "plain", "plain-httpx", "inspect_ai", "lm-eval")
+WITHOUT_LATENCY = ("ours", "engine", "plain", "inspect_ai")
 WITH_LATENCY = ("ours", "engine", "plain")
-LEAST = {"plain": 0.9, "lm-eval": 1.0, "inspect_ai": 5.0}  # rows/s of ours over theirs
+LEAST = {"plain": 0.9, "inspect_ai": 5.0}  # rows/s of ours over theirs
 MOST_OVER_BOUND = 1.05
 
 
@@ -79,33 +74,16 @@ Rounds = Mapping[str, Sequence[Run]]
 
 @dataclass(frozen=True)
 class Work:
-    """The same work for every contender: the rows in both formats, their number, and the requests in flight."""
+    """The same work for every contender: the file of rows, their number, and the requests in flight."""
 
     parquet: Path
-    jsonl: Path
     rows: int
     concurrency: int
-    lm_eval_python: Path | None = None
-
-    @classmethod
-    def write(cls, folder: Path, rows: int, concurrency: int, lm_eval_python: Path | None) -> Work:
-        """Write the rows to `folder`."""
-        parquet, jsonl = folder / "hitom.parquet", folder / "hitom.jsonl"
-        write_examples(["hitom"], rows, parquet)
-        with jsonl.open("w", encoding="utf-8") as file:
-            for record in pq.read_table(parquet).to_pylist():
-                (asked,) = record["prompt"]
-                line = {"question": asked["content"], "answer": record["extra_info"]["correct_answer"]}
-                file.write(json.dumps(line) + "\n")
-        return cls(parquet, jsonl, rows, concurrency, lm_eval_python)
 
     def command(self, name: str, url: str) -> list[str]:
         """The command line of a contender."""
-        options = ["--url", url, "--concurrency", str(self.concurrency)]
-        if name == "lm-eval":
-            script = str(ROOT / "benchmarks" / "lm_eval_contender.py")
-            return [str(self.lm_eval_python), script, *options, "--rows", str(self.jsonl)]
-        return [sys.executable, "-m", "benchmarks.evaluate_contenders", name, *options, "--rows", str(self.parquet)]
+        options = ["--url", url, "--rows", str(self.parquet), "--concurrency", str(self.concurrency)]
+        return [sys.executable, "-m", "benchmarks.evaluate_contenders", name, *options]
 
 
 @contextmanager
@@ -144,7 +122,7 @@ def rounds(work: Work, names: Sequence[str], latency: float, repeats: int) -> Ro
     """Run all contenders in turns."""
     runs: dict[str, list[Run]] = {name: [] for name in names}
     own_core, server_core = two_cores()
-    with pinned(server_core), served(ANSWER, latency) as url, pinned(own_core):
+    with pinned(server_core), served(ANSWER, latency) as (url, _), pinned(own_core):
         for _, name in in_turns(names, repeats):
             runs[name].append(measured(work, name, url))
     return runs
@@ -200,18 +178,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--latency", type=non_negative_float, default=0.05)
     parser.add_argument("--repeats", type=positive_int, default=5)
     parser.add_argument("--only", nargs="+", choices=WITHOUT_LATENCY, default=WITHOUT_LATENCY, metavar="CONTENDER")
-    parser.add_argument("--lm-eval-python", type=existing_file, help="an interpreter that has lm-eval[api]")
     args = parser.parse_args(arguments)
     names = [name for name in WITHOUT_LATENCY if name in (*args.only, *WITH_LATENCY)]
-    if args.lm_eval_python is None and "lm-eval" in names:
-        names.remove("lm-eval")
-        console.print("Without lm-eval: --lm-eval-python names no interpreter that has it.")
     if two_cores() == (None, None):
         console.print("Contender and server share one core: rows/s mean little.")
-    most = maximum_rate(ANSWER, requests=10 * max(args.rows, 100))
-    console.print(f"The server answers at least {most:,.0f} requests/s (latency 0, a minimal client).")
     with tempfile.TemporaryDirectory(prefix="evaluate-benchmark-") as folder:
-        work = Work.write(Path(folder), args.rows, args.concurrency, args.lm_eval_python)
+        work = Work(Path(folder) / "hitom.parquet", args.rows, args.concurrency)
+        write_examples(["hitom"], args.rows, work.parquet)
         without = rounds(work, names, 0.0, args.repeats)
         with_latency = rounds(work, WITH_LATENCY, args.latency, args.repeats)
     about = f"{args.rows} rows, {args.concurrency} in flight, median (quartiles) of {args.repeats}"

@@ -3,8 +3,7 @@
     python -m benchmarks.evaluate_contenders ours --url http://127.0.0.1:PORT/v1 --rows hitom.parquet --concurrency 64
 
 The caller pins it to a core. A few rows are evaluated before the clock starts, so that imports and first connections
-are not measured; everything that depends on the rows is: reading, requests, scoring, writing. (lm-eval needs its own
-interpreter: lm_eval_contender.py.)
+are not measured; everything that depends on the rows is: reading, requests, scoring, writing.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def engine(work: Work) -> int:
     return sum(one.samples - one.invalid for one in results.sets.values())
 
 
-def plain(work: Work, transport: bool) -> int:
+def plain(work: Work) -> int:
     """The SDK and a semaphore: no scores, only a count of answers."""
     import openai
 
@@ -86,7 +85,7 @@ def plain(work: Work, transport: bool) -> int:
         return bool(completion.choices[0].message.content)
 
     async def all_of_them() -> int:
-        http = openai.DefaultAioHttpClient() if transport else None
+        http = openai.DefaultAioHttpClient()
         gate = asyncio.Semaphore(work.concurrency)
         async with openai.AsyncOpenAI(api_key="EMPTY", base_url=work.url, max_retries=0, http_client=http) as client:
             answers = [ask(client, gate, record["prompt"]) for record in work.records()]
@@ -126,8 +125,7 @@ def inspect_ai(work: Work) -> int:
 CONTENDERS: dict[str, Evaluate] = {
     "ours": ours,
     "engine": engine,
-    "plain": lambda work: plain(work, True),
-    "plain-httpx": lambda work: plain(work, False),
+    "plain": plain,
     "inspect_ai": inspect_ai,
 }
 

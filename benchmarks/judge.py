@@ -2,8 +2,8 @@
 
     python -m benchmarks.judge [--latency 1.0 0]
 
-It uses a local server of fixed latency in its own process, whose maximum rate is printed first, and runs two clients in
-turns, every second round in reverse order. Both have twice as many askers as the cap admits (an asker sends its next
+It uses a local server of fixed latency in its own process, and runs two clients in turns, every second round in
+reverse order. Both have twice as many askers as the cap admits (an asker sends its next
 question when the last is answered, as a session does), and the askers start at the pace of cap / latency. Both send the
 same questions and read answers with the same pydantic schema:
 
@@ -37,7 +37,7 @@ from typing import Any
 import openai
 from pydantic import BaseModel, Field
 
-from benchmarks.fixed_latency_server import maximum_rate, served
+from benchmarks.server import served
 from benchmarks.side_by_side import console, new_table, print_load, spread
 from soul.cli.arguments import non_negative_float, positive_int
 from soul.cli.error_border import Parser, reports_errors
@@ -184,16 +184,9 @@ async def in_turns(
     return runs
 
 
-def check_server(calls: int) -> None:
-    """Print the server's maximum rate, to show that it does not limit the results."""
-    most = maximum_rate(ANSWER, requests=10 * max(calls, 100))
-    console.print(f"The server answers at least {most:,.0f} requests/s (latency 0, a minimal client).")
-
-
 def run_compare(arguments: argparse.Namespace) -> None:
     """Requests/s and CPU of both clients, at every latency."""
     cap = arguments.concurrency
-    check_server(arguments.calls)
     table = new_table(
         f"{arguments.calls} calls at concurrency {cap}, median (quartiles) of {arguments.repeats}",
         "latency s",
@@ -201,7 +194,7 @@ def run_compare(arguments: argparse.Namespace) -> None:
     )
     lines = []
     for latency in arguments.latency:
-        with served(ANSWER, latency) as url:
+        with served(ANSWER, latency) as (url, _):
             runs = asyncio.run(in_turns(url, cap, arguments.calls, latency, arguments))
         for name, own in runs.items():
             rates, steady = [run.rate for run in own], [run.steady_rate(cap) for run in own]

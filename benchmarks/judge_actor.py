@@ -20,8 +20,8 @@ from pathlib import Path
 import psutil
 import ray
 
-from benchmarks.fixed_latency_server import served
 from benchmarks.judge import ANSWER, gateway
+from benchmarks.server import served
 from benchmarks.side_by_side import console, print_load
 from ditto.judging import actor as judge_actor
 from soul.cli.arguments import non_negative_float, positive_int
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
     try:
-        with served(ANSWER, args.latency) as url, tempfile.TemporaryDirectory() as folder:
+        with served(ANSWER, args.latency) as (url, _), tempfile.TemporaryDirectory() as folder:
             section = {"model": "fixed", "base_url": url, "api_key_env": "none", "structured": "json_schema"}
             settings = GatewaySettings.from_sections({"judge": {**section, "concurrency": 512}})
             actor = judge_actor.start(settings, cache_dir=Path(folder))

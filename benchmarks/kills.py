@@ -1,48 +1,49 @@
 """Kill a small training run again and again, resume it with the same command, and compare it with an unkilled run.
 
-    python -m benchmarks.kills [--kills 20] [--aimed 5] [--seed 1] [--steps 8] [--folder DIR] [--keep]
+    python -m benchmarks.kills rl FOLDER [--kills 20] [--aimed 5] [--steps 8] [--seed 1]
+    python -m benchmarks.kills sft FOLDER [--kills 10] [--aimed 4] [--steps 60] [--seed 1] [KEY=VALUE ...]
 
-Everything is real: the launcher, Ray, FSDP, vLLM, and a scripted judge behind HTTP. The model has a million parameters
-and trains on the CPU. A run is killed and resumed until it finishes; then `kills_audit.py` compares it with the
-unkilled run, and the next run begins, until the number of kills is reached.
-
-Random kills come at a random moment of the start-up or of the next steps. Aimed kills hold the trainer at a chosen
-file-system call (`kill_point/sitecustomize.py`) and kill it there. SIGKILL goes to all processes of the run, to the
-launcher only, or to the trainer's process only; in the latter cases the others must end by themselves.
-
-Exit code 1 if a check fails. A kill takes about a minute on two cores.
+`rl` is the launcher, Ray, FSDP, vLLM and a scripted judge behind HTTP; `sft` a supervised training on two processes.
+Both train a tiny model on the CPU. SIGKILL goes to the launcher, to the trainer (`sft`: one of its processes) or to all
+processes, at a random moment or at an aimed one: `rl` holds the trainer at a file-system call of POINTS
+(`kill_point/sitecustomize.py`), `sft` waits until a checkpoint is being written. After each kill all processes must end
+by themselves. At the end rows, steps, metrics and checkpoints must be those of the unkilled run. Further words are
+overrides of the killed run. Exit code 1 if a check fails. A kill of `rl` takes about a minute on two cores.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.kills_audit import differences
+from benchmarks.side_by_side import console
+from ditto.run import manifest
+from ditto.run.checkpoint import PARTIAL, newest_complete, saved_steps
 from soul.cli.arguments import non_negative_int, output_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
+from soul.files.line_file import either_form, read_lines
+from soul.files.trace_files import trace_files
 from soul.testing import FakeOpenAI, Json
+from tests.e2e import sft_run
 from tests.e2e.run import ROOT, Run, processes_of
 
 KEPT = 2  # checkpoints
 CRITIQUE = {"critique": "You answered where the thing is now. Ask what the character saw last.", "ready": True}
 START_S, END_S = 1800, 120  # time limits for a start on a busy machine, and for processes that must end by themselves
 VICTIMS = ("all processes", "the launcher", "the trainer")
+NUMBERS = ("train/loss", "train/grad_norm", "train/lr", "train/trained_tokens", "val/loss")
 # Places of aimed kills: the audit event of the call before which the process is held, a pattern of its arguments, and
 # what must exist in the run folder at that time.
 BEGUN = ".partial/global_step_*"
@@ -55,21 +56,8 @@ POINTS = {
     "while an old checkpoint is removed": (r"shutil.rmtree .*/removed_global_step_\d+( .*)?", "global_step_*"),
     "at the end of the validation": (r"os.rename .* .*/traces/val_00000[1-9]\.jsonl", "global_step_*"),
 }
-console = Console(width=140)
 
-
-@dataclass
-class Trial:
-    """One run that is killed until it has finished.
-
-    Attributes:
-        kills: the place and victim of each kill.
-        problems: the failed checks, during the run and afterwards.
-    """
-
-    run: Run
-    kills: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+# ---- reinforcement learning ------------------------------------------------------------------------------------------
 
 
 def small_run(folder: Path, world: Path, judge_url: str, steps: int) -> Run:
@@ -104,37 +92,15 @@ def started(run: Run, point: str | None = None) -> None:
     run.start()
 
 
-def done_steps(run: Run) -> int:
-    """Number of training steps with traces."""
-    return len(list((run.dir / "traces").glob("step_*.jsonl")))
-
-
-def wait_for(run: Run, moment: float, step_s: float) -> bool:
-    """Wait for a moment, in steps (below 0: a share of the start-up). Returns False if the run ended first."""
-    assert run.process is not None
-    before, start = done_steps(run), time.monotonic()
-    if moment < 0:
-        _sleep(run, -moment * 60)
-    else:
-        while run.process.poll() is None and done_steps(run) - before < int(moment):
-            assert time.monotonic() - start < START_S, run.tail()
-            time.sleep(0.05)
-        _sleep(run, (moment % 1) * step_s)
-    return run.process.poll() is None
-
-
-def _sleep(run: Run, seconds: float) -> None:
-    assert run.process is not None
-    deadline = time.monotonic() + seconds
-    while run.process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
-
-
 def wait_for_point(run: Run) -> bool:
     """Wait until the trainer is held at its point. Returns False if the run ended first."""
+    return _wait(run, lambda: (run.folder / "held").exists(), START_S)
+
+
+def _wait(run: Run, ready: Any, within_s: float) -> bool:
     assert run.process is not None
-    deadline = time.monotonic() + START_S
-    while run.process.poll() is None and not (run.folder / "held").exists():
+    deadline = time.monotonic() + within_s
+    while run.process.poll() is None and not ready():
         assert time.monotonic() < deadline, run.tail()
         time.sleep(0.05)
     return run.process.poll() is None
@@ -145,132 +111,166 @@ def kill(run: Run, victim: str) -> list[str]:
     assert run.process is not None
     if victim == "all processes":
         run.kill()
-    elif victim == "the launcher":
-        run.process.send_signal(signal.SIGKILL)
     else:
-        _trainer(run).send_signal(signal.SIGKILL)
-    left = _left(run)
+        trainer = _trainer(run) if victim == "the trainer" else None
+        (trainer or psutil.Process(run.process.pid)).send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + END_S
+    while (left := processes_of(run.folder)) and time.monotonic() < deadline:
+        time.sleep(0.5)
     for process in left:
         process.kill()
     run.process.wait(60)
     return [f"{process.pid} did not end" for process in left]
 
 
-def _trainer(run: Run) -> psutil.Process:
-    """Ray's process of the trainer; the launcher if there is none yet."""
-    assert run.process is not None
+def _trainer(run: Run) -> psutil.Process | None:
+    """Ray's process of the trainer; None if there is none yet."""
     for process in run.descendants():
         try:
             if " ".join(process.cmdline()).startswith("ray::TaskRunnerV1.run"):
                 return process
         except psutil.NoSuchProcess:
             continue
-    return psutil.Process(run.process.pid)
+    return None
 
 
-def _left(run: Run) -> list[psutil.Process]:
-    deadline = time.monotonic() + END_S
-    while (left := processes_of(run.folder)) and time.monotonic() < deadline:
-        time.sleep(0.5)
-    return left
+def run_rl(args: argparse.Namespace) -> list[str]:
+    """Run the unkilled run, then killed ones until the number of kills is reached. Returns the problems."""
+    folder, rng, problems = args.folder.absolute(), random.Random(args.seed), list[str]()
+    points = [rng.choice(sorted(POINTS)) for _ in range(args.aimed)]
+    plan: list[str | None] = [*points, *[None] * (args.kills - args.aimed)]
+    rng.shuffle(plan)
+    with FakeOpenAI(Json(CRITIQUE)) as judge:
+        world = folder / "world"
+        command = [sys.executable, "-m", "recipe.demo.warm_start", "--out", str(world), "--steps", "60"]
+        subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+        reference = small_run(folder / "unkilled", world, judge.url, args.steps)
+        started(reference)
+        assert reference.wait(START_S) == 0, reference.tail()
+        number = 0
+        while plan:
+            number += 1
+            run = small_run(folder / f"killed_{number}", world, judge.url, args.steps)
+            run.overrides += args.words
+            try:
+                problems += [f"run {number}: {problem}" for problem in _killed_run(run, plan, rng)]
+            except BaseException:
+                run.kill()  # no process outlives this command
+                raise
+            problems += [f"run {number}: {problem}" for problem in differences(run.dir, reference.dir, args.steps)]
+    return problems
 
 
-def finish(trial: Trial, reference: Path, steps: int) -> None:
-    """Check a run that has ended."""
-    run = trial.run
+def _killed_run(run: Run, plan: list[str | None], rng: random.Random) -> list[str]:
+    """Kill and resume until the run has finished; each kill is removed from the plan."""
+    problems: list[str] = []
+    while plan:
+        point, victim, after = plan.pop(), rng.choice(VICTIMS), rng.uniform(0, 90)
+        started(run, point)
+        begun = time.monotonic()
+        alive = wait_for_point(run) if point else _wait(run, lambda: time.monotonic() - begun > after, START_S)  # noqa: B023
+        if not alive:
+            plan.insert(0, point)  # the run finished before the kill
+            break
+        problems += kill(run, victim)
+        console.print(f"  killed {victim} {point or f'after {after:.0f} s'}")
+    else:
+        started(run)
     assert run.process is not None
-    if run.process.returncode != 0:
-        trial.problems.append(f"ended with code {run.process.returncode}: {run.tail()}")
-        return
-    trial.problems += [f"{process.pid} is left" for process in _left(run)]
-    trial.problems += differences(run.dir, reference, steps, KEPT)
+    return problems if run.wait(START_S) == 0 else [*problems, f"ended with {run.process.returncode}: {run.tail()}"]
+
+
+def differences(run: Path, reference: Path, steps: int) -> list[str]:
+    """List what a finished run has that an unkilled one has not; empty if nothing."""
+    wrong = []
+    names = [sorted(f.name for f in trace_files(folder / "traces") if not f.live) for folder in (run, reference)]
+    if names[0] != names[1]:
+        wrong.append(f"files of traces: {sorted(set(names[0]) ^ set(names[1]))} are in one run only")
+    for name in names[1]:
+        ours, theirs = _lines(run / "traces" / name), _lines(reference / "traces" / name)
+        if Counter(each["row"] for each in ours) != Counter(each["row"] for each in theirs):
+            wrong.append(f"{name}: other rows than in the unkilled run")
+        if len({each["session"] for each in ours}) != len(ours):
+            wrong.append(f"{name}: a session appears twice")
+    numbers = [{each["step"]: set(each) for each in _lines(folder / "metrics.jsonl")} for folder in (run, reference)]
+    if numbers[0] != numbers[1]:
+        wrong.append(f"metrics.jsonl: other steps or metrics; its steps are {list(numbers[0])}")
+    if saved_steps(run) != list(range(steps - KEPT + 1, steps + 1)) or newest_complete(run).step != steps:
+        wrong.append(f"checkpoints of steps {saved_steps(run)}")
+    for step in saved_steps(run):
+        manifest.check(run / f"global_step_{step}")
+    leftovers = [path.name for path in run.iterdir() if path.name == PARTIAL or path.name.endswith(".damaged")]
+    return [*wrong, *(f"{name} is left" for name in leftovers)]
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    path = either_form(path)
+    return [json.loads(line.text) for line in read_lines(path)] if path.exists() else []
+
+
+# ---- supervised training ---------------------------------------------------------------------------------------------
+
+
+def run_sft(args: argparse.Namespace) -> list[str]:
+    """Run the unkilled run, then one that is killed. Returns the problems."""
+    folder, rng, problems = args.folder.absolute(), random.Random(args.seed), list[str]()
+    sft_run.build(folder)
+    assert sft_run.start(folder, "straight", args.steps).wait() == 0, f"see {folder}/straight.log"
+    run, partial = folder / "killed", folder / "killed" / ".partial"
+    for number in range(args.kills):
+        process = sft_run.start(folder, "killed", args.steps, *args.words)
+        done = len(sft_run.lines(run)) + rng.randint(1, 8)
+        aimed = number < args.aimed
+        sft_run.wait_until(
+            lambda: any(partial.glob("global_step_*/actor")) if aimed else len(sft_run.lines(run)) >= done,  # noqa: B023
+            process,
+        )
+        time.sleep(rng.uniform(0, 0.4))
+        if process.poll() is not None:
+            break
+        processes = sft_run.family(process.pid)
+        way = rng.choice(["launcher", "one", "all"])
+        victims = {"launcher": processes[:1], "one": [rng.choice(processes[1:] or processes)], "all": processes}[way]
+        for victim in victims:
+            victim.send_signal(signal.SIGKILL)
+        process.wait(60)
+        deadline = time.monotonic() + END_S
+        while (left := sft_run.alive(processes)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        problems += [f"kill {number + 1} of {way}: {process} is left" for process in left]
+        console.print(f"  killed {way}: {len(sft_run.lines(run))} steps, saved {newest_complete(run).step}")
+    if sft_run.start(folder, "killed", args.steps, *args.words).wait() != 0:
+        return [*problems, f"the resumed run failed: see {folder}/killed.log"]
+    both = [
+        [[line["step"], *map(line.get, NUMBERS)] for line in sft_run.lines(one)] for one in (folder / "straight", run)
+    ]
+    if len(both[0]) != len(both[1]):
+        problems.append(f"{len(both[1])} steps instead of {len(both[0])}")
+    for one, other in zip(*both, strict=False):
+        if any(a != b and not (a and b and abs(a - b) <= 1e-5 * abs(a)) for a, b in zip(one, other, strict=True)):
+            problems.append(f"step {one[0]}: {one} and {other}")
+    return problems
 
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns 1 if a check failed."""
     parser = Parser(prog="python -m benchmarks.kills", description=__doc__)
-    parser.add_argument("--kills", type=positive_int, default=20)
-    parser.add_argument("--aimed", type=non_negative_int, default=5, help="kills that aim at the checkpoint window")
+    parser.add_argument("what", choices=("rl", "sft"))
+    parser.add_argument("folder", type=output_folder, help="empty or new")
+    parser.add_argument("words", nargs="*", metavar="KEY=VALUE", help="overrides of the run that is killed")
+    parser.add_argument("--kills", type=positive_int, help="20 of rl, 10 of sft")
+    parser.add_argument("--aimed", type=non_negative_int, default=5, help="how many of them aim at a checkpoint")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--steps", type=positive_int, default=8)
-    parser.add_argument("--folder", type=output_folder, help="folder for the runs (default: a temporary one)")
-    parser.add_argument("--keep", action="store_true", help="keep the folder")
-    args = parser.parse_args(arguments)
-    folder = (args.folder or Path(tempfile.mkdtemp(prefix="kills-"))).absolute()
-    with FakeOpenAI(Json(CRITIQUE)) as judge:
-        trials = trials_in(folder, judge.url, args)
-    show(trials)
-    failed = any(trial.problems for trial in trials)
-    if not (args.keep or failed):
-        shutil.rmtree(folder)
-    return 1 if failed else 0
-
-
-def trials_in(folder: Path, judge_url: str, args: argparse.Namespace) -> list[Trial]:
-    """Run the unkilled run, then killed ones until the number of kills is reached."""
-    rng, world = random.Random(args.seed), folder / "world"
-    if not (world / "warm").exists():
-        command = [sys.executable, "-m", "recipe.demo.warm_start", "--out", str(world), "--steps", "60"]
-        subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    reference = small_run(folder / "unkilled", world, judge_url, args.steps)
-    start = time.monotonic()
-    if not (reference.dir / f"global_step_{args.steps}").exists():
-        started(reference)
-        assert reference.wait(START_S) == 0, reference.tail()
-    lines = reference.metrics()
-    step_s = sum(lines[step]["timing_s/step"] for step in range(2, args.steps + 1)) / (args.steps - 1)
-    console.print(f"unkilled run: {time.monotonic() - start:.0f} s, {step_s:.1f} s per step; folder {folder}")
-    points = rng.sample(sorted(POINTS), k=min(args.aimed, len(POINTS)))
-    points += rng.choices(sorted(POINTS), k=args.aimed - len(points))
-    plan: list[str | None] = [*points, *[None] * (args.kills - args.aimed)]
-    rng.shuffle(plan)
-    trials: list[Trial] = []
-    while plan:
-        trial = Trial(small_run(folder / f"killed_{len(trials) + 1}", world, judge_url, args.steps))
-        trials.append(trial)
-        try:
-            one_run(trial, plan, rng, step_s)
-        except BaseException:
-            trial.run.kill()  # no process outlives this command
-            raise
-        finish(trial, reference.dir, args.steps)
-        console.print(f"run {len(trials)}: {len(trial.kills)} kills, {trial.problems or 'equal to the unkilled run'}")
-    return trials
-
-
-def one_run(trial: Trial, plan: list[str | None], rng: random.Random, step_s: float) -> None:
-    """Kill and resume until the run has finished; each kill is removed from the plan."""
-    run = trial.run
-    while plan:
-        point, victim = plan.pop(), rng.choice(VICTIMS)
-        moment = -rng.random() if rng.random() < 0.15 else rng.uniform(1, 4)
-        started(run, point)
-        alive = wait_for_point(run) if point else wait_for(run, moment, step_s)
-        if not alive:
-            plan.insert(0, point)  # the run finished before the kill
-            return
-        begun = time.monotonic()
-        trial.problems += kill(run, victim)
-        where = point or ("in the start-up" if moment < 0 else "at a random moment")
-        trial.kills.append(f"{where}: {victim}")
-        state = f"steps with traces {done_steps(run)}, all ended after {time.monotonic() - begun:.0f} s"
-        console.print(f"  {time.strftime('%H:%M:%S')} killed {victim} {where}; {state}")
-    started(run)
-    run.wait(START_S)
-
-
-def show(trials: Sequence[Trial]) -> None:
-    """Print the counts by place and victim, and every problem."""
-    counts = Counter(each for trial in trials for each in trial.kills)
-    table = Table("killed", "kills", title=f"{sum(counts.values())} kills in {len(trials)} runs")
-    for name, count in sorted(counts.items()):
-        table.add_row(name, str(count))
-    console.print(table)
-    for number, trial in enumerate(trials, 1):
-        for problem in trial.problems:
-            console.print(f"[red]run {number}[/red]: {problem}", highlight=False)
-    good = sum(not trial.problems for trial in trials)
-    console.print(f"{good} of {len(trials)} runs equal the unkilled run")
+    parser.add_argument("--steps", type=positive_int, help="8 of rl, 60 of sft")
+    args = parser.parse_intermixed_args(arguments)
+    run, kills, steps = {"rl": (run_rl, 20, 8), "sft": (run_sft, 10, 60)}[args.what]
+    args.kills, args.steps = args.kills or kills, args.steps or steps
+    problems = run(args)
+    for problem in problems:
+        console.print(f"[red]{problem}[/red]", highlight=False)
+    console.print(f"{args.kills} kills; {'see above' if problems else 'equal to the unkilled run'}")
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

@@ -1,104 +1,71 @@
 """Train the demo's model with every objective, over several seeds, and compare what it learns.
 
     python -m benchmarks.learning run --folder DIR [--task hitom] [--regime usual] [--arms grpo,ditto] [--seeds 5]
-        [--how one_process] [--at-a-time 2]
-    python -m benchmarks.learning table --folder DIR [--arms grpo,ditto] [--out learning.md] [--figures DIR]
+    python -m benchmarks.learning table --folder DIR [--arms grpo,ditto] [--figures DIR]
 
-Every run of a table has the same number of drafts and optimizer updates; runs of several lengths (`--steps`) are
-compared at equal CPU time. A run that has its result is not repeated, so `run` can be stopped and started again at any
-time. The runs of docs/learning.md are in benchmarks/measurements/learning: name that folder to add to them. A seed has
-a warm start of its own, from which all its arms begin; it also changes the order of the stories and all samples.
+A run is the demo's (`recipe/demo`): Ray, FSDP2 and vLLM on a CPU. Runs of a table have the same number of drafts and
+optimizer updates. A run that has its result is not repeated, so `run` can be stopped and started again at any time. A
+seed has a warm start of its own, from which all its arms begin; it also changes the order of the rows and all samples.
 
 An arm is an objective, or a setting whose effect on stability is measured (ARMS). A world is a task under conditions
-(`learning_worlds.py`). A run trains in one process (`one_process.py`), or as a cluster does, with Ray, FSDP2 and vLLM.
+(`learning_worlds.py`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
-from benchmarks.learning_table import write_figures, write_table
 from benchmarks.learning_worlds import WORLDS
+from benchmarks.side_by_side import ROOT, TIME_LIMIT_S, console
 from ditto.objectives import OBJECTIVES
-from recipe.demo import evaluate, judge_server
-from recipe.demo.run import ON_A_CPU, last_checkpoint
-from soul.cli.arguments import existing_folder, output_file, output_folder, positive_int
+from recipe.demo import coach
+from recipe.demo.run import ON_A_CPU
+from soul.cli.arguments import existing_folder, output_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings
 from soul.files.whole_file import write_whole
-from soul.rows.task_files import read_rows
 from soul.testing import FakeOpenAI
 
 RESULTS = "results.jsonl"  # in a folder of runs, one line for each
+SECONDARY = "ditto/secondary/"
+SAMPLES = 4  # per held-back row, in each validation
+TRAINER = (sys.executable, str(ROOT / "train_ppo.py"))
 _WRITING = threading.Lock()  # runs finish in threads
-ROOT = Path(__file__).resolve().parents[1]
-TIME_LIMIT_S = 1800
-# How a run trains -> the words that start it. skip_idle changes no update, and one process counts all rows in metrics.
-HOW = {
-    "one_process": [sys.executable, "-m", "benchmarks.one_process", "algorithm.skip_idle=true"],
-    "cluster": [sys.executable, str(ROOT / "train_ppo.py")],
-}
-# Metrics of a step that a result keeps beside the reward, and all whose names begin so.
-SECONDARY = (
-    "ditto/secondary/",
-    "ditto/distinct_2",
-    "ditto/self_bleu",
-    "ditto/share_copied",
-    "ditto/response_tokens_",
-    "alarm/",
-    "timing_s/cpu",
-    "training/off_policy/trajectory_staleness_worst/",
-)
-console = Console()
-
-# Settings whose effect on stability is measured; an arm is an objective, or an objective and one of these.
-_OPTIM = "actor_rollout_ref.actor.optim"
-SETTINGS: dict[str, str] = {
+SETTINGS = {
     "floor 0.5": "algorithm.std_floor=0.5",
-    "no std": "algorithm.norm_adv_by_std_in_grpo=false",
-    "rollout ratio": "algorithm.refined_old_logp=rollout",
-    "clip 0.2": f"{_OPTIM}.clip_grad=0.2",
-    "half rate": f"{_OPTIM}.lr=2.5e-4",
-    "beta2 0.95": f"{_OPTIM}.betas=[0.9,0.95]",
-    "cosine": f"{_OPTIM}.lr_scheduler_type=cosine",
+    "half rate": "actor_rollout_ref.actor.optim.lr=2.5e-4",
+    "cosine": "actor_rollout_ref.actor.optim.lr_scheduler_type=cosine",
 }
 # Without the objectives that have checkpoints as teachers: there are none here.
 LEARNING = [name for name, objective in OBJECTIVES.items() if objective.teacher != "experts"]
 ARMS: dict[str, list[str]] = {name: [f"algorithm.objective={name}"] for name in LEARNING}
 ARMS |= {f"{name}, {word}": [*ARMS[name], setting] for name in ("ditto", "grpo") for word, setting in SETTINGS.items()}
-ARMS["ditto, colocate async"] = [*ARMS["ditto"], "trainer.v1.trainer_mode=ditto_colocate_async"]  # --how cluster
+ARMS["ditto, colocate async"] = [*ARMS["ditto"], "trainer.v1.trainer_mode=ditto_colocate_async"]
 
 
 @dataclass
 class Result:
-    """What a run left.
+    """The numbers of a run, by step where they are lists.
 
     Attributes:
         steps: how many it trains; runs of other lengths are in tables of their own.
         drafts, refined: mean reward of the step's drafts on rows never seen before, and of its refined answers.
         tokens: tokens sampled up to the end of each step, drafts and refined answers together.
-        grad_norm, entropy, seconds: of the step.
-        sampled, greedy: mean reward on the held-back rows after training.
-        how: the way to train, of HOW.
-        start: a hash of the weights from which it starts, because a warm start may differ from machine to machine.
+        sampled: mean reward on the held-back rows after training.
+        how: "cluster"; "one_process" for runs of a trainer that is no longer in the repository.
         gap: mean of refined - draft over sessions that have both.
-        context_gap: log-prob of the refined answers with the feedback, less that without it.
-        heldback: step, and mean reward on the held-back rows after it, sampled and greedy.
-        secondary: other metrics of each step by name (SECONDARY).
+        heldback: step, and mean reward on the held-back rows after it.
+        secondary: the world's other metrics of each step by name.
     """
 
     regime: str
@@ -108,22 +75,16 @@ class Result:
     drafts: list[float] = field(default_factory=list)
     refined: list[float | None] = field(default_factory=list)
     tokens: list[float] = field(default_factory=list)
-    grad_norm: list[float] = field(default_factory=list)
-    entropy: list[float] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
     sampled: float = 0.0
-    greedy: float = 0.0
     task: str = "hitom"
-    how: str = "one_process"
-    start: str = ""
+    how: str = "cluster"
     gap: list[float | None] = field(default_factory=list)
-    context_gap: list[float | None] = field(default_factory=list)
-    heldback: list[tuple[int, float, float]] = field(default_factory=list)
+    heldback: list[tuple[int, float]] = field(default_factory=list)
     secondary: dict[str, list[float | None]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        """Of the run, in messages and among the results."""
+        """The run's name, in messages and among the results."""
         parts = [self.regime, self.task, self.arm, str(self.seed), f"{self.steps}_steps", self.how]
         return "-".join(part.replace(", ", "-").replace(" ", "_") for part in parts)
 
@@ -136,17 +97,11 @@ class Result:
         self.drafts.append(numbers["ditto/reward_draft"])
         self.refined.append(numbers.get("ditto/reward_refined"))
         self.tokens.append(sampled + (self.tokens[-1] if self.tokens else 0.0))
-        self.grad_norm.append(numbers["actor/grad_norm"])
-        self.entropy.append(numbers["actor/entropy"])
-        self.seconds.append(numbers["timing_s/step"])
         self.gap.append(numbers.get("ditto/gap"))
-        self.context_gap.append(numbers.get("ditto/context_logprob_gap"))
-        steps = len(self.drafts)
-        if "heldback/sampled" in numbers:
-            self.heldback.append((steps, numbers["heldback/sampled"], numbers["heldback/greedy"]))
-        for key in {*self.secondary, *(key for key in numbers if key.startswith(SECONDARY))}:
-            values = self.secondary.setdefault(key, [None] * (steps - 1))
-            values.append(numbers.get(key))
+        if (value := numbers.get(f"val/{self.task}/reward")) is not None:
+            self.heldback.append((len(self.drafts), value))
+        for minor in WORLDS[self.task, self.regime].secondary:
+            self.secondary.setdefault(minor, []).append(numbers.get(f"{SECONDARY}{self.task}/{minor}"))
 
 
 def words(result: Result, world: Path, run_dir: Path) -> list[str]:
@@ -155,18 +110,16 @@ def words(result: Result, world: Path, run_dir: Path) -> list[str]:
         *("--config-dir", str(ROOT / "recipe" / "demo"), "--config-name", "demo"),
         *("platform=cpu", f"data.train_files=[{world / 'train.parquet'}]"),
         *(f"data.val_files=[{world / 'heldback.parquet'}]", f"actor_rollout_ref.model.path={world / 'warm'}"),
-        *(f"run.dir={run_dir}", f"trainer.experiment_name={result.name}"),
-        *(f"data.seed={result.seed}", f"actor_rollout_ref.actor.data_loader_seed={result.seed}"),
-        *(
-            f"trainer.total_training_steps={result.steps}",
-            *WORLDS[result.task, result.regime].overrides,
-            *ARMS[result.arm],
-        ),
+        *(f"run.dir={run_dir}", f"trainer.experiment_name={result.name}", f"data.seed={result.seed}"),
+        f"actor_rollout_ref.actor.data_loader_seed={result.seed}",
+        *(f"trainer.total_training_steps={result.steps}", f"actor_rollout_ref.rollout.val_kwargs.n={SAMPLES}"),
+        *WORLDS[result.task, result.regime].overrides,
+        *ARMS[result.arm],
     ]
 
 
 def train(result: Result, world: Path, folder: Path, children: list[subprocess.Popen[bytes]]) -> Result:
-    """One run: train, evaluate, keep the numbers, remove the rest.
+    """One run: train, keep the numbers, remove the rest.
 
     Args:
         children: gets the process that trains, so that the caller can end it.
@@ -175,12 +128,11 @@ def train(result: Result, world: Path, folder: Path, children: list[subprocess.P
         RuntimeError: it failed; its log stays.
     """
     home = folder / "unfinished" / result.name
-    result.start = hashlib.sha256((world / "warm" / "model.safetensors").read_bytes()).hexdigest()[:8]
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
     judging = WORLDS[result.task, result.regime].judge
-    with FakeOpenAI(judging, judge_server.MODEL) as judge, (home / "log.txt").open("w") as log:
-        command = [*HOW[result.how], *words(result, world, home / "run")]
+    with FakeOpenAI(judging, coach.MODEL) as judge, (home / "log.txt").open("w") as log:
+        command = [*TRAINER, *words(result, world, home / "run")]
         environment = {**os.environ, **ON_A_CPU, "OPENAI_BASE_URL": judge.url, "OPENAI_API_KEY": "offline"}
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
         children.append(process)
@@ -192,10 +144,7 @@ def train(result: Result, world: Path, folder: Path, children: list[subprocess.P
         raise RuntimeError(f"{result.name} ended with code {code}: see {home / 'log.txt'}")
     for line in (home / "run" / "metrics.jsonl").read_text().splitlines():
         result.add_step(json.loads(line))
-    if result.how == "cluster":
-        accuracy = evaluate.evaluate(last_checkpoint(home / "run"), read_rows([str(world / "heldback.parquet")]))
-        result.heldback.append((result.steps, accuracy["sampled"], accuracy["greedy"]))
-    _, result.sampled, result.greedy = result.heldback[-1]
+    _, result.sampled = result.heldback[-1]
     keep(folder, result)
     shutil.rmtree(home)
     return result
@@ -234,25 +183,17 @@ def run(folder: Path, todo: Sequence[Result], at_a_time: int) -> int:
         for task, regime, seed in dict.fromkeys((r.task, r.regime, r.seed) for r in todo)
     }
     failed, children = 0, list[subprocess.Popen[bytes]]()
-
-    def one(result: Result) -> str:
-        start = time.perf_counter()
-        train(result, worlds[result.task, result.regime, result.seed], folder, children)
-        worst = min([0.0, *(b - a for a, b in zip(result.drafts, result.drafts[1:], strict=False))])
-        return (
-            f"{result.name}  last drafts {result.drafts[-1]:.3f}  held back {result.sampled:.3f}  largest fall "
-            f"{-worst:.3f}  {time.perf_counter() - start:.0f} s"
-        )
-
     with ThreadPoolExecutor(at_a_time) as pool:
-        runs = {pool.submit(one, result): result for result in todo}
+        runs = {pool.submit(train, r, worlds[r.task, r.regime, r.seed], folder, children): r for r in todo}
         try:
             for number, done in enumerate(as_completed(runs), start=1):
+                name = runs[done].name
                 try:
-                    line = done.result()
+                    result = done.result()
+                    line = f"{name}  last drafts {result.drafts[-1]:.3f}  held back {result.sampled:.3f}"
                 except Exception as error:  # noqa: BLE001 - the other runs go on; the same command does this one again
                     failed += 1
-                    line = f"{runs[done].name} FAILED: {error}"
+                    line = f"{name} FAILED: {error}"
                 console.print(f"{number}/{len(todo)}  {line}", highlight=False, soft_wrap=True)
         except BaseException:  # a signal: without this the pool would first do all that is left
             pool.shutdown(wait=False, cancel_futures=True)
@@ -262,13 +203,13 @@ def run(folder: Path, todo: Sequence[Result], at_a_time: int) -> int:
     return failed
 
 
-def _arms(words: str) -> list[str]:
+def _arms(text: str) -> list[str]:
     """The arms that the command line names.
 
     Raises:
         BadSettings: one does not exist.
     """
-    arms = [arm.strip() for arm in words.split(";" if ";" in words else ",") if arm.strip()]
+    arms = [arm.strip() for arm in text.split(";" if ";" in text else ",") if arm.strip()]
     for arm in arms:
         if arm not in ARMS:
             raise BadSettings(f"--arms: there is no arm {arm!r}. Use {'; '.join(ARMS)}.")
@@ -284,37 +225,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     runner.add_argument("--folder", type=output_folder, required=True)
     runner.add_argument("--task", choices=dict.fromkeys(task for task, _ in WORLDS), default="hitom")
     runner.add_argument("--regime", choices=dict.fromkeys(regime for _, regime in WORLDS), default="usual")
-    runner.add_argument("--how", choices=HOW, default="one_process")
     runner.add_argument(
-        "--arms", default=",".join(LEARNING), help="separated by commas, or by semicolons: 'ditto, no std;'"
+        "--arms", default=",".join(LEARNING), help="separated by commas, or by semicolons: 'ditto, floor 0.5;'"
     )
     runner.add_argument("--seeds", type=positive_int, default=5)
     runner.add_argument("--steps", type=positive_int, default=15)
     runner.add_argument("--at-a-time", type=positive_int, default=2)
-    table = commands.add_parser("table", help="compare the runs that are there")
+    table = commands.add_parser("table", help="print tables of the runs that are there, as Markdown")
     table.add_argument("--folder", type=existing_folder, required=True)
     table.add_argument("--arms", help="only these, separated as in run")
-    table.add_argument("--out", type=output_file, help="Markdown; otherwise it is printed")
     table.add_argument("--figures", type=output_folder, help="gets the curves, an SVG file for each world")
     args = parser.parse_args(arguments)
     if args.command == "table":
+        from benchmarks.learning_table import write_figures, write_table  # matplotlib and SciPy
+
         chosen = _arms(args.arms) if args.arms else ARMS
         finished = [result for result in results(args.folder) if result.arm in chosen]
-        text = write_table(finished)
-        if args.out:
-            write_whole(args.out, text)
-        else:
-            print(text)
+        print(write_table(finished))
         if args.figures:
             write_figures(finished, args.figures)
         return 0
     if (args.task, args.regime) not in WORLDS:
         raise BadSettings(f"--regime: {args.task} has no regime {args.regime!r}.")
-    todo = [
-        Result(args.regime, arm, seed, args.steps, task=args.task, how=args.how)
-        for seed in range(1, args.seeds + 1)
-        for arm in _arms(args.arms)
-    ]
+    seeds, arms = range(1, args.seeds + 1), _arms(args.arms)
+    todo = [Result(args.regime, arm, seed, args.steps, task=args.task) for seed in seeds for arm in arms]
     return int(run(args.folder, todo, args.at_a_time) > 0)
 
 

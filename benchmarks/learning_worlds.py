@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.judged_world import market, sellers
-from recipe.demo import judge_server, warm_start
+from recipe.demo import coach, warm_start
 from recipe.demo.forms import HITOM, PARATOMI, Form
 from recipe.demo.stories import HARDLY_EVER_RIGHT, RARELY_RIGHT, Population, told
 from soul.testing import ChatRequest, Json, Reply
@@ -39,7 +39,7 @@ class World:
 
     start: str
     prepare: Callable[[Path, int], None]
-    judge: Callable[[ChatRequest], Reply] = judge_server.reply
+    judge: Callable[[ChatRequest], Reply] = coach.reply
     overrides: tuple[str, ...] = ()
     secondary: tuple[str, ...] = ()
 
@@ -54,7 +54,7 @@ class World:
 
 def _useless(request: ChatRequest) -> Reply:
     """Every critique is useless."""
-    reply = judge_server.reply(request)
+    reply = coach.reply(request)
     asks_for_critique = isinstance(reply, Json) and "critique" in reply.value
     return Json({"critique": USELESS}) if asks_for_critique else reply
 
@@ -62,12 +62,12 @@ def _useless(request: ChatRequest) -> Reply:
 def _noisy(request: ChatRequest) -> Reply:
     """Every second critique is useless."""
     content = json.dumps(request.body.get("messages", []), sort_keys=True)
-    return _useless(request) if zlib.crc32(content.encode()) % 2 else judge_server.reply(request)
+    return _useless(request) if zlib.crc32(content.encode()) % 2 else coach.reply(request)
 
 
 def _slow(request: ChatRequest) -> Reply:
     """A critique takes 1 to 7 seconds, mostly few, as with a model that thinks for as long as it likes."""
-    reply = judge_server.reply(request)
+    reply = coach.reply(request)
     content = json.dumps(request.body.get("messages", []), sort_keys=True)
     patience = zlib.crc32(content.encode()) / 2**32
     return replace(reply, delay=1.0 + 6.0 * patience**2) if isinstance(reply, Json) else reply
@@ -75,7 +75,7 @@ def _slow(request: ChatRequest) -> Reply:
 
 def _telling(request: ChatRequest) -> Reply:
     """Every critique names the right answer."""
-    reply = judge_server.reply(request)
+    reply = coach.reply(request)
     if not isinstance(reply, Json) or "critique" not in reply.value:
         return reply
     return Json({"critique": reply.value["critique"] + told(str(request.data["correct_answer"]))})

@@ -126,7 +126,7 @@ class Contender:
 
     def run(self) -> None:
         """One train phase."""
-        from benchmarks.device_costs import peak, reset_peak
+        from benchmarks.gpu import peak, reset_peak
         from benchmarks.step import one_pass, one_update
 
         tokens = [len(ids) for ids in self.rows["input_ids"]]

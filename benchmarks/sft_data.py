@@ -81,12 +81,11 @@ def tokenizer() -> PreTrainedTokenizerBase:
 def child(folder: Path, files: Sequence[str]) -> None:
     """In its own process: tokenise the files, read some steps, print the numbers."""
     from sft.corpus.batches import StepBatches
-    from sft.corpus.settings import SftDataSettings
+    from sft.corpus.sources import SftDataSettings
     from sft.corpus.split import open_corpus
 
-    settings = SftDataSettings(
-        train_files=list(files), cache_dir=folder / "cache", tokenizer_workers=0, default_train_role="assistant"
-    )
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # one core: tokenising takes no further processes
+    settings = SftDataSettings(train_files=list(files), cache_dir=folder / "cache", default_train_role="assistant")
     chat, began, cpu = tokenizer(), time.perf_counter(), time.process_time()
     corpus = open_corpus(settings, chat, "train")
     assert corpus is not None

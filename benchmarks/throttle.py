@@ -4,7 +4,7 @@
     python -m benchmarks.throttle gateways                                 # two gateways in one process
     python -m benchmarks.throttle processes                                # two processes with one key
 
-The endpoint is `benchmarks.throttled_server`, in its own process. 400 verdicts at each of five limits:
+The endpoint is `benchmarks.server`, in its own process. 400 verdicts at each of five limits:
 
     a  8 in flight, Retry-After of 1 s       c  20 per second, Retry-After in seconds
     b  8 in flight, no header                d  20 per second, no header          e  20 per second, an HTTP date
@@ -24,18 +24,15 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from typing import Any
 
 import openai
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.judge import ANSWER, INSTRUCTIONS, Scored, data, gateway
-from benchmarks.side_by_side import print_load
-from benchmarks.throttled_server import Counts, Kind, Limit, throttled
+from benchmarks.server import Kind, Limit, served
+from benchmarks.side_by_side import console, new_table, print_load
 from soul.cli.arguments import positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import JudgeFailure
@@ -45,16 +42,6 @@ from soul.judge.call.structured import form_of, response_format
 Ask = Callable[[int], Awaitable[Any]]
 IN_FLIGHT_LATENCY, RATE_LATENCY = 0.2, 0.02
 WORDS = 60
-console = Console(width=140)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The result of one client at one limit."""
-
-    lost: Counter[str]
-    seconds: float
-    counts: Counts
 
 
 def limits(window: Kind) -> dict[str, tuple[Limit, float]]:
@@ -136,43 +123,22 @@ CLIENTS = {
 }
 
 
-def table_of(title: str) -> Table:
-    """The table that all trials print."""
-    table = Table(title=title)
-    table.add_column("limit")
-    table.add_column("client")
-    for column in ("lost", "seconds", "best", "ratio", "429s"):
-        table.add_column(column, justify="right")
-    table.add_column("causes")
-    return table
-
-
-def add(table: Table, limit: str, client: str, outcome: Outcome, best: float) -> None:
-    """Add a line to the table."""
-    lost, seconds = outcome.lost, outcome.seconds
-    causes = ", ".join(f"{cause} {n}" for cause, n in lost.most_common())
-    ratio = f"{seconds / best:.2f}" if best else "-"
-    numbers = [str(lost.total()), f"{seconds:.1f}", f"{best:.1f}" if best else "-", ratio, str(outcome.counts.refused)]
-    table.add_row(limit, client, *numbers, causes)
-
-
-def in_words(limit: Limit) -> str:
-    """A limit for people."""
-    what = "in flight" if limit.kind == "in_flight" else f"per second ({limit.kind})"
-    return f"{limit.amount:g} {what}, header: {limit.header}"
-
-
 def run(args: argparse.Namespace) -> None:
     """Verdicts at each of the five limits."""
-    table = table_of(f"{args.calls} verdicts, {args.concurrency} at a time")
+    title = f"{args.calls} verdicts, {args.concurrency} at a time"
+    table = new_table(title, "limit, client", "lost", "seconds", "best", "ratio", "429s", "causes")
     for letter, (limit, latency) in limits(args.window).items():
         for name, client in CLIENTS[args.trial].items():
             if letter not in args.only or name not in args.clients:
                 continue
-            with throttled(limit, latency, ANSWER) as (url, counts):
+            with served(ANSWER, latency, limit) as (url, counts):
                 lost, seconds = asyncio.run(client(url, args.calls, args.concurrency))
             best = limit.best_s(args.calls, latency)
-            add(table, f"{letter}: {in_words(limit)}", name, Outcome(lost, seconds, counts), best)
+            what = "in flight" if limit.kind == "in_flight" else f"per second ({limit.kind})"
+            numbers = f"{seconds:.1f}", f"{best:.1f}", f"{seconds / best:.2f}", str(counts.refused)
+            causes = ", ".join(f"{cause} {count}" for cause, count in lost.most_common())
+            first = f"{letter}: {limit.amount:g} {what}, header: {limit.header}; {name}"
+            table.add_row(first, str(lost.total()), *numbers, causes)
     console.print(table)
 
 

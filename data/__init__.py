@@ -7,14 +7,14 @@ Run them from the repository root: `python -m data.hitom convert SRC.json --out 
     licences                the terms of these sources, and whether rows made from them may be published
     check                   validate task files: schema, lengths, duplicates, overlap with evaluation files
     train, training         build the training files of the paper's ten tasks, each with a data card
-    builder_cli, rows       what all builders share: the command line and the parquet file
-    reading                 the same for source files and the fields of their records
-    model_stages            ask models to write and check rows: roles, journals, stages
+    builder_cli, rows       the command line and the parquet file of all builders
+    reading                 source files and the fields of their records
+    model_stages            ask models to write and check rows
 
 Every other module is the builder of one task (alignx, coser, ..., userllm) or a part of one. Where training rows come
-from another source than evaluation rows, they have a builder of their own: mirrorbench_train (mirrorbench_sources),
-twinvoice_train (twinvoice_people), userllm_train (prism, intents) and sotopia_pairs. hitom_stories and
-hitom_beliefs generate Hi-ToM stories; fantom_json reads FANToM's official file.
+from another source than evaluation rows, they have a builder of their own: mirrorbench_train, twinvoice_train
+(twinvoice_people), userllm_train (intents) and sotopia_pairs. hitom_stories generates Hi-ToM stories; fantom_json reads
+FANToM's official file.
 
 Git ignores downloads and parquet files in this folder; only the builders are versioned.
 """

@@ -1,6 +1,6 @@
 """Validate task files and report their rows, lengths, answer balance, duplicates and overlap with evaluation.
 
-    python -m data.check train.parquet [more.parquet ...] [--against val.parquet ...] [--json report.json]
+    python -m data.check train.parquet [more.parquet ...] [--against val.parquet ...]
     python -m data.check train.parquet --against val.parquet --without-overlap clean.parquet
     python -m data.check mixed.parquet --without-extra clean.parquet
 
@@ -24,11 +24,9 @@ Exit code: 0; 1 if groups overlap; 2 if a row is invalid.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -105,7 +103,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("files", nargs="+", help="parquet files")
     parser.add_argument("--against", nargs="+", default=[], help="files that must not share a group with FILES")
     parser.add_argument("--near", type=positive_share, metavar="SHARE", help="also texts that share this much (0.6)")
-    parser.add_argument("--json", type=output_file, help="write the reports here")
     parser.add_argument(
         "--without-overlap", type=output_file, metavar="OUT", help="copy FILE without its overlapping rows"
     )
@@ -136,9 +133,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for report in reported:
         if report.overlap:
             print(report.overlap)
-    if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps([asdict(report) for report in reported], indent=1) + "\n", encoding="utf-8")
     return 1 if any(report.overlap for report in reported) else 0
 
 

@@ -15,46 +15,41 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from data.builder_cli import Builder, Rows, RowStream
-from data.reading import read_json, read_json_items
-from data.rows import Record
+from data.builder_cli import Builder, Rows
+from data.reading import read_json
+from data.rows import Record, numbered
 from soul.tasks.coser import CoSER
-from soul.tasks.coser_row import CoSERRow
+from soul.tasks.coser_stage import CoSERRow
 from soul.validation_errors import first_problem
 
 TRAIN_SHARE = 0.9  # of a book's plots, if the book has no split_plot_index
 
 
 def convert(paths: Sequence[str | Path]) -> Rows:
-    """The scenes of the files as `extra_info` dicts, in order. `stream` reads them one by one."""
-    records, left_out = stream(paths)
-    return Rows(list(records), left_out)
+    """The scenes of the files as `extra_info` dicts, in order.
 
+    Two kinds of conversations in a book are left out: those that the authors' extraction left unusable (a line without
+    a speaker or text, no speaker at all), and those of plots from which the test scenes were drawn.
 
-def stream(paths: Sequence[str | Path]) -> RowStream:
-    """As `convert`, with one scene of a list, or one book, in memory at a time: the full source has 26,500 scenes.
-
-    Raises ValueError naming file, scene and field. Two kinds of conversations in a book are left out: those that
-    the authors' extraction left unusable (a line without a speaker or text, no speaker at all), and those of plots from
-    which the test scenes were drawn.
+    Raises:
+        ValueError: a scene of a list is malformed; names file, scene and field.
     """
     left_out: Counter[str] = Counter()
-    scenes = chain.from_iterable(_file_records(Path(path), left_out) for path in paths)
-    return RowStream(({"index": index, **record} for index, record in enumerate(scenes)), left_out)
+    scenes = (record for path in paths for record in _file_records(Path(path), left_out))
+    return Rows(numbered(scenes), left_out)
 
 
 def _file_records(path: Path, left_out: Counter[str]) -> Iterator[Record]:
-    if (scenes := read_json_items(path)) is not None:
-        for number, scene in enumerate(scenes):
+    book = read_json(path)
+    if isinstance(book, list):
+        for number, scene in enumerate(book):
             yield _record(f"{path}: scene {number}", scene)
         return
-    book = read_json(path)
     if not (isinstance(book, dict) and isinstance(book.get("plots"), list)):
         raise ValueError(f"{path}: expected a list of scenes, or a book with 'plots'; give the files of the source")
     for where, scene in _scenes(path, book):
@@ -65,13 +60,14 @@ def _file_records(path: Path, left_out: Counter[str]) -> Iterator[Record]:
             print(f"left out: {error}", file=sys.stderr)
             continue
         yield record
+    held_out = book["plots"][_training_plots(book) :]
     left_out["conversations of plots held out for the test set"] += sum(
-        len(plot.get("conversation") or []) for plot in book["plots"][_training_plots(book) :]
+        len(plot.get("conversation") or []) for plot in held_out
     )
 
 
 def _training_plots(book: Mapping[str, Any]) -> int:
-    """How many of a book's plots, counted from the first, are for training."""
+    """The number of a book's plots, counted from the first, that are for training."""
     return int(book.get("split_plot_index", int(len(book["plots"]) * TRAIN_SHARE)))
 
 
@@ -137,7 +133,7 @@ def _circumstance(row: CoSERRow) -> dict[str, Any]:
 BUILDER = Builder(
     "data.coser",
     __doc__,
-    lambda args: stream(args.sources),
+    lambda args: convert(args.sources),
     group="plot_id",
     groups="plots",
     sources="SRC.json",

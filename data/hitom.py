@@ -12,7 +12,7 @@ import argparse
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
@@ -21,20 +21,20 @@ from data.builder_cli import Builder, Commands, Rows, add_output_arguments, argu
 from data.hitom_stories import StoryConfig, generate_examples
 from data.reading import read_records
 from data.rows import Record
-from soul.cli.arguments import non_negative_int, positive_int, probability
+from soul.cli.arguments import non_negative_int, positive_int
 
 PROMPTING = "CoTP"  # of the two prompting types, the one without an instruction in front of the story
 
 
-def convert(path: str | Path, orders: Sequence[int] | None = None) -> Rows:
+def convert(path: str | Path) -> Rows:
     """The records of a Hi-ToM JSON file as `extra_info` dicts, in the file's order.
 
     The published file asks every question twice: with the prompting type CoTP, and with VP, where an instruction stands
-    in front of the story. The records of type VP are left out; the task writes its own instruction.
+    in front of the story. The records of type VP are left out; the task writes its own instruction. `index` counts the
+    rows of the file before filtering, `story_id` the distinct stories.
 
-    `orders` keeps some question orders only. The file is {"data": [...]} or a bare list. `index` counts the rows of
-    the file before filtering, `story_id` the distinct stories.
-    Raises ValueError naming file, record and field.
+    Raises:
+        ValueError: a field is missing or malformed; names file, record and field.
     """
     story_ids: dict[str, int] = {}
     records: list[Record] = []
@@ -44,11 +44,7 @@ def convert(path: str | Path, orders: Sequence[int] | None = None) -> Rows:
         if prompting != PROMPTING:
             left_out[f"prompting type {prompting}: the same questions as type {PROMPTING}"] += 1
             continue
-        record = _record(where, index, item, story_ids)
-        if orders is None or record["question_order"] in orders:
-            records.append(record)
-        else:
-            left_out["question order not asked for (--orders)"] += 1
+        records.append(_record(where, index, item, story_ids))
     return Rows(records, left_out)
 
 
@@ -82,36 +78,16 @@ def choice_texts(choices: str) -> list[str]:
 def _generate_command(commands: Commands) -> None:
     generate = commands.add_parser("generate", help="new stories -> parquet")
     generate.add_argument("--stories", type=positive_int, default=200, help="30 rows each by default (default 200)")
-    generate.add_argument("--agents", type=positive_int, default=5, help="agents in chapter 1, 2 to 5 (default 5)")
-    generate.add_argument("--lengths", type=positive_int, nargs="+", default=[1, 2, 3], help="chapters (default 1 2 3)")
-    generate.add_argument("--deception", choices=["yes", "no", "both"], default="both", help="default both")
-    generate.add_argument("--distractors", type=probability, default=0.1, help="chance before each sentence (0.1)")
-    generate.add_argument("--options", nargs="+", help="the same options, in this order, for every question")
-    _add_orders(generate)
-    add_output_arguments(generate)
-
-
-def _add_orders(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--orders",
-        type=non_negative_int,
-        nargs="+",
-        help="question orders, 0 to 4 (default all); generate: also 5 and 6",
+    generate.add_argument(
+        "--orders", type=non_negative_int, nargs="+", default=[0, 1, 2, 3, 4], help="of questions, 0 to 6 (default 0-4)"
     )
+    add_output_arguments(generate)
 
 
 def _rows(args: argparse.Namespace) -> Rows:
     if args.command == "convert":
-        return convert(args.source, args.orders)
-    config = StoryConfig(
-        agents=args.agents,
-        options_fixed=args.options,
-        distractor_probability=args.distractors,
-        orders=args.orders or (0, 1, 2, 3, 4)[: args.agents + 1],
-        lengths=args.lengths,
-        deceptions={"yes": (True,), "no": (False,), "both": (False, True)}[args.deception],
-    )
-    return Rows(generate_examples(args.stories, args.seed, config))
+        return convert(args.source)
+    return Rows(generate_examples(args.stories, args.seed, StoryConfig(orders=args.orders)))
 
 
 BUILDER = Builder(
@@ -120,7 +96,7 @@ BUILDER = Builder(
     _rows,
     group="story_id",
     answer_letter=lambda record: ascii_uppercase[choice_texts(record["choices"]).index(record["correct_answer"])],
-    options=[argument("source", type=Path, metavar="SRC.json"), _add_orders],
+    options=[argument("source", type=Path, metavar="SRC.json")],
     more_commands=_generate_command,
 )
 build, main = BUILDER.build, BUILDER.main

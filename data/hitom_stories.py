@@ -9,16 +9,32 @@ each may move the object just before leaving; in deception stories the chapters 
 3) end in talk; every question is about the object of chapter 1. One thing differs on purpose: in the
 benchmark a chapter may play in an earlier room without naming the object that is still there, and its gold
 answers then contradict each other. Here a later chapter in the same room always names its object.
+
+The gold answers follow from what the characters believe, by the rules of the benchmark (He et al., 2023,
+github.com/ying-hui-he/Hi-ToM_dataset). Where its generator and its published gold answers disagree (public claims among
+listeners, orders 3 and 4), they follow the gold answers:
+
+* Sight. An agent sees what happens in a room from entering until leaving it. "A thinks B thinks C thinks the
+  object is in ..." is the last place that A, B and C were *all* there to see.
+* Trust. A listener believes a speaker who left the room later than the listener did (the speaker saw more).
+  Agents who were not in the room at all believe everybody who was.
+* Public claim. Listeners who trust the speaker believe the claim, and think that the speaker believes it too.
+  The speaker thinks that every listener believes it. What one listener thinks of another does not change.
+* Private talk. The speaker thinks that the listener believes it. A listener who trusts the speaker does,
+  and thinks that the speaker believes it. Nobody else notices.
+* Talk changes beliefs of order 1 and 2 only; orders 3 and 4 depend on what the agents saw together.
+
+An answer is the container in the last event that shapes the belief in question. The tests contain a second
+implementation, which keeps tables of beliefs and starts from the text of the story.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from data.hitom_beliefs import BeliefLog
 from data.rows import Record
-from soul.tasks.paratomi_story import CONTAINERS as KINDS  # Hi-ToM's rooms and kinds of containers are ToMi's
-from soul.tasks.paratomi_story import ROOMS
+from soul.tasks.paratomi import CONTAINERS as KINDS  # Hi-ToM's rooms and kinds of containers are ToMi's
+from soul.tasks.paratomi import ROOMS
 
 AGENTS = (
     "Abigail Aiden Alexander Amelia Ava Avery Benjamin Carter Charlotte Chloe Elizabeth Ella Emily Emma Evelyn Hannah "
@@ -31,6 +47,8 @@ THINGS = (
 CONTAINERS = [f"{colour}_{kind}" for colour in ("red", "green", "blue") for kind in KINDS]
 MAX_AGENTS = 5
 HIGHEST_ORDER = 6
+OPTIONS = 15  # of a question
+REVISITS = 0.3  # chance that a later chapter returns to an earlier room and its object
 _ROOMS_PER_STORY = 3
 # Talk that can end a chapter of n agents: pairs of (speaker, listener) by order of leaving, 0 first. ALL =
 # a public claim, OUTSIDER = someone who was not in the room and is told the truth. Sizes 3, 4, 5 are the
@@ -49,48 +67,36 @@ _TALKING_CHAPTERS = {1: (0,), 2: (1,), 3: (0, 2)}
 class StoryConfig:
     """The shape of the stories; the defaults are the benchmark's.
 
-    agents: size of the cast, all of it in chapter 1 (2-5); chapters 2 and 3 have two and one fewer, at least 2.
-    containers: the only containers that objects are put into; None = 5 of the story's options in each room.
-    n_options: options a question (2-26).
-    options_fixed: the same options in the same order for every story, so that a container always has the same
-        letter; sets n_options.
-    distractor_probability: chance of an irrelevant sentence before each sentence, in [0, 1].
-    revisit_probability: chance that a later chapter returns to an earlier room and its object, in [0, 1].
-    orders: question orders: 0 to 4 (at most `agents`) as in the benchmark, and 5 and 6, which go beyond it. A chain of
-        5 or 6 is about three or four agents, so that some of them occur twice ("Ava thinks Ben thinks Ava thinks ...").
-    lengths: chapters (1-3).
-    deceptions: whether agents talk (and may lie) after a chapter; both by default.
+    Attributes:
+        agents: size of the cast, all of it in chapter 1 (2 to 5); chapters 2 and 3 have two and one fewer, at least 2.
+        options_fixed: the same options in the same order for every story, so that a container always has the same
+            letter; None: fifteen that are drawn for each story.
+        distractor_probability: chance of an irrelevant sentence before each sentence, in [0, 1].
+        orders: question orders: 0 to 4 (at most `agents`) as in the benchmark, and 5 and 6, which go beyond it. A chain
+            of 5 or 6 is about three or four agents, so that some occur twice ("Ava thinks Ben thinks Ava thinks ...").
+        lengths: chapters (1 to 3).
+        deceptions: whether agents talk (and may lie) after a chapter; both by default.
     """
 
     agents: int = 5
-    containers: Sequence[str] | None = None
-    n_options: int = 15
     options_fixed: Sequence[str] | None = None
     distractor_probability: float = 0.1
-    revisit_probability: float = 0.3
     orders: Sequence[int] = (0, 1, 2, 3, 4)
     lengths: Sequence[int] = (1, 2, 3)
     deceptions: Sequence[bool] = (False, True)
 
     def __post_init__(self) -> None:
-        if self.options_fixed is not None:
-            object.__setattr__(self, "n_options", len(self.options_fixed))
-        options, containers = self.options_fixed or (), self.containers or ()
+        options = self.options_fixed
         problems = {
             "agents must be 2 to 5": not 2 <= self.agents <= MAX_AGENTS,
-            "n_options must be 2 to 26": not 2 <= self.n_options <= 26,
-            "n_options leaves no room for all containers": len(containers) > self.n_options,
-            "containers needs at least 2 names": self.containers is not None and len(containers) < 2,
-            "names of containers and options must be unique": len(set(options)) < len(options)
-            or len(set(containers)) < len(containers),
-            "every container must be among options_fixed": bool(options) and not set(containers) <= set(options),
+            "options_fixed must be 2 to 26 unique names": options is not None
+            and not 2 <= len(set(options)) == len(options) <= 26,
             "orders must be distinct, 0 to 6": not _within(self.orders, 0, HIGHEST_ORDER),
             "orders up to 4 need as many agents": any(self.agents < order <= 4 for order in self.orders),
             "orders 5 and 6 need 3 agents": self.agents < 3 and max(self.orders, default=0) > 4,
             "lengths must be distinct, 1 to 3": not _within(self.lengths, 1, 3),
             "deceptions must be distinct and not empty": not _within(self.deceptions, 0, 1),
-            "probabilities must lie in [0, 1]": not 0 <= self.distractor_probability <= 1
-            or not 0 <= self.revisit_probability <= 1,
+            "probabilities must lie in [0, 1]": not 0 <= self.distractor_probability <= 1,
         }
         for problem, present in problems.items():
             if present:
@@ -108,6 +114,51 @@ class _Setting:
     cast: tuple[str, ...]
     options: tuple[str, ...]
     places: tuple[tuple[str, str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True)
+class _Event:
+    """An object is put into, seen in, or said to be in a container; `shapes` says whose belief that decides."""
+
+    thing: str
+    container: str
+    seen: bool
+    shapes: Callable[[Sequence[str]], bool]
+
+
+class BeliefLog:
+    """The events of one story in order of time, and the beliefs that follow from them."""
+
+    def __init__(self) -> None:
+        self._events: list[_Event] = []
+
+    def see(self, thing: str, container: str, witnesses: Collection[str]) -> None:
+        """`witnesses` see `thing` in `container`."""
+        self._events.append(_Event(thing, container, True, frozenset(witnesses).issuperset))
+
+    def hear(self, thing: str, container: str, speaker: str, listeners: Collection[str], exits: Sequence[str]) -> None:
+        """`speaker` tells `listeners`, after the agents left the object's room in the order `exits`."""
+        others = frozenset(listeners) - {speaker}
+        believers = {o for o in others if o not in exits or exits.index(o) < exits.index(speaker)}
+
+        def shapes(chain: Sequence[str]) -> bool:
+            if len(chain) == 1:
+                return chain[0] in believers
+            if len(chain) == 2:
+                thinker, other = chain
+                return (thinker == speaker and other in others) or (thinker in believers and other == speaker)
+            return False
+
+        self._events.append(_Event(thing, container, False, shapes))
+
+    def belief(self, chain: Sequence[str], thing: str) -> str:
+        """Where chain[0] thinks chain[1] thinks ... `thing` is; the real place for an empty chain.
+
+        The agents of a chain have seen the object together at least once.
+        """
+        about = [event for event in self._events if event.thing == thing]
+        deciding = [event for event in about if (event.shapes(chain) if chain else event.seen)]
+        return deciding[-1].container
 
 
 class _Writer:
@@ -175,12 +226,10 @@ class _Writer:
 def generate_examples(n_stories: int, seed: int, config: StoryConfig | None = None) -> list[Record]:
     """`n_stories` stories, each in all variants and question orders of `config`, as `extra_info` dicts.
 
-    With the default config that is 30 rows a story (200 stories = the paper's 6,000). `story_id` (0 to
-    n_stories - 1) is shared by the variants of a story, which have the same cast, rooms and options. The
-    result depends only on the arguments: the first stories stay the same when n_stories grows.
+    With the default config that is 30 rows a story (200 stories = the paper's 6,000). `story_id` is shared by the
+    variants of a story, which have the same cast, rooms and options. The first stories stay the same when n_stories
+    grows.
     """
-    if n_stories < 1:
-        raise ValueError(f"n_stories must be at least 1, got {n_stories}")
     config = config or StoryConfig()
     records: list[Record] = []
     for story_id in range(n_stories):
@@ -197,12 +246,11 @@ def _setting(rng: random.Random, config: StoryConfig) -> _Setting:
     if config.options_fixed is not None:
         options = list(config.options_fixed)
     else:
-        fixed = list(config.containers or ())
-        options = fixed + rng.sample([c for c in CONTAINERS if c not in fixed], config.n_options - len(fixed))
+        options = rng.sample(CONTAINERS, OPTIONS)
         rng.shuffle(options)
     # A small set of options is shared by all rooms; a room needs a few containers for objects to move among.
-    movable = list(config.containers or options)
-    share = 0 if config.containers else len(movable) // _ROOMS_PER_STORY
+    movable = list(options)
+    share = len(movable) // _ROOMS_PER_STORY
     rng.shuffle(movable)
     rooms, things = rng.sample(ROOMS, _ROOMS_PER_STORY), rng.sample(THINGS, _ROOMS_PER_STORY)
     places = tuple(
@@ -216,7 +264,7 @@ def _variant(rng: random.Random, setting: _Setting, config: StoryConfig, length:
     writer = _Writer(rng, setting, config)
     visited: list[int] = []
     for chapter, size in enumerate((config.agents, max(2, config.agents - 2), max(2, config.agents - 1))[:length]):
-        if visited and rng.random() < config.revisit_probability:
+        if visited and rng.random() < REVISITS:
             visited.append(rng.choice(visited))
         else:
             visited.append(max(visited, default=-1) + 1)

@@ -5,9 +5,6 @@
 A source is a .parquet, .json or .jsonl file with the columns of the Humanual sets (snap-stanford/humanual-* on Hugging
 Face): `prompt` (chat messages, their JSON, or a text), `completion` (what the person wrote), `persona`, `post_id`,
 `user_id`. Fetch them yourself: the texts belong to their sources (YouTube, Amazon, Reddit, Medium, WildChat, Enron).
-
-Posts without answers, as in the user study of github.com/zou-group/humanlm (an object: id -> {"post": text}), need
---replies FILE, a JSON object: id -> {"completion": text, "persona": text}.
 """
 
 import hashlib
@@ -18,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from data.builder_cli import Builder, Rows, argument
-from data.reading import read_json, read_records
+from data.reading import read_records
 from data.rows import Record
 from soul.errors import one_line
 from soul.tasks.humanual import HumanualRow
@@ -26,48 +23,17 @@ from soul.tasks.humanual import HumanualRow
 SETS = ("book", "chat", "email", "news", "opinion", "politics")
 
 
-def convert(paths: Sequence[str | Path], dataset: str = "", replies: str | Path | None = None) -> list[Record]:
+def convert(paths: Sequence[str | Path], dataset: str = "") -> list[Record]:
     """The records of Humanual files as `extra_info` dicts, in the order of the files.
 
     Raises:
-        ValueError: naming file, record and field.
+        ValueError: a field is missing or malformed; names file, record and field.
     """
-    answers = read_json(Path(replies)) if replies else {}
-    if not isinstance(answers, dict):
-        raise ValueError(f"{replies}: expected an object: id of a post -> completion and persona")
-    raw_records = (
-        (f"{path}: record {number}", raw)
-        for path in map(Path, paths)
-        for number, raw in enumerate(_raw_records(path, answers))
-    )
+    raw_records = [found for path in paths for found in read_records(Path(path))]
     return [_record(where, index, raw, dataset) for index, (where, raw) in enumerate(raw_records)]
 
 
-def _raw_records(path: Path, answers: Mapping[str, Any]) -> list[Any]:
-    if path.suffix != ".json":
-        return [record for _, record in read_records(path)]
-    content = read_json(path)
-    if isinstance(content, list):
-        return content
-    if not isinstance(content, dict):
-        raise ValueError(f"{path}: expected a list of records, or an object: id -> post")
-    unanswered = [key for key in content if key not in answers]
-    if unanswered:
-        raise ValueError(
-            f"{path}: {len(unanswered)} of {len(content)} posts have no answer by a person (the first: "
-            f"{unanswered[0]}); give --replies FILE with a completion for each"
-        )
-    posts = [(key, {"post": post} if isinstance(post, str) else post) for key, post in content.items()]
-    return [{"post_id": key, **post, **_answer(answers[key]), "prompt": post.get("post")} for key, post in posts]
-
-
-def _answer(answer: Any) -> dict[str, Any]:
-    return {"completion": answer} if isinstance(answer, str) else dict(answer)
-
-
-def _record(where: str, index: int, raw: Any, dataset: str) -> Record:
-    if not isinstance(raw, Mapping):
-        raise ValueError(f"{where}: is {type(raw).__name__}, expected an object")
+def _record(where: str, index: int, raw: Mapping[str, Any], dataset: str) -> Record:
     for field in ("prompt", "completion"):
         if not raw.get(field):
             raise ValueError(f"{where}: field '{field}' is missing or empty")
@@ -115,16 +81,13 @@ BUILDER = Builder(
     "data.humanual",
     __doc__,
     lambda args: Rows(
-        convert(args.sources, args.dataset, args.replies),
+        convert(args.sources, args.dataset),
         task=f"humanual-{args.dataset}" if args.dataset else "humanual",
     ),
     group="post",
     groups="posts",
     sources="SRC",
-    options=[
-        argument("--set", choices=SETS, default="", dest="dataset", help="which of the six sets it is"),
-        argument("--replies", type=Path, help="JSON: id of a post -> completion and persona"),
-    ],
+    options=[argument("--set", choices=SETS, default="", dest="dataset", help="which of the six sets it is")],
 )
 build, main = BUILDER.build, BUILDER.main
 

@@ -3,9 +3,11 @@
     python -m data.userllm intents conversations.jsonl --limit 400 --out intents.jsonl --dry-run judge.model=gpt-5-nano
     python -m data.userllm intents conversations.jsonl --limit 400 --out intents.jsonl judge.model=gpt-5-nano
 
-The model is the role intent_writer, which has the judge's settings (docs/judge.md) unless you name its own:
-JUDGE_MODEL_NAME, OPENAI_API_KEY and OPENAI_BASE_URL, or judge.KEY=VALUE and intent_writer.KEY=VALUE on the command
-line. The plan and its price are printed before the first call; --dry-run stops there.
+The sources are `conversations.jsonl` of github.com/HannahKirk/prism-alignment, or its table of opening prompts by
+cluster (`.csv` with `top_texts`), which has no later turns. The model is the role intent_writer, which has the judge's
+settings (docs/judge.md) unless you name its own: JUDGE_MODEL_NAME, OPENAI_API_KEY and OPENAI_BASE_URL, or
+judge.KEY=VALUE and intent_writer.KEY=VALUE on the command line. The plan and its price are printed before the first
+call; --dry-run stops there.
 
 The output is the journal of a stage (`data.model_stages`): a line for each conversation, written as soon as its intent
 is known. So the same command continues after an interruption, also kill -9, and asks nothing twice. A larger --limit
@@ -15,20 +17,20 @@ adds to the same file: conversations are drawn by seed, and the first 100 are am
 from __future__ import annotations
 
 import argparse
+import ast
+import hashlib
 import random
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from data.builder_cli import BadSource, ModelUse, counted
-from data.model_stages.roles import settings_of
-from data.model_stages.stage import Item, Stage, Stages
-from data.prism import ADDS_NOTHING, Conversation, is_conversation, read_conversation, read_openings
-from data.reading import read_json_lines
+from data.builder_cli import BadSource, counted
+from data.model_stages import Item, Stage, Stages, settings_of
+from data.reading import read_csv, read_json_lines
 from soul.cli.arguments import output_file, positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings
@@ -40,18 +42,116 @@ PROMPT = load_prompt("userllm/intent")
 RUN = 5  # consecutive words that an intent may not share with a message
 SHORTEST, LONGEST = 3, 30  # words of an intent; the prompt asks for 4 to 20
 SEEN_CHARS = 4000  # characters of a message that the model sees
-# Fields of a line of the output, and of one that an earlier version wrote.
-_LINE, _EARLIER_LINE = {"key", "answer", "reason", "prompt"}, {"conversation", "intent", "prompt"}
+ADDS_NOTHING = frozenset({"utterances.jsonl", "survey.jsonl", "metadata.jsonl", "models.jsonl"})  # PRISM's other files
+_TURN = {"turn", "role", "content"}
+
+# ---- PRISM's conversations ----
+
+
+class Conversation(NamedTuple):
+    """One conversation, or only its opening.
+
+    Attributes:
+        key: PRISM's id, or a hash of the opening if the record has no id.
+        user_turns: what the person wrote, turn by turn; at least the opening.
+        reply: the reply to the opening that the person chose; "" if there is none.
+        complete: whether `user_turns` holds all of the person's turns. If not, it is unknown which turn is the last.
+        intent: the record's own; "" if it has none.
+    """
+
+    key: str
+    user_id: str
+    user_turns: tuple[str, ...]
+    reply: str
+    complete: bool
+    intent: str
+
+    @property
+    def tested(self) -> tuple[str, ...]:
+        """The messages that become rows: the opening, and the second turn of a conversation that has one."""
+        return self.user_turns[: 2 if self.reply else 1]
+
+
+def is_conversation(record: Mapping[str, Any]) -> bool:
+    """Whether a JSON line is a record of conversations.jsonl."""
+    return "conversation_history" in record
+
+
+def read_conversation(where: str, raw: Mapping[str, Any]) -> Conversation:
+    """One record of conversations.jsonl.
+
+    Raises:
+        ValueError: a field is missing or malformed; names place and field.
+    """
+    turns = raw["conversation_history"]
+    if not (isinstance(turns, list) and all(isinstance(t, dict) and _TURN <= set(t) for t in turns)):
+        raise ValueError(f"{where}: field 'conversation_history' must be a list of turns with turn, role and content")
+    opening = min((t["turn"] for t in turns), default=0)
+    users = {t["turn"] - opening: str(t["content"]).strip() for t in turns if t["role"] == "user"}
+    # Several models reply to a turn. The participant chose one reply and went on from there.
+    of_models = [t for t in turns if t["role"] == "model" and t.get("if_chosen")]
+    chosen = {t["turn"] - opening: str(t["content"]).strip() for t in of_models}
+    if not users.get(0):
+        raise ValueError(f"{where}: field 'conversation_history' does not begin with a turn of the user")
+    return Conversation(
+        key=str(raw.get("conversation_id") or _key_of(users[0])),
+        user_id=str(raw.get("user_id") or ""),
+        user_turns=tuple(users[turn] for turn in sorted(users)),
+        reply=chosen.get(0, "") if users.get(1) else "",
+        complete=True,
+        intent=str(raw.get("intent") or "").strip(),
+    )
+
+
+def read_openings(path: Path) -> Iterator[Conversation]:
+    """The openings in the table by cluster.
+
+    Raises:
+        ValueError: a field is missing or malformed; names row and field.
+    """
+    for where, raw in read_csv(path):
+        try:
+            texts = ast.literal_eval(raw.get("top_texts") or "")
+            valid = isinstance(texts, list) and all(isinstance(text, str) and text.strip() for text in texts)
+        except (ValueError, SyntaxError):
+            valid = False
+        if not valid:
+            raise ValueError(f"{where}: field 'top_texts' must be a Python list of texts")
+        for text in texts:
+            yield Conversation(_key_of(text.strip()), "", (text.strip(),), "", False, "")
+
+
+def _key_of(opening: str) -> str:
+    return f"opening-{hashlib.sha256(' '.join(opening.lower().split()).encode()).hexdigest()[:16]}"
+
+
+def conversations(paths: Sequence[Path]) -> list[Conversation]:
+    """The conversations in these files that have no intent of their own, each once."""
+    everything = (one for path in paths if path.name not in ADDS_NOTHING for one in _conversations(path))
+    return list({one.key: one for one in everything if not one.intent}.values())
+
+
+def _conversations(path: Path) -> Iterator[Conversation]:
+    if path.suffix == ".csv":
+        yield from read_openings(path)
+        return
+    for where, raw in read_json_lines(path):
+        if is_conversation(raw):
+            yield read_conversation(where, raw)
+        elif not is_written(raw):
+            raise ValueError(f"{where}: no conversation of PRISM; give conversations.jsonl or the table of openings")
+
+
+# ---- intents ----
 
 
 class HighLevelIntent(BaseModel):
-    """What the model answers."""
+    """The model's answer."""
 
     intent: str = Field(min_length=1)
 
 
-@dataclass(frozen=True)
-class Faults:
+class Faults(NamedTuple):
     """What is wrong with a sentence.
 
     Attributes:
@@ -100,41 +200,23 @@ def items(wanted: Sequence[Conversation]) -> list[Item]:
 
 
 def is_written(record: Mapping[str, Any]) -> bool:
-    """Whether a JSON line is one that this module wrote, now or in an earlier version."""
-    return set(record) >= _LINE or set(record) >= _EARLIER_LINE
+    """Whether a JSON line is one of the journal."""
+    return {"key", "answer", "reason", "prompt"} <= set(record)
 
 
 def read(lines: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, str]:
-    """Conversation -> intent, from the lines that this module wrote; "" if no sentence passed the checks."""
-    return dict(_intent(where, record) for where, record in lines if is_written(record))
+    """Conversation -> intent, from the lines of the journal; "" if no sentence passed the checks."""
+    found = {}
+    for where, record in lines:
+        if is_written(record):
+            answer = record["answer"]
+            if not record["reason"] and not (isinstance(answer, dict) and isinstance(answer.get("intent"), str)):
+                raise ValueError(f"{where}: field 'answer' must hold an intent, got {answer!r:.80}")
+            found[str(record["key"])] = "" if record["reason"] else answer["intent"].strip()
+    return found
 
 
-def _intent(where: str, record: Mapping[str, Any]) -> tuple[str, str]:
-    if set(record) >= _EARLIER_LINE:
-        return str(record["conversation"]), str(record["intent"])
-    if record["reason"]:
-        return str(record["key"]), ""
-    answer = record["answer"]
-    if not isinstance(answer, dict) or not isinstance(answer.get("intent"), str):
-        raise ValueError(f"{where}: field 'answer' must hold an intent, got {answer!r:.80}")
-    return str(record["key"]), answer["intent"].strip()
-
-
-def conversations(paths: Sequence[Path]) -> list[Conversation]:
-    """The conversations in these files that have no intent of their own, each once."""
-    everything = (one for path in paths if path.name not in ADDS_NOTHING for one in _conversations(path))
-    return list({one.key: one for one in everything if not one.intent}.values())
-
-
-def _conversations(path: Path) -> Iterator[Conversation]:
-    if path.suffix == ".csv":
-        yield from read_openings(path)
-        return
-    for where, raw in read_json_lines(path):
-        if is_conversation(raw):
-            yield read_conversation(where, raw)
-        elif not is_written(raw):
-            raise ValueError(f"{where}: no conversation of PRISM; give conversations.jsonl or the table of openings")
+# ---- the command ----
 
 
 def _run(args: argparse.Namespace, settings: Sequence[str]) -> None:
@@ -150,12 +232,9 @@ def _run(args: argparse.Namespace, settings: Sequence[str]) -> None:
     texts = {one.key: one.tested for one in drawn}
     sharing = sum(bool(faults(answer.intent, texts[key]).shared) for key, answer in written.items())
     print(f"{args.out}: {len(written):,} intents, {sharing:,} of which share a word with the messages")
-    print(*counted("left out", stages.dropped), *map(_spent, stages.uses), sep="\n")
-
-
-def _spent(use: ModelUse) -> str:
+    (use,) = stages.uses
     price = "at an unknown price" if use.usd is None else f"for ${use.usd:,.4f}"
-    return f"{use.calls:,} calls {price}, over all runs"
+    print(*counted("left out", stages.dropped), f"{use.calls:,} calls {price}, over all runs", sep="\n")
 
 
 @reports_errors

@@ -1,19 +1,17 @@
 """Under which terms the sources of task files are published, and whether you may publish rows made from them.
 
-Every source in `data.sources` and `data.training.table` names one of these. The decisions stand here once: the data
-card of a training file repeats them, and `soul push --data` heeds them. They are our reading of the terms. "unclear"
-means that we know of no permission, and counts as no.
+Every source in `data.sources` names one of these. The data card of a training file repeats them, and `soul push --data`
+heeds them. They are our reading of the terms. "unclear" means that we know of no permission, and counts as no.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from soul.rows.data_card import Share, SourceLicence
 
 
-@dataclass(frozen=True)
-class Licence:
+class Licence(NamedTuple):
     """The terms of a source.
 
     Attributes:
@@ -29,8 +27,7 @@ class Licence:
     why: str = ""
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """A place where source files are published."""
 
     where: str
@@ -40,33 +37,26 @@ class Origin:
         return f"{self.where} ({self.licence.name})"
 
     def stated(self) -> SourceLicence:
-        """What a data card says about it."""
+        """The place and its terms, for a data card."""
         terms = self.licence
         return SourceLicence(source=self.where, licence=terms.name, hub=terms.hub, share=terms.share, why=terms.why)
 
 
+_FOR_EVERY_USE = "it forbids commercial use, and a public dataset is open to every use"
+_EVALUATION = "its authors ask that it is only used for evaluation"
+_NOVELS = "the licence is that of the questions, and many of the novels are in copyright"
 APACHE = Licence("Apache-2.0", "apache-2.0")
 MIT = Licence("MIT", "mit")
 CC_BY_SA_3 = Licence("CC BY-SA 3.0", "cc-by-sa-3.0")
 CC_BY_SA_4 = Licence("CC BY-SA 4.0", "cc-by-sa-4.0")
 PUBLIC_DOMAIN = Licence("public domain in the USA")
-
-_FOR_EVERY_USE = "it forbids commercial use, and a public dataset is open to every use"
 CC_BY_NC_4 = Licence("CC BY-NC 4.0", "cc-by-nc-4.0", "no", _FOR_EVERY_USE)
 PRISM = Licence("people's texts CC BY 4.0, models' replies CC BY-NC 4.0", "", "no", _FOR_EVERY_USE)
 ARENA = Licence("prompts CC BY 4.0, answers CC BY-NC 4.0", "", "no", _FOR_EVERY_USE)
 APACHE_NOT_COMMERCIAL = Licence("Apache-2.0; not for commercial use", "", "no", _FOR_EVERY_USE)
-
-MIT_FOR_EVALUATION = Licence(
-    "MIT; for evaluation only", "mit", "no", "its authors ask that it is only used for evaluation"
-)
+MIT_FOR_EVALUATION = Licence("MIT; for evaluation only", "mit", "no", _EVALUATION)
 MIT_NOVELS = Licence("MIT; the texts are novels'", "", "no", "most of the novels are in copyright")
-APACHE_NOVELS = Licence(
-    "Apache-2.0; the texts are novels'",
-    "",
-    "unclear",
-    "the licence is that of the questions, and many of the novels are in copyright",
-)
+APACHE_NOVELS = Licence("Apache-2.0; the texts are novels'", "", "unclear", _NOVELS)
 COMPETITION = Licence("the competition's terms", "", "no", "the competition's terms do not let you pass its data on")
 NO_LICENCE = Licence("no licence", "", "unclear", "its authors state no licence")
 BY_THEIR_AUTHORS = Licence(

@@ -30,7 +30,7 @@ from string import ascii_uppercase
 from data.builder_cli import Builder, Rows, argument
 from data.reading import read_csv, read_text, text_list
 from data.rows import Record
-from soul.tasks.paratomi_story import places, story_key
+from soul.tasks.paratomi import places, story_key
 
 # Words that tell the types apart, in this order: questions of the second order also say "will".
 _WORDINGS = {

@@ -6,13 +6,12 @@ import ast
 import csv
 import gzip
 import json
-import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import ijson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -20,7 +19,6 @@ from soul.errors import one_line
 from soul.row_fields import clean_text, gold_letter, option_texts, options_by_letter
 
 _place = ""  # of the record that was read last
-_LFS = "version https://git-lfs"  # how a pointer of Git LFS begins, which a clone may have in place of a file
 
 
 def at(where: str) -> str:
@@ -40,57 +38,42 @@ def by_name(paths: Iterable[str | Path]) -> list[Path]:
     return sorted(map(Path, paths), key=lambda path: path.name)
 
 
+@contextmanager
+def _readable(path: Path, kind: str) -> Iterator[None]:
+    """Turn the errors of a damaged file into a ValueError that names it and what to do."""
+    try:
+        yield
+    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowException) as error:
+        raise ValueError(f"{path}: not a {kind} file ({one_line(error, 120)}); {_remedy(path)}") from error
+
+
+def _remedy(path: Path) -> str:
+    with path.open("rb") as file:  # a clone may have a pointer of Git LFS in place of a file
+        if file.read(30).startswith(b"version https://git-lfs"):
+            return "it is a pointer of Git LFS: run `git lfs pull` in the clone"
+    return "take the file from its source again"
+
+
+def _parsed(path: Path, where: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{where}: not JSON ({error}); {_remedy(path)}") from error
+
+
 def read_text(path: Path) -> str:
     """The text of a UTF-8 file.
 
     Raises:
-        ValueError: the file is not UTF-8 text; names it.
+        ValueError: the file is not UTF-8 text; names it. All readers of this module raise it for a damaged file.
     """
-    try:
+    with _readable(path, "UTF-8 text"):
         return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise _not_utf8(path, error) from error
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file.
-
-    Raises:
-        ValueError: the file is not JSON; names it.
-    """
-    return _parsed(at(str(path)), read_text(path), "not a JSON file")
-
-
-def read_json_items(path: Path) -> Iterator[Any] | None:
-    """The items of a JSON list, read one by one; None if the file holds something else.
-
-    Raises:
-        ValueError: while the items are read: the file is not JSON; names it and the item.
-    """
-    with path.open("rb") as file:
-        if next((char for char in iter(lambda: file.read(1), b"") if not char.isspace()), b"") != b"[":
-            return None
-    return _items(path)
-
-
-def _items(path: Path) -> Iterator[Any]:
-    number = 0
-    with path.open("rb") as file:
-        try:
-            for item in ijson.items(file, "item", use_float=True):
-                yield item
-                number += 1
-        except (ijson.JSONError, ValueError) as error:
-            problem = f"{path}: not a JSON file after item {number} ({one_line(error, 120)})"
-            raise ValueError(f"{problem}; take the file from its source again") from error
-
-
-def cut_torn_line(path: Path) -> None:
-    """Cut off the half line that a killed process may have left at the end of a file of lines."""
-    text = path.read_bytes()
-    whole = text.rfind(b"\n") + 1
-    if whole < len(text):
-        os.truncate(path, whole)
+    """The content of a JSON file."""
+    return _parsed(path, at(str(path)), read_text(path))
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -101,38 +84,34 @@ def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """
     # newline="\n": not at U+2028 and similar characters inside JSON strings.
     opened = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opened(path, "rt", encoding="utf-8", newline="\n") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    where = at(f"{path}: line {number}")
-                    record = _parsed(where, line, "not JSON")
-                    if not isinstance(record, dict):
-                        raise ValueError(f"{where}: expected a JSON object, got {line[:60]!r}")
-                    yield where, record
-    except UnicodeDecodeError as error:
-        raise _not_utf8(path, error) from error
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{path}: not a whole gzip file ({error}); take the file from its source again") from error
+    with _readable(path, "UTF-8 text"), opened(path, "rt", encoding="utf-8", newline="\n") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                where = at(f"{path}: line {number}")
+                record = _parsed(path, where, line)
+                if not isinstance(record, dict):
+                    raise ValueError(f"{where}: expected a JSON object, got {line[:60]!r}")
+                yield where, record
 
 
 def read_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (place, record) of a file of records, one by one: JSON lines, parquet, or a JSON list, bare or in `data`.
+    """Yield (place, record) of a file of records: JSON lines, parquet, or a JSON list, bare or in `data`.
 
-    Authors publish one form and the hub another; the records are the same.
+    Authors publish one form and the hub another; the records are the same. Parquet and lines are read one by one.
 
     Raises:
         ValueError: the file is none of these, or an item is not an object; names file and item.
     """
     if path.suffix == ".parquet":
-        yield from _parquet_records(path)
+        with _readable(path, "parquet"), pq.ParquetFile(path) as file:
+            rows = (row for batch in file.iter_batches(500) for row in batch.to_pylist())
+            for number, row in enumerate(rows):
+                yield at(f"{path}: row {number}"), row
     elif path.suffix == ".json":
-        items = read_json_items(path)
-        if items is None:
-            content = read_json(path)
-            items = content.get("data") if isinstance(content, dict) else None
-            if not isinstance(items, list):
-                raise ValueError(f"{path}: expected a list of records, or an object with a list 'data'")
+        content = read_json(path)
+        items = content.get("data") if isinstance(content, dict) else content
+        if not isinstance(items, list):
+            raise ValueError(f"{path}: expected a list of records, or an object with a list 'data'")
         for number, record in enumerate(items):
             if not isinstance(record, dict):
                 raise ValueError(f"{path}: record {number}: expected an object, got {type(record).__name__}")
@@ -141,52 +120,11 @@ def read_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         yield from read_json_lines(path)
 
 
-def _parquet_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    number = 0
-    try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(500):
-                for row in batch.to_pylist():
-                    yield at(f"{path}: row {number}"), row
-                    number += 1
-    except pa.ArrowException as error:
-        head = path.read_bytes()[: len(_LFS)].decode(errors="replace")
-        problem = f"{path}: not a readable parquet file ({one_line(error, 120)})"
-        raise ValueError(f"{problem}; {_remedy(head)}") from error
-
-
 def read_csv(path: Path, delimiter: str = ",") -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield (place, row) for each row below the header; the place reads "FILE: row 1".
-
-    Raises:
-        ValueError: the file is not a CSV file in UTF-8; names it.
-    """
-    try:
-        with path.open(newline="", encoding="utf-8") as lines:
-            for number, row in enumerate(csv.DictReader(lines, delimiter=delimiter), start=1):
-                yield at(f"{path}: row {number}"), row
-    except UnicodeDecodeError as error:
-        raise _not_utf8(path, error) from error
-    except csv.Error as error:
-        raise ValueError(f"{path}: not a CSV file ({error}); take the file from its source again") from error
-
-
-def _not_utf8(path: Path, error: UnicodeDecodeError) -> ValueError:
-    return ValueError(f"{path}: not a text file in UTF-8 ({error.reason} at byte {error.start})")
-
-
-def _parsed(where: str, text: str, problem: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{where}: {problem} ({error}); {_remedy(text)}") from error
-
-
-def _remedy(content: str) -> str:
-    """The remedy for a file that cannot be read, by its first characters."""
-    if content.startswith(_LFS):
-        return "it is a pointer of Git LFS: run `git lfs pull` in the clone"
-    return "take the file from its source again"
+    """Yield (place, row) for each row below the header; the place reads "FILE: row 1"."""
+    with _readable(path, "CSV"), path.open(newline="", encoding="utf-8") as lines:
+        for number, row in enumerate(csv.DictReader(lines, delimiter=delimiter), start=1):
+            yield at(f"{path}: row {number}"), row
 
 
 # ---- the fields of a record ----

@@ -1,16 +1,14 @@
 """Write a task's parquet file, and split rows into train and validation without leaks.
 
-Every task file has three columns: `data_source` (which task plays the row), `prompt` (one user message with
-the question; verl wants the column to exist, the task renders its own prompt) and `extra_info` (the task's
-fields). The type of each field is fixed by the first record and enforced for all others, because parquet
-would otherwise turn a stray int or a missing key into a silent null that only shows up in the middle of a
-training run.
+Every task file has three columns: `data_source` (the task that plays the row), `prompt` (one user message with the
+question; verl wants the column to exist, the task renders its own prompt) and `extra_info` (the task's fields). The
+first record fixes the type of each field, and all others must have it: parquet would turn a stray int or a missing key
+into a silent null that only shows up in the middle of a training run.
 """
 
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,6 @@ import pyarrow.parquet as pq
 from soul.files.whole_file import whole_file
 
 Record = dict[str, Any]
-
 _ARROW_TYPES: dict[str, pa.DataType] = {
     "bool": pa.bool_(),
     "int": pa.int64(),
@@ -28,95 +25,56 @@ _ARROW_TYPES: dict[str, pa.DataType] = {
     "str": pa.string(),
     "list[str]": pa.list_(pa.string()),
 }
-_ROW_GROUP = 500  # rows that are in memory at once
+_ROW_GROUP = 500
 _PROMPT_TYPE = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 
 
 def write_rows(path: str | Path, data_source: str, records: Iterable[Record]) -> None:
     """Write `records` (one `extra_info` dict per row) to the parquet file `path`, completely or not at all.
 
-    Each record needs `index` (int, unique in the file) and `question` (str); all records have the same
-    fields, each a str, int, float, bool or list[str]. No more than a few hundred records of an iterator are in memory.
-    Raises ValueError naming file, row and field if one does not fit.
+    Each record needs `index` (int, unique in the file) and `question` (str); all records have the same fields, each a
+    str, int, float, bool or list[str].
+
+    Raises:
+        ValueError: a record does not fit; names file, row and field.
     """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(path, shared=True) as partial, closing(_Writer(path, partial, data_source)) as writer:
-        for record in records:
-            writer.add(record)
-        if not writer.rows:
-            raise ValueError(f"{path}: no rows to write; check the source file and the filters (--limit, --orders)")
-
-
-class _Writer:
-    """Appends rows to a parquet file, and checks that they agree on fields and kinds."""
-
-    def __init__(self, path: Path, partial: Path, data_source: str) -> None:
-        """`path` names the file in errors; `partial` is where it is written."""
-        self.path, self.partial, self.data_source = path, partial, data_source
-        self.rows = 0
-        self._kinds: dict[str, str] = {}
-        self._first_row: dict[int, int] = {}  # index -> the row that has it
-        self._waiting: list[Record] = []
-        self._file: pq.ParquetWriter | None = None
-
-    def add(self, record: Record) -> None:
-        """Append a row."""
-        self._check(record)
-        self.rows += 1
-        self._waiting.append(record)
-        if len(self._waiting) == _ROW_GROUP:
-            self._flush()
-
-    def close(self) -> None:
-        """Write what is left."""
-        try:
-            self._flush()
-        finally:
-            if self._file is not None:
-                self._file.close()
-
-    def _flush(self) -> None:
-        if not self._waiting:
-            return
-        rows, self._waiting = self._waiting, []
-        info_type = pa.struct([(name, _ARROW_TYPES[kind]) for name, kind in self._kinds.items()])
-        columns = {
-            "data_source": pa.array([self.data_source] * len(rows), pa.string()),
-            "prompt": pa.array([[{"role": "user", "content": r["question"]}] for r in rows], _PROMPT_TYPE),
-            "extra_info": pa.array(rows, info_type),
-        }
-        table = pa.table(columns)
-        self._file = self._file or pq.ParquetWriter(self.partial, table.schema)
-        self._file.write_table(table)
-
-    def _check(self, record: Record) -> None:
-        path, row = self.path, self.rows
-        if not self._kinds:
-            self._kinds = {name: _kind(path, row, name, value) for name, value in record.items()}
-            for name, kind in (("index", "int"), ("question", "str")):
-                if self._kinds.get(name) != kind:
-                    found = self._kinds.get(name, "nothing")
-                    raise ValueError(f"{path}: row {row}: field '{name}' must be {kind}, got {found}")
-        different = sorted(set(record) ^ set(self._kinds))
-        if different:
-            raise ValueError(f"{path}: row {row}: field '{different[0]}' is in some rows only; add it to every row")
-        for name, value in record.items():
-            kind = _kind(path, row, name, value)
-            if kind != self._kinds[name]:
-                raise ValueError(f"{path}: row {row}: field '{name}' is {kind}, but {self._kinds[name]} in row 0")
-        first = self._first_row.setdefault(record["index"], row)
-        if first != row:
-            raise ValueError(
-                f"{path}: row {row}: field 'index' repeats {record['index']} of row {first}; number the rows again"
-            )
+    path, rows = Path(path), list(records)
+    if not rows:
+        raise ValueError(f"{path}: no rows to write; check the source file and the filters")
+    kinds = _checked_kinds(path, rows)
+    columns = {
+        "data_source": pa.array([data_source] * len(rows), pa.string()),
+        "prompt": pa.array([[{"role": "user", "content": r["question"]}] for r in rows], _PROMPT_TYPE),
+        "extra_info": pa.array(rows, pa.struct([(name, _ARROW_TYPES[kind]) for name, kind in kinds.items()])),
+    }
+    write_table(pa.table(columns), path)
 
 
 def write_table(table: pa.Table, path: Path) -> None:
     """Write a parquet file completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path, shared=True) as partial:
-        pq.write_table(table, partial)
+        pq.write_table(table, partial, row_group_size=_ROW_GROUP)
+
+
+def _checked_kinds(path: Path, rows: Sequence[Record]) -> dict[str, str]:
+    """The kind of each field, on which all rows agree."""
+    kinds = {name: _kind(path, 0, name, value) for name, value in rows[0].items()}
+    for name, kind in (("index", "int"), ("question", "str")):
+        if kinds.get(name) != kind:
+            raise ValueError(f"{path}: row 0: field '{name}' must be {kind}, got {kinds.get(name, 'nothing')}")
+    first_row: dict[int, int] = {}  # index -> the row that has it
+    for row, record in enumerate(rows):
+        if different := sorted(set(record) ^ set(kinds)):
+            raise ValueError(f"{path}: row {row}: field '{different[0]}' is in some rows only; add it to every row")
+        for name, value in record.items():
+            if (kind := _kind(path, row, name, value)) != kinds[name]:
+                raise ValueError(f"{path}: row {row}: field '{name}' is {kind}, but {kinds[name]} in row 0")
+        if (first := first_row.setdefault(record["index"], row)) != row:
+            raise ValueError(
+                f"{path}: row {row}: field 'index' repeats {record['index']} of row {first}; number the rows again"
+            )
+    return kinds
 
 
 def _kind(path: Path, row: int, name: str, value: Any) -> str:
@@ -135,11 +93,14 @@ def numbered(records: Iterable[Record]) -> list[Record]:
     return [{"index": index, **record} for index, record in enumerate(records)]
 
 
+# A draw and a split depend on the groups' names and the seed, not on the order of the rows.
+
+
 def draw_groups(groups: Sequence[str], seed: int, *, count: int | None = None, rows: int | None = None) -> set[str]:
     """Draw whole groups by `seed`: `count` of them, or as many as fit into `rows` rows; all if there are fewer.
 
-    `groups` names the group (story, conversation) of each row. Like the split, the draw depends on the names and
-    the seed, not on the order of the rows.
+    Args:
+        groups: the group (story, conversation) of each row.
     """
     sizes = Counter(groups)
     drawn: set[str] = set()
@@ -157,14 +118,11 @@ def _ranked(groups: Sequence[str], seed: int) -> list[str]:
 
 
 def split_groups(groups: Sequence[str], val_fraction: float, seed: int) -> tuple[list[int], list[int]]:
-    """Split row numbers into (train, validation) so that all rows of one group land on one side.
+    """Split row numbers into (train, validation): a share of the groups, at least one on each side.
 
-    `groups` names the group (story, conversation) of each row; `val_fraction` in (0, 1) is the share of
-    groups. Membership depends on the names and the seed, not on the order of the rows. Both sides get at
-    least one group.
+    Raises:
+        ValueError: there are fewer than two groups.
     """
-    if not 0 < val_fraction < 1:
-        raise ValueError(f"--val-fraction must lie between 0 and 1, got {val_fraction}")
     ranked = _ranked(groups, seed)
     if len(ranked) < 2:
         raise ValueError(f"a split needs at least 2 stories or conversations, got {len(ranked)}; use --out instead")

@@ -15,15 +15,14 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
 from data.builder_cli import BadSource, Built
-from data.source_folders import Build, SourceMatch, Sources, describe_files
+from data.source_folders import SourceMatch
 from data.sources import BUILDS, EVALUATION_SETS
 from soul.cli.arguments import existing_folder, output_folder
 from soul.cli.error_border import Parser, reports_errors
@@ -31,74 +30,82 @@ from soul.errors import one_line
 from soul.rows import data_card as card
 from soul.suites import soul_v1
 
+State = Literal["built", "no source", "failed"]
 
-@dataclass(frozen=True)
-class Outcome:
+
+class Outcome(NamedTuple):
     """The result for one set: built, or why not."""
 
     name: str
-    state: Literal["built", "no source", "failed"]
+    state: State
     rows: int = 0
     remarks: tuple[str, ...] = ()
 
 
-def build_set(name: str, root: Path | Sources, out: Path) -> Outcome:
+def evaluation_file(data: Path, name: str) -> Path:
+    """The file of an evaluation set below DATA_DIR."""
+    return data / "sim_eval_data" / f"{EVALUATION_SETS[name].file}.parquet"
+
+
+def build_set(name: str, root: Path, out: Path) -> Outcome:
     """Write the file of one evaluation set, if its source is there."""
     build = BUILDS[name]
     match = build.find(root)
     if match.form is None:
-        return _incomplete(name, build, match)
+        remark = build.what_to_get(match)
+        if match.files:
+            return Outcome(name, "failed", remarks=(f"the source is incomplete: {remark}",))
+        return Outcome(name, "no source", remarks=(remark,))
     print(f"building {name} from {match.folder}", file=sys.stderr)
-    module = importlib.import_module(f"data.{build.builder}")
+    words = build.arguments(match, out)
     try:
-        built: Built = module.build(build.arguments(match, out))
+        built: Built = importlib.import_module(f"data.{build.builder}").build(words)
     except (OSError, ValueError) as error:
         return Outcome(name, "failed", remarks=(one_line(error),))
     except Exception as error:  # noqa: BLE001 - a defect of one builder must not stop the other sets
-        command = f"for the traceback: python -m data.{build.builder} {' '.join(build.arguments(match, out))}"
+        command = f"for the traceback: python -m data.{build.builder} {' '.join(words)}"
         return Outcome(name, "failed", remarks=(f"{type(error).__name__}: {one_line(error)} ({command})",))
-    stands_in = match.form.stands_in or built.stands_in
-    about = _card(name, match, built, stands_in, root.root if isinstance(root, Sources) else root)
-    card.write_inside(out, about)
+    card.write_inside(out, _card(name, match, built, words, root))
     return Outcome(name, "built", built.rows, (*filter(None, [match.form.stands_in]), *built.remarks))
 
 
-def _card(name: str, match: SourceMatch, built: Built, stands_in: str, root: Path) -> card.SetCard:
-    """What an evaluation file says about itself; equal sources give equal bytes, so it names no date."""
+def _card(name: str, match: SourceMatch, built: Built, words: Sequence[str], root: Path) -> card.SetCard:
+    """The facts that an evaluation file carries; equal sources give equal bytes, so it names no date."""
+    assert match.form is not None, match
     build = BUILDS[name]
-    words = [Path(word).name for word in build.arguments(match, built.files[0].path)]
     return card.SetCard(
         task=EVALUATION_SETS[name].task,
         rows=built.rows,
         sources=card.source_files([*match.files, *match.beside], root),
         where=build.where,
         licences=[origin.stated() for origin in build.origins],
-        stands_in=stands_in,
-        builder=" ".join(["python -m", f"data.{build.builder}", *words]),
+        stands_in=match.form.stands_in or built.stands_in,
+        builder=" ".join(["python -m", f"data.{build.builder}", *(Path(word).name for word in words)]),
         left_out=dict(built.left_out),
         notes=list(built.notes),
     )
 
 
-def _incomplete(name: str, build: Build, match: SourceMatch) -> Outcome:
-    wanted = describe_files(match.missing if match.files else build.forms[0].files)
-    remark = f"put {wanted} into {match.folder}. Source: {build.where}"
-    if match.files:
-        return Outcome(name, "failed", remarks=(f"the source is incomplete: {remark}",))
-    return Outcome(name, "no source", remarks=(remark,))
-
-
-def table(outcomes: Sequence[Outcome]) -> Table:
-    """The outcomes as a table."""
-    view = Table(title="Evaluation sets", title_justify="left")
-    view.add_column("set", no_wrap=True)
+def summary_table(title: str, *numbers: str) -> Table:
+    """A table with a line for each file: its name, its state, numbers, and notes."""
+    view = Table(title=title, title_justify="left")
+    view.add_column("set" if len(numbers) == 1 else "task", no_wrap=True)
     view.add_column("state", no_wrap=True)
-    view.add_column("rows", justify="right", no_wrap=True)
+    for name in numbers:
+        view.add_column(name, justify="right", no_wrap=True)
     view.add_column("notes", overflow="fold")
-    for outcome in outcomes:
-        rows = f"{outcome.rows:,}" if outcome.state == "built" else "-"
-        view.add_row(outcome.name, outcome.state, rows, "\n".join(outcome.remarks))
     return view
+
+
+def wide_console() -> Console:
+    """A console on which such a table is readable."""
+    return Console(width=max(120, Console().width), markup=False, highlight=False)
+
+
+def counts(states: Sequence[State], what: str) -> str:
+    """A line with the numbers of files in each state."""
+    built, without, failed = (states.count(state) for state in ("built", "no source", "failed"))
+    return f"{built} {what} built, {without} without a source, {failed} failed"
 
 
 def _sets(text: str) -> list[str]:
@@ -118,27 +125,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--tasks", type=_sets, default=list(EVALUATION_SETS), help="hitom,coser,... (default: all)")
     args = parser.parse_args(arguments)
-    sources = Sources(args.sources)
-    files = {name: args.out / "sim_eval_data" / f"{EVALUATION_SETS[name].file}.parquet" for name in args.tasks}
-    outcomes = [build_set(name, sources, out) for name, out in files.items()]
-    outcomes = [_with_older_file(outcome, files[outcome.name]) for outcome in outcomes]
-    console = Console(width=max(120, Console().width), markup=False, highlight=False)
-    console.print(table(outcomes))
-    states = [outcome.state for outcome in outcomes]
-    counts = {state: states.count(state) for state in ("built", "no source", "failed")}
-    console.print("{built} sets built, {no source} without a source, {failed} failed".format_map(counts))
+    view, states = summary_table("Evaluation sets", "rows"), []
+    for name in args.tasks:
+        out = evaluation_file(args.out, name)
+        outcome = build_set(name, args.sources, out)
+        built, remarks = outcome.state == "built", list(outcome.remarks)
+        if not built and out.exists():
+            remarks.append(f"evaluation will use an older {out}, which still exists")
+        view.add_row(name, outcome.state, f"{outcome.rows:,}" if built else "-", "\n".join(remarks))
+        states.append(outcome.state)
+    console = wide_console()
+    console.print(view)
+    console.print(counts(states, "sets"))
     if set(states) == {"no source"}:
         raise BadSource(
             f"{args.sources} holds no source of any of these sets: the table says which files to put where."
         )
     return 1 if "failed" in states else 0
-
-
-def _with_older_file(outcome: Outcome, out: Path) -> Outcome:
-    """Point out a file of an earlier build, because evaluation would silently use it."""
-    if outcome.state == "built" or not out.exists():
-        return outcome
-    return replace(outcome, remarks=(*outcome.remarks, f"evaluation will use an older {out}, which still exists"))
 
 
 if __name__ == "__main__":

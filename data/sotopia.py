@@ -1,61 +1,58 @@
 """Sotopia task files: environments, agents and the pairs that may meet, one row for each encounter and side.
 
     python -m data.sotopia convert SOURCES --hard --out data/sim_eval_data/sotopia_hard_val.parquet
-    python -m data.sotopia convert SOURCES --without-hard --position agent1 --out data/sim_rl_data/sotopia_rl.parquet
 
 SOURCES are files, or folders and clones that hold them: environment_profiles.jsonl, agent_profiles.jsonl,
 relationship_profiles.jsonl and env_agent_combo_storages.jsonl (github.com/sotopia-lab/sotopia-space, Apache-2.0; the
-data are CC BY-SA 4.0: name the source, share alike), and for --hard and --without-hard env_ids.json
+data are CC BY-SA 4.0: name the source, share alike), and for --hard env_ids.json
 (github.com/sotopia-lab/sotopia-pi, Apache-2.0) with the hard environments.
 
 Goals and scenarios keep their tags: the task decides who may read the tagged parts. The stories of
 relationship_profiles.jsonl are left out: some reveal the secrets of both agents, some are about other people.
 """
 
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
-from data.builder_cli import Builder, Rows
+from data.builder_cli import Builder, Rows, argument
 from data.reading import read_json, read_json_lines
 from data.rows import Record
 from soul.tasks.sotopia_row import POSITIONS, RELATIONSHIPS, Position, SotopiaRow
 
-Part = Literal["all", "hard", "rest"]
 
-
-def convert(
-    source: str | Path | Sequence[str | Path], part: Part = "all", positions: Sequence[Position] = POSITIONS
-) -> Rows:
-    """The encounters of these files and folders as `extra_info` dicts, in the order of the combinations.
+def convert(paths: Sequence[str | Path], hard_only: bool = False) -> Rows:
+    """The encounters of these files and folders as `extra_info` dicts, two for each combination: a row for each side.
 
     Args:
-        part: all environments, the hard ones, or the others.
-        positions: the sides that the policy plays; a combination gives one row for each.
+        hard_only: leave out all but the hard environments.
     """
-    sources = [Path(source)] if isinstance(source, str | Path) else list(map(Path, source))
+    sources = list(map(Path, paths))
     environments = _by_id(_file(sources, "environment_profiles.jsonl"), "env_id")
     agents = _by_id(_file(sources, "agent_profiles.jsonl"), "agent_id")
     relationships = _relationships(_file(sources, "relationship_profiles.jsonl"))
-    hard = _hard(_file(sources, "env_ids.json")) if part != "all" else set()
+    hard = _hard(_file(sources, "env_ids.json")) if hard_only else set()
     path = _file(sources, "env_agent_combo_storages.jsonl")
     records: list[Record] = []
     left_out: Counter[str] = Counter()
     for where, combo in read_json_lines(path):
         environment = _known(where, "env_id", combo.get("env_id"), environments)
-        if part != "all" and (combo["env_id"] in hard) != (part == "hard"):
-            left_out[f"the environment is {'not ' if part == 'hard' else ''}one of the hard ones"] += len(positions)
+        if hard_only and combo["env_id"] not in hard:
+            left_out["the environment is not one of the hard ones"] += len(POSITIONS)
             continue
         fields = _encounter(where, combo, environment, agents, relationships)
-        for position in positions:
-            record = {"index": len(records), **fields, "eval_position": position}
-            row = SotopiaRow.model_validate(record)
-            # The column `prompt` is for people who browse the file: it must not show what only the judge may read.
-            records.append({**record, "question": row.shown(row.scenario, position)})
+        records += [{"index": len(records) + n, **on_side(fields, side)} for n, side in enumerate(POSITIONS)]
     return Rows(records, left_out)
+
+
+def on_side(fields: Record, position: Position) -> Record:
+    """An encounter in which the policy plays this side."""
+    record = {**fields, "eval_position": position}
+    row = SotopiaRow.model_validate({"index": 0, **record})
+    # The column `prompt` is for people who browse the file: it must not show what only the judge may read.
+    return {**record, "question": row.shown(row.scenario, position)}
 
 
 def _file(sources: Sequence[Path], name: str) -> Path:
@@ -186,29 +183,15 @@ def _known(where: str, field: str, name: Any, known: Mapping[str, Mapping[str, A
     return known[name]
 
 
-def _options(convert: argparse.ArgumentParser) -> None:
-    part = convert.add_mutually_exclusive_group()
-    part.add_argument("--hard", dest="part", action="store_const", const="hard", help="Sotopia-hard alone")
-    part.add_argument("--without-hard", dest="part", action="store_const", const="rest", help="all but Sotopia-hard")
-    convert.add_argument(
-        "--position", choices=[*get_args(Position), "both"], default="both", help="whom the policy plays (default both)"
-    )
-
-
-def _rows(args: argparse.Namespace) -> Rows:
-    positions: Sequence[Position] = POSITIONS if args.position == "both" else (args.position,)
-    return convert(args.sources, args.part or "all", positions)
-
-
 BUILDER = Builder(
     "data.sotopia",
     __doc__,
-    _rows,
+    lambda args: convert(args.sources, args.hard),
     # Variants of one situation (the same scene about other goods) share a codename: they stay on one side of a split.
     group="codename",
     groups="situations",
     sources="SRC",
-    options=[_options],
+    options=[argument("--hard", action="store_true", help="Sotopia-hard alone")],
 )
 build, main = BUILDER.build, BUILDER.main
 

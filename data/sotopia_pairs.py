@@ -26,9 +26,9 @@ from typing import Any, NamedTuple
 from data.builder_cli import Builder, Rows, argument
 from data.reading import read_csv, read_json, read_json_lines
 from data.rows import Record, numbered
-from data.sotopia import encounter, relationship_code
+from data.sotopia import encounter, on_side, relationship_code
 from soul.cli.arguments import positive_int
-from soul.tasks.sotopia_row import POSITIONS, SotopiaRow
+from soul.tasks.sotopia_row import POSITIONS
 
 PAIRS = 5  # of each environment, as in the paper
 NO_PAIR = "environments for which no pair of characters meets the constraints"
@@ -64,10 +64,7 @@ def convert(paths: Sequence[str | Path], pairs: int = PAIRS, seed: int = 0) -> R
         fewer += 0 < len(drawn) < pairs
         for number, pair in enumerate(drawn):
             record = {"env_id": env_id, "combo_id": f"{env_id}-{number}", **encounter(where, environment, pair)}
-            position = rng.choice(POSITIONS)
-            row = SotopiaRow.model_validate({"index": 0, **record, "eval_position": position})
-            shown = row.shown(row.scenario, position)
-            records.append({**record, "eval_position": position, "question": shown})
+            records.append(on_side(record, rng.choice(POSITIONS)))
     notes = [f"environments with fewer than {pairs} pairs: {fewer}"] if fewer else []
     return Rows(numbered(records), +left_out, notes=notes, task="sotopia")
 

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from data.licences import Origin
 
+_REPOSITORY = re.compile(r"(?:github\.com|huggingface\.co/datasets)/[\w.-]+/([\w.-]*\w)")
+# Files that come with every download, and those that never hold rows of an evaluation set.
+_WITH_EVERY_DOWNLOAD = ("SOURCE.txt", "README*", "LICENSE*")
+_NOT_FOR_EVALUATION = ("*sample*", "train*", "val*")
 
-@dataclass(frozen=True)
-class Form:
+
+class Form(NamedTuple):
     """One form in which a source is published.
 
     Attributes:
@@ -32,49 +36,7 @@ class Form:
     options: tuple[str, ...] = ()
 
 
-_REPOSITORY = re.compile(r"(?:github\.com|huggingface\.co/datasets)/[\w.-]+/([\w.-]*\w)")
-
-
-class Sources:
-    """The folders of SOURCES and the files in them, listed once; hidden files and folders are left out."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self._files: dict[Path, list[Path]] = {}
-
-    @cached_property
-    def folders(self) -> list[Path]:
-        """The folders of SOURCES, by name."""
-        return sorted(path for path in self.root.iterdir() if path.is_dir() and not path.name.startswith("."))
-
-    def files(self, folder: Path) -> list[Path]:
-        """The files of a folder, as paths below it, in alphabetical order."""
-        if folder not in self._files:
-            found: list[Path] = []
-            for place, inner, names in os.walk(folder):
-                inner[:] = [name for name in inner if not name.startswith(".")]
-                here = Path(place).relative_to(folder)
-                found += (here / name for name in names if not name.startswith("."))
-            self._files[folder] = sorted(found)
-        return self._files[folder]
-
-
-def _plain(name: str) -> str:
-    """The name of a folder without case and punctuation: "Hi-ToM_dataset" and "hi_tom_dataset" are one."""
-    return re.sub(r"[^a-z0-9]", "", name.lower())
-
-
-def _fits(path: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Whether the parts of a path match those of a glob pattern, in upper or lower case."""
-    if not pattern:
-        return not path
-    if pattern[0] == "**":
-        return any(_fits(path[start:], pattern[1:]) for start in range(len(path)))
-    return bool(path) and fnmatch(path[0].lower(), pattern[0].lower()) and _fits(path[1:], pattern[1:])
-
-
-@dataclass(frozen=True)
-class SourceMatch:
+class SourceMatch(NamedTuple):
     """The files of SOURCES that belong to one set.
 
     Attributes:
@@ -90,11 +52,6 @@ class SourceMatch:
     files: tuple[Path, ...]
     missing: tuple[str, ...] = ()
     beside: tuple[Path, ...] = ()
-
-
-# Files that come with every download, and those that never hold rows of an evaluation set.
-_WITH_EVERY_DOWNLOAD = ("SOURCE.txt", "README*", "LICENSE*", ".*")
-_NOT_FOR_EVALUATION = ("*sample*", "train*", "val*")
 
 
 @dataclass(frozen=True)
@@ -136,62 +93,71 @@ class Build:
         own = self.other_folders or (self.builder,)
         return (*own, *(name for origin in self.origins for name in _REPOSITORY.findall(origin.where)))
 
-    def homes(self, sources: Sources) -> list[Path]:
-        """The folders of SOURCES that have one of these names."""
-        by_name: dict[str, list[Path]] = {}
-        for folder in sources.folders:
-            by_name.setdefault(_plain(folder.name), []).append(folder)
-        return [folder for name in dict.fromkeys(map(_plain, self.folders)) for folder in by_name.get(name, ())]
-
-    def find(self, root: Path | Sources) -> SourceMatch:
+    def find(self, root: Path) -> SourceMatch:
         """Match the files of SOURCES: the first complete form, or else the one with the most files.
 
         A form is complete in one folder if possible, or its files are taken from several.
         """
-        sources = root if isinstance(root, Sources) else Sources(root)
-        homes = self.homes(sources)
-        home = homes[0] if homes else sources.root / self.folders[0]
-        found = {form: self._find_form(form, homes, sources) for form in self.forms}
+        folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+        names = dict.fromkeys(map(_plain, self.folders))
+        homes = {f: _files_below(f) for name in names for f in folders if _plain(f.name) == name}
+        found = {form: self._find_form(form, homes) for form in self.forms}
         complete = next((form for form in self.forms if all(found[form])), None)
         best = complete or max(self.forms, key=lambda form: sum(map(bool, found[form])))
         files = tuple(dict.fromkeys(path for match in found[best] for path in match))
         missing = tuple(pattern for pattern, match in zip(best.files, found[best], strict=True) if not match)
+        home = next(iter(homes), root / self.folders[0])
         if files:
-            home = next(folder for folder in sources.folders if folder in files[0].parents)
-        beside = (path for pattern in self.beside for path in self._matching(home, pattern, sources))
+            home = next(folder for folder in folders if folder in files[0].parents)
+        beside = (path for pattern in self.beside for path in self._matching(home, homes.get(home, []), pattern))
         return SourceMatch(home, complete, files, missing, tuple(beside))
 
-    def _find_form(self, form: Form, homes: Sequence[Path], sources: Sources) -> list[list[Path]]:
-        """The files of each pattern of a form."""
-        by_home = [[self._matching(home, pattern, sources) for pattern in form.files] for home in homes]
-        if whole := next((found for found in by_home if all(found)), None):
-            return whole
-        return [next((found[place] for found in by_home if found[place]), []) for place in range(len(form.files))]
+    def what_to_get(self, match: SourceMatch) -> str:
+        """Which files to put where; `match` must not be complete."""
+        patterns = match.missing if match.files else self.forms[0].files
+        wanted = ", ".join(pattern.removeprefix("**/") for pattern in patterns)
+        return f"put {wanted} into {match.folder}. Source: {self.where}"
 
     def arguments(self, match: SourceMatch, out: Path) -> list[str]:
         """The builder's command line; `match` must be complete."""
         assert match.form is not None, match
         return ["convert", *self.first, *map(str, match.files), *self.options, *match.form.options, "--out", str(out)]
 
-    def is_unused(self, path: Path) -> bool:
-        """True if a file, given by its path below the folder, does not belong to this set."""
-        patterns = (*_WITH_EVERY_DOWNLOAD, *(() if self.takes_training_files else _NOT_FOR_EVALUATION), *self.unused)
-        return any(fnmatch(path.name, pattern) or path.match(pattern) for pattern in patterns)
+    def _find_form(self, form: Form, homes: Mapping[Path, Sequence[Path]]) -> list[list[Path]]:
+        """The files of each pattern of a form."""
+        by_home = [[self._matching(home, files, pattern) for pattern in form.files] for home, files in homes.items()]
+        if whole := next((found for found in by_home if all(found)), None):
+            return whole
+        return [next((found[place] for found in by_home if found[place]), []) for place in range(len(form.files))]
 
-    def _matching(self, folder: Path, pattern: str, sources: Sources) -> list[Path]:
+    def _matching(self, home: Path, files: Sequence[Path], pattern: str) -> list[Path]:
         named = "*" not in pattern.removeprefix("**/")  # a pattern without wildcards always matches
-        parts = pattern.split("/")
-        files = (path for path in sources.files(folder) if _fits(path.parts, parts))
-        return [folder / path for path in files if named or not self.is_unused(path)]
+        fitting = (path for path in files if _fits(path.parts, pattern.split("/")))
+        return [home / path for path in fitting if named or not self._is_unused(path)]
+
+    def _is_unused(self, path: Path) -> bool:
+        patterns = (*_WITH_EVERY_DOWNLOAD, *(() if self.takes_training_files else _NOT_FOR_EVALUATION), *self.unused)
+        return any(fnmatch(path.name, pattern) for pattern in patterns)
 
 
-def is_complete(form: Form, files: Sequence[Path]) -> bool:
-    """Whether files, wherever they lie, match all patterns of a form."""
-    paths = [file.absolute().parts for file in files]
-    patterns = [pattern.removeprefix("**/").split("/") for pattern in form.files]
-    return all(any(_fits(path[-len(parts) :], parts) for path in paths) for parts in patterns)
+def _files_below(folder: Path) -> list[Path]:
+    """The files of a folder, as paths below it, in alphabetical order, without hidden files and folders."""
+    found: list[Path] = []
+    for place, inner, names in os.walk(folder):
+        inner[:] = [name for name in inner if not name.startswith(".")]
+        found += (Path(place).relative_to(folder) / name for name in names if not name.startswith("."))
+    return sorted(found)
 
 
-def describe_files(patterns: Sequence[str]) -> str:
-    """The files of a form, for a message."""
-    return ", ".join(pattern.removeprefix("**/") for pattern in patterns)
+def _plain(name: str) -> str:
+    """The name of a folder without case and punctuation: "Hi-ToM_dataset" and "hi_tom_dataset" are one."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _fits(path: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Match the parts of a path with those of a glob pattern, in upper or lower case."""
+    if not pattern:
+        return not path
+    if pattern[0] == "**":
+        return any(_fits(path[start:], pattern[1:]) for start in range(len(path)))
+    return bool(path) and fnmatch(path[0].lower(), pattern[0].lower()) and _fits(path[1:], pattern[1:])

@@ -6,8 +6,7 @@ a user who lacks them; `data.source_folders` finds them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 
 from data.licences import (
     APACHE,
@@ -25,7 +24,7 @@ from data.licences import (
     PRISM,
     Origin,
 )
-from data.source_folders import Build, Form, is_complete
+from data.source_folders import Build, Form
 from soul.suites import soul_v1
 
 # Evaluation files beside the 27 sets of the suite: built and kept out of training like them, and evaluated as files.
@@ -36,12 +35,9 @@ EVALUATION_SETS: Mapping[str, soul_v1.EvaluationSet] = {**soul_v1.SETS, **EXTRA_
 ALIGNX = ("alignx", "alignx_demo", "alignx_pair", "alignx_ugc", "alignx_arbitrary", "alignx_history16")
 HUMANUAL = ("book", "chat", "email", "news", "opinion", "politics")
 _SIM_ARENA = (Origin("github.com/microsoft/SimulatorArena, folder data", MIT),)
-_SOTOPIA = tuple(
-    f"**/{name}"
-    for name in (
-        *("environment_profiles.jsonl", "agent_profiles.jsonl", "relationship_profiles.jsonl"),
-        *("env_agent_combo_storages.jsonl", "env_ids.json"),
-    )
+_SOTOPIA = (
+    *("**/environment_profiles.jsonl", "**/agent_profiles.jsonl", "**/relationship_profiles.jsonl"),
+    *("**/env_agent_combo_storages.jsonl", "**/env_ids.json"),
 )
 _CORPORA = ("chatbot_arena", "clariq", "oasst1", "qulac")
 
@@ -238,17 +234,3 @@ BUILDS: dict[str, Build] = {
         (Form(("**/test_set.json",)),),
     ),
 }
-
-
-def stand_in_of(builder: str, files: Sequence[Path], name: str | None = None) -> tuple[Build, str] | None:
-    """The build that files on a builder's command line belong to, and what they stand in for ("": nothing).
-
-    Args:
-        name: the set, for a builder of several.
-
-    Returns:
-        None if they are no complete form of a set.
-    """
-    builds = [BUILDS[name]] if name in BUILDS else [build for build in BUILDS.values() if build.builder == builder]
-    forms = ((build, form.stands_in) for build in builds for form in build.forms if is_complete(form, files))
-    return next(forms, None)

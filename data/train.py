@@ -11,8 +11,8 @@ The evaluation files come first. Each training file then leaves out every row th
 book, a question or a user with an evaluation file in `--out`, of any of the 27 sets. A card, FILE.card.json, says where
 the rows come from.
 
-Models write or check the rows of some tasks (`data.model_stages.roles`). Their answers are kept in --out/stages, so the
-same command goes on after an interruption and asks nothing twice.
+Models write or check the rows of some tasks (`data.model_stages`). Their answers are kept in --out/stages, so the same
+command goes on after an interruption and asks nothing twice.
 
 A table lists the rows, the groups that they belong to, what was left out and why, or which files to put where. If a
 source cannot be read, the other files are still built, and the exit code is 1. It is 2 if a name is unknown.
@@ -26,14 +26,13 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
-from data import sets
 from data.builder_cli import Builder, counted
-from data.model_stages.roles import settings_of
-from data.sources import BUILDS, EVALUATION_SETS, EXTRA_SETS
-from data.training.building import SHARE_BOOKS, Building, Evaluated, Outcome, file_of, what_to_get
+from data.model_stages import settings_of
+from data.sets import build_set, counts, evaluation_file, summary_table, wide_console
+from data.sources import BUILDS, EXTRA_SETS
+from data.training.building import SHARE_BOOKS, Building, Evaluated, Outcome, file_of
 from data.training.table import TRAINING, RunOptions, TrainingBuild
 from soul.cli.arguments import existing_folder, output_folder, positive_share
 from soul.cli.error_border import Parser, reports_errors
@@ -49,7 +48,7 @@ def plan(chosen: dict[str, TrainingBuild], root: Path, options: RunOptions) -> T
     for name, build in chosen.items():
         match = build.find(root)
         if match.form is None:
-            what = what_to_get(build, match)
+            what = build.what_to_get(match)
         else:
             size = sum(file.stat().st_size for file in match.files)
             read = f"read {len(match.files):,} files, {size / 2**20:,.1f} MiB" if match.files else "generate the rows"
@@ -72,35 +71,23 @@ def _calls(build: TrainingBuild, words: Sequence[str]) -> Sequence[str]:
 
 def table(outcomes: Sequence[Outcome]) -> Table:
     """The outcomes as a table."""
-    view = Table(title="Training files", title_justify="left")
-    for name in ("task", "state"):
-        view.add_column(name, no_wrap=True)
-    for name in ("rows", "groups", "evaluated", "calls", "cost"):
-        view.add_column(name, justify="right", no_wrap=True)
-    view.add_column("notes", overflow="fold")
+    view = summary_table("Training files", "rows", "groups", "evaluated", "calls", "cost")
     for outcome in outcomes:
+        prices = [use.usd for use in outcome.models]
+        cost = "unknown" if None in prices else f"${sum(usd or 0.0 for usd in prices):,.2f}"
         calls = sum(use.calls for use in outcome.models)
         numbers = [f"{count:,}" for count in (outcome.rows, outcome.groups, outcome.contaminated, calls)]
-        cells = [*numbers, _cost(outcome)] if outcome.state == "built" else ["-"] * 5
+        cells = [*numbers, cost] if outcome.state == "built" else ["-"] * 5
         notes = (*counted("left out", outcome.left_out), *outcome.remarks)
         view.add_row(outcome.name, outcome.state, *cells, "\n".join(notes))
     return view
 
 
-def _cost(outcome: Outcome) -> str:
-    prices = [use.usd for use in outcome.models]
-    return "unknown" if None in prices else f"${sum(usd or 0.0 for usd in prices):,.2f}"
-
-
-def _evaluation_file(data: Path, name: str) -> Path:
-    return data / "sim_eval_data" / f"{EVALUATION_SETS[name].file}.parquet"
-
-
-def _evaluation_files(chosen: Sequence[str], root: Path, data: Path) -> Iterator[str]:
+def _evaluation_files(chosen: Iterable[str], root: Path, data: Path) -> Iterator[str]:
     """Build the evaluation files of these tasks; a line for each that could not be built."""
     for name in chosen:
-        out = _evaluation_file(data, name)
-        outcome = sets.build_set(name, root, out)
+        out = evaluation_file(data, name)
+        outcome = build_set(name, root, out)
         if outcome.state != "built":
             older = "; an older file is used" if out.exists() else ""
             yield f"{name}: {'; '.join(outcome.remarks)}{older}"
@@ -113,8 +100,8 @@ def _tasks(text: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _options(args: argparse.Namespace, chosen: Iterable[str]) -> RunOptions:
-    evaluated = tuple(file for name in chosen if (file := _evaluation_file(args.out, name)).exists())
+def _options(args: argparse.Namespace) -> RunOptions:
+    evaluated = tuple(file for name in args.tasks if (file := evaluation_file(args.out, name)).exists())
     return RunOptions(args.seed, tuple(args.models), args.out / "stages", evaluated)
 
 
@@ -132,22 +119,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_intermixed_args(arguments)
     settings_of(args.models)  # a wrong setting is an error before anything is built
     chosen = {name: TRAINING[name] for name in args.tasks}
-    console = Console(width=max(120, Console().width), markup=False, highlight=False)
+    console = wide_console()
     if args.dry_run:
-        console.print(plan(chosen, args.sources, _options(args, chosen)))
-        if absent := [name for name in chosen if not _evaluation_file(args.out, name).exists()]:
+        console.print(plan(chosen, args.sources, _options(args)))
+        if absent := [name for name in chosen if not evaluation_file(args.out, name).exists()]:
             console.print(
                 f"The plan includes what will be left out as evaluated, as there is no file of {', '.join(absent)}."
             )
         return 0
     # Books are compared between the two tasks that take them from novels, so both evaluation files are needed.
     compared = dict.fromkeys([*args.tasks, *(SHARE_BOOKS if SHARE_BOOKS & set(args.tasks) else ())])
-    extra = [
-        name for name, part in EXTRA_SETS.items() if part.task in compared and BUILDS[name].find(args.sources).form
-    ]
+    extra = [n for n, part in EXTRA_SETS.items() if part.task in compared and BUILDS[n].find(args.sources).form]
     without = list(_evaluation_files([*compared, *extra], args.sources, args.out))
-    evaluated = Evaluated.in_folder(args.out / "sim_eval_data", args.near)
-    building = Building(args.sources, args.out, evaluated, _options(args, chosen))
+    evaluated = Evaluated.in_folder(args.out, args.near)
+    building = Building(args.sources, args.out, evaluated, _options(args))
     outcomes = [building.run(name, build) for name, build in chosen.items()]
     console.print(table(outcomes))
     if without:
@@ -156,8 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if outcome.state != "built" and file_of(outcome.name, args.out).exists():
             console.print(f"{outcome.name}: training will use an older {file_of(outcome.name, args.out)}")
     states = [outcome.state for outcome in outcomes]
-    counts = {state: states.count(state) for state in ("built", "no source", "failed")}
-    console.print("{built} training files built, {no source} without a source, {failed} failed".format_map(counts))
+    console.print(counts(states, "training files"))
     return 1 if "failed" in states else 0
 
 

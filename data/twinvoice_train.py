@@ -12,25 +12,26 @@ has written twelve or more texts before it.
 2. The filter answers the question twice. It must be right with the history, with no other option that fits as well,
    and wrong without the history, where only the occasion and the options are shown.
 
-Lines of the history that give the reply away are removed, as in the evaluation files. The place of the real reply is
-drawn by seed. A question of a user or novel that the evaluation holds is left out before a model is asked.
+Sentences of the occasion that give the reply away are blanked ("[...]"), and such lines of the history are removed. The
+place of the real reply is drawn by seed. A question of a user or novel that the evaluation holds is left out before a
+model is asked.
 """
 
 import argparse
 import json
 import random
+import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from data.builder_cli import Builder, Rows, argument
-from data.model_stages.stage import Item, Stage, Stages, model_options
+from data.builder_cli import Builder, Rows, argument, some_left
+from data.model_stages import Item, Stage, Stages, model_options
 from data.rows import Record, numbered
-from data.twinvoice import side, tells, without_answer
+from data.twinvoice import HISTORY, side
 from data.twinvoice_people import Person, is_english, read
 from soul.cli.arguments import positive_int
 from soul.leaks.quotations import runs
@@ -41,23 +42,62 @@ from soul.rows.overlap import HeldOut, ScopedKey, group_keys
 from soul.rows.task_files import parse_row, read_rows
 
 BEFORE = 12  # texts of a person before the reply, at least
-HISTORY = 30  # of them that the question shows, at most
 REPLY = (6, 60)  # words of a reply
 RUN = 5  # consecutive words that an option may not share with the real reply
+TOLD_RUN = 6  # consecutive words that two texts do not share by chance
 LENGTH = (0.6, 1.6)  # words of an option, as a share of the real reply's
 PER_PERSON = 1
 LETTERS = "ABCD"
 EVALUATED = "questions: the user or the novel is evaluated"
+BLANK = "[...]"
+# A word; or one character of a script without spaces between words.
+_WORD = re.compile(r"[\u2e80-\u9fff\uac00-\ud7ff]|[^\W_\u2e80-\u9fff\uac00-\ud7ff]+(?:['’][^\W_]+)*")
+_SENTENCE = re.compile(r"[^.!?。！？“”\"\n]+[.!?。！？]*")
+
+# ---- texts that give the reply away ----
+
+
+def tells(text: str, gold: str) -> bool:
+    """Whether a text gives a reply away: they share a run of words, or one contains the other."""
+    told, reply = _words(text), _words(gold)
+    if told == reply:
+        return bool(told)
+    if not set(runs(told, TOLD_RUN)).isdisjoint(runs(reply, TOLD_RUN)):
+        return True
+    short, long = sorted((told, reply), key=len)
+    return len(short) >= 3 and tuple(short) in runs(long, len(short))
+
+
+def blank_out(text: str, gold: str) -> tuple[str, int]:
+    """Replace each sentence, or quoted part of one, that gives the reply away by "[...]". Returns text and count."""
+    count = 0
+
+    def blanked(sentence: re.Match[str]) -> str:
+        nonlocal count
+        if not tells(sentence.group(), gold):
+            return sentence.group()
+        count += 1
+        return f" {BLANK}" if sentence.group()[0].isspace() else BLANK
+
+    text = _SENTENCE.sub(blanked, text)
+    return re.sub(rf"{re.escape(BLANK)}(?:\s*{re.escape(BLANK)})+", BLANK, text), count
+
+
+def _words(text: str) -> list[str]:
+    return [word.lower().replace("’", "'") for word in _WORD.findall(text)]
+
+
+# ---- the questions ----
 
 
 class Drafts(BaseModel):
-    """What the drafter answers."""
+    """The drafter's answer."""
 
     replies: list[str] = Field(min_length=3, max_length=3)
 
 
 class Pick(BaseModel):
-    """What the filter answers."""
+    """The filter's answer."""
 
     reasoning: str
     answer: Literal["A", "B", "C", "D"]
@@ -85,29 +125,23 @@ ANSWERS, BLIND = (
 )
 
 
-def questions(
-    paths: Sequence[Path],
-    held_out: HeldOut,
-    per_person: int,
-    seed: int,
-    left_out: Counter[str],
-    removed: Counter[str],
-) -> Iterator[Record]:
+def questions(args: argparse.Namespace, left_out: Counter[str], removed: Counter[str]) -> Iterator[Record]:
     """The questions as rows with one option, the real reply. `key` names them."""
-    for person in (one for path in paths for one in read(path, left_out)):
+    held_out = HeldOut(read_rows([str(path) for path in args.against]))
+    for person in (one for path in args.sources for one in read(path, left_out)):
         places = [
             place
             for place, one in enumerate(person.said)
             if place >= BEFORE and one.occasion and REPLY[0] <= len(words(one.text)) <= REPLY[1]
         ]
         left_out[f"people: no reply after {BEFORE} earlier texts"] += not places
-        rng = random.Random(f"twinvoice:{seed}:{person.group}")
-        for place in sorted(rng.sample(places, min(per_person, len(places)))):
+        rng = random.Random(f"twinvoice:{args.seed}:{person.group}")
+        for place in sorted(rng.sample(places, min(args.per_person, len(places)))):
             if not (is_english(person.said[place].text) and is_english(person.said[place].occasion)):
                 left_out["questions: the reply or the occasion is not English"] += 1
                 continue
-            record = without_answer(_question(person, place), removed)
-            if record is None or len(json.loads(record["conversation_history"])) < BEFORE:
+            record = _question(person, place, removed)
+            if record is None:
                 left_out["questions: the history or the occasion gives the reply away"] += 1
             elif held_out.shared_keys(_keys(record)):
                 left_out[EVALUATED] += 1
@@ -120,12 +154,19 @@ def _keys(record: Record) -> list[ScopedKey]:
     return group_keys(parse_row("twinvoice", {"index": 0, **record, "answer_choices": ["one", "other"]}))
 
 
-def _question(person: Person, place: int) -> Record:
+def _question(person: Person, place: int, removed: Counter[str]) -> Record | None:
+    """A question without what gives the reply away; None if too little is left of its occasion or history."""
     real = person.said[place]
-    history = [one.text for one in person.said[:place]][-HISTORY:]
+    shown = [one.text for one in person.said[:place]][-HISTORY:]
+    history = [line for line in shown if not tells(line, real.text)]
+    removed["lines of the history with the right reply"] += len(shown) - len(history)
+    occasion, blanked = blank_out(real.occasion, real.text)
+    removed["sentences of the occasion with the right reply"] += blanked
+    if len(history) < BEFORE or (blanked and len(_words(occasion)) < TOLD_RUN):
+        return None
     return {
-        "question": real.occasion,
-        "anchor_post": real.occasion,
+        "question": occasion,
+        "anchor_post": occasion,
         "dimension": person.dimension,
         "speaker": person.speaker,
         "persona": "",
@@ -138,10 +179,7 @@ def _question(person: Person, place: int) -> Record:
 
 def draft_items(found: Sequence[Record]) -> list[Item]:
     """What the drafter is asked."""
-    return [
-        Item(record["key"], {"occasion": record["anchor_post"], "reply": record["answer_choices"][0]})
-        for record in found
-    ]
+    return [Item(one["key"], {"occasion": one["anchor_post"], "reply": one["answer_choices"][0]}) for one in found]
 
 
 def with_options(record: Record, drafts: Sequence[str], seed: int) -> Record:
@@ -172,61 +210,46 @@ def verdict(record: Record, seen: Pick | None, blind: Pick | None) -> str:
         return "filter: another option fits as well"
     if blind.answer == gold and not set(blind.equally_likely) - {gold}:
         return "filter: answered from the occasion alone"
-    gold_text = record["answer_choices"][record["answer_idx"]]
-    if any(tells(line, gold_text) for line in json.loads(record["conversation_history"])):
-        return "rule: the history gives the reply away"
     return ""
-
-
-def _found(args: argparse.Namespace, left_out: Counter[str], removed: Counter[str]) -> list[Record]:
-    held_out = HeldOut(read_rows([str(path) for path in args.against or []]))
-    return list(questions(args.sources, held_out, args.per_person, args.seed, left_out, removed))
 
 
 def _rows(args: argparse.Namespace) -> Rows:
     left_out: Counter[str] = Counter()
     removed: Counter[str] = Counter()
-    found = _found(args, left_out, removed)
+    found = list(questions(args, left_out, removed))
     stages = Stages(args.stages, args.models)
     drafts = stages.run(DRAFTS, draft_items(found))
     drafted = [with_options(one, drafts[one["key"]].replies, args.seed) for one in found if one["key"] in drafts]
     seen = stages.run(ANSWERS, filter_items(drafted, history=True))
     blind = stages.run(BLIND, filter_items(drafted, history=False))
-    kept = []
-    for record in drafted:
-        key, picks = record["key"], (seen.get(record["key"]), blind.get(record["key"]))
-        reason = verdict(record, *picks)
-        shown = {"history": json.loads(record["conversation_history"]), "occasion": record["anchor_post"]}
-        names = ("with history", "without history")
-        result = {"options": record["answer_choices"], "right": LETTERS[record["answer_idx"]]}
-        result |= {name: pick.model_dump() for name, pick in zip(names, picks, strict=True) if pick}
-        if reason:
-            stages.drop(key, shown, result, reason)
-        else:
-            stages.keep(key, shown, result)
-            kept.append({name: value for name, value in record.items() if name != "key"})
-    if not kept:
-        raise ValueError(f"no question is left: {', '.join(f'{n:,} ({why})' for why, n in left_out.items())}")
     # A question without an answer of the filter is counted once, by its verdict.
     dropped = Counter({why: n for why, n in stages.dropped.items() if not why.startswith((ANSWERS.name, BLIND.name))})
-    counts = +(left_out + dropped)
-    return Rows(numbered(kept), counts, removed, task="twinvoice", models=stages.uses, decisions=stages.decisions)
+    kept = []
+    for record in drafted:
+        key = record["key"]
+        picks = {"with history": seen.get(key), "without history": blind.get(key)}
+        reason = verdict(record, *picks.values())
+        shown = {"history": json.loads(record["conversation_history"]), "occasion": record["anchor_post"]}
+        result = {"options": record["answer_choices"], "right": LETTERS[record["answer_idx"]]}
+        stages.decide(key, shown, result | {name: p.model_dump() for name, p in picks.items() if p}, reason)
+        if reason:
+            dropped[reason] += 1
+        else:
+            kept.append({name: value for name, value in record.items() if name != "key"})
+    rows = Rows(numbered(kept), +(left_out + dropped), removed, task="twinvoice")
+    return some_left(rows._replace(models=stages.uses, decisions=stages.decisions), "question")
 
 
 def _plan(args: argparse.Namespace) -> list[str]:
     """The calls that `convert` would make, and their price; those of the filter as if every draft passed."""
-    found = _found(args, Counter(), Counter())
+    found = list(questions(args, Counter(), Counter()))
     stages = Stages(args.stages, args.models)
     placeholder = [{**one, "answer_choices": one["answer_choices"] * 4} for one in found]
-    filters = [(ANSWERS, True), (BLIND, False)]
     return [
         stages.plan(DRAFTS, draft_items(found)),
-        *(stages.plan(stage, filter_items(placeholder, history=history)) for stage, history in filters),
+        stages.plan(ANSWERS, filter_items(placeholder, history=True)),
+        stages.plan(BLIND, filter_items(placeholder, history=False)),
     ]
-
-
-def _letter(record: Mapping[str, object]) -> str:
-    return LETTERS[int(str(record["answer_idx"]))]
 
 
 BUILDER = Builder(
@@ -235,11 +258,10 @@ BUILDER = Builder(
     _rows,
     group=side,
     groups="users and novels",
-    answer_letter=_letter,
+    answer_letter=lambda record: LETTERS[record["answer_idx"]],
     sources="SRC",
     plan=_plan,
     options=[
-        argument("--against", type=Path, nargs="+", metavar="FILE", help="evaluation files to leave out"),
         argument("--per-person", type=positive_int, default=PER_PERSON, help=f"replies (default {PER_PERSON})"),
         *model_options("twinvoice"),
     ],

@@ -16,9 +16,9 @@ conversations give an opening and a second turn, with the record's own `is_last_
 its rows do not test when to end a conversation.
 
 PRISM has no intents, and the person's own message cannot serve as one: a policy that sees it can only copy it, and
-copying lowers its score. If a record has an `intent` or `intent_summary`, that is used. For all others, a model writes
-a high-level sentence (`intents`, see data/intents.py) into a file that `convert` reads. A conversation without a
-sentence is left out.
+copying lowers its score. If a record has an `intent`, that is used. For all others, a model writes a high-level
+sentence (`intents`, see data/intents.py) into a file that `convert` reads. A conversation without a sentence is left
+out.
 
 Two more kinds of rows are left out: CommonsenseQA questions that contain one of their own options, because nobody
 could ask them again without mentioning an option; and intents of fewer than two content words, because they cannot be
@@ -39,9 +39,9 @@ from pathlib import Path
 from typing import Any
 
 from data import intents
-from data.builder_cli import Builder, Commands, Rows, argument
-from data.prism import ADDS_NOTHING, Conversation, is_conversation, read_conversation, read_openings
-from data.reading import by_name, read_records
+from data.builder_cli import Builder, Commands, Rows, argument, some_left
+from data.intents import ADDS_NOTHING, Conversation, is_conversation, read_conversation, read_openings
+from data.reading import by_name, read_records, required_text
 from data.rows import Record, numbered
 from soul.cli.arguments import positive_int
 from soul.metrics.lexical import content_words
@@ -108,8 +108,7 @@ def convert(
     kept = [row for row in rows.values() if not evaluated(row)]
     left_out[EVALUATED] += len(rows) - len(kept)
     if equal_parts:
-        smallest = min(Counter(row["source"] for row in kept).values(), default=0)
-        per_source = min(smallest, per_source or smallest)
+        per_source = min(Counter(row["source"] for row in kept).values(), default=0)
     if per_source is not None:
         available = len(kept)
         kept = _drawn(kept, per_source, seed)
@@ -149,12 +148,12 @@ def _file_rows(path: Path, written: Mapping[str, str], seed: int, left_out: Coun
         elif not intents.is_written(raw):
             raise ValueError(
                 f"{where}: fields {sorted(fields)} are none of the known ones: question and choices (CommonsenseQA), "
-                "question and answer (nq_open), conversation_history (PRISM), conversation and intent (intents)"
+                "question and answer (nq_open), conversation_history (PRISM), key, answer and reason (intents)"
             )
 
 
 def _commonsense(where: str, raw: Mapping[str, Any], seed: int, left_out: Counter[str]) -> Iterator[Record]:
-    question = _text(where, raw, "question")
+    question = " ".join(required_text(where, raw, "question").split())
     try:
         choices = option_texts(raw["choices"])
     except ValueError as error:
@@ -175,7 +174,7 @@ def _commonsense(where: str, raw: Mapping[str, Any], seed: int, left_out: Counte
 
 
 def _natural(where: str, raw: Mapping[str, Any], seed: int) -> Record:
-    question = _text(where, raw, "question")
+    question = " ".join(required_text(where, raw, "question").split())
     answer = f"{_pick(NO_IDEA, seed, question)} {_pick(PROPOSALS, seed, question)}"
     history = f"User: {question}\nAssistant: {answer}"
     return _row(
@@ -229,13 +228,6 @@ def _row(source: str, intent: str, group: str, **fields: Any) -> Record:
     }
 
 
-def _text(where: str, raw: Mapping[str, Any], field: str) -> str:
-    value = raw[field]
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{where}: field '{field}' must be a text, got {value!r:.80}")
-    return " ".join(value.split())
-
-
 def _pick(texts: Sequence[str], seed: int, key: str) -> str:
     # Chosen by the record's own text, so that a file gets the same wording alone and together with others.
     return texts[int(hashlib.sha256(f"{seed}:{len(texts)}:{texts[0]}:{key}".encode()).hexdigest(), 16) % len(texts)]
@@ -246,10 +238,7 @@ def _intents_command(commands: Commands) -> None:
 
 
 def _rows(args: argparse.Namespace) -> Rows:
-    rows = convert(args.sources, args.per_source, args.seed, equal_parts=args.equal_parts)
-    if not rows.records:
-        raise ValueError(f"no row is left: {', '.join(f'{n:,} ({why})' for why, n in rows.left_out.items())}")
-    return rows
+    return some_left(convert(args.sources, args.per_source, args.seed), "row")
 
 
 BUILDER = Builder(
@@ -261,7 +250,6 @@ BUILDER = Builder(
     sources="SRC",
     options=[
         argument("--per-source", type=positive_int, metavar="N", help="keep N rows of each source (paper: 600)"),
-        argument("--equal-parts", action="store_true", help="keep as many rows of each source as the smallest has"),
     ],
     more_commands=_intents_command,
 )

@@ -14,13 +14,12 @@ import json
 import random
 import sys
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 from data import intents, userllm
-from data.builder_cli import Builder, Rows, argument
-from data.model_stages.stage import Stages, model_options
-from data.prism import Conversation
+from data.builder_cli import Builder, Rows, argument, some_left
+from data.intents import Conversation
+from data.model_stages import Stages, model_options
 from data.rows import Record
 from soul.cli.arguments import positive_int
 from soul.files.whole_file import write_whole
@@ -35,24 +34,18 @@ def _is_evaluated(row: Record, held_out: HeldOut) -> bool:
     return bool(held_out.shared_keys(group_keys(parse_row("userllm", {"index": 0, **row}))))
 
 
-def conversations(paths: Sequence[Path], held_out: HeldOut, left_out: Counter[str]) -> list[Conversation]:
-    """PRISM's conversations of users that are not evaluated."""
-    kept = []
-    for one in intents.conversations(paths):
+def _drawn(
+    args: argparse.Namespace, held_out: HeldOut, left_out: Counter[str]
+) -> tuple[list[Path], list[Conversation]]:
+    """The files of questions, and the conversations to write intents for: of users that are not evaluated."""
+    prism = [path for path in args.sources if path.name == "conversations.jsonl"]
+    found = []
+    for one in sorted(intents.conversations(prism), key=lambda one: one.key):
         row = {"source": "prism", "intent": "None.", "group": f"prism-{one.key}", "user_id": one.user_id, "turn": 0}
         if _is_evaluated(row, held_out):
             left_out[EVALUATED] += 1
         else:
-            kept.append(one)
-    return kept
-
-
-def _drawn(
-    args: argparse.Namespace, held_out: HeldOut, left_out: Counter[str]
-) -> tuple[list[Path], list[Conversation]]:
-    """The files of questions, and the conversations to write intents for."""
-    prism = [path for path in args.sources if path.name == "conversations.jsonl"]
-    found = sorted(conversations(prism, held_out, left_out), key=lambda one: one.key)
+            found.append(one)
     drawn = random.Random(f"userllm:{args.seed}").sample(found, min(args.conversations, len(found)))
     left_out[f"PRISM: conversations beyond the {args.conversations:,} that are drawn"] += len(found) - len(drawn)
     return [path for path in args.sources if path not in prism], drawn
@@ -60,7 +53,7 @@ def _drawn(
 
 def _rows(args: argparse.Namespace) -> Rows:
     left_out: Counter[str] = Counter()
-    held_out = HeldOut(read_rows([str(path) for path in args.against or []]))
+    held_out = HeldOut(read_rows([str(path) for path in args.against]))
     questions, drawn = _drawn(args, held_out, left_out)
     stages = Stages(args.stages, args.models)
     written = stages.run(intents.INTENTS, intents.items(drawn)) if drawn else {}
@@ -68,15 +61,13 @@ def _rows(args: argparse.Namespace) -> Rows:
     args.stages.mkdir(parents=True, exist_ok=True)
     kept = [one for one in drawn if one.key in written]
     for one in kept:
-        stages.keep(one.key, {"messages": one.tested}, {"intent": written[one.key].intent})
+        stages.decide(one.key, {"messages": one.tested}, {"intent": written[one.key].intent})
     prism = args.stages / "kept_conversations.jsonl"
     write_whole(prism, (json.dumps(_record(one, written[one.key].intent.strip())) + "\n" for one in kept))
     files = [*questions, *([prism] if kept else [])]
     rows = userllm.convert(files, seed=args.seed, equal_parts=True, evaluated=lambda row: _is_evaluated(row, held_out))
-    if not rows.records:
-        raise ValueError(f"no row is left: {', '.join(f'{n:,} ({why})' for why, n in rows.left_out.items())}")
     counts = +(left_out + stages.dropped + Counter(rows.left_out))
-    return Rows(rows.records, counts, task="userllm", models=stages.uses, decisions=stages.decisions)
+    return some_left(Rows(rows.records, counts, task="userllm", models=stages.uses, decisions=stages.decisions), "row")
 
 
 def _record(one: Conversation, intent: str) -> dict[str, object]:
@@ -91,7 +82,7 @@ def _record(one: Conversation, intent: str) -> dict[str, object]:
 
 def _plan(args: argparse.Namespace) -> list[str]:
     """The calls that `convert` would make, and their price."""
-    _, drawn = _drawn(args, HeldOut(read_rows([str(path) for path in args.against or []])), Counter())
+    _, drawn = _drawn(args, HeldOut(read_rows([str(path) for path in args.against])), Counter())
     return [Stages(args.stages, args.models).plan(intents.INTENTS, intents.items(drawn))] if drawn else []
 
 
@@ -104,7 +95,6 @@ BUILDER = Builder(
     sources="SRC",
     plan=_plan,
     options=[
-        argument("--against", type=Path, nargs="+", metavar="FILE", help="evaluation files to leave out"),
         argument(
             "--conversations", type=positive_int, default=CONVERSATIONS, help=f"of PRISM (default {CONVERSATIONS:,})"
         ),

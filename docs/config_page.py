@@ -15,10 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.config_checks.key_types import Key, Keys, describe, leaves, shown
+from ditto.config_checks.key_types import Key, Keys, describe, shown
 from ditto.config_checks.keys import CHECKPOINT, ENGINE, MODEL, OPTIMIZER, RL_KEYS
 from ditto.launching.compose import CONFIG_DIR, compose_config
 from sft.config_checks import CONFIG_DIR as SFT_DIR
@@ -37,10 +36,6 @@ TASK_OPTIONS = {
     "reward": (
         "mean: the paper's score, the mean of the seven raw scores / 10; weighted: the original's reward, 0 to 1. Both "
         "are metrics in any case."
-    ),
-    "judge_reward_hacking": (
-        "A second judge call per encounter rates whether the policy talks to a judge rather than to a person (metric "
-        "reward_hacking, 0 to 1)."
     ),
     "judge_samples": (
         "Samples of each judgment; null takes as many as the published runs (six calls per episode), 1 needs three."
@@ -105,14 +100,9 @@ def roles() -> str:
 
 
 def launchers() -> str:
-    """What `run_rl.sh` and the paper's recipe change."""
-    files = (CONFIG_DIR / "run_rl.yaml", RECIPE)
-    trees = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in files]
-    names = dict.fromkeys(name for tree in trees for name, _ in leaves(tree) if name != "defaults")
-    both = [composed(file.parent, file.stem, "gpu") for file in files]
-    rows = ["| key | `bash run_rl.sh` | `bash recipe/ditto/run_rl.sh` |", "|---|---|---|"]
-    rows += [f"| `{name}` | {' | '.join(value_in(config, name) for config in both)} |" for name in names]
-    return "\n".join(rows)
+    """The files of `run_rl.sh` and of the paper's recipe, which builds on the former."""
+    texts = [file.read_text(encoding="utf-8").strip() for file in (CONFIG_DIR / "run_rl.yaml", RECIPE)]
+    return "\n\n".join(f"```yaml\n{text}\n```" for text in texts)
 
 
 def task_options() -> str:

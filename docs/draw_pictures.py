@@ -33,8 +33,7 @@ from soul.cli.error_border import Parser, reports_errors
 from soul.examples.endpoint import answer
 from soul.examples.example import Player
 from soul.figures import drawing
-from soul.figures.ablation import ablations
-from soul.figures.training import diagnostics, gap
+from soul.figures.training import ablations, diagnostics, gap
 from soul.figures.training_run import NamedFolders, TrainingRun, by_name, named_folders
 from soul.message import Message
 from soul.testing.replies import ChatRequest, Reply, Text

@@ -1,4 +1,4 @@
-"""docs/models.md: how families of models are trained, found out by `ditto.model.pack_check` on small models of each.
+"""docs/models.md: how families of models are trained, found out by `ditto.model.exactness` on small models of each.
 
 python docs/models.py            write the page
 python docs/models.py --check    write nothing; fail if the page is not what the code says
@@ -16,10 +16,8 @@ from typing import Any
 import torch
 
 import ditto.model.attention  # noqa: F401 - registers packed
-from ditto.model.head_settings import head_problem
-from ditto.model.pack_check import deviation
+from ditto.model.exactness import TOLERANCE, deviation, head_problem, small_config
 from ditto.model.prefix_tree.eligibility import TESTED
-from ditto.model.small_models import TOLERANCE, small_config
 from soul.cli.error_border import Parser, reports_errors
 
 PAGE = Path(__file__).resolve().parent / "models.md"

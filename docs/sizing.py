@@ -6,20 +6,20 @@ python docs/sizing.py --check    write nothing; fail if the page is not what the
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from omegaconf import DictConfig
+
 from ditto.launching.compose import load_config
 from ditto.memory import cpu, estimate
-from ditto.memory.estimate import layer_activations
+from ditto.memory import plan as planning
+from ditto.memory.estimate import Change, layer_activations
 from ditto.memory.model_shape import GIB, ModelShape, shape_of
-from ditto.memory.plan import ASSUMED_GIB, Machine, MemoryPlan
-from ditto.memory.remedy import Change
-from ditto.memory.setup import KEYS, Setup
-from ditto.settings import Settings
+from ditto.memory.plan import ASSUMED_GIB, MemoryPlan, training_of
 from soul.cli.error_border import Parser, reports_errors
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,9 +35,9 @@ CARDS = {"40 GB": 39.4, "80 GB": ASSUMED_GIB}  # GiB that a program sees
 GPUS = (1, 4, 8)
 NODES = (1, 2, 4, 8)  # of eight 80 GB cards each
 SHORT = {  # names in the table of what has to be changed
-    "tokens": "tokens",
-    "tensor_parallel": "tp",
-    "offload_policy": "offload policy",
+    planning.TOKENS: "tokens",
+    planning.ENGINES: "tp",
+    planning.OFFLOAD: "offload policy",
 }
 
 
@@ -61,31 +61,42 @@ def shape(name: str) -> ModelShape:
 
 
 @cache
-def recipe() -> Setup:
+def recipe() -> DictConfig:
     """The paper's recipe on a GPU node."""
     words = ["--config-dir", str(ROOT / "recipe/ditto/config"), "--config-name", "ditto", "platform=gpu"]
-    config = load_config([*words, "data.train_files=[train.parquet]", "data.val_files=[val.parquet]"])
-    return Setup.from_config(config, Settings.from_config(config).objective)
+    return load_config([*words, "data.train_files=[train.parquet]", "data.val_files=[val.parquet]"])
 
 
 def plan(name: str, lora: bool, gpus: int, gib: float, nodes: int = 1) -> MemoryPlan:
     """The plan of a run of the recipe."""
-    setup = replace(recipe(), gpus=gpus, nodes=nodes, lora_rank=recipe().lora_rank if lora else 0)
-    machine = Machine(int(gib * GIB), "NVIDIA H100 80GB HBM3", host_bytes=1024 * GIB, trains=True)
-    return MemoryPlan(shape(name), setup, machine)
+    return MemoryPlan(config_of(lora, gpus, nodes), shape(name), int(gib * GIB), "NVIDIA H100 80GB HBM3")
+
+
+@cache
+def config_of(lora: bool, gpus: int, nodes: int) -> DictConfig:
+    """The recipe on other devices, and without its adapter."""
+    config = copy.deepcopy(recipe())
+    config.trainer.n_gpus_per_node, config.trainer.nnodes = gpus, nodes
+    config.actor_rollout_ref.model.lora_rank *= lora
+    return config
 
 
 def cell(name: str, lora: bool, gpus: int, gib: float, nodes: int = 1) -> str:
     """The table's cell of one combination."""
     needed, change = plan(name, lora, gpus, gib, nodes), Change()
     if needed.problems:
-        found = needed.remedy(more_gpus=False)
+        found = needed.remedy()
         if found is None:
             return "no"
-        change, needed = found, replace(needed, setup=replace(needed.setup, **found))
+        change, needed = found, needed.changed(found)
     most = max(phase.total for phase in needed.phases) / GIB
-    words = [f"{SHORT[field]} {value:,}" if value is not True else SHORT[field] for field, value in change.items()]
-    return f"{', '.join(words) or 'yes'} ({most:.0f}; {needed.host.peak / GIB:.0f})"
+    words = [f"{SHORT[key]} {value:,}" if value is not True else SHORT[key] for key, value in change.items()]
+    return f"{', '.join(words) or 'yes'} ({most:.0f}; {needed.host_peak / GIB:.0f})"
+
+
+def rank() -> int:
+    """The rank of the recipe's adapter."""
+    return int(recipe().actor_rollout_ref.model.lora_rank)
 
 
 def fits() -> Iterator[str]:
@@ -95,7 +106,7 @@ def fits() -> Iterator[str]:
     for name in MODELS:
         for lora in (True, False):
             cells = [cell(name, lora, gpus, gib) for gpus in GPUS for gib in CARDS.values()]
-            yield f"| {name}, {'LoRA ' + str(recipe().lora_rank) if lora else 'full'} | " + " | ".join(cells) + " |"
+            yield f"| {name}, {'LoRA ' + str(rank()) if lora else 'full'} | " + " | ".join(cells) + " |"
 
 
 def several_nodes() -> Iterator[str]:
@@ -105,21 +116,20 @@ def several_nodes() -> Iterator[str]:
     for name in MODELS:
         for lora in (True, False):
             cells = [cell(name, lora, 8, ASSUMED_GIB, nodes) for nodes in NODES]
-            yield f"| {name}, {'LoRA ' + str(recipe().lora_rank) if lora else 'full'} | " + " | ".join(cells) + " |"
+            yield f"| {name}, {'LoRA ' + str(rank()) if lora else 'full'} | " + " | ".join(cells) + " |"
 
 
 def models() -> Iterator[str]:
     """The numbers that the arithmetic starts from."""
     yield "| | weights | LoRA 32 | KiB a token and layer kept | KiB a token in one layer | cache, KiB a token |"
     yield "|---|---:|---:|---:|---:|---:|"
-    training = recipe().training
+    training = training_of(recipe())
     for name in MODELS:
         model = shape(name)
         layer = sum(layer_activations(model, training)) / 1024
         stream, cached = 2 * model.hidden / 1024, 4 * model.layers * model.key_value / 1024
         yield (
-            f"| {name} | {model.weights:,} | {model.adapter(recipe().lora_rank):,} | {stream:.0f} | {layer:.0f} | "
-            f"{cached:.0f} |"
+            f"| {name} | {model.weights:,} | {model.adapter(rank()):,} | {stream:.0f} | {layer:.0f} | {cached:.0f} |"
         )
 
 
@@ -130,24 +140,25 @@ def example() -> str:
 
 def page() -> str:
     """The page."""
-    setup = recipe()
-    tokens = f"{setup.tokens:,}"
+    rollout = recipe().actor_rollout_ref.rollout
+    longest = f"{rollout.max_model_len:,}"
+    tokens = f"{recipe().actor_rollout_ref.actor.ppo_max_token_len_per_gpu:,}"
     return f"""<!-- Made by docs/sizing.py. Change the code, not this page. -->
 
 # Which model fits on which GPUs
 
 `DRY_RUN=1` prints a memory plan for the run as it is composed, and a run that cannot fit ends there, with the overrides
-that make it fit, if there are any. This page has the same numbers for the paper's recipe: LoRA {setup.lora_rank} or
-full fine-tuning, micro-batches of {tokens} tokens, sequences of up to {setup.max_model_len:,} tokens, vLLM on the same
-GPUs with a share of {setup.utilization}.
+that make it fit, if there are any. This page has the same numbers for the paper's recipe: LoRA {rank()} or
+full fine-tuning, micro-batches of {tokens} tokens, sequences of up to {longest} tokens, vLLM on the same
+GPUs with a share of {rollout.gpu_memory_utilization}.
 
 ## The table
 
 *yes*: the recipe runs as it stands. *no*: no override helps. Otherwise the cell names what you have to change:
 
-- *tokens*: `{KEYS["tokens"]}`
-- *tp*: `{KEYS["tensor_parallel"]}`
-- *offload policy*: `{KEYS["offload_policy"]}=true`; weights, gradients and optimizer
+- *tokens*: `{planning.TOKENS}`
+- *tp*: `{planning.ENGINES}`
+- *offload policy*: `{planning.OFFLOAD}=true`; weights, gradients and optimizer
   stay on the host, which is slow
 
 In parentheses: GiB on each GPU in the fullest phase; GiB of host memory on the node.
@@ -175,8 +186,8 @@ Qwen3-8B on a node with eight 80 GB cards:
 def _sources() -> str:
     """The sections on where the numbers come from."""
     reserve = f"{estimate.TRAINER / GIB:.1f} GiB, and {estimate.FRAGMENTS:.0%} of activations and logits"
-    asleep = f"{estimate.CONTEXT / GIB:.1f} + {estimate.GRAPHS / GIB:.1f} GiB"
-    processes = f"{estimate.GPU_PROCESSES // GIB} GiB a GPU, {estimate.AGENT_WORKER // GIB} an agent-loop worker"
+    asleep = f"{planning.CONTEXT / GIB:.1f} + {planning.GRAPHS / GIB:.1f} GiB"
+    processes = f"{planning.GPU_PROCESSES // GIB} GiB a GPU, {planning.AGENT_WORKER // GIB} an agent-loop worker"
     gradients = 4 * shape("Qwen3-8B").weights / GIB
     return f"""## Where the numbers come from
 
@@ -221,8 +232,8 @@ No memory tracker sees these values. If you measure others, correct them in `ver
 | what | assumed | where |
 |---|---|---|
 | CUDA context, NCCL, workspaces of the training process; fragments | {reserve} | `estimate.py` |
-| vLLM's CUDA context and CUDA graphs, which stay while it sleeps | {asleep} | `estimate.py` |
-| processes on the host | {processes}, {estimate.DRIVER // GIB} for the driver | `estimate.py` |
+| vLLM's CUDA context and CUDA graphs, which stay while it sleeps | {asleep} | `plan.py` |
+| processes on the host | {processes}, {planning.DRIVER // GIB} for the driver | `plan.py` |
 | the processes of a run without a GPU | {cpu.PROCESSES // GIB} GiB, {cpu.DEVICE_PROCESSES // GIB} a device; of \
 supervised training {cpu.DEVICE_PROCESSES // GIB} GiB, {cpu.DEVICE_PROCESSES // GIB} a device | `cpu.py` |
 | the size of a GPU where none is found and `memory.gpu_gib` is null | {ASSUMED_GIB} GiB | `plan.py` |

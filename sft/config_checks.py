@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from omegaconf import DictConfig
-from pydantic import Field
 
 from ditto.config_checks.key_types import (
     Count,
@@ -17,7 +16,6 @@ from ditto.config_checks.key_types import (
     Keys,
     NotNegative,
     Open,
-    Positive,
     Seed,
     Text,
     Texts,
@@ -25,11 +23,10 @@ from ditto.config_checks.key_types import (
     below,
     check_types,
     of_model,
-    several,
 )
 from ditto.config_checks.keys import CHECKPOINT, ENGINE, MODEL, OPTIMIZER, TRAINER
 from ditto.config_checks.rules import Problem, Run, check_rules, chosen_on_a_cpu, model_rules, trainer_rules
-from ditto.launching.compose import Program
+from ditto.launching.override_parser import Program
 from ditto.settings import MemorySettings
 
 CONFIG_DIR = Path(__file__).resolve().parent / "config"
@@ -57,10 +54,6 @@ _DATA: Keys = {
         Role | None,
         "The side whose turns are trained, for all sources that nothing names; null makes them an error.",
     ),
-    "last_turns_by_source": Key(
-        dict[str, FromZero],
-        "Turns to keep at the end of a conversation, by data source; earlier ones become one text. 0 keeps all.",
-    ),
     "document_end": Key(
         str | None,
         "Token after each document of plain text; null is `<|endoftext|>` or `<|end_of_text|>` if the tokenizer has "
@@ -69,14 +62,9 @@ _DATA: Keys = {
     "keep_control_tokens": Key(
         bool, "Leave special tokens of the tokenizer in rows as they are; otherwise look-alikes take their place."
     ),
-    "ignore_columns": Key(list[str], "Columns that are neither read nor refused, e.g. `[images]`."),
     "cache_dir": Key(
         str | None,
         "Token ids of the corpus, which you may delete between runs; null is `sft_cache` beside the run folder.",
-    ),
-    "tokenizer_workers": Key(
-        FromZero | None,
-        "Processes of each node that tokenise the corpus, once. 0 uses none; null uses as many as there are cores.",
     ),
     "train_batch_size": Key(
         Count, "Rows of an optimizer step, over all ranks. A sequence of packed documents counts as a row."
@@ -101,16 +89,6 @@ _TRAINER: Keys = {
     "test_freq": Key(Often, "Compute the validation loss, by source, every so many steps or `after_each_epoch`."),
     "seed": Key(Seed, "Seed of new weights (LoRA) and of dropout. data.seed orders the rows."),
     "max_ckpt_to_keep": Key(Count | None, "Older checkpoints than this many are removed; null keeps all."),
-    "max_ckpt_gb": Key(
-        Positive | None, "GB of all checkpoints together. The oldest are removed; the newest always stays."
-    ),
-    "checkpoint_callback_class": Key(
-        str | None, "A verl CheckpointCallback, as `module.Class`; called with each published checkpoint."
-    ),
-    "profile_interval": Key(
-        Annotated[list[int], Field(min_length=2, max_length=2)],
-        "First and last step that the profiler records, with `profiler.enable=true`.",
-    ),
     "rl_test_freq": Key(FromZero, "Evaluate on SOUL every so many steps; 0 never, and no inference engine is started."),
     "rl_test_files": Key(str | None, "Files of task rows, or names of evaluation sets, space-separated."),
     "rl_test_limit": Key(Count, "Rows of each set in that evaluation."),
@@ -130,9 +108,6 @@ SFT_KEYS: Keys = {
         NotNegative, "After SIGTERM or Ctrl-C, seconds in which the current step may end and be saved; 0 drops it."
     ),
     **below("checkpoint", CHECKPOINT),
-    "checkpoint.async_save": Key(
-        bool, "Write checkpoints while training goes on; it waits for a copy in the memory of the CPU only."
-    ),
     **below("model", MODEL),
     "model.chat_template": Key(
         str | None,
@@ -141,8 +116,6 @@ SFT_KEYS: Keys = {
     **below("optim", OPTIMIZER),
     **below("engine", ENGINE),
     **of_model("memory", MemorySettings),
-    "profiler.save_path": Key(str, "Where the profiler's traces go."),
-    **several(Open, "profiler"),
     "dry_run": Key(bool),
 }
 _ROWS = "the layouts of rows that docs/sft.md lists: sft/corpus/row_encoder.py reads them"
@@ -183,7 +156,7 @@ def check_config(config: DictConfig) -> None:
 
 def sft_rules(run: SftRun) -> Iterator[Problem]:
     """All rules of supervised training."""
-    data, trainer, profiled = run.data, run.trainer, list(run.trainer.profile_interval)
+    data, trainer = run.data, run.trainer
     yield from trainer_rules(run)
     yield from model_rules(run, "model", "optim", "engine", "checkpoint")
     yield from chosen_on_a_cpu(run, ["data.max_token_len_per_gpu", "model.enable_gradient_checkpointing"])
@@ -202,14 +175,4 @@ def sft_rules(run: SftRun) -> Iterator[Problem]:
             "trainer.rl_test_freq",
             "evaluates a checkpoint as a model, and with checkpoint.save_lora_only=true it is none. Use one of the "
             "two.",
-        )
-    if profiled != [-1, -1] and not 0 < profiled[0] <= profiled[1]:
-        yield Problem(
-            "trainer.profile_interval",
-            "use the first and the last step to profile, such as [3,5], or [-1,-1] for none.",
-        )
-    elif run.config.profiler.enable != (profiled[0] > 0):
-        yield Problem(
-            "profiler.enable",
-            "needs trainer.profile_interval=[first step,last step], and the other way round: set both or neither.",
         )

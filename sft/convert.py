@@ -15,18 +15,88 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from sft.corpus.columns import ORIGIN, READ, check_columns, check_row, origin, without
-from sft.corpus.parquet_shards import ParquetShards, is_plain
 from sft.corpus.sources import find_files
 from sft.encode.layouts import find_layout, layout_columns, standard_row
 from sft.encode.messages import BadConversation
 from sft.encode.train_roles import UNNAMED, Role
-from sft.formats.reading import BEGINS, ENDS, Record, columns_of, has_schema, read_records
+from sft.formats.reading import BEGINS, ENDS, Record, columns_of, read_records
 from soul.cli.arguments import output_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings
+from soul.files.whole_file import whole_file
 
+SHARD_ROWS = 20_000  # in memory
+_TURNS = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+_LISTS = ("messages", "prompt")
 LONGEST_DOCUMENT = 64 << 20  # characters of a row; a longer text file becomes several documents
+
+
+class ParquetShards:
+    """Writes parquet shards of a limited size. A shard has one set of columns; rows with others go to one of their own.
+
+    Turns of role and content alone are a list of structs; turns with more (tool calls, weights) are kept exactly, as
+    JSON in a text, which the training reads as well.
+    """
+
+    def __init__(self, folder: Path, stem: str, rows: int) -> None:
+        self.folder, self.stem, self.rows = folder, stem, rows
+        if old := sorted(folder.glob(f"{stem}*")):
+            raise BadSettings(f"{old[0]} exists already. Choose another folder for --out, or delete its shards.")
+        self.count = self.shards = 0
+        self._rows: dict[pa.Schema, list[Record]] = {}
+
+    def add(self, row: Record) -> None:
+        """Append a row."""
+        row = {name: _stored(value) if name in _LISTS else value for name, value in row.items()}
+        schema = pa.schema([(name, _type(name, value)) for name, value in row.items()])
+        rows = self._rows.setdefault(schema, [])
+        rows.append(row)
+        self.count += 1
+        if len(rows) >= self.rows:
+            self._write(schema)
+
+    def finish(self) -> None:
+        """Write the rows that are left."""
+        for schema in list(self._rows):
+            self._write(schema)
+
+    def _write(self, schema: pa.Schema) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with whole_file(self.folder / f"{self.stem}{self.shards:05d}.parquet") as partial:
+            pq.write_table(pa.Table.from_pylist(self._rows.pop(schema), schema=schema), partial, compression="zstd")
+        self.shards += 1
+
+
+def is_plain(turns: Sequence[Any]) -> bool:
+    """Tell whether turns have nothing but role and content, as texts; a null field counts as absent."""
+    return all(
+        isinstance(turn, dict)
+        and turn.keys() <= {"role", "content"}
+        and all(isinstance(value, str) for value in turn.values())
+        for turn in map(_without_nulls, turns)
+    )
+
+
+def _stored(turns: Any) -> Any:
+    """Turns as a list of role and content if they have nothing else, otherwise as JSON."""
+    if not isinstance(turns, list):
+        return turns
+    known = [_without_nulls(turn) for turn in turns]
+    return known if is_plain(known) else json.dumps(known, ensure_ascii=False)
+
+
+def _without_nulls(turn: Any) -> Any:
+    return {name: value for name, value in turn.items() if value is not None} if isinstance(turn, dict) else turn
+
+
+def _type(name: str, value: Any) -> pa.DataType:
+    if name in _LISTS and isinstance(value, list):
+        return _TURNS
+    return {int: pa.int64(), float: pa.float64()}.get(type(value), pa.string())
 
 
 def converted_rows(file: Path, source: str | None, role: str | None, ignored: Sequence[str] = ()) -> Iterator[Record]:
@@ -36,11 +106,8 @@ def converted_rows(file: Path, source: str | None, role: str | None, ignored: Se
         source: the data_source of rows that have none.
         role: the trained side of rows that name none.
         ignored: columns to leave out, also those that the training does not support.
-
-    Raises:
-        SoulError: the file or a row cannot be read, or has a column that the training does not support; names both.
     """
-    found, schema = columns_of(file), has_schema(file)
+    found = columns_of(file)
     check_columns(str(file), found, ignored)
     layout = find_layout(found, str(file))
     # A distilled corpus keeps the columns that say which task rows it was played on: tests are compared with them.
@@ -48,8 +115,7 @@ def converted_rows(file: Path, source: str | None, role: str | None, ignored: Se
     columns = [*layout_columns(layout, found), *present]
     for number, record in enumerate(_documents(read_records(file, columns))):
         where = f"{file}, row {number}"
-        if not schema:
-            check_row(record, where, ignored)
+        check_row(record, where, ignored)
         record = without(record, ignored)
         common: Record = {"data_source": str(record.get("data_source") or source or UNNAMED)}
         common |= origin(record)
@@ -115,7 +181,9 @@ def _parser() -> Parser:
     parser.add_argument("--source", help="data_source of the rows that have none (default: the name of their file)")
     parser.add_argument("--train-role", choices=get_args(Role), help="trained side of the rows that name none")
     parser.add_argument("--ignore-column", action="append", default=[], metavar="NAME", help="leave a column out")
-    parser.add_argument("--rows", type=positive_int, default=100_000, help="rows of a shard, at most (100,000)")
+    parser.add_argument(
+        "--rows", type=positive_int, default=SHARD_ROWS, help=f"rows of a shard, at most ({SHARD_ROWS:,})"
+    )
     return parser
 
 
@@ -126,17 +194,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     groups = find_files(args.files, None, args.split)
     if ratios := [group.name for group in groups if group.ratio != 1]:
         raise BadSettings(f"{ratios[0]}: a ratio is for training. Name the file without it.")
-    with ParquetShards(args.out, f"{args.split}_shard_", args.rows) as shards:
-        for file in (file for group in groups for file in group.files):
-            before = shards.count
-            for row in converted_rows(file, args.source or _stem(file), args.train_role, args.ignore_column):
-                shards.add(row)
-            print(f"{file}: {shards.count - before:,} rows")
-    print(f"{shards.count:,} rows in {len(shards.files)} shards in {args.out}")
-
-
-def _stem(file: Path) -> str:
-    return file.name.split(".")[0]
+    shards = ParquetShards(args.out, f"{args.split}_shard_", args.rows)
+    for file in (file for group in groups for file in group.files):
+        before = shards.count
+        for row in converted_rows(file, args.source or file.name.split(".")[0], args.train_role, args.ignore_column):
+            shards.add(row)
+        print(f"{file}: {shards.count - before:,} rows")
+    shards.finish()
+    print(f"{shards.count:,} rows in {shards.shards} shards in {args.out}")
 
 
 if __name__ == "__main__":

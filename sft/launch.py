@@ -50,13 +50,14 @@ def _launch(words: list[str]) -> int:
     check_config(config)
     from ditto.run.checkpoint import rename_damaged
     from ditto.run.run_folder import RunFolder
-    from ditto.run.store_resume import check_address, prepare_store
+    from ditto.run.store import Store, prepare_store
     from sft.memory_plan import CHECKPOINTING, TOKENS
     from sft.preflight import check
     from sft.run.checkpoints import choose
     from sft.run.ranks import node_rank, run_ranks
 
-    check_address(config)
+    if config.trainer.upload_to is not None:
+        Store(str(config.trainer.upload_to))  # refuses an address that fsspec does not know
     leads = node_rank(config) == 0  # the first node decides for all nodes
     root = Path(config.trainer.default_local_dir).absolute()
     with ExitStack() as locks:

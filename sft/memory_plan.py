@@ -7,16 +7,14 @@ from dataclasses import replace
 from omegaconf import DictConfig, OmegaConf
 
 from ditto.memory.cpu import DEVICE_PROCESSES, CpuMemory, choose, described, micro_batches, process_bytes
-from ditto.memory.estimate import Memory, Training, largest, update_moments
+from ditto.memory.estimate import Change, Memory, Training, first_fit, largest, lower_limits, update_moments
 from ditto.memory.model_shape import GIB, read_shape
-from ditto.memory.plan import Machine
-from ditto.memory.remedy import Change, find_remedy, lower_limits, overrides
-from ditto.memory.setup import number_formats
+from ditto.memory.plan import advice, gpu_size, number_formats
 from ditto.settings import BadConfig
 from soul.host_resources import free_memory
 
 TOKENS, CHECKPOINTING = "data.max_token_len_per_gpu", "model.enable_gradient_checkpointing"  # null: open, on a CPU
-KEYS = {"tokens": TOKENS, "full_logits": "model.use_fused_kernels", "offloaded": "engine.offload_policy"}
+FUSED, OFFLOAD = "model.use_fused_kernels", "engine.offload_policy"
 
 
 def check_memory(config: DictConfig, longest: int) -> list[str]:
@@ -24,39 +22,35 @@ def check_memory(config: DictConfig, longest: int) -> list[str]:
 
     Args:
         longest: tokens of the longest sequence; a micro-batch must be able to hold it.
-
-    Raises:
-        BadConfig: the model does not fit; names the override that makes it fit.
     """
     shape, training, limit = (
         read_shape(config.model, "model"),
         _training(config),
         int(config.data.max_token_len_per_gpu),
     )
-    machine = Machine.find(OmegaConf.select(config, "memory.gpu_gib"))
+    size, source = gpu_size(OmegaConf.select(config, "memory.gpu_gib"))
 
     def needed(change: Change) -> Memory:
-        changed = {field: value for field, value in change.items() if field != "tokens"}
-        return largest(update_moments(shape, change.get("tokens", limit), replace(training, **changed)))
+        offloaded, fused = change.get(OFFLOAD, training.offloaded), change.get(FUSED, not training.full_logits)
+        how = replace(training, offloaded=offloaded, full_logits=not fused)
+        return largest(update_moments(shape, change.get(TOKENS, limit), how))
 
     def fits(change: Change) -> bool:
         memory = needed(change)
-        return memory.total + memory.reserve <= machine.gpu_bytes
+        return memory.total + memory.reserve <= size
 
     memory = needed({})
     with_reserve = f"{(memory.total + memory.reserve) / GIB:.1f}"
-    where = f"{training.devices} GPUs of {machine.gpu_bytes / GIB:.1f} GiB ({machine.gpu_source})"
+    where = f"{training.devices} GPUs of {size / GIB:.1f} GiB ({source})"
     if not fits({}):
-        lower: list[Change] = [{"tokens": tokens} for tokens in lower_limits(limit, longest)]
-        fused: list[Change] = [{"full_logits": False}] if training.full_logits else []
-        change = find_remedy([fused, lower, [{"offloaded": True}]], fits)
-        advice = "No override makes it fit: use more or larger GPUs, LoRA (model.lora_rank=32) or a smaller model"
-        if change is not None:
-            words = {**change, "full_logits": True} if "full_logits" in change else change  # the key says the opposite
-            advice = f"This fits: {' '.join(overrides(words, KEYS))}"
+        values = {
+            FUSED: [not training.full_logits, True],
+            TOKENS: lower_limits(limit, longest),
+            OFFLOAD: [training.offloaded, True],
+        }
         raise BadConfig(
-            f"{shape.name} does not fit on {where}: an update with {TOKENS}={limit} needs {with_reserve} GiB. {advice}"
-            ". A GPU of another size: memory.gpu_gib=..."
+            f"{shape.name} does not fit on {where}: an update with {TOKENS}={limit} needs {with_reserve} GiB. "
+            f"{advice(first_fit(values, fits))}. A GPU of another size: memory.gpu_gib=..."
         )
     parts = ", ".join(f"{name} {size / GIB:.1f}" for name, size in vars(memory).items())
     return [
@@ -69,9 +63,6 @@ def fit(config: DictConfig, longest: int) -> list[str]:
 
     Args:
         longest: tokens of the longest sequence.
-
-    Raises:
-        BadConfig: the model does not fit.
     """
     shape, devices = read_shape(config.model, "model", dense_only=False), int(config.trainer.n_gpus_per_node)
     data, model, rank = config.data, config.model, int(config.model.get("lora_rank") or 0)

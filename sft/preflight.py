@@ -6,7 +6,7 @@ This opens the corpus as the training does, so that one process tokenises it, on
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,32 +15,26 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import ValidationError
 from rich.console import Console
 
-from ditto.launching.variables import check_temporary_folders
+from ditto.memory.plan import check_gpu
 from ditto.model.adapter_check import check_adapter
-from ditto.model.attention_check import check_attention
-from ditto.model.head_settings import check_head
-from ditto.model.pack_check import check_packing
-from ditto.model.tokenizer_check import Chat, load_chat
-from ditto.model.weights_check import check_model_folder, check_vocabulary, check_weights
+from ditto.model.exactness import check_head, check_packing
+from ditto.model.model_folder import Chat, check_vocabulary, check_weights, load_chat
 from ditto.run.checkpoint import ResumeChoice
 from ditto.settings import BadConfig
 from sft.config_checks import SftRun
 from sft.corpus.row_encoder import DOCUMENT
-from sft.corpus.settings import SftDataSettings
-from sft.corpus.sources import find_files
+from sft.corpus.sources import SftDataSettings, find_files
 from sft.corpus.split import Corpus, open_corpus
 from sft.memory_plan import check_memory, fit
 from sft.run.tested_rows import check_overlap
 from sft.run.trained_data import TrainedData, check_unchanged
 from soul.chat.template_file import shipped
-from soul.errors import one_line
 from soul.evaluate.run.settings import choose_sets
 from soul.files.writable import check_writable
 from soul.mistakes import Mistakes
 from soul.table import Table
 from soul.validation_errors import setting_problem
 
-SHOWN_SOURCES = 10  # in a message, at most
 EXPENSIVE = 1.2  # from here on, the plan says what the expansion comes from
 
 
@@ -84,18 +78,9 @@ def load_training_chat(config: DictConfig) -> Chat:
 
 
 def check(config: DictConfig, choice: ResumeChoice | None) -> str:
-    """Check everything except the values of the config (`config_checks.check_config`) and the checkpoint.
+    """Check everything but the config's values and the checkpoint (`choice`; None: another node decides).
 
-    On a CPU, what the config leaves open is chosen here.
-
-    Args:
-        choice: the checkpoint to resume from; None: another node decides.
-
-    Returns:
-        The plan, for people.
-
-    Raises:
-        SoulError: something cannot work; the message says how to fix it.
+    On a CPU, what the config leaves open is chosen here. Returns the plan, for people.
     """
     trainer, data = config.trainer, config.data
     run = SftRun(config)
@@ -110,28 +95,21 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
         with found.of():
             check_writable(folder, setting)
     with found.of():
-        check_temporary_folders(os.environ, None, starts_ray=False)
-    with found.of():
         chat = load_training_chat(config)
         check_vocabulary(path, trust, "model.path", chat.tokenizer)
-    for check_folder in (check_model_folder, check_weights):
-        with found.of():
-            check_folder(path, trust, "model.path")
+    with found.of():
+        check_weights(path, trust, "model.path")
     with found.of():
         adapted = check_adapter(config.model, "model")
     found.report()
-    check_attention(config)
+    check_gpu(config)
     check_packing(config.model, "model")
-    _check_callback(config)
     tested = str(trainer.rl_test_files or "").split()  # compared even without a test: somebody will evaluate on them
     compared = _check_tested(config, tested) if tested else []
     train, val = load_corpora(config)
     corpora = [corpus for corpus in (train, val) if corpus]
     for corpus in corpora:
         _check_documents(config, corpus)
-    _check_named_sources(
-        data_settings(config).last_turns_by_source, {name for corpus in corpora for name in corpus.sources}
-    )
     check_head(config.model, config.engine, "model")
     steps = trainer.total_training_steps or trainer.total_epochs * -(-len(train.order) // data.train_batch_size)
     passes = steps * data.train_batch_size / len(train.order)
@@ -156,13 +134,7 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
 
 
 def _check_devices(trainer: DictConfig) -> None:
-    """Refuse more processes than this machine shows GPUs, before the corpus is tokenised for hours.
-
-    A machine without any (a login node) may check a run for another one.
-
-    Raises:
-        BadConfig: there are too few.
-    """
+    """Refuse more processes than this machine shows GPUs. One without any may check a run for another machine."""
     shown = 0 if trainer.device == "cpu" else torch.cuda.device_count()  # occupies no GPU memory
     if not 0 < shown < trainer.n_gpus_per_node:
         return
@@ -197,24 +169,6 @@ def _begin(choice: ResumeChoice | None) -> str:
     return "".join([begin, *(f"\nset aside: {path} ({reason})" for path, reason in choice.skipped.items())])
 
 
-def _check_callback(config: DictConfig) -> None:
-    """Check the class that `trainer.checkpoint_callback_class` names."""
-    name = config.trainer.checkpoint_callback_class
-    if not name:
-        return
-    from verl.utils.import_utils import load_class_from_fqn
-
-    try:
-        callback = load_class_from_fqn(str(name), "CheckpointCallback")
-    except (ValueError, ImportError, AttributeError) as error:
-        raise BadConfig(f"trainer.checkpoint_callback_class={name}: {one_line(error, 300)}.") from error
-    if not callable(getattr(callback, "on_save", None)):
-        raise BadConfig(
-            f"trainer.checkpoint_callback_class={name} has no method on_save. Derive it from "
-            "verl.trainer.ppo.checkpoint_callback.CheckpointCallback."
-        )
-
-
 def _check_tested(config: DictConfig, tested: Sequence[str]) -> list[str]:
     """Compare the rows of the generative test with the training corpus. Returns lines for the plan."""
     settings = data_settings(config)
@@ -223,32 +177,13 @@ def _check_tested(config: DictConfig, tested: Sequence[str]) -> list[str]:
 
 
 def _check_documents(config: DictConfig, corpus: Corpus) -> None:
-    """Refuse documents that share sequences if the model would not keep them apart.
-
-    Raises:
-        BadConfig: padded rows have no borders within.
-    """
+    """Refuse documents that share sequences if the model would not keep them apart."""
     if config.model.use_remove_padding or not any(DOCUMENT in counts.roles for counts in corpus.sources.values()):
         return
     raise BadConfig(
         "model.use_remove_padding=False: the documents of this corpus share sequences, and in padded rows they would "
         "see each other. Leave it true."
     )
-
-
-def _check_named_sources(named: Collection[str], present: Collection[str]) -> None:
-    """Refuse numbers of turns for sources that the corpus does not have: by a typing error, all turns would stay.
-
-    Raises:
-        BadConfig: names them.
-    """
-    if unknown := [name for name in named if name not in present]:
-        names = sorted(present)
-        shown = ", ".join(names[:SHOWN_SOURCES]) + (", ..." if len(names) > SHOWN_SOURCES else "")
-        raise BadConfig(
-            f"data.last_turns_by_source.{unknown[0]}: the corpus has no source of this name, so the number has no "
-            f"effect. It has: {shown}. Correct the name, or remove the number."
-        )
 
 
 def _table(corpus: Corpus, split: str) -> str:

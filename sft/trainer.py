@@ -23,7 +23,6 @@ from tensordict.tensorclass import NonTensorData
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 from verl.trainer.config import CheckpointConfig
-from verl.trainer.ppo.checkpoint_callback import build_checkpoint_callback
 from verl.trainer.sft_trainer import SFTTrainer
 from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.dataset_utils import SFTTensorCollator
@@ -59,6 +58,8 @@ class SupervisedTrainer(SFTTrainer):
         self.config = own.copy()
         with open_dict(self.config):
             self.config.model.pop("chat_template")  # a key that verl does not know
+            self.config.trainer.profile_interval = [-1, -1]  # verl reads these two, and we do not profile
+            self.config.profiler = {"_target_": "verl.utils.profiler.ProfilerConfig", "tool_config": {}}
         super()._build_config()
         self.config = own
         # The checkpoint saves these two, so the model is served with the template that it was trained with.
@@ -104,29 +105,23 @@ class SupervisedTrainer(SFTTrainer):
 
         Returns:
             The signal that stopped the training early; 0 if the last step is done.
-
-        Raises:
-            NotFinite: the loss, its gradient or the weights have become NaN or infinite.
         """
         trainer, done = self.config.trainer, self.resume_global_step
         finite = FiniteSteps()
         self.run_folder = RunFolder(Path(self.config.run.dir))
         self.generative = GenerativeTest.from_config(self.config)
         self.waiting = dist.new_group(backend="gloo", timeout=PATIENCE)
-        self.callback = build_checkpoint_callback(self.config) if dist.get_rank() == 0 else None
         self.tracking = self._tracking() if self._leads else None
-        profiled = ProfiledSteps(self.training_client, *trainer.profile_interval)
         if done:
             self._complete_metrics(done)
-            self._tell_callback(done)  # again: the run may have ended while it was called
+            if self.checkpoints.uploads:
+                self.checkpoints.uploads.start()  # the run may have ended before
             dist.barrier(self.waiting)
         steps = range(done + 1, self.total_training_steps + 1)
         shown = tqdm(zip(steps, self._batches(done + 1), strict=True), total=len(steps), disable=not self._leads)
         stopping = self._stop_asked()
         for step, batch in shown if not stopping else ():
-            self.checkpoints.check()
-            with profiled.step(step):
-                metrics = self._train_step(batch)
+            metrics = self._train_step(batch)
             finite.note(step, self._is_finite(metrics))
             if self._validates(step):
                 metrics |= self._validate()
@@ -135,25 +130,21 @@ class SupervisedTrainer(SFTTrainer):
             self._log(step, metrics)  # before the checkpoint: a published step must have its metrics
             stopping, tests = self._stop_asked(), self._tests(step)
             if finite.in_a_row:
-                self.checkpoints.wait()
                 finite.check(step, step == self.total_training_steps, self.checkpoints.root)
                 if stopping:
                     break
                 continue
             # Always save the last step, whatever save_freq is.
             if tests or stopping or step == self.total_training_steps or self._due(step, trainer.save_freq):
-                self.checkpoints.save(step, self._tell_callback)
+                self.checkpoints.save(step)
                 dist.barrier(self.waiting)
                 if tests and not stopping:
-                    self.checkpoints.wait()
                     self._log(step, self._test(self.checkpoints.root / f"global_step_{step}", step))
                     stopping = self._stop_asked()
             if stopping:
                 if self._leads:
                     logger.info("stopping after step %d of %d", step, self.total_training_steps)
                 break
-        profiled.close()
-        self.checkpoints.close()
         self._finish_uploads()
         return stopping
 
@@ -164,24 +155,12 @@ class SupervisedTrainer(SFTTrainer):
         return bool(flag)
 
     def _finish_uploads(self) -> None:
-        """Wait until the store holds what the run leaves.
-
-        Raises:
-            UploadFailed: it does not; on rank 0.
-        """
+        """Wait until the store holds what the run leaves; rank 0 raises `StoreFailed` if it does not."""
         uploads = self.checkpoints.uploads
         failed = uploads.finish() if uploads else None
         dist.barrier(self.waiting)
         if failed:
             raise failed
-
-    def _tell_callback(self, step: int) -> None:
-        """Upload a published checkpoint and call `trainer.checkpoint_callback_class` with it, on rank 0."""
-        if self.checkpoints.uploads:
-            self.checkpoints.uploads.start()
-        folder = self.checkpoints.root / f"global_step_{step}"
-        if self.callback and folder.is_dir():  # the run may resume from the checkpoint of another run
-            self.callback.on_save(trainer=self, global_step=step, checkpoint_dir=str(folder))
 
     def _validates(self, step: int) -> bool:
         return self.val_corpus is not None and self._due(step, self.config.trainer.test_freq)
@@ -323,44 +302,8 @@ class SupervisedTrainer(SFTTrainer):
             self.engine.to(self.device_name)
 
 
-class ProfiledSteps:
-    """Records the steps of `trainer.profile_interval` with verl's profiler (section `profiler`).
-
-    Args:
-        worker: verl's worker.
-        first: the first step to record; a run that resumes after it begins with its own first step.
-        last: the last one.
-    """
-
-    def __init__(self, worker: Any, first: int, last: int) -> None:
-        self._worker, self._first, self._last = worker, first, last
-        self._running = False
-
-    @contextmanager
-    def step(self, step: int) -> Iterator[None]:
-        """A block that is this step."""
-        if not self._running and self._first <= step <= self._last:
-            self._worker.start_profile()
-            self._running = True
-        yield
-        if self._running:
-            self._worker.step_profile()
-            if step == self._last:
-                self.close()
-
-    def close(self) -> None:
-        """Write what was recorded, if the run ends before the last step of the interval."""
-        if self._running:
-            self._worker.stop_profile()
-            self._running = False
-
-
 def train(config: DictConfig) -> int:
-    """The work of each process of the training.
-
-    Returns:
-        The exit code: 0, or 143 or 130 if SIGTERM or Ctrl-C stopped it.
-    """
+    """Do the work of one process. Returns the exit code: 0, or 143 or 130 if SIGTERM or Ctrl-C stopped it."""
     plugin.require(config.trainer.device)
     initialize_global_process_group()
     stopped_by = SupervisedTrainer(config=config).fit()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data.prism import read_openings
+from data.intents import read_openings
 from soul import examples
 
 # Published name -> the file in shared/data that stands there.
@@ -106,6 +106,9 @@ def lay_out_as_clones(root: Path, published: Path) -> None:
     questions.write_text("\n".join(lines))
 
 
+KEPT = {"data": {}, "reason": "", "calls": 1, "usd": 0.0, "unpriced": 0, "model": "m", "prompt": "userllm/intent.v1"}
+
+
 def _copy(path: Path, source: Path) -> None:
     """A copy, not a link: what writes to the published file must not change the real records."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -115,7 +118,7 @@ def _copy(path: Path, source: Path) -> None:
 def _intents(folder: Path, openings: Path) -> None:
     """Invented intents for the real openings, in the form that `python -m data.userllm intents` writes."""
     lines = [
-        json.dumps({"conversation": found.key, "intent": f"Discuss subject number {number} calmly", "prompt": "none"})
+        json.dumps({"key": found.key, "answer": {"intent": f"Discuss subject number {number} calmly"}, **KEPT})
         for number, found in enumerate(read_openings(openings))
     ]
     (folder / "intents.jsonl").write_text("\n".join(lines))

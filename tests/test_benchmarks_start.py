@@ -6,20 +6,16 @@ import os
 import re
 import subprocess
 import sys
-from argparse import Namespace
 from pathlib import Path
 
-import psutil
 import pytest
 
-from benchmarks import startup
 from tests.soul.samples import DATA
 from tests.test_docs_paths import PAGES
 
 ROOT = Path(__file__).resolve().parents[1]
 # The words after `python -m benchmarks.`, each benchmark at its smallest -> a part of what it prints after measuring.
 QUICK = {
-    "cluster --gpus 8": "GPUs",
     "throttle verdicts --calls 4 --only b --clients ours": "ours",
 }
 LONG = {  # torch and verl, or Ray, or processes of their own: 10 s and more
@@ -28,20 +24,16 @@ LONG = {  # torch and verl, or Ray, or processes of their own: 10 s and more
     "sft --sizes 1M --rounds 1": "by-hand",
     "sft_data --rows 64": "together_2_s",
     "driver --sessions 8 --turns 2 --tokens 4": "Goal:",
-    "cpu_sampling --answers 2 --tokens 4 --rounds 1": "vLLM's seconds",
     "gpu --parts head": "nothing is written",
     f"prefix_tree --model MODEL --data {DATA} --tasks fantom --drafts 2 --rounds 1": "goal",
 }
 # A benchmark that needs TRL, or minutes of Ray and vLLM -> the test that starts it or its first unit.
 STARTED = {
     "evaluate": "soul/test_benchmark_evaluate.py",
-    "grpo_vs_trl": "test_benchmarks_start.py",
-    "kills": "e2e/test_aimed_kill.py",
-    "learning": "test_one_process.py",
+    "kills": "e2e/test_training.py",
+    "learning": "test_learning.py",
     "judge_actor": "ditto/judging/test_benchmark_judge_actor.py",
-    "sft_kills": "e2e/test_sft_stops.py",
     "parity": "test_parity.py",
-    "startup": "test_benchmarks_start.py",
 }
 
 
@@ -79,21 +71,3 @@ def test_every_benchmark_of_a_page_is_started() -> None:
         assert re.search(rf"benchmarks[. ](import )?.*{name}", (ROOT / "tests" / test).read_text(encoding="utf-8")), (
             name
         )
-
-
-@pytest.mark.stress
-def test_the_launched_side_of_the_comparison_with_trl_measures_every_step(real_model: Path, tmp_path: Path) -> None:
-    from benchmarks import grpo_vs_trl
-    from soul.examples.__main__ import write
-
-    write(["hitom"], 2, tmp_path / "rows.parquet")
-    args = Namespace(prompts=1, group=2, response=8, steps=1, prompt_length=1024)
-    phases = grpo_vs_trl.launch(tmp_path / "run", real_model, tmp_path / "rows.parquet", "ditto", args)
-    assert {name: len(values) for name, values in phases.items()} == dict.fromkeys(grpo_vs_trl.PHASES, 1)
-    assert phases["step"][0] == pytest.approx(phases["sampling"][0] + phases["update"][0])
-
-
-def test_the_start_up_is_measured_process_by_process() -> None:
-    seen: dict[tuple[int, float], tuple[str, float]] = {}
-    startup.cpu_seconds(psutil.Process(), seen)
-    assert all(name and seconds >= 0 for name, seconds in seen.values()) and os.getpid() in {pid for pid, _ in seen}

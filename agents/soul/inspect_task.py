@@ -10,10 +10,9 @@ environment, by arguments `-T judge.<key>=...`, `-T partner.<key>=...` or by the
 only from environment variables. For the same limit and seed, the rows are the same as with `soul evaluate`.
 
 A sample without a verdict is unscored in Inspect: no mean includes it, and `unscored_samples` counts it. A sample's
-target is the right answer, or what a person answered if no single answer is right.
-Its answer is the one that was read, or the policy's last turn. Errors of the model under test are handled by Inspect
-(`--retry-on-error`, `--fail-on-error`), and so are the errors of a judge that is down, rejects its key or has spent its
-budget.
+target is the right answer, and its answer the one that was read, or the policy's last turn. Inspect handles errors of
+the model under test (`--retry-on-error`, `--fail-on-error`) and of a judge that is down, rejects its key or has spent
+its budget.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from soul.judge.ledger import numbers
 from soul.judge.roles import sections_of
 from soul.message import Message
 from soul.policy import Players
-from soul.record import Failure, OpinionRecord
+from soul.record import AttemptRecord, Failure
 from soul.rows.task_files import TaskRow, parse_row
 from soul.session import Attempt, RefineSettings, play, score
 from soul.task_types import Episode
@@ -58,6 +57,7 @@ except ImportError as error:
     ) from error
 
 _KINDS = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
+CUT_SHORT = Failure("play", "task_error", "the sample has no episode, because a limit of Inspect ended the play")
 _connected: dict[str, Gateway] = {}  # gateways of the running eval, by settings: equal ones share caps and connections
 
 
@@ -113,16 +113,14 @@ def episode(deadline: float | None = None, **judges: Any) -> Solver:
         row, gateway = _row(state, judges), _gateway(judges).scope(state.metadata["task"])
         seats: dict[str, InspectSeat] = {}
         players = Players(lambda name: seats.setdefault(name, InspectSeat()))
-        settings = RefineSettings(episode_deadline_s=deadline)
-        attempt = await play(row.task, row.row, players, gateway, None, settings)
+        attempt = await play(row.task, row.row, players, gateway, None, RefineSettings(episode_deadline_s=deadline))
         for seat in seats.values():
             if seat.error is not None:
                 raise seat.error  # Inspect retries, stops or counts it, depending on its options
         _stop(attempt.failure, state)
-        state.store.set("failure", vars(attempt.failure) if attempt.failure else None)
+        state.store.set("played", attempt.to_record().model_dump(mode="json"))
         state.store.set("usage", {role: usage.to_json() for role, usage in gateway.usage().items()})
         if attempt.episode is not None:
-            state.store.set("episode", attempt.episode.to_json())
             state.messages = _shown(attempt.episode, seats)
             if outputs := [seat.output for seat in seats.values() if seat.output is not None]:
                 state.output = outputs[-1]
@@ -138,8 +136,11 @@ def verdict(**judges: Any) -> Scorer:
 
     async def judged(state: TaskState, target: Target) -> Score:
         row, gateway = _row(state, judges), _gateway(judges).scope(state.metadata["task"])
-        attempt = _played(state)
-        if attempt.episode is not None:
+        played = AttemptRecord.model_validate(state.store.get("played") or {"failure": CUT_SHORT})
+        attempt, answer = Attempt(Players(lambda name: InspectSeat()), failure=played.failure), None
+        if played.seats is not None:
+            attempt.episode = row.task.saved_episode(played)
+            answer = row.task.given(row.row, attempt.episode) or attempt.episode.answer
             await score(attempt, row.task, row.row, gateway)
         _stop(attempt.failure, state)
         usage = {role: Usage.from_json(count) for role, count in (state.store.get("usage") or {}).items()}
@@ -148,21 +149,21 @@ def verdict(**judges: Any) -> Scorer:
         metadata: dict[str, Any] = {
             "prompts": [prompt.id for prompt in row.task.prompts],
             "headline": vars(row.task.headline),
-            "ended": attempt.episode.ended if attempt.episode else None,
+            "ended": played.ended,
             "usage": {role: numbers(count) for role, count in usage.items()},
         }
-        answer = (row.task.given(row.row, attempt.episode) or attempt.episode.answer) if attempt.episode else None
         if attempt.verdict is None:
-            failure = attempt.failure or Failure("judge", "task_error", "there is no verdict")
-            reason, detail = f"{failure.stage}:{failure.cause}", failure.detail
-            return Score.unscored(reason=reason, answer=answer, explanation=detail, metadata=metadata)
-        result = attempt.verdict
+            assert attempt.failure is not None
+            failure = attempt.failure
+            reason = f"{failure.stage}:{failure.cause}"
+            return Score.unscored(reason=reason, answer=answer, explanation=failure.detail, metadata=metadata)
+        record = attempt.to_record()
         metadata |= {
-            "metrics": dict(result.metrics),
-            "contentless": attempt.contentless,
-            "jury": [OpinionRecord.from_opinion(opinion).model_dump() for opinion in result.jury],
+            "metrics": record.metrics,
+            "contentless": record.contentless,
+            "jury": [opinion.model_dump() for opinion in record.jury],
         }
-        return Score(value=result.reward, answer=answer, explanation=result.critique, metadata=metadata)
+        return Score(value=attempt.verdict.reward, answer=answer, explanation=record.critique, metadata=metadata)
 
     return judged
 
@@ -225,7 +226,7 @@ def _sample(row: TaskRow) -> Sample:
     return Sample(
         id=row.number,
         input=prompt,
-        target=row.task.target(row.row) or row.task.human_answer(row.row) or "",
+        target=row.task.target(row.row) or "",
         metadata=metadata,
     )
 
@@ -234,18 +235,6 @@ def _row(state: TaskState, arguments: Mapping[str, Any]) -> TaskRow:
     """The row, restored from the sample, so that a log can be scored again without the data files."""
     tasks.configure(_sections(arguments)[1])
     return parse_row(state.metadata["task"], state.metadata["record"], "<Inspect's sample>", int(state.sample_id))
-
-
-def _played(state: TaskState) -> Attempt:
-    saved, failure = state.store.get("episode"), state.store.get("failure")
-    attempt = Attempt(Players(lambda name: InspectSeat()), failure=Failure(**failure) if failure else None)
-    if saved is not None:
-        attempt.episode = tasks.load(state.metadata["task"]).episode_type.from_json(saved)
-    elif failure is None:
-        attempt.failure = Failure(
-            "play", "task_error", "the sample has no episode, because a limit of Inspect ended the play"
-        )
-    return attempt
 
 
 def _stop(failure: Failure | None, state: TaskState) -> None:

@@ -1,7 +1,7 @@
 """Judge one episode with several judges: each scores it as the task does, then their verdicts become one.
 
-Rewards and metrics are averaged (mean or median), and different critiques follow one another. Members may fail as long
-as a quorum gives a verdict. The trace keeps every opinion; `agreement` compares them over many episodes.
+Rewards and metrics are averaged, and different critiques follow one another. Members may fail as long as a quorum gives
+a verdict. The trace keeps every opinion; `agreement` compares them over many episodes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from soul.errors import SYSTEMIC, JudgeFailure
@@ -42,10 +42,11 @@ async def judge_with_jury(task: Task[Any], row: Row, episode: Episode, gateway: 
             f"{len(verdicts)} of {len(opinions)} judges gave a verdict, but {gateway.settings.quorum} are needed "
             f"({causes})",
         )
+    names = dict.fromkeys(name for verdict in verdicts for name in verdict.metrics)
     # Not `fmean`, which turns three times 0.7 into 0.6999999999999998.
-    average = statistics.median if gateway.settings.policy.jury_reward == "median" else statistics.mean
+    metrics = {name: statistics.mean([v.metrics[name] for v in verdicts if name in v.metrics]) for name in names}
     critique = "\n\n".join(dict.fromkeys(v.critique for v in verdicts if v.critique)) or None
-    return Verdict(average([v.reward for v in verdicts]), _averages(verdicts, average), critique, opinions)
+    return Verdict(statistics.mean([v.reward for v in verdicts]), metrics, critique, opinions)
 
 
 async def canary_opinion(task: Task[Any], row: Row, episode: Episode, gateway: Gateway) -> Opinion | None:
@@ -71,11 +72,6 @@ async def _opinion(task: Task[Any], row: Row, episode: Episode, judge: Judge) ->
     return Opinion(judge.endpoint.name, verdict)
 
 
-def _averages(verdicts: Sequence[Verdict], average: Callable[[list[float]], float]) -> dict[str, float]:
-    names = dict.fromkeys(name for verdict in verdicts for name in verdict.metrics)
-    return {name: average([v.metrics[name] for v in verdicts if name in v.metrics]) for name in names}
-
-
 def agreement(juries: Sequence[Sequence[OpinionRecord]]) -> dict[str, float]:
     """How well the members of a jury agree, over many episodes.
 
@@ -84,8 +80,7 @@ def agreement(juries: Sequence[Sequence[OpinionRecord]]) -> dict[str, float]:
 
     Returns:
         For the reward and every metric: `alpha/<name>`, Krippendorff's alpha for interval data (absent if it is
-        undefined: fewer than two members, or no variation at all), and `exact/<name>`, the share of episodes in which
-        all members with a verdict gave the same value.
+        undefined), and `exact/<name>`, the share of episodes in which all members with a verdict agree.
     """
     names = dict.fromkeys(name for jury in juries for o in jury for name in ("reward", *o.metrics))
     numbers: dict[str, float] = {}

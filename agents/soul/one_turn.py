@@ -20,6 +20,7 @@ from soul.leaks.quotations import Choices
 from soul.message import Message
 from soul.policy import Players
 from soul.prompts import Prompt, load_prompt
+from soul.row_fields import gold_letter, options_by_letter
 from soul.task import Task
 from soul.task_types import Direction, Episode, RowT, Verdict
 
@@ -30,12 +31,12 @@ ClassT = TypeVar("ClassT")
 
 def parse_options(choices: str) -> dict[str, str]:
     """Parse options written as "A. x, B. y" into letter -> text."""
-    return {letter: text for letter, text in _OPTION.findall(choices.strip())}
+    return dict(_OPTION.findall(choices.strip()))
 
 
-def letter_options(texts: list[str]) -> str:
+def letter_options(texts: Sequence[str]) -> str:
     """Format options with letters, one per line: "A. x"."""
-    return "\n".join(f"{chr(ord('A') + i)}. {text}" for i, text in enumerate(texts))
+    return "\n".join(f"{letter}. {text}" for letter, text in options_by_letter(texts).items())
 
 
 def with_letter(letter: str, options: Mapping[str, str]) -> str:
@@ -55,7 +56,7 @@ class OneTurnTask(Task[RowT], Generic[RowT]):
     A task whose judge also scores overrides `judge` and `feedback`, and counts the call in `calls_per_episode`.
     """
 
-    calls_per_episode: ClassVar[Mapping[Role, float]] = {}
+    calls_per_episode: Mapping[Role, float] = {}
     calls_per_feedback: ClassVar[float] = 1.0
     critic: ClassVar[Prompt] = load_prompt("choice/critique", 3)  # instructions for the judge that writes the critique
 
@@ -85,7 +86,7 @@ class OneTurnTask(Task[RowT], Generic[RowT]):
         return self.vote(row, episode) if isinstance(self, Voting) else None
 
     @property
-    def prompts(self) -> tuple[Prompt, ...]:
+    def prompts(self) -> Sequence[Prompt]:
         return (self.critic,)
 
     def prompt(self, row: RowT, feedback: str | None = None) -> list[Message]:
@@ -110,13 +111,10 @@ class OneTurnTask(Task[RowT], Generic[RowT]):
 
 @runtime_checkable
 class Voting(Protocol):
-    """A task whose answers can be counted, so that several samples of a row have a majority (self-consistency).
-
-    Any task with this method is one. Answers with equal votes must earn equal rewards.
-    """
+    """A task whose answers can be counted, so that several samples of a row have a majority (self-consistency)."""
 
     def vote(self, row: Any, episode: Episode) -> str | None:
-        """The answer of an episode in a form that does not depend on wording; None if there is no answer."""
+        """The answer in a form that does not depend on wording; None for none. Equal votes earn equal rewards."""
 
 
 class AnswerTask(OneTurnTask[RowT], Generic[RowT]):
@@ -129,7 +127,7 @@ class AnswerTask(OneTurnTask[RowT], Generic[RowT]):
     """
 
     version: ClassVar[int] = 2
-    better: ClassVar[Mapping[str, Direction]] = {"answered": "higher", "answered_strict": "higher"}
+    better: Mapping[str, Direction] = {"answered": "higher", "answered_strict": "higher"}
 
     def __init__(self, strict_answers: bool = False) -> None:
         if not isinstance(strict_answers, bool):
@@ -157,18 +155,24 @@ class AnswerTask(OneTurnTask[RowT], Generic[RowT]):
     def reading_metrics(self, row: RowT, episode: Episode) -> dict[str, float]:
         """`answered` and `answered_strict`, for the verdict."""
         strict = self.read(row, episode.answer, True)
-        answer = strict if self.strict_answers else self.read(row, episode.answer, False)
-        return {"answered": float(answer is not None), "answered_strict": float(strict is not None)}
+        return {
+            "answered": float(self.answer_of(row, episode) is not None),
+            "answered_strict": float(strict is not None),
+        }
 
 
 class ExactTask(AnswerTask[RowT], Generic[RowT]):
     """A one-turn task whose answer is right or wrong. The metric `accuracy_strict` is what the strict reader scores."""
 
-    better: ClassVar[Mapping[str, Direction]] = {**AnswerTask.better, "accuracy_strict": "higher"}
+    better: Mapping[str, Direction] = {**AnswerTask.better, "accuracy_strict": "higher"}
 
     def is_right(self, row: RowT, answer: str) -> bool:
         """True if an answer that `read` found is right."""
         return answer == self.gold(row)
+
+    def part(self, row: RowT) -> str:
+        """The part of the task that has an accuracy of its own, such as "order_2"; "" for none."""
+        return ""
 
     def vote(self, row: RowT, episode: Episode) -> str | None:
         return self.answer_of(row, episode)
@@ -177,17 +181,24 @@ class ExactTask(AnswerTask[RowT], Generic[RowT]):
         answer, strict = self.answer_of(row, episode), self.read(row, episode.answer, True)
         correct, strictly = (float(text is not None and self.is_right(row, text)) for text in (answer, strict))
         metrics = {"accuracy": correct, "accuracy_strict": strictly, **self.reading_metrics(row, episode)}
-        return Verdict(correct, metrics)
+        return Verdict(correct, metrics | ({f"accuracy_{part}": correct} if (part := self.part(row)) else {}))
 
 
 class LetterTask(ExactTask[RowT], Generic[RowT]):
-    """A one-turn task whose answer is one option's letter in `<answer>`: exact match. `gold` is the right letter."""
+    """A one-turn task whose answer is one option's letter in `<answer>`: exact match.
 
-    gold_field: ClassVar[str] = "gold"  # of the row, for the message about a row whose answer is not an option
+    By default a row has the options as a list of texts and the right one as a letter or a text. Otherwise override
+    `options` (letter -> text, in the order they are shown) and `gold` (the right letter).
+    """
 
-    @abstractmethod
+    options_field: ClassVar[str] = "options"
+    gold_field: ClassVar[str] = "gold"  # a message about a row whose answer is not an option names it too
+
     def options(self, row: RowT) -> Mapping[str, str]:
-        """The options: letter -> text, in the order they are shown."""
+        return options_by_letter(getattr(row, self.options_field))
+
+    def gold(self, row: RowT) -> str:
+        return gold_letter(getattr(row, self.gold_field), self.options(row))
 
     def reference(self, row: RowT) -> str:
         letter = self.gold(row)
@@ -219,8 +230,8 @@ class LetterTask(ExactTask[RowT], Generic[RowT]):
 def with_feedback(prompt: str, feedback: str | None) -> str:
     """The prompt, with the feedback as its last paragraph if there is any.
 
-    Feedback stands last so that the prompts of a draft and of its refined answer begin alike: the sampler's prefix
-    cache and the trainer's prefix tree compute the common part once.
+    Feedback comes last so that the prompts of a draft and of its refined answer begin alike: the sampler's prefix cache
+    and the trainer's prefix tree compute the common part once.
     """
     if feedback is None:
         return prompt
@@ -228,13 +239,7 @@ def with_feedback(prompt: str, feedback: str | None) -> str:
     return f"{prompt}\n\n{coach}"
 
 
-def variant(base: type[ClassT], class_name: str, doc: str | None = None, **attributes: Any) -> type[ClassT]:
-    """A subclass of `base` with these class attributes, for sets that share a task.
-
-    Assign it to `class_name` in the module of `base`.
-
-    Args:
-        doc: its docstring, which docs/tasks shows; None: that of `base`.
-    """
-    body = {"__module__": base.__module__, "__doc__": doc or base.__doc__, **attributes}
+def variant(base: type[ClassT], class_name: str, doc: str, **attributes: Any) -> type[ClassT]:
+    """A subclass of `base` with these attributes, to be assigned to `class_name` in the module of `base`."""
+    body = {"__module__": base.__module__, "__doc__": doc, **attributes}
     return cast(type[ClassT], type(class_name, (base,), body))

@@ -1,13 +1,8 @@
 """The record of a session: one JSON line in the traces of a training run or in the journal of an evaluation.
 
 Only `SessionRecord.to_line` writes such a line, and only `SessionRecord.from_line` reads one; `read_records` reads a
-whole file. Every line carries the version of its format, `schema_version`:
-
-    1   lines without `schema_version`. A trace names file and row in one text (`where`), the fields of the task's own
-        episode class are beside `seats`, and there is no base context. `from_line` still reads them.
-    2   the models below.
-
-Raise SCHEMA_VERSION when you remove a field or change its meaning. A new field with a default does not need that.
+whole file. Every line has the version of its format, `schema_version`: raise SCHEMA_VERSION when you remove a field or
+change its meaning. A new field with a default does not need that.
 """
 
 from __future__ import annotations
@@ -15,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile, takewhile
 from pathlib import Path
@@ -28,6 +23,7 @@ from soul.files.line_file import read_lines
 from soul.judge.call.usage import Usage
 from soul.message import Message
 from soul.task_types import Opinion, Row, Verdict
+from soul.validation_errors import first_problem
 
 SCHEMA_VERSION = 2
 Stage = Literal["play", "judge", "feedback"]
@@ -69,7 +65,7 @@ class AttemptRecord(BaseModel):
     Attributes:
         seats: None if the play failed.
         base: seat -> the messages before its first turn, without the feedback, for the seats where that differs from
-            `seats`. Refined answers are trained in this context. None in records of version 1, which lack it.
+            `seats`. Refined answers are trained in this context.
         ended: why the play ended ("answered", "turn_limit", ...); None if it failed.
         episode: the other fields of the task's episode class (Sotopia's acts, CoSER's lines).
         reward: in the task's own range; None if there is no verdict.
@@ -80,7 +76,7 @@ class AttemptRecord(BaseModel):
     """
 
     seats: Conversations | None = None
-    base: Conversations | None = None
+    base: Conversations = Field(default_factory=dict)
     ended: str | None = None
     episode: dict[str, Any] = Field(default_factory=dict)
     reward: float | None = None
@@ -111,10 +107,8 @@ class AttemptRecord(BaseModel):
             return None
         return self.failure.cause if self.failure else "unknown"
 
-    def in_base_context(self) -> Conversations | None:
-        """The conversations without the feedback, as they are trained; None in records that lack `base`."""
-        if self.base is None:
-            return None
+    def in_base_context(self) -> Conversations:
+        """The conversations without the feedback, as they are trained."""
         return {
             seat: [*self.base[seat], *dropwhile(_is_context, messages)] if seat in self.base else messages
             for seat, messages in (self.seats or {}).items()
@@ -129,18 +123,14 @@ class SequenceSummary(BaseModel):
         kind: the kind as which the objective trains it: "draft", "refined_base", "refined_feedback".
         prompt_tokens: length of the prompt that is trained.
         response_tokens: tokens that the policy sampled; turns of others in between do not count.
-        turn_times: start (unix time) and seconds of each turn while it was sampled, also of one that a deadline ended;
-            the same for every kind of an attempt.
+        turn_times: start (unix time) and seconds of each turn; the same for every kind of an attempt.
         logp_sampled: mean log-prob of a response token in the context in which it was sampled, from the rollout engine.
         logp_base: the same without the feedback, from the actor before the step's first update; None if it was not
             computed.
         advantage: None if no part of the objective trains the sequence by its reward.
         weight: what one response token weighs in that part of the loss, over the mini-batch; None without an advantage.
         distill_weight: the same in the part that distils; None if none does.
-        masked: why the sequence is not trained; None if it is. Before the step is trained: "no verdict", "validation",
-            or "not in the objective". Afterwards also "zero spread" (the group has one reward), "zero advantage",
-            "zero weight", "no teacher", "not the best" (`Objective.refined`) or "group replaced"
-            (`algorithm.filter_groups`).
+        masked: why the sequence is not trained, such as "no verdict" or "zero spread"; None if it is.
     """
 
     attempt: Literal["draft", "refined"]
@@ -165,7 +155,7 @@ class SessionRecord(BaseModel):
         sample: which of the row's samples this is, from 0 (evaluation).
         set: the evaluation set; "" in training.
         record: the row's fields, so that the sample can be shown and judged again without the file; {} in training.
-        record_hash: `record_hash` of the row as it was played, shortened or not; "" in lines of version 1.
+        record_hash: `record_hash` of the row as it was played, shortened or not.
         stamp: a hash of what an evaluation's sample depends on (`evaluate.run.settings.stamp_of`).
         shortened: fields of the record that were truncated to fit the model's context.
         groups: what the row belongs to (`Task.groups`).
@@ -180,10 +170,9 @@ class SessionRecord(BaseModel):
         model_version: the training step of the weights that sampled the last turn.
         out_of_tokens: attempt -> number of sequences whose seat had no room for another turn.
         advantages: kind of sequence -> advantage, for the sequences that were trained.
-        sequences: the training sequences of the session, one for each context in which it is trained; [] in an
-            evaluation. Advantages, weights and `logp_base` follow once the step is trained.
-        dropped: the session's group was not trained (`algorithm.filter_groups`): it was replaced, because the objective
-            learns nothing from it, or it was more than a step trains on. `masked` of its sequences says which.
+        sequences: the training sequences of the session; their advantages, weights and `logp_base` follow once the step
+            is trained.
+        dropped: the session's group was not trained (`algorithm.filter_groups`).
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -257,28 +246,26 @@ class SessionRecord(BaseModel):
 
     @classmethod
     def from_line(cls, line: str | bytes, where: str) -> SessionRecord:
-        """Parse a line of `to_line`, or one of version 1.
+        """Parse a line of `to_line`.
 
         Args:
             where: file and line number, for error messages.
 
         Raises:
-            BadRecord: the line is not a record, or has an unknown version.
+            BadRecord: the line is not a record, or has another version.
         """
         try:
             value = dict(json.loads(line))
-            version = value.get("schema_version", 1)
-            if version == 1:
-                value = _from_version_1(value)
-            elif version != SCHEMA_VERSION:
+            if (version := value.get("schema_version")) != SCHEMA_VERSION:
                 raise BadRecord(
-                    f"{where} has schema_version {version!r}; this release reads 1 to {SCHEMA_VERSION}. Use the "
-                    "release of soul that wrote the file, or move the file away and let the command write a new one."
+                    f"{where} has schema_version {version!r}; this release reads {SCHEMA_VERSION}. Use the release of "
+                    "soul that wrote the file, or move the file away and let the command write a new one."
                 )
             return cls.model_validate(value)
         except ValidationError as error:
-            reason = _first_problem(error)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            problem = first_problem(error)
+            reason = f"{problem.field}: {problem.message}"
+        except (ValueError, TypeError) as error:
             reason = f"{type(error).__name__}: {error}"
         raise BadRecord(
             f"{where} is not a session record ({reason}). Remove the line; an evaluation runs the sample again."
@@ -322,25 +309,3 @@ def digest(value: Any) -> str:
 
 def _is_context(message: Message) -> bool:
     return message["role"] != "assistant"
-
-
-def _from_version_1(value: dict[str, Any]) -> dict[str, Any]:
-    """Convert a line of version 1 to version 2."""
-    if "where" in value:
-        file, _, number = value["where"].rpartition(", row ")
-        value |= {"file": file, "number": int(number)}
-    for name in ("draft", "refined"):
-        attempt: Mapping[str, Any] | None = value.get(name)
-        if attempt is not None:
-            others = attempt.keys() - AttemptRecord.model_fields.keys() - {"valid"}
-            value[name] = {**attempt, "episode": {key: attempt[key] for key in attempt if key in others}}
-    return {**value, "schema_version": SCHEMA_VERSION}
-
-
-def _first_problem(error: ValidationError) -> str:
-    """The first problem of a line, in a few words."""
-    problems = error.errors(include_url=False)
-    missing = sorted(".".join(map(str, one["loc"])) for one in problems if one["type"] == "missing")
-    if missing:
-        return f"it has no {missing[0]!r}"
-    return f"{'.'.join(map(str, problems[0]['loc']))}: {problems[0]['msg']}"

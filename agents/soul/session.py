@@ -10,7 +10,6 @@ nothing that can be judged, that is not a failure: the episode gets the task's l
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import re
 import time
@@ -33,8 +32,6 @@ from soul.record import AttemptRecord, Failure, OpinionRecord, SessionRecord, St
 from soul.shown_draft import ShownDraft
 from soul.task import Task
 from soul.task_types import Episode, Opinion, Row, Verdict
-
-logger = logging.getLogger(__name__)
 
 ANSWERED = "answered"  # the metric of every task that asks for a form: the share of turns that have it
 SAID_NOTHING = (
@@ -100,7 +97,6 @@ class Attempt:
 
     @contextmanager
     def timed(self, stage: Stage) -> Iterator[None]:
-        """Note when the stage began and how long it took."""
         self.started[stage], start = time.time(), time.perf_counter()
         yield
         self.seconds[stage] = time.perf_counter() - start
@@ -199,10 +195,6 @@ async def _attempt(
             _, attempt.canary = await asyncio.gather(scored, canary_opinion(task, row, attempt.episode, gateway))
         else:
             await scored
-    if failure := attempt.failure:
-        logger.debug(
-            "%s, row %d: %s failed: %s: %s", task.name, row.index, failure.stage, failure.cause, failure.detail
-        )
     return attempt
 
 
@@ -241,7 +233,6 @@ async def score(attempt: Attempt, task: Task[Any], row: Row, gateway: Gateway) -
 
 
 async def _worst(task: Task[Any], row: Row, episode: Episode) -> Verdict:
-    """The verdict on an episode in which the policy said nothing that can be judged."""
     worst = task.headline.worst
     metrics = {task.headline.name: worst, **({ANSWERED: 0.0} if ANSWERED in task.better else {})}
     return Verdict(worst, metrics, task.missing_form(row, episode) or SAID_NOTHING)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import TYPE_CHECKING, ClassVar, Generic, Literal
 
 from soul.message import Message
@@ -31,15 +30,15 @@ class Task(ABC, Generic[RowT]):
     name: ClassVar[str]
     version: ClassVar[int] = 1  # raise it when play or scoring change, so that an evaluation repeats its samples
     row_type: type[RowT]
-    headline: ClassVar[Metric]  # the metric that is an episode's reward; a set's score is the mean of its rewards
+    headline: Metric  # the metric that is an episode's reward; a set's score is the mean of its rewards
     # Metrics of a verdict besides the headline, as far as more or less of them is clearly better. Training raises an
     # alarm if one of them gets worse while the reward rises.
-    better: ClassVar[Mapping[str, Direction]] = {}
+    better: Mapping[str, Direction] = {}
     set_headline: ClassVar[Metric | None] = None  # if given, the mean of `set_metrics` is the score of a set instead
     episode_type: ClassVar[type[Episode]] = Episode  # the type that `play` returns, to read saved episodes back
     # Calls that each role gets for one episode (play and verdict), and for the feedback on it. The plan of a run uses
     # them, and so does the check that all the endpoints that a run needs can be reached.
-    calls_per_episode: ClassVar[Mapping[Role, float]] = {"judge": 1.0}
+    calls_per_episode: Mapping[Role, float] = {"judge": 1.0}
     calls_per_feedback: ClassVar[float] = 0.0
     strata: ClassVar[Strata | None] = None  # how a sample of a set is stratified; None: not at all
     policy_turns: ClassVar[float] = 1.0  # turns of all the policy's seats in an episode, for the plan of an evaluation
@@ -48,7 +47,7 @@ class Task(ABC, Generic[RowT]):
     cuts: ClassVar[tuple[tuple[str, Literal["start", "end"]], ...]] = ()
 
     @property
-    def prompts(self) -> tuple[Prompt, ...]:
+    def prompts(self) -> Sequence[Prompt]:
         """The judge prompts that this task uses; the trace records their versions."""
         return ()
 
@@ -76,10 +75,7 @@ class Task(ABC, Generic[RowT]):
 
     @abstractmethod
     def prompt(self, row: RowT, feedback: str | None = None) -> list[Message]:
-        """The first messages that a seat sees; with several seats, the longest of their prompts.
-
-        This is also used to check lengths.
-        """
+        """The first messages that a seat sees; with several seats, the longest of their prompts."""
 
     def missing_form(self, row: RowT, episode: Episode) -> str | None:
         """Say what the episode lacks of the form that the task asks for; None if nothing.
@@ -104,10 +100,6 @@ class Task(ABC, Generic[RowT]):
         Each kind should have few values (question types, subsets, topics), which follow from the record alone. Anything
         that differs from episode to episode (dimensions of a verdict) is a metric instead.
         """
-        return {}
-
-    def measures(self, row: RowT) -> Mapping[str, float]:
-        """What to count in a row for a table of a file: {"user turns": 2}. Lengths of prompts are counted anyway."""
         return {}
 
     def group_keys(self, row: RowT) -> Sequence[GroupKey]:
@@ -141,13 +133,6 @@ class Task(ABC, Generic[RowT]):
         """
         return None
 
-    def human_answer(self, row: RowT) -> str | None:
-        """What a person said or wrote in the policy's place, if no single answer is right and the row has it.
-
-        Exports use it as the target for other tools. A good answer need not use the same words.
-        """
-        return None
-
     def check(self, row: RowT) -> None:
         """Check what the schema cannot, for example that the gold answer is among the choices.
 
@@ -155,17 +140,14 @@ class Task(ABC, Generic[RowT]):
             ValueError: the row is invalid; the message begins with the field's name, as in "correct_answer: ...".
         """
 
-    @classmethod
-    def saved_episode(cls, attempt: AttemptRecord) -> Episode:
+    def saved_episode(self, attempt: AttemptRecord) -> Episode:
         """The episode of a recorded attempt that was played."""
-        saved = {"seats": attempt.seats, "ended": attempt.ended, **attempt.episode}
-        return cls.episode_type.from_json({field.name: saved[field.name] for field in fields(cls.episode_type)})
+        return self.episode_type.from_json({"seats": attempt.seats, "ended": attempt.ended, **attempt.episode})
 
-    @classmethod
-    def saved(cls, attempt: AttemptRecord) -> Scored:
+    def saved(self, attempt: AttemptRecord) -> Scored:
         """Episode and verdict of a recorded attempt that has a verdict."""
         assert attempt.verdict is not None
-        return Scored(cls.saved_episode(attempt), attempt.verdict)
+        return Scored(self.saved_episode(attempt), attempt.verdict)
 
     def set_metrics(self, rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
         """The metrics of a whole set, such as the share of stories whose questions are all answered right.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, model_validator
 
 from soul.errors import Cause
 from soul.message import Message
@@ -128,13 +129,21 @@ class Episode:
         return turns[-1] if turns else ""
 
     def to_json(self) -> dict[str, Any]:
-        """The whole episode as plain JSON, which `from_json` reads back. Subclasses with extra fields override this."""
-        return {"seats": {seat: list(messages) for seat, messages in self.seats.items()}, "ended": self.ended}
+        """The whole episode as plain JSON, which `from_json` reads back."""
+        plain: dict[str, Any] = _adapter(type(self)).dump_python(self, mode="json")  # type: ignore[arg-type]
+        return plain
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read the result of `to_json` back. Subclasses whose extra fields are not plain values override this."""
-        return cls(**value)
+        """Read the result of `to_json` back; keys of other episode types are ignored."""
+        saved = {each.name: value[each.name] for each in fields(cls)}
+        episode: Self = _adapter(cls).validate_python(saved)  # type: ignore[arg-type]
+        return episode
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 @dataclass(frozen=True)

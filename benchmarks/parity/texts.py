@@ -17,12 +17,10 @@ from typing import Any, NamedTuple, Optional, cast
 import numpy as np
 
 from benchmarks.parity.comparison import Comparison, Score, authors_names, authors_score, judged_by_rule
-from soul.metrics.gpt4o_tokens import gpt4o_tokens
-from soul.metrics.lexical import Lexis, jaccard_diversity, lexis
-from soul.metrics.ngram import bleu, rouge_l
-from soul.metrics.overlap import token_f1
+from soul.metrics.lexical import Lexis, gpt4o_tokens, jaccard_diversity, lexis
+from soul.metrics.ngram import bleu, rouge_l, token_f1
 from soul.tasks.humanual import length_factor
-from soul.tasks.mirrorbench_controls import Calibrated
+from soul.tasks.mirrorbench import Calibrated
 from soul.tasks.userllm_turn import intent_overlap, turn_tokens
 
 # --- CoSER: gca_evaluation/utils.py of github.com/Neph0s/CoSER

@@ -5,27 +5,34 @@ from __future__ import annotations
 import importlib
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from data.builder_cli import Built, ModelUse
-from data.source_folders import SourceMatch, describe_files
+from data.sets import State, evaluation_file
+from data.source_folders import SourceMatch
 from data.sources import EVALUATION_SETS
 from data.training import report
-from data.training.kept_rows import Kept, copy_kept
 from data.training.report import Samples
 from data.training.table import RunOptions, TrainingBuild
 from soul import tasks
 from soul.cli.error_border import keep_traceback
 from soul.errors import SoulError, one_line
+from soul.files.whole_file import whole_file
 from soul.rows import data_card as card
-from soul.rows.overlap import HeldOut
-from soul.rows.task_files import read_rows
+from soul.rows.overlap import HeldOut, ScopedKey, group_keys
+from soul.rows.task_files import TaskRow, parse_row, read_rows
 
 EVALUATED = "in groups that are drawn for evaluation"
+SHARE_BOOKS = frozenset({"coser", "lifechoices"})  # tasks whose rows are from novels; a book may be in both
+_BATCH = 250  # rows that are copied at once
+_EXAMPLES = 3
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,7 @@ class Outcome:
     """
 
     name: str
-    state: Literal["built", "no source", "failed"]
+    state: State
     rows: int = 0
     groups: int = 0
     left_out: Mapping[str, int] = field(default_factory=dict)
@@ -49,32 +56,107 @@ class Outcome:
     models: tuple[ModelUse, ...] = ()
 
 
-@dataclass(frozen=True)
-class Evaluated:
+class Evaluated(NamedTuple):
     """The evaluation files that a training file must not share groups with.
 
     Attributes:
         files: set -> its file.
-        hashes: name of a file -> its SHA-256.
         near: see `HeldOut`.
     """
 
     files: Mapping[str, Path]
-    hashes: Mapping[str, str]
     held_out: HeldOut
     near: float | None
 
     @classmethod
-    def in_folder(cls, folder: Path, near: float | None) -> Evaluated:
-        """All evaluation files in `folder`.
+    def in_folder(cls, data: Path, near: float | None) -> Evaluated:
+        """All evaluation files below DATA_DIR.
 
         Raises:
             BadRow: one of them cannot be read.
         """
-        paths = {name: folder / f"{part.file}.parquet" for name, part in EVALUATION_SETS.items()}
+        paths = {name: evaluation_file(data, name) for name in EVALUATION_SETS}
         files = {name: path for name, path in paths.items() if path.is_file()}
-        rows = read_rows([str(path) for path in files.values()])
-        return cls(files, {path.name: card.sha256(path) for path in files.values()}, HeldOut(rows, near), near)
+        return cls(files, HeldOut(read_rows([str(path) for path in files.values()]), near), near)
+
+
+class Kept(NamedTuple):
+    """Rows and groups of a copy, and of what shares a group with evaluated rows, with names of some of the latter."""
+
+    rows: int
+    groups: int
+    left_out_rows: int
+    left_out_groups: int
+    examples: tuple[str, ...]
+
+
+class _GroupCount:
+    """Counts groups: rows that share a key, directly or through other rows, are one group."""
+
+    def __init__(self) -> None:
+        self._parent: dict[int, int] = {}  # by the key's hash: a conversation has a key for each of its lines
+
+    def add(self, keys: Iterable[ScopedKey]) -> None:
+        """Add the keys of one row."""
+        roots = [self._root(hash(key)) for key in keys]
+        for root in roots[1:]:
+            self._parent[self._root(root)] = self._root(roots[0])
+
+    def _root(self, key: int) -> int:
+        parent = self._parent.setdefault(key, key)
+        while parent != self._parent[parent]:
+            self._parent[key] = self._parent[parent]
+            key, parent = parent, self._parent[parent]
+        return parent
+
+    def __len__(self) -> int:
+        return sum(key == parent for key, parent in self._parent.items())
+
+
+def copy_kept(
+    source: Path,
+    out: Path,
+    held_out: HeldOut,
+    on_row: Callable[[TaskRow], None],
+    on_left_out: Callable[[TaskRow, ScopedKey], None],
+) -> Kept:
+    """Copy the task file `source` to `out`, completely or not at all, without rows that share a group with `held_out`.
+
+    Every row is validated by its task's schema on the way.
+
+    Args:
+        on_row: called with each row of the copy, in order.
+        on_left_out: called with each other row, and a key that it shares.
+
+    Raises:
+        BadRow: a row does not satisfy its task's schema.
+        ValueError: every row shares a group with evaluated ones.
+    """
+    kept, left_out = _GroupCount(), _GroupCount()
+    examples: dict[str, None] = {}
+    rows = number = 0
+    reader = pq.ParquetFile(source)
+    with whole_file(out, shared=True) as partial, pq.ParquetWriter(partial, reader.schema_arrow) as writer:
+        for batch in reader.iter_batches(_BATCH):
+            chosen = []
+            for place, record in enumerate(batch.to_pylist()):
+                row = parse_row(record["data_source"], record["extra_info"], str(source), number)
+                number += 1
+                keys = group_keys(row)
+                if shared := held_out.shared_keys(keys):
+                    left_out.add(shared)
+                    on_left_out(row, shared[0])
+                    examples |= {str(shared[0][1]): None} if len(examples) < _EXAMPLES else {}
+                else:
+                    kept.add(keys)
+                    on_row(row)
+                    chosen.append(place)
+            rows += len(chosen)
+            if chosen:  # an empty list has no type by which rows could be taken
+                writer.write_table(pa.Table.from_batches([batch]).take(chosen))
+        if not rows:
+            raise ValueError(f"every one of its {number:,} rows shares a group with an evaluation set; use other rows")
+    return Kept(rows, len(kept), number - rows, len(left_out), tuple(examples))
 
 
 def file_of(name: str, data: Path) -> Path:
@@ -82,30 +164,8 @@ def file_of(name: str, data: Path) -> Path:
     return data / "sim_rl_data" / f"{tasks.TASK_FILES[name].train}.parquet"
 
 
-def what_to_get(build: TrainingBuild, match: SourceMatch) -> str:
-    """Which files to put where."""
-    assert match.form is None
-    wanted = describe_files(match.missing if match.files else build.forms[0].files)
-    return f"put {wanted} into {match.folder}. Source: {build.where}"
-
-
-def _shown(word: str) -> str:
-    """A word of a builder's command line for the card: files by their names, settings as they are."""
-    return word if "=" in word else Path(word).name
-
-
-SHARE_BOOKS = frozenset({"coser", "lifechoices"})  # tasks whose rows are from novels; a book may be in both
-
-
-@dataclass(frozen=True)
-class Building:
-    """How training files are built in one run of the command.
-
-    Attributes:
-        sources: the folder with a folder for each benchmark.
-        data: DATA_DIR.
-        options: what is passed to the builders.
-    """
+class Building(NamedTuple):
+    """How training files are built in one run of the command: from SOURCES into DATA_DIR."""
 
     sources: Path
     data: Path
@@ -117,7 +177,7 @@ class Building:
         match = build.find(self.sources)
         if match.form is None:
             # The folder may hold a part of the files for the sake of the evaluation set, so this is no failure.
-            return Outcome(name, "no source", remarks=(what_to_get(build, match),))
+            return Outcome(name, "no source", remarks=(build.what_to_get(match),))
         print(f"building {name}", file=sys.stderr)
         out = file_of(name, self.data)
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -125,58 +185,28 @@ class Building:
             raw = Path(scratch) / out.name
             words = build.training_arguments(match, raw, Path(scratch) / "other.parquet", self.options)
             try:
-                return self._build(name, build, match, words, raw)
+                built: Built = importlib.import_module(f"data.{build.builder}").build(words)
+                return self._write(name, build, match, words, built, raw)
             except (OSError, ValueError, SoulError) as error:
                 return Outcome(name, "failed", remarks=(one_line(error).replace(f"{scratch}/", ""),))
             except Exception as error:  # noqa: BLE001 - a defect of one builder must not stop the others
                 where = keep_traceback(error)
                 return Outcome(name, "failed", remarks=(f"{type(error).__name__}: {one_line(error)} ({where})",))
 
-    def _build(self, name: str, build: TrainingBuild, match: SourceMatch, words: Sequence[str], raw: Path) -> Outcome:
-        built: Built = importlib.import_module(f"data.{build.builder}").build(words)
-        out = file_of(name, self.data)
-        samples = Samples(self.options.seed)
+    def _write(
+        self, name: str, build: TrainingBuild, match: SourceMatch, words: Sequence[str], built: Built, raw: Path
+    ) -> Outcome:
+        """Copy the builder's rows without the evaluated ones, and write card and report."""
+        assert match.form is not None, match
+        out, samples = file_of(name, self.data), Samples(self.options.seed)
         kept = copy_kept(raw, out, self.evaluated.held_out, samples.keep, samples.drop)
         if built.decisions:
             samples.replace_with(built.decisions)
         # The evaluation side of a split is no file of this command, so its rows count as left out.
         left_out = {**built.left_out, **({EVALUATED: built.files[1].rows} if build.split else {})}
-        about = self._card(name, build, match, built, kept, words, left_out)
-        card.write(out, about)
-        report.write(out, about, samples)
-        notes = (*self._remarks(name, match), *built.notes)
-        return Outcome(name, "built", kept.rows, kept.groups, left_out, kept.left_out_rows, notes, built.models)
-
-    def _remarks(self, name: str, match: SourceMatch) -> Iterator[str]:
-        assert match.form is not None, match
-        if match.form.stands_in:
-            yield match.form.stands_in
-        for evaluated in sorted(SHARE_BOOKS) if name in SHARE_BOOKS else [name]:
-            if evaluated not in self.evaluated.files:
-                file = f"{EVALUATION_SETS[evaluated].file}.parquet"
-                yield f"NOT compared with the evaluation set {evaluated}: {file} does not exist"
-
-    def _card(
-        self,
-        name: str,
-        build: TrainingBuild,
-        match: SourceMatch,
-        built: Built,
-        kept: Kept,
-        words: Sequence[str],
-        left_out: Mapping[str, int],
-    ) -> card.DataCard:
-        assert match.form is not None, match
-        out = file_of(name, self.data)
-        compared = card.Contamination(
-            against=dict(self.evaluated.hashes),
-            rows=kept.left_out_rows,
-            groups=kept.left_out_groups,
-            examples=list(kept.examples),
-            near=self.evaluated.near,
-        )
-        command = ["python -m", f"data.{build.builder}", *(_shown(word) for word in words)]
-        return card.DataCard(
+        # Words of the command line: files by their names, settings as they are.
+        command = ["python -m", f"data.{build.builder}", *(w if "=" in w else Path(w).name for w in words)]
+        about = card.DataCard(
             task=tasks.TASK_FILES[name].task,
             file=out.name,
             sha256=card.sha256(out),
@@ -191,6 +221,24 @@ class Building:
             models=[card.ModelCalls(**use._asdict()) for use in built.models],
             left_out=dict(left_out),
             notes=list(built.notes),
-            contamination=compared,
+            contamination=card.Contamination(
+                against={path.name: card.sha256(path) for path in self.evaluated.files.values()},
+                rows=kept.left_out_rows,
+                groups=kept.left_out_groups,
+                examples=list(kept.examples),
+                near=self.evaluated.near,
+            ),
             date=datetime.now(UTC).isoformat(timespec="seconds"),
         )
+        card.write(out, about)
+        report.write(out, about, samples)
+        notes = (*self._remarks(name, match.form.stands_in), *built.notes)
+        return Outcome(name, "built", kept.rows, kept.groups, left_out, kept.left_out_rows, notes, built.models)
+
+    def _remarks(self, name: str, stands_in: str) -> Iterator[str]:
+        if stands_in:
+            yield stands_in
+        for evaluated in sorted(SHARE_BOOKS) if name in SHARE_BOOKS else [name]:
+            if evaluated not in self.evaluated.files:
+                file = f"{EVALUATION_SETS[evaluated].file}.parquet"
+                yield f"NOT compared with the evaluation set {evaluated}: {file} does not exist"

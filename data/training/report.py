@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from data.builder_cli import Decision
+from soul.evaluate.report.markup import Markup, element, join
 from soul.files.whole_file import write_whole
 from soul.rows.data_card import DataCard
 from soul.rows.overlap import ScopedKey
@@ -22,17 +22,12 @@ from soul.rows.task_files import TaskRow
 
 SHOWN = 50  # rows that were kept, and as many that were dropped
 _CHARS = 4000  # of one text
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'"><title>{file}</title>
-<style>
-body {{ font: 15px/1.5 sans-serif; max-width: 1100px; margin: 24px auto; padding: 0 16px; color-scheme: light dark; }}
-article {{ border-top: 1px solid #888; padding: 12px 0; }}
-pre {{ white-space: pre-wrap; overflow-wrap: anywhere; background: #8882; padding: 8px; }}
-.pair {{ display: grid; grid-template-columns: 1fr 1fr; gap: 20px; }}
-</style></head>
-<body><h1>{file}</h1><p>{summary}</p><ul>{facts}</ul>{sections}</body></html>
-"""
+_STYLE = Markup("""
+body { font: 15px/1.5 sans-serif; max-width: 1100px; margin: 24px auto; padding: 0 16px; color-scheme: light dark; }
+article { border-top: 1px solid #888; padding: 12px 0; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #8882; padding: 8px; }
+.pair { display: grid; grid-template-columns: 1fr 1fr; gap: 20px; }
+""")
 
 
 @dataclass
@@ -60,7 +55,8 @@ class Samples:
 
     def keep(self, row: TaskRow) -> None:
         """A row that is in the file."""
-        self.kept.add(Decision(f"row {row.number}", _fields(row), {"prompt": _prompt(row)}, ""))
+        prompt = "\n\n".join(message["content"] for message in row.task.prompt(row.row))
+        self.kept.add(Decision(f"row {row.number}", _fields(row), {"prompt": prompt}, ""))
 
     def drop(self, row: TaskRow, shared: ScopedKey) -> None:
         """A row that shares a group with an evaluated one."""
@@ -73,12 +69,8 @@ class Samples:
             (self.dropped if decision.reason else self.kept).add(decision)
 
 
-def _fields(row: TaskRow) -> Mapping[str, Any]:
+def _fields(row: TaskRow) -> dict[str, Any]:
     return row.row.model_dump(mode="json", exclude={"index"}, exclude_defaults=True)
-
-
-def _prompt(row: TaskRow) -> str:
-    return "\n\n".join(message["content"] for message in row.task.prompt(row.row))
 
 
 def path_of(file: Path) -> Path:
@@ -91,30 +83,32 @@ def write(file: Path, card: DataCard, samples: Samples) -> None:
     facts = {"task": card.task, "built": card.date, "sources": card.where, "stands in": card.stands_in}
     lines = [f"{name}: {text}" for name, text in facts.items() if text]
     lines += [f"{count:,} left out: {why}" for why, count in card.left_out.items()]
-    sections = _section("Kept", samples.kept) + _section("Dropped", samples.dropped)
-    page = _PAGE.format(
-        file=escape(card.file),
-        summary=escape(card.summary),
-        facts="".join(f"<li>{escape(line)}</li>" for line in lines),
-        sections=sections,
+    policy = {"http_equiv": "Content-Security-Policy", "content": "default-src 'none'; style-src 'unsafe-inline'"}
+    head = join(element("meta", charset="utf-8"), element("meta", **policy), element("title", card.file))
+    body = join(
+        element("h1", card.file),
+        element("p", card.summary),
+        element("ul", *(element("li", line) for line in lines)),
+        *(_section(title, sample) for title, sample in (("Kept", samples.kept), ("Dropped", samples.dropped))),
     )
-    write_whole(path_of(file), page)
+    page = element("html", element("head", head, element("style", _STYLE)), element("body", body), lang="en")
+    write_whole(path_of(file), f"<!doctype html>\n{page}")
 
 
-def _section(title: str, sample: Sample) -> str:
+def _section(title: str, sample: Sample) -> Markup:
     count = f"{len(sample.items):,} of {sample.seen:,}, drawn by seed" if sample.items else "none"
-    return f"<h2>{title} <small>{count}</small></h2>" + "".join(map(_article, sample.items))
+    return join(element("h2", f"{title} ", element("small", count)), *map(_article, sample.items))
 
 
-def _article(item: Decision) -> str:
-    reason = f"<p><strong>{escape(item.reason)}</strong></p>" if item.reason else ""
-    columns = ""
+def _article(item: Decision) -> Markup:
+    columns = []
     for name, texts in (("Source", item.source), ("Result", item.result)):
-        shown = "".join(f"<p>{escape(field)}</p><pre>{_text(value)}</pre>" for field, value in texts.items())
-        columns += f"<div><h4>{name}</h4>{shown}</div>" if texts else ""
-    return f'<article><h3>{escape(item.key)}</h3>{reason}<div class="pair">{columns}</div></article>'
+        shown = [join(element("p", title), element("pre", _text(value))) for title, value in texts.items()]
+        columns += [element("div", element("h4", name), *shown)] if texts else []
+    reason = element("p", element("strong", item.reason)) if item.reason else None
+    return element("article", element("h3", item.key), reason, element("div", *columns, class_="pair"))
 
 
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
-    return escape(text if len(text) <= _CHARS else f"{text[:_CHARS]} [...]")
+    return text if len(text) <= _CHARS else f"{text[:_CHARS]} [...]"

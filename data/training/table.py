@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from data.licences import (
     APACHE,
@@ -27,9 +28,8 @@ from data.source_folders import Build, Form, SourceMatch
 from data.sources import BUILDS
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """What one run of `python -m data.train` passes to its builders.
+class RunOptions(NamedTuple):
+    """Options of `python -m data.train` for its builders.
 
     Attributes:
         seed: of random choices among training rows.
@@ -52,8 +52,8 @@ class TrainingBuild(Build):
         command: the builder's command.
         split: the source also holds the evaluation rows. The builder then gets --train-out and --val-out, with the seed
             of `data.sets`, so that both draw the same rows for evaluation.
-        asks_models: the builder has `data.model_stages.stage.model_options` and --against.
-        size: what the paper says about the number of rows, for people.
+        asks_models: the builder has `data.model_stages.model_options`.
+        size: the number of rows in the paper, for people.
     """
 
     command: str = "convert"
@@ -81,15 +81,23 @@ class TrainingBuild(Build):
         return [*words, "--seed", str(run.seed), "--out", str(out)]
 
 
+def _split(name: str, size: str) -> TrainingBuild:
+    """The training side of an evaluation set's source."""
+    of = BUILDS[name]
+    return TrainingBuild(of.builder, of.origins, of.forms, of.options, of.folders, split=True, size=size)
+
+
+_NQ = Origin("github.com/google-research-datasets/natural-questions, nq_open/", CC_BY_SA_3)
 _QUESTIONS = ("**/train_rand_split.jsonl", "**/NQ-open.train.jsonl")
-_NOTHING = Form(())  # the builder generates its rows
+_PEOPLE = {"Bluesky": "**/*bluesky*.jsonl*", "Telegram": "**/*messages*.ndjson*", "Gutenberg": "**/*.txt"}
+_PROFILES = tuple(f"**/{kind}_profiles" for kind in ("environment", "agent", "relationship"))
 
 # Task -> how its training file is built; the keys are `soul_v1.PAPER`.
 TRAINING: dict[str, TrainingBuild] = {
     "hitom": TrainingBuild(
         "hitom",
         (Origin("nothing: the stories are generated", APACHE),),
-        (_NOTHING,),
+        (Form(()),),
         command="generate",
         options=("--stories", "200"),
         size="6,000 rows from 200 stories",
@@ -104,28 +112,14 @@ TRAINING: dict[str, TrainingBuild] = {
         beside=("**/train.trace",),
         size="6,004 rows",
     ),
-    "fantom": TrainingBuild(
-        "fantom",
-        BUILDS["fantom"].origins,
-        BUILDS["fantom"].forms,
-        options=("--test-conversations", "18"),
-        split=True,
-        size="all but 18 conversations",
-    ),
+    "fantom": _split("fantom", "all but 18 conversations"),
     "coser": TrainingBuild(
         "coser",
         (Origin("huggingface.co/datasets/Neph0s/CoSER, full/", MIT_NOVELS),),
         (Form(("**/full/*.json",)), Form(("**/final/*.json",), "the samples on GitHub stand in for the 771 books")),
         size="26,500 dialogues less the test's",
     ),
-    "lifechoices": TrainingBuild(
-        "lifechoices",
-        BUILDS["lifechoices"].origins,
-        BUILDS["lifechoices"].forms,
-        other_folders=BUILDS["lifechoices"].folders,
-        split=True,
-        size="862 of 1,462 rows",
-    ),
+    "lifechoices": _split("lifechoices", "862 of 1,462 rows"),
     "sotopia": TrainingBuild(
         "sotopia_pairs",
         (
@@ -138,26 +132,15 @@ TRAINING: dict[str, TrainingBuild] = {
         (
             Form(("**/redis_json_data.json",)),
             Form(
-                (
-                    *("**/environment_profiles.jsonl", "**/agent_profiles.jsonl"),
-                    *("**/relationship_profiles.jsonl", "**/env_ids.json"),
-                ),
+                (*(f"{name}.jsonl" for name in _PROFILES), "**/env_ids.json"),
                 "the environments of Sotopia that are not hard stand in for Sotopia-pi's",
             ),
-            Form(("**/environment_profiles.*", "**/agent_profiles.*", "**/relationship_profiles.*")),
+            Form(tuple(f"{name}.*" for name in _PROFILES)),
         ),
         other_folders=("sotopia_pi", "sotopia", "sotopia-space"),
         size="2,310 rows: 462 x 5",
     ),
-    "mistakes": TrainingBuild(
-        "mistakes",
-        BUILDS["mistakes"].origins,
-        BUILDS["mistakes"].forms,
-        options=("--rows", "600"),
-        other_folders=BUILDS["mistakes"].folders,
-        split=True,
-        size="all pairs but 600",
-    ),
+    "mistakes": _split("mistakes", "all pairs but 600"),
     "mirrorbench": TrainingBuild(
         "mirrorbench_train",
         (
@@ -185,14 +168,10 @@ TRAINING: dict[str, TrainingBuild] = {
             Origin("novels of gutenberg.org", PUBLIC_DOMAIN),
         ),
         (
-            Form(("**/*bluesky*.jsonl*", "**/*messages*.ndjson*", "**/*.txt")),
+            Form(tuple(_PEOPLE.values())),
             *(
                 Form((pattern,), f"ONLY {name}; the paper has Bluesky, Telegram and Gutenberg")
-                for name, pattern in {
-                    "Bluesky": "**/*bluesky*.jsonl*",
-                    "Telegram": "**/*messages*.ndjson*",
-                    "Gutenberg": "**/*.txt",
-                }.items()
+                for name, pattern in _PEOPLE.items()
             ),
         ),
         other_folders=("twinvoice_sources",),
@@ -203,7 +182,7 @@ TRAINING: dict[str, TrainingBuild] = {
         "userllm_train",
         (
             Origin("train_rand_split.jsonl of CommonsenseQA", MIT),
-            Origin("github.com/google-research-datasets/natural-questions, nq_open/", CC_BY_SA_3),
+            _NQ,
             Origin("huggingface.co/datasets/HannahRoseKirk/prism-alignment", PRISM),
         ),
         (

@@ -1,19 +1,26 @@
-"""Rules that read the demo's stories and write critiques, without any model.
+"""Rules that read the demo's stories and write critiques, and an OFFLINE STAND-IN for a judge that answers with them.
 
 `read_scene` finds where the thing of a story was at first and where it really is. The warm start uses it to imitate
-hasty people. The offline stand-in for the judge uses `critique` to explain which step of an attempt failed. A critique
-names people but never a place or a letter.
+hasty people. `critique` explains which step of an attempt failed, and names people but never a place or a letter.
+
+The demo must run without a key and without a network, so `server` replaces an API model. It answers two requests: the
+one that one-turn tasks send for a critique (`soul.one_turn.OneTurnTask.feedback`), and the connection test
+(`soul.judge.Judge.check`). It refuses all others with a 400 and the reason. It gives no scores: tasks score by rule.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from soul.answers.extraction import names_given, tagged_answer, tagged_letter
+from soul.judge.call.untrusted import data_of
 from soul.one_turn import parse_options
+from soul.testing import BadRequest, ChatRequest, FakeOpenAI, Json, Reply
 
+MODEL = "offline-stand-in-rules"
 Slip = Literal["none", "form", "truth", "first", "other"]
 
 _LINE = re.compile(r"^\s*(?:\d+\s+)?(.*?)\s*$", re.MULTILINE)
@@ -35,11 +42,7 @@ class Scene:
 
 
 def read_scene(story: str) -> Scene:
-    """The places of the thing that the story begins with.
-
-    Raises:
-        ValueError: no sentence of the story says where the thing is.
-    """
+    """The places of the thing that the story begins with."""
     place, first = None, None
     for line in _LINE.findall(story):
         if placed := _PLACED.fullmatch(line):
@@ -85,9 +88,6 @@ def critique(task: str, correct_answer: str, attempt: str) -> str:
         task: the user message of the draft.
         correct_answer: the text of the right option. It selects the critique and never appears in it.
         attempt: the policy's answer.
-
-    Raises:
-        ValueError: `task` is a prompt of neither task.
     """
     parts = _TASK.search(task)
     if parts is None:
@@ -115,3 +115,28 @@ def _about_truth(kind: Slip) -> str:
     if kind == "none":
         return "You followed the thing to its last move. Keep doing so."
     return "You did not follow the thing to the end. It was moved later on: go by its last move."
+
+
+def answer(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON object that answers a chat request."""
+    schema = body.get("response_format", {}).get("json_schema", {}).get("schema", {})
+    wanted = set(schema.get("properties", {}))
+    if wanted == {"ready"}:
+        return {"ready": True}
+    if wanted != {"critique"}:
+        raise ValueError(f"the offline stand-in only writes critiques; asked for the fields {sorted(wanted)}")
+    data = data_of(next((m["content"] for m in body.get("messages", []) if m["role"] == "user"), ""))
+    return {"critique": critique(str(data["task"]), str(data["correct_answer"]), str(data["attempt"]))}
+
+
+def reply(request: ChatRequest) -> Reply:
+    """The answer to a chat request, or a 400 with the reason."""
+    try:
+        return Json(answer(request.body))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return BadRequest(f"{type(error).__name__}: {error}")
+
+
+def server() -> FakeOpenAI:
+    """The stand-in; it listens on a free port of 127.0.0.1 inside a `with` block."""
+    return FakeOpenAI(reply, MODEL)

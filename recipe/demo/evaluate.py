@@ -31,14 +31,8 @@ def generate(model: Any, tokenizer: Any, prompts: Sequence[str], sample: bool) -
     """Generate one answer per prompt. `prompts` are rendered with the chat template, generation prompt included."""
     answers: list[str] = []
     for start in range(0, len(prompts), BATCH):
-        batch = tokenizer(
-            list(prompts[start : start + BATCH]),
-            return_tensors="pt",
-            padding=True,
-            padding_side="left",
-            add_special_tokens=False,
-            return_token_type_ids=False,
-        )
+        texts = {"padding": True, "padding_side": "left", "add_special_tokens": False, "return_token_type_ids": False}
+        batch = tokenizer(list(prompts[start : start + BATCH]), return_tensors="pt", **texts)
         choice = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0} if sample else {"do_sample": False}
         out = model.generate(**batch, **choice, max_new_tokens=MAX_NEW_TOKENS)
         answers += tokenizer.batch_decode(out[:, batch["input_ids"].shape[1] :], skip_special_tokens=True)
@@ -62,14 +56,7 @@ def rewards(rows: Sequence[TaskRow], answers: Sequence[str]) -> list[float]:
 
 
 def evaluate(model_dir: str | Path, rows: Sequence[TaskRow], samples: int = SAMPLES, seed: int = 0) -> dict[str, float]:
-    """Accuracy of one model.
-
-    Args:
-        samples: sampled answers per row.
-
-    Returns:
-        `sampled` and `greedy` accuracy, `sampled_se` (standard error over rows), `rows` and `samples`.
-    """
+    """The `sampled` and `greedy` accuracy of a model, `sampled_se` (standard error over rows), `rows` and `samples`."""
     tokenizer = AutoTokenizer.from_pretrained(model_dir)
     model = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32).eval()
     torch.manual_seed(seed)
@@ -89,11 +76,7 @@ def evaluate(model_dir: str | Path, rows: Sequence[TaskRow], samples: int = SAMP
 
 
 def compare(file: Path, models: Mapping[str, Path], out: Path) -> dict[str, dict[str, float]]:
-    """Evaluate models on a file of rows; print their accuracies, write them as a JSON object, and return them.
-
-    Args:
-        models: name -> Hugging Face folder.
-    """
+    """Evaluate models (name -> folder) on a file of rows; print their accuracies, write them as JSON, return them."""
     rows = read_rows([str(file)])
     results = {}
     for name, folder in models.items():

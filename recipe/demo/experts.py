@@ -54,9 +54,6 @@ def distill(folder: Path, endpoint: dict[str, str], mode: str) -> None:
 
     Args:
         mode: "forward" or "reverse".
-
-    Raises:
-        StageFailed: it failed, after printing why.
     """
     tasks = [form.task.name for form in FORMS]
     settings = {

@@ -24,7 +24,7 @@ from pathlib import Path
 from rich.console import Console
 from transformers.utils import logging as hf_logging
 
-from recipe.demo import evaluate, judge_server, summary, warm_start
+from recipe.demo import coach, evaluate, summary, warm_start
 from recipe.demo.stories import HARDLY_EVER_RIGHT
 from recipe.demo.summary import read_steps
 from soul.cli.error_border import Parser, reports_errors
@@ -62,7 +62,7 @@ def judge() -> Iterator[dict[str, str]]:
         console.print(f"  judge: {os.environ['OPENAI_BASE_URL']}")
         yield {}
         return
-    with judge_server.server() as stand_in:
+    with coach.server() as stand_in:
         console.print(f"  judge: offline stand-in, critiques by rule ({stand_in.url}); OPENAI_BASE_URL replaces it")
         yield {"OPENAI_BASE_URL": stand_in.url, "OPENAI_API_KEY": "offline", "JUDGE_MODEL_NAME": "offline-stand-in"}
 
@@ -87,9 +87,6 @@ def train(
         folder: holds train.parquet and heldback.parquet; gets the run's folder and its log, `name` and `name`.log.
         model: the folder of the model to start from.
         limit_s: stop once the steps have taken this many seconds; the step that is under way is finished and saved.
-
-    Raises:
-        StageFailed: training failed, after printing the end of its log.
     """
     run, log = folder / name, folder / f"{name}.log"
     command = [
@@ -114,11 +111,7 @@ def train(
 
 
 def follow(process: subprocess.Popen[bytes], metrics: Path, limit_s: float) -> bool:
-    """Print a line per training step until the process ends.
-
-    Returns:
-        Whether the process was told to stop, because its steps have taken `limit_s` seconds.
-    """
+    """Print a line per training step until the process ends. Returns whether it was stopped after `limit_s` seconds."""
     shown, stopped = 0, False
     console.print("  starting Ray, FSDP and vLLM: about a minute until the first step")
     while True:

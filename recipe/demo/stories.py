@@ -26,7 +26,7 @@ from recipe.demo.coach import asked_about, critique, read_scene
 from recipe.demo.forms import HITOM, Form, Record
 from soul.message import Message
 from soul.one_turn import parse_options
-from soul.tasks.paratomi_story import ROOMS
+from soul.tasks.paratomi import ROOMS
 
 FEEDBACK_SHARE = 0.35  # warm-start samples with feedback
 STORY_SEED = {"train": 1, "heldback": 2, "warm": 3}

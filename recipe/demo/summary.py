@@ -15,7 +15,8 @@ from pathlib import Path
 
 import matplotlib
 from rich.console import Console
-from rich.table import Table
+
+from soul.table import Table
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402 - the backend without a display comes first
@@ -59,48 +60,22 @@ def read_steps(path: Path) -> list[Step]:
     ]
 
 
-@dataclass(frozen=True)
-class Trend:
-    """The first quarter of the steps against the last: means, and the standard error of their difference."""
-
-    first: float
-    last: float
-    error: float
-    slope: float  # per step, least squares
-
-    @property
-    def word(self) -> str:
-        """ "rose", "fell", or "did not clearly change"."""
-        change = self.last - self.first
-        if abs(change) <= max(CERTAIN * self.error, 1e-9):
-            return "did not clearly change"
-        return "rose" if change > 0 else "fell"
-
-
-def trend(values: Sequence[float]) -> Trend | None:
-    """First against last quarter (two steps at least each); None for fewer than four steps.
+def sentence(steps: Sequence[Step], accuracies: Accuracies) -> str:
+    """One sentence: did the reward rise, from the first quarter of the steps to the last?
 
     The error treats the spread inside each quarter as noise. A trend inside a quarter increases it, so the test
     rather misses a rise than reports a false one.
     """
-    if len(values) < 4:
-        return None
-    n = max(2, len(values) // 4)
-    first, last = values[:n], values[-n:]
-    error = math.sqrt((statistics.variance(first) + statistics.variance(last)) / n)
-    slope = statistics.linear_regression(range(len(values)), values).slope
-    return Trend(statistics.fmean(first), statistics.fmean(last), error, slope)
-
-
-def sentence(steps: Sequence[Step], accuracies: Accuracies) -> str:
-    """One sentence: did the reward rise?"""
-    drafts = trend([step.draft for step in steps])
-    if drafts is None:
+    if len(steps) < 4:
         return f"Only {len(steps)} steps have a reward: too few to tell whether it rose."
+    drafts = [step.draft for step in steps]
+    count = max(2, len(drafts) // 4)
+    first, last = statistics.fmean(drafts[:count]), statistics.fmean(drafts[-count:])
+    error = math.sqrt((statistics.variance(drafts[:count]) + statistics.variance(drafts[-count:])) / count)
+    word = _change(last - first, error, ("rose", "fell", "did not clearly change"))
     text = (
-        f"The drafts' mean reward {drafts.word} over {len(steps)} steps: {drafts.first:.3f} in the first quarter, "
-        f"{drafts.last:.3f} in the last (change {drafts.last - drafts.first:+.3f}, standard error {drafts.error:.3f}, "
-        f"slope {drafts.slope:+.4f} a step)"
+        f"The drafts' mean reward {word} over {len(steps)} steps: {first:.3f} in the first quarter, {last:.3f} in the "
+        f"last (change {last - first:+.3f}, standard error {error:.3f})"
     )
     if {"warm", "ditto"} <= set(accuracies):
         change, error = _difference(accuracies["ditto"], accuracies["warm"])
@@ -108,24 +83,30 @@ def sentence(steps: Sequence[Step], accuracies: Accuracies) -> str:
     return text + "."
 
 
-def _difference(one: Mapping[str, float], other: Mapping[str, float]) -> tuple[float, float]:
-    """The difference of two sampled accuracies, and its standard error."""
-    return one["sampled"] - other["sampled"], math.hypot(one["sampled_se"], other["sampled_se"])
-
-
 def comparison(runs: Mapping[str, Sequence[Step]], accuracies: Accuracies) -> str:
     """One sentence: which of two runs is more accurate on the held-back stories, and at what cost."""
     first, second = runs
     costs = [f"{len(s)} steps of {n.upper()} in {sum(x.seconds for x in s):.0f} s" for n, s in runs.items()]
     change, error = _difference(accuracies[first], accuracies[second])
-    verdict = "more accurate" if change > 0 else "less accurate"
-    if abs(change) <= CERTAIN * error:
-        verdict = "not clearly more or less accurate"
+    verdict = _change(change, error, ("more accurate", "less accurate", "not clearly more or less accurate"))
     return (
         f"After the same time ({', '.join(costs)}) the model trained with {first.upper()} is {verdict} on held-back "
         f"stories: {accuracies[first]['sampled']:.3f} against {accuracies[second]['sampled']:.3f} (difference "
         f"{change:+.3f}, standard error {error:.3f})."
     )
+
+
+def _change(change: float, error: float, words: tuple[str, str, str]) -> str:
+    """The word for an increase, a decrease, or neither."""
+    more, less, neither = words
+    if abs(change) <= max(CERTAIN * error, 1e-9):
+        return neither
+    return more if change > 0 else less
+
+
+def _difference(one: Mapping[str, float], other: Mapping[str, float]) -> tuple[float, float]:
+    """The difference of two sampled accuracies, and its standard error."""
+    return one["sampled"] - other["sampled"], math.hypot(one["sampled_se"], other["sampled_se"])
 
 
 def draw(runs: Mapping[str, Sequence[Step]], accuracies: Accuracies, png: Path) -> None:
@@ -135,21 +116,20 @@ def draw(runs: Mapping[str, Sequence[Step]], accuracies: Accuracies, png: Path) 
     """
     figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
     for name, steps in runs.items():
-        label, colour, after = name.upper(), COLOURS.get(name, "0.3"), 0.0
-        points: dict[str, list[tuple[float, float]]] = {"drafts": [], "refined": [], "held back": []}
-        for step in steps:
-            after += step.seconds
-            for what, value in zip(points, (step.draft, step.refined, step.heldback), strict=True):
-                if value is not None:
-                    points[what].append((after if len(runs) > 1 else step.number, value))
-        looks = {"drafts": ("o-", colour), "refined": ("s--", "tab:purple"), "held back": ("D", colour)}
-        for what, (line, hue) in looks.items():
-            if points[what]:
-                axes.plot(*zip(*points[what], strict=True), line, markersize=4, color=hue, label=f"{label}, {what}")
-    for key, accuracy in accuracies.items():
-        if key not in runs:
-            label = f"held back, {NAMES.get(key, key)}: {accuracy['sampled']:.2f}"
-            axes.axhline(accuracy["sampled"], color=COLOURS.get(key, "0.3"), linestyle=":", label=label)
+        seconds = [sum(step.seconds for step in steps[:count]) for count in range(1, len(steps) + 1)]
+        places = seconds if len(runs) > 1 else [float(step.number) for step in steps]
+        for what, values, line, colour in (
+            ("drafts", [step.draft for step in steps], "o-", COLOURS[name]),
+            ("refined", [step.refined for step in steps], "s--", "tab:purple"),
+            ("held back", [step.heldback for step in steps], "D", COLOURS[name]),
+        ):
+            points = [(place, value) for place, value in zip(places, values, strict=True) if value is not None]
+            if points:
+                label = f"{name.upper()}, {what}"
+                axes.plot(*zip(*points, strict=True), line, markersize=4, color=colour, label=label)
+    for key in accuracies.keys() - runs.keys():
+        sampled = accuracies[key]["sampled"]
+        axes.axhline(sampled, color=COLOURS[key], linestyle=":", label=f"held back, {NAMES[key]}: {sampled:.2f}")
     axes.set(xlabel="seconds of training" if len(runs) > 1 else "training step", ylabel="mean reward")
     axes.set(ylim=(-0.02, 1.02), title="DITTO demo: HiToM, tiny model")
     axes.legend(loc="best", fontsize=8)
@@ -158,30 +138,22 @@ def draw(runs: Mapping[str, Sequence[Step]], accuracies: Accuracies, png: Path) 
     pyplot.close(figure)
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title)
-    for column in columns:
-        table.add_column(column, justify="left" if column == "model" else "right")
-    return table
-
-
 def show(runs: Mapping[str, Sequence[Step]], accuracies: Accuracies, png: Path) -> None:
     """Print the tables and the sentences about the first of the runs, and write the picture."""
     console, first = Console(), next(iter(runs.values()))
-    table = _table(
-        "Mean reward per step, and accuracy on held-back stories",
-        *("step", "drafts", "refined", "refined - drafts", "held back"),
-    )
+    lines = []
     for step in first:
         gap = ("-", "-") if step.refined is None else (f"{step.refined:.3f}", f"{step.refined - step.draft:+.3f}")
         heldback = "" if step.heldback is None else f"{step.heldback:.3f}"
-        table.add_row(str(step.number), f"{step.draft:.3f}", *gap, heldback)
-    console.print(table)
-    table = _table("Accuracy on held-back stories (chance 0.25)", "model", "sampled (T=1)", "greedy", "rows")
-    for key, accuracy in accuracies.items():
-        sampled = f"{accuracy['sampled']:.3f} ± {accuracy['sampled_se']:.3f}"
-        table.add_row(NAMES.get(key, key), sampled, f"{accuracy['greedy']:.3f}", f"{accuracy['rows']:.0f}")
-    console.print(table)
+        lines.append([str(step.number), f"{step.draft:.3f}", *gap, heldback])
+    head = ["step", "drafts", "refined", "refined - drafts", "held back"]
+    console.print(Table(head, lines).rich("Mean reward per step, and accuracy on held-back stories"))
+    lines = [
+        [NAMES[key], f"{a['sampled']:.3f} ± {a['sampled_se']:.3f}", f"{a['greedy']:.3f}", f"{a['rows']:.0f}"]
+        for key, a in accuracies.items()
+    ]
+    head = ["model", "sampled (T=1)", "greedy", "rows"]
+    console.print(Table(head, lines).rich("Accuracy on held-back stories (chance 0.25)"))
     draw(runs, accuracies, png)
     console.print(sentence(first, accuracies), highlight=False)
     if len(runs) == 2:

@@ -74,10 +74,7 @@ def answer_loss(model: Qwen3ForCausalLM, batch: dict[str, torch.Tensor]) -> torc
 
 
 def train(model_dir: str | Path, out_dir: str | Path, draw: Draw, how: WarmStart) -> float:
-    """Train the model in `model_dir` and save it in `out_dir`.
-
-    Args:
-        draw: returns a fresh prompt and its answer at each call.
+    """Train the model in `model_dir` on fresh prompts and answers (`draw`), and save it in `out_dir`.
 
     Returns:
         The mean loss of the last ten steps.
@@ -127,13 +124,9 @@ def _rate(step: int, how: WarmStart) -> float:
 
 
 def prepare(
-    out_dir: str | Path,
-    how: WarmStart,
-    forms: Sequence[Form] = (HITOM,),
-    population: stories.Population = stories.USUAL,
+    out: Path, how: WarmStart, forms: Sequence[Form] = (HITOM,), population: stories.Population = stories.USUAL
 ) -> None:
     """Write everything that the demo trains on: the rows of each form, base/ (random weights) and warm/."""
-    out = Path(out_dir)
     records = stories.warm_records(how.stories, heldback=stories.write_files(out, forms=forms))
     rng = random.Random(how.seed)
     corpus = [stories.warm_sample(record, rng, form, population) for record in records[:1500] for form in forms]
@@ -151,16 +144,11 @@ def prepare(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Prepare the demo's folder."""
     parser = Parser(prog="python -m recipe.demo.warm_start", description=__doc__)
-    parser.add_argument(
-        "--out", type=output_folder, required=True, help="gets train.parquet, heldback.parquet, base/ and warm/"
-    )
+    parser.add_argument("--out", type=output_folder, required=True, help="gets the rows, base/ and warm/")
     parser.add_argument("--steps", type=positive_int, default=WarmStart.steps)
-    parser.add_argument("--seed", type=int, default=WarmStart.seed)
     args = parser.parse_args(arguments)
     hf_logging.disable_progress_bar()
-    start = time.perf_counter()
-    prepare(args.out, WarmStart(steps=args.steps, seed=args.seed))
-    print(f"demo data, base model and warm start in {args.out}: {time.perf_counter() - start:.0f} s")
+    prepare(args.out, WarmStart(steps=args.steps))
 
 
 if __name__ == "__main__":

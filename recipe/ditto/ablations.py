@@ -1,12 +1,13 @@
 """`python -m recipe.ditto.ablations TASK [key=value ...]`: train with several objectives and seeds, and draw them.
 
 recipe/ditto/ablations.sh starts it. The runs of a folder share their settings, rows, model and judges; only objective
-and seed differ. `stamps/RUN.json` says what a run was made of and whether it has finished. So the same command goes on
-where it stopped, and a run that was made of something else is never drawn beside the others.
+and seed differ. `ablation.json` holds what they share: the same command goes on where it stopped, and another one is
+refused.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -16,8 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from omegaconf import DictConfig
-
 from ditto.launching.compose import load_config
 from ditto.launching.override_parser import quoted
 from ditto.launching.variables import says_yes
@@ -25,14 +24,12 @@ from ditto.objectives import objective
 from ditto.preflight import check, check_settings
 from ditto.run.run_folder import RunFolder
 from ditto.run.stop_signals import Stopped, StopSignals
-from ditto.settings import Settings
-from sft.distill import inputs
 from soul.cli.error_border import FAILED, Parser, reports_errors
 from soul.cli.redaction import redact_guessing
 from soul.errors import BadSettings
 from soul.figures.__main__ import main as draw_figures
 from soul.files.folder_lock import FolderLock
-from soul.files.stamps import Inputs, Stamp
+from soul.files.whole_file import write_whole
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = ROOT / "recipe" / "ditto" / "config" / "ditto.yaml"
@@ -44,8 +41,9 @@ SEED_KEYS = (
 _OURS = ("algorithm.objective", "algorithm.agent_version", "run.dir", "trainer.experiment_name", *SEED_KEYS)
 # Overrides that change no result.
 _FREE = ("run.", "trainer.logger=", "trainer.save_freq=", "trainer.max_actor_ckpt_to_keep=", "judge.budget_usd=")
+_VARIABLES = ("ACTOR_MODEL_PATH", "TRAIN_FILES", "VAL_FILES", "DATA_DIR", "JUDGE_MODEL_NAME", "JUDGE_MODEL_REASONING")
 _POLL_S = 0.2
-_LOG_LINES, _LOG_WIDTH = 8, 240  # shown of the log of a failed run
+_LOG_LINES = 8  # shown of the log of a failed run
 
 Launch = Callable[[list[str], Path], int]  # command, log file -> exit code
 
@@ -59,27 +57,19 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Its folder."""
+        """Name of its folder."""
         return f"{self.objective}-seed{self.seed}"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The trainings of one folder.
+    """The trainings of one folder."""
 
-    Attributes:
-        task: as `run_rl.sh` takes it.
-        out: gets a folder for each run, logs/, stamps/ and figures/.
-        runs: in the order in which they are trained.
-        overrides: Hydra overrides of every run.
-        recipe: the config file of every run.
-    """
-
-    task: str
-    out: Path
-    runs: tuple[Run, ...]
+    task: str  # as `run_rl.sh` takes it
+    out: Path  # gets a folder for each run, logs/ and figures/
+    runs: tuple[Run, ...]  # in the order in which they are trained
     overrides: tuple[str, ...] = ()
-    recipe: Path = RECIPE
+    recipe: Path = RECIPE  # the config file
 
     @classmethod
     def from_environment(
@@ -119,66 +109,16 @@ class Plan:
         )
         return [*config, *self.overrides, *own]
 
-    def configs(self) -> list[DictConfig]:
-        """The config of the first run of every objective.
+    @property
+    def made_of(self) -> dict[str, str]:
+        """The settings that all runs share, as far as they change a result."""
+        shared = redact_guessing(shlex.join(word for word in self.overrides if not word.startswith(_FREE)))
+        variables = {name: os.environ.get(name, "") for name in _VARIABLES}
+        return {"task": self.task, "recipe": self.recipe.name, "overrides": shared, **variables}
 
-        Raises:
-            BadConfig: it cannot be composed.
-        """
-        firsts = [Run(name, self.runs[0].seed) for name in dict.fromkeys(run.objective for run in self.runs)]
-        return [load_config(self.words(run)) for run in firsts]
-
-    def inputs(self, config: DictConfig) -> Inputs:
-        """The inputs of every run: overrides, rows, model and judges.
-
-        Args:
-            config: that of any run.
-
-        Raises:
-            SoulError: a setting is wrong, or the model is none.
-        """
-        files = [Path(name) for name in (*config.data.train_files, *config.data.val_files)]
-        judges = inputs.of_judges(Settings.from_config(config).gateway)
-        return {
-            "task": self.task,
-            "recipe": self.recipe.name,
-            "overrides": redact_guessing(shlex.join(w for w in self.overrides if not w.startswith(_FREE))),
-            **inputs.of_models([config.actor_rollout_ref.model.path], None),
-            **inputs.of_files(files),
-            # The same judge may answer at another address when the command runs again.
-            **{name: value for name, value in judges.items() if not name.endswith(".base_url")},
-        }
-
-    def stamp_file(self, run: Run) -> Path:
-        """Says what a run was made of."""
-        return self.out / "stamps" / f"{run.name}.json"
-
-    def log_file(self, run: Run) -> Path:
-        """The output of a run, of all its starts."""
-        return self.out / "logs" / f"{run.name}.log"
-
-    def is_finished(self, run: Run) -> bool:
-        """True if the run has trained all its steps."""
-        stamp = self._stamp(run)
-        return stamp is not None and stamp.finished and (self.out / run.name).is_dir()
-
-    def check_stamps(self, now: Inputs) -> None:
-        """Check that the runs which are there were made of the same.
-
-        Raises:
-            BadSettings: naming the run and what has changed. BadStamp: a stamp is damaged.
-        """
-        for run in self.runs:
-            stamp = self._stamp(run)
-            if stamp is not None and (changed := "; ".join(stamp.differences(now))):
-                raise BadSettings(
-                    f"{self.out / run.name} was trained with something else: {changed}. The runs of a folder share all "
-                    "but objective and seed. Give the settings that it was trained with, or start anew in another "
-                    "folder: EXPERIMENT_NAME=..."
-                )
-
-    def _stamp(self, run: Run) -> Stamp | None:
-        return Stamp.read(self.stamp_file(run), f"Move it and the folder {run.name} away: the run then starts anew.")
+    def reached(self, run: Run) -> int:
+        """The last step of a run; 0 before the first one."""
+        return max(RunFolder(self.out / run.name).metrics(), default=0)
 
 
 def _words(variable: str, environment: Mapping[str, str], default: str) -> list[str]:
@@ -188,50 +128,30 @@ def _words(variable: str, environment: Mapping[str, str], default: str) -> list[
     return words
 
 
-def train_all(plan: Plan, now: Inputs, steps: int | None, launch: Launch) -> dict[Run, int]:
-    """Train the runs that are not finished.
-
-    Args:
-        now: what they are made of (`Plan.inputs`).
-        steps: with which a run is complete; None: when it ends without an error.
-
-    Returns:
-        The exit codes of the runs that were started.
+def train_all(plan: Plan, steps: int, launch: Launch) -> list[Run]:
+    """Train the runs that have not reached this step. Returns those that failed.
 
     Raises:
         Stopped: we got a signal, and the present run has ended.
     """
-    codes: dict[Run, int] = {}
+    failed = []
     for number, run in enumerate(plan.runs, start=1):
         title = f"[{number}/{len(plan.runs)}] {run.objective}, seed {run.seed}"
-        if plan.is_finished(run):
+        log = plan.out / "logs" / f"{run.name}.log"
+        if plan.reached(run) >= steps:
             print(f"{title}: is there", flush=True)
             continue
-        print(f"{title}: training; its log is {plan.log_file(run)}", flush=True)
-        Stamp(now).write(plan.stamp_file(run))
-        start = time.monotonic()
-        codes[run] = code = launch([sys.executable, str(ROOT / "train_ppo.py"), *plan.words(run)], plan.log_file(run))
-        minutes = (time.monotonic() - start) / 60
-        problem = _unfinished(plan, run, steps) if code == 0 else f"ended with code {code}"
-        if problem is None:
-            Stamp(now, finished=True).write(plan.stamp_file(run))
-            print(f"{title}: done in {minutes:.1f} min", flush=True)
-        else:
-            codes[run] = code or FAILED
-            print(f"{title}: {problem} after {minutes:.1f} min. The end of its log:", flush=True)
-            print(_end_of(plan.log_file(run)), flush=True)
-    return codes
-
-
-def _unfinished(plan: Plan, run: Run, steps: int | None) -> str | None:
-    """Why a run that ended without an error has not finished: its judges' budget is spent. None if it has."""
-    reached = max(RunFolder(plan.out / run.name).metrics(), default=0)
-    return None if steps is None or reached >= steps else f"ended at step {reached} of {steps}"
-
-
-def _end_of(log: Path) -> str:
-    lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    return "\n".join(f"    {line[:_LOG_WIDTH]}" for line in lines[-_LOG_LINES:])
+        print(f"{title}: training; its log is {log}", flush=True)
+        code = launch([sys.executable, str(ROOT / "train_ppo.py"), *plan.words(run)], log)
+        reached = plan.reached(run)
+        if code == 0 and reached >= steps:
+            print(f"{title}: done", flush=True)
+        else:  # code 0: the judges' budget is spent
+            failed.append(run)
+            lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+            last = "\n".join(f"    {line}" for line in lines[-_LOG_LINES:])
+            print(f"{title}: ended with code {code} at step {reached} of {steps}. The end of its log:\n{last}")
+    return failed
 
 
 def launch_training(command: list[str], log: Path) -> int:
@@ -259,51 +179,51 @@ def launch_training(command: list[str], log: Path) -> int:
     return code
 
 
-def draw(plan: Plan) -> None:
+def draw(plan: Plan, steps: int) -> None:
     """Draw the finished runs; seeds of an objective share its name."""
-    finished = [run for run in plan.runs if plan.is_finished(run)]
-    if not finished:
-        print("No run has finished: there is nothing to draw.")
-        return
-    folders = {
-        name: ",".join(str(plan.out / run.name) for run in finished if run.objective == name)
-        for name in dict.fromkeys(run.objective for run in finished)
-    }
-    code = draw_figures(["--out", str(plan.out / "figures"), "--runs", *(f"{n}={f}" for n, f in folders.items())])
-    if code:
+    folders: dict[str, list[str]] = {}
+    for run in plan.runs:
+        if plan.reached(run) >= steps:
+            folders.setdefault(run.objective, []).append(str(plan.out / run.name))
+    runs = [f"{name}={','.join(paths)}" for name, paths in folders.items()]
+    if runs and draw_figures(["--out", str(plan.out / "figures"), "--runs", *runs]):
         raise BadSettings(f"soul figures failed. The runs are in {plan.out}; run the same command to draw them again.")
 
 
 def run_plan(plan: Plan, launch: Launch = launch_training, dry_run: bool = False) -> int:
-    """Check, train and draw. Returns the exit code.
-
-    Raises:
-        SoulError: the command or its input is wrong; nothing was started.
-        FolderInUse: another process works on the folder, or on one of its runs.
-    """
-    config, *others = plan.configs()
-    now = plan.inputs(config)
-    plan.check_stamps(now)
+    """Check, train and draw. Returns the exit code. Raises SoulError or FolderInUse."""
+    firsts = {run.objective: run for run in reversed(plan.runs)}
+    config, *others = [load_config(plan.words(run)) for run in firsts.values()]
+    steps, settings = config.trainer.total_training_steps, plan.out / "ablation.json"
+    if steps is None:
+        raise BadSettings("trainer.total_training_steps=null: use a number, with which a run is complete.")
+    before = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else plan.made_of
+    if changed := [f"{name} was {before.get(name)!r}" for name, now in plan.made_of.items() if before.get(name) != now]:
+        raise BadSettings(
+            f"The runs in {plan.out} were trained with something else: {'; '.join(changed)}. They share all but "
+            "objective and seed. Undo the change, or start anew in another folder: EXPERIMENT_NAME=..."
+        )
     print(check(config), flush=True)  # settings, files, rows, model, judges
     for other in others:  # they differ in their settings only
         check_settings(other)
-    finished = sum(plan.is_finished(run) for run in plan.runs)
+    finished = sum(plan.reached(run) >= steps for run in plan.runs)
     print(f"{len(plan.runs)} runs in {plan.out}: {finished} finished, {len(plan.runs) - finished} to train", flush=True)
     if dry_run:
         return 0
     with FolderLock(plan.out):
+        write_whole(settings, json.dumps(plan.made_of, indent=1))
         for run in plan.runs:  # a training survives the process that started it, if that is killed
             if (plan.out / run.name).is_dir():
                 FolderLock(plan.out / run.name).close()
         try:
-            codes = train_all(plan, now, config.trainer.total_training_steps, launch)
+            failed = train_all(plan, steps, launch)
         except Stopped as stop:
             print(f"Stopped by {stop.name}. Run the same command to continue.")
             return stop.exit_code
-    draw(plan)
-    failed = [run.name for run, code in codes.items() if code]
+    draw(plan, steps)
     if failed:
-        print(f"{len(failed)} of {len(plan.runs)} runs failed: {', '.join(failed)}. The same command tries them again.")
+        names = ", ".join(run.name for run in failed)
+        print(f"{len(failed)} of {len(plan.runs)} runs failed: {names}. The same command tries them again.")
     return FAILED if failed else 0
 
 

@@ -2,9 +2,8 @@
 # Distil several experts into one student:
 #   EXPERTS="hitom=outputs/hitom sotopia=outputs/sotopia" bash recipe/ditto/distill.sh [section.key=value ...] [-- vLLM's arguments]
 # The experts answer the training rows of their tasks, the best answers are kept (python -m sft.distill), the student is
-# trained on them (run_sft.sh), and base, experts and student are evaluated on the tasks (eval.sh local). A step whose result
-# is there is skipped, unless something that it was made of has changed (python -m sft.distill.steps): then the old result
-# is moved to replaced/ and the step runs again. A step that was interrupted resumes where it stopped.
+# trained on them (run_sft.sh), and base, experts and student are evaluated on the tasks (eval.sh local). The same command
+# goes on where it stopped: no answer is asked for twice, and a student of the same data and settings is not trained again.
 #
 #   MODE=reverse       distils on policy instead: the experts score what the student samples (distill_reverse.sh --help)
 #   EXPERTS            TASK=EXPERT or TASK:FILE=EXPERT, separated by spaces or line breaks (docs/distillation.md)
@@ -51,16 +50,11 @@ for word in "${experts[@]}"; do
 done
 words_of sets "${TASKS:-${tasks[*]}}"
 sets=("${sets[@]//,/ }")
-not_in=() evaluated=()
-for name in ${sets[*]}; do not_in+=(--not-in "$name") evaluated+=(--set "$name"); done
+not_in=()
+for name in ${sets[*]}; do not_in+=(--not-in "$name"); done
 # Three passes over a small corpus, in small batches; the learning rate is that of midtraining (run_sft.sh).
 training=(data.train_batch_size=64 trainer.total_training_steps=null trainer.total_epochs=3 optim.lr_warmup_steps=10
   "${sft_args[@]}")
-
-sample() {
-  "$python" -m sft.distill --out "$out/data" --n "${SAMPLES:-8}" --limit "${ROWS:-1024}" ${TP:+--tp "$TP"} ${DP:+--dp "$DP"} \
-    ${DRY_RUN:+--dry-run} "${not_in[@]}" "${keep_args[@]}" "${experts[@]}" "${words[@]}"
-}
 
 train() {
   local val=""
@@ -69,11 +63,11 @@ train() {
     OUTPUT_DIR="$out" EXPERIMENT_NAME=student bash "$ROOT/run_sft.sh" "${training[@]}"
 }
 
-step data "data: ${experts[*]}" sample "${experts[@]/#/--expert=}" "${evaluated[@]}" --setting "SAMPLES=${SAMPLES:-8}" \
-  --setting "ROWS=${ROWS:-1024}" --setting "selection=${keep_args[*]}" -- "${words[@]}"
+echo "== data: ${experts[*]}"
+"$python" -m sft.distill --out "$out/data" --n "${SAMPLES:-8}" --limit "${ROWS:-1024}" ${TP:+--tp "$TP"} ${DP:+--dp "$DP"} \
+  ${DRY_RUN:+--dry-run} "${not_in[@]}" "${keep_args[@]}" "${experts[@]}" "${words[@]}"
 if [ -z "${DRY_RUN:-}" ]; then
-  step student "student: SFT from $base" train --model "$base" --file "$out/data/train.parquet" \
-    --file "$out/data/val.parquet" --setting "training=${training[*]}"
+  once "student: SFT from $base" student train "$base" "${training[@]}" "$(cat "$out"/data/*.parquet | sha256sum)"
 elif [ ! -e "$out/student" ]; then
   echo "The student is not there yet: its evaluation makes the same calls as that of the base."
 fi

@@ -45,11 +45,8 @@ done
 [[ ${#files[@]} = 0 || ${#files[@]} = "${#tasks[@]}" ]] || fail "EXPERTS: name a file for each task (TASK:FILE=EXPERT), or for none"
 words_of sets "${TASKS:-${tasks[*]}}"
 sets=("${sets[@]//,/ }")
-held_back=() evaluated=()
-for name in ${sets[*]}; do
-  evaluated+=(--set "$name")
-  [[ $name != *.parquet ]] || held_back+=("$name")
-done
+held_back=()
+for name in ${sets[*]}; do [[ $name != *.parquet ]] || held_back+=("$name"); done
 shared=() # settings that hold for the training too
 for word in "$@"; do
   case $word in
@@ -65,7 +62,6 @@ train() { # the rows of all tasks; its own validation is off, because the evalua
     EXPERIMENT_NAME=student-reverse bash "$ROOT/run_rl.sh" "$(IFS=,; echo "${tasks[*]}")" "${training[@]}"
 }
 
-step student-reverse "student: on-policy distillation from $base" train --model "$base" "${experts[@]/#/--expert=}" \
-  --setting "training=${training[*]}" -- "${shared[@]}"
+once "student: on-policy distillation from $base" student-reverse train "$base" "${files[@]}" "${training[@]}"
 [ -z "${DRY_RUN:-}" ] || exit 0
 evaluation

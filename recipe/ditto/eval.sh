@@ -9,7 +9,7 @@
 #
 # Environment variables of both:
 #   TASKS                         evaluation sets, separated by spaces, commas or line breaks; without TASKS and SUITE, all 27
-#   SUITE                         instead of TASKS: paper (its ten sets, 100 rows each), soul_v1 or all (the 27 sets), or SET,SET,...
+#   SUITE                         instead of TASKS: paper (its ten sets, 100 rows each), soul_v1 or all (the 27 sets)
 #   LIMIT, N                      rows of each set, samples of each row
 #   DATA_DIR                      folder of the task files; a set without a file is listed and skipped
 #   OUTPUT_DIR, EXPERIMENT_NAME   the run's folder is OUTPUT_DIR/EXPERIMENT_NAME-HASH

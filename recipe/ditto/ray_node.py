@@ -71,11 +71,7 @@ def answers(head: str) -> bool:
 
 
 def wait_until(true: Callable[[], bool], limit_s: float, ray: subprocess.Popen[bytes] | None, what: str) -> None:
-    """Wait for a state of the cluster.
-
-    Raises:
-        NoCluster: Ray has ended on this node, or the time is over.
-    """
+    """Wait for a state of the cluster. Raises NoCluster: Ray has ended on this node, or the time is over."""
     deadline = time.monotonic() + limit_s
     while not true():
         if ray is not None and ray.poll() is not None:

@@ -16,7 +16,7 @@ import string
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,18 +34,18 @@ from soul.errors import BadSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = ROOT / "recipe" / "ditto"
+BACKENDS = ("ray", "slurm", "skypilot", "kuberay")
 # The variables of run_rl.sh that hold no key, and those of them that hold paths.
-VARIABLES = (
-    *("ACTOR_MODEL_PATH", "DATA_DIR", "TRAIN_FILES", "VAL_FILES", "OUTPUT_DIR", "EXPERIMENT_NAME", "PLATFORM"),
-    *("OPENAI_BASE_URL", "JUDGE_MODEL_NAME", "JUDGE_MODEL_REASONING", "HF_HOME", "HF_HUB_OFFLINE", "SOUL_LOG"),
-    *("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "WANDB_PROJECT", "WANDB_ENTITY", "WANDB_MODE"),
-    *("WANDB_RUN_ID", "WANDB_RESUME", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "HF_ENDPOINT", "SWANLAB_MODE"),
-    *("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"),
-)
 PATHS = ("ACTOR_MODEL_PATH", "DATA_DIR", "TRAIN_FILES", "VAL_FILES", "OUTPUT_DIR")
+VARIABLES = (
+    *(*PATHS, "EXPERIMENT_NAME", "PLATFORM", "OPENAI_BASE_URL", "JUDGE_MODEL_NAME", "JUDGE_MODEL_REASONING"),
+    *("HF_HOME", "HF_HUB_OFFLINE", "HF_ENDPOINT", "SOUL_LOG", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"),
+    *("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"),
+    *("WANDB_PROJECT", "WANDB_ENTITY", "WANDB_MODE", "WANDB_RUN_ID", "WANDB_RESUME"),
+)
 # What may hold a key, beside those of the judges: for the hub, the trackers, the store of `trainer.upload_to`.
 OTHER_KEYS = (
-    *("HF_TOKEN", "WANDB_API_KEY", "SWANLAB_API_KEY", "MLFLOW_TRACKING_URI"),
+    *("HF_TOKEN", "WANDB_API_KEY", "MLFLOW_TRACKING_URI"),
     *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
 )
 # What all pods of Kubernetes get: each downloads the model, perhaps one for members only, and connects to the others.
@@ -56,30 +56,18 @@ LONGEST_NAME = 32  # KubeRay appends to it, and Kubernetes allows 63 characters
 
 @dataclass(frozen=True)
 class Training:
-    """A training that was checked.
+    """A training that was checked."""
 
-    Attributes:
-        overrides: Hydra overrides, as they were given.
-        variables: what run_rl.sh reads; no keys.
-        keys: names of the environment variables that hold keys and are set here.
-        nodes: how many machines, those that only sample included.
-        gpus: devices of each.
-        cpus: what Ray has to count on each node.
-    """
-
-    task: str
-    overrides: tuple[str, ...]
+    words: Sequence[str]  # the task and the Hydra overrides, as they were given
     name: str
-    variables: Mapping[str, str]
-    keys: tuple[str, ...]
-    nodes: int
-    gpus: int
-    cpus: int
+    variables: Mapping[str, str]  # of run_rl.sh; no keys
+    keys: tuple[str, ...]  # names of the environment variables that hold keys and are set here
+    nodes: int  # those that only sample included
+    gpus: int  # of each node
+    cpus: int  # that Ray has to count on each node
 
     @classmethod
-    def from_config(
-        cls, task: str, overrides: Sequence[str], config: DictConfig, environment: Mapping[str, str]
-    ) -> Training:
+    def from_config(cls, words: Sequence[str], config: DictConfig, environment: Mapping[str, str]) -> Training:
         """The training of a composed config.
 
         Args:
@@ -90,8 +78,7 @@ class Training:
         keys = sorted({endpoint.api_key_env for endpoint in judges if endpoint.api_key_env} | set(OTHER_KEYS))
         nodes = trainer.nnodes + rollout.nnodes
         return cls(
-            task=task,
-            overrides=tuple(overrides),
+            words=words,
             name=trainer.experiment_name,
             variables={name: environment[name] for name in VARIABLES if environment.get(name)},
             keys=tuple(name for name in keys if environment.get(name)),
@@ -106,21 +93,9 @@ class Training:
         return self.variables.get("PLATFORM") != "cpu"
 
     @property
-    def size(self) -> str:
-        """Nodes and devices, for people."""
-        device = "GPU" if self.on_gpus else "process"
-        each = f"{self.gpus} {device}{'' if self.gpus == 1 else 's' if self.on_gpus else 'es'}"
-        return f"1 node with {each}" if self.nodes == 1 else f"{self.nodes} nodes with {each} each"
-
-    @property
     def ray_words(self) -> str:
         """Options of `ray start` on each node."""
         return f"--num-cpus={self.cpus}" + ("" if self.on_gpus else f" --num-gpus={self.gpus}")
-
-    @property
-    def words(self) -> list[str]:
-        """Words that follow run_rl.sh."""
-        return [self.task, *self.overrides]
 
     def portable_variables(self) -> dict[str, str]:
         """The variables for machines with other disks: they have no cache of ours, and paths are relative.
@@ -139,52 +114,6 @@ class Training:
         return {name: text for name, text in self.variables.items() if name != "HF_HOME"}
 
 
-@dataclass(frozen=True)
-class Submission:
-    """The ways to submit a training run.
-
-    Attributes:
-        command: the words; DOCUMENT among them stands for a temporary file with the document.
-        keys: how the keys travel, for people.
-        document: YAML.
-
-    Raises:
-        BadSettings: it contains the value of a key.
-    """
-
-    command: Sequence[str]
-    keys: str
-    document: str = ""
-
-    def __post_init__(self) -> None:
-        text = f"{shlex.join(self.command)}\n{self.document}"
-        if redact(text) != text:
-            raise BadSettings(
-                "What would be submitted contains the value of a key (not shown here): a variable of run_rl.sh or an "
-                "override repeats it. Put each key in a variable of its own, such as OPENAI_API_KEY."
-            )
-
-    def shown(self) -> str:
-        """Text that a dry run prints."""
-        return "\n".join([*([self.document] if self.document else []), shlex.join(self.command), self.keys])
-
-    def send(self) -> int:
-        """Run the command. Returns its exit code.
-
-        Raises:
-            BadSettings: the command is not installed.
-        """
-        path = [str(Path(sys.executable).parent), *os.get_exec_path()]  # `ray` is in this environment
-        program = shutil.which(self.command[0], path=os.pathsep.join(path))
-        if program is None:
-            raise BadSettings(f"{self.command[0]} is not on the PATH. Install it, or run this where it is installed.")
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / DOCUMENT
-            file.write_text(self.document, encoding="utf-8")
-            words = [str(file) if word == DOCUMENT else word for word in self.command[1:]]
-            return subprocess.call([program, *words])
-
-
 class _Template(string.Template):
     """A YAML file with `@{NAME}` in place of values; a shell's dollars in it mean themselves."""
 
@@ -199,7 +128,7 @@ def _filled(template: str, **values: Any) -> str:
 
 def _setting(name: str, environment: Mapping[str, str], what: str) -> str:
     if not (value := environment.get(name)):
-        raise BadSettings(f"{name} is not set: name {what}.")
+        raise BadSettings(f"{name} is not set: set it to {what}.")
     return value
 
 
@@ -209,79 +138,61 @@ def plain_name(name: str) -> str:
     return (name if name[:1].isalpha() else f"run-{name}")[:LONGEST_NAME].strip("-")
 
 
-def to_ray(training: Training, environment: Mapping[str, str]) -> Submission:
-    """A job on a Ray cluster that is running, whose nodes see this folder under the same path."""
-    variables = json.dumps({"env_vars": dict(training.variables)})
-    run = ["env", f"--chdir={Path.cwd()}", "bash", str(RECIPE / "run_rl.sh"), *training.words]
-    keys = "Keys: the job reads them from the environment of `ray start --head`; Ray would log those of the job itself."
-    return Submission(["ray", "job", "submit", "--no-wait", "--runtime-env-json", variables, "--", *run], keys)
+def submission(backend: str, training: Training, environment: Mapping[str, str]) -> tuple[list[str], str]:
+    """The command that submits, and its document (YAML; "" if there is none), for which DOCUMENT stands in the command.
 
-
-def to_slurm(training: Training, environment: Mapping[str, str]) -> Submission:
-    """An allocation of nodes. sbatch passes the environment on, and reads its options from SBATCH_PARTITION and so on.
+    Keys reach the job by the environment of sbatch, `ray start` or sky, or by a Kubernetes secret.
 
     Raises:
-        BadSettings: JUDGE_GPUS is not a number.
+        BadSettings: a variable is missing, or the command or the document contains the value of a key.
     """
-    nodes = [f"--job-name={training.name}", f"--nodes={training.nodes}"]
-    nodes += [f"--gpus-per-node={training.gpus}"] if training.on_gpus else []
-    if environment.get("JUDGE_MODEL_PATH"):
-        gpus = environment.get("JUDGE_GPUS") or "8"
-        if not (gpus.isdecimal() and int(gpus)):
-            raise BadSettings(f"JUDGE_GPUS={gpus}: use a whole number, 1 or more.")
-        # The options in the file are those of the first component alone.
-        nodes += [":", "--nodes=1", f"--gpus-per-node={gpus}", "--ntasks-per-node=1", "--exclusive", "--mem=0"]
-    keys = " and ".join(training.keys) or "none"
-    keys = f"Keys: sbatch passes {keys} on with the environment, not on its command line."
-    script = [str(RECIPE / "slurm/ditto.sbatch"), str(ROOT), training.ray_words, *training.words]
-    return Submission(["sbatch", *nodes, *script], keys)
+    words, document = training.words, ""
+    if backend == "ray":  # its nodes see this folder under the same path
+        variables = json.dumps({"env_vars": dict(training.variables)})
+        run = ["env", f"--chdir={Path.cwd()}", "bash", str(RECIPE / "run_rl.sh"), *words]
+        command = ["ray", "job", "submit", "--no-wait", "--runtime-env-json", variables, "--", *run]
+    elif backend == "slurm":  # sbatch passes the environment on, and reads its options from SBATCH_PARTITION and so on
+        nodes = [f"--job-name={training.name}", f"--nodes={training.nodes}"]
+        nodes += [f"--gpus-per-node={training.gpus}"] if training.on_gpus else []
+        if environment.get("JUDGE_MODEL_PATH"):  # the options in the file are those of the first component alone
+            gpus = environment.get("JUDGE_GPUS") or "8"
+            nodes += [":", "--nodes=1", f"--gpus-per-node={gpus}", "--ntasks-per-node=1", "--exclusive", "--mem=0"]
+        command = ["sbatch", *nodes, str(RECIPE / "slurm/ditto.sbatch"), str(ROOT), training.ray_words, *words]
+    elif backend == "skypilot":
+        secrets = [word for name in training.keys for word in ("--secret", name)]
+        command = ["sky", "jobs", "launch", "--yes", "--detach-run", *secrets, DOCUMENT]
+        document = _filled(
+            "skypilot/ditto.yaml",
+            NAME=plain_name(training.name),
+            NODES=training.nodes,
+            ROOT=str(ROOT),
+            ACCELERATORS=f"{environment.get('ACCELERATOR') or 'H100'}:{training.gpus}",
+            VOLUME=_setting("VOLUME", environment, "the SkyPilot volume (`sky volumes ls`) with data/, on all nodes"),
+            VARIABLES={**training.portable_variables(), "RAY_WORDS": training.ray_words},
+            TRAINING_WORDS=shlex.join(words),
+        )
+    else:
+        command, document = ["kubectl", "create", "-f", DOCUMENT], _ray_job(training, environment)
+    if redact(text := f"{shlex.join(command)}\n{document}") != text:
+        raise BadSettings(
+            "What would be submitted contains the value of a key (not shown here): a variable of run_rl.sh or an "
+            "override repeats it. Put each key in a variable of its own, such as OPENAI_API_KEY."
+        )
+    return command, document
 
 
-def to_skypilot(training: Training, environment: Mapping[str, str]) -> Submission:
-    """A managed job: SkyPilot rents machines, and starts it again on others if these are taken away.
-
-    Raises:
-        BadSettings: VOLUME is not set.
-    """
-    what = "the SkyPilot volume (`sky volumes ls`) that holds data/ and gets outputs/, on all nodes"
-    document = _filled(
-        "skypilot/ditto.yaml",
-        NAME=plain_name(training.name),
-        NODES=training.nodes,
-        ROOT=str(ROOT),
-        ACCELERATORS=f"{environment.get('ACCELERATOR') or 'H100'}:{training.gpus}",
-        VOLUME=_setting("VOLUME", environment, what),
-        VARIABLES={**training.portable_variables(), "RAY_WORDS": training.ray_words},
-        TRAINING_WORDS=shlex.join(training.words),
-    )
-    secrets = [word for name in training.keys for word in ("--secret", name)]
-    names = " and ".join(training.keys) or "none"
-    keys = f"Keys: sky reads {names} from the environment and keeps them as secrets of the job."
-    return Submission(["sky", "jobs", "launch", "--yes", "--detach-run", *secrets, DOCUMENT], keys, document)
-
-
-def to_kuberay(training: Training, environment: Mapping[str, str]) -> Submission:
+def _ray_job(training: Training, environment: Mapping[str, str]) -> str:
     """A RayJob of KubeRay: the head pod trains too, so there is a worker pod fewer than nodes.
 
     The job's driver runs in the head pod, reads the keys and gives those of the judges to the workers in memory.
-
-    Raises:
-        BadSettings: IMAGE or VOLUME is not set.
     """
-    variables, secret = training.portable_variables(), environment.get("SECRET") or "ditto-keys"
-
-    def pod(variables: Iterable[tuple[str, str]], keys: Iterable[str]) -> list[dict[str, Any]]:
-        plain: list[dict[str, Any]] = [{"name": name, "value": text} for name, text in variables]
-        # Without a judge's key the pod does not start.
-        optional = {name: {"optional": True} if name in OTHER_KEYS else {} for name in keys}
-        return plain + [
-            {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": name, **more}}}
-            for name, more in optional.items()
-        ]
-
+    secret = environment.get("SECRET") or "ditto-keys"
+    pod: list[dict[str, Any]] = [{"name": name, "value": text} for name, text in training.portable_variables().items()]
+    for name in training.keys:
+        optional = {"optional": True} if name in OTHER_KEYS else {}  # without a judge's key the pod does not start
+        pod.append({"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": name, **optional}}})
     launcher = "/opt/ditto/recipe/ditto/run_rl.sh"  # docker/Dockerfile
-    everywhere = [name for name in training.keys if name in EVERYWHERE]
-    document = _filled(
+    return _filled(
         "kuberay/rayjob.yaml",
         NAME=f"{plain_name(training.name)}-",
         COMMAND=shlex.join(["env", "--chdir=/work", "bash", launcher, *training.words]),
@@ -290,86 +201,59 @@ def to_kuberay(training: Training, environment: Mapping[str, str]) -> Submission
         WORKERS=training.nodes - 1,
         IMAGE=_setting("IMAGE", environment, "the image of docker/Dockerfile"),
         VOLUME=_setting("VOLUME", environment, "the PersistentVolumeClaim with data/"),
-        HEAD_VARIABLES=pod(variables.items(), training.keys),
-        WORKER_VARIABLES=pod(((name, text) for name, text in variables.items() if name in EVERYWHERE), everywhere),
+        HEAD_VARIABLES=pod,
+        WORKER_VARIABLES=[variable for variable in pod if variable["name"] in EVERYWHERE],
     )
-    keys = f"Keys: the head pod reads {' and '.join(training.keys) or 'none'} from the Kubernetes secret {secret}"
-    keys += f", the worker pods {everywhere[0]}." if everywhere else "."
-    return Submission(["kubectl", "create", "-f", DOCUMENT], keys, document)
 
 
-BACKENDS: Mapping[str, Callable[[Training, Mapping[str, str]], Submission]] = {
-    "ray": to_ray,
-    "slurm": to_slurm,
-    "skypilot": to_skypilot,
-    "kuberay": to_kuberay,
-}
-# Variable -> the backends that read it.
-READ_BY = {
-    **{name: ("slurm",) for name in ("JUDGE_MODEL_PATH", "JUDGE_GPUS")},
-    "VOLUME": ("skypilot", "kuberay"),
-    "ACCELERATOR": ("skypilot",),
-    **{name: ("kuberay",) for name in ("IMAGE", "SECRET")},
-}
+def send(command: Sequence[str], document: str) -> int:
+    """Run the command. Returns its exit code. Raises BadSettings: the command is not installed."""
+    path = [str(Path(sys.executable).parent), *os.get_exec_path()]  # `ray` is in this environment
+    program = shutil.which(command[0], path=os.pathsep.join(path))
+    if program is None:
+        raise BadSettings(f"{command[0]} is not on the PATH. Install it, or run this where it is installed.")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / DOCUMENT
+        file.write_text(document, encoding="utf-8")
+        return subprocess.call([program, *(str(file) if word == DOCUMENT else word for word in command[1:])])
 
 
-def checked(
-    task: str, overrides: Sequence[str], environment: Mapping[str, str], asks_judges: bool = True
-) -> tuple[Training, str]:
-    """Check a training as a dry run of recipe/ditto/run_rl.sh does. Returns it, and the plan for people.
+def submit(backend: str, words: Sequence[str], dry_run: bool) -> int:
+    """Check the training as a dry run of run_rl.sh does, then print or send what the backend makes of it.
 
-    Args:
-        environment: the process's own, as it was at the start.
-        asks_judges: also send each judge a request.
-
-    Raises:
-        SoulError: a subclass that names the mistake.
+    Returns:
+        The exit code.
     """
-    recipe = ["--config-dir", str(RECIPE / "config"), "--config-name", "ditto"]
-    config = load_config([*recipe, "--task", task, *overrides, "++dry_run=true"])
-    config.run.preflight = config.run.preflight and asks_judges
-    plan = check(config)
-    return Training.from_config(task, overrides, config, environment), plan
-
-
-def submit(backend: str, task: str, overrides: Sequence[str], dry_run: bool) -> int:
-    """Check the training, then print or send what the backend makes of it. Returns the exit code.
-
-    Raises:
-        SoulError: the command or its input is wrong; nothing was submitted.
-    """
-    for name, readers in READ_BY.items():
-        if os.environ.get(name) and backend not in readers:
-            raise BadSettings(f"{name} belongs to {' and '.join(readers)}; {backend} does not read it. Unset it.")
-    judge = os.environ.get("JUDGE_MODEL_PATH")
-    if os.environ.get("JUDGE_GPUS") and not judge:
-        raise BadSettings(
-            "JUDGE_GPUS is the size of the judge of JUDGE_MODEL_PATH, which is not set. Set it, or unset JUDGE_GPUS."
-        )
+    task, *overrides = words
+    judge = os.environ.get("JUDGE_MODEL_PATH")  # it does not run yet: the job asks it when it starts
     if judge:
         os.environ["JUDGE_MODEL_NAME"] = judge
-    own = ("judge.api_key_env=none",) if judge else ()
+        overrides.insert(0, "judge.api_key_env=none")
     environment = dict(os.environ)
-    # The judge of the job does not run yet: the job asks it when it starts.
-    training, plan = checked(task, [*own, *overrides], environment, asks_judges=not judge)
-    submission = BACKENDS[backend](training, environment)
-    print(plan)
+    recipe = ["--config-dir", str(RECIPE / "config"), "--config-name", "ditto"]
+    config = load_config([*recipe, "--task", task, *overrides, "++dry_run=true"])
+    config.run.preflight = config.run.preflight and not judge
+    plan = check(config)
+    training = Training.from_config([task, *overrides], config, environment)
+    command, document = submission(backend, training, environment)
     doing = "Would submit" if dry_run else "Submitting"
-    print(f"{doing} to {backend}, for {training.size}:\n\n{submission.shown()}", flush=True)
-    return 0 if dry_run or submission.send() == 0 else FAILED
+    size = f"{training.nodes} nodes of {training.gpus} {'GPUs' if training.on_gpus else 'processes'}"
+    print(f"{plan}\n{doing} to {backend}, {size}:\n\n{document}\n{shlex.join(command)}", flush=True)
+    print(f"Keys, by the names of their variables: {', '.join(training.keys) or 'none'}", flush=True)
+    return 0 if dry_run or send(command, document) == 0 else FAILED
 
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command."""
     parser = Parser(prog="python -m recipe.ditto.submit", description=__doc__)
-    parser.add_argument("backend", choices=list(BACKENDS), help="where to")
+    parser.add_argument("backend", choices=BACKENDS, help="where to")
     parser.add_argument("task", metavar="TASK", help="a task, several with commas, or paper")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="Hydra overrides of the training")
     parser.add_argument("--dry-run", action="store_true", help="print what would be submitted (or DRY_RUN=1)")
     given = parser.parse_intermixed_args(arguments)
     dry_run = given.dry_run or says_yes("DRY_RUN", os.environ)
-    return submit(given.backend, given.task, given.overrides, dry_run)
+    return submit(given.backend, [given.task, *given.overrides], dry_run)
 
 
 if __name__ == "__main__":

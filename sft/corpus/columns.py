@@ -46,12 +46,8 @@ class UnsupportedColumn(SoulError):
     """A column means something that this training cannot do; the message names file and column."""
 
 
-def check_columns(path: str, columns: Collection[str], ignored: Collection[str]) -> None:
-    """Check that no column of a file means something that is not supported, except those to ignore.
-
-    Raises:
-        UnsupportedColumn: one does.
-    """
+def check_columns(path: str, columns: Collection[str], ignored: Collection[str] = ()) -> None:
+    """Check that no column of a file means something that is not supported, except those to ignore."""
     for name in columns:
         reason = UNSUPPORTED.get(name)
         # `label` alone is a note (the class of a text); beside a completion it rates the answer.
@@ -59,17 +55,13 @@ def check_columns(path: str, columns: Collection[str], ignored: Collection[str])
             continue
         if reason and name not in ignored:
             raise UnsupportedColumn(
-                f"{path}: column {name!r}: {reason}. To use the file without it: data.ignore_columns=[{name}] "
-                f"(soul convert: --ignore-column {name})"
+                f"{path}: column {name!r}: {reason}. To use the file without it: soul convert FILES --out FOLDER "
+                f"--ignore-column {name}."
             )
 
 
-def check_row(record: Record, where: str, ignored: Collection[str]) -> None:
-    """As `check_columns` for one row of a JSON file, whose columns are known by its first rows only.
-
-    Raises:
-        UnsupportedColumn: names the row.
-    """
+def check_row(record: Record, where: str, ignored: Collection[str] = ()) -> None:
+    """As `check_columns` for one row of a JSON file, whose columns are known by its first rows only."""
     if not UNSUPPORTED.keys().isdisjoint(record):
         check_columns(where, record.keys(), ignored)
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from transformers import PreTrainedTokenizerBase
 
-from sft.corpus.settings import SftDataSettings
+from sft.corpus.sources import SftDataSettings
 from sft.corpus.store import SequenceWriter
 from sft.encode.conversation import Conversation, read_conversation
 from sft.encode.documents import DocumentPacker, DocumentPiece, DocumentTokenizer
@@ -36,11 +36,6 @@ DOCUMENT = "document"  # the trained side of a document, for the plan
 _BATCH_ROWS = 64
 _BATCH_CHARACTERS = 1 << 20
 Item = TypeVar("Item")
-
-
-def role_rules(settings: SftDataSettings) -> RoleRules:
-    """The rules for the trained side of each source."""
-    return RoleRules(settings.default_train_role, settings.last_turns_by_source)
 
 
 class EmptyCorpus(SoulError):
@@ -89,13 +84,10 @@ def _batches(items: Iterable[Item], size: Callable[[Item], int]) -> Iterator[lis
 
 @dataclass
 class RowEncoder:
-    """Encodes rows. Worker processes get a copy, so it can be pickled."""
+    """Encodes rows."""
 
     tokenizer: PreTrainedTokenizerBase
     settings: SftDataSettings
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("chat", "documents", "control")}
 
     @cached_property
     def chat(self) -> ChatEncoder:
@@ -115,7 +107,7 @@ class RowEncoder:
     @property
     def rules(self) -> RoleRules:
         """The rules for the trained side of each source."""
-        return role_rules(self.settings)
+        return RoleRules(self.settings.default_train_role)
 
     def key(self) -> str:
         """Identifies everything except the rows that determines the sequences: equal keys give equal sequences.
@@ -128,8 +120,6 @@ class RowEncoder:
                 tokenizer_fingerprint(self.tokenizer),
                 dict(settings.apply_chat_template_kwargs),
                 settings.default_train_role,
-                dict(settings.last_turns_by_source),
-                sorted(settings.ignore_columns),
                 settings.max_length,
                 settings.overlong,
                 settings.document_end,
@@ -141,11 +131,7 @@ class RowEncoder:
     def write(
         self, writer: SequenceWriter, rows: Iterator[tuple[int, Mapping[str, Any]]], layout: Layout, file: str
     ) -> None:
-        """Encode numbered rows of a file into a writer.
-
-        Raises:
-            SoulError: a bad row, with bad_rows=error; names file, row and turn.
-        """
+        """Encode numbered rows of a file into a writer."""
         if layout == "text":
             self._write_documents(writer, rows, file)
             return
@@ -155,11 +141,7 @@ class RowEncoder:
                 self._write_row(writer, row, encoded)
 
     def _read_row(self, record: Mapping[str, Any], layout: Layout, file: str, number: int) -> _Row:
-        """Read and render a row.
-
-        Raises:
-            SoulError: it is bad, with bad_rows=error.
-        """
+        """Read and render a row."""
         where = f"{file}, row {number}"
         try:
             read = read_conversation(*standard_row(record, layout, where), self.rules, file, number)
@@ -245,12 +227,7 @@ class RowEncoder:
 
 
 def check_counts(sources: Mapping[str, Any], examples: Mapping[str, str], settings: SftDataSettings) -> None:
-    """Check what only the counts of the whole corpus show.
-
-    Raises:
-        SoulError: there are bad rows that an earlier run dropped and this one refuses; a source has no trained turn;
-            no sequence is left.
-    """
+    """Check what only the counts of the whole corpus show."""
     bad = sum(counts.left_out[BAD_ROWS] for counts in sources.values())
     if bad and settings.bad_rows == "error":
         raise BadConversation(f"{bad:,} bad rows, such as: {examples[BAD_ROWS]}")

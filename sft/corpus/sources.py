@@ -1,4 +1,4 @@
-"""The files of a split, and how often an epoch passes over them.
+"""The settings of a corpus, the files of a split, and how often an epoch passes over them.
 
 `TRAIN_FILES` and `VAL_FILES` hold paths, folders or globs, each with an optional `:ratio`: `chat/*.jsonl:2 books:0.5`.
 If no file is named, the shards are looked up in a folder by file name (sft/formats/folders.py).
@@ -10,14 +10,49 @@ import glob
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any, Literal
 
+from pydantic import BaseModel, ConfigDict, Field
+
+from sft.encode.sequence import Overlong
+from sft.encode.train_roles import Role
 from sft.formats.folders import PATTERNS, files_of_folder, shards_of_split
-from sft.formats.names import named_format
+from sft.formats.reading import family_of
 from soul.errors import SoulError
+
+
+class SftDataSettings(BaseModel):
+    """The data of a supervised training. sft/config/sft.yaml describes each key."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cache_dir: Path  # token ids; you may delete it between runs
+    dir: Path | None = None  # folder of the shards, if train_files or val_files name none
+    train_files: str | Sequence[str] | None = None
+    val_files: str | Sequence[str] | None = None
+    max_prompt_length: int = Field(default=16384, gt=0)
+    max_response_length: int = Field(default=8192, gt=0)
+    overlong: Overlong = "drop"
+    bad_rows: Literal["error", "drop"] = "error"  # empty trained turns, rows that the chat template refuses
+    default_train_role: Role | None = None
+    document_end: str | None = None  # the token after a document; None: the tokenizer's own
+    keep_control_tokens: bool = False  # inside the texts of rows
+    apply_chat_template_kwargs: Mapping[str, Any] = Field(default_factory=dict)
+    seed: int = 42
+
+    @property
+    def max_length(self) -> int:
+        """Tokens that a sequence may have. Only the sum of prompt and response is limited."""
+        return self.max_prompt_length + self.max_response_length
+
+    def files(self, split: str) -> str | Sequence[str] | None:
+        """The setting that names the files of a split."""
+        return self.train_files if split == "train" else self.val_files
+
 
 VARIABLE = {"train": "TRAIN_FILES", "val": "VAL_FILES"}
 _NUMBER = re.compile(r"\d+(\.\d+)?|\.\d+")
@@ -49,10 +84,6 @@ def find_files(named: str | Sequence[str] | None, folder: Path | None, split: st
         named: paths, folders or globs: space-separated (one that contains spaces in quotes), or as a list.
         folder: where to look if no file is named.
         split: "train" or "val".
-
-    Raises:
-        BadSources: no file matches, a ratio cannot be read, a file is named twice.
-        BadShard: a folder holds no data files.
     """
     words = _words(named, split) if isinstance(named, str) else list(named or [])
     groups = [_group(word, split) for word in words] if words else _discover(folder, split)
@@ -95,7 +126,7 @@ def _group(word: str, split: str) -> FileGroup:
 def _split_ratio(word: str, split: str) -> tuple[str, Fraction]:
     """Path and ratio of a word. If a file of that whole name exists, the word is its path."""
     path, colon, tail = word.rpartition(":")
-    if not colon or "/" in tail or named_format(Path(tail)) or Path(word).exists():
+    if not colon or "/" in tail or family_of(Path(tail)) or Path(word).exists():
         return word, Fraction(1)
     if not path or not _NUMBER.fullmatch(tail) or not Fraction(tail):
         raise BadSources(

@@ -11,16 +11,14 @@ from transformers import PreTrainedTokenizerBase
 
 from sft.corpus.columns import check_columns, needs_rule
 from sft.corpus.order import Order, Part
-from sft.corpus.row_encoder import RowEncoder, check_counts, role_rules, tokenizer_fingerprint
-from sft.corpus.settings import SftDataSettings
-from sft.corpus.sources import find_files, no_files
+from sft.corpus.row_encoder import RowEncoder, check_counts, tokenizer_fingerprint
+from sft.corpus.sources import SftDataSettings, find_files, no_files
 from sft.corpus.store import ShardCounts, SourceCounts, TokenStore, complete
 from sft.corpus.tokenize import tokenise, tokens_folder
 from sft.encode.layouts import find_layout
 from sft.encode.sequence import check_context
 from sft.encode.train_roles import source_of
-from sft.formats.names import BadShard
-from sft.formats.reading import columns_of, read_batches
+from sft.formats.reading import BadShard, columns_of, read_batches
 
 
 @dataclass(frozen=True)
@@ -76,9 +74,6 @@ def open_corpus(
         tokenizer: the model's, with its chat template.
         split: "train", or "val", which may be absent.
         context: the model's number of positions; None: unknown.
-
-    Raises:
-        SoulError: the files, rows or limits cannot be used for training; says where and what to do.
     """
     check_context(settings.max_length, context)
     encoder = RowEncoder(tokenizer, settings)
@@ -102,32 +97,27 @@ def open_corpus(
         for path, counts in zip(group.files, of_group, strict=True):
             files.append(CorpusFile(str(path), str(group.ratio), counts.sequences, counts.digest))
     store = TokenStore([folder for folder, _ in stored], [counts for _, counts in stored])
-    size = sum(sum(counts.files.values()) for _, counts in stored)
+    size = sum(counts.bytes for _, counts in stored)
     order, fingerprint = Order(parts, settings.seed), tokenizer_fingerprint(tokenizer)
     return Corpus(store, order, total.sources, total.examples, size, files, fingerprint)
 
 
 def _check_files(files: Sequence[Path], encoder: RowEncoder) -> None:
-    """Check the columns of the files that are not tokenised yet, and of parquet files the sources.
-
-    Raises:
-        SoulError: a file cannot be read or has the columns of no layout, no rule names the trained side of a source, or
-            no token ends a document.
-    """
-    key, settings = encoder.key(), encoder.settings
+    """Check the columns of the files that are not tokenised yet, and of parquet files the sources."""
+    key, cache_dir = encoder.key(), encoder.settings.cache_dir
     sources: dict[str, str] = {}
     for file in files:
         if not file.is_file():
             raise BadShard(f"{file}: there is no such file. Check the path and its permissions.")
-        if complete(tokens_folder(file, key, settings.cache_dir)):
+        if complete(tokens_folder(file, key, cache_dir)):
             continue
         columns = columns_of(file)
-        check_columns(str(file), columns, settings.ignore_columns)
+        check_columns(str(file), columns)
         if find_layout(columns, str(file)) == "text":
             _ = encoder.documents  # raises if there is no token that ends a document
         elif needs_rule(columns) and file.suffix.lower() == ".parquet":
             sources |= dict.fromkeys(_sources(file, columns), str(file))
-    role_rules(settings).check(sources.items())
+    encoder.rules.check(sources.items())
 
 
 def _sources(file: Path, columns: Sequence[str]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The corpus as token ids on disk: arrow files of `datasets`, mapped into memory, in a folder per corpus file.
 
-tokens*.arrow    a row per sequence (`FEATURES`)
-shard.json       counts by source; written last, it marks the folder as complete
+tokens.arrow    a row per sequence (`FEATURES`)
+shard.json      counts by source; written last, it marks the folder as complete
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch.utils.data import Dataset
 from sft.encode.sequence import EncodedSequence
 from soul.files.whole_file import whole_file
 
-ABOUT = "shard.json"
+ABOUT, TOKENS = "shard.json", "tokens.arrow"
 FEATURES = Features(
     {
         # The ids, the start and stop of each trained span, and where the documents after the first one begin.
@@ -79,8 +79,7 @@ class ShardCounts:
 
     Attributes:
         rows: rows that have a sequence.
-        digest: a hash of the sequences; empty for a part of a corpus file.
-        files: name of a file of tokens -> its size; empty for a part.
+        digest: a hash of the sequences; empty for a part of a corpus file. `bytes`: size of the file of tokens.
     """
 
     sources: dict[str, SourceCounts] = field(default_factory=dict)
@@ -88,7 +87,7 @@ class ShardCounts:
     rows: int = 0
     sequences: int = 0
     digest: str = ""
-    files: dict[str, int] = field(default_factory=dict)
+    bytes: int = 0
 
     def source(self, name: str) -> SourceCounts:
         """The counts of a source, created on first use."""
@@ -108,25 +107,17 @@ class ShardCounts:
         with whole_file(path, shared=True) as partial:
             partial.write_bytes(_COUNTS.dump_json(self))
 
-    @classmethod
-    def read(cls, path: Path) -> ShardCounts | None:
-        """Read a file; None if it does not exist or is damaged (cut off by a crash): its sequences are made again."""
-        try:
-            return _COUNTS.validate_json(path.read_bytes())
-        except (FileNotFoundError, ValidationError):
-            return None
-
 
 _COUNTS = TypeAdapter(ShardCounts)
 
 
 def complete(folder: Path) -> ShardCounts | None:
     """The counts of a folder of tokens; None if its files are not complete."""
-    counts = ShardCounts.read(folder / ABOUT)
-    if counts is None:
+    try:
+        counts: ShardCounts = _COUNTS.validate_json((folder / ABOUT).read_bytes())
+        return counts if (folder / TOKENS).stat().st_size == counts.bytes else None
+    except (FileNotFoundError, ValidationError):  # none, or cut off by a crash
         return None
-    whole = ((folder / name, size) for name, size in counts.files.items())
-    return counts if all(file.is_file() and file.stat().st_size == size for file, size in whole) else None
 
 
 class SequenceWriter:
@@ -163,14 +154,16 @@ class SequenceWriter:
         return pa.table({"words": lists, **self._columns}, schema=FEATURES.arrow_schema)
 
 
-def digest(tokens: datasets.Dataset, sources: Sequence[str]) -> str:
+def digest(tokens: Path, sources: Sequence[str]) -> str:
     """A hash of all sequences of a corpus file; equal hashes mean equal token ids and masks, in the same order.
 
     Args:
         sources: the file's sources, in the order in which they appear.
     """
     ids, marks, offset = hashlib.sha256(), hashlib.sha256(), 0
-    for batch in tokens.data.to_batches() if len(tokens) else ():
+    with pa.memory_map(str(tokens)) as file:
+        batches = pa.ipc.open_stream(file).read_all().to_batches()
+    for batch in batches:
         words = batch.column("words")
         ids.update(words.flatten().to_numpy().tobytes())
         described = np.zeros(batch.num_rows, dtype=_DIGESTED)
@@ -198,8 +191,8 @@ class TokenStore(Dataset):  # type: ignore[type-arg,misc,unused-ignore]
     def __init__(self, folders: Sequence[Path], counts: Sequence[ShardCounts]) -> None:
         self.sources: list[str] = list(dict.fromkeys(name for shard in counts for name in shard.sources))
         self._number = {name: place for place, name in enumerate(self.sources)}
-        files = [str(folder / name) for folder, shard in zip(folders, counts, strict=True) for name in shard.files]
-        parts = [datasets.Dataset.from_file(file) for file in files]
+        full = (folder for folder, shard in zip(folders, counts, strict=True) if shard.sequences)
+        parts = [datasets.Dataset.from_file(str(folder / TOKENS)) for folder in full]
         self._tokens = datasets.concatenate_datasets(parts).with_format("arrow")
         self.rows = sum(shard.rows for shard in counts)  # that have a sequence; they are numbered consecutively, too
 

@@ -22,14 +22,12 @@ from typing import TypeVar
 
 from ditto.launching.variables import names_in
 from sft.distill import dataset, report
-from sft.distill.coverage_check import MAX_FAILED, check_tasks
 from sft.distill.experts import experts, split
 from sft.distill.heldout import HeldOut
-from sft.distill.journals import journals, near_rows, samples_wanted
 from sft.distill.sample import Source
-from sft.distill.sampling import SamplingSettings, sample
+from sft.distill.sampling import sample
 from sft.distill.select import Rule, choose
-from sft.distill.traces import RunTraces
+from sft.distill.sources import RunTraces, journals, samples_wanted
 from soul import tasks
 from soul.cli.arguments import (
     existing_folder,
@@ -42,7 +40,7 @@ from soul.cli.arguments import (
 )
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings, SoulError
-from soul.evaluate.run.options import RunChoice, add_run_choice_options, add_server_options
+from soul.evaluate.run.options import add_run_choice_options, add_server_options
 from soul.evaluate.run.vllm_server import ServerSettings
 from soul.evaluate.runner import console
 from soul.rows.near_text import NEAR
@@ -50,7 +48,7 @@ from soul.rows.near_text import NEAR
 Number = TypeVar("Number", int, float)
 TRACES_HELP = "use the refined answers of this DITTO run"
 NEAR_HELP = f"share of word pairs that makes a text that of an evaluation (default {NEAR}; 1: only the same words)"
-MAX_FAILED_HELP = f"end if a task lost a larger share of its samples (default {MAX_FAILED})"
+MAX_FAILED_HELP = f"end if a task lost a larger share of its samples (default {report.MAX_FAILED})"
 
 
 class NothingToSelect(SoulError):
@@ -100,17 +98,13 @@ def _selection(group: argparse._ArgumentGroup) -> None:
     add("--per-row", type=non_negative_int, default=1, help="samples to keep per row (default 1; 0: all)")
     add("--rows-per-task", action="append", default=[], metavar="[TASK=]ROWS", help="draw this many SFT rows")
     add("--weight", action="append", default=[], metavar="[TASK=]SHARE", help="relative size; 1: all equal")
-    add("--max-failed", type=probability, default=MAX_FAILED, metavar="SHARE", help=MAX_FAILED_HELP)
+    add("--max-failed", type=probability, default=report.MAX_FAILED, metavar="SHARE", help=MAX_FAILED_HELP)
     add("--val-share", type=share, default=0.02, help="share of the groups for val.parquet (default 0.02)")
     add("--seed", type=int, default=0, help="for all draws: rows, ties, balance, val.parquet")
 
 
 def by_task(option: str, words: Sequence[str], number: Callable[[str], Number]) -> dict[str, Number]:
-    """Parse `0.5` and `hitom=1` into task -> number; the key "" holds for all other tasks.
-
-    Raises:
-        BadSettings: a value is not a number, or is negative or infinite (only --threshold allows that).
-    """
+    """Parse `0.5` and `hitom=1` into task -> number; the key "" holds for all other tasks."""
     numbers: dict[str, Number] = {}
     for word in words:
         task, _, text = word.rpartition("=")
@@ -124,11 +118,7 @@ def by_task(option: str, words: Sequence[str], number: Callable[[str], Number]) 
 
 
 def distill(given: argparse.Namespace, server: ServerSettings) -> None:
-    """Sample, select and write.
-
-    Raises:
-        SoulError: an error that the user can fix.
-    """
+    """Sample, select and write."""
     rule = Rule(
         keep=given.keep,
         threshold=by_task("--threshold", given.threshold, float),
@@ -141,21 +131,8 @@ def distill(given: argparse.Namespace, server: ServerSettings) -> None:
     named, settings = split(given.words)
     held_out = HeldOut.read(given.not_in, given.data, given.near)
     if named:
-        sampling = SamplingSettings(
-            words=settings,
-            server=server,
-            n=given.n,
-            limit=given.limit,
-            seed=given.seed,
-            deadline_s=given.deadline,
-            base=given.base,
-            max_prompt_tokens=given.max_prompt_tokens,
-            choice=RunChoice.from_arguments(given),
-            dry_run=given.dry_run,
-            thinking_tokens=given.thinking_tokens,
-        )
         train_files = names_in("TRAIN_FILES", os.environ)
-        sample(experts(named, train_files, given.data), sampling, given.out, held_out)
+        sample(experts(named, train_files, given.data), settings, given, server, held_out)
     elif settings:
         raise BadSettings(f"{settings[0]}: nothing is sampled without TASK=EXPERT, so this setting has no effect.")
     elif given.dry_run:
@@ -165,11 +142,7 @@ def distill(given: argparse.Namespace, server: ServerSettings) -> None:
 
 
 def select(given: argparse.Namespace, rule: Rule, held_out: HeldOut) -> None:
-    """Select from the existing samples, write the files and print the counts.
-
-    Raises:
-        NothingToSelect: there are no samples. LostTask: a task lost too many, or has none left.
-    """
+    """Select from the existing samples, write the files and print the counts."""
     expert_journals = journals(given.out)
     traces = [RunTraces(run, given.with_feedback) for run in given.from_traces]
     sources: list[Source] = [*expert_journals, *traces]
@@ -186,9 +159,7 @@ def select(given: argparse.Namespace, rule: Rule, held_out: HeldOut) -> None:
     left_out = sum((journal.held_out_rows(held_out) for journal in expert_journals), Counter[str]())
     for task, count in left_out.items():
         console.print(f"{task}: {count:,} rows are rows of an evaluation (--not-in) and were left out.")
-    for line in near_rows(expert_journals, held_out):
-        console.print(line)
-    check_tasks(reports, samples, wanted, left_out, rule, given.max_failed)
+    report.check_tasks(reports, samples, wanted, rule, given.max_failed)
     files = dataset.write(selection, given.out, given.val_share, rule.seed, given.near)
     more = {
         "experts": [{"expert": j.name, "sets": dict(j.sets), "policy": j.settings["policy"]} for j in expert_journals],

@@ -11,7 +11,6 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,9 @@ import pyarrow.parquet as pq
 from scipy.cluster.hierarchy import DisjointSet
 
 from sft.corpus.columns import NEAR_COLUMN
-from sft.distill.conversation import TRAINED, Fingerprints, trainable
-from sft.distill.sample import ExpertSample
+from sft.distill.sample import TRAINED, ExpertSample, Fingerprints, trainable
 from sft.distill.select import Selection
+from soul.files.whole_file import whole_file
 
 TRAIN, VAL = "train.parquet", "val.parquet"
 ROW_GROUP = 512
@@ -83,33 +82,24 @@ def write(selection: Selection, out: Path, val_share: float, seed: int, near: fl
     Returns:
         File name -> number of rows.
     """
-    counts: Counter[str] = Counter()
     groups = group_names(selection.samples)
     validated = held_back((groups[sample.row] for sample, _ in selection.kept), val_share, seed)
+    rows: dict[str, list[dict[str, Any]]] = {TRAIN: [], VAL: []}
+    for sample, seats in selection.kept:
+        rows[VAL if groups[sample.row] in validated else TRAIN] += _rows(sample, seats, near)
     out.mkdir(parents=True, exist_ok=True)
-    partials = {name: out / f"{name}.partial" for name in (TRAIN, VAL)}
-    with ExitStack() as stack:
-        writers = {name: stack.enter_context(pq.ParquetWriter(path, SCHEMA)) for name, path in partials.items()}
-        buffers: dict[str, list[dict[str, Any]]] = {TRAIN: [], VAL: []}
-        for sample, seats in selection.kept:
-            name = VAL if groups[sample.row] in validated else TRAIN
-            buffers[name] += _rows(sample, seats, near)
-            if len(buffers[name]) >= ROW_GROUP:
-                counts[name] += _flush(writers[name], buffers[name])
-        for name, rows in buffers.items():
-            counts[name] += _flush(writers[name], rows)
-    for name, path in partials.items():
-        if counts[name]:
-            path.replace(out / name)
+    for name, own in rows.items():
+        if own:
+            with whole_file(out / name) as partial:
+                pq.write_table(pa.Table.from_pylist(own, schema=SCHEMA), partial, row_group_size=ROW_GROUP)
         else:
-            path.unlink()
             (out / name).unlink(missing_ok=True)
-    return counts
+    return Counter({name: len(own) for name, own in rows.items()})
 
 
 def _rows(sample: ExpertSample, seats: Sequence[Fingerprints], near: float) -> Iterator[dict[str, Any]]:
     record = sample.place.read()
-    provenance = sample.source.provenance(sample, record)
+    provenance = sample.source.provenance(record)
     conversations = sample.source.conversations(record)
     for seat in seats:
         yield {
@@ -132,12 +122,3 @@ def _rows(sample: ExpertSample, seats: Sequence[Fingerprints], near: float) -> I
             "judge": provenance.judge,
             "prompts": list(provenance.prompts),
         }
-
-
-def _flush(writer: pq.ParquetWriter, rows: list[dict[str, Any]]) -> int:
-    """Write the rows, empty the list, and return how many there were."""
-    count = len(rows)
-    if rows:
-        writer.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))
-        rows.clear()
-    return count

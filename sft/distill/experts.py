@@ -46,11 +46,7 @@ class Expert:
         return self.name.startswith("endpoint:")
 
     def endpoint(self, own: Mapping[str, Any]) -> Endpoint:
-        """Parse `endpoint:MODEL@URL#VARIABLE`; `own` holds the settings of the section `policy`.
-
-        Raises:
-            BadSettings: the name has another form, or a setting is invalid.
-        """
+        """Parse `endpoint:MODEL@URL#VARIABLE`; `own` holds the settings of the section `policy`."""
         match = _ENDPOINT.fullmatch(self.name)
         if match is None:  # do not repeat the name: it may contain a key by mistake
             raise BadSettings("Write an endpoint as endpoint:MODEL@URL#VARIABLE, with http:// or https:// in the URL.")
@@ -61,11 +57,7 @@ class Expert:
 
 
 def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split command-line words into TASK=EXPERT and settings (section.key=value).
-
-    Raises:
-        BadSettings: a word is neither.
-    """
+    """Split command-line words into TASK=EXPERT and settings (section.key=value)."""
     odd = [word for word in words if "=" not in word.strip("=")]
     if odd:
         raise BadSettings(f"{odd[0]!r}: write TASK=EXPERT, TASK:FILE=EXPERT or section.key=value.")
@@ -79,10 +71,6 @@ def experts(words: Sequence[str], train_files: Sequence[str], data_dir: Path) ->
     Args:
         words: TASK=EXPERT and TASK:FILE=EXPERT.
         train_files: TRAIN_FILES, which replace the tasks' own files.
-
-    Raises:
-        BadSettings: a set is named twice, no file holds rows of a task, or a file holds rows of another task.
-        UnknownTask: there is no such task.
     """
     sets: dict[str, dict[str, Path]] = {}
     for word in words:
@@ -99,7 +87,7 @@ def experts(words: Sequence[str], train_files: Sequence[str], data_dir: Path) ->
         for key, path in files.items():
             if key in expert_sets:
                 raise BadSettings(f"{word}: {expert} has the rows {key} already. Rename a file, or drop one of them.")
-            _check(path, launch, named=bool(file))
+            _check(path, launch)
             expert_sets[key] = path
     return [Expert(name, expert_sets) for name, expert_sets in sets.items()]
 
@@ -117,20 +105,16 @@ def _matching(name: str, launch: TrainingSplit, train_files: Sequence[str]) -> d
     return {name if len(own) == 1 else f"{name}:{path.stem}": path for path in own}
 
 
-def _check(path: Path, launch: TrainingSplit, *, named: bool) -> None:
+def _check(path: Path, launch: TrainingSplit) -> None:
     names = _tasks_in(path)
-    if len(names) > 1:
-        raise BadSettings(f"{path} holds rows of several tasks ({', '.join(sorted(names))}). Split the file.")
-    if named and launch.task not in names:
-        raise BadSettings(f"{path} holds rows of {', '.join(names)}, not of {launch.task}. Name another task or file.")
+    if names != {launch.task}:
+        raise BadSettings(
+            f"{path} holds rows of {', '.join(sorted(names))}, not of {launch.task} alone. Name another task or file."
+        )
 
 
 def _tasks_in(path: Path) -> set[str]:
-    """The tasks of a file, read from its column `data_source`.
-
-    Raises:
-        BadRow: there is no such file, or it is not a task file.
-    """
+    """The tasks of a file, read from its column `data_source`."""
     if not path.is_file():
         raise BadRow(f"{path}: there is no such file. Set DATA_DIR or TRAIN_FILES, or name the file: TASK:FILE=EXPERT.")
     try:

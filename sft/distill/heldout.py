@@ -43,11 +43,7 @@ class RowIdentity:
 
     @classmethod
     def from_json(cls, value: Any) -> RowIdentity:
-        """Read `to_json`.
-
-        Raises:
-            ValueError, TypeError: the value has another form.
-        """
+        """Read `to_json`; raises ValueError or TypeError if the value has another form."""
         record, keys = value
         return cls(str(record), tuple((scope, GroupKey(*key)) for scope, key in keys))
 
@@ -56,27 +52,28 @@ class RowIdentity:
 
 
 class HeldOut:
-    """The groups that evaluations hold out from training."""
+    """The groups that evaluations hold out from training.
+
+    Args:
+        near: the share of word pairs from which two texts count as the same, above 0 to 1 (`NearTexts`).
+    """
 
     def __init__(self, rows: Iterable[TaskRow] = (), near: float = NEAR) -> None:
-        """Collect the groups.
-
-        Args:
-            near: the share of word pairs from which two texts count as the same, above 0 to 1 (`NearTexts`).
-        """
-        rows = list(rows)
-        self._near = overlap.HeldOut(rows, near)
-        self._equal = overlap.HeldOut(rows)
+        self._near = overlap.HeldOut(list(rows), near)
         self._known: dict[str, bool] = {}  # all samples of a row ask about the same record
 
     @classmethod
     def read(cls, words: Sequence[str], data_dir: Path, near: float = NEAR) -> HeldOut:
-        """Read the rows of files (paths and globs) and of evaluation sets (names).
-
-        Raises:
-            BadSettings: a word names neither a file nor a set. BadRow: a file cannot be read.
-        """
-        return cls(read_rows([str(file) for word in words for file in set_files(word, data_dir)]), near)
+        """Read the rows of files (paths and globs) and of evaluation sets (names)."""
+        files: list[Path] = []
+        for word in words:
+            if word in soul_v1.SETS or word in tasks.names():
+                files += choose_sets([word], data_dir).values()
+            elif found := sorted(glob.glob(word, recursive=True)):
+                files += map(Path, found)
+            else:
+                raise BadSettings(f"--not-in {word}: no such file, and no evaluation set has this name.")
+        return cls(read_rows([str(file) for file in files]), near)
 
     def contains(self, row: RowIdentity) -> bool:
         """Tell whether a row shares a group with an evaluation row, or has nearly the same text."""
@@ -84,24 +81,5 @@ class HeldOut:
             self._known[row.record] = bool(self._near.shared_keys(row.keys))
         return self._known[row.record]
 
-    def only_near(self, row: RowIdentity) -> list[ScopedKey]:
-        """The keys of a row that are held out although no evaluation row has the very same ones."""
-        near = self._near.shared_keys(row.keys) if self.contains(row) else []
-        return [] if self._equal.shared_keys(row.keys) else near
-
     def __bool__(self) -> bool:
         return bool(self._near)
-
-
-def set_files(word: str, data_dir: Path) -> list[Path]:
-    """The files that a word of --not-in names.
-
-    Raises:
-        BadSettings: it names neither a file nor an evaluation set.
-    """
-    if word in soul_v1.SETS or word in tasks.names():
-        return list(choose_sets([word], data_dir).values())
-    files = [Path(file) for file in sorted(glob.glob(word, recursive=True))]
-    if not files:
-        raise BadSettings(f"--not-in {word}: no such file, and no evaluation set has this name. Globs are allowed.")
-    return files

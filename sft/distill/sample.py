@@ -1,26 +1,51 @@
 """A finished sample as the selection sees it: numbers and digests. Its text stays on disk.
 
-This way a laptop can select from a million samples of a hundred kilobytes each.
+This way a laptop can select from a million samples of a hundred kilobytes each. The messages of an SFT row are exactly
+those that a seat saw and wrote. Messages after its last turn are dropped, because the policy never saw them.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, Protocol
 
-from sft.distill.conversation import Fingerprints, Unusable, seat_fingerprints, trainable
 from sft.distill.heldout import HeldOut, RowIdentity
 from soul.files.line_file import read_lines
+from soul.message import Message
 from soul.record import AttemptRecord, Conversations, SessionRecord
 from soul.rows.overlap import ScopedKey
 from soul.session import ANSWERED
 
 Origin = Literal["expert", "trace"]
+TRAINED = "assistant"
 HELD_OUT, CONTENTLESS, CUT_OFF, NO_BASE = "in an evaluation", "contentless", "cut off", "no base context"
 NO_FORM = "without the form"  # that the task asks for, in at least one turn
+_GAPS = re.compile(r"[\W_]+")
+
+
+class Unusable(Exception):
+    """A conversation cannot be an SFT row. The text is a short reason, under which it is counted."""
+
+
+@dataclass(frozen=True)
+class Fingerprints:
+    """Digests of a seat's conversation, which ignore case, white space and punctuation.
+
+    Attributes:
+        whole: digest of all messages.
+        trained: digest of the trained turns.
+    """
+
+    seat: str
+    whole: str
+    trained: str
 
 
 @dataclass(frozen=True)
@@ -69,6 +94,49 @@ class ExpertSample:
     def key(self) -> tuple[str, ...]:
         """Identifies the sample, for orders and draws that do not depend on which one finished first."""
         return self.task, self.row, self.source.name, f"{self.number:09}", f"{self.sample:09}", self.place.file.name
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """The origin of a conversation; its SFT row holds this and the fields of `ExpertSample`.
+
+    Attributes:
+        expert: the model that answered, as the user wrote it.
+        fingerprint: hash of the checkpoint's files, or model and address, or model version of a trace.
+        judge: the judge's model; None if the verdict is by rule or the source does not know it.
+        prompts: the judge prompts of the task, with their versions.
+        context: "feedback" if the messages contain a critique.
+    """
+
+    expert: str
+    fingerprint: str
+    file: str
+    metrics: Mapping[str, float]
+    judge: str | None
+    prompts: Sequence[str]
+    context: Literal["base", "feedback"] = "base"
+
+
+class Source(Protocol):
+    """An expert's journal, or the traces of a run."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def origin(self) -> Origin: ...
+
+    def samples(self, held_out: HeldOut) -> list[ExpertSample]:
+        """All existing samples, in the order of the source."""
+        ...
+
+    def conversations(self, record: SessionRecord) -> Conversations:
+        """Seat -> messages of a record, including those that cannot be trained."""
+        ...
+
+    def provenance(self, record: SessionRecord) -> Provenance:
+        """The origin of the record's conversations."""
+        ...
 
 
 def finished(
@@ -130,44 +198,39 @@ def finished(
     )
 
 
-@dataclass(frozen=True)
-class Provenance:
-    """The origin of a conversation; its SFT row holds this and the fields of `ExpertSample`.
-
-    Attributes:
-        expert: the model that answered, as the user wrote it.
-        fingerprint: hash of the checkpoint's files, or model and address, or model version of a trace.
-        judge: the judge's model; None if the verdict is by rule or the source does not know it.
-        prompts: the judge prompts of the task, with their versions.
-        context: "feedback" if the messages contain a critique.
-    """
-
-    expert: str
-    fingerprint: str
-    file: str
-    metrics: Mapping[str, float]
-    judge: str | None
-    prompts: Sequence[str]
-    context: Literal["base", "feedback"] = "base"
+def trainable(messages: Sequence[Message]) -> list[Message]:
+    """Cut the conversation after the policy's last turn."""
+    last = max((place for place, message in enumerate(messages) if message["role"] == TRAINED), default=None)
+    if last is None:
+        raise Unusable("no turn")
+    kept: list[Message] = [{"role": m["role"], "content": m["content"]} for m in messages[: last + 1]]
+    if not all(message["content"].strip() for message in kept if message["role"] == TRAINED):
+        raise Unusable("blank turn")
+    try:
+        "".join(message["content"] for message in kept).encode()
+    except UnicodeEncodeError:
+        raise Unusable("broken character") from None
+    return kept
 
 
-class Source(Protocol):
-    """An expert's journal, or the traces of a run."""
+def seat_fingerprints(seat: str, conversation: Sequence[Message]) -> Fingerprints:
+    """Fingerprint a trainable conversation."""
+    trained = [message["content"] for message in conversation if message["role"] == TRAINED]
+    whole = [text for message in conversation for text in (message["role"], message["content"])]
+    return Fingerprints(seat, digest(whole), digest(trained))
 
-    @property
-    def name(self) -> str: ...
 
-    @property
-    def origin(self) -> Origin: ...
+def digest(texts: Sequence[str]) -> str:
+    """Hash the normalised texts, in order."""
+    return hashlib.blake2b(b"".join(_digest_of(text) for text in texts), digest_size=16).hexdigest()
 
-    def samples(self, held_out: HeldOut) -> list[ExpertSample]:
-        """All existing samples, in the order of the source."""
-        ...
 
-    def conversations(self, record: SessionRecord) -> Conversations:
-        """Seat -> messages of a record, including those that cannot be trained."""
-        ...
+@lru_cache(maxsize=1024)  # the samples of a row share a prompt, which is most of their text
+def _digest_of(text: str) -> bytes:
+    return hashlib.blake2b(normalised(text).encode(), digest_size=16).digest()
 
-    def provenance(self, sample: ExpertSample, record: SessionRecord) -> Provenance:
-        """The origin of the record's conversations."""
-        ...
+
+def normalised(text: str) -> str:
+    """The words of a text in lower case; a text without words stays as it is, so that "!" and "?" differ."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return _GAPS.sub(" ", folded).strip() or folded.strip()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, closing
@@ -43,30 +44,6 @@ SOURCES, ROWS, SAMPLES = "sources.json", "row_groups.json", "samples"
 
 
 @dataclass(frozen=True)
-class SamplingSettings:
-    """The settings by which rows are sampled.
-
-    Attributes:
-        words: `section.key=value` from the command line, for judges, policy and tasks.
-        n: samples per row.
-        limit: rows per set, drawn with `seed`; None for all.
-        base: the base model of a LoRA adapter whose config does not name it.
-    """
-
-    words: Sequence[str]
-    server: ServerSettings
-    n: int
-    limit: int | None = None
-    seed: int = 0
-    deadline_s: float | None = None
-    base: str | None = None
-    max_prompt_tokens: int | None = None
-    choice: RunChoice = RunChoice()
-    dry_run: bool = False
-    thinking_tokens: int = 0
-
-
-@dataclass(frozen=True)
 class _SamplingPlan:
     """An expert with the evaluation that samples it."""
 
@@ -79,31 +56,31 @@ class _SamplingPlan:
 RowIdentities = Mapping[str, Mapping[int, RowIdentity]]  # set -> number of a row -> what it is
 
 
-def sample(experts: Sequence[Expert], settings: SamplingSettings, out: Path, held_out: HeldOut) -> None:
+def sample(
+    experts: Sequence[Expert], words: Sequence[str], given: Namespace, server: ServerSettings, held_out: HeldOut
+) -> None:
     """Take the missing samples of all experts, one expert after another.
 
     Before the first sample, every endpoint that is needed gets one small request. A dry run prints the plan; it runs
     no samples and writes nothing.
 
     Args:
+        words: `section.key=value` from the command line, for judges, policy and tasks.
+        given: the options of the command line.
         held_out: rows of evaluations, which are not sampled.
-
-    Raises:
-        SoulError: before anything starts, if a checkpoint, a row or a setting is invalid; later, if an endpoint is down
-            or the budget is spent. Repeat the command to continue.
-        NoVerdict: no sample has a verdict.
     """
-    plans = [_plan(expert, settings, out) for expert in experts]
+    plans = [_plan(expert, words, given, server) for expert in experts]
+    choice, out = RunChoice.from_arguments(given), given.out
     if len({plan.folder for plan in plans}) < len(plans):
         raise BadSettings("Two experts have the same name and files. Name each expert once.")
     chosen = [_choose(sample_requests(plan.settings), held_out) for plan in plans]
     for plan, (_, wanted) in zip(plans, chosen, strict=True):
-        if settings.dry_run:
-            dry_run(plan.settings, wanted, plan.folder, settings.choice, settings.thinking_tokens)
+        if given.dry_run:
+            dry_run(plan.settings, wanted, plan.folder, choice, given.thinking_tokens)
         else:
-            todo = missing_samples(wanted, finished_samples(plan.folder), settings.choice)
-            preflight.check(plan.settings, todo, ask=settings.choice.ask_first)
-    if settings.dry_run:
+            todo = missing_samples(wanted, finished_samples(plan.folder), choice)
+            preflight.check(plan.settings, todo, ask=choice.ask_first)
+    if given.dry_run:
         return
     failures = Failures()
     with exclusive_lock(out, *(plan.folder for plan in plans)):
@@ -119,7 +96,7 @@ def sample(experts: Sequence[Expert], settings: SamplingSettings, out: Path, hel
         write_whole(out / SOURCES, json.dumps({"experts": entries}, indent=1))
         for number, (plan, (rows, wanted), folder) in enumerate(zip(plans, chosen, folders, strict=True), start=1):
             logger.info("expert %d of %d: %s; samples go to %s", number, len(plans), plan.expert.name, folder)
-            failures.add(_take_missing(plan, rows, wanted, folder, settings.choice))
+            failures.add(_take_missing(plan, rows, wanted, folder, choice))
     failures.require_verdict()
     show_failures(failures)
 
@@ -146,17 +123,13 @@ def _take_missing(
         return [journal.samples[item.key] for item in wanted if item.key in journal.samples]
 
 
-def _plan(expert: Expert, settings: SamplingSettings, out: Path) -> _SamplingPlan:
-    """The evaluation that samples this expert.
-
-    Raises:
-        BadSettings: a section or a setting is unknown. BadCheckpoint: the path is not a model.
-    """
-    sections = sections_of(settings.words, ["tasks"])
+def _plan(expert: Expert, words: Sequence[str], given: Namespace, server: ServerSettings) -> _SamplingPlan:
+    """The evaluation that samples this expert."""
+    sections = sections_of(words, ["tasks"])
     own = sections.pop("policy", {})
     if {"model", "base_url"} & own.keys():
         raise BadSettings("TASK=EXPERT sets model and address: give no policy.model and no policy.base_url.")
-    checkpoint = None if expert.is_endpoint else Checkpoint.find(expert.name, settings.base)
+    checkpoint = None if expert.is_endpoint else Checkpoint.find(expert.name, given.base)
     served: dict[str, Any] | None = None
     if checkpoint is None:
         policy = expert.endpoint(own)
@@ -167,21 +140,23 @@ def _plan(expert: Expert, settings: SamplingSettings, out: Path) -> _SamplingPla
         policy = endpoint
         served = {
             "checkpoint": checkpoint.fingerprint,
-            "max_prompt_tokens": local.prompt_tokens(settings.max_prompt_tokens, checkpoint),
+            "max_prompt_tokens": local.prompt_tokens(given.max_prompt_tokens, checkpoint),
             "max_turn_tokens": TURN_TOKENS,
-            "arguments": settings.server.arguments,
+            "arguments": server.arguments,
         }
     evaluation = EvaluationSettings(
         policy=policy,
         tasks=sections.pop("tasks", {}),
         gateway=GatewaySettings.from_sections(sections),
         sets=dict(expert.sets),
-        limit=settings.limit,
-        n=settings.n,
-        seed=settings.seed,
-        deadline_s=settings.deadline_s,
+        limit=given.limit,
+        n=given.n,
+        seed=given.seed,
+        deadline_s=given.deadline,
         served=served,
     )
-    folder = evaluation.folder(out / SAMPLES, "".join(c if c.isalnum() or c in "._-" else "-" for c in policy.model))
-    server = local.served(evaluation, checkpoint, settings.server, folder) if checkpoint else None
-    return _SamplingPlan(expert, evaluation, folder, server)
+    folder = evaluation.folder(
+        given.out / SAMPLES, "".join(c if c.isalnum() or c in "._-" else "-" for c in policy.model)
+    )
+    model = local.served(evaluation, checkpoint, server, folder) if checkpoint else None
+    return _SamplingPlan(expert, evaluation, folder, model)

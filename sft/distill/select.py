@@ -15,8 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from sft.distill.conversation import Fingerprints
-from sft.distill.sample import ExpertSample
+from sft.distill.sample import ExpertSample, Fingerprints
 from soul.errors import BadSettings
 from soul.task_types import Metric
 
@@ -75,9 +74,6 @@ def choose(samples: Sequence[ExpertSample], rule: Rule, headlines: Mapping[str, 
 
     Args:
         headlines: data_source -> its headline metric, for the direction and the worst value.
-
-    Raises:
-        BadSettings: a task has no sample, or no threshold although the rule needs one.
     """
     _check(rule, {sample.task for sample in samples})
     rows: defaultdict[tuple[str, str], list[int]] = defaultdict(list)

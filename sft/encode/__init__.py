@@ -3,8 +3,7 @@
 layouts             the layouts in which corpora come, and their rows in a common form
 conversation        a row as a conversation, and which of its turns are trained
 messages            messages and tools as files of many writers hold them
-train_roles         which side is trained in a source, by its name
-known_sources       the same for the sources of the OdysSim corpus
+train_roles         which side is trained in a source, by its name; the sources of the OdysSim corpus
 documents           documents as token ids, several in a sequence
 rendering           a conversation as token ids, with the model's chat template
 sequence            a training sequence; one that is too long is dropped, cut, or an error

@@ -15,9 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sft.encode.known_sources import ROLES
 from sft.encode.messages import BadConversation, Turn, read_tools, read_turns
-from sft.encode.train_roles import RoleRules, SourceRule, source_of
+from sft.encode.train_roles import ROLES, RoleRules, SourceRule, source_of
 
 SWAPPED = {"user": "assistant", "assistant": "user"}
 
@@ -51,12 +50,7 @@ class Conversation:
 
 
 def read_conversation(record: Mapping[str, Any], layout: Layout, rules: RoleRules, file: str, row: int) -> Conversation:
-    """The conversation of a row of a shard; `file` and `row` are for errors.
-
-    Raises:
-        BadConversation: the value is not a list of turns, a role is unknown, or a trained turn is empty.
-        UnknownSource: no rule names the trained side.
-    """
+    """The conversation of a row of a shard; `file` and `row` are for errors."""
     where = f"{file}, row {row}"
     source = source_of(record.get("data_source"))
     if layout == "prompt_response":
@@ -80,7 +74,7 @@ def _rule(record: Mapping[str, Any], source: str, rules: RoleRules, file: str, r
         return rules.rule(source, file)
     if role not in ROLES:
         raise BadConversation(f"{file}, row {row}, field train_role: {role!r} is not one of {', '.join(ROLES)}.")
-    return rules.row_rule(role, source)
+    return SourceRule(role, "train_role column")
 
 
 def _sides(turns: list[Turn], rule: SourceRule, where: str) -> tuple[list[Turn], tuple[int, ...]]:
@@ -117,8 +111,8 @@ def _check_trained(conversation: Conversation, where: str) -> None:
 def _fold_earlier_turns(turns: list[Turn], last: int, side: str) -> list[Turn]:
     """Keep only the `last` turns as turns (0: all). The earlier ones become one text of context before them.
 
-    The text has the form that OSim-8B was trained with (KNOWN_SOURCES says on what): it names the roles of the file,
-    and stands at the beginning of the first turn that is kept, or in a turn of its own if that one is trained.
+    The text has the form that OSim-8B was trained with: it names the roles of the file, and is at the beginning of the
+    first turn that is kept, or in a turn of its own if that one is trained.
     """
     head = [turn for turn in turns if turn["role"] in ("system", "developer")]
     rest = [turn for turn in turns if turn["role"] not in ("system", "developer")]

@@ -46,9 +46,6 @@ class DocumentTokenizer:
 
     Args:
         end: the token after each document; None: the tokenizer's own.
-
-    Raises:
-        BadDocumentEnd: the tokenizer does not have that token.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, end: str | None) -> None:

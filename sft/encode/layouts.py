@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from sft.encode import conversation
 from sft.encode.messages import BadConversation, read_turns
-from sft.formats.names import BadShard
+from sft.formats.reading import BadShard
 
 Layout = Literal[
     "messages", "extra_info.messages", "conversations", "prompt_response", "prompt_completion", "alpaca", "text"
@@ -49,11 +49,7 @@ _SPEAKERS = {
 
 
 def find_layout(columns: Sequence[str], file: str) -> Layout:
-    """The layout of a file with these columns.
-
-    Raises:
-        BadShard: they fit no known layout.
-    """
+    """The layout of a file with these columns."""
     for layout, (needed, _) in _COLUMNS.items():
         if set(needed) <= set(columns):
             return layout
@@ -78,9 +74,6 @@ def standard_row(
 
     Args:
         where: file and row, for errors.
-
-    Raises:
-        BadConversation: a value does not fit the layout.
     """
     assert layout != "text"
     form: conversation.Layout = "prompt_response"
@@ -104,7 +97,7 @@ def _system(record: Mapping[str, Any], where: str) -> str:
             raise BadConversation(f"{where}, field {name}: expected text, got {type(text).__name__}. Fix the row.")
     if len(set(texts.values())) > 1:
         raise BadConversation(
-            f"{where}: the fields {' and '.join(SYSTEM)} differ. Name the wrong one in data.ignore_columns."
+            f"{where}: the fields {' and '.join(SYSTEM)} differ. Leave one out (soul convert --ignore-column)."
         )
     return next(iter(texts.values()), "")
 
@@ -122,7 +115,7 @@ def _with_system(record: Mapping[str, Any], form: conversation.Layout, system: s
     elif turns[0]["content"] != system:
         raise BadConversation(
             f"{where}: the turns begin with a system message, and the row's column says another one. Remove one of "
-            f"them, or name the column ({' or '.join(SYSTEM)}) in data.ignore_columns."
+            f"them, or leave the column out ({' or '.join(SYSTEM)}; soul convert --ignore-column)."
         )
     if form == "extra_info.messages":
         return {**record, "extra_info": {**holder, field: turns}}

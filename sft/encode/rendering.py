@@ -65,9 +65,6 @@ class ChatEncoder:
     Args:
         tokenizer: a fast tokenizer with a chat template.
         template_kwargs: arguments of the template (`enable_thinking`, ...).
-
-    Raises:
-        TemplateFailure: the tokenizer has no chat template, or is not a fast tokenizer.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, template_kwargs: Mapping[str, Any] | None = None) -> None:
@@ -102,9 +99,6 @@ class ChatEncoder:
 
         A first turn whose rendering does not contain the generation prompt is not trained, because no model could be
         asked to write it: it is context only.
-
-        Raises:
-            TemplateFailure: the template refuses a turn, or does not read tools or a field of a turn; names it.
         """
         return self.sequences([self.turns(messages, trained, tools)])[0]
 
@@ -133,8 +127,8 @@ class ChatEncoder:
         """Refuse what the template would leave out of the text."""
         if tools and not self._reads("tools"):
             raise TemplateFailure(
-                "field tools: the chat template does not render tools, so the model would not see them. Use a "
-                "template that does (model.chat_template), or name the column in data.ignore_columns."
+                "field tools: the chat template does not render tools, so the model would not see them. Use one "
+                "that does (model.chat_template), or leave the column out (soul convert --ignore-column tools)."
             )
         for number, turn in enumerate(messages):
             for name in _MEANINGFUL.intersection(turn):
@@ -174,9 +168,8 @@ class ChatEncoder:
             opening = [] if len(asked) == len(trained) else [self._opening(texts[0])]
         except _TEMPLATE_ERRORS as error:
             raise TemplateFailure(
-                f"turn {self._refused(messages, trained, tools)}: the chat template refuses it "
-                f"({type(error).__name__}: {one_line(error, 200)}). Fix or drop the row, set "
-                "data.bad_rows=drop, or use a template that allows such conversations."
+                f"the chat template refuses the conversation ({type(error).__name__}: {one_line(error, 200)}). Fix or "
+                "drop the row, set data.bad_rows=drop, or use a template that allows such conversations."
             ) from error
         turns = zip(trained, texts, [*opening, *prompts], strict=True)
         return [self._turn(messages[n], n, text, prompt) for n, text, prompt in turns if prompt is not None]
@@ -200,29 +193,6 @@ class ChatEncoder:
             return ""
         opened = self._special.match(followed, len(answered)) if followed.startswith(answered) else None
         return opened.group() if opened and answered.endswith("x") else ""
-
-    def _refused(self, messages: Sequence[Turn], trained: Sequence[int], tools: Tools) -> str:
-        """The first turn with which the rendering fails, for the error message."""
-
-        def fails(number: int) -> bool:
-            prompted = not number or self._renders(messages[:number], tools, ask=True)
-            return not prompted or not self._renders(messages[: number + 1], tools)
-
-        number = next(filter(fails, trained), trained[-1])
-        renders = False
-        for place in range(number + 1):
-            before, renders = renders, self._renders(messages[: place + 1], tools)
-            if before and not renders:
-                number = place
-                break
-        return f"{number} ({messages[number]['role']})"
-
-    def _renders(self, messages: Sequence[Turn], tools: Tools, ask: bool = False) -> bool:
-        try:
-            self._render([messages], tools, ask=ask)
-        except _TEMPLATE_ERRORS:
-            return False
-        return True
 
     def _opening(self, full: str) -> str | None:
         """The prompt of a first turn: the rendering up to the end of the generation prompt; None if it has none."""

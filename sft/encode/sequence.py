@@ -40,11 +40,7 @@ class TooLong(SoulError):
 
 
 def shorten(sequence: EncodedSequence, limit: int, policy: Overlong) -> EncodedSequence | None:
-    """Fit a sequence into the limit; None if it is dropped.
-
-    Raises:
-        TooLong: it is too long, and the policy is `error`.
-    """
+    """Fit a sequence into the limit; None if it is dropped."""
     if len(sequence.ids) <= limit:
         return sequence
     if policy == "error":
@@ -62,11 +58,7 @@ def shorten(sequence: EncodedSequence, limit: int, policy: Overlong) -> EncodedS
 
 
 def check_context(limit: int, context: int | None) -> None:
-    """Check that the model has enough positions (`context`; None: unknown) for sequences of `limit` tokens.
-
-    Raises:
-        TooLong: it has fewer.
-    """
+    """Check that the model has enough positions (`context`; None: unknown) for sequences of `limit` tokens."""
     if context is not None and limit > context:
         raise TooLong(
             f"data.max_prompt_length + data.max_response_length = {limit:,} tokens, but the model has a context of "

@@ -2,19 +2,27 @@
 
 `assistant`: the assistant's turns. `human`: the human's turns; user and assistant are swapped, so that the template
 renders the human's words as the assistant's. The first of these that says something holds: the row's own `train_role`
-column, the known sources (known_sources.py), `data.default_train_role`.
+column, the known sources, `data.default_train_role`.
+
+The known sources are the 71 names of the OdysSim corpus, in the order of the release, from the table of routes in
+sft/sft_data.py of github.com/sunnweiwei/OdysSim, the code that trained OSim-8B. There, a name that is not in the table
+takes the entry of the first name that it contains, in the order of the table. Here, it must contain that name as a
+word: "prismatic" is not "prism", and nobody would notice that the wrong side is trained.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, get_args
 
-from sft.encode.known_sources import KNOWN_SOURCES, Role, known_names
 from soul.errors import SoulError
 
+Role = Literal["assistant", "human"]
+ROLES: tuple[str, ...] = get_args(Role)
 UNNAMED = "unnamed"  # the source of rows without a data_source
-_SHOWN = 5
 
 
 class UnknownSource(SoulError):
@@ -28,62 +36,87 @@ class SourceRule:
     Attributes:
         role: the trained side.
         origin: what says so, for the plan.
-        last_turns: how many of the last turns stay turns; 0: all.
-        empty_system: rows without a system message get an empty one.
+        last_turns: how many of the last turns stay turns, the earlier ones become one text; 0: all.
+        empty_system: rows without a system message get an empty one, so that the chat template adds no default.
     """
 
     role: Role
-    origin: str
+    origin: str = "known source"
     last_turns: int = 0
     empty_system: bool = False
 
 
+_PEOPLE = """
+    coser
+    wildchat wildchat_v1 lmsys oasst1 oasst2 prism alignx nectar hh_rlhf
+    dialogue dailydialog cornell_movie empathetic
+    humanual humanual_book humanual_chat humanual_email humanual_news humanual_opinion humanual_politics
+    experiment
+"""
+_TASKS = """
+    human_llm
+    tom_from_coser tom_socialiqa tom_mindgames tom_moralstories tom_fantom tom_hitom tom_paratomi tom_mmtom tom_sotopia
+    soc_sotopia_tom_silver soc_haico soc_persona_conflicts soc_cornell soc_sotopia_pi_bc
+    rm_r1_sft
+    tom_characterllm tom_grimulkan tom_tominli
+"""
+_LESSONS = "education_dialogue mathdial studychat"
+_CONVOKIT = """
+    IDEA-NTHU-unintended-offense-tweets casino-corpus chromium-corpus conversations-gone-awry-cmv-corpus
+    conversations-gone-awry-cmv-corpus-large conversations-gone-awry-corpus emotional-support friends-corpus
+    mediasum-corpus npr-2p-corpus parliament-corpus persuasionforgood-corpus reddit-coarse-discourse-corpus
+    reddit-corpus-small small-pool supreme-corpus switchboard-corpus tennis-corpus wiki-articles-for-deletion-corpus
+    wiki-corpus wikiconv-2018 winning-args-corpus
+"""
+_PERSON, _CHAT = SourceRule("human"), SourceRule("assistant")
+# In this order: a name that only contains known names takes the first of them.
+KNOWN_SOURCES: dict[str, SourceRule] = {
+    **dict.fromkeys(_PEOPLE.split(), _PERSON),
+    "psych101": SourceRule("human", last_turns=20),  # experiments; rows have up to 9,601 turns
+    "socsci210": _PERSON,
+    **dict.fromkeys(_TASKS.split(), SourceRule("assistant", empty_system=True)),
+    **dict.fromkeys(_LESSONS.split(), _PERSON),
+    **dict.fromkeys((f"convokit_{corpus}" for corpus in _CONVOKIT.split()), _PERSON),
+    **dict.fromkeys("sotopia chat step35_flash_sft".split(), _CHAT),
+}
+
+
+@lru_cache(maxsize=4096)
+def known_names(source: str) -> Sequence[str]:
+    """The known names whose entries a source may take: its own, else those it contains, in the table's order.
+
+    A name counts as contained if no letter or digit touches it: "chat" is in "my_chat-v2", not in "wildchat".
+    """
+    if source in KNOWN_SOURCES:
+        return [source]
+    return [name for name in KNOWN_SOURCES if re.search(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])", source)]
+
+
 @dataclass(frozen=True)
 class RoleRules:
-    """The rules of a run.
-
-    Attributes:
-        default: data.default_train_role; None: a source that nothing names is an error.
-        last_turns_by_source: data.last_turns_by_source.
-    """
+    """The rules of a run; `default` is data.default_train_role (None: a source that nothing names is an error)."""
 
     default: Role | None = None
-    last_turns_by_source: Mapping[str, int] = field(default_factory=dict)
 
     def rule(self, source: str, file: str) -> SourceRule:
         """The rule for a source's rows that have no `train_role` of their own.
 
         Args:
             file: where the source occurs, for the error.
-
-        Raises:
-            UnknownSource: nothing names the source, two known names in it disagree, or a known name in it disagrees
-                with the default.
         """
         names = known_names(source)
         roles = {KNOWN_SOURCES[name].role for name in (*names[:1], *sorted(names, key=len)[-1:])}
         known = KNOWN_SOURCES[names[0]] if len(roles) == 1 else None
-        if known and source not in KNOWN_SOURCES and self.default not in (None, known.role):
+        if known and source in KNOWN_SOURCES:
+            return known
+        if known and self.default in (None, known.role):
+            return SourceRule(known.role, f"like {names[0]}", known.last_turns, known.empty_system)
+        if known or not self.default:
             raise UnknownSource(_unknown({source: file}, self.default))
-        elif known:
-            role, origin = known.role, "known source" if source in KNOWN_SOURCES else f"like {names[0]}"
-        elif self.default:
-            role, origin = self.default, "data.default_train_role"
-        else:
-            raise UnknownSource(_unknown({source: file}, None))
-        last_turns = self.last_turns_by_source.get(source, known.last_turns if known else 0)
-        return SourceRule(role, origin, last_turns, bool(known and known.empty_system and role == "assistant"))
-
-    def row_rule(self, role: Role, source: str) -> SourceRule:
-        """The rule for a row with its own `train_role`: its messages stay as they are, unless the run folds them."""
-        return SourceRule(role, "train_role column", self.last_turns_by_source.get(source, 0))
+        return SourceRule(self.default, "data.default_train_role")
 
     def check(self, sources: Iterable[tuple[str, str]]) -> None:
-        """Check that there is a rule for all sources, given with the file in which each occurs.
-
-        Raises:
-            UnknownSource: names those without.
-        """
+        """Check that there is a rule for all sources, given with the file in which each occurs."""
         unknown: dict[str, str] = {}
         for source, file in sources:
             try:
@@ -102,16 +135,12 @@ def source_of(value: object) -> str:
 def _unknown(files: Mapping[str, str], default: Role | None) -> str:
     """Say what is unknown and what to do; `files` maps each source to a file in which it occurs."""
     source, file = next(iter(files.items()))
-    others = [f"{other!r} in {place}" for other, place in list(files.items())[1:_SHOWN]]
-    more = f", and {len(files) - _SHOWN:,} others" if len(files) > _SHOWN else ""
-    also = f" The same holds for {', '.join(others)}{more}." if others else ""
-    names = known_names(source)
+    others = [f"{other!r} in {place}" for other, place in list(files.items())[1:]]
+    also = f" The same holds for {', '.join(others)}." if others else ""
     why = "no rule says which side of it is trained"
-    if names:
+    if names := known_names(source):
         sides = ", ".join(f"{name} ({KNOWN_SOURCES[name].role})" for name in names)
-        why = f"its name contains known sources that train different sides: {sides}"
-        if default and len({KNOWN_SOURCES[name].role for name in names}) == 1:
-            why = f"its name contains a known source ({sides}), but data.default_train_role={default}"
+        why = f"its name contains known sources: {sides}; data.default_train_role={default}"
     called = "rows without a data_source" if source == UNNAMED else f"source {source!r}"
     return (
         f"{file}: {called}: {why}.{also} Give its rows a column train_role: assistant, or human to train the person's "

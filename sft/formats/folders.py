@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from sft.formats.names import BadShard, named_format
+from sft.formats.reading import BadShard, family_of
 
 # The shards of a split are the files that match the first of these patterns with any match. All but the last, which
 # would find too much, are tried with all names of the split.
@@ -19,49 +20,34 @@ SAVED_SPLITS, SAVED = "dataset_dict.json", "state.json"
 def shards_of_split(folder: Path, split: str) -> list[Path]:
     """The shards of a split in a folder that may hold several; empty if it has none."""
     if (folder / SAVED_SPLITS).is_file():
-        return _saved_split(folder, split)
+        splits = _read(folder / SAVED_SPLITS).get("splits", [])
+        name = next((name for name in SPLIT_NAMES[split] if name in splits), None)
+        return _saved(folder / name) if name else []
     if (folder / SAVED).is_file():
         return _saved(folder) if split == "train" else []
-    names = SPLIT_NAMES[split]
-    known = [pattern.format(split=name) for pattern in PATTERNS[:-1] for name in names]
-    for pattern in [*known, PATTERNS[-1].format(split=split)]:
-        if files := _data_files(folder.glob(pattern), folder):
-            return files
-    return []
+    return _matching(folder, split) or _data_files(folder.glob(PATTERNS[-1].format(split=split)), folder)
 
 
 def files_of_folder(folder: Path, split: str) -> list[Path]:
-    """The data files of a folder that is named for a split: the split's shards if it has several, otherwise all.
-
-    Raises:
-        BadShard: there are none.
-    """
+    """The data files of a folder that is named for a split: the split's shards if it has several, otherwise all."""
     if (folder / SAVED).is_file():
         return _saved(folder)
     if (folder / SAVED_SPLITS).is_file():
-        files = _saved_split(folder, split)
-        if not files:
-            raise BadShard(
-                f"{folder}: the saved dataset has the splits {', '.join(_read(folder / SAVED_SPLITS)['splits'])}, and "
-                f"none is called {' or '.join(SPLIT_NAMES[split])}. Name the split's own folder."
-            )
-        return files
-    for name in SPLIT_NAMES[split]:
-        for pattern in PATTERNS[:-1]:
-            if files := _data_files(folder.glob(pattern.format(split=name)), folder):
-                return files
-    files = _data_files(folder.iterdir(), folder)
+        files = shards_of_split(folder, split)
+    else:
+        files = _matching(folder, split) or _data_files(folder.iterdir(), folder)
     if not files:
-        names = sorted(path.name for path in folder.iterdir())
-        shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-        raise BadShard(f"{folder}: the folder holds no data files (it has: {shown or 'nothing'}). Name the files.")
+        shown = ", ".join(sorted(path.name for path in folder.iterdir())[:5])
+        raise BadShard(f"{folder}: the folder holds no data files of {split} (it has: {shown}). Name the files.")
     return files
 
 
-def _saved_split(folder: Path, split: str) -> list[Path]:
-    splits = _read(folder / SAVED_SPLITS).get("splits", [])
-    name = next((name for name in SPLIT_NAMES[split] if name in splits), None)
-    return _saved(folder / name) if name else []
+def _matching(folder: Path, split: str) -> list[Path]:
+    for pattern in PATTERNS[:-1]:
+        for name in SPLIT_NAMES[split]:
+            if files := _data_files(folder.glob(pattern.format(split=name)), folder):
+                return files
+    return []
 
 
 def _saved(folder: Path) -> list[Path]:
@@ -71,21 +57,19 @@ def _saved(folder: Path) -> list[Path]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text())
+        content: dict[str, Any] = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise BadShard(f"{path}: cannot be read ({error}). Save the dataset again.") from error
-    if not isinstance(content, dict):
-        raise BadShard(f"{path}: not as `datasets` writes it. Save the dataset again.")
     return content
 
 
-def _data_files(paths: Any, folder: Path) -> list[Path]:
+def _data_files(paths: Iterable[Path], folder: Path) -> list[Path]:
     """The files among these that hold rows, sorted. Plain text only where nothing else is: a README is no corpus."""
-    formats = {path: named_format(path) for path in sorted(paths) if path.is_file() and path.name not in _ABOUT}
-    families = {named.family for named in formats.values() if named}
-    families = families - {"text"} or families
-    if len(families) > 1:
+    families = {path: family_of(path) for path in sorted(paths) if path.is_file() and path.name not in _ABOUT}
+    kinds = {family for family in families.values() if family}
+    kinds = kinds - {"text"} or kinds
+    if len(kinds) > 1:
         raise BadShard(
-            f"{folder}: the folder holds files of several formats ({', '.join(sorted(families))}). Name the files."
+            f"{folder}: the folder holds files of several formats ({', '.join(sorted(kinds))}). Name the files."
         )
-    return [path for path, named in formats.items() if named and named.family in families]
+    return [path for path, family in families.items() if family in kinds]

@@ -2,43 +2,37 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from omegaconf import DictConfig
 
-from ditto.run.model_card import Card, shown_model, table, versions
+from ditto.run.model_card import last_values, shown_model, table, write_card
 from ditto.run.run_folder import RunFolder
+from ditto.run.run_json import versions
 from sft.distill.report import FILE as DISTILLED
 from sft.run.trained_data import TrainedData
 from soul.errors import SoulError
 from soul.files.json_object import read_object
 
-logger = logging.getLogger(__name__)
-
 
 def write_sft_card(folder: Path, config: DictConfig, data: TrainedData, step: int) -> None:
     """Write the card of a checkpoint. If that fails, a log line says why: a card never costs a checkpoint."""
-    try:
-        sft_card(config, data, step).write(folder)
-    except Exception as error:  # noqa: BLE001 - see above
-        logger.warning("%s has no model card: %s: %s", folder.name, type(error).__name__, error)
+    distilled = any((Path(file.path).parent / DISTILLED).is_file() for file in data.files)
+    title, base = f"{config.trainer.experiment_name}, step {step}", str(config.model.path)
+    how = "trained with DITTO/SOUL on conversations (supervised) to simulate people"
+    tags = ("sft", *(("distillation",) if distilled else ()))
+    write_card(folder, title, base, how, tags, lambda: _sections(config, data, step))
 
 
-def sft_card(config: DictConfig, data: TrainedData, step: int) -> Card:
-    """The card of a checkpoint, from the run's config, data and metrics."""
-    base = str(config.model.path)
+def _sections(config: DictConfig, data: TrainedData, step: int) -> dict[str, str]:
     metrics = {number: line for number, line in RunFolder(Path(config.run.dir)).metrics().items() if number <= step}
-    experts = dict(_experts(data))
-    method = f"{shown_model(base)}, trained with DITTO/SOUL on conversations (supervised) to simulate people."
     sections = {"Training": table([("", "what"), *_settings(config, step)]), "Data": _data(data)}
-    if experts:
-        rows = [(name, expert) for name, expert in experts.items()]
-        sections["Experts"] = "The conversations are answers of these models:\n\n" + table([("rows", "expert"), *rows])
-    sections |= {"Results": _results(metrics), "Versions": versions()}
-    tags = ("sft", *(("distillation",) if experts else ()))
-    return Card(str(config.trainer.experiment_name), step, base, method, tags, sections)
+    if experts := list(_experts(data)):
+        rows = table([("rows", "expert"), *experts])
+        sections["Experts"] = f"The conversations are answers of these models:\n\n{rows}"
+    results = last_values(metrics, lambda key: key == "train/loss" or key.startswith("val/"))
+    return sections | {"Results": results, "Versions": ", ".join(f"{name} {number}" for name, number in versions())}
 
 
 def _settings(config: DictConfig, step: int) -> Iterator[tuple[str, str]]:
@@ -63,11 +57,3 @@ def _experts(data: TrainedData) -> Iterator[tuple[str, str]]:
         if file.is_file():
             for entry in read_object(file, SoulError, "Distil again.").get("experts", []):
                 yield ", ".join(entry["sets"]), shown_model(str(entry["expert"]))
-
-
-def _results(metrics: Mapping[int, Mapping[str, float]]) -> str:
-    last = {key: (step, value) for step, line in sorted(metrics.items()) for key, value in line.items()}
-    shown = [key for key in sorted(last) if key == "train/loss" or key.startswith("val/")]
-    if not shown:
-        return "None are recorded."
-    return table([("metric", "step", "value"), *((key, str(last[key][0]), f"{last[key][1]:.4f}") for key in shown)])

@@ -35,10 +35,7 @@ class GenerativeTest:
 
     files: Sequence[str]
     folder: Path
-    limit: int | None
     arguments: Sequence[str]
-    server_arguments: Sequence[str]
-    platform: str
 
     @classmethod
     def from_config(cls, config: DictConfig) -> GenerativeTest | None:
@@ -47,10 +44,9 @@ class GenerativeTest:
         files = str(trainer.rl_test_files or "").split()
         if not trainer.rl_test_freq or not files:
             return None
-        platform = "cpu" if trainer.device == "cpu" else "gpu"
-        words = [str(word) for word in trainer.rl_test_arguments]
-        server = [str(word) for word in trainer.rl_test_vllm_arguments]
-        return cls(files, Path(config.run.dir) / "rl_test", trainer.rl_test_limit, words, server, platform)
+        words = ["--platform", "cpu" if trainer.device == "cpu" else "gpu", "--limit", trainer.rl_test_limit]
+        words += [*trainer.rl_test_arguments, "--", *trainer.rl_test_vllm_arguments]
+        return cls(files, Path(config.run.dir) / "rl_test", [str(word) for word in words])
 
     def run(self, checkpoint: Path, step: int) -> dict[str, float]:
         """Evaluate a checkpoint.
@@ -59,10 +55,8 @@ class GenerativeTest:
             `val-core/<set>/reward/mean@1` and `val/<set>/invalid_share` of each set, and `val/rl_test_failed`. Empty if
             a stop is requested meanwhile; the next evaluation of the same step then continues from its journal.
         """
-        limit = ["--limit", str(self.limit)] if self.limit else []
-        command = [sys.executable, "-m", "soul.evaluate.local", *self.files, *self.arguments, *limit]
-        command += ["--model", str(checkpoint), "--out", str(self.folder), "--name", f"step_{step:06d}"]
-        command += ["--platform", self.platform, "--", *self.server_arguments]
+        command = [sys.executable, "-m", "soul.evaluate.local", *self.files, "--model", str(checkpoint)]
+        command += ["--out", str(self.folder), "--name", f"step_{step:06d}", *self.arguments]
         self.folder.mkdir(parents=True, exist_ok=True)
         environment = {name: value for name, value in os.environ.items() if not name.startswith((*_TORCHRUN, _CORPUS))}
         with (self.folder / f"step_{step:06d}.log").open("wb") as log:
@@ -70,10 +64,20 @@ class GenerativeTest:
             # SIGTERM, because the evaluation then ends its server.
             end_with_parent = partial(stop.die_with_parent, os.getpid(), signal.SIGTERM)
             process = subprocess.Popen(
-                command, env=environment, stdout=log, stderr=subprocess.STDOUT, preexec_fn=end_with_parent
+                command,
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                preexec_fn=end_with_parent,
+                start_new_session=True,  # torchrun signals the whole group of a rank, and one signal is enough
             )
-            if not _wait(process):
-                return {}
+            while process.poll() is None:
+                if stop.requested():
+                    process.terminate()
+                    process.wait()
+                time.sleep(POLL_S)
+        if stop.requested():
+            return {}
         if process.returncode:
             logger.error("the generative test of step %d failed (exit code %d): %s", step, process.returncode, log.name)
             return {"val/rl_test_failed": 1.0}
@@ -88,14 +92,3 @@ class GenerativeTest:
             if result["samples"]:
                 numbers[f"val/{name}/invalid_share"] = result["invalid"] / result["samples"]
         return numbers
-
-
-def _wait(process: subprocess.Popen[bytes]) -> bool:
-    """Wait for the process, and end it if a stop is requested. Returns whether it ended by itself."""
-    while process.poll() is None:
-        if stop.requested():
-            process.terminate()
-            process.wait()
-            return False
-        time.sleep(POLL_S)
-    return True

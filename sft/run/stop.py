@@ -1,9 +1,4 @@
-"""Tell the processes of a training to stop, and make sure that none of them outlives the others.
-
-The launcher writes the signal's number to a file, and every process of the training checks it once per step. Forwarding
-the signal itself would not work: it kills a process that is still importing its libraries. `listen` is for batch
-systems that send the signal to every process of a job.
-"""
+"""Signals in the processes of a training: stop after the step, and never outlive the parent."""
 
 from __future__ import annotations
 
@@ -11,44 +6,39 @@ import ctypes
 import multiprocessing
 import os
 import signal
-from pathlib import Path
+import time
 from types import FrameType
 
-from ditto.run.stop_signals import handled_signals
-from soul.files.whole_file import write_whole
+from ditto.run.stop_signals import handled_signals, signal_name
 
-FILE_VARIABLE = "SFT_STOP_FILE"
 LAUNCHER_VARIABLE = "SFT_LAUNCHER_PID"  # the parent of the ranks
+# A batch system may signal all processes of a job, and the launcher then passes the same signal on: that is no second.
+SAME_SIGNAL_S = 2.0
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)  # loaded on import: nothing may be loaded between fork and exec
-_received = 0
-
-
-def request(file: Path, number: int) -> None:
-    """Ask the processes that were started with this file to stop because of a signal."""
-    write_whole(file, str(number))
+_received, _since = 0, 0.0
 
 
 def listen() -> None:
-    """Let SIGTERM and SIGINT ask this process to stop instead of killing it."""
+    """Let SIGTERM and SIGINT ask this process to stop instead of killing it; a second one, later, kills it."""
     for number in handled_signals():
         signal.signal(number, _note)
 
 
 def _note(number: int, _frame: FrameType | None) -> None:
-    global _received
-    _received = number
+    global _received, _since
+    if _received and time.monotonic() - _since > SAME_SIGNAL_S:
+        os._exit(128 + number)
+    if not _received:
+        _received, _since = number, time.monotonic()
+        if os.environ.get("RANK") == "0":  # print is not safe in a handler
+            text = "finishing and saving the step; a second signal ends the run at once."
+            os.write(2, f"\n{signal_name(number)}: {text}\n".encode())
 
 
 def requested() -> int:
     """The signal that asks this process to stop; 0: none."""
-    file = os.environ.get(FILE_VARIABLE)
-    if _received or file is None:
-        return _received
-    try:
-        return int(Path(file).read_text())
-    except FileNotFoundError:
-        return 0
+    return _received
 
 
 def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
@@ -64,8 +54,12 @@ def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
 
 
 def start_helper(*_: object) -> None:
-    """Call this first in a process that reads or tokenises data: it then ends with its parent and ignores Ctrl-C."""
+    """Call this first in a process that reads or tokenises data: it ends with its parent, and not because of a signal.
+
+    A signal goes to all processes of a rank, and the rank still needs its data to finish the step.
+    """
     parent = multiprocessing.parent_process()
     assert parent is not None and parent.pid is not None, "only for processes of the multiprocessing module"
     die_with_parent(parent.pid)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)

@@ -8,19 +8,15 @@ share of words that the corpus was distilled with (`--near`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from ditto.settings import BadConfig
 from sft.corpus.columns import NEAR_COLUMN, ORIGIN, origin
-from sft.formats.reading import Record, columns_of, has_schema, read_records
-from soul.record import record_hash
+from sft.formats.reading import columns_of, family_of, read_records
 from soul.rows.near_text import NEAR
 from soul.rows.overlap import HeldOut
-from soul.rows.task_files import TaskRow, read_rows
-
-# Task file -> row number -> the hash of the record that was played.
-_Played = dict[str, dict[int, str]]
+from soul.rows.task_files import read_rows
 
 
 def check_overlap(corpus: Iterable[Path], tested: Iterable[Path], allowed: bool) -> list[str]:
@@ -30,24 +26,17 @@ def check_overlap(corpus: Iterable[Path], tested: Iterable[Path], allowed: bool)
         allowed: accept overlaps (`data.allow_overlap`).
 
     Returns:
-        Lines for the plan: accepted overlaps, and task files that are missing or have changed.
-
-    Raises:
-        BadConfig: a conversation is about a group of the test.
-        BadShard: a file of the corpus cannot be read. BadRow: a task file cannot be read.
+        Lines for the plan: accepted overlaps, and task files that are missing.
     """
     asked = read_rows([str(file) for file in tested])
     lines: list[str] = []
     overlaps: list[str] = []
-    for near, played in sorted(_played(corpus).items()):
-        held_out = HeldOut(asked, near)
-        for file, records in sorted(played.items()):
-            if not Path(file).is_file():
-                lines.append(f"not compared with the test: conversations on {file}, because that file is missing")
-                continue
-            rows = [row for row in read_rows([file]) if row.number in records]
-            overlaps += map(str, held_out.overlaps(rows))
-            lines += _changed(file, records, rows)
+    for (near, file), numbers in sorted(_played(corpus).items()):
+        if not Path(file).is_file():
+            lines.append(f"not compared with the test: conversations on {file}, because that file is missing")
+            continue
+        rows = [row for row in read_rows([file]) if row.number in numbers]
+        overlaps += map(str, HeldOut(asked, near).overlaps(rows))
     if overlaps and not allowed:
         raise BadConfig(
             "data.train_files holds conversations about the same stories, conversations, books or users as "
@@ -58,28 +47,14 @@ def check_overlap(corpus: Iterable[Path], tested: Iterable[Path], allowed: bool)
     return [*lines, *(f"OVERLAP {overlap} (data.allow_overlap=true)" for overlap in overlaps)]
 
 
-def _changed(file: str, records: dict[int, str], rows: list[TaskRow]) -> Iterator[str]:
-    """A line if rows of a task file are no longer those that were played."""
-    same = sum(record_hash(row.row) == records[row.number] for row in rows)
-    if same < len(records):
-        yield (
-            f"compared with the test by the rows of today: {file} has changed since {len(records) - same:,} of its "
-            "rows were played"
-        )
-
-
-def _played(corpus: Iterable[Path]) -> dict[float, _Played]:
-    """The rows that the conversations of a corpus are about, by the share of words that makes two texts the same."""
-    played: defaultdict[float, defaultdict[str, dict[int, str]]] = defaultdict(lambda: defaultdict(dict))
+def _played(corpus: Iterable[Path]) -> dict[tuple[float, str], set[int]]:
+    """The rows that the conversations of a corpus are about, by the corpus' `--near` and by task file."""
+    played: defaultdict[tuple[float, str], set[int]] = defaultdict(set)
     for path in corpus:
-        for row in _origins(path):
-            played[row.get(NEAR_COLUMN, NEAR)][row["file"]][row["row"]] = row["record"]
-    return {near: dict(files) for near, files in played.items()}
-
-
-def _origins(path: Path) -> Iterator[Record]:
-    """The origins of the conversations of a file, if the file says so."""
-    columns = columns_of(path)
-    wanted = [name for name in (*ORIGIN, "train_role") if name in columns]
-    if wanted or not has_schema(path):
-        yield from filter(None, map(origin, read_records(path, wanted)))
+        present = set(columns_of(path))
+        # The columns of a JSON file are those of its first rows only.
+        if {"file", "row", "record"} <= present or family_of(path) == "json":
+            wanted = [name for name in (*ORIGIN, "train_role") if name in present]
+            for row in filter(None, map(origin, read_records(path, wanted))):
+                played[row.get(NEAR_COLUMN, NEAR), row["file"]].add(row["row"])
+    return dict(played)

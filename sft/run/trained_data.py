@@ -11,21 +11,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import TypeAdapter, ValidationError
 
-from sft.corpus.settings import SftDataSettings
+from sft.corpus.sources import SftDataSettings
 from sft.corpus.split import Corpus, CorpusFile
 from soul.errors import SoulError, one_line
 
-logger = logging.getLogger(__name__)
 FILE = "data.json"
-SHOWN = 6  # differences in a message, at most
 _ORDER = ("data.seed", "data.train_batch_size")
 # Values that a checkpoint restores, or that its weights depend on.
 _KEPT = (
@@ -33,7 +30,7 @@ _KEPT = (
     *("model.lora_rank", "model.lora_alpha", "model.target_modules"),
 )
 # Fields of `SftDataSettings` that say where data is, or how it is made; all others change the sequences.
-_PLACES = {"cache_dir", "dir", "train_files", "val_files", "tokenizer_workers", "bad_rows", "seed"}
+_PLACES = {"cache_dir", "dir", "train_files", "val_files", "bad_rows", "seed"}
 _TOKENIZER = "the tokenizer with its chat template"
 
 
@@ -93,13 +90,9 @@ def check_unchanged(folder: Path, now: TrainedData, path: str, accepted: bool) -
 
     Returns:
         Lines for the plan: differences that are accepted.
-
-    Raises:
-        ChangedRun: they differ; the message lists the differences.
     """
     file = folder / "actor" / FILE
-    if not file.is_file():
-        logger.warning("%s has no actor/%s (an older version wrote it): its data are not compared", folder, FILE)
+    if not file.is_file():  # an older version wrote the checkpoint
         return []
     try:
         before = _RECORD.validate_json(file.read_bytes())
@@ -108,61 +101,52 @@ def check_unchanged(folder: Path, now: TrainedData, path: str, accepted: bool) -
     adapter = f"model.path={before.base} model.lora_adapter_path={folder}/lora_adapter"
     start = adapter if before.base else f"model.path={folder}"
     new_run = f"start a new run from it: {start} with another EXPERIMENT_NAME (run.dir)"
-    kept = list(_changes(before.kept, now.kept))
+    kept = _changes(before.kept, now.kept)
     if before.base not in (None, path):
         kept.append(f"model.path was {before.base} and is {path}")
     if kept:
         raise ChangedRun(
-            f"{folder} was written with other settings: {_listed(kept)}. Its optimizer and weights belong to those, so "
-            f"a resumed run cannot change them. Undo the change, or {new_run}."
+            f"{folder} was written with other settings: {'; '.join(kept)}. Its optimizer and weights belong to those, "
+            f"so a resumed run cannot change them. Undo the change, or {new_run}."
         )
     if before.hash == now.hash:
         return []
-    changes = [*_changes(before.order, now.order), *_changed_files(before, now)]
+    changes = "; ".join([*_changes(before.order, now.order), *_changed_files(before, now)])
     if accepted:
-        return [f"resumes on CHANGED data (trainer.resume_changed=true): {_listed(changes)}"]
+        return [f"resumes on CHANGED data (trainer.resume_changed=true): {changes}"]
     raise ChangedRun(
-        f"{folder} was trained on other data: {_listed(changes)}. A resumed run would repeat some sequences and never "
+        f"{folder} was trained on other data: {changes}. A resumed run would repeat some sequences and never "
         "see others. Undo the change, or go on with the new data with trainer.resume_changed=true, or "
         f"{new_run}."
     )
 
 
-def _changed_files(before: TrainedData, now: TrainedData) -> Iterator[str]:
-    """The differences between two lists of files, and the settings that explain it."""
-    earlier = [file for file in before.files if file.sequences]
-    later = [file for file in now.files if file.sequences]
-    pairs = _pairs(earlier, later)
-    for old, new in pairs:
-        if old.digest != new.digest:
-            yield f"{new.path} has other sequences ({new.sequences:,}, before {old.sequences:,})"
-        if old.ratio != new.ratio:
-            yield f"the ratio of {new.path} was {old.ratio} and is {new.ratio}"
-    yield from (f"{file.path} is new" for file in later if not any(file is new for _, new in pairs))
-    yield from (f"{file.path} is missing" for file in earlier if not any(file is old for old, _ in pairs))
-    if [old for old, _ in pairs] != [file for file in earlier if file in [old for old, _ in pairs]]:
-        yield "the files come in another order"
-    if any(old.digest != new.digest for old, new in pairs):
-        yield from _changes(before.made_by, now.made_by)
+def _changed_files(before: TrainedData, now: TrainedData) -> list[str]:
+    """The differences between two lists of files, and the settings that explain other sequences."""
+    old, new = ([file for file in data.files if file.sequences] for data in (before, now))
+    changes = []
+    for file in new:
+        same = next((each for each in old if each.digest == file.digest), None)
+        if same is None:
+            changes.append(f"{file.path} is new or has other sequences")
+            continue
+        old.remove(same)
+        if same.ratio != file.ratio:
+            changes.append(f"the ratio of {file.path} was {same.ratio} and is {file.ratio}")
+    changes += [f"{file.path} is missing or has other sequences now" for file in old]
+    if len(changes) > len(old) > 0:  # files with other sequences
+        changes += _changes(before.made_by, now.made_by)
+    return changes or ["the files come in another order"]
 
 
-def _pairs(earlier: list[CorpusFile], later: list[CorpusFile]) -> list[tuple[CorpusFile, CorpusFile]]:
-    """Files of two lists that belong together, in the order of the second: by content, else by name."""
-    free, pairs = list(earlier), {}
-    for same in (lambda file: file.digest, lambda file: Path(file.path).name):
-        for place, new in enumerate(later):
-            old = next((file for file in free if place not in pairs and same(file) == same(new)), None)
-            if old is not None:
-                free.remove(old)
-                pairs[place] = (old, new)
-    return [pairs[place] for place in sorted(pairs)]
-
-
-def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
-    for key in {**before, **now}:
-        old, new = before.get(key, "unset"), now.get(key, "unset")
-        if old != new:
-            yield f"{key} has changed" if key == _TOKENIZER else f"{key} was {old} and is {new}"
+def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+    return [
+        f"{key} has changed"
+        if key == _TOKENIZER
+        else f"{key} was {before.get(key, 'unset')} and is {now.get(key, 'unset')}"
+        for key in keys
+    ]
 
 
 def _texts(values: Mapping[str, object]) -> dict[str, str]:
@@ -170,8 +154,3 @@ def _texts(values: Mapping[str, object]) -> dict[str, str]:
         key: json.dumps(OmegaConf.to_container(value) if OmegaConf.is_config(value) else value, sort_keys=True)
         for key, value in values.items()
     }
-
-
-def _listed(changes: list[str]) -> str:
-    more = f"; and {len(changes) - SHOWN} more" if len(changes) > SHOWN else ""
-    return "; ".join(changes[:SHOWN]) + more

@@ -1,6 +1,5 @@
 """`python -m data.check`: what it counts, what it refuses, and its exit codes."""
 
-import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -40,14 +39,14 @@ def files(tmp_path: Path) -> tuple[str, str]:
     return str(train), str(val)
 
 
-def test_rows_duplicates_and_overlap_are_counted(files: tuple[str, str], tmp_path: Path) -> None:
+def test_rows_duplicates_and_overlap_are_counted(files: tuple[str, str]) -> None:
     train, val = files
-    assert main([train, "--against", val, "--json", str(tmp_path / "report.json")]) == 1
-    (report,) = json.loads((tmp_path / "report.json").read_text())
-    assert (report["task"], report["rows"], report["duplicates"]) == ("hitom", 4, 1)
+    assert main([train, "--against", val]) == 1
+    (report,) = reports(train, HeldOut(read_rows([val])))
+    assert (report.task, report.rows, report.duplicates) == ("hitom", 4, 1)
     # No prompt of one file is in the other; three questions are about the story of the evaluation.
-    assert report["overlap"]["rows"] == [0, 1, 2] and report["overlap"]["groups"] == 1
-    low, median, high = report["words"]
+    assert report.overlap is not None and list(report.overlap.rows) == [0, 1, 2] and report.overlap.groups == 1
+    low, median, high = report.words
     assert 20 < low <= median <= high
 
 

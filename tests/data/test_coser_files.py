@@ -160,9 +160,3 @@ def test_unusable_conversations_of_a_book_are_left_out_and_named(tmp_path, capsy
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3 and all("plot 0, conversation" in line for line in lines)
     assert "dialogues.0.message" in lines[0] and "only the Environment speaks" in lines[1] and "scenario" in lines[2]
-
-
-def test_a_limit_keeps_whole_plots(tmp_path):
-    source = written(tmp_path, [scene(), scene(i_p=4), scene(topic="Again")])
-    coser.main(["convert", str(source), "--out", str(tmp_path / "x.parquet"), "--limit", "1"])
-    assert [row.index for row in rows_of(tmp_path / "x.parquet")] == [0, 2]

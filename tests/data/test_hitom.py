@@ -1,7 +1,7 @@
 """Hi-ToM: gold answers against an independent tracker, the generator, and the file a task reads.
 
 `Tracker` reads the finished text of a story and keeps one table of beliefs for every chain of agents. It
-shares no code and no algorithm with `data.hitom_beliefs`, which searches a log of events.
+shares no code and no algorithm with `data.hitom_stories`, which searches a log of events.
 """
 
 import itertools
@@ -213,7 +213,6 @@ def test_stories_for_a_tiny_model():
         {"deceptions": []},
         {"distractor_probability": 1.5},
         {"options_fixed": ["a", "a"]},
-        {"options_fixed": ["a", "b"], "containers": ["a", "c"]},
     ],
 )
 def test_impossible_configs_are_refused(wrong):

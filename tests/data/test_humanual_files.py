@@ -3,7 +3,6 @@
 import json
 
 import pandas as pd
-import pytest
 
 from data import humanual
 from tests.data.source_files import write_json
@@ -43,15 +42,6 @@ def test_a_chat_keeps_its_roles(tmp_path):
     chat = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
     (record,) = humanual.convert([write_json(tmp_path / "a.json", [{"prompt": chat, "completion": "Bye"}])], "chat")
     assert record["prompt"] == "user: Hi\n\nassistant: Hello" and record["persona"] == ""
-
-
-def test_posts_alone_are_no_rows(tmp_path):
-    posts = write_json(tmp_path / "posts.json", {"a": {"post": "One?"}, "b": {"post": "Two?"}})
-    replies = write_json(tmp_path / "replies.json", {"a": "Yes."})
-    with pytest.raises(ValueError, match=r"2 of 2 posts have no answer by a person \(the first: a\)"):
-        humanual.convert([posts])
-    with pytest.raises(ValueError, match=r"1 of 2 posts .*the first: b"):
-        humanual.convert([posts], replies=replies)
 
 
 def test_a_post_is_on_one_side_of_a_split(tmp_path, capsys):

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from data import mirrorbench_train, train
-from data.mirrorbench_sources import Dialogue, read
-from data.model_stages.stage import Item
+from data.mirrorbench_train import Dialogue, read
+from data.model_stages import Item
 from soul.rows import data_card as card
 from soul.rows.task_files import read_rows
 from soul.testing import FakeOpenAI, Json, ServerError

@@ -16,6 +16,7 @@ from soul.rows.task_files import read_rows
 from soul.suites import soul_v1
 from tests.data.fantom_official import entries
 from tests.data.source_files import write_json, write_lines
+from tests.published import KEPT
 
 
 def link(number: int, **fields: object) -> dict[str, object]:
@@ -155,7 +156,7 @@ def clones(root: Path) -> None:
     turns = [{"turn": 0, "role": "user", "content": "do bees see"}]
     talk = {"conversation_id": "c7", "user_id": "u3", "conversation_history": turns}
     write_lines(write_json(root / "prism-alignment" / "data" / "conversations.jsonl", {}), talk)
-    intent = {"conversation": "c7", "intent": "Gain insight into insect vision.", "prompt": "userllm/intent.v1"}
+    intent = {"key": "c7", "answer": {"intent": "Gain insight into insect vision."}, **KEPT}
     write_lines(write_json(root / "userllm" / "intents.jsonl", {}), intent)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from data import paratomi
 from data.rows import write_rows
-from soul.tasks.paratomi_story import places, story_key
+from soul.tasks.paratomi import places, story_key
 from tests.data.source_files import needs
 from tests.soul.samples import DATA
 

@@ -69,7 +69,7 @@ def rows_of(path):
 
 
 def test_a_combination_gives_a_row_for_each_side(tmp_path):
-    records = sotopia.convert(folder_of(tmp_path)).records
+    records = sotopia.convert([folder_of(tmp_path)]).records
     assert [(r["combo_id"], r["eval_position"]) for r in records] == [
         ("c1", "agent1"),
         ("c1", "agent2"),
@@ -83,20 +83,17 @@ def test_a_combination_gives_a_row_for_each_side(tmp_path):
     assert first["agent1_goal"] == "Pay less" and first["agent2_goal"] == "Get <extra_info>it's $300</extra_info>"
     assert first["relationship"] == "friends" and records[2]["relationship"] == "strangers"
     assert records[2]["agent1_name"] == "Max Ray" and records[2]["agent2_name"] == "Leo Ray"
-    assert len(sotopia.convert(tmp_path, positions=("agent2",)).records) == 2
 
 
 def test_the_column_for_people_does_not_tell_what_the_judge_alone_may_read(tmp_path):
-    records = sotopia.convert(folder_of(tmp_path)).records
+    records = sotopia.convert([folder_of(tmp_path)]).records
     assert records[0]["question"] == "Leo Ray meets Ida Ray. It's late."
     assert "Kim" in records[0]["scenario"]
 
 
 def test_hard_environments_are_kept_apart(tmp_path):
-    folder = folder_of(tmp_path)
-    assert {r["env_id"] for r in sotopia.convert(folder, "hard").records} == {"e1"}
-    assert {r["env_id"] for r in sotopia.convert(folder, "rest").records} == {"e2"}
-    assert [r["index"] for r in sotopia.convert(folder, "rest").records] == [0, 1]
+    records = sotopia.convert([folder_of(tmp_path, hard=("e2",))], hard_only=True).records
+    assert [(r["env_id"], r["index"]) for r in records] == [("e2", 0), ("e2", 1)]
 
 
 @pytest.mark.parametrize("seed", range(4))

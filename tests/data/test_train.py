@@ -1,15 +1,13 @@
 """`python -m data.train`: which training files are built, what they leave out, and the card that says so."""
 
 import json
-import tracemalloc
 from dataclasses import replace
-from itertools import cycle
 from pathlib import Path
 
 import pytest
 
-from data import check, coser, rows, train
-from data.training import building, kept_rows, report
+from data import check, rows, train
+from data.training import building, report
 from data.training.table import TRAINING
 from soul import examples
 from soul.rows import data_card as card
@@ -62,7 +60,7 @@ def test_each_source_that_is_there_gives_a_file_with_a_card(sources, capsys):
         about = card.read(file)
         assert about is not None and about.rows == len(built) == int(table[name][1].replace(",", ""))
         assert about.groups == int(table[name][2].replace(",", "")) and about.contamination.against
-        evaluated = building.Evaluated.in_folder(sources.parent / "out" / "sim_eval_data", None)
+        evaluated = building.Evaluated.in_folder(sources.parent / "out", None)
         assert not evaluated.held_out.overlaps(built)
     hard = set(json.loads((DATA / "sotopia" / "env_ids.json").read_text())["sotopia_hard_env_id"])
     about = card.read(file_of(sources, "sotopia"))
@@ -108,17 +106,18 @@ def test_training_shares_no_story_with_either_test_of_paratomi(tmp_path, capsys)
 
 @pytest.mark.parametrize("extra", [0, 1])
 def test_a_batch_of_evaluated_rows_alone_is_left_out(tmp_path, extra, monkeypatch):
-    monkeypatch.setattr(kept_rows, "_BATCH", 2)
+    monkeypatch.setattr(building, "_BATCH", 2)
     records = [{"index": number, **examples.load("paratomi").record(number)} for number in range(4 + extra)]
     rows.write_rows(tmp_path / "all.parquet", "paratomi", records)
     rows.write_rows(tmp_path / "test.parquet", "paratomi", records[:4])
     held_out = HeldOut(read_rows([str(tmp_path / "test.parquet")]))
-    out = tmp_path / "kept.parquet"
+    out, seen = tmp_path / "kept.parquet", building.Samples(0)
     if extra:
-        assert kept_rows.copy_kept(tmp_path / "all.parquet", out, held_out).rows == 1 == len(read_rows([str(out)]))
+        kept = building.copy_kept(tmp_path / "all.parquet", out, held_out, seen.keep, seen.drop)
+        assert kept.rows == 1 == len(read_rows([str(out)])) and kept.left_out_rows == 4
     else:
         with pytest.raises(ValueError, match="every one of its 4 rows"):
-            kept_rows.copy_kept(tmp_path / "all.parquet", out, held_out)
+            building.copy_kept(tmp_path / "all.parquet", out, held_out, seen.keep, seen.drop)
 
 
 def test_a_dry_run_says_what_to_get_and_writes_nothing(tmp_path, capsys):
@@ -175,28 +174,6 @@ def test_fantom_trains_on_all_conversations_but_eighteen(tmp_path, capsys):
     )
     assert code == 0 and len(trained) == 3 and len(evaluated) == 18 and not trained & evaluated
     assert table["fantom"][3] == "0"  # the split and the evaluation file are drawn alike
-
-
-def test_the_memory_for_coser_does_not_grow_with_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(rows, "_ROW_GROUP", 40)
-    monkeypatch.setattr(kept_rows, "_BATCH", 40)
-
-    def peak(count: int) -> int:
-        path = tmp_path / f"{count}.json"
-        kinds = [json.dumps(scene("Emma", number)) for number in range(4)]
-        with path.open("w") as file:
-            file.write("[" + ",".join(text for text, _ in zip(cycle(kinds), range(count), strict=False)) + "]")
-        tracemalloc.start()
-        try:
-            coser.build(["convert", str(path), "--out", str(path.with_suffix(".parquet"))])
-            kept = kept_rows.copy_kept(path.with_suffix(".parquet"), tmp_path / "kept.parquet", HeldOut())
-            assert kept.rows == count and kept.groups == 1
-            return tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-
-    small, large = peak(160), peak(640)
-    assert large < 1.3 * small
 
 
 def test_a_card_beside_another_file_is_an_error(tmp_path, capsys, monkeypatch):

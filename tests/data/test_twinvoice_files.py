@@ -1,11 +1,8 @@
-"""TwinVoice task files: as published, or without the right reply in what precedes it."""
+"""TwinVoice task files: as published."""
 
 import json
 
-import pytest
-
 from data import twinvoice
-from data.twinvoice import blank_out, tells
 
 GOLD = "I never liked the sea, and I never shall."
 CHOICE = {
@@ -57,12 +54,11 @@ def test_a_row_is_as_published_with_the_last_thirty_lines_of_the_history(tmp_pat
     said += [{"chunk_id": "19", "utterance": GOLD}, *({"chunk_id": "19", "utterance": f"{n}"} for n in range(15))]
     profiles = {"characterList": {"C": {"NameCanonical": "Ada Brook", "UtteranceHistory": said}}}
     leak = {**CHOICE, "context": f"Bo laughed. “{GOLD}”"}
-    (record,), left_out, removed, *_ = twinvoice.convert(write(tmp_path, leak, profiles=profiles))
+    (record,), *_ = twinvoice.convert(write(tmp_path, leak, profiles=profiles))
     history = json.loads(record["conversation_history"])
     assert (
         len(history) == 30 and GOLD in history and history[0] == "Line 6." and record["anchor_post"] == leak["context"]
     )
-    assert not left_out and not removed
     (tmp_path / "d.jsonl").write_text(json.dumps({**SOCIAL, "history": [*map(str, range(30)), SOCIAL["choices"][1]]}))
     (record,), *_ = twinvoice.convert([tmp_path / "d.jsonl"])
     assert json.loads(record["conversation_history"]) == [*map(str, range(1, 30)), SOCIAL["choices"][1]]
@@ -70,74 +66,20 @@ def test_a_row_is_as_published_with_the_last_thirty_lines_of_the_history(tmp_pat
 
 def test_a_character_is_known_by_traits_and_by_what_was_said_before(tmp_path):
     for order in (1, -1):
-        (record,), _, removed, *_ = twinvoice.convert(write(tmp_path, CHOICE)[::order], without_leaks=True)
-        assert json.loads(record["conversation_history"]) == ["The mill is mine.", "Never."]
-        assert removed["lines of the history with the right reply"] == 1
+        (record,), *_ = twinvoice.convert(write(tmp_path, CHOICE)[::order])
+        said = json.loads(record["conversation_history"])
+        assert said == ["The mill is mine.", "I never liked the sea and I never shall", "Never."]
         assert record["persona"] == "Traits: proud\nGoals: keep the mill\nDetails: Occupation: miller"
         assert (record["speaker"], record["dimension"], record["answer_idx"]) == ("Ada Brook", "3", 1)
         assert record["anchor_post"] == CHOICE["context"] and record["answer_choices"][1] == GOLD
 
 
-@pytest.mark.parametrize(
-    "context, blanked, count",
-    [
-        (f"They stood there. “{GOLD}” Bo laughed.", "They stood there. “[...]” Bo laughed.", 1),
-        (f'She said, "{GOLD}" and went home to the mill.', 'She said, "[...]" and went home to the mill.', 1),
-        (
-            "I never liked the sea, she thought; and I never shall. They went home by the mill.",
-            "I never liked the sea, she thought; and I never shall. They went home by the mill.",
-            0,
-        ),
-        ("She never liked the sea and I never shall. Home then, they said.", "[...] Home then, they said.", 1),
-    ],
-)
-def test_narrations_that_hold_the_reply(context, blanked, count):
-    assert blank_out(context, GOLD) == (blanked, count)
-
-
-def test_a_reply_of_several_sentences_is_blanked_once():
-    gold = "This is it. I thought it would come!"
-    assert blank_out("She cried, “This is it. I thought it would come!” They ran.", gold) == (
-        "She cried, “[...]” They ran.",
-        1 + 1,
-    )
-
-
-@pytest.mark.parametrize(
-    "text, gold, told",
-    [
-        ("Never.", "never", True),
-        ("Never say never.", "never", False),  # one word is no leak inside of a sentence
-        ("He said: not for me!", "Not for me", True),
-        ("not for", "Not for me", False),
-        ("a b c d e f g", "x a b c d e f y", True),
-        ("a b c d e", "x a b c d e f y", True),  # a part of it, whole
-        ("z a b c d e z", "x a b c d e f y", False),
-        ("我不想再去海边了今天", "真的我不想再去海边了", True),
-        ("我想", "我想再去海边", False),
-        ("", "", False),
-        ("...", "!", False),
-    ],
-)
-def test_what_tells_the_reply(text, gold, told):
-    assert tells(text, gold) is told
-
-
-def test_a_row_of_which_nothing_is_left_is_left_out(tmp_path):
-    records, left_out, *_ = twinvoice.convert(
-        write(tmp_path, {**CHOICE, "context": f"Ada: “{GOLD}”"}, CHOICE), without_leaks=True
-    )
-    assert len(records) == 1 and records[0]["index"] == 0
-    assert left_out["the occasion is the right reply itself"] == 1
-
-
 def test_the_other_dimensions(tmp_path):
     interpersonal = {**{k: v for k, v in SOCIAL.items() if k != "anchor_post"}, "context": "Coming?", "answer_idx": 3}
     (tmp_path / "d.jsonl").write_text(f"{json.dumps(SOCIAL)}\n\n{json.dumps(interpersonal)}\n")
-    records, _, removed, *_ = twinvoice.convert([tmp_path / "d.jsonl"], without_leaks=True)
+    records, *_ = twinvoice.convert([tmp_path / "d.jsonl"])
     assert [(r["dimension"], r["anchor_post"], r["answer_idx"]) for r in records] == [
         ("1", "The office moves.", 1),
         ("2", "Coming?", 3),
     ]
-    assert json.loads(records[0]["conversation_history"]) == ["ugh, mondays"]
-    assert removed["lines of the history with the right reply"] == 1 and records[0]["group"] == "u1"
+    assert json.loads(records[0]["conversation_history"]) == SOCIAL["history"] and records[0]["group"] == "u1"

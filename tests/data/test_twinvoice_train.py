@@ -13,10 +13,10 @@ import pytest
 
 from data import train, twinvoice_train
 from data.builder_cli import Built
-from data.model_stages.stage import Item
+from data.model_stages import Item
 from data.training import report
 from data.twinvoice_people import read
-from data.twinvoice_train import Drafts, draft_fault
+from data.twinvoice_train import Drafts, blank_out, draft_fault, tells
 from soul.rows import data_card as card
 from soul.rows.task_files import read_rows
 from soul.testing import FakeOpenAI, Json
@@ -169,6 +169,54 @@ def test_an_answer_in_the_history_is_removed_from_it(folder, tmp_path):
 def test_what_is_wrong_with_drafts(replies, wrong):
     found = draft_fault(Item("k", {"reply": "I like the lake in summer most"}), Drafts(replies=replies))
     assert wrong in found and bool(found) == bool(wrong)
+
+
+GOLD = "I never liked the sea, and I never shall."
+
+
+@pytest.mark.parametrize(
+    "context, blanked, count",
+    [
+        (f"They stood there. “{GOLD}” Bo laughed.", "They stood there. “[...]” Bo laughed.", 1),
+        (f'She said, "{GOLD}" and went home to the mill.', 'She said, "[...]" and went home to the mill.', 1),
+        (
+            "I never liked the sea, she thought; and I never shall. They went home by the mill.",
+            "I never liked the sea, she thought; and I never shall. They went home by the mill.",
+            0,
+        ),
+        ("She never liked the sea and I never shall. Home then, they said.", "[...] Home then, they said.", 1),
+    ],
+)
+def test_narrations_that_hold_the_reply(context, blanked, count):
+    assert blank_out(context, GOLD) == (blanked, count)
+
+
+def test_a_reply_of_several_sentences_is_blanked_once():
+    gold = "This is it. I thought it would come!"
+    assert blank_out("She cried, “This is it. I thought it would come!” They ran.", gold) == (
+        "She cried, “[...]” They ran.",
+        1 + 1,
+    )
+
+
+@pytest.mark.parametrize(
+    "text, gold, told",
+    [
+        ("Never.", "never", True),
+        ("Never say never.", "never", False),  # one word is no leak inside of a sentence
+        ("He said: not for me!", "Not for me", True),
+        ("not for", "Not for me", False),
+        ("a b c d e f g", "x a b c d e f y", True),
+        ("a b c d e", "x a b c d e f y", True),  # a part of it, whole
+        ("z a b c d e z", "x a b c d e f y", False),
+        ("我不想再去海边了今天", "真的我不想再去海边了", True),
+        ("我想", "我想再去海边", False),
+        ("", "", False),
+        ("...", "!", False),
+    ],
+)
+def test_what_tells_the_reply(text, gold, told):
+    assert tells(text, gold) is told
 
 
 def test_telegram_messages_are_read_by_user_and_chat(tmp_path):

@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 
 from data import userllm
-from data.prism import read_openings
+from data.intents import read_openings
 from soul.tasks.userllm import UserLLM
-from soul.tasks.userllm_row import UserLLMRow
-from soul.tasks.userllm_turn import choices_mentioned
+from soul.tasks.userllm_turn import UserLLMRow, choices_mentioned
 from tests.data.source_files import needs, refusal, write_lines
+from tests.published import KEPT
 from tests.soul.samples import DATA
 
 FOLDER = DATA / "userllm"
@@ -42,7 +42,7 @@ def records_of(*paths, **options):
 def with_intents(folder, paths=FILES):
     """The files, and one with an intent for every conversation in them, as `data.intents` writes it."""
     keys = [found.key for path in paths if path.suffix == ".csv" for found in read_openings(path)]
-    lines = [{"conversation": key, "intent": INTENT, "prompt": "userllm/intent.v1"} for key in keys]
+    lines = [{"key": key, "answer": {"intent": INTENT}, **KEPT} for key in keys]
     return [*paths, write_lines(folder / "intents.jsonl", *lines)]
 
 
@@ -141,7 +141,7 @@ def test_commonsense_qa_is_read_in_its_authors_form_and_the_hubs(tmp_path):
     flat = records_of(write_lines(tmp_path / "csqa.jsonl", CSQA))
     assert records_of(authors) == records_of(tmp_path / "hub.parquet") == flat and flat[0]["group"] == "csqa-bat"
     (tmp_path / "hub.parquet").write_text("version https://git-lfs.github.com/spec/v1")
-    with pytest.raises(ValueError, match=r"hub.parquet: not a readable parquet file .*git lfs pull"):
+    with pytest.raises(ValueError, match=r"hub.parquet: not a parquet file .*git lfs pull"):
         records_of(tmp_path / "hub.parquet")
     (tmp_path / "authors.jsonl").write_text("version https://git-lfs.github.com/spec/v1\n")
     with pytest.raises(ValueError, match=r"authors.jsonl: line 1: .*git lfs pull"):

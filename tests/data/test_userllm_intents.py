@@ -154,12 +154,3 @@ def test_after_kill_9_the_same_command_goes_on(tmp_path):
         assert run(fake, path, "--out", out) == 0
         assert len(fake.requests) == asked + 7
     assert len(done) == 5 and set(written(out)) == {f"c{i}" for i in range(12)}
-
-
-def test_a_file_of_an_earlier_version_is_read_and_not_added_to(tmp_path, capsys):
-    path, out = source(tmp_path, talk(1, "do bees see red")), tmp_path / "intents.jsonl"
-    out.write_text(json.dumps({"conversation": "c1", "intent": FIXED, "model": "m", "prompt": "p"}) + "\n")
-    with FakeOpenAI(Json({"intent": FIXED})) as fake:
-        assert run(fake, path, "--out", out) == 2 and fake.requests == []
-    assert "Delete this line to ask about its item again" in capsys.readouterr().err
-    assert [row["intent"] for row in userllm.convert([path, out]).records] == [FIXED]

@@ -10,6 +10,7 @@ from soul.rows.task_files import read_rows
 from soul.testing import FakeOpenAI, Json
 from tests.data.source_files import write_lines
 from tests.data.test_userllm_intents import FIXED, talk
+from tests.published import KEPT
 
 
 def questions(folder: Path, csqa: str, nq: str, count: int) -> None:
@@ -29,7 +30,7 @@ def test_prism_is_a_third_and_no_evaluated_user_is_asked_about(tmp_path, capsys,
     # Number 9 copies its user in both sentences, and number 8 only shares a word.
     talks = [talk(n, f"do bees number {n} see red or blue", "why") for n in range(10)]
     write_lines(folder / "conversations.jsonl", *talks)
-    write_lines(folder / "intents.jsonl", {"conversation": "c0", "intent": "Learn of insect vision.", "prompt": "x"})
+    write_lines(folder / "intents.jsonl", {"key": "c0", "answer": {"intent": "Learn of insect vision."}, **KEPT})
 
     def script(request):
         text = json.dumps(request.data["messages"])

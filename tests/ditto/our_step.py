@@ -168,8 +168,6 @@ def step_data(
     written: dict[str, Tensor] = {}
     queue = SimpleNamespace(kv_batch_put=lambda fields, **_: written.update(fields.items()))
     monkeypatch.setattr(ditto.batch.queue, "tq", queue)
-    # An even id counts as style.
-    step.style = nested([(s["responses"] % 2 == 0).float() * s["response_mask"] for s in samples])
     trainer._compute_advantage(Batch(len(samples)), {})
     ids = [torch.cat([s["prompts"], s["responses"]]) for s in samples]
     data = tu.get_tensordict(

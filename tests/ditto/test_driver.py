@@ -15,11 +15,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from omegaconf import DictConfig, OmegaConf
 from ray.exceptions import ActorDiedError, RayTaskError
 
 from ditto import driver
-from ditto.driver import cause_of, stop_message, wait_for
+from ditto.driver import cause_of, wait_for
 from ditto.judging.watch import BudgetSpent, JudgeOutage
 from ditto.run import stop_signals
 from ditto.run.run_folder import driver_lock, trainer_lock
@@ -64,8 +63,8 @@ class Trainer:
         self.asked: list[float] = []
         monkeypatch.setattr(driver.ray, "wait", self._wait)
         monkeypatch.setattr(driver.ray, "get", self._get)
-        monkeypatch.setattr(stop_signals, "steps_have_begun", lambda: self.begun)
-        monkeypatch.setattr(stop_signals, "steps_have_ended", lambda: self.ended)
+        begun = stop_signals.BEGUN
+        monkeypatch.setattr(stop_signals, "is_reported", lambda what: self.begun if what == begun else self.ended)
         monkeypatch.setattr(stop_signals, "request_stop", self.asked.append)
 
     def _wait(self, runs: list[Any], timeout: float) -> tuple[list[Any], list[Any]]:
@@ -102,7 +101,7 @@ def terminate() -> None:
 def reason(trainer: Trainer, signals: StopSignals, now: Iterator[float]) -> str:
     with pytest.raises(Stopped) as stopped:
         wait_for(object(), signals, 120.0, lambda: next(now))
-    assert stopped.value.number == signal.SIGTERM
+    assert stopped.value.exit_code == 128 + signal.SIGTERM
     return stopped.value.reason
 
 
@@ -177,32 +176,16 @@ def test_a_trainer_that_the_watchdog_ended_has_the_watchdogs_cause(tmp_path: Pat
     assert isinstance(failed, RunFailed) and "process of the training died" in str(failed)
 
 
-def config_of(folder: Path, checkpoints: Path | None = None) -> DictConfig:
-    return OmegaConf.create({"run": {"dir": str(folder)}, "trainer": {"default_local_dir": str(checkpoints or folder)}})
-
-
-def test_the_farewell_names_the_last_checkpoint(tmp_path: Path) -> None:
-    stop = Stopped(signal.SIGINT, " after the current step")
-    config = config_of(tmp_path)
-    assert stop_message(stop, config) == (
-        "Stopped by Ctrl-C after the current step. There is no checkpoint yet: the same command starts again at step 1."
-    )
-    for step in (2, 10):
-        (tmp_path / f"global_step_{step}").mkdir()
-    assert f"The last checkpoint is {tmp_path}/global_step_10; the same" in stop_message(stop, config)
-
-
 def test_one_driver_and_one_trainer_hold_a_runs_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ditto.run.run_folder.ORPHAN_ENDS_S", 0.0)
-    first = config_of(tmp_path / "a", tmp_path / "shared")
-    second = config_of(tmp_path / "b", tmp_path / "shared")
+    first, second = ({tmp_path / name, tmp_path / "shared"} for name in ("a", "b"))
     with driver_lock(first), trainer_lock(first):
         with (
             pytest.raises(FolderInUse, match=f"{tmp_path}/shared is in use by process {os.getpid()} on host"),
             driver_lock(second),
         ):
             pass
-        with driver_lock(config_of(tmp_path / "c")):
+        with driver_lock({tmp_path / "c"}):
             pass
     with trainer_lock(first):  # its driver was killed: nobody may write yet
         with pytest.raises(FolderInUse, match="trainer"), driver_lock(first):

@@ -13,7 +13,7 @@ def config(**changes: Any) -> DictConfig:
     """The least that `Settings.from_config` reads; changes by dotted key, with __ for the dot."""
     made = OmegaConf.create(
         {
-            "algorithm": {"objective": "grpo", "feedback_coef": 1.0, "refined_old_logp": "recompute"},
+            "algorithm": {"objective": "grpo", "feedback_coef": 1.0},
             "refine": {},
             "judge": {},
             "run": {"dir": "outputs/x"},
@@ -29,7 +29,6 @@ def config(**changes: Any) -> DictConfig:
 def test_the_configs_we_ship_are_valid(name: str) -> None:
     settings = Settings.from_config(load_config(["--config-name", name, "data.train_files=[x]", "data.val_files=[x]"]))
     assert settings.objective.name == "grpo"
-    assert settings.options.refined_old_logp == "recompute"
 
 
 @pytest.mark.parametrize(("version", "name"), [("default", "grpo"), ("copy", "ditto"), (None, "grpo")])

@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from ditto.model import attention
-from ditto.model.chunked_models import with_chunked_head
+from ditto.model.chunked_head import with_chunked_head
 
 VOCAB, EOS = 48, 1
 KL_COEF, ENTROPY_COEF = 0.3, 0.2

@@ -25,6 +25,7 @@ pytestmark = [
 NAMES = ("hitom", "paratomi", "lifechoices")
 # Two steps of six prompts are all rows that are drawn. Short answers: what the model says does not matter.
 OVERRIDES = [
+    "algorithm.objective=ditto_refined_only",
     "data.train_batch_size=6",
     "data.mixture.rows_per_task=4",
     "data.max_response_length=128",

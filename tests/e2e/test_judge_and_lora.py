@@ -260,7 +260,8 @@ def test_an_outage_of_the_judge_saves_and_stops(finished: Finished, resumed: Res
     assert resumed.code != 0
     # A session whose policy says nothing asks no judge, so it need not be all of them.
     assert re.search(rf"JudgeOutage: Step {step}: the judge failed in \d+% of 8 sessions", log)
-    assert finished.run.judge_url in log and "server_error" in log
+    assert finished.run.judge_url in log and "server_error" in log and "Traceback" not in log
+    assert re.search(r"\d\d:\d\d:\d\d INFO ditto\.trainer: ", log)  # from the trainer's process, in our format
     assert finished.run.tracked_step() == step
 
 

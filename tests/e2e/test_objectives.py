@@ -31,7 +31,7 @@ TRAINED_BY = {
     "sdpo_token_grpo": "test_stopped_runs.py",
     "erl": "test_async.py",
     "critique_grpo": "test_two_nodes.py",
-    "ditto_refined_only": "test_aimed_kill.py",
+    "ditto_refined_only": "test_built_files.py",
     "sdpo_token": "test_lost_sync.py",
     "rltf_sd": "test_objectives.py",
     "sdpo_logits": "test_objectives.py",
@@ -98,8 +98,6 @@ def test_idle_groups_are_replaced_and_skipped(world: Path, tmp_path: Path) -> No
         dropped = [trace for trace in traces if trace["dropped"]]
         assert len(traces) - len(dropped) == PROMPTS * N
         assert len(dropped) == numbers["ditto/groups_dropped"] * N
-        if not numbers["ditto/groups_idle"]:
-            assert 0 <= numbers["ditto/style_share"] <= 1
         assert numbers["ditto/groups_idle"] == 0 or numbers["ditto/groups_dropped"] == 3 * PROMPTS
         assert all(trace["feedback"] and trace["refined"] for trace in traces)
 

@@ -119,10 +119,9 @@ def test_it_learns_and_leaves_a_model_path(straight: Path, corpus: Path) -> None
 def test_killed_twice_and_moved_from_two_processes_to_one_it_ends_as_one_that_was_not(
     straight: Path, corpus: Path, world: Path, tmp_path: Path
 ) -> None:
-    """Packed, other micro-batches, checkpoints written beside the training; killed with -9 after step 5, resumed from
+    """Packed, other micro-batches; killed with -9 after step 5, resumed from
     step 4, killed after step 9, resumed from step 8 on one process: the same numbers."""
     words = ["data.max_token_len_per_gpu=1500", "model.use_remove_padding=true", f"data.cache_dir={tmp_path}/cache"]
-    words += ["checkpoint.async_save=true"]
     folder, log = tmp_path / "again", tmp_path / "again.log"
 
     def go_on(ranks: int) -> subprocess.Popen[bytes]:

@@ -20,7 +20,7 @@ from tests.ditto.config_checks.test_configs import ROOT, SHIPPED
 from tests.e2e.test_sft import vision_language_model
 
 WORDS = ["a word or two", "of which the tokenizer is made"] * 8
-SECTIONS_OF_SFT = ("model", "engine", "optim", "checkpoint", "profiler")  # what verl's SFT trainer converts
+SECTIONS_OF_SFT = ("model", "engine", "optim", "checkpoint")  # what verl's SFT trainer converts
 
 
 @pytest.fixture(scope="session")

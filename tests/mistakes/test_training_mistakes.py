@@ -1,13 +1,14 @@
-"""Every mistake in a training's command ends as one paragraph, with exit code 2, before anything is started.
+"""Every kind of mistake in a training's command ends as one paragraph, with exit code 2, before anything is started.
 
-The rows are in `training_table.py`. Each goes through the whole `main` of `train_ppo.py` or `train_sft.py`, in this
-process; the config without overrides is composed once.
+Each goes through the whole `main` of `train_ppo.py` or `train_sft.py`, in this process; the config without overrides is
+composed once. Types and ranges of single keys are tested in tests/ditto/config_checks/test_keys.py, the rules in
+test_rl_rules.py beside it.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -20,20 +21,158 @@ from omegaconf import DictConfig
 from ditto import launch
 from ditto.launching import compose
 from ditto.launching.compose import load_config
-from ditto.launching.override_parser import quoted
-from ditto.model.tokenizer_check import load_tokenizer
-from ditto.model.weights_check import BadModel, check_weights
+from ditto.model.model_folder import BadModel, check_weights, load_chat
 from sft import launch as sft_launch
 from soul import tasks
-from soul.files.writable import NotWritable, check_writable
 from soul.testing import FakeOpenAI, Json
 from tests.mistakes import training_places
-from tests.mistakes.mistake import AssertStops, Mistake, assert_one_paragraph, run_as_process
-from tests.mistakes.training_table import LAUNCHED, MODEL, MODELS, RL_COMMANDS, SFT_COMMANDS, SFT_LAUNCHED
+from tests.mistakes.mistake import SECRET, Mistake, assert_one_paragraph, run_as_process, run_in_process
 
 ROOT = Path(__file__).resolve().parents[2]
+ROLLOUT, MODEL = "actor_rollout_ref.rollout", "actor_rollout_ref.model"
+KEY = "sk-test-1234567890"
 compose_config = compose.compose_config  # as it is; the tests below put a faster one in its place
 parse = OverridesParser.create().parse_override
+
+RL_GOOD = [
+    *("platform=cpu", "algorithm.objective=ditto", "data.train_files=[{w}/good.parquet]"),
+    *("data.val_files=[{w}/val.parquet]", "data.train_batch_size=4", "data.max_prompt_length=4096"),
+    *("data.max_response_length=1024", "actor_rollout_ref.actor.ppo_mini_batch_size=2", f"{MODEL}.path={{w}}/model"),
+    *("judge.base_url={judge}", "run.dir={w}/run", "+dry_run=true"),
+]
+SFT_GOOD = [
+    *("platform=cpu", "data.dir={w}/empty", "data.train_files={w}/talks.parquet", "model.path={w}/model"),
+    *("data.default_train_role=assistant", "run.dir={w}/run", "+dry_run=true", "data.max_prompt_length=200"),
+    *("data.max_response_length=50", "data.train_batch_size=2"),
+]
+
+
+def rows(cases: dict[str, Sequence[str]]) -> list[Mistake]:
+    """A mistake for each word, and what the user reads."""
+    return [Mistake([word], expects) for word, expects in cases.items()]
+
+
+RL_COMMANDS = [
+    *rows(
+        {
+            "algorithm.objektive=ditto": ["algorithm.objektive", "algorithm.objective?", "--cfg"],
+            "algorithm.objective=dito": ["algorithm.objective='dito'"],
+            "trainer.save_freq=-5": ["trainer.save_freq=-5: use whole number from -1"],
+            "trainer.save_freq": ["trainer.save_freq", "key=value"],
+            "data.train_files=[a.parquet": ["data.train_files", "quotes"],
+            "platform=tpu": ["tpu", "cpu", "gpu"],
+            "--dry-run": ["--dry-run is not an option"],
+            "actor_rollout_ref.actor.optim.lr=1e-6,1e-5": ["one value per key"],
+            "run.dir=${oc.env:NO_SUCH_VARIABLE}": ["NO_SUCH_VARIABLE", "run.dir=${"],
+            "tasks.coser.merged=true": ["coser", "merged"],
+            "data.mixture.weights.hitomm=1": ["Did you mean 'hitom'"],
+            "judge.by_task.hitomm.model=a": ["hitomm"],
+            "judge.base_url=http://127.0.0.1:9/v1": ["http://127.0.0.1:9/v1"],
+            "judge.budget_usd=5": ["price_in"],
+            f"{ROLLOUT}.tensor_model_parallel_size=2": [f"{ROLLOUT}.tensor_model_parallel_size=2", "divide"],
+            f"{MODEL}.path=nobody/nothing": ["nobody/nothing", "ACTOR_MODEL_PATH"],
+            f"{MODEL}.path={{w}}/models/cut": [f"{MODEL}.path", "truncated"],
+            f"{MODEL}.external_lib=no.such.module": [f"{MODEL}.external_lib"],
+            "run.dir='{w}/a file/run'": ["run.dir={w}/a file/run", "is a file"],
+            "trainer.upload_to=warehouse://x": ["trainer.upload_to=", "fsspec"],
+            "trainer.total_epochs=3": ["would end after 3 steps", "total_training_steps=200"],
+            f"{ROLLOUT}.max_model_len=10000000": ["positions", "max_model_len=10000000"],
+            "data.train_batch_size=8": ["data.train_batch_size=8", "4 rows"],
+            "data.max_prompt_length=20": ["good.parquet, row 0", "max_prompt_length=20"],
+            "data.train_files=null": ["data.train_files"],
+            "data.val_files=[{w}/seen.parquet]": ["good.parquet", "--without-overlap"],
+            "data.train_files=[{w}/none.parquet]": ["none.parquet", "no such file", "TRAIN_FILES"],
+            "data.train_files=[{w}/truncated.parquet]": ["truncated.parquet", "not a readable parquet"],
+            "data.train_files=[{w}/no_rows.parquet]": ["no_rows.parquet", "no rows"],
+            "data.train_files=[{w}/talks.parquet]": ["talks.parquet", "data_source"],
+            "data.train_files=[{w}/task.parquet]": ["task.parquet", "row 0", "data_source"],
+            "data.train_files=[{w}/field.parquet]": ["field.parquet", "row 0, field question"],
+            "data.train_files=[{w}/type.parquet]": ["type.parquet", "row 0, field story"],
+            # Keys in settings
+            f"+judge.api_key={SECRET}": ["api_key_env"],
+            f"judge.jury=[{{api_key:{SECRET}": ["api_key_env"],
+            f"judge.base_url=http://user:{SECRET}@127.0.0.1:9/v1": ["api_key_env"],
+            "trainer.upload_to='s3://me:a-password@bucket/run'": ["trainer.upload_to holds", "environment variable"],
+            SECRET: ["api_key_env"],
+        }
+    ),
+    *(
+        Mistake(["algorithm.objective=on_policy_distillation", f"algorithm.distill.teachers={{{teachers}}}"], expects)
+        for teachers, expects in {
+            "sotopia: '{w}/model'": ["tasks without a teacher (hitom)", "default"],
+            "default: '{w}/models/cut'": ["teachers.default", "model.safetensors"],
+            "hitom: '{w}/other_words'": ["teachers.hitom", "tokenizer gives other ids", "sft.distill"],
+        }.items()
+    ),
+    Mistake([], ["OPENAI_API_KEY"], {"OPENAI_API_KEY": ""}),
+    Mistake(["--config-name", "nothere"], ["no file nothere.yaml"]),
+    Mistake(["platform=gpu", "memory.gpu_gib=5"], ["does not fit on 8 GPUs of 5.0 GiB", "use larger GPUs"]),
+]
+SFT_COMMANDS = rows(
+    {
+        "data.train_files='{w}/nowhere/*.parquet'": ["nowhere/*.parquet"],
+        "data.train_files='{w}/truncated.parquet'": ["truncated.parquet"],
+        "data.train_files='{w}/good.parquet'": ["good.parquet", "messages"],
+        "data.train_files='{w}/role.parquet'": ["role.parquet", "row 0"],
+        "data.train_files='{w}/talks.parquet:0'": ["talks.parquet:0"],
+        "data.train_files='{w}/pictures.parquet'": ["'images'", "text only"],
+        "data.train_files=null": ["empty", "DATA_DIR"],
+        "data.max_promt_length=5": ["data.max_prompt_length?", "train_sft.py --cfg"],
+        "data.messages_key=messages": ["data.messages_key is not read", "docs/sft.md"],
+        "optim.lr=0": ["optim.lr=0: use number above 0"],
+        "trainer.rl_test_freq=5": ["rl_test_files"],
+        "checkpoint.save_lora_only=true": ["model.lora_rank"],
+        "data.default_train_role=null": ["talks.parquet", "a column train_role"],
+        "model.chat_template={w}/bad.jinja": ["fails", "model.chat_template"],
+        "model.path={w}/models/cut": ["model.path=", "truncated"],
+        "data.cache_dir='{w}/a file/cache'": ["a file", "data.cache_dir"],
+        "trainer.checkpoint_callback_class=no.such.Class": ["checkpoint_callback_class", "No module named"],
+        f"trainer.rl_test_arguments=[judge.api_key={SECRET}]": ["environment"],
+        "data.max_prompt_length=20000": ["8,192"],
+    }
+)
+LAUNCHED = [
+    Mistake(["--task", "hitomm"], ["Did you mean 'hitom'"]),
+    Mistake([], ["PLATFORM=tpu", "cpu"], {"PLATFORM": "tpu"}),
+    Mistake([], ["DRY_RUN=perhaps", "1 or 0"], {"DRY_RUN": "perhaps"}),
+    Mistake([], ["EXPERIMENT_NAME", "${"], {"EXPERIMENT_NAME": "a${b}"}),
+    Mistake([], ["OUTPUT_DIR={w}/a file"], {"OUTPUT_DIR": "{w}/a file"}),
+    Mistake([], ["TRAIN_FILES", "quote"], {"TRAIN_FILES": "'a.parquet"}),
+    Mistake([], ["OPENAI_BASE_URL"], {"OPENAI_BASE_URL": f"http://u:{SECRET}@127.0.0.1:9/v1"}),
+]
+SHORT = ("data.max_prompt_length=200", "data.max_response_length=50")
+SFT_LAUNCHED = [
+    Mistake([], ["N_GPUS=1.5", "whole number"], {"N_GPUS": "1.5"}),
+    Mistake(
+        ["data.max_prompt_length=200", "data.max_response_length=50"], ["x/*.parquet"], {"TRAIN_FILES": "x/*.parquet"}
+    ),
+]
+CASES = [
+    *((launch.main, mistake.after(*RL_GOOD, OPENAI_API_KEY=KEY)) for mistake in RL_COMMANDS),
+    *((sft_launch.main, mistake.after(*SFT_GOOD)) for mistake in SFT_COMMANDS),
+    *(
+        (launch.main, mistake.after(f"{MODEL}.path={{w}}/model", "--task", "hitom", PLATFORM="cpu", OPENAI_API_KEY=KEY))
+        for mistake in LAUNCHED
+    ),
+    *(
+        (sft_launch.main, mistake.after(*SHORT, "model.path={w}/model", "--launcher", "sft", PLATFORM="cpu"))
+        for mistake in SFT_LAUNCHED
+    ),
+]
+MODELS: dict[str, list[str]] = {
+    "models/no_weights": ["no weights"],
+    "models/cut": ["model.safetensors", "truncated"],
+    "models/lfs_pointer": ["model.safetensors", "git lfs pull"],
+    "models/lacks_shard": ["model-00002-of-00002.safetensors is missing"],
+    "models/lacks_tensor": ["lack model.layers.1.mlp.up_proj.weight", "random"],
+    "models/no_template": ["the tokenizer has no chat template"],
+    "models/broken_config": ["config.json"],
+    "models/unknown_type": ["qwen99"],
+    "models/wider": ["has the shape", "config.json asks for"],
+    "models/adapter": ["LoRA adapter", "Qwen/Qwen3-8B"],
+    "no-model": ["neither an existing folder nor a model that the hub knows"],
+    "a file": ["a file and not a folder"],
+}
 
 
 @pytest.fixture(scope="module")
@@ -48,35 +187,17 @@ def parsed_once() -> Iterator[None]:
     """OmegaConf parses each reference (`${...}`) whenever it is read, which is most of the time of these tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(omegaconf.base, "parse", cache(omegaconf.base.parse))
+        patch.setattr(compose, "compose_config", quickly)
         yield
 
 
 @pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for variable in ("OPENAI_BASE_URL", "JUDGE_MODEL_NAME", "TRAIN_FILES", "VAL_FILES", "OUTPUT_DIR", "DRY_RUN"):
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    for variable in ("TRAIN_FILES", "VAL_FILES", "DRY_RUN"):
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-1234567890")
+    monkeypatch.setenv("OUTPUT_DIR", str(tmp_path))
     yield
     tasks.configure({})
-
-
-RL_GOOD = [
-    *("platform=cpu", "algorithm.objective=ditto", "data.train_files=[{w}/good.parquet]"),
-    *("data.val_files=[{w}/val.parquet]", "data.train_batch_size=4", "data.max_prompt_length=4096"),
-    *("data.max_response_length=1024", "actor_rollout_ref.actor.ppo_mini_batch_size=2", f"{MODEL}.path={{w}}/model"),
-    *("judge.base_url={judge}", "run.dir={w}/run", "+dry_run=true"),
-]
-SFT_GOOD = [
-    *("platform=cpu", "data.dir={w}/empty", "data.train_files={w}/talks.parquet", "model.path={w}/model"),
-    *(
-        "data.default_train_role=assistant",
-        "run.dir={w}/run",
-        "+dry_run=true",
-        "data.max_prompt_length=200",
-        "data.max_response_length=50",
-    ),
-    *("data.train_batch_size=2", "data.tokenizer_workers=0"),
-]
 
 
 @cache
@@ -94,132 +215,43 @@ def quickly(directory: str, name: str, words: list[str]) -> DictConfig:
     return config
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compose, "compose_config", quickly)
-
-
-# ---- command lines
-
-
-@pytest.mark.parametrize("mistake", RL_COMMANDS, ids=str)
-def test_a_mistake_of_rl_is_one_paragraph(
-    mistake: Mistake,
-    quick: None,
-    assert_stops: AssertStops,
+@pytest.mark.parametrize("number", range(len(CASES)), ids=lambda number: str(CASES[number][1]))
+def test_a_mistake_is_one_paragraph(
+    number: int, places: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    environment = {"OPENAI_API_KEY": "sk-test-1234567890", **mistake.environment}
-    whole = Mistake(mistake.name, [*RL_GOOD, *mistake.words], environment, mistake.expects)
-    assert_stops(launch.main, whole)
-
-
-@pytest.mark.parametrize("mistake", SFT_COMMANDS, ids=str)
-def test_a_mistake_of_supervised_training_is_one_paragraph(
-    mistake: Mistake,
-    quick: None,
-    assert_stops: AssertStops,
-) -> None:
-    whole = Mistake(mistake.name, [*SFT_GOOD, *mistake.words], mistake.environment, mistake.expects)
-    assert_stops(sft_launch.main, whole)
-
-
-# ---- models and folders
+    main, mistake = CASES[number][0], CASES[number][1].at(places)
+    assert_one_paragraph(run_in_process(main, mistake, monkeypatch, capsys), mistake)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_that_cannot_be_trained_is_refused(name: str, places: dict[str, str]) -> None:
     path = f"{places['w']}/{name}"
     with pytest.raises(BadModel) as refused:
-        load_tokenizer(path, False, "model.path")
+        load_chat(path, False, "model.path")
         check_weights(path, False, "model.path")
     message = str(refused.value)
     assert message.startswith(f"model.path={path}: ") and len(message.splitlines()) == 1
     assert all(part in message for part in MODELS[name]), message
 
 
-def test_a_good_model_is_accepted(places: dict[str, str], tmp_path: Path) -> None:
-    load_tokenizer(f"{places['w']}/model", False, "model.path")
-    check_weights(f"{places['w']}/model", False, "model.path")
-    check_weights(f"{places['w']}/sharded", False, "model.path")
-    check_weights("Qwen/Qwen3-8B", False, "model.path")  # a hub id is left to the download
-
-
-def test_a_folder_that_cannot_be_written_is_refused(places: dict[str, str], tmp_path: Path) -> None:
-    for folder in (f"{places['w']}/a file/run", "/proc/soul/run", f"{places['w']}/{'x' * 300}"):
-        with pytest.raises(NotWritable, match="run.dir=.*: cannot write there"):
-            check_writable(folder, "run.dir")
-    check_writable(tmp_path / "a" / "b", "run.dir")
-    assert not list(tmp_path.iterdir())
-
-
-# ---- the launchers
-
-NAMES = ["a=b", "it's", 'say "a"', "a b,c", "[a]", "{a}", "a$b", "mädchen-模型", "a\\'b", "~a", "5"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_any_name_reaches_the_config_as_it_is(
-    name: str, places: dict[str, str], quick: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("name", ["a=b", "it's", 'say "a"', "a b,c", "[a]", "{a}", "a$b", "mädchen-模型", "~a", "5"])
+def test_any_name_reaches_the_config_as_it_is(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / name
     folder.mkdir()
     variables = {"EXPERIMENT_NAME": name, "OUTPUT_DIR": str(folder), "DATA_DIR": str(folder), "PLATFORM": "cpu"}
-    variables |= {"ACTOR_MODEL_PATH": str(folder), "HF_HOME": "x"}
-    for variable, value in variables.items():
+    for variable, value in {**variables, "ACTOR_MODEL_PATH": str(folder), "HF_HOME": "x"}.items():
         monkeypatch.setenv(variable, value)
     config = load_config(["--task", "hitom,fantom"])
     assert config.trainer.experiment_name == name and config.run.dir == f"{folder}/{name}"
-    assert list(config.data.train_files) == [
-        f"{folder}/sim_rl_data/{task}_rl_train.parquet" for task in ("hitom", "fantom")
-    ]
-    assert config.actor_rollout_ref.model.path == str(folder)
+    files = [f"{folder}/sim_rl_data/{task}_rl_train.parquet" for task in ("hitom", "fantom")]
+    assert list(config.data.train_files) == files and config.actor_rollout_ref.model.path == str(folder)
     sft = sft_launch.config_of(["--launcher", "sft"])
     assert (sft.run.dir, sft.data.dir, sft.model.path) == (f"{folder}/{name}", str(folder), str(folder))
-
-
-def test_files_with_blanks_stand_in_quotes(
-    places: dict[str, str], quick: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PLATFORM", "cpu")
     monkeypatch.setenv("TRAIN_FILES", "'my rows.parquet' b=c.parquet")
     assert list(load_config(["--task", "hitom"]).data.train_files) == ["my rows.parquet", "b=c.parquet"]
-    assert list(sft_launch.config_of(["--launcher", "sft"]).data.train_files) == ["my rows.parquet", "b=c.parquet"]
-
-
-@pytest.mark.parametrize("mistake", [*LAUNCHED, *SFT_LAUNCHED], ids=str)
-def test_a_wrong_variable_of_a_launcher_is_one_paragraph(
-    mistake: Mistake,
-    quick: None,
-    tmp_path: Path,
-    assert_stops: AssertStops,
-) -> None:
-    sft = mistake in SFT_LAUNCHED
-    usual = {"PLATFORM": "cpu", "OUTPUT_DIR": str(tmp_path), "OPENAI_API_KEY": "sk-1234567"}
-    words = [
-        *(["--launcher", "sft"] if sft else ["--task", "hitom"]),
-        *mistake.words,
-        f"{'' if sft else MODEL + '.'}{'model.' if sft else ''}path={{w}}/model",
-    ]
-    whole = Mistake(mistake.name, words, {**usual, **mistake.environment}, mistake.expects)
-    if sft:
-        words += ["data.max_prompt_length=200", "data.max_response_length=50"]
-    main = sft_launch.main if sft else launch.main
-    assert_stops(main, whole)
-
-
-@pytest.mark.parametrize("launcher", ["run_rl.sh", "recipe/ditto/run_rl.sh", "run_sft.sh"])
-def test_a_launcher_explains_itself(launcher: str) -> None:
-    ended = run_as_process(["bash", str(ROOT / launcher)], Mistake("help", ["--help"]))
-    assert ended.code == 0 and launcher in ended.out and not ended.err
 
 
 def test_the_launcher_passes_on_the_exit_code_and_leaves_nothing(tmp_path: Path) -> None:
-    mistake = Mistake("an unknown task", ["hitomm"], {"OUTPUT_DIR": "out"}, ["Did you mean 'hitom'"])
-    ended = run_as_process(["bash", str(ROOT / "run_rl.sh")], mistake, folder=tmp_path)
-    assert_one_paragraph(ended, mistake)
+    mistake = Mistake(["hitomm"], ["Did you mean 'hitom'"], {"OUTPUT_DIR": "out"})
+    assert_one_paragraph(run_as_process(["bash", str(ROOT / "run_rl.sh")], mistake, tmp_path), mistake)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_quoted_text_is_one_value() -> None:
-    assert parse(quoted("k", ["a,b", "c'd"], "V")).value() == ["a,b", "c'd"]

@@ -1,4 +1,4 @@
-"""A folder with good files and models for the training commands, and one of each that is wrong in some way."""
+"""A folder with good files and models for the training commands, and one of each kind of damage."""
 
 from __future__ import annotations
 
@@ -23,13 +23,11 @@ ROW: dict[str, Any] = {
 ELSEWHERE = {**ROW, "story": "1 Mia entered the den.\n2 The lemon is in the red_box."}
 TALK = [{"role": "user", "content": "Where is the pear?"}, {"role": "assistant", "content": "In the box."}]
 WEIGHTS = "model.safetensors"
-INDEX = "model.safetensors.index.json"
 
 
-def write(path: Path, *records: dict[str, Any], data_source: str = "hitom", columns: tuple[str, ...] = ()) -> Path:
-    """A task file of these records; `columns`: only these of its two."""
-    table = {"data_source": [data_source] * len(records), "extra_info": list(records)}
-    pq.write_table(pa.table({k: v for k, v in table.items() if not columns or k in columns}), path)
+def write(path: Path, *records: dict[str, Any], data_source: str = "hitom") -> Path:
+    """A task file of these records."""
+    pq.write_table(pa.table({"data_source": [data_source] * len(records), "extra_info": list(records)}), path)
     return path
 
 
@@ -43,15 +41,6 @@ def build(folder: Path) -> Path:
     """Fill the folder; its files are named by what is wrong with them."""
     tiny_model.build(folder / "model", [ROW["story"], ROW["question"], "user assistant answer"], seed=0)
     tiny_model.build(folder / "other_words", ["quite another corpus of words"], seed=0)
-    _task_files(folder)
-    _talk_files(folder)
-    _models(folder)
-    (folder / "a file").write_text("no folder")
-    (folder / "empty").mkdir()
-    return folder
-
-
-def _task_files(folder: Path) -> None:
     write(folder / "good.parquet", *({**ROW, "index": i} for i in range(4)))
     write(folder / "val.parquet", *({**ELSEWHERE, "index": i} for i in range(4)))
     write(folder / "seen.parquet", ELSEWHERE, {**ROW, "index": 1, "question": "Where was the lemon?"})
@@ -59,45 +48,19 @@ def _task_files(folder: Path) -> None:
     pq.write_table(pa.table(nothing), folder / "no_rows.parquet")
     write(folder / "task.parquet", ROW, data_source="hitomm")
     write(folder / "field.parquet", {k: v for k, v in ROW.items() if k != "question"})
-    write(folder / "gold.parquet", {**ROW, "correct_answer": "green_box"})
     write(folder / "type.parquet", {**ROW, "story": ["a list"]})
     whole = (folder / "good.parquet").read_bytes()
     (folder / "truncated.parquet").write_bytes(whole[: len(whole) // 2])
-
-
-def _talk_files(folder: Path) -> None:
     write_talks(folder / "talks.parquet", TALK, TALK)
-    write_talks(folder / "empty_turn.parquet", [TALK[0], {"role": "assistant", "content": " "}])
     write_talks(folder / "role.parquet", [{"role": "nobody", "content": "a"}, TALK[1]])
-    pq.write_table(pa.Table.from_pylist([{"messages": TALK}]).slice(0, 0), folder / "no_talks.parquet")
     write_talks(folder / "pictures.parquet", TALK, images=["a.png"])
     (folder / "bad.jinja").write_text("{% for m in messages %}{{ m.content }")
-    pq.write_table(pa.Table.from_pylist([{"messages": [{"speaker": "a"}]}]), folder / "messages_keys.parquet")
-
-
-def _models(folder: Path) -> None:
-    shutil.copytree(folder / "model", folder / "sharded")
-    _sharded(folder / "sharded")
     for name, spoil in MODELS.items():
-        copy = folder / "models" / name
-        shutil.copytree(folder / "model", copy)
-        spoil(copy)
-
-
-def _drop(*names: str) -> Callable[[Path], None]:
-    def drop(model: Path) -> None:
-        for name in names:
-            (model / name).unlink()
-
-    return drop
-
-
-def _configured(**changes: Any) -> Callable[[Path], None]:
-    def configure(model: Path) -> None:
-        file = model / "config.json"
-        file.write_text(json.dumps(json.loads(file.read_text()) | changes))
-
-    return configure
+        shutil.copytree(folder / "model", folder / "models" / name)
+        spoil(folder / "models" / name)
+    (folder / "a file").write_text("no folder")
+    (folder / "empty").mkdir()
+    return folder
 
 
 def _cut(model: Path) -> None:
@@ -105,38 +68,13 @@ def _cut(model: Path) -> None:
     (model / WEIGHTS).write_bytes(whole[: len(whole) * 2 // 3])
 
 
-def _pointer(model: Path) -> None:
-    (model / WEIGHTS).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n")
-
-
-def _sharded(model: Path, forget: str = "") -> None:
-    """Two shards in place of one file."""
-    from safetensors.torch import load_file, save_file
-
-    tensors = load_file(model / WEIGHTS)
-    (model / WEIGHTS).unlink()
-    names = sorted(tensors)
-    shards = {f"model-0000{i + 1}-of-00002.safetensors": names[i::2] for i in range(2)}
-    for shard, held in shards.items():
-        if shard != forget:
-            save_file({name: tensors[name] for name in held}, model / shard, {"format": "pt"})
-    index = {name: shard for shard, held in shards.items() for name in held}
-    (model / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": index}))
-
-
 def _lacks_shard(model: Path) -> None:
-    _sharded(model, forget="model-00002-of-00002.safetensors")
+    from safetensors.torch import load_file
 
-
-def _cut_shard(model: Path) -> None:
-    _sharded(model)
-    shard = model / "model-00002-of-00002.safetensors"
-    shard.write_bytes(shard.read_bytes()[:-1])
-
-
-def _no_index(model: Path) -> None:
-    _sharded(model)
-    (model / INDEX).unlink()
+    names = sorted(load_file(model / WEIGHTS))
+    (model / WEIGHTS).rename(model / "model-00001-of-00002.safetensors")
+    index = {name: f"model-0000{1 + i % 2}-of-00002.safetensors" for i, name in enumerate(names)}
+    (model / f"{WEIGHTS}.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
 
 
 def _lacks_tensor(model: Path) -> None:
@@ -145,11 +83,6 @@ def _lacks_tensor(model: Path) -> None:
     tensors = load_file(model / WEIGHTS)
     del tensors["model.layers.1.mlp.up_proj.weight"]
     save_file(tensors, model / WEIGHTS, {"format": "pt"})
-
-
-def _torch_file(model: Path) -> None:
-    (model / WEIGHTS).unlink()
-    (model / "pytorch_model.bin").write_bytes(b"PK\x03\x04 and then nothing")
 
 
 def _adapter(model: Path) -> None:
@@ -165,26 +98,22 @@ def _no_template(model: Path) -> None:
     file.write_text(json.dumps({k: v for k, v in json.loads(file.read_text()).items() if k != "chat_template"}))
 
 
-def _text(name: str, text: str) -> Callable[[Path], None]:
-    def write_text(model: Path) -> None:
-        (model / name).write_text(text)
+def _configured(**changes: Any) -> Callable[[Path], None]:
+    def configure(model: Path) -> None:
+        file = model / "config.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
-    return write_text
+    return configure
 
 
-MODELS: dict[str, Callable[[Path], None]] = {
-    "no_weights": _drop(WEIGHTS),
+MODELS: dict[str, Callable[[Path], object]] = {
+    "no_weights": lambda model: (model / WEIGHTS).unlink(),
     "cut": _cut,
-    "lfs_pointer": _pointer,
+    "lfs_pointer": lambda model: (model / WEIGHTS).write_text("version https://git-lfs.github.com/spec/v1\n"),
     "lacks_shard": _lacks_shard,
-    "cut_shard": _cut_shard,
-    "no_index": _no_index,
     "lacks_tensor": _lacks_tensor,
-    "torch_file": _torch_file,
-    "no_tokenizer": _drop("tokenizer.json", "tokenizer_config.json"),
     "no_template": _no_template,
-    "broken_template": _text("chat_template.jinja", "{% for m in messages %}{{ m.content }"),
-    "broken_config": _text("config.json", '{"model_type": "qwen3",'),
+    "broken_config": lambda model: (model / "config.json").write_text('{"model_type": "qwen3",'),
     "unknown_type": _configured(model_type="qwen99", architectures=["Qwen99ForCausalLM"]),
     "wider": _configured(hidden_size=256),
     "adapter": _adapter,

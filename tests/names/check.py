@@ -23,7 +23,7 @@ PACKAGES = {
 SCRIPTS = ("train_ppo.py", "train_sft.py", "docs/task_pages.py")
 # Modules that need more than the requirement files hold, or that run when they are imported.
 _TRL = "TRL is no dependency: the benchmark compares with it where it is installed"
-NOT_IMPORTED = {"benchmarks.trl_contender": _TRL, "benchmarks.trl_grpo_contender": _TRL}
+NOT_IMPORTED = {"benchmarks.trl_contender": _TRL}
 
 
 def sources() -> dict[Path, str | None]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from pydantic import BaseModel
 
-from recipe.demo import coach, judge_server, stories
+from recipe.demo import coach, stories
 from soul.errors import JudgeFailure
 from soul.judge import Contentless, Endpoint, Judge
 from soul.leaks.redaction import redact
@@ -23,7 +23,7 @@ ATTEMPTS = [*(f"It is so. <answer>{letter}</answer>" for letter in "ABCDZ"), "no
 
 @pytest.fixture(scope="module")
 def base_url() -> Iterator[str]:
-    with judge_server.server() as server:
+    with coach.server() as server:
         yield server.url
 
 

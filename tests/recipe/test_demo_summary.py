@@ -47,12 +47,10 @@ def test_constant_and_short_runs() -> None:
     assert "too few to tell" in summary.sentence([], {})
 
 
-def test_trend_numbers() -> None:
-    found = summary.trend([0.0, 0.2, 0.5, 0.5, 0.5, 0.5, 0.8, 1.0])
-    assert found is not None
-    assert (found.first, found.last) == (pytest.approx(0.1), pytest.approx(0.9))
-    assert found.error == pytest.approx((0.02 / 2 + 0.02 / 2) ** 0.5)
-    assert found.word == "rose" and found.slope > 0
+def test_the_error_is_that_of_the_quarters() -> None:
+    steps = [Step(n, draft, None) for n, draft in enumerate([0.0, 0.2, 0.5, 0.5, 0.5, 0.5, 0.8, 1.0])]
+    text = summary.sentence(steps, {})
+    assert "0.100 in the first quarter, 0.900 in the last (change +0.800, standard error 0.141)" in text  # sqrt(0.02)
 
 
 def test_accuracy_change_is_the_measured_one() -> None:

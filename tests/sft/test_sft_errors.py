@@ -141,12 +141,3 @@ def test_texts_are_compared_as_the_corpus_was_distilled(
     distilled(tmp_path)
     write(tmp_path / "asked.parquet", asked)
     assert run(tmp_path, model, *words) == 2
-
-
-def test_a_rule_for_a_source_that_is_not_there_is_refused(
-    tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shard(tmp_path, TALK, TALK, data_source="wildchat")
-    assert run(tmp_path, model, "+data.last_turns_by_source.wildchta=4") == 2
-    text = capsys.readouterr().err
-    assert "wildchta: the corpus has no source of this name" in text and "It has: wildchat." in text

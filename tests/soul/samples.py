@@ -4,9 +4,7 @@ Real records lie outside the repository (`SOUL_DATA_SOURCES`, default `../shared
 where they are absent.
 """
 
-import ast
 import asyncio
-import csv
 import json
 import os
 from collections.abc import Mapping
@@ -142,42 +140,3 @@ def source(*parts: str) -> Path:
 def real_hitom() -> list[dict[str, Any]]:
     records = json.loads(source("hitom", "Hi-ToM_data.json").read_text())["data"]
     return [{**record, "correct_answer": record["answer"]} for record in records]
-
-
-def real_paratomi() -> list[dict[str, Any]]:
-    """Both sources: rows with candidates (lists as Python literals), and stories without."""
-    with source("paratomi", "percept_tomi_sample.csv").open(newline="") as file:
-        rows = [{**row, "index": int(row["index"]), "correct_answer": row["answer"]} for row in csv.DictReader(file)]
-    story: list[str] = []
-    for line in source("paratomi", "paraphrased_tomi_test.txt").read_text().splitlines():
-        sentence = line.partition(" ")[2]
-        if "\t" not in sentence:
-            story.append(sentence)
-            continue
-        question, answer, _ = sentence.split("\t")
-        rows.append({"story": story, "question": question, "correct_answer": answer})
-        story = []
-    return rows
-
-
-def real_fantom() -> list[dict[str, Any]]:
-    """Belief questions; the gold option, always first in this source, is moved by the record's number."""
-    records = []
-    for path in sorted(source("fantom").glob("*.csv")):
-        access = "inaccessible" if "inaccessible" in path.name else "accessible"
-        with path.open(newline="") as file:
-            for number, row in enumerate(csv.DictReader(file)):
-                options = ast.literal_eval(row["answer_choices"])
-                gold = options.index(row["gt_answer"])
-                if number % 2:
-                    options, gold = options[::-1], len(options) - 1 - gold
-                records.append(
-                    {
-                        "context": row["context"],
-                        "question": row["question"],
-                        "question_type": f"tom:belief:{access}:multiple-choice",
-                        "answer_choices": options,
-                        "correct_answer": gold,
-                    }
-                )
-    return records

@@ -4,7 +4,6 @@ The checks are those that ship (`soul.examples.contract`); rows are the invented
 """
 
 import asyncio
-import itertools
 import statistics
 
 import pytest
@@ -12,13 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soul import examples, tasks
-from soul.examples.contract import (
-    CHECKS,
-    check_no_cheat_beats_a_constant_answer,
-    check_no_output_crashes_the_task,
-    played,
-    rewards,
-)
+from soul.examples.contract import CHECKS, check_no_output_crashes_the_task, played, rewards
 
 each_task = pytest.mark.parametrize("name", examples.names())
 ROWS = 40
@@ -32,42 +25,30 @@ def test_every_task_has_an_example():
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
 def test_the_contract(name, check):
     example = examples.load(name)
-    for number in range(3):
+    for number in range(2):
         check(example, example.row(number))
 
 
 @each_task
-def test_rows_are_different_and_stay_the_same(name):
+def test_rows_differ_and_who_plays_better_scores_higher(name):
     example = examples.load(name)
     rows = [example.row(number) for number in range(ROWS)]
-    assert rows == [example.row(number) for number in range(ROWS)]
-    prompts = [str(example.task.prompt(row)) for row in rows]
-    assert len(set(prompts)) == ROWS
-
-
-@each_task
-def test_who_plays_better_scores_higher(name):
-    example = examples.load(name)
-    rows = [example.row(number) for number in range(ROWS)]
+    assert len({str(example.task.prompt(row)) for row in rows}) == ROWS
     oracle, chance, contrarian = (
-        statistics.fmean(asyncio.run(rewards(example, rows, style))) for style in ("oracle", "random", "contrarian")
+        statistics.fmean(asyncio.run(rewards(example, rows[:16], style)))
+        for style in ("oracle", "random", "contrarian")
     )
     assert oracle > chance > contrarian, (oracle, chance, contrarian)
-
-
-@each_task
-def test_no_cheat_beats_a_constant_answer(name):
-    check_no_cheat_beats_a_constant_answer(examples.load(name))
 
 
 @each_task
 def test_a_metric_with_a_direction_is_one_that_verdicts_have(name):
     example = examples.load(name)
     reported = set()
-    for number, style in itertools.product(range(12), ("oracle", "random")):
+    for number in range(12):
         row = example.row(number)
-        session = asyncio.run(played(example, row, example.player(style, row, number), refine=False))
-        reported |= set(session.draft.verdict.metrics) if session.draft.verdict else set()
+        session = asyncio.run(played(example, row, example.oracle(row), refine=False))
+        reported |= set(session.draft.verdict.metrics)
     assert set(example.task.better) <= reported - {example.task.headline.name}
 
 

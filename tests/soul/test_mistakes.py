@@ -8,21 +8,6 @@ from soul.errors import BadSettings, UnknownTask
 from soul.mistakes import Mistakes, SeveralMistakes
 
 
-def test_nothing_wrong() -> None:
-    found = Mistakes()
-    with found.of():
-        pass
-    found.report()
-
-
-def test_one_error_stays_as_it_is() -> None:
-    found = Mistakes()
-    with found.of():
-        raise UnknownTask("no such task")
-    with pytest.raises(UnknownTask, match="^no such task$"):
-        found.report()
-
-
 def test_all_errors_are_told_also_those_of_a_check_within_a_check() -> None:
     inner, outer = Mistakes(), Mistakes()
     for text in ("a", "b"):

@@ -4,24 +4,14 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from soul.row_fields import (
-    clean_text,
-    gold_letter,
     listed_texts,
     option_texts,
-    options_by_letter,
     parse_literal,
     strip_option_letters,
     user_text,
 )
-
-
-@pytest.mark.parametrize("value", [None, "", " \n", "\u200b", " \u200b\ufeff ", float("nan"), "nan", "NaN"])
-def test_what_nobody_sees(value):
-    assert clean_text(value) == ""
 
 
 def test_nothing_is_evaluated():
@@ -44,15 +34,6 @@ def test_nothing_is_evaluated():
 )
 def test_bare_options(given_texts, bare):
     assert strip_option_letters(given_texts) == bare
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.from_regex(r"[a-z]{3,8}", fullmatch=True), min_size=2, max_size=10, unique=True))
-def test_every_option_is_found_by_letter_and_by_text(texts):
-    options = options_by_letter(option_texts(texts))
-    for letter, text in options.items():
-        assert gold_letter(letter, options) == gold_letter(text.upper(), options) == letter
-        assert gold_letter(f"{letter}. {text}", options) == letter
 
 
 @pytest.mark.parametrize(

@@ -94,18 +94,6 @@ def test_the_order_is_draft_verdict_feedback_refined_verdict():
     assert session.draft.valid and session.refined.valid and session.feedback_failure is None
 
 
-def test_players_are_made_anew_for_each_episode_with_its_context():
-    contexts = []
-
-    def new_players(context):
-        contexts.append(context)
-        return scripted_players("x")()
-
-    session = asyncio.run(run_session(Scored(), Row(index=0), new_players, fake_gateway(opinions(0, 1)), ALWAYS))
-    assert contexts == ["base", "feedback"]
-    assert session.draft.players is not session.refined.players
-
-
 def test_the_refined_seat_gets_the_draft_prompt_as_its_base():
     session = run(Scored(), opinions(0, 1))
     ((draft_messages, draft_base),) = session.draft.players.seats["policy"].heard
@@ -184,15 +172,6 @@ def test_a_feedback_that_fails_leaves_the_draft_valid():
     assert session.draft.valid and session.draft.verdict.reward == 0.3
     assert (session.feedback_failure.stage, session.feedback_failure.cause) == ("feedback", "refusal")
     assert session.feedback is None and session.refined is None
-
-
-def test_a_task_with_nothing_to_say_is_no_failure():
-    class Content(Scored):
-        async def feedback(self, row, episode, verdict, judge):
-            return None
-
-    session = run(Content(), opinions(1.0))
-    assert session.feedback is None and session.feedback_failure is None and session.refined is None
 
 
 class Faulty(Scored):
@@ -329,20 +308,6 @@ def hitom_sessions(count, judge, policy="<answer>A</answer>"):
         )
 
     return asyncio.run(all_of_them())
-
-
-def test_a_slow_session_does_not_hold_up_the_others():
-    async def drive():
-        item = parse_row("hitom", HITOM)
-        judge = fake_gateway(lambda request: Json({"critique": "Look."}, delay=5.0 if request.number == 0 else 0.0))
-        players = scripted_players("<answer>A</answer>")
-        tasks = [asyncio.create_task(run_session(item.task, item.row, players, judge, ALWAYS)) for _ in range(10)]
-        done, pending = await asyncio.wait(tasks, timeout=2.5)
-        for task in pending:
-            task.cancel()
-        return len(done), len(pending)
-
-    assert asyncio.run(drive()) == (9, 1)
 
 
 def test_a_flaky_judge_masks_the_sessions_it_hit_and_no_others():

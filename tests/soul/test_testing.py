@@ -17,7 +17,6 @@ from soul.testing import (
     NotFound,
     RateLimit,
     ServerError,
-    Text,
     Unauthorized,
 )
 
@@ -40,17 +39,6 @@ async def connect(fake: FakeOpenAI, timeout: float = 10.0) -> AsyncIterator[open
 
 async def text_of(client: openai.AsyncOpenAI, **extra) -> str | None:
     return (await client.chat.completions.create(**QUESTION, **extra)).choices[0].message.content
-
-
-def test_a_list_is_used_in_order_and_requests_in_flight_are_counted():
-    async def run(fake: FakeOpenAI) -> list[str | None]:
-        async with connect(fake) as client:
-            await asyncio.gather(*(text_of(client) for _ in range(4)))
-            return [await text_of(client) for _ in range(2)]
-
-    fake = FakeOpenAI([*[Text("x", delay=0.1)] * 4, Text("one"), Text("two")])
-    assert asyncio.run(run(fake)) == ["one", "two"]
-    assert fake.peak == 4 and len(fake.requests) == 6
 
 
 @pytest.mark.parametrize(
@@ -79,17 +67,3 @@ def test_the_sdk_raises_what_the_fault_stands_for_and_the_server_lives_on(fault,
     assert type(error) is expected and error.code == code
     if isinstance(fault, RateLimit):
         assert error.response.headers["retry-after"] == "7"
-
-
-def test_a_response_format_that_is_not_supported_costs_no_reply():
-    async def run() -> None:
-        fake = FakeOpenAI([Text("one"), Text("two")], supports=("json_object",))
-        async with connect(fake) as client:
-            with pytest.raises(openai.BadRequestError, match="'response_format.type' must be 'json_object' or"):
-                await text_of(client, response_format={"type": "json_schema"})
-            assert await text_of(client, response_format={"type": "json_object"}) == "one"
-            assert await text_of(client) == "two"
-        assert [request.number for request in fake.requests] == [0, 1]
-        assert [request.body["response_format"]["type"] for request in fake.refused] == ["json_schema"]
-
-    asyncio.run(run())

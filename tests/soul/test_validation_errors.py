@@ -47,8 +47,3 @@ def test_the_first_problem_is_named(values, field, message, text):
     error = error_of(values)
     assert (first_problem(error).field, first_problem(error).message) == (field, message)
     assert setting_problem(error, "data", Settings.model_fields) == text
-
-
-def test_the_object_as_a_whole_has_no_field():
-    problem = first_problem(error_of([]))
-    assert problem.field == "" and problem.place == ()

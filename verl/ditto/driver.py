@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 from ray.exceptions import RayError, RayTaskError
 
 from ditto.launching import ray_cluster
-from ditto.run import checkpoint, run_json, stop_signals
+from ditto.run import run_json, stop_signals
 from ditto.run.stop_signals import Stopped, StopSignals, signal_name
 from soul.errors import RunFailed, one_line
 
@@ -46,7 +46,7 @@ def train(config: DictConfig) -> None:
             # The actor lives as long as this reference.
             judge = ray_cluster.start_judge(settings.gateway, spent, settings.cache_dir)
             signals.only_record()
-            runner = remote_runner(config).remote()  # the actor ends with its last handle
+            runner = remote_runner().remote()  # the actor ends with its last handle
             wait_for(runner.run.remote(config), signals, settings.run.save_on_signal_s)
             del judge
             if config.ray_kwargs.get("timeline_json_file"):
@@ -64,7 +64,6 @@ def wait_for(run: Any, signals: StopSignals, save_s: float, clock: Callable[[], 
     Args:
         run: Ray reference to the trainer's result.
         save_s: seconds that the trainer has to finish its step and save a checkpoint after a signal.
-        clock: returns the time in seconds since the epoch.
 
     Raises:
         Stopped: a signal arrived; its reason says what happened to the current step.
@@ -72,31 +71,24 @@ def wait_for(run: Any, signals: StopSignals, save_s: float, clock: Callable[[], 
     """
     save_until: float | None = None
     while not ray.wait([run], timeout=POLL_S)[0]:
-        if len(signals.received) > 1:
-            raise Stopped(signals.received[0], " at once by a second signal; the current step is dropped")
         if not signals.received:
             continue
+        first, uploading = signals.received[0], stop_signals.is_reported(stop_signals.ENDED)
+        if len(signals.received) > 1:
+            raise Stopped(first, " at once by a second signal; the current step is dropped")
         if save_until is None:
-            if not stop_signals.steps_have_begun():
-                raise Stopped(signals.received[0])
+            if not stop_signals.is_reported(stop_signals.BEGUN):
+                raise Stopped(first)
             save_until = clock() + save_s
             stop_signals.request_stop(save_until)
-            ended = stop_signals.steps_have_ended()
-            logger.warning(
-                "%s: %s, for at most %.0f s (run.save_on_signal_s). A second signal ends the run at once",
-                signal_name(signals.received[0]),
-                "waiting for the uploads" if ended else "finishing the current step and saving a checkpoint",
-                save_s,
-            )
+            doing = "waiting for the uploads" if uploading else "finishing the current step and saving a checkpoint"
+            what = f"{doing}, for at most {save_s:.0f} s (run.save_on_signal_s). A second signal ends the run at once"
+            logger.warning("%s: %s", signal_name(first), what)
         elif clock() > save_until:
-            limit = f"run.save_on_signal_s={save_s:.0f} s"
-            if stop_signals.steps_have_ended():
-                what = (
-                    f"the uploads did not end within {limit}; what was not uploaded is missing from trainer.upload_to"
-                )
-            else:
-                what = f"the current step did not end within {limit} and is dropped"
-            raise Stopped(signals.received[0], f"; {what}")
+            lost = "the current step did not end within", " and is dropped"
+            if uploading:
+                lost = "the uploads did not end within", "; what was not uploaded is missing from trainer.upload_to"
+            raise Stopped(first, f"; {lost[0]} run.save_on_signal_s={save_s:.0f} s{lost[1]}")
     if not signals.received:
         ray.get(run)
         return
@@ -132,9 +124,3 @@ def _unwrapped(error: Exception) -> Exception:
     while isinstance(error, RayTaskError) and isinstance(error.cause, Exception):
         error = error.cause
     return error
-
-
-def stop_message(stop: Stopped, config: DictConfig) -> str:
-    """The last line after a signal: what was saved, and where the same command continues."""
-    root = Path(config.trainer.default_local_dir).absolute()
-    return f"Stopped by {stop.name}{stop.reason}. {checkpoint.resume_hint(root)}"

@@ -13,6 +13,8 @@ from soul.cli.error_border import run_command
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+    from ditto.settings import Settings
+
 
 def main(arguments: list[str]) -> int:
     """Run the command. Returns its exit code (see `soul.cli.error_border`)."""
@@ -36,13 +38,15 @@ def _run(arguments: list[str]) -> int:
     if config.get("dry_run"):
         return 0
     from ditto.run.run_folder import driver_lock
-    from ditto.run.store_resume import prepare_store
+    from ditto.run.store import prepare_store
+    from ditto.settings import Settings
 
-    with driver_lock(config):
+    settings = Settings.from_config(config)
+    with driver_lock(settings.folders):
         prepare_store(config)
         apply_resume(config)
         _prepare_for_workers(config)
-        return _train(config)
+        return _train(config, settings)
 
 
 def _prepare_for_workers(config: DictConfig) -> None:
@@ -59,27 +63,23 @@ def _prepare_for_workers(config: DictConfig) -> None:
     worker_config.resolve(config)
 
 
-def _train(config: DictConfig) -> int:
+def _train(config: DictConfig, settings: Settings) -> int:
+    """Train, and print the end of a stopped run and what the run has spent on its judges, however it ended."""
+    from rich.console import Console
+
     from ditto import driver
+    from ditto.run.checkpoint import resume_hint
     from ditto.run.stop_signals import Stopped
+    from soul.judge.ledger import Ledger, table
 
     try:
         driver.train(config)
     except Stopped as stop:
-        print(f"\n{driver.stop_message(stop, config)}\n", file=sys.stderr)
+        hint = resume_hint(settings.checkpoint_dir or settings.run_dir)
+        print(f"\nStopped by {stop.name}{stop.reason}. {hint}\n", file=sys.stderr)
         return stop.exit_code
     finally:
-        _print_judge_costs(config)
+        ledger = Ledger.load(settings.ledger_file)
+        if ledger.tasks:
+            Console(width=max(110, Console().width)).print(table(ledger))
     return 0
-
-
-def _print_judge_costs(config: DictConfig) -> None:
-    """Print what the run has spent on its judges, however it ended."""
-    from rich.console import Console
-
-    from ditto.settings import Settings
-    from soul.judge.ledger import Ledger, table
-
-    ledger = Ledger.load(Settings.from_config(config).ledger_file)
-    if ledger.tasks:
-        Console(width=max(110, Console().width)).print(table(ledger))

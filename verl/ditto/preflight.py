@@ -8,81 +8,65 @@ imported.
 
 from __future__ import annotations
 
-import os
 import statistics
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.config_checks.resume_changes import check_changes
+from ditto.config_checks.resume import check_changes
 from ditto.config_checks.rl_rules import check_config, check_every_type
-from ditto.config_checks.row_count_rules import check_fp8, check_model_length, check_overlap, training_steps
 from ditto.judging import plan as judge_plan
 from ditto.launching.compose import SEPARATE
-from ditto.launching.variables import VARIABLE, check_temporary_folders, cpu_variables
+from ditto.launching.variables import VARIABLE, cpu_variables
+from ditto.memory.plan import check_gpu, plan
 from ditto.model.adapter_check import check_adapter
-from ditto.model.attention_check import check_attention
+from ditto.model.exactness import check_head, check_packing
 from ditto.model.expert_checkpoints import check_teachers
-from ditto.model.head_settings import check_head
-from ditto.model.pack_check import check_packing
-from ditto.model.tokenizer_check import Chat, check_processor, load_chat
-from ditto.model.weights_check import check_model_folder, check_vocabulary, check_weights
+from ditto.model.model_folder import Chat, check_vocabulary, check_weights, load_chat
 from ditto.rows.lengths import fitting_rows
 from ditto.run.checkpoint import ResumeChoice
-from ditto.run.store_resume import check_address
+from ditto.run.store import Store
 from ditto.settings import BadConfig, Settings
 from soul import tasks
 from soul.chat.template_check import BadTemplate
 from soul.files.writable import check_writable
 from soul.mistakes import Mistakes
 from soul.one_turn import OneTurnTask
+from soul.rows.overlap import HeldOut
 from soul.rows.task_files import TaskRow, read_rows
 from soul.task import Task
 
 
 def check(config: DictConfig) -> str:
-    """Check everything and plan a step.
-
-    Returns:
-        The plan, for people.
-
-    Raises:
-        SoulError: a subclass that names the mistake; the message says what to do.
-    """
+    """Check everything and plan a step. Returns the plan, for people. Raises SoulError."""
     model, setting = config.actor_rollout_ref.model, "actor_rollout_ref.model.path"
     found = Mistakes()
     with found.of():
         settings, choice = check_settings(config)
     with found.of():
-        ray = config.ray_kwargs.ray_init
-        starts_ray = not ray.get("address") and os.environ.get("RAY_ADDRESS", "local") == "local"
-        check_temporary_folders(os.environ, ray.get("_temp_dir"), starts_ray)
-    with found.of():
         chat = check_chat(config)
         check_vocabulary(model.path, bool(model.trust_remote_code), setting, chat.tokenizer)
-    for check_folder in (check_model_folder, check_weights):
-        with found.of():
-            check_folder(model.path, bool(model.trust_remote_code), setting)
+    with found.of():
+        check_weights(model.path, bool(model.trust_remote_code), setting)
     with found.of():
         adapted = check_adapter(model, "actor_rollout_ref.model")
-    for check_size in (check_model_length, check_fp8):
-        with found.of():
-            check_size(config)
+    with found.of():
+        check_model_length(config)
     with found.of():
         available = read_rows(_files(config, "train_files"))
     with found.of():
         tested = read_rows(_files(config, "val_files"))
     found.report()
-    train = settings.mixture.training_rows(available)
-    drawn = settings.mixture.summary(available, train)
+    train = settings.mixture.training_rows(available, config.data.seed)
+    drawn = settings.mixture.summary(available, train, config.data.seed)
     val = settings.mixture.validation_rows(tested)
     if not train:
         raise BadConfig("data.mixture selects no training row. Raise data.mixture.weights.")
     overlaps = check_overlap(config, train, val)
     check_dialogues(config, chat, {row.task for row in (*train, *val)})
-    check_attention(config)
+    check_gpu(config)
     check_packing(model, "actor_rollout_ref.model")
     check_head(model, config.actor_rollout_ref.actor, "actor_rollout_ref.model")
     train, lengths = fitting_rows(config.data, train, chat.tokenizer, config.data.train_max_samples)
@@ -101,28 +85,19 @@ def check(config: DictConfig) -> str:
 
 
 def check_chat(config: DictConfig) -> Chat:
-    """Check tokenizer and chat template; the config then holds the template's text, which every worker uses.
-
-    Raises:
-        BadModel: training would show the model other tokens than serving does.
-    """
+    """Check tokenizer and chat template; the config then holds the template's text, which every worker uses."""
     model, setting = config.actor_rollout_ref.model, "actor_rollout_ref.model.path"
     kwargs = dict(config.data.get("apply_chat_template_kwargs") or {})
     chat = load_chat(
         model.path, bool(model.trust_remote_code), setting, model.custom_chat_template, template_kwargs=kwargs
     )
-    check_processor(model.path, bool(model.trust_remote_code), setting)
     if chat.changed:
         model.custom_chat_template = chat.tokenizer.chat_template
     return chat
 
 
 def check_dialogues(config: DictConfig, chat: Chat, played: Collection[Task[Any]]) -> None:
-    """Refuse tasks of several turns if the chat template cannot be continued turn by turn.
-
-    Raises:
-        BadTemplate: with the text as served and as trained.
-    """
+    """Refuse tasks of several turns if the chat template cannot be continued turn by turn. Raises BadTemplate."""
     dialogues = sorted(task.name for task in played if not isinstance(task, OneTurnTask))
     if chat.format.dialogue_problem and dialogues:
         raise BadTemplate(
@@ -148,8 +123,9 @@ def check_settings(config: DictConfig) -> tuple[Settings, ResumeChoice]:
         if folder is not None:
             with found.of():
                 check_writable(folder, key)
-    with found.of():
-        check_address(config)
+    if config.trainer.upload_to is not None:
+        with found.of():
+            Store(str(config.trainer.upload_to))
     found.report()
     return settings, choice
 
@@ -229,8 +205,69 @@ def _memory(config: DictConfig, teachers: Collection[str]) -> list[str]:
 
         threads = cpu_variables(config)[VARIABLE]
         return [*fit(config, teachers), f"{threads} threads for each process that computes"]
-    from ditto.memory.plan import plan
-
     memory_plan = plan(config, teachers)
     memory_plan.check()
     return memory_plan.lines()
+
+
+def training_steps(config: DictConfig, rows: int) -> int:
+    """The number of steps of the run.
+
+    Args:
+        rows: number of rows in the training set, after mixture and filters.
+
+    Raises:
+        BadConfig: there are too few rows for a step, or total_epochs ends the run before total_training_steps.
+    """
+    data, trainer = config.data, config.trainer
+    steps_per_epoch = rows // data.train_batch_size
+    if not steps_per_epoch:
+        raise BadConfig(
+            f"data.train_batch_size={data.train_batch_size}: the training set has {rows} rows (after data.mixture, "
+            "data.filter_overlong_prompts and data.train_max_samples), fewer than one step needs. Lower "
+            "data.train_batch_size, or add rows to data.train_files."
+        )
+    steps = steps_per_epoch * int(trainer.total_epochs)
+    if trainer.total_training_steps is None:
+        return steps
+    if trainer.total_training_steps > steps:
+        raise BadConfig(
+            f"trainer.total_epochs={trainer.total_epochs}: the run would end after {steps} steps ({steps_per_epoch} "
+            f"per epoch of {rows} rows), before trainer.total_training_steps={trainer.total_training_steps}, without "
+            "its last checkpoint and validation. Raise trainer.total_epochs, or set trainer.total_training_steps=null "
+            "to stop after the epochs."
+        )
+    return int(trainer.total_training_steps)
+
+
+def check_overlap(config: DictConfig, train: Iterable[TaskRow], val: Iterable[TaskRow]) -> list[str]:
+    """Check that no training row shares a group (a story, a conversation, a book, a user) with a validation row.
+
+    Returns:
+        The overlaps as lines for the plan; empty unless `data.allow_overlap` is true.
+    """
+    overlaps = [str(overlap) for overlap in HeldOut(val).overlaps(train)]
+    if overlaps and not config.data.allow_overlap:
+        raise BadConfig(
+            "data.train_files has rows from the same stories, conversations, books or users as data.val_files, so "
+            f"validation would measure memorization. {'. '.join(overlaps)}. To remove these rows: python -m data.check "
+            "TRAIN.parquet --against VAL.parquet --without-overlap CLEAN.parquet. To train on them anyway, set "
+            "data.allow_overlap=true."
+        )
+    return overlaps
+
+
+def check_model_length(config: DictConfig, teachers: Iterable[str] = ()) -> None:
+    """Check that model and teachers have enough positions for the rollout, without which vLLM refuses to start."""
+    from transformers import AutoConfig
+
+    model, wanted = config.actor_rollout_ref.model, config.actor_rollout_ref.rollout.max_model_len
+    for path in (model.path, *teachers):
+        model_config = AutoConfig.from_pretrained(path, trust_remote_code=bool(model.trust_remote_code))
+        positions = getattr(model_config.get_text_config(), "max_position_embeddings", None)
+        if wanted is not None and positions is not None and wanted > positions:
+            raise BadConfig(
+                f"actor_rollout_ref.rollout.max_model_len={wanted}: {path} has {positions} positions "
+                "(max_position_embeddings in its config.json). Lower data.max_prompt_length, data.max_feedback_length "
+                "or data.max_response_length, or use a model with a longer context."
+            )

@@ -118,21 +118,10 @@ class RunSettings(BaseModel):
         description="The run ends when the engine's answers stay the same over this many updates; null turns the check "
         "off.",
     )
-    logged_sessions: int = Field(
-        default=8,
-        ge=0,
-        description="Sessions of every fifth step that go to the tracker as a table (draft, critique, refined answer, "
-        "rewards), if it has tables; 0 turns it off.",
-    )
 
 
 def chosen_objective(algorithm: DictConfig) -> Objective:
-    """The objective that the section `algorithm` names.
-
-    Raises:
-        BadConfig: there is no such `agent_version`, the authors' name of an objective.
-        UnknownObjective: there is no objective of that name.
-    """
+    """The objective that the section `algorithm` names. Raises BadConfig or UnknownObjective."""
     version = algorithm.get("agent_version")
     if version is not None and version not in AGENT_VERSIONS:
         raise BadConfig(f"algorithm.agent_version={version!r}: use {' or '.join(AGENT_VERSIONS)}, or objective.")
@@ -151,6 +140,12 @@ class Settings(BaseModel):
     run: RunSettings
     mixture: MixtureSettings = MixtureSettings()
     tasks: dict[str, dict[str, Any]] = Field(default_factory=dict)  # task -> options (`soul.tasks.configure`)
+    checkpoint_dir: Path | None = None  # trainer.default_local_dir
+
+    @property
+    def folders(self) -> set[Path]:
+        """The folders that the run writes to."""
+        return {self.run_dir.absolute(), (self.checkpoint_dir or self.run_dir).absolute()}
 
     @property
     def run_dir(self) -> Path:
@@ -162,10 +157,6 @@ class Settings(BaseModel):
         """Read `algorithm`, `refine`, `run`, `tasks`, `data.mixture` and the judge gateway.
 
         The gateway is the sections of its roles, or `gateway` once the driver has resolved them.
-
-        Raises:
-            BadConfig: naming section and key.
-            UnknownObjective: there is no objective `algorithm.objective`.
         """
         algorithm = config.algorithm
         options = {key: value for key, value in OmegaConf.to_object(algorithm).items() if key in _OPTIONS}
@@ -177,6 +168,7 @@ class Settings(BaseModel):
             "run": _section(RunSettings, "run", config),
             "tasks": OmegaConf.to_container(config.tasks, resolve=True) if config.get("tasks") else {},
             "mixture": _section(MixtureSettings, "data.mixture", config),
+            "checkpoint_dir": OmegaConf.select(config, "trainer.default_local_dir"),
         }
         return _validated(cls, "algorithm", values)
 

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from verl.trainer.main_ppo import TaskRunnerV1
 
 from ditto.launching.placement import with_the_driver
 from ditto.run.run_folder import trainer_lock
+from ditto.settings import Settings
 from soul.cli import logs
 from soul.files import disk_space
 
@@ -26,7 +27,7 @@ class DittoTaskRunner(_TaskRunner):
         import ditto.trainer_modes  # noqa: F401  (registers ditto_sync, ditto_colocate_async, ditto_separate_async)
 
         logs.set_up()
-        with trainer_lock(config):
+        with trainer_lock(Settings.from_config(config).folders):
             try:
                 super().run(config)
             except Exception as error:
@@ -46,11 +47,6 @@ def _written_to(config: DictConfig) -> list[Path]:
     return [Path(folder) for folder in folders if folder]
 
 
-def remote_runner(config: DictConfig) -> Any:
-    """The actor's class. It runs under nsys if the config asks for that profiler, as in verl's `run_ppo`."""
-    options = with_the_driver()
-    profiler = config.global_profiler
-    if profiler.tool == "nsys" and profiler.steps:
-        nsight = profiler.global_tool_config.nsys.controller_nsight_options
-        options["runtime_env"] = {"nsight": OmegaConf.to_container(nsight)}
-    return ray.remote(DittoTaskRunner).options(**options)
+def remote_runner() -> Any:
+    """The actor's class."""
+    return ray.remote(DittoTaskRunner).options(**with_the_driver())

@@ -31,7 +31,7 @@ from verl.utils.py_functional import rename_dict
 from verl.utils.seqlen_balancing import log_seqlen_unbalance
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
-from ditto.batch import style_signal, verl_metrics
+from ditto.batch import metrics as batch_metrics
 from ditto.batch.minibatch_layout import (
     assign_mini_batches,
     balance_by_length,
@@ -39,16 +39,15 @@ from ditto.batch.minibatch_layout import (
     build_layout,
     padded_rows,
 )
-from ditto.batch.pi_old import PiOld, correction_weights
 from ditto.batch.queue import KVBatchMeta, drop_trained_rows, fetch, put_columns, tq
-from ditto.batch.step_batch import StepBatch, group_metrics
+from ditto.batch.step_batch import StepBatch
 from ditto.batch.step_parts import StepParts
 from ditto.batch.trace_details import note_correction, note_log_probs, note_plan
 from ditto.judging.watch import BudgetSpent, JudgeWatch
 from ditto.model.prefix_tree.eligibility import ineligible_reason
 from ditto.model.prefix_tree.packing import USE_PREFIX_TREE
 from ditto.objectives.losses import objective_loss
-from ditto.old_log_probs import measure_by_update
+from ditto.old_log_probs import PiOld, measure_by_update
 from ditto.rollout import sync_alarm
 from ditto.rollout.group_filter import GroupFilter
 from ditto.rollout.sync_alarm import SyncAlarm
@@ -59,8 +58,8 @@ from ditto.run.diagnostics import step_diagnostics
 from ditto.run.finite_steps import FiniteSteps, are_finite, require_finite_weights
 from ditto.run.run_folder import RunFolder, write_end_report
 from ditto.run.step_metrics import first_look, rollout_times, session_metrics, summary_line
-from ditto.run.trackers import log_sessions, set_logger_folders
-from ditto.run.uploads import UploadFailed, Uploads
+from ditto.run.store import StoreFailed, Uploads
+from ditto.run.trackers import set_logger_folders
 from ditto.run.watchdog import RESEND_S, Liveness, Watchdog
 from ditto.settings import Settings
 from ditto.validation import Validation
@@ -72,7 +71,6 @@ from soul.host_resources import infrequent_gc
 
 logger = logging.getLogger(__name__)
 NOTICE_S = RESEND_S + 5.0  # within which a dead actor is noticed
-STOP_S = 10.0  # seconds that a stopped run keeps for its end, after the report
 
 
 class DittoTrainer(Validation):
@@ -127,7 +125,6 @@ class DittoTrainer(Validation):
             super().init()
             self.pi_old = PiOld.chosen(self.config, self.settings, self.actor_rollout_wg.active_dropout()[0])
             logger.info("pi_old: %s (%s)", self.pi_old.source, self.pi_old.why)
-        self.style = style_signal.StyleSignal(self.tokenizer)
         actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
         loss = partial(objective_loss, config=actor, objective=self.settings.objective, options=self.settings.options)
         self.actor_rollout_wg.set_loss_fn(loss)
@@ -153,7 +150,7 @@ class DittoTrainer(Validation):
         self.run_folder.open_live()
         if self.uploads:
             self.uploads.start()  # what the last attempt could not copy
-        failed: UploadFailed | None = None
+        failed: StoreFailed | None = None
         try:
             with infrequent_gc():  # a step's traces are a million objects, which each full collection would walk
                 super().fit(agent_loop_manager)
@@ -163,14 +160,11 @@ class DittoTrainer(Validation):
             raise
         finally:
             self.watchdog.stop()
-            until = stop_signals.save_until()
-            if until is None:
+            if stop_signals.save_until() is None:  # a stopped run has no time for it
                 write_end_report(self.run_folder.folder)
             if self.uploads:
-                stop_signals.report_last_step()
+                stop_signals.report(stop_signals.ENDED)
                 failed = self.uploads.finish()
-            if until is not None:  # a stopped run: uploads come first, and the report gets the time that is left
-                write_end_report(self.run_folder.folder, max(until - time.time() - STOP_S, 0.0))
         self.run_folder.close_live()
         self._raise_outage()
         if failed:
@@ -214,11 +208,7 @@ class DittoTrainer(Validation):
         logging_prefix: str = "global_seqlen",
         keep_minibatch: bool = False,
     ) -> KVBatchMeta:
-        """Order the rows by rank and mini-batch, and pad all mini-batches to the same size.
-
-        Raises:
-            MissingSessions: fewer sessions than requested came back.
-        """
+        """Order the rows by rank and mini-batch, and pad all mini-batches to the same size. Raises MissingSessions."""
         step = StepBatch.fetch(batch)
         step.require_sessions(self.global_steps, self._asked_prompts, self.config.actor_rollout_ref.rollout.n)
         step.sort(f"{self.config.actor_rollout_ref.actor.data_loader_seed}:{self.global_steps}")
@@ -264,8 +254,7 @@ class DittoTrainer(Validation):
         """Compute what the loss needs of every sequence."""
         step = self.parts.current
         assert step.columns is not None
-        refined = step.is_kind("refined_base")
-        correction = correction_weights(step.columns, refined, self.config.algorithm.get("rollout_correction"))
+        correction = step.correction(self.config.algorithm.get("rollout_correction"))
         if correction is not None:
             metrics.update(correction[1])
         factors = correction[0] if correction else None
@@ -318,21 +307,19 @@ class DittoTrainer(Validation):
         numbers: dict[str, Any] = session_metrics(step.traces) | step_diagnostics(step.traces)
         numbers |= rollout_times(step.traces, self.parts.rollouts)
         numbers["ditto/sessions"] = len(step.traces)
-        numbers |= step.sequence_metrics(teaches_feedback=self.settings.objective.teacher == "feedback")
+        numbers |= batch_metrics.sequences(step, teaches_feedback=self.settings.objective.teacher == "feedback")
         if step.entropy is not None and len(step.entropy):
             numbers["actor/entropy"] = step.entropy.mean().item()
         correction = self.config.algorithm.get("rollout_correction")
         if len(self.parts.batches) > 1 and step.columns is not None:
-            weighed = correction_weights(step.columns, step.is_kind("refined_base"), correction)
+            weighed = step.correction(correction)
             numbers |= weighed[1] if weighed is not None else {}
-        numbers |= group_metrics(step.groups) | step.kl_to_start() | style_signal.style_metrics(step)
+        numbers |= batch_metrics.groups(step.groups) | batch_metrics.kl_to_start(step)
         versions = [int(tag["min_global_steps"]) for tag in batch.tags]
-        numbers |= step.context_gap() | self.alarm.check_rollout(self.global_steps, step, versions)
+        numbers |= batch_metrics.context_gap(step) | self.alarm.check_rollout(self.global_steps, step, versions)
         numbers |= self.judges.after_step(self.global_steps, step.traces)
         numbers |= self.uploads.metrics() if self.uploads else {}
-        numbers |= self.parts.update_metrics()
-        distillation = self.settings.objective.distillation
-        return numbers | (style_signal.of_distillation(numbers, distillation.name) if distillation else {})
+        return numbers | self.parts.update_metrics()
 
     def on_step_end(self) -> None:
         self._end_if_due()  # saves while the rollout servers still sleep, as the memory plan assumes
@@ -364,7 +351,7 @@ class DittoTrainer(Validation):
         self.total_training_steps = self.global_steps  # verl's loop ends after its last step: make this one the last
 
     def on_train_begin(self) -> None:
-        stop_signals.report_first_step()
+        stop_signals.report(stop_signals.BEGUN)
         with self.watchdog.phase("start of training"):
             self._check_sync()  # records the servers' answers before the first update
             super().on_train_begin()
@@ -385,10 +372,9 @@ class DittoTrainer(Validation):
     ) -> None:
         metrics |= self._step_numbers(batch, timing_raw, epoch)
         self._record(metrics)
-        traces = [trace for part in self.parts.batches for trace in part.traces]
-        log_sessions(self.logger.logger, self.settings.run, self.global_steps, traces)
         print(summary_line(self.global_steps, self.total_training_steps, metrics), flush=True)
         if not self._looked:
+            traces = [trace for part in self.parts.batches for trace in part.traces]
             print(first_look(traces, metrics), flush=True)
             self._looked = True
         self.finite.check(self.global_steps, self.global_steps >= self.total_training_steps, self.checkpoints.root)
@@ -397,10 +383,8 @@ class DittoTrainer(Validation):
         """verl's own metrics of the whole step, once it has ended."""
         step, gpus = self.parts.joined(), self._get_n_gpus_for_throughput()
         assert step.columns is not None
-        numbers = verl_metrics.step_metrics(
-            batch.tags, step.records, step.advantages, step.columns.mask, timing_raw, gpus
-        )
-        numbers |= verl_metrics.staleness_metrics(batch.tags, self.global_steps)
+        numbers = batch_metrics.of_verl(batch.tags, step.records, step.advantages, step.columns.mask, timing_raw, gpus)
+        numbers |= batch_metrics.staleness(batch.tags, self.global_steps)
         return numbers | {"training/global_step": self.global_steps, "training/epoch": epoch}
 
     def _record(self, metrics: dict[str, Any]) -> None:
@@ -428,9 +412,6 @@ class DittoTrainer(Validation):
         """Write a complete checkpoint to a temporary folder; `_record` publishes it.
 
         A step that is not finite gets none.
-
-        Raises:
-            NotFinite: the step's update has lost the weights.
         """
         if self.finite.in_a_row:
             return

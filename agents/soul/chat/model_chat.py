@@ -18,10 +18,7 @@ from soul.message import Escape
 def stop_ids(path: str, trust: bool, tokenizer: Any) -> frozenset[int]:
     """The token ids at which vLLM ends an answer: those of generation_config.json, and the tokenizer's end token.
 
-    Without a generation_config.json, those of config.json count.
-
-    Args:
-        trust: whether to run code that comes with the model.
+    Without a generation_config.json, those of config.json count. `trust` runs code that comes with the model.
     """
     from transformers import AutoConfig
 
@@ -37,10 +34,9 @@ def _generation_config(path: str) -> dict[str, Any]:
     from transformers import GenerationConfig
 
     try:
-        said: dict[str, Any] = GenerationConfig.from_pretrained(path).to_diff_dict()
+        return dict(GenerationConfig.from_pretrained(path).to_diff_dict())
     except OSError:
         return {}
-    return said
 
 
 class ServedChat(NamedTuple):
@@ -63,8 +59,7 @@ def served_chat(model: str, adapter: Path | None, given: Sequence[str], folder: 
     Args:
         adapter: the folder of a LoRA adapter; the template in it replaces the model's.
         given: the user's arguments; a chat template that they name replaces both.
-        folder: gets the completed chat template, generation_config.json and the tokenizer, where the model's own do
-            not do.
+        folder: gets the chat template, generation_config.json and the tokenizer, where the model's own do not do.
 
     Raises:
         BadTemplate: the chat template cannot carry our tasks' conversations.

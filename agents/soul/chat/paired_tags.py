@@ -2,8 +2,7 @@
 
 Decoding leaves special tokens out. Training keeps these tags (`rendering.py`), so a checkpoint lists them as ordinary
 added tokens, and so does the copy of a tokenizer with which we serve a base model: every server then writes what
-training read. Their ids and their places in a prompt stay the same. To ask a server for special tokens instead would
-bring all others along, and only their text would say which of them the model wrote as tokens.
+training read. Their ids and their places in a prompt stay the same.
 """
 
 from __future__ import annotations

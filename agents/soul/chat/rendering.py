@@ -45,11 +45,7 @@ class ChatRenderer:
         self._kwargs = {**(template_kwargs or {}), **({"chat_template": template} if template is not None else {})}
 
     def text(self, messages: Sequence[Message], ask: bool = True) -> str:
-        """The text of a conversation.
-
-        Args:
-            ask: end with the generation prompt.
-        """
+        """The text of a conversation; if `ask` is true, it ends with the generation prompt."""
         plain = [dict(message) for message in messages]
         plain = self._escape(plain) if self._escape else plain
         rendered = self.tokenizer.apply_chat_template(plain, tokenize=False, add_generation_prompt=ask, **self._kwargs)

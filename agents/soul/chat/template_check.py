@@ -6,9 +6,9 @@ piece, as training builds it (`rendering.py`). What differs between the two deci
 
 from __future__ import annotations
 
+import os
 import re
-import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,6 @@ from soul.chat.rendering import ChatRenderer
 from soul.errors import SoulError, one_line
 from soul.message import Message
 
-PATIENCE_S = 5.0  # a template that needs longer for a short conversation does not end, or makes every turn wait
 _SYSTEM: Message = {"role": "system", "content": "You are Mira, a florist."}
 _USERS: tuple[Message, ...] = tuple(
     {"role": "user", "content": text} for text in ("Good morning.", "Any tulips left?", "Until tomorrow then.")
@@ -68,25 +67,7 @@ def fit_template(
     Raises:
         BadTemplate: it does not show our messages, has no generation prompt, or its turns have no end.
     """
-    found: list[ChatFormat | BaseException] = []
-
-    def work() -> None:
-        try:
-            found.append(_Check(tokenizer, stop_ids, template_kwargs or {}, setting).run())
-        except BaseException as error:  # noqa: BLE001 - raised again below, in the caller's thread
-            found.append(error)
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    thread.join(PATIENCE_S)
-    if not found:
-        raise BadTemplate(
-            f"the chat template needs more than {PATIENCE_S:g} s for a conversation of seven short messages. Correct "
-            f"chat_template.jinja in the model's folder, or set {setting}."
-        )
-    if isinstance(found[0], BaseException):
-        raise found[0]
-    return found[0]
+    return _Check(tokenizer, stop_ids, template_kwargs or {}, setting).run()
 
 
 class _Check:
@@ -113,17 +94,9 @@ class _Check:
             )
         self.stop_ids |= set(added)
         dialogue_problem = self._growth_problem(close)
-        self.adaptation = replace(self.adaptation, defaults=self.kwargs)
-        template = self.adaptation.apply(self.own)
-        return ChatFormat(
-            None if template == self.tokenizer.chat_template else template,
-            self.stop_ids,
-            added,
-            dialogue_problem,
-            tuple(self.notes),
-        )
-
-    # ---- what the template shows -----------------------------------------------------------------------------------
+        template = replace(self.adaptation, defaults=self.kwargs).apply(self.own)
+        changed = None if template == self.tokenizer.chat_template else template
+        return ChatFormat(changed, self.stop_ids, added, dialogue_problem, tuple(self.notes))
 
     def _renderer(self) -> ChatRenderer:
         return ChatRenderer(self.tokenizer, self.stop_ids, self.adaptation.apply(self.own), self.kwargs)
@@ -158,8 +131,7 @@ class _Check:
             ([_SYSTEM, _ANSWERS[0], first], {"lone_system": True}, ""),
         ]
         for messages, change, note in steps:
-            problem = self._problem(messages)
-            if problem is None:
+            if (problem := self._problem(messages)) is None:
                 continue
             self.adaptation = replace(self.adaptation, **change)
             if self._problem(messages):
@@ -185,14 +157,10 @@ class _Check:
 
     def _default_system(self) -> str:
         """The text that the template adds to a conversation without a system message; "" if it adds none."""
-        if self.adaptation.fold_system or self._problem([_SYSTEM, _USERS[0]]):
-            return ""
-        text = self._renderer().text(_USERS[:1])
         empty: Message = {"role": "system", "content": ""}
-        try:
-            bare = self._renderer().text([empty, _USERS[0]])
-        except Exception:  # noqa: BLE001 - it takes no empty system message, so it cannot be replaced
+        if self.adaptation.fold_system or self._problem([_SYSTEM, _USERS[0]]) or self._problem([empty, _USERS[0]]):
             return ""
+        text, bare = (self._renderer().text(messages) for messages in (_USERS[:1], [empty, _USERS[0]]))
         start = _shared(text, bare)
         end = _shared(text[start:][::-1], bare[start:][::-1])
         added = text[start : len(text) - end]
@@ -211,14 +179,13 @@ class _Check:
                 f"for it with add_generation_prompt, so the model would have to write that itself. Set {self.setting}."
             )
 
-    # ---- the end of a turn and what follows it ---------------------------------------------------------------------
-
     def _end_of_turn(self) -> int:
         """The token that ends a turn: the template's own, or the one that begins the next turn (GLM)."""
-        closed = self._after_answer(ask=False, messages=[_SYSTEM, _USERS[0], _ANSWERS[0]])
+        answered = [_SYSTEM, _USERS[0], _ANSWERS[0]]
+        closed = self._after_answer(self._renderer().text(answered, ask=False))
         if closed is not None:
             return closed
-        opened = self._after_answer(ask=True, messages=[_SYSTEM, _USERS[0], _ANSWERS[0], _USERS[1]])
+        opened = self._after_answer(self._renderer().text([*answered, _USERS[1]]))
         if opened is not None and opened in self.stop_ids:
             word = str(self.tokenizer.convert_ids_to_tokens(opened))
             self.notes.append(f"the chat template closes no turn: {word} of the next role ends it")
@@ -228,58 +195,46 @@ class _Check:
             f"generation_config, so an answer would have no end. Set {self.setting} to a template that closes it."
         )
 
-    def _after_answer(self, ask: bool, messages: Sequence[Message]) -> int | None:
-        """The special token that follows the answer, after blanks at most."""
-        text = self._renderer().text(messages, ask)
-        tail = text[text.rfind(_ANSWERS[0]["content"]) + len(_ANSWERS[0]["content"]) :]
+    def _after_answer(self, text: str) -> int | None:
+        """The special token that follows the answer in a text, after blanks at most."""
+        tail = text.rpartition(_ANSWERS[0]["content"])[2].lstrip()
         special = {token.content: number for number, token in self.tokenizer.added_tokens_decoder.items()}
         special |= {word: self.tokenizer.convert_tokens_to_ids(word) for word in self.tokenizer.all_special_tokens}
         words = sorted(special, key=len, reverse=True)
-        return next((special[word] for word in words if tail.lstrip().startswith(word)), None)
+        return next((special[word] for word in words if tail.startswith(word)), None)
 
     def _growth_problem(self, close: int) -> str | None:
-        """The reason why dialogues cannot be trained; None if they can, in one sequence or in one for each turn."""
+        """The reason why dialogues cannot be trained; None if they can, in one sequence or in one for each turn.
+
+        After each answer but the last, the context that grew is compared with the whole conversation as served.
+        """
         renderer = self._renderer()
-        for whole, text, ids, said, messages in _turns(renderer, close):
-            growth = renderer.growth(text, ids, said, messages)
-            if growth is not None and [*ids, *growth.ids] == renderer.ids(whole):
-                continue
+        text = renderer.text(_DIALOGUE[:2])
+        ids = renderer.ids(text)
+        for number in (2, 4):
+            said, messages = _DIALOGUE[number]["content"], _DIALOGUE[: number + 2]
+            ids = [*ids, *renderer.ids(said), close]
+            whole, growth = renderer.text(messages), renderer.growth(text, ids, said, messages)
             if growth is None and whole.startswith(renderer.text(messages[:2], ask=False)):
                 self.notes.append(
                     "the chat template writes earlier answers differently once others follow, so each turn of a "
                     f"dialogue becomes a sequence of its own (for Qwen3, {self.setting}=qwen3 keeps one)"
                 )
                 return None
-            reason = (
-                "it moves or changes what was said before the answer"
-                if growth is None
-                else "the tokens of an answer join with those around it"
-            )
-            return (
-                f"the chat template cannot be continued turn by turn: {reason}. As served: {whole!r}. As trained: "
-                f"{text + said!r} and what follows. Set {self.setting} to a template that appends."
-            )
+            if growth is None or [*ids, *growth.ids] != renderer.ids(whole):
+                reason = (
+                    "it moves or changes what was said before the answer"
+                    if growth is None
+                    else "the tokens of an answer join with those around it"
+                )
+                return (
+                    f"the chat template cannot be continued turn by turn: {reason}. As served: {whole!r}. As trained: "
+                    f"{text + said!r} and what follows. Set {self.setting} to a template that appends."
+                )
+            text, ids = whole, renderer.ids(whole)
         return None
-
-
-def _turns(renderer: ChatRenderer, close: int) -> Iterator[tuple[str, str, list[int], str, Sequence[Message]]]:
-    """After each answer but the last: the whole as served, the context and ids so far, the answer, the messages."""
-    text = renderer.text(_DIALOGUE[:2])
-    ids = renderer.ids(text)
-    for number in (2, 4):
-        said = _DIALOGUE[number]["content"]
-        ids = [*ids, *renderer.ids(said), close]
-        messages = _DIALOGUE[: number + 2]
-        whole = renderer.text(messages)
-        yield whole, text, ids, said, messages
-        text, ids = whole, renderer.ids(whole)
 
 
 def _shared(one: str, other: str) -> int:
     """The length of the longest common beginning."""
-    length = 0
-    for first, second in zip(one, other, strict=False):
-        if first != second:
-            break
-        length += 1
-    return length
+    return len(os.path.commonprefix([one, other]))

@@ -1,8 +1,4 @@
-"""The chat template that a setting names: a file, or one of ours that suits training better than the model's own.
-
-It is the only one of a run: training renders with it, the checkpoint carries it, and whatever serves the checkpoint
-uses it.
-"""
+"""The chat template that a setting names: a file, or one of ours that suits training better than the model's own."""
 
 from __future__ import annotations
 
@@ -24,11 +20,7 @@ def shipped() -> list[str]:
 
 
 def read_template(value: str, setting: str, vocabulary: Collection[str]) -> str:
-    """The text of a template, by the name of ours or the path of a file.
-
-    Args:
-        setting: the setting that has this value, for messages.
-        vocabulary: the tokens of the model.
+    """The text of a template, by the name of ours or the path of a file; `setting` has this value, for messages.
 
     Raises:
         BadTemplate: there is neither, the file is empty or no text, or one of ours is for another family of models.

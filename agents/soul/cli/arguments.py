@@ -1,8 +1,5 @@
 """Types of command-line options: numbers in their range, and files and folders that can be used.
 
-    parser.add_argument("--limit", type=positive_int)
-    parser.add_argument("--out", type=output_folder)
-
 If a value is wrong, argparse prints the option's name and the message, and the command exits with code 2 before any
 work begins. String defaults, such as those from an environment variable, are checked too.
 """
@@ -59,9 +56,7 @@ def one_of(*words: str) -> Callable[[str], str]:
 
 def existing_file(text: str) -> Path:
     """A file that can be read."""
-    path = _path(text)
-    if path.is_dir():
-        raise ArgumentTypeError(f"{path} is a folder; name a file")
+    path = _file(text)
     try:
         path.open("rb").close()
     except OSError as error:
@@ -79,14 +74,12 @@ def existing_folder(text: str) -> Path:
 
 def output_file(text: str) -> Path:
     """A file that you can write; its folder need not exist yet. Nothing is created."""
-    path = _path(text)
-    if path.is_dir():
-        raise ArgumentTypeError(f"{path} is a folder; name a file")
+    path = _file(text)
     try:
         if path.is_file():
             path.open("ab").close()
         elif not path.exists():  # /dev/stdout and pipes need no check
-            _check_writable(path.parent)
+            output_folder(str(path.parent))
     except OSError as error:
         raise ArgumentTypeError(f"{path}: {error.strerror}; name another file") from None
     return path
@@ -95,7 +88,17 @@ def output_file(text: str) -> Path:
 def output_folder(text: str) -> Path:
     """A folder that you can write to; it need not exist yet. Nothing is created."""
     path = _path(text)
-    _check_writable(path)
+    try:
+        probe(path)
+    except OSError as error:
+        raise ArgumentTypeError(f"cannot write to {path}: {error.strerror}; name another folder") from None
+    return path
+
+
+def _file(text: str) -> Path:
+    path = _path(text)
+    if path.is_dir():
+        raise ArgumentTypeError(f"{path} is a folder; name a file")
     return path
 
 
@@ -103,10 +106,3 @@ def _path(text: str) -> Path:
     if not text or "\0" in text:
         raise ArgumentTypeError(f"{text!r} is not a path")
     return Path(text)
-
-
-def _check_writable(folder: Path) -> None:
-    try:
-        probe(folder)
-    except OSError as error:
-        raise ArgumentTypeError(f"cannot write to {folder}: {error.strerror}; name another folder") from None

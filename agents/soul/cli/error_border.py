@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from soul.cli import logs
 from soul.cli.redaction import redact_guessing
@@ -35,20 +35,12 @@ INTERRUPTED = 128 + signal.SIGINT
 TERMINATED = 128 + signal.SIGTERM
 
 
-class _Verbose(argparse.Action):
-    """`-v`: takes effect at once, because reading the other arguments may already log."""
-
-    def __call__(self, *_: object) -> None:
-        logs.be_verbose()
-
-
 class Parser(argparse.ArgumentParser):
-    """The parser of every command: its description keeps its lines, its errors repeat no key, and it takes -v."""
+    """The parser of every command: its description keeps its lines, and its errors repeat no key."""
 
     def __init__(self, *arguments: object, **options: object) -> None:
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(*arguments, **options)  # type: ignore[arg-type]
-        self.add_argument("-v", "--verbose", action=_Verbose, nargs=0, help="log more (SOUL_LOG=debug)")
 
     def error(self, message: str) -> NoReturn:
         super().error(redact_guessing(message))
@@ -71,16 +63,9 @@ def reports_errors(main: Callable[[Sequence[str] | None], int | None]) -> Main:
 
 
 def run_command(main: Callable[[], int | None]) -> int:
-    """Run a command. Its log lines go to stderr (`soul.cli.logs`); so does its error, as one paragraph.
+    """Run a command, and return its exit code; None from `main` means 0.
 
-    Args:
-        main: the command. It returns its exit code; None means 0.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        SystemExit: raised by argparse, after it printed its error or the help.
+    Its log lines go to stderr (`soul.cli.logs`), and so does its error, as one paragraph.
     """
     try:
         with logs.to_stderr(), _signals():
@@ -113,13 +98,12 @@ def _signals() -> Iterator[None]:
 
     If the process ignores a signal, as background jobs of a shell do, it keeps ignoring it.
     """
-    _Sigterm.arrived = False
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    wanted = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: _terminate}
-    ours = {number: handler for number, handler in wanted.items() if signal.getsignal(number) is signal.SIG_DFL}
-    before = {number: signal.signal(number, handler) for number, handler in ours.items()}
+    _sigterms.clear()
+    before: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        wanted = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: _terminate}
+        ours = {number: handler for number, handler in wanted.items() if signal.getsignal(number) is signal.SIG_DFL}
+        before = {number: signal.signal(number, handler) for number, handler in ours.items()}
     try:
         yield
     finally:
@@ -127,12 +111,11 @@ def _signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-class _Sigterm:
-    arrived = False  # since the command began
+_sigterms: list[int] = []  # that arrived since the command began
 
 
-def _terminate(_number: int, frame: FrameType | None) -> None:
-    _Sigterm.arrived = True
+def _terminate(number: int, frame: FrameType | None) -> None:
+    _sigterms.append(number)
     interrupt = signal.getsignal(signal.SIGINT)  # asyncio's own handler while a loop runs: it cancels the tasks first
     if callable(interrupt):
         interrupt(signal.SIGINT, frame)
@@ -141,9 +124,7 @@ def _terminate(_number: int, frame: FrameType | None) -> None:
 
 
 def _interrupted(text: str) -> int:
-    return _report(
-        *((f"Terminated: {text}", TERMINATED) if _Sigterm.arrived else (f"Interrupted: {text}", INTERRUPTED))
-    )
+    return _report(f"Terminated: {text}", TERMINATED) if _sigterms else _report(f"Interrupted: {text}", INTERRUPTED)
 
 
 def _report(text: str, code: int) -> int:

@@ -2,10 +2,9 @@
 
     2026-11-22 16:20:01 WARNING soul.judge.limits: 4 calls wait for gpt-5-nano at https://...
 
-`SOUL_LOG=debug` (info, warning, error; default info) sets the level; `-v` on a command line is short for debug. The
-loggers of other libraries keep their levels and handlers. Keys are replaced by `***` in every line, tracebacks
-included. `soul.cli.error_border.run_command` sets this up for a command; processes that Ray or torchrun start call
-`set_up` themselves.
+`SOUL_LOG=debug` (info, warning, error; default info) sets the level. The loggers of other libraries keep their levels
+and handlers. Keys are replaced by `***` in every line, tracebacks included. `soul.cli.error_border.run_command` sets
+this up for a command; processes that Ray or torchrun start call `set_up` themselves.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from soul.cli.redaction import redact
@@ -32,21 +31,16 @@ class _Redacted(logging.Formatter):
 
 
 class _Handler(logging.Handler):
-    """Writes to the current `sys.stderr`, or above the live display that covers the terminal."""
+    """Writes to the current `sys.stderr`; a live display may have replaced it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.setFormatter(_Redacted("%(asctime)s %(levelname)s %(name)s: %(message)s", "%Y-%m-%d %H:%M:%S"))
-        self.display: Callable[[str], None] | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            line = self.format(record)
-            if self.display is not None:
-                self.display(line)
-            else:
-                sys.stderr.write(line + "\n")
-                sys.stderr.flush()
+            sys.stderr.write(self.format(record) + "\n")
+            sys.stderr.flush()
         except Exception:  # noqa: BLE001 - as everywhere in logging: a line that cannot be written does not end the run
             self.handleError(record)
 
@@ -71,12 +65,6 @@ def set_up() -> None:
             logger.addHandler(_handler)
 
 
-def be_verbose() -> None:
-    """Start to log everything, in this process and in those that it starts."""
-    os.environ[VARIABLE] = "debug"
-    set_up()
-
-
 @contextmanager
 def to_stderr() -> Iterator[None]:
     """Log to stderr inside this block, and restore the loggers afterwards.
@@ -93,17 +81,3 @@ def to_stderr() -> Iterator[None]:
         for logger, (level, propagate, handlers) in zip(loggers, before, strict=True):
             logger.setLevel(level)
             logger.propagate, logger.handlers = propagate, handlers
-
-
-@contextmanager
-def above(display: Callable[[str], None]) -> Iterator[None]:
-    """Print log lines above a live display inside this block; on stderr they would garble it.
-
-    Args:
-        display: prints one line.
-    """
-    before, _handler.display = _handler.display, display
-    try:
-        yield
-    finally:
-        _handler.display = before

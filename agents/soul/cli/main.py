@@ -12,55 +12,23 @@ import signal
 import sys
 from collections.abc import Sequence
 
-# Command -> module, purpose, example.
-COMMANDS: dict[str, tuple[str, str, str]] = {
-    "evaluate": (
-        "soul.evaluate.__main__",
-        "evaluate a model behind an API on SOUL",
-        "soul evaluate hitom --limit 100 policy.model=gpt-5.4",
-    ),
-    "evaluate local": (
-        "soul.evaluate.local",
-        "evaluate checkpoints, served by vLLM",
-        "soul evaluate local hitom --model Qwen/Qwen3-8B",
-    ),
-    "report": (
-        "soul.evaluate.report.outputs",
-        "write the report of an evaluation again",
-        "soul report outputs/eval-base-1a2b3c4d",
-    ),
-    "wandb": (
-        "soul.evaluate.wandb_log",
-        "log the results of an evaluation to Weights & Biases",
-        "soul wandb outputs/eval-base-1a2b3c4d",
-    ),
-    "compare": ("soul.compare.__main__", "compare evaluations row by row", "soul compare RUN_A RUN_B --html out.html"),
-    "compare table": ("soul.compare.table", "put evaluations into one table", "soul compare table RUN_A RUN_B"),
-    "figures": (
-        "soul.figures.__main__",
-        "draw figures and tables from trainings and evaluations",
-        "soul figures --runs ditto=DIR,DIR grpo=DIR --out figures",
-    ),
-    "view": (
-        "soul.view.__main__",
-        "look at trainings and evaluations in a browser, also while they run",
-        "soul view outputs/",
-    ),
-    "judge": ("soul.judge.__main__", "show, check and audit the judges", "soul judge check judge.model=gpt-5-mini"),
-    "push": (
-        "soul.push.__main__",
-        "upload a checkpoint or training files, with their card, to the Hugging Face hub",
-        "soul push outputs/run you/my-simulator --private",
-    ),
+# Command -> module and purpose.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "evaluate": ("soul.evaluate.__main__", "evaluate a model behind an API on SOUL"),
+    "evaluate local": ("soul.evaluate.local", "evaluate checkpoints, served by vLLM"),
+    "report": ("soul.evaluate.report.outputs", "write the report of an evaluation again"),
+    "wandb": ("soul.evaluate.wandb_log", "log the results of an evaluation to Weights & Biases"),
+    "compare": ("soul.compare.__main__", "compare evaluations row by row"),
+    "compare table": ("soul.compare.table", "put evaluations into one table"),
+    "figures": ("soul.figures.__main__", "draw figures and tables from trainings and evaluations"),
+    "view": ("soul.view.__main__", "look at trainings and evaluations in a browser, also while they run"),
+    "judge": ("soul.judge.__main__", "show, check and audit the judges"),
+    "push": ("soul.push.__main__", "upload a checkpoint or training files, with their card, to the Hugging Face hub"),
     # The training's package, of the same distribution. Like a plug-in, it is imported when it is called, never by soul.
-    "convert": ("sft.convert", "write a corpus of any format as parquet shards", "soul convert *.jsonl.gz --out mine"),
-    "tasks": ("soul.tasks.__main__", "list the tasks that can be trained", "soul tasks"),
-    "examples": ("soul.examples.__main__", "write invented rows", "soul examples all --out try"),
-    "examples endpoint": (
-        "soul.examples.endpoint",
-        "run a command with a stand-in for its judge",
-        "soul examples endpoint soul evaluate hitom --data try policy.model=m",
-    ),
+    "convert": ("sft.convert", "write a corpus of any format as parquet shards"),
+    "tasks": ("soul.tasks.__main__", "list the tasks that can be trained"),
+    "examples": ("soul.examples.__main__", "write invented rows"),
+    "examples endpoint": ("soul.examples.endpoint", "run a command with a stand-in for its judge"),
 }
 
 
@@ -75,14 +43,7 @@ def end_silently() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command.
-
-    Args:
-        arguments: the command and its arguments; None: `sys.argv`.
-
-    Returns:
-        The exit code, as in `soul.cli.error_border`.
-    """
+    """Run a command; None: that of `sys.argv`. Returns the exit code, as in `soul.cli.error_border`."""
     if arguments is None:
         end_silently()
         arguments = sys.argv[1:]
@@ -108,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def usage() -> str:
     """The text that `soul --help` prints."""
-    lines = [f"  {name:<18} {purpose}\n{'':<20} $ {example}" for name, (_, purpose, example) in COMMANDS.items()]
+    lines = [f"  {name:<18} {purpose}" for name, (_, purpose) in COMMANDS.items()]
     head = "usage: soul COMMAND [ARGUMENT ...]\n\nThe gym and benchmark of human simulation.\n\ncommands:"
     foot = "\nsoul COMMAND --help lists a command's arguments; soul --version prints the version."
     return "\n".join([head, *lines, foot])

@@ -8,7 +8,6 @@ placeholders (EMPTY) stay, because blanking "a" would garble every text; the gat
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from collections.abc import Sequence
@@ -96,11 +95,3 @@ def secret_parameter(url: str) -> str | None:
     """The first query parameter of a URL whose name suggests a key; None if there is none."""
     names = (part.partition("=")[0] for part in urlsplit(url).query.split("&"))
     return next((name for name in names if _SECRET_PARAMETER.fullmatch(name)), None)
-
-
-class RedactingFilter(logging.Filter):
-    """Redacts the log lines of a library: HTTP libraries log whole URLs."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        record.msg, record.args = redact(record.getMessage()), ()
-        return True

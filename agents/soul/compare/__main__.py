@@ -8,25 +8,21 @@ A run is the folder of an evaluation. Two rows are a pair if set, place in the f
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
-from soul.cli.arguments import existing_folder, non_negative_int, output_file
+from soul.cli.arguments import existing_folder, output_file
 from soul.cli.error_border import Parser, reports_errors
 from soul.compare import report
 from soul.compare.comparison import Comparison, compare, distinct, labels
 from soul.compare.page import write_comparison
 from soul.evaluate.run.run_folder import EvaluationRun
 
-ROWS = 2  # rows per set to show that gained most, and as many that lost most
 
-
-def compared(folders: Sequence[Path], seed: int = 0) -> list[Comparison]:
+def compared(folders: Sequence[Path]) -> list[Comparison]:
     """Compare every run with the first.
 
     Raises:
@@ -34,49 +30,31 @@ def compared(folders: Sequence[Path], seed: int = 0) -> list[Comparison]:
     """
     base, *others = runs = [EvaluationRun.load(folder) for folder in distinct(folders)]
     first, *names = labels(runs)
-    return [compare(base, other, (first, name), seed) for other, name in zip(others, names, strict=True)]
+    return [compare(base, other, (first, name)) for other, name in zip(others, names, strict=True)]
 
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command."""
+    """Compare the runs, print the tables, and write the requested files."""
     parser = Parser(prog="soul compare", description=__doc__)
     parser.add_argument("baseline", type=existing_folder, help="folder of the run to compare with")
     parser.add_argument("runs", type=existing_folder, nargs="+", help="folders of the runs to compare")
     parser.add_argument("--out", type=output_file, metavar="F.md", help="also write the tables as Markdown")
     parser.add_argument("--html", type=output_file, metavar="F.html", help="write a page of all paired rows")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    more = f"rows per set to show, gained and lost (default {ROWS})"
-    parser.add_argument("--rows", type=non_negative_int, default=ROWS, help=more)
-    parser.add_argument("--seed", type=non_negative_int, default=0, help="seed of the bootstrap")
-    show(parser.parse_args(arguments))
-
-
-def show(given: argparse.Namespace) -> None:
-    """Compare the runs, print the tables, and write the requested files.
-
-    Raises:
-        SoulError: as `compared`.
-        OSError: a file cannot be written.
-    """
-    comparisons = compared([given.baseline, *given.runs], given.seed)
-    rows: int = given.rows
+    given = parser.parse_args(arguments)
+    comparisons = compared([given.baseline, *given.runs])
     if given.out is not None:
         given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text("\n".join(report.markdown(one, rows) for one in comparisons), encoding="utf-8")
-    if given.html is not None:
-        for one in comparisons:
+        given.out.write_text("\n".join(map(report.markdown, comparisons)), encoding="utf-8")
+    console = Console(width=max(120, Console().width))
+    for one in comparisons:
+        console.print(report.rich_view(one))
+        if given.html is not None:
             file: Path = given.html
             if len(comparisons) > 1:
                 file = file.with_name(f"{file.stem}-{one.other.folder.resolve().name}{file.suffix}")
             write_comparison(one, file)
-            print(f"{file} ({file.stat().st_size / 1e6:,.1f} MB)", file=sys.stderr if given.json else sys.stdout)
-    if given.json:
-        print(json.dumps([report.to_json(one, rows) for one in comparisons], indent=1, ensure_ascii=False))
-    else:
-        console = Console(width=max(120, Console().width))
-        for one in comparisons:
-            console.print(report.rich_view(one, rows))
+            print(f"{file} ({file.stat().st_size / 1e6:,.1f} MB)")
 
 
 if __name__ == "__main__":

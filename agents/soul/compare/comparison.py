@@ -1,7 +1,7 @@
 """The numbers of a comparison: one run against a baseline, set by set, and the macro average of the differences.
 
-The bootstrap resamples rows as pairs, that is, it resamples the differences between the two scores of a row. A row's
-difficulty affects both scores and cancels out, so the interval is narrower than two separate intervals suggest. The
+Rows are compared as pairs: a row's difficulty affects both scores and cancels out of their difference, so the interval
+is narrower than two separate intervals suggest. The
 macro average is over sets, never over pooled rows, and only over sets whose scores are comparable. If a task scores a
 set as a whole (`Task.set_headline`), both runs' scores are computed from the same drawn rows; wins and losses still
 count the rewards of single rows.
@@ -17,17 +17,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from scipy.stats import binomtest
-
 from soul import tasks
 from soul.compare.pairs import Pair, Paired, pair_up
 from soul.compare.protocol import Deviation, deviations
 from soul.errors import SoulError
-from soul.evaluate.numbers.bootstrap import percentile_interval, resampled_means, resampled_scores
-from soul.evaluate.numbers.set_result import Interval, score_of
+from soul.evaluate.numbers.set_result import score_of
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.tables.run_table import ordered
+from soul.metrics.intervals import Estimate, Interval, difference_of, pooled, score_of_rows
 from soul.metrics.set_metrics import SetScore
 from soul.task_types import Metric
 
@@ -45,7 +42,6 @@ class SetComparison:
     Attributes:
         paired: the rows; all numbers are over its pairs.
         deviations: how the runs differ besides the model under test.
-        seed: of the bootstrap.
         joint: each run's score of the paired rows as a set; None if the score is the mean of the rewards.
     """
 
@@ -53,7 +49,6 @@ class SetComparison:
     headline: Metric
     paired: Paired
     deviations: Sequence[Deviation] = ()
-    seed: int = 0
     joint: tuple[SetScore, SetScore] | None = None
 
     @property
@@ -84,21 +79,25 @@ class SetComparison:
         return statistics.fmean(pair.difference for pair in self.paired.pairs) if self.rows else None
 
     @cached_property
-    def resampled(self) -> Any:
-        """The bootstrap's differences, one for each resample; None with fewer than two pairs."""
-        if self.rows < 2 or self.difference is None:
+    def estimate(self) -> Estimate | None:
+        """The difference with its spread over pairs; None without a difference."""
+        if self.difference is None:
             return None
-        if self.joint is not None:
-            base, other = self.joint
-            return resampled_scores(
-                lambda weights: other.values(weights) - base.values(weights), self.rows, self.name, seed=self.seed
-            )
-        return resampled_means([pair.difference for pair in self.paired.pairs], self.name, seed=self.seed)
+        range_ = self.headline.low, self.headline.high
+        if self.joint is None:
+            return difference_of([pair.scores for pair in self.paired.pairs], range_)
+        base, other = self.joint
+        width = range_[1] - range_[0]
+
+        def difference(weights: Any) -> Any:
+            return other.values(weights) - base.values(weights)
+
+        return score_of_rows(difference, self.difference, self.rows, self.name, (-width, width))
 
     @property
     def interval(self) -> Interval | None:
-        """95 % bootstrap interval of the difference."""
-        return None if self.resampled is None else percentile_interval(self.resampled)
+        """The 95 % interval of the difference, over pairs (`soul.metrics.intervals`)."""
+        return self.estimate.interval if self.estimate else None
 
     def gain(self, pair: Pair) -> float:
         """How much better the other run is in a row; negative if it is worse."""
@@ -118,17 +117,10 @@ class SetComparison:
 
         It compares the numbers of wins and losses, not their sizes. None if every row is a tie.
         """
+        from scipy.stats import binomtest  # here: SciPy takes a second to import
+
         wins, _, losses = self.tally
         return float(binomtest(wins, wins + losses).pvalue) if wins + losses else None
-
-    def changed_most(self, count: int) -> tuple[list[Pair], list[Pair]]:
-        """The rows where the other run gained most, and those where it lost most; at most `count` each."""
-        by_gain = sorted(self.paired.pairs, key=lambda pair: (-self.gain(pair), pair.number))
-        by_loss = sorted(self.paired.pairs, key=lambda pair: (self.gain(pair), pair.number))
-        return (
-            [pair for pair in by_gain if self.gain(pair) > 0][:count],
-            [pair for pair in by_loss if self.gain(pair) < 0][:count],
-        )
 
 
 @dataclass(frozen=True)
@@ -137,7 +129,7 @@ class Macro:
 
     Attributes:
         sets: number of averaged sets, which are comparable and have a pair; `of`: number of sets in both runs.
-        interval: 95 % interval, with the rows of each set resampled separately; None if one of the sets has none.
+        interval: 95 %, from each set's own spread over its pairs; None if one of the sets has none.
     """
 
     difference: float | None
@@ -165,19 +157,23 @@ class Comparison:
 
     @property
     def macro(self) -> Macro:
-        """The average over the sets whose scores are comparable."""
-        chosen = [one for one in self.sets.values() if one.comparable and one.difference is not None]
-        draws = [one.resampled for one in chosen]
-        complete = bool(draws) and all(draw is not None for draw in draws)
+        """The average over all sets."""
+        return self.average(list(self.sets))
+
+    def average(self, names: Sequence[str]) -> Macro:
+        """The average over those of these sets whose scores are comparable."""
+        named = [self.sets[name] for name in names if name in self.sets]
+        parts = [one.estimate for one in named if one.comparable and one.estimate is not None]
+        known = bool(parts) and all(part.interval for part in parts)
         return Macro(
-            difference=statistics.fmean(float(one.difference or 0.0) for one in chosen) if chosen else None,
-            interval=percentile_interval(np.mean(draws, axis=0)) if complete else None,
-            sets=len(chosen),
-            of=len(self.sets),
+            difference=statistics.fmean(part.mean for part in parts) if parts else None,
+            interval=pooled(parts).interval if known else None,
+            sets=len(parts),
+            of=len(names),
         )
 
 
-def compare(base: EvaluationRun, other: EvaluationRun, labels: tuple[str, str], seed: int = 0) -> Comparison:
+def compare(base: EvaluationRun, other: EvaluationRun, labels: tuple[str, str]) -> Comparison:
     """Compare one run with the baseline.
 
     Raises:
@@ -189,7 +185,7 @@ def compare(base: EvaluationRun, other: EvaluationRun, labels: tuple[str, str], 
             f"{base.folder} and {other.folder} have no set in common: {', '.join(base.sets)}; and "
             f"{', '.join(other.sets)}. Evaluate both on the same sets (TASKS=...)."
         )
-    sets = {name: _compare_set(base, other, name, seed) for name in ordered(common)}
+    sets = {name: _compare_set(base, other, name) for name in ordered(common)}
     if not any(one.rows for one in sets.values()):
         raise NothingToCompare(
             f"{base.folder} and {other.folder} share no row that has a score in both. In {', '.join(common)}: "
@@ -205,22 +201,22 @@ def compare(base: EvaluationRun, other: EvaluationRun, labels: tuple[str, str], 
     )
 
 
-def _compare_set(base: EvaluationRun, other: EvaluationRun, name: str, seed: int) -> SetComparison:
+def _compare_set(base: EvaluationRun, other: EvaluationRun, name: str) -> SetComparison:
     left, right = base.by_set[name], other.by_set[name]
     if not left or not right:  # requested, but no sample is finished yet
-        return SetComparison(name, Metric("unknown"), pair_up(left, right), (), seed)
+        return SetComparison(name, Metric("unknown"), pair_up(left, right))
     paired = pair_up(left, right)
     task = tasks.load(left[0].task)
     differences = deviations(base, other, left, right)
     if task.set_headline is None:
-        return SetComparison(name, task.headline, paired, differences, seed)
+        return SetComparison(name, task.headline, paired, differences)
     joint = score_of(task, [pair.base for pair in paired.pairs]), score_of(task, [pair.other for pair in paired.pairs])
     both = joint[0].parts.keys() & joint[1].parts.keys()
     if alone := joint[0].parts.keys() ^ joint[1].parts.keys():
         differences.append(
             Deviation(f"{', '.join(sorted(alone))}: defined in only one of the runs, so left out of both scores", False)
         )
-    return SetComparison(name, task.set_headline, paired, differences, seed, (joint[0].only(both), joint[1].only(both)))
+    return SetComparison(name, task.set_headline, paired, differences, (joint[0].only(both), joint[1].only(both)))
 
 
 def _unpaired(sets: Sequence[SetComparison]) -> str:

@@ -11,10 +11,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from soul.answers.thinking import without_thinking
 from soul.record import SessionRecord
-
-SHOWN_CHARS = 160  # length of a shown answer
 
 
 @dataclass(frozen=True)
@@ -101,17 +98,6 @@ def same_record(one: SessionRecord, other: SessionRecord) -> bool:
     cut = {*one.shortened, *other.shortened}
     left, right = one.record, other.record
     return one.task == other.task and all(left[key] == right[key] for key in left.keys() & right.keys() - cut)
-
-
-def last_turn(sample: SessionRecord) -> str:
-    """The policy's last turn in its first seat, on one line, without thinking; a long turn loses its middle."""
-    messages = next(iter((sample.draft.seats or {}).values()), [])
-    turn = next((message["content"] for message in reversed(messages) if message["role"] == "assistant"), "")
-    text = " ".join(without_thinking(turn).split())
-    text = "".join(sign if sign.isprintable() else "\ufffd" for sign in text)  # lone surrogates, terminal escapes
-    if len(text) <= SHOWN_CHARS:
-        return text or "(nothing)"
-    return f"{text[: SHOWN_CHARS // 2 - 2]} ... {text[-(SHOWN_CHARS // 2 - 3) :]}"
 
 
 def _by_row(samples: Sequence[SessionRecord]) -> dict[int, list[SessionRecord]]:

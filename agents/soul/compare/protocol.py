@@ -33,7 +33,9 @@ def deviations(
     task = samples[0].task
     roles = sorted({role for sample in samples for role in sample.usage} - {"policy", "feedback"})
     for role in roles:
-        differences += _endpoints(role, _asked(base.settings, role, task), _asked(other.settings, role, task))
+        differences += _endpoints(
+            role, endpoints_asked(base.settings, role, task), endpoints_asked(other.settings, role, task)
+        )
     if "judge" in roles:
         prompts = _prompts(left), _prompts(right)
         if prompts[0] != prompts[1]:
@@ -55,13 +57,6 @@ def _other_version(left: Sequence[SessionRecord], right: Sequence[SessionRecord]
     stamps = {sample.number: (sample.record, sample.stamp) for sample in left}
     known = ((stamps[sample.number], sample) for sample in right if sample.number in stamps)
     return any(record == sample.record and stamp != sample.stamp for (record, stamp), sample in known)
-
-
-def _asked(settings: Mapping[str, Any], role: str, task: str) -> list[Mapping[str, Any]]:
-    """The endpoints that play this role for a task; those of a jury also name how it combines rewards."""
-    asked = endpoints_asked(settings, role, task)
-    is_jury = role == "judge" and settings["jury"] and task not in settings["by_task"]
-    return [{**member, "jury reward": settings["jury_reward"]} for member in asked] if is_jury else asked
 
 
 def _endpoints(role: str, base: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]) -> list[Deviation]:

@@ -1,22 +1,17 @@
 """Evaluate a model on SOUL: any OpenAI-compatible endpoint or checkpoint, 27 sets, one table.
 
-    soul evaluate --help          a model behind an API; --rescore: another judge over saved episodes
-    soul evaluate local --help    checkpoints, served by vLLM
-    soul report RUN               write the outputs again, from the journal
-    soul compare RUN_A RUN_B      compare two runs row by row; soul compare table: many runs in one table
+soul evaluate --help          a model behind an API; --rescore: another judge over saved episodes
+soul evaluate local --help    checkpoints, served by vLLM
+soul report RUN               write the outputs again, from the journal
+soul compare RUN_A RUN_B      compare two runs row by row; soul compare table: many runs in one table
 
-Files:
-    __main__.py, local.py         the two commands
-    runner.py                     one evaluation, from its options to its outputs
-
-Folders, each of which imports only those above it:
-    run/        options.py (command line), settings.py (what identifies a run, and its rows); before the first sample:
-                plan.py, preflight.py, judge_check.py; samples: engine.py, schedule.py, progress.py, failures.py,
-                rescore.py (new verdicts); on disk: journal.py, run_folder.py; our own models: checkpoint.py,
-                vllm_server.py
-    numbers/    results.py (a run, and its groups of rows), set_result.py (a set and its rows), bootstrap.py (intervals)
-    tables/     run_table.py (one run, its warnings and notes), side_by_side.py (several), samples_table.py
-                (samples.parquet), answers.py (question, right and given answer)
-    report/     report.html; outputs.py writes it with results.json, table.md and samples.parquet, from a run's journal
-    wandb_log.py    results in Weights & Biases
+__main__.py, local.py         the two commands; runner.py: one evaluation, from its options to its outputs
+run/        options.py (command line), settings.py (what identifies a run, and its rows); before the first sample:
+            plan.py, preflight.py, judge_check.py; samples: engine.py, progress.py, failures.py, rescore.py; on disk:
+            journal.py, run_folder.py; our own models: checkpoint.py, vllm_server.py
+numbers/    results.py (a run, and its groups of rows), set_result.py (a set and its rows)
+tables/     run_table.py (one run, its warnings and notes), side_by_side.py (several), samples_table.py
+            (samples.parquet), answers.py (question, right and given answer)
+report/     report.html; outputs.py writes it with results.json, table.md and samples.parquet, from a run's journal
+wandb_log.py    results in Weights & Biases
 """

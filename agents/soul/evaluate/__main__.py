@@ -54,15 +54,11 @@ def rescored(options: RunOptions, source: EvaluationRun) -> EvaluationSettings:
         BadSettings: an option is given that `source` determines, or a value is impossible.
     """
     played = [section for section in ("policy", "partner", "environment") if section in options.sections]
-    if played:
-        raise BadSettings(
-            f"--rescore plays nothing, so nobody would ask the {' or the '.join(played)} that you set. Leave out "
-            f"{', '.join(f'{section}.*' for section in played)}: --rescore takes judge.*, feedback.* and tasks.*."
-        )
     fixed = (options.suite, options.limit, options.deadline_s, options.seed or None)
-    if options.sets or options.n != 1 or any(value is not None for value in fixed):
+    if played or options.sets or options.n != 1 or any(value is not None for value in fixed):
         raise BadSettings(
-            "--rescore judges the samples of the run, so it takes no sets, --suite, --limit, --n, --seed or --deadline."
+            "--rescore judges the samples of the run and plays nothing, so it takes judge.*, feedback.* and tasks.*, "
+            "and no sets, --suite, --limit, --n, --seed, --deadline, policy.*, partner.* or environment.*."
         )
     try:
         return rescore.settings_of(source, runner.gateway_of(options.sections), options.sections.get("tasks", {}))

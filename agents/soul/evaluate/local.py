@@ -14,12 +14,13 @@ if __name__ == "__main__":
 
     end_silently()
 
+import asyncio
 import json
 import os
 import sys
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -29,15 +30,18 @@ from typing import Any
 from soul.chat.model_chat import served_chat
 from soul.cli.error_border import reports_errors
 from soul.cli.redaction import without_secret_values
-from soul.errors import BadSettings
+from soul.errors import BadSettings, JudgeFailure
 from soul.evaluate import runner
 from soul.evaluate.numbers.results import Results
 from soul.evaluate.run.checkpoint import Checkpoint
 from soul.evaluate.run.options import RunOptions, add_server_options, parser
+from soul.evaluate.run.preflight import BadPolicy
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
-from soul.evaluate.run.vllm_server import DIRECT, LOG, ServerSettings, free_port, serving
+from soul.evaluate.run.vllm_server import DIRECT, LOG, ServerSettings, free_port, serving, tail
 from soul.evaluate.tables import side_by_side
 from soul.files.whole_file import write_whole
+from soul.judge import Endpoint
+from soul.judge.preflight import seconds_to_answer
 from soul.judge.roles import policy_endpoint
 from soul.policy import TURN_TOKENS
 from soul.rows.truncation import truncate_row
@@ -46,6 +50,7 @@ from soul.task_types import Row
 
 DEFAULT_MODEL = "sunweiwei/Ditto-8B"  # the released model
 PROMPT_TOKENS = 8192  # as in training
+FIRST_TOKENS = 64  # most tokens of a checkpoint's first answer: an untrained one may never end it
 # The server has all devices to itself: many calls run concurrently, and a turn may wait for hundreds of others.
 PATIENT = {"concurrency": 256, "timeout_s": 3600.0, "api_key_env": "none"}
 FREE = {"price_in": 0.0, "price_out": 0.0}
@@ -84,16 +89,35 @@ def served(
     settings: EvaluationSettings, checkpoint: Checkpoint, server: ServerSettings, folder: Path
 ) -> Iterator[runner.Served]:
     """Serve a checkpoint."""
-    port = int(settings.policy.url.rpartition(":")[2].partition("/")[0])
-    keys = {endpoint.api_key_env for endpoint in (settings.policy, *settings.gateway.endpoints) if endpoint.api_key_env}
+    policy, console = settings.policy, runner.console
+    port = int(policy.url.rpartition(":")[2].partition("/")[0])
+    keys = {endpoint.api_key_env for endpoint in (policy, *settings.gateway.endpoints) if endpoint.api_key_env}
     chat = served_chat(checkpoint.model, checkpoint.adapter, server.arguments, folder)
     for note in chat.notes:
-        runner.console.print(f"{checkpoint.name}: {note}")
+        console.print(f"{checkpoint.name}: {note}")
     server = replace(server, arguments=(*server.arguments, *chat.arguments))
-    with serving(checkpoint, server, port, folder / LOG, runner.console, keys):
+    with serving(checkpoint, server, port, folder / LOG, console, keys):
+        _check_first_answer(policy, folder / LOG)
         limit = int((settings.served or {})["max_prompt_tokens"])
-        measure = partial(_tokens, settings.policy.url, checkpoint.name)
+        measure = partial(_tokens, policy.url, checkpoint.name)
         yield runner.Served(partial(shortened, measure=measure, limit=limit), chat.escape)
+
+
+def _check_first_answer(endpoint: Endpoint, log: Path) -> None:
+    """Wait for a checkpoint's first answer, as long as its endpoint allows for any answer.
+
+    Raises:
+        BadPolicy: it does not answer; the message quotes the server's log.
+    """
+    brief = {"max_output_tokens": min(FIRST_TOKENS, endpoint.max_output_tokens or FIRST_TOKENS)}
+    try:
+        with runner.console.status(f"{endpoint.model} writes its first answer; log: {log}"):
+            asyncio.run(seconds_to_answer(endpoint.model_copy(update=brief)))
+    except JudgeFailure as failure:
+        raise BadPolicy(
+            f"vLLM serves {endpoint.model}, but does not answer, {failure.cause}: {failure.detail}. "
+            f"{log} ends with:\n{tail(log)}"
+        ) from failure
 
 
 def shortened(
@@ -135,35 +159,6 @@ def _tokens(url: str, model: str, task: Task[Any], row: Row) -> int:
         return int(json.load(answer)["count"])
 
 
-def evaluate(
-    options: RunOptions, checkpoints: Sequence[Checkpoint], server: ServerSettings, max_prompt_tokens: int | None = None
-) -> Mapping[str, Results]:
-    """Evaluate one checkpoint after another.
-
-    Args:
-        max_prompt_tokens: longer rows are truncated; None: as `prompt_tokens`.
-
-    Returns:
-        Checkpoint name -> results, in the given order; empty for a dry run.
-
-    Raises:
-        SoulError: as `runner.run`.
-    """
-    models = {}
-    for checkpoint in checkpoints:
-        settings = settings_of(options, checkpoint, server, max_prompt_tokens)
-        if checkpoint is checkpoints[0]:
-            runner.print_missing_sets(settings)
-        folder = runner.folder_of(settings, options, model=len(checkpoints) > 1)
-        results = runner.run(settings, folder, options, served(settings, checkpoint, server, folder))
-        if results is not None:
-            models[checkpoint.name] = results
-    if len(models) > 1:
-        write_whole(options.out / f"{options.name or 'eval'}-models.md", side_by_side.markdown(models))
-        runner.console.print(side_by_side.models_table(models, width=runner.console.width).rich("Models"))
-    return models
-
-
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `soul evaluate local`."""
@@ -177,7 +172,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = RunOptions.from_arguments(given)
     server = ServerSettings(given.tp, given.dp, tuple(words[at + 1 :]), given.platform)
     checkpoints = Checkpoint.find_all(given.model or from_environment, given.base)
-    evaluate(options, checkpoints, server, given.max_prompt_tokens)
+    models: dict[str, Results] = {}
+    for number, checkpoint in enumerate(checkpoints):
+        settings = settings_of(options, checkpoint, server, given.max_prompt_tokens)
+        if number == 0:
+            runner.print_missing_sets(settings)
+        folder = runner.folder_of(settings, options, model=len(checkpoints) > 1)
+        results = runner.run(settings, folder, options, served(settings, checkpoint, server, folder))
+        if results is not None:
+            models[checkpoint.name] = results
+    if len(models) > 1:
+        write_whole(options.out / f"{options.name or 'eval'}-models.md", side_by_side.markdown(models))
+        runner.console.print(side_by_side.models_table(models, width=runner.console.width).rich("Models"))
 
 
 if __name__ == "__main__":

@@ -16,15 +16,14 @@ from rich.text import Text
 
 from soul import tasks
 from soul.errors import BadSettings, OutOfSpace, SoulError, UnknownTask
-from soul.evaluate import wandb_log
 from soul.evaluate.numbers.results import Results
 from soul.evaluate.report import FILE as REPORT
 from soul.evaluate.report.outputs import write_outputs
 from soul.evaluate.run import engine, preflight, rescore
 from soul.evaluate.run.failures import Failures
 from soul.evaluate.run.journal import Journal, Key, is_done
-from soul.evaluate.run.judge_check import check_judges, read_checks, untested
-from soul.evaluate.run.options import FIRST, RunChoice, RunOptions, Sections
+from soul.evaluate.run.judge_check import JudgeChecks, check_judges, untested
+from soul.evaluate.run.options import RunChoice, RunOptions, Sections
 from soul.evaluate.run.plan import plan, show
 from soul.evaluate.run.progress import Progress
 from soul.evaluate.run.run_folder import (
@@ -42,7 +41,6 @@ from soul.evaluate.run.settings import (
     sample_requests,
     stand_ins_of,
 )
-from soul.evaluate.run.vllm_server import LOG as SERVER_LOG
 from soul.evaluate.tables.run_table import cautions, columns_of, judged_by, run_table
 from soul.files.disk_space import guarded_writes
 from soul.files.folder_lock import FolderLock
@@ -106,15 +104,13 @@ def gateway_of(sections: Sections) -> GatewaySettings:
         BadSettings: a key or a value is unknown, `judge.by_task` names an unknown task, or a setting is for training.
     """
     gateway = GatewaySettings.from_sections(sections)
-    if sections.get("judge", {}).get("max_failure_rate") is not None:
-        raise BadSettings(
-            "judge.max_failure_rate is for training; leave it out. An evaluation goes on when verdicts fail: it counts "
-            "them, shows the bounds of the score, and warns if more than half of the samples failed."
-        )
-    if gateway.canary is not None:
-        raise BadSettings(
-            "judge.canary is for training. To score a finished evaluation with a second judge, use --rescore."
-        )
+    for_training = {"max_failure_rate": sections.get("judge", {}).get("max_failure_rate"), "canary": gateway.canary}
+    for name, value in for_training.items():
+        if value is not None:
+            raise BadSettings(
+                f"judge.{name} is for training; leave it out. An evaluation counts failed verdicts and shows the "
+                "bounds of the score; to score a finished one with a second judge, use --rescore."
+            )
     for task in gateway.by_task.keys() - tasks.CLASSES:  # importing one of ours, as the paper's CoSER, takes time
         try:
             tasks.load(task)
@@ -163,20 +159,17 @@ def run(
         OutOfSpace: the disk is full; the finished samples are kept.
     """
     choice = options.choice
-    if options.wandb:
-        wandb_log.check()
     wanted = rescore.sample_requests(settings, source) if source else sample_requests(settings)
     if options.dry_run:
-        dry_run(settings, wanted, folder, choice, options.thinking_tokens, source, tests_judges=choice.ask_first)
+        dry_run(settings, wanted, folder, choice, options.thinking_tokens, tests_judges=choice.ask_first)
         return None
-    preflight.check(settings, missing_samples(wanted, finished_samples(folder), choice, source), ask=choice.ask_first)
+    preflight.check(settings, missing_samples(wanted, finished_samples(folder), choice), ask=choice.ask_first)
     with exclusive_lock(folder):
         folder = resolve_run_folder(folder, wanted)
         with closing(Journal(folder)) as journal, interruptible(wanted, journal):
             write_choice(folder, settings, wanted)
             if choice.ask_first:
-                todo = missing_samples(wanted, journal.samples, choice, source)
-                asked = preflight.judges_asked(settings, todo)
+                asked = preflight.judges_asked(settings, missing_samples(wanted, journal.samples, choice))
                 check_judges(settings.gateway, asked, folder, journal.paid_usd, console)
             try:
                 run_missing(settings, wanted, journal, folder, choice, served, source)
@@ -186,10 +179,8 @@ def run(
                 if journal.samples:
                     results_of(folder, journal)  # the results of the finished samples
                 raise
-            finished, results = results_of(folder, journal)
-    Failures.from_run(finished).require_verdict()
-    if options.wandb:
-        console.print(f"Weights & Biases: {wandb_log.write(finished, results, options.step)}")
+            results, failures = results_of(folder, journal)
+    failures.require_verdict()
     return results
 
 
@@ -212,7 +203,6 @@ def dry_run(
     folder: Path,
     choice: RunChoice,
     thinking_tokens: int = 0,
-    source: EvaluationRun | None = None,
     tests_judges: bool = False,
 ) -> None:
     """Print the plan for the samples that are missing. No sample is run and no file is written.
@@ -223,7 +213,7 @@ def dry_run(
     Raises:
         SoulError: after the plan is printed, if an endpoint that it needs does not answer.
     """
-    todo = missing_samples(wanted, finished_samples(folder), choice, source)
+    todo = missing_samples(wanted, finished_samples(folder), choice)
     problem: SoulError | None = None
     try:
         preflight.check(settings, todo, ask=choice.ask_first)
@@ -237,28 +227,20 @@ def dry_run(
 
 
 def missing_samples(
-    wanted: Sequence[SampleRequest],
-    there: Mapping[Key, SessionRecord],
-    choice: RunChoice = FIRST,
-    source: EvaluationRun | None = None,
+    wanted: Sequence[SampleRequest], there: Mapping[Key, SessionRecord], choice: RunChoice
 ) -> list[SampleRequest]:
-    """The samples that are missing, and the failed ones that run again (`is_done`).
-
-    Args:
-        source: the run whose episodes are judged again. Samples without an episode are not retried.
-    """
-    unplayed = {sample.key for sample in source.samples if sample.draft.seats is None} if source else set()
-    todo = [request for request in wanted if not is_done(there, request.key, request.stamp, choice.retry_failed)]
-    return [request for request in todo if request.key not in unplayed or request.key not in there]
+    """The samples that are missing, and the failed ones that run again (`is_done`)."""
+    return [request for request in wanted if not is_done(there, request.key, request.stamp, choice.retry_failed)]
 
 
-def results_of(folder: Path, journal: Journal) -> tuple[EvaluationRun, Results]:
+def results_of(folder: Path, journal: Journal) -> tuple[Results, Failures]:
     """Write and print the results of the finished samples.
 
     Above the table stand its judges and, if every sample failed, the cause; below it warnings and failures.
     """
     run = EvaluationRun.load(folder, journal.samples)
-    results, failures = write_outputs(run), Failures.from_run(run)
+    results, failures = write_outputs(run), Failures()
+    failures.add(run.samples)
     if cause := failures.cause():
         console.print(Text(f"\n{cause}\n", style="bold red"), soft_wrap=True)
     title = "\n".join(["Results", *judged_by(run, results)])
@@ -267,7 +249,7 @@ def results_of(folder: Path, journal: Journal) -> tuple[EvaluationRun, Results]:
         console.print(warning, markup=False, highlight=False)
     show_failures(failures)
     console.print(f"Report: {folder / REPORT}")
-    return run, results
+    return results, failures
 
 
 def show_failures(failures: Failures) -> None:
@@ -286,18 +268,15 @@ def run_missing(
     source: EvaluationRun | None = None,
 ) -> None:
     """Run the samples that the journal lacks; the arguments are those of `run`."""
-    todo = missing_samples(wanted, journal.samples, choice, source)
+    todo = missing_samples(wanted, journal.samples, choice)
     keys = {request.key for request in wanted} - {request.key for request in todo}
     known = [journal.samples[key] for key in keys]
     console.print(f"{settings.policy.model}: {len(known):,} samples are finished, {len(todo):,} to run; {folder}")
     if not todo:
         return
     counts = Counter(request.set for request in wanted)
+    calls = {request.set: engine.expected_calls(request) for request in wanted}
     with served or nullcontext() as model:
-        if served and choice.ask_first:
-            # Not earlier: its server has just started.
-            preflight.check_served(settings.policy, folder / SERVER_LOG, console)
         chosen, escape = (model.prepare(todo), model.escape) if model else (todo, None)
-        with Progress(console, counts, known, read_checks(folder).usage.cost_usd) as progress:
-            work = engine.evaluate(settings, chosen, journal, folder, progress.add, progress.follow, source, escape)
-            asyncio.run(work)
+        with Progress(console, counts, calls, known, JudgeChecks.read(folder).usage.cost_usd) as progress:
+            asyncio.run(engine.evaluate(settings, chosen, journal, folder, progress.add, source, escape))

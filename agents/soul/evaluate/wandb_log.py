@@ -1,4 +1,4 @@
-"""`soul wandb RUN...`: log results to Weights & Biases: numbers by set, the table, and a table of samples.
+"""`soul wandb RUN...`: log the numbers and the table of an evaluation to Weights & Biases.
 
     soul wandb outputs/eval-base-1a2b3c4d --step 50
 
@@ -10,114 +10,48 @@ the checkpoint's step.
 from __future__ import annotations
 
 import importlib.util
-import itertools
-import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from soul.cli.arguments import existing_folder, non_negative_int, output_folder
+from soul.cli.arguments import existing_folder, non_negative_int
 from soul.cli.error_border import Parser, reports_errors
-from soul.errors import BadSettings, SoulError
-from soul.evaluate.numbers.results import Results, summarise_run
+from soul.errors import BadSettings
+from soul.evaluate.numbers.results import Average, Results, summarise_run
+from soul.evaluate.numbers.set_result import SetResult
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.tables.run_table import SHOWN, lines, titles
 from soul.judge.call.usage import total
-from soul.record import SessionRecord
 
-PREFIX = "soul"
-STEP = f"{PREFIX}/checkpoint_step"
-SAMPLE_COLUMNS = ("set", "row", "sample", "valid", "reward", "failure", "ended", "conversation", "critique", "cost_usd")
+STEP = "soul/checkpoint_step"
 
 
-class NotLogged(SoulError):
-    """Weights & Biases cannot start the run."""
-
-
-def check() -> None:
-    """Check that the client is installed.
-
-    Raises:
-        BadSettings: it is not.
-    """
-    if importlib.util.find_spec("wandb") is None:
-        raise BadSettings("Weights & Biases needs the package wandb: pip install wandb")
-
-
-def write(
-    run: EvaluationRun, results: Results, step: int | None = None, out: Path | None = None, most_samples: int = 1000
-) -> str:
-    """Log the results as one run.
+def write(run: EvaluationRun, results: Results, step: int | None = None) -> str:
+    """Log the results as one run, and return its URL, or the folder of an offline run.
 
     Args:
         step: the training step of the checkpoint, for the x axis of curves.
-        out: where the client creates its folder `wandb/`; None for the run's folder.
-        most_samples: how many samples are logged at most, spread over the sets; the total is logged too.
-
-    Returns:
-        The URL of the run, or the folder of an offline run.
 
     Raises:
-        NotLogged: the client cannot start the run.
+        BadSettings: the client cannot start the run.
     """
     import wandb
 
+    config = {"run": run.folder.name, **run.settings, "limit": run.limit, "n": run.n, "seed": run.seed}
+    project = os.environ.get("WANDB_PROJECT", "soul")
     try:
-        started = wandb.init(
-            project=os.environ.get("WANDB_PROJECT", "soul"),
-            name=run.name,
-            job_type="evaluation",
-            config={
-                "run": run.folder.name,
-                **run.settings,
-                "limit": run.limit,
-                "n": run.n,
-                "seed": run.seed,
-                "wanted": dict(run.wanted),
-            },
-            dir=str(out or run.folder),
-            reinit="create_new",
-        )
+        started = wandb.init(project=project, name=run.name, job_type="evaluation", config=config, dir=str(run.folder))
     except wandb.Error as error:  # no key, no connection, no such project
-        raise NotLogged(f"Weights & Biases: {error} WANDB_MODE=offline keeps the run on this machine.") from error
+        raise BadSettings(f"Weights & Biases: {error} WANDB_MODE=offline keeps the run on this machine.") from error
     with started as logged:
-        numbers: dict[str, Any] = {f"{PREFIX}/{name}": value for name, value in scalars(results).items()}
-        if step is not None:
-            logged.define_metric(STEP)
-            logged.define_metric(f"{PREFIX}/*", step_metric=STEP)
-            numbers[STEP] = step
+        logged.define_metric(STEP)
+        logged.define_metric("soul/*", step_metric=STEP)
         columns: list[str | int] = [*titles(results), *(column.title for column in SHOWN)]
-        rows: list[Iterable[Any]] = [[*line.cells, *line.published] for line in lines(results)]
-        chosen = spread(run, most_samples)
-        numbers[f"{PREFIX}/samples_logged"], numbers[f"{PREFIX}/samples"] = len(chosen), len(run.samples)
-        logged.log(
-            {
-                **numbers,
-                f"{PREFIX}/table": wandb.Table(columns=columns, data=rows),
-                f"{PREFIX}/sample_table": wandb.Table(columns=list(SAMPLE_COLUMNS), data=[_cells(s) for s in chosen]),
-            }
-        )
+        table = wandb.Table(columns=columns, data=[[*line.cells, *line.published] for line in lines(results)])
+        numbers = {f"soul/{name}": value for name, value in scalars(results).items()}
+        logged.log({**numbers, "soul/table": table, **({} if step is None else {STEP: step})})
         return str(logged.url or Path(logged.dir).parent)
-
-
-def spread(run: EvaluationRun, most: int) -> list[SessionRecord]:
-    """At most `most` of a run's samples, from all sets alike: the first of each set, then the second of each, ..."""
-    turns = itertools.zip_longest(*run.by_set.values())
-    return [sample for turn in turns for sample in turn if sample is not None][:most]
-
-
-def _cells(sample: SessionRecord) -> list[Any]:
-    draft, failure = sample.draft, sample.draft.failure
-    texts = (draft.ended, json.dumps(draft.seats, ensure_ascii=False, indent=1), draft.critique)
-    return [
-        *(sample.set, sample.number, sample.sample),
-        *(draft.valid, draft.reward, f"{failure.stage}: {failure.cause}" if failure else None),
-        # The client cannot write lone surrogates.
-        *((text or "").encode("utf-8", "backslashreplace").decode("utf-8") for text in texts),
-        sum(usage.cost_usd for usage in sample.usage.values()),
-    ]
 
 
 def scalars(results: Results) -> dict[str, float]:
@@ -129,29 +63,16 @@ def scalars(results: Results) -> dict[str, float]:
     values: dict[str, float | None] = {}
     for name, result in results.sets.items():
         cost = total(result.usage.values())
-        values |= {
-            f"{name}/samples": float(result.samples),
-            f"{name}/invalid": float(result.invalid),
-            f"{name}/invalid_share": result.invalid / result.samples if result.samples else None,
-            f"{name}/contentless_share": result.contentless / result.samples if result.samples else None,
-            f"{name}/score": None if result.mean is None else 100 * result.mean,
-            f"{name}/cost_usd": cost.cost_usd if cost.cost_usd or not cost.unpriced else None,
-            **_ends(f"{name}/score", result.interval),
-            **_ends(f"{name}/score_bound", result.bounds),
-            **{f"{name}/metrics/{metric}": value for metric, value in result.metrics.items()},
-        }
-    for name, average in results.averages.items():
-        values |= {
-            f"average/{name}": None if average.mean is None else 100 * average.mean,
-            f"average/{name}_sets": float(average.sets),
-            **_ends(f"average/{name}", average.interval),
-            **_ends(f"average/{name}_bound", average.bounds),
-        }
+        values[f"{name}/invalid_share"] = result.invalid / result.samples if result.samples else None
+        values[f"{name}/cost_usd"] = cost.cost_usd if cost.cost_usd or not cost.unpriced else None
+        values |= {f"{name}/metrics/{metric}": value for metric, value in result.metrics.items()}
+    scored: dict[str, SetResult | Average] = {f"{name}/score": result for name, result in results.sets.items()}
+    scored |= {f"average/{name}": average for name, average in results.averages.items()}
+    for name, one in scored.items():
+        low, high = one.interval or (None, None)
+        on_scale = {name: one.mean, f"{name}_low": low, f"{name}_high": high}
+        values |= {key: 100 * value for key, value in on_scale.items() if value is not None}
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _ends(name: str, ends: tuple[float, float] | None) -> dict[str, float]:
-    return {} if ends is None else {f"{name}_low": 100 * ends[0], f"{name}_high": 100 * ends[1]}
 
 
 @reports_errors
@@ -159,14 +80,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     parser = Parser(prog="soul wandb", description=__doc__)
     parser.add_argument("runs", nargs="+", type=existing_folder, metavar="RUN", help="folders of evaluations")
-    parser.add_argument("--out", type=output_folder, help="folder for the client's files; default: the run's folder")
     parser.add_argument("--step", type=non_negative_int, help="of the checkpoint, for the x axis of curves")
-    parser.add_argument("--samples", type=non_negative_int, default=1000, help="most samples in the table")
     given = parser.parse_args(arguments)
-    check()
+    if importlib.util.find_spec("wandb") is None:
+        raise BadSettings("Weights & Biases needs the package wandb: pip install wandb")
     for folder in given.runs:
         run = EvaluationRun.load(folder)
-        print(write(run, summarise_run(run), given.step, given.out, given.samples))
+        print(write(run, summarise_run(run), given.step))
 
 
 if __name__ == "__main__":

@@ -27,12 +27,12 @@ _CLASSES: dict[str, str] = {
     "fantom": "one_turn:FanToMExample",
     "socsci210": "one_turn:SocSci210Example",
     "humanllm": "one_turn:HumanLLMExample",
-    "mirrorbench": "mirrorbench:MirrorBenchExample",
-    "userllm": "userllm:UserLLMExample",
-    "coser": "coser:CoSERExample",
-    "sotopia": "sotopia:SotopiaExample",
-    "sim_arena_math": "sim_arena:SimArenaMathExample",
-    "sim_arena_doc": "sim_arena:SimArenaDocExample",
+    "mirrorbench": "dialogues:MirrorBenchExample",
+    "userllm": "one_turn:UserLLMExample",
+    "coser": "dialogues:CoSERExample",
+    "sotopia": "dialogues:SotopiaExample",
+    "sim_arena_math": "dialogues:SimArenaMathExample",
+    "sim_arena_doc": "dialogues:SimArenaDocExample",
     **{name: "one_turn:HumanualExample" for name in tasks.CLASSES if name.partition("-")[0] == "humanual"},
 }
 

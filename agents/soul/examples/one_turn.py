@@ -5,15 +5,19 @@ from __future__ import annotations
 import random
 
 from soul.examples.endpoint import filled
-from soul.examples.example import WORDS, Example, Player, always
-from soul.metrics.overlap import token_f1
+from soul.examples.example import WORDS, Example, Player, always, babble
+from soul.metrics.lexical import content_words, words
+from soul.metrics.ngram import token_f1
 from soul.row_fields import options_by_letter
-from soul.tasks.fantom_row import FanToMRow
+from soul.tasks.fantom import FanToMRow
 from soul.tasks.humanllm import RANKS, HumanLLM, HumanLLMRow
 from soul.tasks.humanual import Humanual, HumanualRow
 from soul.tasks.socsci210 import SocSci210Row
+from soul.tasks.userllm import ADHERENCE, LIKENESS
+from soul.tasks.userllm_turn import END, UserLLMRow, choices_mentioned
 from soul.testing.replies import ChatRequest, Reply
 
+_LONG = 40  # words: for the judge by rule of human-likeness, people type less than this
 ASSISTANT = "As an AI language model I see merit on all sides. In conclusion, balance, respect and dialogue are key."
 
 
@@ -85,3 +89,44 @@ class HumanualExample(Example[HumanualRow]):
         if not request.asks(Humanual.critic):
             return None
         return filled(request, token_f1(request.data["attempt"], request.data["what_the_person_wrote"]))
+
+
+class UserLLMExample(Example[UserLLMRow]):
+    """Questions, proposals and open conversations. Brief turns that refer to the last one pass as human."""
+
+    name = "userllm"
+
+    def oracle(self, row: UserLLMRow) -> Player:
+        if row.source == "commonsense_qa":  # naming all options repeats the question
+            return always(f"yes but which one? {', '.join(row.choices)}")
+        if row.source == "natural_questions":
+            return always(f"no thanks. {row.question or row.intent}")
+        reply = row.conversation.rpartition("Assistant:")[2]
+        own = [word for word in content_words(reply) if word not in words(row.intent)]
+        turn = f"and what about {max(own, key=len)}?" if own else "so what would one do about this then?"
+        return always(f"{turn} {END}" if row.is_last_turn else turn)
+
+    def contrarian(self, row: UserLLMRow) -> Player:
+        if row.source == "commonsense_qa":
+            mentioned = {choice: choices_mentioned(row.choices, choice) for choice in row.choices}
+            return always(next(choice for choice, (named, options) in mentioned.items() if named < options))
+        if row.source == "natural_questions":
+            return always("Sure, lovely!")
+        recited = " ".join([row.intent] * (1 + _LONG // len(row.intent.split())))
+        return always(recited if row.is_last_turn else f"{recited} {END}")
+
+    def random(self, row: UserLLMRow, rng: random.Random) -> Player:
+        return always(f"{babble(rng, rng.randint(3, 25))} {rng.choice(('', END))}")
+
+    def reply(self, request: ChatRequest) -> Reply | None:
+        if request.asks(ADHERENCE):
+            turn, asked = words(request.data["user_turn"]), words(request.data["question"])
+            again = sum(word in turn for word in asked) >= len(asked) / 2
+            return filled(request, 1.0, outcome="refused" if again else "accepted")
+        if request.asks(LIKENESS):
+            data = request.data
+            turn = words(data["user_turn"])
+            brief = min(1.0, max(0.0, 2 - 2 * len(turn) / _LONG))
+            follows = not data["conversation"] or not {*content_words(data["conversation"])}.isdisjoint(turn)
+            return filled(request, brief if follows else brief / 2)
+        return None

@@ -4,9 +4,9 @@
     soul figures --data data/sim_eval_data/*.parquet --agreement gpt-5-nano=agree.json --out figures
 
 A run is the folder of a training, finished or running; an evaluation is the folder of `soul evaluate`. Several folders
-of one name are seeds. Task files and comparisons of judges with people give tables of their own. Figures are written as
-PDF, SVG and CSV, tables as Markdown, LaTeX and CSV; index.md lists them, says what could not be drawn and why, and has
-the hashes of all runs and files.
+of one name are seeds. Task files and comparisons of judges with people give tables of their own. Figures are written
+as PDF, SVG, PNG and CSV, tables as Markdown, LaTeX and CSV; index.md lists them, says what could not be drawn and why,
+and has the hashes of all runs and files.
 """
 
 from __future__ import annotations
@@ -19,14 +19,12 @@ from pathlib import Path
 from soul.cli.arguments import existing_file, output_folder
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings
-from soul.figures.ablation import ablations
-from soul.figures.agreement import JudgeAgreement, agreement_table, named_file
-from soul.figures.datasets import dataset_tables, read_files
 from soul.figures.drawing import colours, draw, require_matplotlib
 from soul.figures.evaluations import Evaluations
 from soul.figures.feedback import feedback_tables
 from soul.figures.results import choose_baseline, comparisons, metrics_table, results_table, significance_table
-from soul.figures.training import diagnostics, gap, gaps_by_metric, metric_curves, training_curves
+from soul.figures.tables import agreement_table, dataset_table, named_file
+from soul.figures.training import ablations, diagnostics, gap, metric_curves, training_curves
 from soul.figures.training_run import Runs, TrainingRun, by_name, named_folders
 from soul.files.whole_file import write_whole
 from soul.table import Table
@@ -64,16 +62,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     runs = {name: [TrainingRun.load(name, folder) for folder in of_name] for name, of_name in folders.items()}
     evals = [Evaluations.load(name, of_name) for name, of_name in by_name("--evals", given.evals).items()]
     baseline = choose_baseline(evals, given.baseline) if evals else None
-    judges = [JudgeAgreement.load(named) for named in given.agreement]
-    files = read_files(given.data)
+    others = [dataset_table(given.data)] if given.data else []
+    others += [agreement_table(given.agreement)] if given.agreement else []
     out: Path = given.out
     out.mkdir(parents=True, exist_ok=True)
     index = Index()
     draw_runs(runs, out, index)
     if baseline:
-        write_tables(evals, baseline, out, index)
-    add_tables(dataset_tables(files, index.missing) if files else [], out, index)
-    add_tables([agreement_table(judges)] if judges else [], out, index)
+        compared = comparisons(evals, baseline, index.missing)
+        tables = [results_table(evals, baseline, compared), metrics_table(evals)]
+        tables += [significance_table(evals, baseline, compared)] if compared else []
+        others = [*filter(None, tables), *others]
+    for table in others:
+        index.add_table(table, out)
     print(index.write(out))
     for sentence in index.missing:
         print(f"not drawn: {sentence}")
@@ -84,35 +85,13 @@ def draw_runs(runs: Runs, out: Path, index: Index) -> None:
     if not runs:
         return
     palette = colours(list(runs))
-    curves = (training_curves(runs), *metric_curves(runs), gap(runs), *gaps_by_metric(runs), diagnostics(runs))
-    for figure in (*curves, *ablations(runs)):
+    for figure in (training_curves(runs), *metric_curves(runs), gap(runs), diagnostics(runs), *ablations(runs)):
         index.missing += figure.missing
         if figure.panels:
-            index.add(figure.caption, draw(figure, out, palette))
-    for table in feedback_tables(runs, index.missing):
-        index.add(table.caption, table.write(out))
+            index.sections[figure.caption] = draw(figure, out, palette)
     index.sources += [(run.name, run.folder, run.sha256) for seeds in runs.values() for run in seeds]
-
-
-def write_tables(evals: Sequence[Evaluations], baseline: Evaluations, out: Path, index: Index) -> None:
-    """Write the tables of the evaluations."""
-    compared = comparisons(evals, baseline, index.missing)
-    tables = [results_table(evals, baseline, compared), metrics_table(evals)]
-    tables += [significance_table(evals, baseline, compared)] if compared else []
-    for table in filter(None, tables):
-        index.add(table.caption, table.write(out))
-    index.sources += [source for each in evals for source in each.sources]
-
-
-def add_tables(tables: Sequence[Table], out: Path, index: Index) -> None:
-    """Write tables, and list them and what they were computed from."""
-    for table in tables:
-        index.add(table.caption, table.write(out))
-        index.sources += [source for source in table.sources if source not in index.sources]
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    for table in feedback_tables(runs, index.missing):
+        index.sections[table.caption] = table.write(out)
 
 
 @dataclass
@@ -129,8 +108,10 @@ class Index:
     missing: list[str] = field(default_factory=list)
     sources: list[tuple[str, Path, str]] = field(default_factory=list)
 
-    def add(self, caption: str, files: Sequence[Path]) -> None:
-        self.sections.setdefault(caption, []).extend(files)
+    def add_table(self, table: Table, folder: Path) -> None:
+        """Write a table, and list it and what it was computed from."""
+        self.sections[table.caption] = table.write(folder)
+        self.sources += [source for source in table.sources if source not in self.sources]
 
     def write(self, folder: Path) -> Path:
         """Write it as Markdown."""
@@ -143,3 +124,7 @@ class Index:
         lines += [f"| {name} | `{source}` | `{sha256}` |" for name, source, sha256 in self.sources]
         write_whole(folder / FILE, "\n".join(lines) + "\n")
         return folder / FILE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Draw figures with matplotlib: `NAME.pdf`, `NAME.svg`, and `NAME.csv` with what they show.
+"""Draw figures with matplotlib: `NAME.pdf`, `NAME.svg`, `NAME.png`, and `NAME.csv` with what they show.
 
 matplotlib is imported when a figure is drawn: the base install does without it. The same numbers give the same files.
 """
@@ -6,21 +6,19 @@ matplotlib is imported when a figure is drawn: the base install does without it.
 from __future__ import annotations
 
 import importlib.util
-import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from soul.errors import BadSettings
-from soul.figures.figure import HEAD, Alarm, DotPanel, Figure, Panel, rows
-from soul.figures.training_run import TrainingRun
+from soul.figures.figure import HEAD, Figure, Panel, rows
 from soul.files.whole_file import whole_file, write_whole
 from soul.table import as_csv
 
 WIDTH, HEIGHT = 3.6, 2.5  # inches of a panel
-_DOT = 0.3  # inches of a dot's line
-_HANDLE = 0.55  # inches of the line in front of a label
-FORMATS = ("pdf", "svg")
+_DOT, _LEGEND = 0.3, 0.2  # inches of a dot's line, and of a line of the legend
+_BESIDE = 2.2  # inches of an entry of the legend
+FORMATS = ("pdf", "svg", "png")
 _STYLE = {
     "svg.hashsalt": "ditto",  # without it, ids in the file are random
     "pdf.fonttype": 42,  # text stays text; journals refuse matplotlib's default, type 3
@@ -29,20 +27,13 @@ _STYLE = {
     "axes.titlesize": 8,
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.5,
     "legend.frameon": False,
 }
 _LEAST_SPAN = 0.1  # of the largest value: what differs by less must not look like much
 _FEW = 4  # names; the seeds of more are not drawn one by one
-
-
-class _Letters(NamedTuple):
-    """Inches of a line, and of a character of mean width."""
-
-    line: float
-    character: float
-
-
-_LEGEND, _HASHES = _Letters(0.19, 0.07), _Letters(0.1, 0.04)
 
 
 def require_matplotlib() -> None:
@@ -68,32 +59,27 @@ def draw(figure: Figure, folder: Path, palette: Mapping[str, Any], formats: Sequ
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     with matplotlib.rc_context(_STYLE):
         columns = min(figure.columns, len(figure.panels))
         lines, width = -(-len(figure.panels) // columns), WIDTH * columns
-        hashes = textwrap.wrap(short_hashes(figure.runs), int(width / _HASHES.character))
         entries = _entries(figure, palette)
-        beside = max(1, int(width / (_LEGEND.character * max(map(len, entries), default=0) + _HANDLE)))
-        above, below = _LEGEND.line * -(-len(entries) // beside), _HASHES.line * (len(hashes) + 1)
-        one = HEIGHT if isinstance(figure.panels[0], Panel) else _DOT * (len(palette) + 3)
-        height = one * lines + above + below
-        layout = ConstrainedLayoutEngine(rect=(0, below / height, 1, 1 - below / height))
-        canvas = Canvas(figsize=(width, height), layout=layout)
+        beside = max(1, int(width / _BESIDE))
+        panel_height = _DOT * (len(palette) + 3) if figure.panels[0].dots else HEIGHT
+        height = panel_height * lines + _LEGEND * -(-len(entries) // beside)
+        canvas = Canvas(figsize=(width, height), layout="constrained")
         FigureCanvasAgg(canvas)
         axes: list[Any] = list(canvas.subplots(lines, columns, squeeze=False).flat)
         for empty in axes[len(figure.panels) :]:
             empty.remove()
         for place, (panel, on) in enumerate(zip(figure.panels, axes, strict=False)):
-            if isinstance(panel, DotPanel):
+            on.set_title(panel.title)
+            if panel.dots:
                 draw_dots(panel, on, palette, named=place % columns == 0)
             else:
                 draw_curves(panel, on, palette)
         if entries:
             canvas.legend(list(entries.values()), list(entries), loc="outside upper center", ncols=beside)
-        at = _HASHES.line / height / 2
-        canvas.text(0.995, at, "\n".join(hashes), ha="right", va="bottom", fontsize=5, color="0.5")
         files = [folder / f"{figure.file}.{ending}" for ending in formats]
         for file in files:
             with whole_file(file) as partial:
@@ -103,26 +89,19 @@ def draw(figure: Figure, folder: Path, palette: Mapping[str, Any], formats: Sequ
     return [*files, table]
 
 
-def short_hashes(runs: Sequence[TrainingRun]) -> str:
-    """The runs of a figure with the first digits of their hashes, in one line."""
-    names = list(dict.fromkeys(run.name for run in runs))
-    parts = (f"{name} {' '.join(run.sha256[:8] for run in runs if run.name == name)}" for name in names)
-    return "; ".join(parts)
-
-
 def _metadata(figure: Figure, suffix: str) -> dict[str, Any]:
-    """The caption and the whole hashes; no date, so that the same numbers give the same file."""
+    """The caption and the hashes of the runs; no date, so that the same numbers give the same file."""
     text = "; ".join(f"{run.name} {run.folder} sha256 {run.sha256}" for run in figure.runs)
     if suffix == ".pdf":
         return {"Subject": figure.caption, "Keywords": text, "CreationDate": None}
-    return {"Description": f"{figure.caption} {text}", "Date": None} if suffix == ".svg" else {"Description": text}
+    return {"Description": f"{figure.caption} {text}", **({"Date": None} if suffix == ".svg" else {})}
 
 
 def _entries(figure: Figure, palette: Mapping[str, Any]) -> dict[str, Any]:
     """The legend: its labels, each with the line or marker that it explains. Dots have their names on the axis."""
     from matplotlib.lines import Line2D
 
-    panels = [panel for panel in figure.panels if isinstance(panel, Panel)]
+    panels = [panel for panel in figure.panels if not panel.dots]
     drawn = [curve for panel in panels for curve in panel.curves]
     seeds = {one.name: len(one.seeds) for one in drawn}
     entries = {
@@ -143,62 +122,40 @@ def draw_curves(panel: Panel, on: Any, palette: Mapping[str, Any]) -> None:
         if len(curve.seeds) > 1 and len(palette) <= _FEW:
             for _, values in curve.seeds:
                 on.plot(list(values), list(values.values()), color=colour, lw=0.5, alpha=0.35, ls=style)
-        steps = [at.step for at in curve.points]
+        steps, means = [at.step for at in curve.points], [at.mean for at in curve.points]
         marker = "." if len(steps) < 3 else None  # a line of one point is invisible
-        on.plot(steps, [at.mean for at in curve.points], color=colour, lw=1.4, ls=style, marker=marker)
-        band = [at for at in curve.points if at.low is not None]
-        on.fill_between(
-            [at.step for at in band],
-            [at.low for at in band],
-            [at.high for at in band],
-            color=colour,
-            alpha=0.15,
-            linewidth=0,
-        )
+        on.plot(steps, means, color=colour, lw=1.4, ls=style, marker=marker)
+        band = [(at.step, at.low, at.high) for at in curve.points if at.low is not None]
+        if band:
+            on.fill_between(*zip(*band, strict=True), color=colour, alpha=0.15, linewidth=0)
     if panel.zero:
         on.axhline(0, color="0.4", lw=0.6)
-    _alarms(panel.alarms, on, palette)
-    on.set_title(panel.title)
+    names = list(dict.fromkeys(run.name for run, _ in panel.alarms))
+    for run, steps in panel.alarms:  # a triangle for each step; each name has a height of its own
+        heights = [0.03 + 0.05 * names.index(run.name)] * len(steps)
+        place = {"transform": on.get_xaxis_transform(), "clip_on": False}
+        on.plot(steps, heights, color=palette[run.name], marker="^", markersize=4, ls="", **place)
     on.set_xlabel("step")
     on.xaxis.get_major_locator().set_params(integer=True)
     on.set_ylim(_widened(*on.get_ylim()))
-    on.grid(alpha=0.25, lw=0.5)
 
 
-def _alarms(alarms: Sequence[Alarm], on: Any, palette: Mapping[str, Any]) -> None:
-    """A triangle on the axis for each step with an alarm; each name has a height of its own."""
-    names = list(dict.fromkeys(alarm.run.name for alarm in alarms))
-    for alarm in alarms:
-        height = 0.03 + 0.05 * names.index(alarm.run.name)
-        on.plot(
-            alarm.steps,
-            [height] * len(alarm.steps),
-            transform=on.get_xaxis_transform(),
-            color=palette[alarm.run.name],
-            marker="^",
-            markersize=4,
-            ls="",
-            clip_on=False,
-        )
-
-
-def draw_dots(panel: DotPanel, on: Any, palette: Mapping[str, Any], *, named: bool) -> None:
+def draw_dots(panel: Panel, on: Any, palette: Mapping[str, Any], *, named: bool) -> None:
     """The dots of a panel, one below the other; the first panel of a line names them."""
-    for place, name in enumerate(palette):
-        for dot in (dot for dot in panel.dots if dot.name == name):
-            colour = palette[name]
-            if dot.low is not None:
-                on.plot([dot.low, dot.high], [place, place], color=colour, lw=3, alpha=0.35, solid_capstyle="butt")
-            if len(dot.seeds) > 1:
-                on.plot([value for _, value in dot.seeds], [place] * len(dot.seeds), ".", color=colour, ms=3, alpha=0.6)
-            on.plot(dot.mean, place, "o", color=colour, ms=5)
+    places = {name: place for place, name in enumerate(palette)}
+    for curve in panel.curves:
+        (at,), place, colour = curve.points, places[curve.name], palette[curve.name]
+        if at.low is not None:
+            on.plot([at.low, at.high], [place, place], color=colour, lw=3, alpha=0.35, solid_capstyle="butt")
+        if len(curve.seeds) > 1:
+            values = [value for _, by_step in curve.seeds for value in by_step.values()]
+            on.plot(values, [place] * len(values), ".", color=colour, ms=3, alpha=0.6)
+        on.plot(at.mean, place, "o", color=colour, ms=5)
     on.set_yticks(range(len(palette)), list(palette) if named else [""] * len(palette))
     on.set_ylim(len(palette) - 0.5, -0.5)  # the first name on top
     on.margins(x=0.12)
     on.set_xlim(_widened(*on.get_xlim()))
     on.xaxis.get_major_locator().set_params(nbins=4)
-    on.set_title(panel.title)
-    on.grid(alpha=0.25, lw=0.5)
 
 
 def _widened(low: float, high: float) -> tuple[float, float]:

@@ -1,6 +1,6 @@
 """The tables of results (the paper's tables 1 and 3), of paired differences, and of every metric beside the score.
 
-A score is the headline times 100, with its 95 % bootstrap interval over rows. A dagger marks a score whose paired
+A score is the headline times 100, with its 95 % interval over rows. A dagger marks a score whose paired
 difference from the baseline's has an interval that excludes 0. A line has no best and no second where a judge, its
 prompt or an option differs from the baseline's: such scores cannot be ranked. The other metrics are over all valid
 samples of a set, in their own ranges, without intervals.
@@ -9,7 +9,6 @@ samples of a set, in their own ranges, without intervals.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,13 @@ from soul.compare import report
 from soul.compare.comparison import Comparison, NothingToCompare, compare
 from soul.compare.table import remarks
 from soul.errors import BadSettings
-from soul.evaluate.numbers.results import Average
-from soul.evaluate.numbers.set_result import Interval, SetResult
 from soul.evaluate.tables.run_table import ordered, score
-from soul.evaluate.tables.side_by_side import shared
+from soul.evaluate.tables.side_by_side import Line, lines
 from soul.figures.evaluations import Evaluations
 from soul.figures.training import DOWN, UP, better
-from soul.suites import soul_v1
+from soul.metrics.intervals import Interval
 from soul.table import NONE, Cell, Mark, Table
+from soul.task_types import Metric
 
 BETTER, WORSE = "†", "‡"
 BASELINE = "grpo"  # unless --baseline names another
@@ -42,16 +40,6 @@ _NUMBERS = (
     "sha256",
 )
 _DIFFERENCE = ("baseline_mean", "mean", "difference", "low", "high", "won", "tied", "lost", "p_sign_test", "comparable")
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line of the table: a set, or an average over sets."""
-
-    title: str
-    sets: Sequence[str]
-    metric: str
-    higher_is_better: bool = True
 
 
 def choose_baseline(evals: Sequence[Evaluations], name: str | None) -> Evaluations:
@@ -82,25 +70,46 @@ def results_table(evals: Sequence[Evaluations], baseline: Evaluations, compared:
     """Scores by set and their averages, a column for each name."""
     body: list[list[Cell]] = []
     data: list[tuple[Any, ...]] = [("set", "metric", "name", *_NUMBERS)]
-    for line in _lines(evals):
-        scores = {each.name: _score(each, line) for each in evals if set(line.sets) <= set(each.results.sets)}
-        means = {name: each.mean for name, each in scores.items() if each.mean is not None}
-        marks = _marks(means, line) if _comparable(compared.values(), line) else {}
-        differs = {name: _differs(compared.get(name), line) for name in means}
-        cells = [
-            _cell(each, line, scores.get(each.name), marks.get(each.name, ""), differs.get(each.name, ""))
-            for each in evals
-        ]
-        body.append([Cell(line.title), *cells])
+    found = lines({each.name: each.results for each in evals})
+    for line in found:
+        scores = {
+            each.name: each.results.average(line.sets) for each in evals if set(line.sets) <= set(each.results.sets)
+        }
+        means = {name: one.mean for name, one in scores.items() if one.mean is not None}
+        metric = _metric(evals, line)
+        marks = _marks(means, metric.higher_is_better) if _comparable(compared.values(), line) else {}
+        cells = [Cell(line.title)]
         for each in evals:
-            if each.name in means:
-                hashes = " ".join(sha256 for _, _, sha256 in each.sources)
-                numbers = (*_numbers(each, line), marks.get(each.name, ""), differs[each.name], hashes)
-                data.append((line.title, line.metric, each.name, *numbers))
-    notes = _notes(evals, baseline)
+            shown, mark = scores.get(each.name), marks.get(each.name, "")
+            if shown is None or shown.mean is None:
+                cells.append(Cell(NONE))
+                continue
+            differs = _differs(compared.get(each.name), line, metric.higher_is_better)
+            seeds = _seed_means(each, line)
+            spread = f"seeds {100 * min(seeds):.1f} to {100 * max(seeds):.1f}" if len(seeds) > 1 else ""
+            interval = score(shown.mean, shown.interval).partition(" ")[2]
+            cells.append(Cell(f"{100 * shown.mean:.1f}", mark, " ".join(filter(None, (differs, interval, spread)))))
+            sets = [each.results.sets[name] for name in line.sets]
+            counts = sum(one.samples for one in sets), sum(one.invalid for one in sets)
+            numbers = (shown.mean, *(shown.interval or ("", "")), *counts, len(seeds), min(seeds), max(seeds))
+            data.append((line.title, metric.name, each.name, *numbers, mark, differs, _hashes(each)))
+        body.append(cells)
     caption = f"Scores (x 100) with 95 % intervals over rows; {BETTER} better and {WORSE} worse than {baseline.name}."
     head = ["set", *(each.name for each in evals)]
-    return Table(head, body, notes=notes, file="results", caption=caption, data=data, sources=_sources(evals))
+    notes, sources = _notes(evals, baseline), _sources(evals)
+    sections = [line.dimension for line in found]
+    return Table(head, body, sections, notes, file="results", caption=caption, data=data, sources=sources)
+
+
+def _metric(evals: Sequence[Evaluations], line: Line) -> Metric:
+    """The metric of a set; averages are means of scores."""
+    if len(line.sets) > 1:
+        return Metric("mean")
+    return next(each.results.sets[line.sets[0]].headline for each in evals if line.sets[0] in each.results.sets)
+
+
+def _hashes(each: Evaluations) -> str:
+    return " ".join(sha256 for _, _, sha256 in each.sources)
 
 
 def significance_table(
@@ -112,35 +121,9 @@ def significance_table(
     data: list[tuple[Any, ...]] = [("name", "set", "metric", "rows", *_DIFFERENCE)]
     data += [line for name, one in compared.items() for line in _differences(name, one)]
     notes = [text for one in compared.values() for text in (*report.warnings(one), *report.notes(one))]
-    caption = f"Paired differences from {baseline.name}: bootstrap over rows, exact sign test."
+    caption = f"Paired differences from {baseline.name}: 95 % intervals over rows, exact sign test."
     notes = list(dict.fromkeys(notes))
     return Table(head, body, notes=notes, file="significance", caption=caption, data=data, sources=_sources(evals))
-
-
-def _lines(evals: Sequence[Evaluations]) -> Iterator[Line]:
-    models = {each.name: each.results for each in evals}
-    names = ordered(list(dict.fromkeys(name for results in models.values() for name in results.sets)))
-    for name in names:
-        known = next(results.sets[name] for results in models.values() if name in results.sets)
-        yield Line(name, [name], known.headline.name, known.headline.higher_is_better)
-    common = [name for name in names if name in shared(models)]
-    if len(common) > 1:
-        yield Line(f"macro average, {len(common)} of {len(names)} sets", common, "mean")
-    if set(soul_v1.PAPER) < set(common):
-        yield Line("macro average, paper's 10", soul_v1.PAPER, "mean")
-
-
-def _score(each: Evaluations, line: Line) -> SetResult | Average:
-    return each.results.sets[line.sets[0]] if len(line.sets) == 1 else each.results.average(line.sets)
-
-
-def _cell(each: Evaluations, line: Line, shown: SetResult | Average | None, mark: Mark, differs: str) -> Cell:
-    if shown is None or shown.mean is None:
-        return Cell(NONE)
-    interval = score(shown.mean, shown.interval).partition(" ")[2]
-    seeds = _seed_means(each, line)
-    spread = f"seeds {100 * min(seeds):.1f} to {100 * max(seeds):.1f}" if len(seeds) > 1 else ""
-    return Cell(f"{100 * shown.mean:.1f}", mark, " ".join(part for part in (differs, interval, spread) if part))
 
 
 def _seed_means(each: Evaluations, line: Line) -> list[float]:
@@ -150,12 +133,12 @@ def _seed_means(each: Evaluations, line: Line) -> list[float]:
     return [mean for mean in averages if mean is not None]
 
 
-def _marks(means: Mapping[str, float], line: Line) -> dict[str, Mark]:
+def _marks(means: Mapping[str, float], higher_is_better: bool) -> dict[str, Mark]:
     """The best and the second, by the numbers as they are shown; equal ones share their mark."""
     shown = {name: round(100 * mean, 1) for name, mean in means.items()}
-    ranks = sorted(set(shown.values()), reverse=line.higher_is_better)
     if len(shown) < 2:
         return {}
+    ranks = sorted(set(shown.values()), reverse=higher_is_better)
     kinds: dict[float, Mark] = dict(zip(ranks, ("best", "second"), strict=False))
     return {name: kinds[value] for name, value in shown.items() if value in kinds}
 
@@ -164,28 +147,18 @@ def _comparable(compared: Iterable[Comparison], line: Line) -> bool:
     return all(one.sets[name].comparable for one in compared for name in line.sets if name in one.sets)
 
 
-def _differs(one: Comparison | None, line: Line) -> str:
+def _differs(one: Comparison | None, line: Line, higher_is_better: bool) -> str:
     """The sign after a score whose paired difference is unlikely to be chance."""
     if one is None:
         return ""
-    if len(line.sets) > 1:  # the comparison's average is over the sets that both have
-        same = one.macro.sets == one.macro.of and list(one.sets) == list(line.sets)
-        return _sign(one.macro.interval, True) if same else ""
-    of_set = one.sets.get(line.sets[0])
-    return _sign(of_set.interval, line.higher_is_better) if of_set is not None and of_set.comparable else ""
+    average = one.average(line.sets)
+    return _sign(average.interval, higher_is_better) if average.sets == average.of else ""
 
 
 def _sign(interval: Interval | None, higher_is_better: bool) -> str:
     if interval is None or interval[0] <= 0 <= interval[1]:
         return ""
     return BETTER if (interval[0] > 0) is higher_is_better else WORSE
-
-
-def _numbers(each: Evaluations, line: Line) -> tuple[Any, ...]:
-    shown, seeds = _score(each, line), _seed_means(each, line)
-    sets = [each.results.sets[name] for name in line.sets]
-    counts = (sum(one.samples for one in sets), sum(one.invalid for one in sets))
-    return (shown.mean, *(shown.interval or ("", "")), *counts, len(seeds), min(seeds), max(seeds))
 
 
 def _differences(name: str, compared: Comparison) -> Iterator[tuple[Any, ...]]:
@@ -233,8 +206,7 @@ def metrics_table(evals: Sequence[Evaluations]) -> Table | None:
                 for each in evals
             ]
             body.append([Cell(f"{name}: {metric}{arrow}"), *cells])
-            hashes = {each.name: " ".join(sha256 for _, _, sha256 in each.sources) for each in evals}
-            data += [(name, metric, label, mean, hashes[label]) for label, mean in means.items()]
+            data += [(name, metric, each.name, means[each.name], _hashes(each)) for each in evals if each.name in means]
     if not body:
         return None
     caption = "Every metric beside the score, over all valid samples; an arrow says what is better."

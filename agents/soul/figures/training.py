@@ -1,26 +1,23 @@
-"""The panels of the figures of training: curves by task and by metric, the gap, and the signs of known failures."""
+"""The figures of training: curves by task and by metric, the gap, the ablation, and the signs of known failures."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from soul import tasks
 from soul.errors import UnknownTask
-from soul.figures.figure import Alarm, Curve, Figure, Key, Panel, curves
+from soul.figures.figure import Curve, Figure, Key, Panel, curves, point
 from soul.figures.training_run import DRAFT, GAP, REFINED, Runs, TrainingRun, file_name, tasks_of
 
 NOT_METRICS = ("n", "invalid_share")  # of a validation: its sessions
 UP, DOWN = " ↑", " ↓"
-WINDOW = 10  # steps; that of the alarm `secondary`
-ALL = "all tasks"  # a title; and where the metrics name no task
-LENGTH = "ditto/response_tokens_draft"
+WINDOW = 10  # steps at the end, whose mean the ablation compares
+ALL = "all tasks"  # a title where the metrics name no task
 # Title, metric and the alarm that watches it ("": none).
 DIAGNOSTICS: tuple[tuple[str, str, str], ...] = (
     ("reward of drafts", "ditto/reward_draft", "fall"),
-    ("length of drafts, tokens", LENGTH, "length"),
-    ("style: share of the signal / of the tokens", "ditto/style_ratio", "style"),
-    ("style: share of the signal", "ditto/style_share", "style"),
+    ("length of drafts, tokens", "ditto/response_tokens_draft", "length"),
     ("distinct-2 of a prompt's drafts", "ditto/distinct_2", "diversity"),
     ("self-BLEU of a prompt's drafts", "ditto/self_bleu", "diversity"),
     ("entropy, nats", "actor/entropy", "entropy"),
@@ -32,16 +29,6 @@ DIAGNOSTICS: tuple[tuple[str, str, str], ...] = (
     ("canary: judge's reward - its own", "ditto/canary/difference", "canary"),
     ("norm of the gradient", "actor/grad_norm", ""),
 )
-# Start of a metric -> how a run comes to have it.
-HINTS = {
-    "ditto/gap": " An objective without feedback refines nothing.",
-    "ditto/context_logprob_gap": " An objective that does not train refined answers has none.",
-    "ditto/share_copied": " An objective without feedback refines nothing.",
-    "ditto/style": " An objective that learns from feedback logs it.",
-    "ditto/kl_start": " actor_rollout_ref.actor.use_kl_loss=true measures it; with kl_loss_coef=0, only that.",
-    "ditto/canary": " It takes a second judge (judge.canary).",
-}
-DRIFT = "length of drafts / in their first step"
 
 
 def training_curves(runs: Runs) -> Figure:
@@ -56,56 +43,33 @@ def training_curves(runs: Runs) -> Figure:
     return Figure("training", "Reward over the training steps, by task.", panels, missing=missing)
 
 
-def metric_curves(runs: Runs) -> list[Figure]:
-    """A figure for each task: the metrics of its verdicts, of the drafts and of the validation."""
-    return [figure for task in tasks_of(runs) if task and (figure := _metrics_of(runs, task)).panels]
-
-
-def _metrics_of(runs: Runs, task: str) -> Figure:
-    panels: list[Panel] = []
-    keys = {key for seeds in runs.values() for run in seeds for key in run.keys}
-    for prefix, where in ((f"ditto/secondary/{task}/", "drafts"), (f"val/{task}/", "validation")):
-        for key in sorted(key for key in keys if key.startswith(prefix)):
-            name = key.removeprefix(prefix)
-            if name in NOT_METRICS or is_reward(task, name):
-                continue
-            drawn = curves(runs, _named(key))
-            alarms = _got_worse(drawn, key, better(task, name)) if where == "drafts" else []
-            panels += [Panel(f"{name}{better(task, name)}, {where}", drawn, alarms=alarms)] if drawn else []
-    caption = f"{task}: every metric of its verdicts over the training steps."
-    return Figure(f"metrics-{file_name(task)}", caption, panels)
-
-
 def gap(runs: Runs) -> Figure:
-    """Refined answers (teacher) and drafts (student), and what lies between (the paper's figure 5)."""
+    """Refined answers (teacher) and drafts (student), and the gap between them (the paper's figure 5)."""
     panels: list[Panel] = []
     missing: list[str] = []
     for task in tasks_of(runs):
         refined = curves(runs, _of_task(task, REFINED), dashed=True)
-        both = {one.name: runs[one.name] for one in refined}
-        title = task or ALL
-        drafts = curves(both, _of_task(task, DRAFT))
-        panels += _panel(f"{title}: refined (dashed) and draft", [*drafts, *refined])
-        panels += _panel(f"{title}: gap, in sessions with both", curves(runs, _of_task(task, GAP)), zero=True)
-        missing += _missing(runs, refined, f"gap, {title}", "judged refined answers")
+        drafts = curves({one.name: runs[one.name] for one in refined}, _of_task(task, DRAFT))
+        panels += _panel(f"{task or ALL}: refined (dashed) and draft", [*drafts, *refined])
+        panels += _panel(f"{task or ALL}: gap, in sessions with both", curves(runs, _of_task(task, GAP)), zero=True)
+        missing += _missing(runs, refined, f"gap, {task or ALL}", "judged refined answers")
     caption = "Reward with feedback (teacher, dashed) and without (student), and the gap between them."
     return Figure("gap", caption, panels, 2, missing)
 
 
-def gaps_by_metric(runs: Runs) -> list[Figure]:
-    """A figure for each task: the gap of every metric of its verdicts."""
+def metric_curves(runs: Runs) -> list[Figure]:
+    """A figure for each task: the metrics of its verdicts, of drafts and validation, and their gaps."""
     figures = []
-    for task in tasks_of(runs):
-        prefix = f"ditto/secondary_gap/{task}/"
-        keys = sorted({key for seeds in runs.values() for run in seeds for key in run.keys if key.startswith(prefix)})
-        names = {key: key.removeprefix(prefix) for key in keys if not is_reward(task, key.removeprefix(prefix))}
-        panels = [
-            panel
-            for key, name in names.items()
-            for panel in _panel(f"{name}{better(task, name)}: refined - draft", curves(runs, _named(key)), zero=True)
-        ]
-        figures.append(Figure(f"gap-{file_name(task)}", f"{task}: the gap of every metric of its verdicts.", panels))
-    return [figure for figure in figures if figure.panels]
+    for task in filter(None, tasks_of(runs)):
+        panels: list[Panel] = []
+        for start, where in ((f"ditto/secondary/{task}/", "drafts"), (f"val/{task}/", "validation")):
+            for key, name in _metrics(runs, task, start):
+                panels += _panel(f"{name}{better(task, name)}, {where}", curves(runs, _named(key)))
+        for key, name in _metrics(runs, task, f"ditto/secondary_gap/{task}/"):
+            panels += _panel(f"{name}{better(task, name)}: refined - draft", curves(runs, _named(key)), zero=True)
+        caption = f"{task}: every metric of its verdicts over the training steps."
+        figures += [Figure(f"metrics-{file_name(task)}", caption, panels)] if panels else []
+    return figures
 
 
 def diagnostics(runs: Runs) -> Figure:
@@ -115,12 +79,55 @@ def diagnostics(runs: Runs) -> Figure:
     for title, key, alarm in DIAGNOSTICS:
         drawn = curves(runs, _named(key))
         panels += _panel(title, drawn, zero=key == "ditto/gap", alarm=alarm)
-        if key == LENGTH:
-            panels += _panel(DRIFT, curves(_relative(runs, key), _named(key)), alarm=alarm)
-        hint = next((text for start, text in HINTS.items() if key.startswith(start)), "")
-        missing += _missing(runs, drawn, f"diagnostics, {title}", key, hint)
+        missing += _missing(runs, drawn, f"diagnostics, {title}", key)
     caption = "Signs of known failures; a triangle on the axis is a step with an alarm."
     return Figure("diagnostics", caption, panels, missing=missing)
+
+
+def ablations(runs: Runs) -> list[Figure]:
+    """A figure for each task that several names train on: where each name ends, by metric (the paper's figure 4).
+
+    All runs are compared at one step, the last that each of them has reached. A seed's number is its mean over the
+    WINDOW steps up to there, or over the last half of fewer. Of a metric that all runs validate, it is the last
+    validation.
+    """
+    figures = []
+    for task in filter(None, tasks_of(runs)):
+        trained = {name: seeds for name, seeds in runs.items() if all(task in run.tasks for run in seeds)}
+        if len(trained) < 2:
+            continue
+        step = min(max(run.steps) for seeds in trained.values() for run in seeds)
+        start = f"ditto/secondary/{task}/"
+        panels = _dots("reward", trained, step, _of_task(task, DRAFT), f"val-core/{task}/reward/mean@1")
+        for key, name in _metrics(trained, task, start):
+            panels += _dots(f"{name}{better(task, name)}", trained, step, _named(key), f"val/{task}/{name}")
+        caption = f"{task}: the names at step {step}, by metric: dots with 95 % over seeds; small dots are seeds."
+        figures.append(Figure(f"ablation-{file_name(task)}", caption, panels))
+    return figures
+
+
+def _dots(title: str, runs: Runs, step: int, drafts: Key, validated: str) -> list[Panel]:
+    """The panel of a metric; empty if fewer than two names have it."""
+
+    def until(run: TrainingRun, key: str) -> list[float]:
+        return [value for at, value in run.values(key).items() if 0 < at <= step]  # step 0: before training
+
+    everywhere = all(until(run, validated) for seeds in runs.values() for run in seeds)
+    drawn = []
+    for name, seeds in runs.items():
+        key = _named(validated) if everywhere else drafts
+        known = [(run, until(run, key(run))) for run in seeds]
+        if all(values for _, values in known):
+            ends = [(run, values[-1] if everywhere else _at_end(values)) for run, values in known]
+            at = tuple((run, {step: value}) for run, value in ends)
+            drawn.append(Curve(name, key(seeds[0]), (point(step, "", ends),), at))
+    where = "validation" if everywhere else "drafts"
+    return [Panel(f"{title}, {where}", drawn, dots=True)] if len(drawn) > 1 else []
+
+
+def _at_end(values: Sequence[float]) -> float:
+    """The mean of the last WINDOW values, or of the last half of fewer than twice as many."""
+    return statistics.fmean(values[-min(WINDOW, -(-len(values) // 2)) :])
 
 
 def is_reward(task: str, metric: str) -> bool:
@@ -140,6 +147,13 @@ def better(task: str, metric: str) -> str:
     return {"higher": UP, "lower": DOWN, None: ""}[direction]
 
 
+def _metrics(runs: Runs, task: str, start: str) -> list[tuple[str, str]]:
+    """Key and name of the metrics of a task with this beginning, without the reward."""
+    keys = {key for seeds in runs.values() for run in seeds for key in run.keys if key.startswith(start)}
+    named = [(key, key.removeprefix(start)) for key in sorted(keys)]
+    return [(key, name) for key, name in named if name not in NOT_METRICS and not is_reward(task, name)]
+
+
 def _of_task(task: str, metric: str) -> Key:
     return lambda run: run.key(task, metric)
 
@@ -150,48 +164,10 @@ def _named(key: str) -> Key:
 
 def _panel(title: str, drawn: Sequence[Curve], *, zero: bool = False, alarm: str = "") -> list[Panel]:
     """The panel, if it has a curve."""
-    runs = [run for curve in drawn for run, _ in curve.seeds]
-    alarms = [raised for run in runs if alarm and (raised := _raised(run, alarm)).steps]
-    return [Panel(title, drawn, zero, alarms)] if drawn else []
+    return [Panel(title, drawn, zero, alarm)] if drawn else []
 
 
-def _raised(run: TrainingRun, alarm: str) -> Alarm:
-    return Alarm(alarm, run, tuple(step for step, value in run.values(f"alarm/{alarm}").items() if value))
-
-
-def _got_worse(drawn: Sequence[Curve], key: str, arrow: str) -> list[Alarm]:
-    """The steps with the alarm `secondary` in which this metric is among those that got worse.
-
-    The alarm's own windows: the last steps against as many before them.
-    """
-    alarms = []
-    for run, values in (seed for curve in drawn if arrow for seed in curve.seeds):
-        raised = _raised(run, "secondary")
-        worse = [step for step in raised.steps if (rise := _rise(values, step)) and (rise < 0) is (arrow == UP)]
-        alarms += [Alarm("secondary", run, tuple(worse))] if worse else []
-    return alarms
-
-
-def _rise(values: Mapping[int, float], step: int) -> float:
-    """By how much the mean of the last WINDOW steps lies above that of the WINDOW steps before; 0 if one has none."""
-    later = [value for at, value in values.items() if step - WINDOW < at <= step]
-    sooner = [value for at, value in values.items() if step - 2 * WINDOW < at <= step - WINDOW]
-    return statistics.fmean(later) - statistics.fmean(sooner) if later and sooner else 0.0
-
-
-def _relative(runs: Runs, key: str) -> Runs:
-    """The runs with one metric alone, divided by its first value."""
-    return {name: [_over_first(run, key) for run in seeds] for name, seeds in runs.items()}
-
-
-def _over_first(run: TrainingRun, key: str) -> TrainingRun:
-    values = run.values(key)
-    first = next(iter(values.values()), 0.0)
-    steps = {step: {**run.steps[step], key: value / first} for step, value in values.items()} if first else {}
-    return TrainingRun(run.name, run.folder, steps, run.sha256)
-
-
-def _missing(runs: Runs, drawn: Sequence[Curve], where: str, what: str, hint: str = "") -> list[str]:
+def _missing(runs: Runs, drawn: Sequence[Curve], where: str, what: str) -> list[str]:
     """A sentence about the names without a curve; none if all have one."""
     lacking = [name for name in runs if name not in {curve.name for curve in drawn}]
-    return [f"{where}: no step has {what} in all seeds of {', '.join(lacking)}.{hint}"] if lacking else []
+    return [f"{where}: no step has {what} in all seeds of {', '.join(lacking)}."] if lacking else []

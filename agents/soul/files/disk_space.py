@@ -29,9 +29,6 @@ def guarded_writes(folder: Path, needed_bytes: Callable[[], float] | None = None
     Args:
         folder: what the block writes to; it must exist.
         needed_bytes: returns how many bytes the block writes in total; called only if the disk is full.
-
-    Raises:
-        OutOfSpace: names the folder and the bytes needed.
     """
     try:
         yield
@@ -42,13 +39,10 @@ def guarded_writes(folder: Path, needed_bytes: Callable[[], float] | None = None
 
 
 def require(folder: Path, needed_bytes: float) -> None:
-    """Check that this much fits, before you write the first byte.
-
-    Args:
-        folder: it must exist.
+    """Check that this much fits into an existing folder, before you write the first byte.
 
     Raises:
-        OutOfSpace: names the folder and the bytes needed.
+        OutOfSpace: it does not.
     """
     if shutil.disk_usage(folder).free < needed_bytes:
         raise out_of_space(folder, needed_bytes)
@@ -70,12 +64,7 @@ def raise_if_full(error: BaseException, folders: Sequence[Path]) -> None:
 
 
 def out_of_space(folder: Path, needed_bytes: float | None = None) -> OutOfSpace:
-    """The error that reports a full disk.
-
-    Args:
-        folder: where the write failed.
-        needed_bytes: how much the writer needs in total; None if unknown.
-    """
+    """The error that reports a full disk; `needed_bytes` is how much the writer needs in total."""
     needs = "" if needed_bytes is None else f", needs about {max(0.1, needed_bytes / 1e9):.1f} GB"
     return OutOfSpace(
         f"no space left in {folder}{needs}. Free some space there, then run the same command to continue."
@@ -83,10 +72,9 @@ def out_of_space(folder: Path, needed_bytes: float | None = None) -> OutOfSpace:
 
 
 def is_full(error: BaseException, folder: Path | None = None) -> bool:
-    """True if a write failed because the disk is full or a quota is used up.
+    """True if a write to this folder failed because the disk is full or a quota is used up.
 
-    Args:
-        folder: where the write failed; None: only errors that name the cause count.
+    Without a folder, only errors that name the cause count.
     """
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno in _FULL
@@ -98,11 +86,9 @@ def is_full(error: BaseException, folder: Path | None = None) -> bool:
 
 def _causes(error: BaseException) -> list[BaseException]:
     """The error and its causes. Ray stores the error of another process as `cause`."""
-    causes: list[BaseException] = []
-    waiting = [error]
+    causes, waiting = list[BaseException](), [error]
     while waiting:
-        latest = waiting.pop(0)
-        causes.append(latest)
+        causes.append(latest := waiting.pop(0))
         before = (getattr(latest, "cause", None), latest.__cause__, latest.__context__)
         waiting += [b for b in before if isinstance(b, BaseException) and b not in (*causes, *waiting)]
     return causes

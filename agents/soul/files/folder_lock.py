@@ -1,9 +1,9 @@
 """One writer per folder: a run that trains or evaluates holds the lock of its folder until it ends.
 
 The lock is a lease of the package `filelock`: a file that names its holder (host, process, start) and that the holder
-touches every few seconds (heartbeat). The holder of a dead process is replaced at once on its own machine. On another
-machine, a holder without a heartbeat has ended: a run that starts on a new machine after the old one was lost waits
-until that is certain, for SILENT_S. It does not rely on the clocks of two machines, or on a file system's own locks.
+touches every few seconds. A dead process of this machine is replaced at once. On another machine, a holder without a
+heartbeat has ended: a run that starts on a new machine after the old one was lost waits for SILENT_S until that is
+certain. It does not rely on the clocks of two machines, or on a file system's own locks.
 
 If a holder's heartbeat stalls (a suspended process, a file server that hangs), another process may take the lock over.
 The holder then exits at once, because two writers would corrupt the folder.
@@ -16,7 +16,6 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from filelock import LeaseCompromise, SoftFileLease, Timeout
@@ -26,7 +25,7 @@ from soul.files.writable import unwritable
 
 logger = logging.getLogger(__name__)
 
-FILE = ".lease"  # releases up to 0.1 wrote `.lock`, which stays in their folders
+FILE = ".lease"
 HEARTBEAT_S = 10.0
 SILENT_S = 90.0  # a holder without a heartbeat for this long has ended, or is cut off and will notice
 LOST_LOCK = 1  # exit code
@@ -42,25 +41,19 @@ class FolderLock:
         file: name of the lock file; a folder may have several locks.
         wait_s: seconds to wait for a holder that is about to end; 0: raise at once, unless the holder is on another
             machine or its heartbeat is late.
-        on_loss: called in another thread, with a message, when another process has taken over the lock. The default
-            prints the message and exits at once, without any clean-up that would write to the folder.
 
     Raises:
         FolderInUse: another process holds it; the message names its host and process.
-        NotWritable: the folder cannot be created or written to.
-        OutOfSpace: its disk is full.
+        NotWritable: the folder cannot be created or written to. OutOfSpace: its disk is full.
     """
 
-    def __init__(
-        self, folder: Path, *, file: str = FILE, wait_s: float = 0.0, on_loss: Callable[[str], None] | None = None
-    ) -> None:
+    def __init__(self, folder: Path, *, file: str = FILE, wait_s: float = 0.0) -> None:
         self.path = folder / file
-        self._on_loss = on_loss or _end_process
         self._lease = SoftFileLease(
             self.path,
             lease_duration=SILENT_S,
             heartbeat_interval=HEARTBEAT_S,
-            on_compromise=self._lost,
+            on_compromise=self._end_process,
             thread_local=False,
             poll_interval=0.2,
         )
@@ -88,9 +81,9 @@ class FolderLock:
         try:
             self._lease.acquire(timeout=0)
         except Timeout:
-            if wait_s == 0 and _beats_here(self._lease):
+            if wait_s == 0 and self._beats_here():
                 raise FolderInUse(self._in_use()) from None
-            wait = max(wait_s, 0 if _beats_here(self._lease) else SILENT_S + HEARTBEAT_S)
+            wait = max(wait_s, 0 if self._beats_here() else SILENT_S + HEARTBEAT_S)
             logger.warning("Waiting for up to %.0f s for its lock: %s", wait, self._in_use())
             try:
                 self._lease.acquire(timeout=wait)
@@ -100,8 +93,17 @@ class FolderLock:
         if before is not None:
             logger.warning("%s: took over the lock of process %d, which has ended", self.path.parent, before.pid)
 
-    def _lost(self, loss: LeaseCompromise) -> None:
-        self._on_loss(f"This run stops because another process took over its folder ({loss.reason}). {self._in_use()}")
+    def _beats_here(self) -> bool:
+        """True if the holder is on this machine and its heartbeat is not late."""
+        owner = self._lease.owner
+        here = owner is not None and _host(owner.hostname) == platform.node()
+        return here and is_held(self.path.parent, self.path.name)
+
+    def _end_process(self, loss: LeaseCompromise) -> None:
+        """Exit at once, from another thread, without any clean-up that would write to the folder."""
+        reason = f"This run stops because another process took over its folder ({loss.reason}). {self._in_use()}"
+        print(f"\nFolderInUse: {reason}\n", file=sys.stderr, flush=True)
+        os._exit(LOST_LOCK)
 
     def _in_use(self) -> str:
         owner = self._lease.owner
@@ -120,16 +122,5 @@ def is_held(folder: Path, file: str = FILE) -> bool:
         return False
 
 
-def _beats_here(lease: SoftFileLease) -> bool:
-    """True if the holder is on this machine and its heartbeat is not late."""
-    owner, path = lease.owner, Path(lease.lock_file)
-    return owner is not None and _host(owner.hostname) == platform.node() and is_held(path.parent, path.name)
-
-
 def _host(name: str) -> str:
     return name.partition("?")[0]  # filelock appends the container's process namespace
-
-
-def _end_process(message: str) -> None:
-    print(f"\nFolderInUse: {message}\n", file=sys.stderr, flush=True)
-    os._exit(LOST_LOCK)

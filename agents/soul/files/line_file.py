@@ -3,8 +3,8 @@
     step_000007.jsonl       one line after the other
     step_000007.jsonl.gz    each line as a gzip member of its own; `zcat` prints the same lines
 
-As each line is its own member, a line of a packed file can be read by offset and length, like one of a plain file, and
-whatever is whole before a tear can be read. Offsets and lengths count the bytes on disk, in both forms.
+So a line of a packed file can be read by offset and length, like one of a plain file, and whatever is whole before a
+tear can be read. Offsets and lengths count the bytes on disk, in both forms.
 """
 
 from __future__ import annotations
@@ -56,14 +56,11 @@ def either_form(path: Path) -> Path:
 
 
 def write_lines(path: Path, lines: Iterable[str], pack_above_mb: float | None = None) -> Path:
-    """Write a file of lines atomically. It replaces both forms of an earlier file.
+    """Write a file of lines atomically, and return it. It replaces both forms of an earlier file.
 
     Args:
         path: the name of the plain form; its folder is created.
         pack_above_mb: pack the file if its lines are larger than this together; None: never.
-
-    Returns:
-        The file that was written.
     """
     encoded = [f"{line}\n".encode() for line in lines]
     packs = pack_above_mb is not None and sum(map(len, encoded)) > pack_above_mb * 1e6
@@ -84,14 +81,20 @@ def read_lines(path: Path, start: int = 0) -> Iterator[Line]:
 def lines_of(file: BinaryIO, start: int = 0) -> Iterator[Line]:
     """The complete lines of an open file in either form, from the offset of a line on.
 
-    An incomplete last line is left out. A plain file may have one while it is written; in a packed file, which is
-    written as a whole, it is a tear, and a warning says where.
+    An incomplete last line is left out: a plain file may be written just now; in a packed one, a warning says where the
+    tear is.
 
     Raises:
         DamagedFile: while lines are read: the file is packed, but not by `write_lines`, or it is damaged.
     """
     file.seek(start)
-    return _members(file, start) if is_packed(Path(file.name)) else _plain(file, start)
+    if is_packed(Path(file.name)):
+        yield from _members(file, start)
+        return
+    for text in file:
+        if text.endswith(b"\n"):
+            yield Line(start, start + len(text), text)
+        start += len(text)
 
 
 def line_from(stored: bytes, path: Path) -> bytes:
@@ -100,44 +103,30 @@ def line_from(stored: bytes, path: Path) -> bytes:
     Raises:
         DamagedFile: the file is packed, and these bytes are no packed line.
     """
-    if not is_packed(path):
-        return stored
     try:
-        return gzip.decompress(stored)
+        return gzip.decompress(stored) if is_packed(path) else stored
     except (OSError, EOFError, zlib.error) as error:
         raise DamagedFile(f"{path}: no packed line is there ({error})") from None
-
-
-def _plain(file: BinaryIO, start: int) -> Iterator[Line]:
-    for text in file:
-        if not text.endswith(b"\n"):
-            return
-        yield Line(start, start + len(text), text)
-        start += len(text)
 
 
 def _members(file: BinaryIO, start: int) -> Iterator[Line]:
     ahead = b""  # what was read beyond the last member
     while ahead := ahead or file.read(_CHUNK):
-        member, text, end = zlib.decompressobj(_GZIP), b"", start
-        while not member.eof:
+        member, text, end, problem = zlib.decompressobj(_GZIP), b"", start, ""
+        while not member.eof and not problem:
             if not ahead and not (ahead := file.read(_CHUNK)):
                 logger.warning("%s is torn: it ends within a line, at byte %d; later lines are lost", file.name, end)
                 return
             try:
                 text += member.decompress(ahead)
             except zlib.error as error:
-                raise _damaged(file, start, str(error)) from None
+                problem = str(error)
             end += len(ahead) - len(member.unused_data)
             ahead = member.unused_data
-        if not text or text.find(b"\n") != len(text) - 1:
-            raise _damaged(file, start, "it is not one line")
+        if problem or not text or text.find(b"\n") != len(text) - 1:
+            raise DamagedFile(
+                f"{file.name}: what begins at byte {start:,} cannot be read ({problem or 'it is not one line'}). If "
+                "you packed the file yourself, unpack it (gunzip); otherwise copy it again from where it was written."
+            )
         yield Line(start, end, text)
         start = end
-
-
-def _damaged(file: BinaryIO, start: int, reason: str) -> DamagedFile:
-    return DamagedFile(
-        f"{file.name}: what begins at byte {start:,} cannot be read ({reason}). If you packed the file yourself, "
-        "unpack it (gunzip); otherwise copy it again from where it was written."
-    )

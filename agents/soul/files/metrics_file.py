@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
 from pathlib import Path
 
 from soul.errors import SoulError
@@ -25,27 +24,26 @@ def metric_lines(path: Path) -> dict[int, str]:
     Raises:
         BadMetrics: a line is not a JSON object with a step.
     """
-    return lines_by_step(path.read_bytes().splitlines(), path) if path.exists() else {}
+    return _lines_by_step(path.read_bytes(), path) if path.exists() else {}
 
 
 def read_metrics(path: Path) -> dict[int, dict[str, float]]:
     """Step -> its numbers; {} without a file. Raises as `metric_lines`."""
-    return {step: json.loads(line) for step, line in metric_lines(path).items()}
+    return read_with_hash(path)[0]
 
 
 def read_with_hash(path: Path) -> tuple[dict[int, dict[str, float]], str]:
     """The numbers of `read_metrics`, and the SHA-256 of exactly that content, which a run may replace at any time."""
     content = path.read_bytes() if path.exists() else b""
-    numbers = {step: json.loads(line) for step, line in lines_by_step(content.splitlines(), path).items()}
+    numbers = {step: json.loads(line) for step, line in _lines_by_step(content, path).items()}
     return numbers, hashlib.sha256(content).hexdigest()
 
 
-def lines_by_step(content: Iterable[bytes], path: Path) -> dict[int, str]:
-    """Lines of the file `path` by step. Returns and raises as `metric_lines`."""
+def _lines_by_step(content: bytes, path: Path) -> dict[int, str]:
     lines: dict[int, str] = {}
-    for number, line in enumerate(content, 1):
+    for number, line in enumerate(content.splitlines(), 1):
         try:
-            lines[int(json.loads(line)["step"])] = line.decode().rstrip("\n")
+            lines[int(json.loads(line)["step"])] = line.decode()
         except (ValueError, KeyError, TypeError) as error:
             raise BadMetrics(
                 f"{path}, line {number}: this is no line of metrics ({error}). Remove the line, or move the file "

@@ -41,11 +41,8 @@ class Stamp:
     def read(cls, path: Path, remedy: str) -> Stamp | None:
         """The stamp in a file; None if there is no such file.
 
-        Args:
-            remedy: a sentence that tells the user what to do with a damaged file.
-
         Raises:
-            BadStamp: the file is damaged.
+            BadStamp: the file is damaged; `remedy` says what to do then.
         """
         if not path.is_file():
             return None

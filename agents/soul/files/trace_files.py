@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,13 +62,10 @@ def _named(traces: Path, prefix: str, pattern: re.Pattern[str]) -> Iterator[Trac
     except OSError:  # not there, no folder, or not ours to read: a run without traces
         return
     for entry in entries:
-        if not (match := pattern.fullmatch(entry.name)):
-            continue
-        try:
-            stat = entry.stat()
-        except OSError:  # the step ended: its live file is gone
-            continue
-        yield TraceFile(Path(entry.path), prefix + entry.name, match.group(1), int(match.group(2)), bool(prefix), stat)
+        if match := pattern.fullmatch(entry.name):
+            with suppress(OSError):  # the step ended: its live file is gone
+                stat, split, step = entry.stat(), match.group(1), int(match.group(2))
+                yield TraceFile(Path(entry.path), prefix + entry.name, split, step, bool(prefix), stat)
 
 
 def _order(file: TraceFile) -> tuple[int, bool, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from soul.errors import SoulError
@@ -16,10 +17,9 @@ class NotWritable(SoulError):
 
 
 def check_writable(folder: str | Path, setting: str) -> None:
-    """Check that files can be written to a folder; none is left there.
+    """Check that files can be written to a folder, which need not exist; none is left there.
 
     Args:
-        folder: it need not exist yet.
         setting: the setting or variable that names the folder, for the error message.
 
     Raises:
@@ -32,12 +32,7 @@ def check_writable(folder: str | Path, setting: str) -> None:
 
 
 def unwritable(name: str, folder: Path, error: OSError) -> SoulError:
-    """The error to raise for a folder that cannot be written to.
-
-    Args:
-        name: how the message refers to the folder.
-        error: the exception of the attempt to write.
-    """
+    """The error to raise where an attempt to write to a folder failed; `name` is how the message refers to it."""
     if is_full(error):
         return out_of_space(folder)
     return NotWritable(f"{name}: cannot write there ({error.strerror or error}). Name a folder that you can write to.")
@@ -49,16 +44,14 @@ def probe(folder: Path) -> None:
     Permission bits do not tell: a file system may be mounted read-only, and root may write despite the bits.
 
     Raises:
-        OSError: the folder cannot be written to, or a name in the path is too long.
+        OSError: the folder cannot be written to, or its name is too long.
     """
     place = Path(os.path.abspath(folder))
     nearest = next(above for above in (place, *place.parents) if os.path.lexists(above))
     if not nearest.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, f"{nearest} is a file")
+    with suppress(FileNotFoundError):
+        place.lstat()  # fails if the name is too long
     with tempfile.NamedTemporaryFile(dir=nearest, prefix=".soul-write-test-") as file:
         file.write(b"written")
         file.flush()
-    longest = os.pathconf(nearest, "PC_NAME_MAX")
-    for name in place.relative_to(nearest).parts:
-        if len(os.fsencode(name)) > longest:
-            raise OSError(errno.ENAMETOOLONG, f"the name {name[:20]}... is too long, {longest} bytes at most")

@@ -78,7 +78,6 @@ class JudgePolicy(BaseModel):
         default=(),
         description="Several judges instead of one: `[gpt-5-nano, {model: other, base_url: ..., api_key_env: ...}]`.",
     )
-    jury_reward: Literal["mean", "median"] = Field(default="mean", description="How the rewards of a jury become one.")
     by_task: Mapping[str, Mapping[str, Any]] = Field(
         default_factory=dict,
         description="Judges of single tasks: `{coser: {model: gpt-5.4}}`. Such a task has no jury.",

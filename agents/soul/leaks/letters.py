@@ -13,14 +13,6 @@ from soul.leaks.quotations import Choices, Span
 
 NEAR = 60  # how many characters before and after a letter are examined
 
-# Letters in other shapes, one character each: full-width, circled, squared.
-_PLAIN = str.maketrans(
-    {
-        chr(start + number): chr(letter + number)
-        for start, letter in ((0xFF21, 65), (0xFF41, 97), (0x24B6, 65), (0x24D0, 97), (0x1F130, 65), (0x1F150, 65))
-        for number in range(26)
-    }
-)
 # A letter that stands alone or before "-option", but not in "D.C.", "J.B.", "C-section", "B&B", "C++", "it's", "I'm",
 # "\\n", "<b>".
 _ALONE = re.compile(
@@ -72,12 +64,10 @@ _CHOSEN = re.compile(r"\s+(?:instead|option|would have been|is (?:right|correct)
 
 def pointed_letters(text: str, choices: Choices) -> Iterator[Span]:
     """The spans of the letters in a text that point at an option."""
-    plain = text.translate(_PLAIN)
-    for match in _ALONE.finditer(plain):
-        letter, before = match.group(1), plain[max(0, match.start() - NEAR) : match.start()]
-        if letter.upper() in choices.options and _points(
-            letter, before, plain[match.end() : match.end() + NEAR], choices
-        ):
+    for match in _ALONE.finditer(text):
+        letter = match.group(1)
+        before, after = text[max(0, match.start() - NEAR) : match.start()], text[match.end() : match.end() + NEAR]
+        if letter.upper() in choices.options and _points(letter, before, after, choices):
             yield match.span()
 
 

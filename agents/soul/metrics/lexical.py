@@ -1,6 +1,6 @@
 """Lexical diversity of texts (MATTR, HD-D and Yule's K), and how similar two writers are in it.
 
-The measures take any tokens. MirrorBench's are GPT-4o's (`soul.metrics.gpt4o_tokens`), over all turns of a writer,
+The measures take any tokens. MirrorBench's are GPT-4o's (`gpt4o_tokens`), over all turns of a writer,
 joined by spaces; punctuation and emoji are tokens too. `words` is for everything else: texts are normalised to NFC and
 lower case, curly apostrophes become straight ones, and a word is a run of letters and digits that may contain hyphens
 and apostrophes ("don't", "8-year-old"). In a script without spaces, a whole run of letters counts as one word.
@@ -15,10 +15,9 @@ import unicodedata
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from collections.abc import Set as AbstractSet
+from functools import cache
 from itertools import combinations
-from typing import NamedTuple
-
-from soul.metrics.gpt4o_tokens import gpt4o_tokens
+from typing import Any, NamedTuple
 
 WINDOW = 50  # tokens in the window of MATTR
 SAMPLE = 42  # tokens in a sample of HD-D
@@ -40,6 +39,19 @@ FUNCTION_WORDS = frozenset(
     doesn't didn't haven't hasn't hadn't can't cannot couldn't won't wouldn't shouldn't mustn't
     """.split()
 )
+
+
+def gpt4o_tokens(text: str) -> list[int]:
+    """GPT-4o's tokens (`o200k_base`), which MirrorBench counts; control tokens in the text are ordinary text."""
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return list(_encoding().encode(whole, disallowed_special=()))
+
+
+@cache
+def _encoding() -> Any:
+    import bpe_openai  # it carries the vocabulary, which tiktoken would download; loading it takes time
+
+    return bpe_openai.get_encoding("o200k_base")
 
 
 def words(text: str) -> list[str]:

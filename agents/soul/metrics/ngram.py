@@ -1,11 +1,14 @@
-"""BLEU and ROUGE-L of a text against one reference, with the values in CoSER's published evaluation files.
+"""Token F1, and BLEU and ROUGE-L of a text against one reference with the values in CoSER's published evaluation files.
 
 Those files (github.com/Neph0s/CoSER, exp/evaluation) have NLTK's BLEU, which `bleu` calls, and a ROUGE-L that is a
 plain longest common subsequence of words. The code beside them (gca_evaluation/utils.py) calls the package `rouge`,
 whose version 1.0.1 counts each word once, sentence by sentence, and gives up to twice that value.
 """
 
+import re
+import string
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -13,6 +16,8 @@ from typing import Any
 # English abbreviations whose full stop does not end a sentence. NLTK's own list is part of a trained model that must be
 # downloaded; this one covers those in novels.
 _ABBREVIATIONS = "capt col dr esq etc gen hon jr lt maj messrs mlle mme mr mrs ms no prof rev sgt sr st vs".split()
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _NOTHING = 1e-100  # treat smaller values as 0: NLTK returns a tiny number if n-grams of some order have no match
 
 
@@ -73,3 +78,21 @@ def _common_length(first: Sequence[str], second: Sequence[str]) -> int:
         matched = row & places.get(word, 0)
         row = ((row + matched) | (row - matched)) & full
     return len(second) - row.bit_count()
+
+
+def normalized_tokens(text: str) -> list[str]:
+    """Lower-case words without punctuation and articles, normalised as in SQuAD v1.1."""
+    return _ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split()
+
+
+def token_f1(prediction: str, gold: str) -> float:
+    """SQuAD token F1 in [0, 1] (Rajpurkar et al., 2016): 1 if both texts are empty, 0 if only one of them is."""
+    predicted, wanted = normalized_tokens(prediction), normalized_tokens(gold)
+    if not predicted or not wanted:
+        return float(predicted == wanted)
+    return f1_of_counts(Counter(predicted), Counter(wanted))
+
+
+def f1_of_counts(predicted: Counter[str], wanted: Counter[str]) -> float:
+    """The F1 of two bags of words, at least one of which is not empty."""
+    return 2 * (predicted & wanted).total() / (predicted.total() + wanted.total())

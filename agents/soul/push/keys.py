@@ -1,7 +1,6 @@
-"""Find files that look like keys or hold one, before they are published or uploaded.
+"""Find files that look like keys or hold one, before they are published: text files and the rows of parquet files.
 
-Text files are read line by line, packed lines and the rows of parquet files too. An address with a password in it
-counts as a key.
+An address with a password in it counts as a key.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from soul.cli.redaction import LIKE_A_KEY, redact
-from soul.files.line_file import is_packed, read_lines
 
 # Names under which people keep keys.
 _NAME = re.compile(
@@ -28,17 +26,11 @@ _CONTENT = re.compile(
 )
 _TEXT = {"", ".cfg", ".ini", ".jinja", ".json", ".jsonl", ".log", ".md", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml"}
 _VOCABULARIES = {"tokenizer.json", "vocab.json", "merges.txt"}  # any text may be a token
-_RECORDS = {".jsonl", ".log"}  # texts of any length; of other kinds a large file is no setting
-_READ_BYTES = 8 * 2**20
 _ROWS = 500  # rows of a parquet file in memory at once
 
 
 def like_keys(folder: Path, files: Iterable[str]) -> Mapping[str, str]:
-    """The files that look like a key or hold one.
-
-    Returns:
-        Path in the folder -> where: "name", "line 7" or, counted from 0 as in a table, "row 3".
-    """
+    """The files that look like a key or hold one: path in the folder -> "name", "line 7" or "row 3" (from 0)."""
     places = {name: _place_of_key(folder / name) for name in files}
     return {name: place for name, place in places.items() if place is not None}
 
@@ -55,29 +47,22 @@ def _texts(path: Path) -> Iterator[tuple[str, str]]:
         with pq.ParquetFile(path) as file:
             rows = (row for batch in file.iter_batches(_ROWS) for row in batch.to_pylist())
             yield from ((f"row {number}", "\n".join(_strings(row))) for number, row in enumerate(rows))
-    elif is_packed(path) and path.with_suffix("").suffix in _RECORDS:
-        lines = enumerate(read_lines(path), start=1)
-        yield from ((f"line {number}", line.text.decode(errors="replace")) for number, line in lines)
     elif path.suffix in _TEXT and path.name not in _VOCABULARIES:
-        if path.suffix in _RECORDS or path.stat().st_size <= _READ_BYTES:
-            with path.open(encoding="utf-8", errors="replace") as text:
-                yield from ((f"line {number}", line) for number, line in enumerate(text, start=1))
+        with path.open(encoding="utf-8", errors="replace") as text:
+            yield from ((f"line {number}", line) for number, line in enumerate(text, start=1))
 
 
 def _strings(value: Any) -> Iterator[str]:
     """All texts in a row, with the names of its fields."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for name, part in value.items():
-            yield name
-            yield from _strings(part)
-    elif isinstance(value, list):
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
         for part in value:
             yield from _strings(part)
+    elif isinstance(value, str):
+        yield value
 
 
 def _holds_key(text: str) -> bool:
-    """True if a text holds something in the format of a key, an address with a password, or the value of a key in the
-    environment."""
+    """True if a text has the format of a key, or holds a password in an address or a key of the environment."""
     return bool(LIKE_A_KEY.search(text) or _CONTENT.search(text)) or redact(text) != text

@@ -54,11 +54,9 @@ class SourceLicence(_Part):
 
 
 class Contamination(_Part):
-    """The comparison with evaluation sets.
+    """The comparison with evaluation files (name -> SHA-256), and what was left out because it shares a group with one.
 
     Attributes:
-        against: name of each evaluation file -> its SHA-256; empty: there was none to compare with.
-        rows, groups: left out because they share a group with an evaluated row.
         near: texts that share this much of their words were left out, too; None: only equal ones.
     """
 
@@ -89,7 +87,6 @@ class SetCard(_Part):
         stands_in: not "": the rows are not the paper's, and why.
         builder: the builder's command line, with file names only.
         left_out: rows of the source that are not in the file, by reason.
-        notes: other things that the builder reported.
     """
 
     schema_version: int = SCHEMA
@@ -110,7 +107,6 @@ class DataCard(SetCard):
     Attributes:
         sha256: of the task file, so that a card beside another file is noticed.
         difficulty: "training" and "evaluation" -> the measures of that file (`data.training.difficulty`).
-        models: empty if no model wrote or checked a row.
         date: UTC, to the second.
     """
 

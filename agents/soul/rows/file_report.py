@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from soul.one_turn import LetterTask
@@ -40,25 +40,17 @@ class Subset:
     Attributes:
         name: the group; "" stands for all rows.
         characters: of the prompt that the policy sees.
-        measures: what the task counts in a row (`Task.measures`).
     """
 
     name: str
     rows: int
     characters: Spread
-    measures: Mapping[str, Spread]
 
     @classmethod
     def of_rows(cls, name: str, rows: Sequence[TaskRow]) -> Subset:
         """The subset of these rows, which are of one task."""
-        counted = [row.task.measures(row.row) for row in rows]
-        names = dict.fromkeys(measure for counts in counted for measure in counts)
-        return cls(
-            name,
-            len(rows),
-            Spread.over([sum(len(m["content"]) for m in row.task.prompt(row.row)) for row in rows]),
-            {each: Spread.over([counts[each] for counts in counted if each in counts]) for each in names},
-        )
+        characters = [sum(len(m["content"]) for m in row.task.prompt(row.row)) for row in rows]
+        return cls(name, len(rows), Spread.over(characters))
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,9 @@
 """Find training rows that share a story, a conversation, a book or a user with rows that are evaluated.
 
-Comparing prompts is not enough: a paraphrase of an evaluation story has a different prompt, and so has a second
-question about the same conversation. So each task names what its rows have in common (`Task.group_keys`), and two rows
-overlap if they share such a key.
-
-Keys that are texts (`GroupKey.prose`) can also be compared by their words (`near_text.py`), which finds a story whose
-punctuation or a few words were changed. Stories that are generated from one template are near to each other although
-they differ in what counts, so the caller decides.
+A paraphrase of an evaluation story has a different prompt, and so has a second question about the same conversation. So
+each task names what its rows have in common (`Task.group_keys`), and two rows overlap if they share such a key. Keys
+that are texts (`GroupKey.prose`) can also be compared by their words (`near_text.py`). Stories that are generated from
+one template are near to each other although they differ in what counts, so the caller decides.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ class Overlap:
 
     Attributes:
         rows: their positions in the file, from 0.
-        groups: the number of different groups that they belong to.
+        groups: how many different groups they share; of a row that shares several, the first one counts.
         examples: the names of the first groups, at most three.
     """
 
@@ -84,11 +81,16 @@ class HeldOut:
 
     def overlaps(self, rows: Iterable[TaskRow]) -> list[Overlap]:
         """The training rows that must not be trained on, by file and task."""
-        shared_keys: defaultdict[tuple[str, str], dict[int, list[ScopedKey]]] = defaultdict(dict)
+        first_keys: defaultdict[tuple[str, str], dict[int, GroupKey]] = defaultdict(dict)
         for row in rows:
             if shared := self.shared(row):
-                shared_keys[row.file, row.task.name][row.number] = shared
-        return [_overlap(file, task, by_row) for (file, task), by_row in shared_keys.items()]
+                first_keys[row.file, row.task.name][row.number] = shared[0][1]
+        found = []
+        for (file, task), by_row in first_keys.items():
+            groups = list(dict.fromkeys(by_row.values()))
+            examples = tuple(map(str, groups[:EXAMPLES]))
+            found.append(Overlap(file, task, tuple(by_row), len(groups), examples))
+        return found
 
 
 def group_keys(row: TaskRow) -> list[ScopedKey]:
@@ -103,17 +105,3 @@ def held_out_keys(row: TaskRow) -> list[ScopedKey]:
 
 def _scoped(task: Task[Any], keys: Sequence[GroupKey]) -> list[ScopedKey]:
     return [("" if key.kind == BOOK else task.name, key) for key in keys if key.value]
-
-
-def _overlap(file: str, task: str, by_row: dict[int, list[ScopedKey]]) -> Overlap:
-    """Count groups: rows that share a key, directly or through other rows, are one group."""
-    group_of: dict[ScopedKey, int] = {}
-    members: dict[int, list[ScopedKey]] = {}  # first row of a group -> the keys of the group
-    for number, shared in by_row.items():
-        joined = {group_of[key] for key in shared if key in group_of}
-        first = min(joined, default=number)
-        merged = [key for group in sorted(joined) for key in members.pop(group)] + shared
-        members[first] = merged
-        group_of.update(dict.fromkeys(merged, first))
-    names = tuple(str(keys[0][1]) for keys in list(members.values())[:EXAMPLES])
-    return Overlap(file, task, tuple(by_row), len(members), names)

@@ -25,14 +25,11 @@ class Shortened:
 
 
 def truncate_row(task: Task[Any], row: Row, measure: Callable[[Row], int], limit: int) -> Shortened | None:
-    """Keep as much of the row's fields as fits.
+    """Keep as much of the row's fields as fits; None if it is too long even without all that may be cut.
 
     Args:
         measure: returns the length of a row's prompt in tokens of the policy's tokenizer.
         limit: the largest length that fits.
-
-    Returns:
-        None if the row is too long even without all the fields that may be cut.
     """
     length = measure(row)
     if length <= limit:

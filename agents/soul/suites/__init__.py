@@ -1,7 +1,6 @@
 """Suites: named, fixed selections of sets and rows, so that two people who name one evaluate the same thing.
 
     SUITE=paper bash recipe/ditto/eval.sh api        soul evaluate --suite paper
-    soul evaluate --suite hitom,sotopia              these sets, all rows
 
 The judges of all suites are the paper's (`soul.judge.roles.PAPER_JUDGES`) unless you name your own.
 """

@@ -34,6 +34,8 @@ class TrainingSplit(NamedTuple):
 
 _HUMANUAL = ("book", "chat", "email", "news", "opinion", "politics")
 
+_ALIGNX = ("Demo", "Pair", "UGC", "Arbitrary", "History16")
+
 # data_source -> "module:Class". A module is imported when its task is first loaded.
 CLASSES: dict[str, str] = {
     "sotopia": "soul.tasks.sotopia:Sotopia",
@@ -53,46 +55,37 @@ CLASSES: dict[str, str] = {
     "humanual": "soul.tasks.humanual:Humanual",
     **{f"humanual-{kind}": f"soul.tasks.humanual:Humanual{kind.capitalize()}" for kind in _HUMANUAL},
     "alignx": "soul.tasks.alignx:AlignX",
-    "alignx_demo": "soul.tasks.alignx:AlignXDemo",
-    "alignx_pair": "soul.tasks.alignx:AlignXPair",
-    "alignx_ugc": "soul.tasks.alignx:AlignXUGC",
-    "alignx_arbitrary": "soul.tasks.alignx:AlignXArbitrary",
-    "alignx_history16": "soul.tasks.alignx:AlignXHistory16",
+    **{f"alignx_{kind.lower()}": f"soul.tasks.alignx:AlignX{kind}" for kind in _ALIGNX},
     "socsci210": "soul.tasks.socsci210:SocSci210",
     "humanllm": "soul.tasks.humanllm:HumanLLM",
 }
-
-
-def _split(name: str, train: str) -> TrainingSplit:
-    """Train on this file and validate on the set of the same name; AlignX's five sets share one training file."""
-    if name == "alignx":
-        return TrainingSplit(name, train, soul_v1.SETS["alignx_demo"].file)
-    return TrainingSplit(soul_v1.SETS[name].task, train, soul_v1.SETS[name].file)
-
-
+# Name of a training split -> its training file. It is validated on the set of the same name.
+_TRAINING = {
+    "sotopia": "sotopia_clean_rl",
+    "coser": "coser_rl_train",
+    "lifechoices": "lifechoices_hard_rl",
+    "userllm": "userllm_rl_train",
+    "mirrorbench": "mirrorbench_rl_train",
+    "fantom": "fantom_rl_train",
+    "hitom": "hitom_rl_train",
+    "paratomi": "paratomi_rl_train",
+    "mistakes": "mistakes_rl_train",
+    "twinvoice": "twinvoice_rl_train",
+    "social_r1": "social_r1_rl",
+    "behaviorchain": "behaviorchain_rl_train",
+    "sim_math": "sim_math_rl",
+    "sim_doc": "sim_doc_rl",
+    **{f"humanual_{kind}": f"humanual_rl_{kind}" for kind in _HUMANUAL},
+    "alignx": "alignx_rl_8k",  # for its five sets
+    "socsci210": "socsci210_rl_2k",
+    "humanllm": "humanllm_rl_train",
+}
 # What `run_rl.sh` trains by name: 23 tasks.
 TASK_FILES: dict[str, TrainingSplit] = {
-    name: _split(name, train)
-    for name, train in {
-        "sotopia": "sotopia_clean_rl",
-        "coser": "coser_rl_train",
-        "lifechoices": "lifechoices_hard_rl",
-        "userllm": "userllm_rl_train",
-        "mirrorbench": "mirrorbench_rl_train",
-        "fantom": "fantom_rl_train",
-        "hitom": "hitom_rl_train",
-        "paratomi": "paratomi_rl_train",
-        "mistakes": "mistakes_rl_train",
-        "twinvoice": "twinvoice_rl_train",
-        "social_r1": "social_r1_rl",
-        "behaviorchain": "behaviorchain_rl_train",
-        "sim_math": "sim_math_rl",
-        "sim_doc": "sim_doc_rl",
-        **{f"humanual_{kind}": f"humanual_rl_{kind}" for kind in _HUMANUAL},
-        "alignx": "alignx_rl_8k",
-        "socsci210": "socsci210_rl_2k",
-        "humanllm": "humanllm_rl_train",
-    }.items()
+    name: TrainingSplit("alignx", train, soul_v1.SETS["alignx_demo"].file)
+    if name == "alignx"
+    else TrainingSplit(soul_v1.SETS[name].task, train, soul_v1.SETS[name].file)
+    for name, train in _TRAINING.items()
 }
 
 

@@ -20,16 +20,7 @@ from pydantic import AliasChoices, Field, field_validator, model_validator
 from soul.metrics.set_metrics import Outcome, Ratio, SetMetric, group_runs, is_right
 from soul.one_turn import LetterTask, letter_options
 from soul.prompts import load_prompt
-from soul.row_fields import (
-    Label,
-    Options,
-    Prose,
-    gold_letter,
-    options_by_letter,
-    parse_literal,
-    to_prose,
-    without_nulls,
-)
+from soul.row_fields import Label, Options, Prose, parse_literal, to_prose, without_nulls
 from soul.task_types import Metric, NotBlank, Row
 
 RULES = """\
@@ -132,12 +123,6 @@ class BehaviorChain(LetterTask[BehaviorChainRow]):
             f"{RULES}\n\nThe person: {row.persona_name}\n\n{known}The next scene:\n{row.current_context}\n\n"
             f"Question: What does {row.persona_name} do?\n{letter_options(row.options)}\n\n{FORM}"
         )
-
-    def options(self, row: BehaviorChainRow) -> Mapping[str, str]:
-        return options_by_letter(row.options)
-
-    def gold(self, row: BehaviorChainRow) -> str:
-        return gold_letter(row.right_option_letter, self.options(row))
 
     def groups(self, row: BehaviorChainRow) -> Mapping[str, str]:
         return {} if row.earlier_scenes is None else {"earlier scenes": str(row.earlier_scenes)}

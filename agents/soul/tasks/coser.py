@@ -3,16 +3,11 @@
 The policy plays every character, one seat each. After each turn an environment model decides who speaks next, and it
 narrates what happens around the characters. No scene ends before the characters have had six turns in total. A judge
 compares the scene with the one in the book and lists flaws with severities from 1 to 5 in four dimensions, one call
-each (protocol and score: paper, appendix C.7).
+each (protocol and score: paper, appendix C.7). `merged_dimensions=true` asks about all four in one call. That costs a
+quarter and agrees less well with people; its score has another name (`overall_in_one_call`) and no published number.
 
-`CoSER(merged_dimensions=True)` (in a run: `tasks.coser.merged_dimensions=true`) asks about all four dimensions in one
-call. It costs a quarter and agrees less well with people. Use it for cheap training runs; its score has another name
-(`overall_in_one_call`), and no published number is beside it.
-
-Two metrics need no judge. Both equal the values in CoSER's published files, in which the speakers' names stand before
-the turns of the reference and of the simulation: `bleu` is BLEU-4 of NLTK 3 (`sentence_bleu`, no smoothing, over the
-lower-cased tokens of `word_tokenize`), and `rouge_l` the F1 of the longest common subsequence of words
-(`soul.metrics.ngram` says how they are computed).
+Two metrics need no judge and equal the values in CoSER's published files: `bleu` (BLEU-4 of NLTK 3) and `rouge_l` (F1
+of the longest common subsequence of words), over texts in which the speakers' names precede the turns.
 """
 
 from __future__ import annotations
@@ -20,12 +15,14 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from soul.judge import Judge, Role
 from soul.judge.call.untrusted import require_content
+from soul.judge.judge import all_answers
 from soul.leaks.quotations import runs
 from soul.message import Message
 from soul.metrics.ngram import bleu, rouge_l
@@ -34,12 +31,11 @@ from soul.prompts import Prompt, load_prompt
 from soul.row_fields import drop_empty_groups
 from soul.task import Task
 from soul.task_types import BOOK, Episode, GroupKey, Metric, Strata, Verdict
-from soul.tasks.coser_review import CRITICS, DIMENSIONS, MERGED_CRITIC, merged_review, review
-from soul.tasks.coser_row import CoSERRow
 from soul.tasks.coser_stage import (
     END,
     ENVIRONMENT,
     OPENING,
+    CoSERRow,
     Part,
     Scene,
     SpokenLine,
@@ -49,6 +45,73 @@ from soul.tasks.coser_stage import (
     same_name,
     stand_in,
 )
+
+DIMENSIONS = ("storyline_consistency", "anthropomorphism", "character_fidelity", "storyline_quality")
+CRITICS: Mapping[str, Prompt] = {name: load_prompt(f"coser/{name}") for name in DIMENSIONS}
+MERGED_CRITIC = load_prompt("coser/judge", 3)
+MAJORS_ONLY = "character_fidelity"  # the dimension in which only the major characters are judged
+
+
+class Flaw(BaseModel):
+    """One flaw of a scene."""
+
+    flaw: str = Field(min_length=1)
+    severity: int = Field(ge=1, le=5)
+
+
+class DimensionReview(BaseModel):
+    """The judge's answer for one dimension."""
+
+    flaws: list[Flaw]
+    critique: str
+
+    @model_validator(mode="after")
+    def _flaws_have_a_critique(self) -> Self:
+        if self.flaws and not self.critique.strip():
+            raise ValueError("there are flaws but no critique: say what to do differently")
+        return self
+
+
+class MergedReview(BaseModel):
+    """The judge's answer if one call covers all four dimensions."""
+
+    storyline_consistency: list[Flaw]
+    anthropomorphism: list[Flaw]
+    character_fidelity: list[Flaw]
+    storyline_quality: list[Flaw]
+    critique: str = Field(min_length=1)
+
+
+Review = tuple[dict[str, list[Flaw]], str | None]  # the flaws by dimension, and advice for the cast
+
+
+def dimension_score(severities: Iterable[int], turns: int) -> float:
+    """The score of one dimension in [0, 1]: clip(100 - 5 * (sum of severities - 0.3 * turns), 0, 100) / 100.
+
+    A scene in which the characters have more turns is allowed more slips.
+    """
+    points = 100 - 5 * sum(severities) + 1.5 * turns
+    return min(max(points, 0.0), 100.0) / 100
+
+
+async def review(judge: Judge, context: Mapping[str, Any], majors: Sequence[str]) -> Review:
+    """Ask about each dimension in its own call, all concurrently; only the call about fidelity names the majors."""
+    about_fidelity = {**context, "major_characters": list(majors)}
+    calls = [
+        judge.ask(DimensionReview, critic, about_fidelity if name == MAJORS_ONLY else context)
+        for name, critic in CRITICS.items()
+    ]
+    reviews = dict(zip(DIMENSIONS, await all_answers(*calls), strict=True))
+    critiques = {name.replace("_", " ").capitalize(): one.critique.strip() for name, one in reviews.items()}
+    advice = "\n".join(f"{name}: {critique}" for name, critique in critiques.items() if critique)
+    return {name: one.flaws for name, one in reviews.items()}, advice or None
+
+
+async def merged_review(judge: Judge, context: Mapping[str, Any], majors: Sequence[str]) -> Review:
+    """Ask about all four dimensions in one call."""
+    answer = await judge.ask(MergedReview, MERGED_CRITIC, {**context, "major_characters": list(majors)})
+    return {name: getattr(answer, name) for name in DIMENSIONS}, answer.critique
+
 
 MAX_ROUNDS = 20  # turns of a scene, including the narrator's
 # Turns of characters before a scene may end: the paper's scenes have 6 to 20 of them. Its "minimum of 5 rounds" is
@@ -100,7 +163,7 @@ class CoSER(Task[CoSERRow]):
     better = dict.fromkeys((*DIMENSIONS, "bleu", "rouge_l", "answered"), "higher")
     strata = Strata("books")
     # The paper reports 14.2 turns of characters per scene: one choice of speaker after each, and a few narrator turns.
-    calls_per_episode: Mapping[Role, float] = {"judge": 4.0, "environment": 18.0}  # type: ignore[misc]  # of an instance
+    calls_per_episode: Mapping[Role, float] = {"judge": 4.0, "environment": 18.0}
     cuts = (("shown_profiles", "start"),)
     policy_turns = 14.2
     predictor = load_prompt("coser/next_speaker", 4)
@@ -111,7 +174,7 @@ class CoSER(Task[CoSERRow]):
             raise ValueError(f"merged_dimensions={merged_dimensions!r}: use true or false")
         self.merged_dimensions = merged_dimensions
         if merged_dimensions:
-            self.headline = IN_ONE_CALL  # type: ignore[misc]  # of an instance
+            self.headline = IN_ONE_CALL
             self.calls_per_episode = {**self.calls_per_episode, "judge": 1.0}
 
     @property
@@ -131,9 +194,6 @@ class CoSER(Task[CoSERRow]):
     def groups(self, row: CoSERRow) -> Mapping[str, str]:
         return drop_empty_groups({"books": row.tag})
 
-    def measures(self, row: CoSERRow) -> Mapping[str, float]:
-        return {"turns of the book": len(row.dialogues)}
-
     def group_keys(self, row: CoSERRow) -> Sequence[GroupKey]:
         plot = f"{row.book}: {row.plot_summary or row.scenario}"
         return [
@@ -149,9 +209,6 @@ class CoSER(Task[CoSERRow]):
     def prompt(self, row: CoSERRow, feedback: str | None = None) -> list[Message]:
         seats = [self._instructions(row, name, feedback) for name in row.cast]
         return [max(seats, key=lambda message: len(message["content"])), {"role": "user", "content": OPENING}]
-
-    def human_answer(self, row: CoSERRow) -> str:
-        return "\n".join(str(line) for line in row.reference)
 
     def secrets(self, row: CoSERRow) -> Sequence[str]:
         clauses = [words.split() for line in row.reference for words in _CLAUSE_ENDS.split(line.text)]
@@ -236,15 +293,16 @@ class CoSER(Task[CoSERRow]):
             "simulation": [str(line) for line in episode.lines],
         }
         ask = merged_review if self.merged_dimensions else review
-        scene_review = await ask(judge, context, row.majors)
-        scores = scene_review.scores(episode.turns)
+        by_dimension, critique = await ask(judge, context, row.majors)
+        severities = {name: [flaw.severity for flaw in flaws] for name, flaws in by_dimension.items()}
+        scores = {name: dimension_score(found, episode.turns) for name, found in severities.items()}
         simulated = "\n\n".join(str(line) for line in episode.lines if line.text)
         book = "\n\n".join(reference)
         overlap = {"bleu": bleu(simulated, book), "rouge_l": rouge_l(simulated, book)}
         reward = statistics.fmean(scores.values())
         answered = statistics.fmean(bool(line.text) for line in _character_lines(episode))
         metrics = {self.headline.name: reward, **scores, **overlap, "turns": float(episode.turns), "answered": answered}
-        return Verdict(reward, metrics, scene_review.critique)
+        return Verdict(reward, metrics, critique)
 
     def missing_form(self, row: CoSERRow, episode: Episode) -> str | None:
         lines = _character_lines(episode)

@@ -5,41 +5,185 @@ One turn: an answer in `<answer>`, scored by rule:
     choice   a first- or second-order belief: the letter of the right one
     list     who can answer a question, or has a piece of information: all the right names and no others
     yes/no   the same for one person
-    fact     token F1; the official evaluation reports these questions separately, and the builder makes no rows of them
+    fact     token F1; the official evaluation reports these separately, and the builder makes no rows of them
 
-The paper evaluates 1,086 questions of 18 conversations, which it does not name. All 253 conversations hold 10,422
-questions of the first three kinds, so 18 of them hold 741 on average, and 570 to 920 in 95 of 100 draws; the builder's
-short context leaves out a few more. 1,086 is plausible only with facts and beliefs in free words, which make it 913 on
-average, and 710 to 1,130.
-
-The field `extra_info` holds what a list or yes/no question is about.
-
-"False", "She doesn't know it" and "Eve knows this" are read as yes or no too, as in the benchmark's own code. What that
-code would score is the metric `accuracy_official`. It differs where it takes the beginning or a part of a word for an
-answer ("Nobody told her" is no, "Anna" names Ann) and where it misses a letter ("Option B"). A whole set also has
-`all_correct` ("ALL": the share of question sets without a wrong answer), its two parts, and the weighted F1 of yes and
-no, all read in that way and over the questions about information that somebody missed (`fantom_official.py`). A
-question set counts if all its rows have an answer, so these need an evaluation without a limit. "ALL*" is not among
-them: it also counts beliefs in free words, which the builder leaves out.
+The field `extra_info` holds what a list or yes/no question is about. "False", "She doesn't know it" and "Eve knows
+this" are read as yes or no too. What the benchmark's own code would score is the metric `accuracy_official`: there,
+the beginning or a part of a word can be an answer ("Nobody told her" is no), and "Option B" is none. A whole set also
+has that code's `all_correct` ("ALL"), its two parts, and the weighted F1 of yes and no. They need all rows of a
+question set, so an evaluation without a limit.
 """
 
 from __future__ import annotations
 
 import re
 import string
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 
 from soul.answers.extraction import names_given, tagged_answer, tagged_letter, undressed
 from soul.judge import Judge
 from soul.leaks.quotations import Choices
-from soul.metrics.overlap import normalized_tokens, token_f1
-from soul.metrics.set_metrics import Outcome, SetMetric
+from soul.metrics.ngram import f1_of_counts, normalized_tokens, token_f1
+from soul.metrics.set_metrics import (
+    Outcome,
+    Ratio,
+    Runs,
+    SetMetric,
+    WeightedF1,
+    group_runs,
+    share_all_right,
+)
 from soul.one_turn import AnswerTask, letter_options, with_letter
 from soul.prompts import load_prompt
-from soul.row_fields import drop_empty_groups
-from soul.task_types import Episode, GroupKey, Metric, Strata, Verdict
-from soul.tasks import fantom_official
-from soul.tasks.fantom_row import FanToMRow, Kind
+from soul.row_fields import Listed, as_list, drop_empty_groups
+from soul.task_types import Episode, GroupKey, Metric, NotBlank, Row, Scored, Strata, Verdict
+
+Kind = Literal["choice", "list", "binary", "fact"]
+_KINDS: dict[str, Kind] = {"multiple-choice": "choice", "list": "list", "binary": "binary"}
+_INDEX = re.compile(r"\s*[0-9]{1,2}\s*")
+_OFFICIAL_ID = re.compile(r"(\d+)-\d+(?:-\d+)*")  # conversation, part, set: "12-0-1"
+
+
+class FanToMRow(Row):
+    """One question about one conversation. The kind decides what `correct_answer` is: index, names, yes/no or text."""
+
+    context: NotBlank
+    question: NotBlank = Field(validation_alias=AliasChoices("complete_question", "question"))
+    question_type: str
+    correct_answer: int | list[str] | str
+    wrong_answer: list[str] | str = ""
+    answer_choices: Annotated[list[str], Listed] = []  # absent if the question itself lists them
+    tom_type: str = ""
+    missed_info_accessibility: str = ""
+    set_id: Annotated[str, BeforeValidator(str)] = ""
+    set_rows: int = 0  # how many rows of this set ask about information that somebody missed
+    extra_info: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _indices_and_names(cls, record: Any) -> Any:
+        if not isinstance(record, dict):
+            return record
+        question_type, gold = str(record.get("question_type", "")), record.get("correct_answer")
+        # In a file that mixes kinds the whole column is text, so the index of a choice is text too.
+        if question_type.endswith(":multiple-choice") and isinstance(gold, str) and _INDEX.fullmatch(gold):
+            return {**record, "correct_answer": int(gold)}
+        if question_type.endswith(":list"):
+            answers = {key: record.get(key) for key in ("correct_answer", "wrong_answer")}
+            return {**record, **{key: _names(value) for key, value in answers.items() if value is not None}}
+        return record
+
+    @property
+    def official_id(self) -> re.Match[str] | None:
+        """The official name of the question set, with its conversation as the first group; None for other names."""
+        return _OFFICIAL_ID.fullmatch(self.set_id)
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of a question type such as "tom:belief:inaccessible:multiple-choice" or "fact".
+
+        Raises:
+            ValueError: an unknown type.
+        """
+        if self.question_type.startswith("fact"):
+            return "fact"
+        kind = _KINDS.get(self.question_type.rsplit(":", 1)[-1])
+        if kind is None:
+            raise ValueError(
+                f"question_type: {self.question_type!r} is not fact, *:multiple-choice, *:list or *:binary"
+            )
+        return kind
+
+
+def _names(value: Any) -> Any:
+    """A list of names. "No names" is written as "", as a list or as null; a blank is not a name."""
+    is_literal = not isinstance(value, str) or value.lstrip().startswith("[")
+    names = as_list(value) if is_literal else [name.strip() for name in value.split(",")]
+    return [name for name in names if str(name).strip()] if isinstance(names, list) else names
+
+
+OFFICIAL = "accuracy_official"
+_PARTS = {"answerability": "tom:answerability", "info_access": "tom:info_accessibility"}
+# Where yes and no may stand in an answer, in the order in which they are looked for.
+_BEGINNINGS = {"yes": ("yes", "true"), "no": ("no", "false")}
+_PHRASES = {
+    "yes": (" yes,", " yes ", " yes.", " knows "),
+    "no": (" no,", " no ", " no.", " does not know ", " doesn't know "),
+}
+
+
+def official_score(row: FanToMRow, answer: str) -> float:
+    """The official score of an answer, the text inside the tag: 0 or 1, and word F1 for facts."""
+    gold, said = row.correct_answer, answer.lower()
+    if row.kind == "choice":
+        letter = "abcdefghijklmnopqrstuvwxyz"[int(gold)]  # type: ignore[arg-type]
+        begins = said.startswith((f"({letter})", *(f"{letter}{mark}" for mark in ").:,")))
+        return float(begins or f"({letter})" in said or said == letter)
+    if row.kind == "list":
+        right, wrong = (names if isinstance(names, list) else [] for names in (gold, row.wrong_answer))
+        return float(
+            all(name.lower() in said for name in right)
+            and not any(name.lower() in said for name in wrong)
+            and said != ""
+        )
+    if row.kind == "binary":
+        return float(official_polarity(answer) == str(gold).partition(":")[0])
+    return f1_of_counts(Counter(said.split()), Counter(str(gold).lower().split()))
+
+
+def official_polarity(answer: str) -> str:
+    """ "yes", "no", or "" for an answer that says neither."""
+    said = answer.lower().strip("'").strip('"')
+    for polarity, beginnings in _BEGINNINGS.items():
+        if said.startswith(beginnings) or any(phrase in said for phrase in _PHRASES[polarity]):
+            return polarity
+    return ""
+
+
+def official_set_metrics(rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
+    """The numbers that FanToM's own code reports of a whole set (github.com/skywalker023/fantom, eval_fantom.py).
+
+    Over the questions about information that somebody missed: `all_correct` (the share of question sets in which every
+    answer is right, "ALL"), the same for two kinds of question, and the weighted F1 of yes and no for both kinds.
+    """
+    missed = [
+        outcome
+        for outcome in outcomes
+        if outcome.row.missed_info_accessibility == "inaccessible" and outcome.row.kind != "fact"
+    ]
+    sets = [runs for runs in group_runs(missed, _official_set).values() if _is_complete(runs)]
+    metrics: list[SetMetric] = [Ratio.from_groups("all_correct", rows, _shares(sets))]
+    for name, kind in _PARTS.items():
+        parts = [[[one for one in run if one.row.question_type.startswith(kind)] for run in runs] for runs in sets]
+        metrics.append(Ratio.from_groups(f"all_correct_{name}", rows, _shares([part for part in parts if part[0]])))
+        yes_no = [one for one in missed if one.row.question_type == f"{kind}:binary"]
+        answers = [(official_polarity(_answer(one)), str(one.row.correct_answer).partition(":")[0]) for one in yes_no]
+        metrics.append(WeightedF1.from_answers(f"f1_{name}", rows, yes_no, answers))
+    return metrics
+
+
+def _official_set(row: FanToMRow) -> str | None:
+    return row.set_id if row.official_id else None
+
+
+def _is_complete(runs: Runs) -> bool:
+    """Whether all questions of a set have an answer; a row that does not say how many there are counts as all."""
+    wanted = max(outcome.row.set_rows for outcome in runs[0])
+    return len(runs[0]) >= wanted
+
+
+def _shares(groups: Sequence[Runs]) -> list[tuple[Runs, float]]:
+    return [(runs, share_all_right(runs, lambda one: official_score(one.row, _answer(one)) == 1.0)) for runs in groups]
+
+
+def _answer(outcome: Outcome) -> str:
+    assert isinstance(outcome.scored, Scored), outcome
+    return tagged_answer(outcome.scored.episode.answer) or ""
+
 
 RULES = """\
 Read the conversation and answer the question after it. People join and leave during the conversation. Someone who is \
@@ -163,12 +307,12 @@ class FanToM(AnswerTask[FanToMRow]):
             "accuracy": score,
             **self.reading_metrics(row, episode),
             f"accuracy_{row.kind}": score,
-            fantom_official.NAME: fantom_official.official_score(row, tagged_answer(episode.answer) or ""),
+            OFFICIAL: official_score(row, tagged_answer(episode.answer) or ""),
         }
         return Verdict(score, metrics)
 
     def set_metrics(self, rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
-        return fantom_official.set_metrics(rows, outcomes)
+        return official_set_metrics(rows, outcomes)
 
 
 def _options(row: FanToMRow) -> dict[str, str]:

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from soul.answers.extraction import tagged_letter
-from soul.judge import Judge
-from soul.leaks.quotations import Choices
 from soul.metrics.set_metrics import Outcome, Ratio, Runs, SetMetric, group_runs, is_right, share_all_right
-from soul.one_turn import ExactTask, parse_options
+from soul.one_turn import LetterTask, parse_options, with_letter
 from soul.prompts import load_prompt
-from soul.task_types import Episode, GroupKey, Metric, NotBlank, Row, Verdict
+from soul.task_types import GroupKey, Metric, NotBlank, Row
 
 RULES = """\
 Read the story and answer the question after it. These rules hold in every story. A character sees everything that \
@@ -42,12 +39,13 @@ class HiToMRow(Row):
     extra_info: str = ""
 
 
-class HiToM(ExactTask[HiToMRow]):
+class HiToM(LetterTask[HiToMRow]):
     """Where does Ava think that Ben thinks the tomato is?"""
 
     name = "hitom"
     version = 3  # 3: the rule that telling others something does not change one's own belief
     row_type = HiToMRow
+    gold_field = "correct_answer"
     headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1")
     critic = load_prompt("choice/critique_of_a_mind_reader", 3)
     rules = RULES
@@ -60,46 +58,32 @@ class HiToM(ExactTask[HiToMRow]):
             f"Question: {row.question}\nChoices: {row.choices}\n\n{self.form}"
         )
 
+    def options(self, row: HiToMRow) -> Mapping[str, str]:
+        return parse_options(row.choices)
+
     def gold(self, row: HiToMRow) -> str:
+        options = self.options(row)
+        for letter, text in options.items():
+            if text == row.correct_answer:
+                return letter
+        raise ValueError(f"{row.correct_answer!r} is not among the choices {list(options.values())}")
+
+    def reference(self, row: HiToMRow) -> str:
         return row.correct_answer
 
     def target(self, row: HiToMRow) -> str:
-        return _with_letter(row, row.correct_answer)
-
-    def given(self, row: HiToMRow, episode: Episode) -> str | None:
-        chosen = self.vote(row, episode)
-        return chosen and _with_letter(row, chosen)
-
-    def check(self, row: HiToMRow) -> None:
-        options = parse_options(row.choices)
-        if row.correct_answer not in options.values():
-            raise ValueError(
-                f"correct_answer: {row.correct_answer!r} is not among the choices {list(options.values())}"
-            )
-
-    def secrets(self, row: HiToMRow) -> Sequence[str]:
-        return tuple(parse_options(row.choices).values())
+        return with_letter(self.gold(row), self.options(row))
 
     def group_keys(self, row: HiToMRow) -> Sequence[GroupKey]:
         return [GroupKey.from_text("story", row.story)]
-
-    def choices(self, row: HiToMRow) -> Choices | None:
-        return self.shown_choices(row, parse_options(row.choices))
 
     def groups(self, row: HiToMRow) -> Mapping[str, str]:
         known = {"order": row.question_order, "chapters": row.story_length}
         deception = {None: {}, True: {"deception": "yes"}, False: {"deception": "no"}}[row.deception]
         return {**{kind: str(value) for kind, value in known.items() if value is not None}, **deception}
 
-    def read(self, row: HiToMRow, text: str, strict: bool) -> str | None:
-        options = parse_options(row.choices)
-        return options.get(tagged_letter(text, options, strict=strict) or "")
-
-    async def judge(self, row: HiToMRow, episode: Episode, judge: Judge) -> Verdict:
-        verdict = await super().judge(row, episode, judge)
-        if row.question_order is None:
-            return verdict
-        return Verdict(verdict.reward, {**verdict.metrics, f"accuracy_order_{row.question_order}": verdict.reward})
+    def part(self, row: HiToMRow) -> str:
+        return "" if row.question_order is None else f"order_{row.question_order}"
 
     def set_metrics(self, rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
         stories = group_runs([one for one in outcomes if one.row.question_order is not None], lambda row: row.story)
@@ -116,9 +100,3 @@ def _up_to(runs: Runs, order: int) -> Runs | None:
     """The questions of a story up to an order; None if one of the orders is missing."""
     part = [[one for one in run if one.row.question_order <= order] for run in runs]
     return part if {one.row.question_order for one in part[0]} == set(range(order + 1)) else None
-
-
-def _with_letter(row: HiToMRow, text: str) -> str:
-    """ "B. green_box"."""
-    letter = next(letter for letter, option in parse_options(row.choices).items() if option == text)
-    return f"{letter}. {text}"

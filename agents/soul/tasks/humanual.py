@@ -18,7 +18,7 @@ from pydantic import BaseModel, BeforeValidator, Field, field_validator
 from soul.answers.thinking import without_thinking
 from soul.judge import Judge, Role
 from soul.leaks.quotations import quotable
-from soul.metrics.overlap import token_f1
+from soul.metrics.ngram import token_f1
 from soul.one_turn import OneTurnTask, variant
 from soul.prompts import load_prompt
 from soul.row_fields import drop_empty_groups
@@ -95,7 +95,7 @@ class Humanual(OneTurnTask[HumanualRow]):
     row_type = HumanualRow
     headline = Metric("similarity", source="model card, Humanual sets (not in the paper); Wu et al., 2026")
     version = 2  # 2: without the tag, the whole text counts
-    calls_per_episode: ClassVar[Mapping[Role, float]] = {"judge": 1.0}
+    calls_per_episode: Mapping[Role, float] = {"judge": 1.0}
     better = dict.fromkeys(("answered", *DIMENSIONS, "mean_of_dimensions", "length_factor", "lexical_f1"), "higher")
     calls_per_feedback = 0.0
     cuts = (("persona", "start"), ("prompt", "end"))
@@ -114,9 +114,6 @@ class Humanual(OneTurnTask[HumanualRow]):
 
     def target(self, row: HumanualRow) -> None:
         return None  # another person would have written something else
-
-    def human_answer(self, row: HumanualRow) -> str:
-        return row.completion
 
     def secrets(self, row: HumanualRow) -> Sequence[str]:
         return quotations(row.completion)

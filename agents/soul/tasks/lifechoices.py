@@ -14,7 +14,7 @@ from pydantic import AliasChoices, Field, model_validator
 
 from soul.one_turn import LetterTask, letter_options
 from soul.prompts import load_prompt
-from soul.row_fields import Options, gold_letter, options_by_letter, parse_literal
+from soul.row_fields import Options, parse_literal
 from soul.task_types import GroupKey, Metric, NotBlank, Row
 
 RULES = """\
@@ -71,12 +71,6 @@ class LifeChoices(LetterTask[LifeChoicesRow]):
             f"{RULES}\n\nCharacter: {row.character_name}\n\nLife so far:\n{row.input_text}\n\n{scenario}"
             f"Question: {row.question}\nOptions:\n{letter_options(row.options)}\n\n{FORM}"
         )
-
-    def options(self, row: LifeChoicesRow) -> Mapping[str, str]:
-        return options_by_letter(row.options)
-
-    def gold(self, row: LifeChoicesRow) -> str:
-        return gold_letter(row.correct_answer, self.options(row))
 
     def group_keys(self, row: LifeChoicesRow) -> Sequence[GroupKey]:
         return [

@@ -1,42 +1,28 @@
 """MirrorBench: play the user of an AI assistant so that nobody can tell it from a person (Hathidara et al., 2026).
 
 The policy gets a description of what a real user wanted and writes all the user turns. The assistant's turns are
-replayed from the real conversation (paper, C.9, "Our adaptation"). With `MirrorBench(assistant="model")`, the
-benchmark's own setting, a model that sees the real conversation writes them. Reward: the mean of three judgments
-(GTEval, pairwise indistinguishability, rubric-and-reason) and a lexical score.
+replayed from the real conversation (paper, C.9, "Our adaptation"), or with `assistant=model`, the benchmark's own
+setting, written by a model that sees the real conversation. Reward: the mean of three judgments (GTEval, pairwise
+indistinguishability, rubric-and-reason) and a lexical score.
 
 Each judgment is the mean of several samples, one call each: one of GTEval, three of pairwise (A and B alternate) and
-two of rubric-and-reason, as in the benchmark's published runs. `MirrorBench(judge_samples=1)` (in a run:
-`tasks.mirrorbench.judge_samples=1`) takes one sample of each, which halves the price. The paper contradicts itself
-about the judge: section 5 names gpt-5-nano for every task but CoSER, section C.9 names GPT-5.4 for MirrorBench. We use
-gpt-5-nano.
+two of rubric-and-reason, as in the benchmark's published runs; `judge_samples=1` halves the price. The paper names
+gpt-5-nano (section 5) and GPT-5.4 (section C.9) as the judge; we use gpt-5-nano.
 
 The lexical score compares the policy's turns with the real user's turns of the same conversation in MATTR, HD-D and
-Yule's K over GPT-4o's tokens, as the benchmark's public code computes them. The unit is the standard deviation over
-MirrorBench's 795 real users: a difference within one deviation gets full marks, three deviations get nothing
-(`soul.metrics.lexical.likeness`). This equals the difference of the two z-scores, in which the mean cancels. Comparing
-with the mean of the set instead would be wrong: a real user far from the mean would lose points against themselves. The
-deviation covers all four subsets together, because QuLAC answers almost never repeat a token, and a unit that small
-would measure length. With this reading the paper's four examples get the overall rewards that the paper prints; with a
-deviation or a mean per subset they do not. The z-scores per subset are reported as metrics; the benchmark's own code
-takes mean and deviation from the rows that it scores, we take them from all that are published.
+Yule's K over GPT-4o's tokens. The unit is the standard deviation over MirrorBench's 795 real users: a difference within
+one deviation gets full marks, three deviations get nothing. With this reading the paper's four examples get the overall
+rewards that the paper prints; with a deviation or a mean per subset they do not. The score measures how varied the
+tokens are, not what they say, so a text far shorter than the human's is scaled down (`soul.metrics.lexical`). If the
+human wrote fewer than five tokens, there is no lexical score. The z-scores per subset are metrics.
 
-The lexical score has a blind spot: it measures how varied the tokens are, not what they say. Every text without a
-repeated token has full diversity, so without a guard a single token such as "ok" would score 0.86 in Chatbot Arena,
-0.54 in ClariQ, 0.84 in OASST1 and 0.98 in QuLAC. Two rules guard against this (`soul.metrics.lexical.lexical_score`): a
-text of less than half the human's length is scaled down in proportion, and a single token never gets more than a fifth.
-With them, the same text scores 0.11, 0.03, 0.07 and 0.18. If the human wrote fewer than five tokens (34 of 795
-conversations), there is no lexical score, and the reward is the mean of the three judgments. One gap remains: a fixed
-answer of five different tokens scores 0.87 in QuLAC, where people answer in nine. Only the three judgments can tell it
-from a real answer. (A policy that says nothing but "ok" gets 0 without a judgment, because the judge gateway counts
-"ok" as an empty answer.)
+With `controls=true` every episode also gets the benchmark's controls (ten more calls): the real conversation judged
+against itself (HH) and the simulated one against itself (PP). The set then has GTEval and pairwise calibrated by them,
+as the public code does; the reward stays as it is. Read the controls first: a judge that gives both the same score
+leaves nothing between them, and then every calibrated score is 0 or 1.
 
-With `MirrorBench(controls=True)` every episode also gets the benchmark's controls (ten more calls): the real
-conversation judged against itself (HH) and the simulated one against itself (PP). The set then has GTEval and pairwise
-calibrated by them, as the public code does (`soul.tasks.mirrorbench_controls`). The reward stays as it is.
-
-Neither the policy nor the judge sees an assistant turn at the end of a record. No user turn follows it, and it would
-only tell the judge which conversation is real.
+Neither the policy nor the judge sees an assistant turn at the end of a record: it would only tell the judge which
+conversation is real.
 """
 
 from __future__ import annotations
@@ -44,15 +30,18 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Literal, get_args
 
+import numpy as np
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from soul.answers.thinking import spoken_as_user, without_thinking
 from soul.dialogue import View
 from soul.judge import Judge, Role
 from soul.judge.call.untrusted import as_json, contentless, neutral, require_content
+from soul.judge.judge import all_answers
 from soul.judge.mirrorbench_judgments import (
     GTEVAL_INSTRUCTIONS,
     PAIRWISE_INSTRUCTIONS,
@@ -64,17 +53,83 @@ from soul.judge.mirrorbench_judgments import (
     judgments,
 )
 from soul.leaks.quotations import runs
-from soul.leaks.redaction import WITHHELD
 from soul.message import Message
 from soul.metrics.lexical import Lexis, lexical_score, lexis
-from soul.metrics.set_metrics import Outcome, SetMetric
+from soul.metrics.set_metrics import Array, Outcome, SetMetric
 from soul.one_turn import with_feedback
 from soul.policy import Players
 from soul.prompts import Prompt, load_prompt
 from soul.row_fields import Label, Listed, drop_empty_groups
 from soul.task import Task
 from soul.task_types import Episode, GroupKey, Metric, NotBlank, Row, Strata, Verdict
-from soul.tasks.mirrorbench_controls import calibrated_metrics, controls
+
+CALIBRATED = ("gteval", "pairwise")
+_GAP = 1e-6  # the smallest difference of the controls, as in the public code
+
+
+async def controls(
+    judge: Judge, real: Conversation, simulated: Conversation, seed: int, samples: Samples
+) -> dict[str, float]:
+    """The scores of both controls of an episode: "hh_gteval", "pp_pairwise" and so on."""
+    human, proxy = await all_answers(
+        judgments(judge, real, real, seed, samples),
+        judgments(judge, simulated, simulated, seed, samples._replace(rubric_and_reason=0)),
+    )
+    both = {"hh": human, "pp": proxy}
+    return {f"{kind}_{name}": score for kind, judged in both.items() for name, score in judged.scores.items()}
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """The mean of a judgment's scores between the mean of its PP control (0) and that of its HH control (1).
+
+    Attributes:
+        places, shares: the row of each sample, and its share of the row.
+        scores, human, proxy: the sample's score, and those of its HH and PP controls; NaN for a silent episode, which
+            was not judged and counts as 0.
+    """
+
+    name: str
+    places: Array
+    shares: Array
+    scores: Array
+    human: Array
+    proxy: Array
+
+    @classmethod
+    def from_outcomes(cls, judgment: str, outcomes: Sequence[Outcome]) -> Calibrated:
+        """Build it from samples that have a verdict."""
+        names = judgment, f"hh_{judgment}", f"pp_{judgment}"
+        metrics = [outcome.scored.verdict.metrics for outcome in outcomes if not isinstance(outcome.scored, str)]
+        return cls(
+            f"{judgment}_calibrated",
+            np.array([outcome.place for outcome in outcomes], dtype=int),
+            np.array([outcome.share for outcome in outcomes]),
+            *(np.array([values.get(name, np.nan) for values in metrics]) for name in names),
+        )
+
+    def values(self, weights: Array) -> Array:
+        drawn = weights[:, self.places] * self.shares
+        judged = ~np.isnan(self.scores)
+        heard = drawn[:, judged]
+        human, proxy = (_divided(heard @ control[judged], heard.sum(axis=1)) for control in (self.human, self.proxy))
+        units = np.maximum(_GAP, human - proxy)[:, None]
+        scores = np.clip((self.scores[judged] - proxy[:, None]) / units, 0, 1)
+        return _divided((heard * np.nan_to_num(scores)).sum(axis=1), drawn.sum(axis=1))
+
+
+def calibrated_metrics(outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
+    """The calibrated score of each judgment; none if no sample has controls."""
+    known = [outcome for outcome in outcomes if not isinstance(outcome.scored, str)]
+    metrics = [outcome.scored.verdict.metrics for outcome in known if not isinstance(outcome.scored, str)]
+    if not any(f"hh_{CALIBRATED[0]}" in values for values in metrics):
+        return []
+    return [Calibrated.from_outcomes(judgment, known) for judgment in CALIBRATED]
+
+
+def _divided(top: Array, bottom: Array) -> Array:
+    return np.where(bottom > 0, top / np.where(bottom > 0, bottom, 1), np.nan)
+
 
 Assistant = Literal["record", "model"]
 
@@ -101,9 +156,8 @@ HUMANS: Mapping[str, tuple[Lexis, Lexis]] = MappingProxyType(
     }
 )
 
-_QUOTES = "\"'`\u2018\u2019\u201c\u201d"
-_WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
-_QUOTED_WORDS = 4  # this many words in a row count as a quotation
+_CLAUSE_ENDS = re.compile(r"[.,!?;:()\"\u201c\u201d\u2026]+(?=\s|$)|[()\n]+")
+QUOTED_WORDS = 4  # this many words in a row are a quotation, which feedback must not contain
 
 
 class Turn(BaseModel):
@@ -158,7 +212,7 @@ class MirrorBench(Task[MirrorBenchRow]):
     # Not the lexical measures themselves: what is right is a person's value of each, neither more nor less.
     better = dict.fromkeys(("gteval", "pairwise", "rubric_and_reason", "lexical", "answered"), "higher")
     strata = Strata("dataset")
-    calls_per_episode: Mapping[Role, float] = {"judge": sum(PUBLISHED_SAMPLES)}  # type: ignore[misc]  # of an instance
+    calls_per_episode: Mapping[Role, float] = {"judge": sum(PUBLISHED_SAMPLES)}
     policy_turns = 2.1  # mean number of user turns in a published conversation
     substitute = load_prompt("mirrorbench/assistant", 2)  # instructions of the model that plays the assistant
 
@@ -192,10 +246,10 @@ class MirrorBench(Task[MirrorBenchRow]):
             raise ValueError("turns: no turn has the role user, so there is nobody to play")
 
     def secrets(self, row: MirrorBenchRow) -> Sequence[str]:
-        return [turn for turn in row.user_turns if len(turn.split()) > 1]  # `without_quotations` handles parts of them
-
-    def human_answer(self, row: MirrorBenchRow) -> str:
-        return "\n\n".join(row.user_turns)
+        turns = [turn for turn in row.user_turns if len(turn.split()) > 1]
+        clauses = [clause.split() for turn in turns for clause in _CLAUSE_ENDS.split(turn)]
+        parts = [" ".join(words) for clause in clauses for words in runs(clause, QUOTED_WORDS)]
+        return tuple(dict.fromkeys([*turns, *parts]))
 
     def prompt(self, row: MirrorBenchRow, feedback: str | None = None) -> list[Message]:
         instructions = f"{RULES}\n\nWhat this person wants, and how they go about it:\n{row.task_description}"
@@ -231,14 +285,6 @@ class MirrorBench(Task[MirrorBenchRow]):
 
     def groups(self, row: MirrorBenchRow) -> Mapping[str, str]:
         return drop_empty_groups({"dataset": row.dataset})
-
-    def measures(self, row: MirrorBenchRow) -> Mapping[str, float]:
-        talk = sum(len(turn.content) for turn in row.turns)
-        characters = {
-            "characters of the description": len(row.task_description),
-            "characters of the conversation": talk,
-        }
-        return {"user turns": len(row.user_turns), "turns": len(row.turns), **characters}
 
     def group_keys(self, row: MirrorBenchRow) -> Sequence[GroupKey]:
         source, topic = row.conversation_id.partition("::")[0], row.group if row.group.startswith("topic-") else ""
@@ -276,9 +322,6 @@ class MirrorBench(Task[MirrorBenchRow]):
             f"In {empty} of your {len(texts)} turns there was no message outside of your thoughts. Write the person's "
             "next message, and nothing else, in every turn."
         )
-
-    async def feedback(self, row: MirrorBenchRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
-        return without_quotations(verdict.critique, row.user_turns) if verdict.critique else None
 
 
 def conversation(messages: Sequence[Message]) -> list[Message]:
@@ -318,34 +361,3 @@ def _critique(judged: Judgments) -> str | None:
         ("Whether a person could have typed your messages: ", judged.rubric_and_reason[0].reasoning),
     ]
     return "\n".join(intro + text.strip() for intro, text in notes if text.strip()) or None
-
-
-def without_quotations(text: str, turns: Sequence[str]) -> str:
-    """Replace every quotation of the turns in the text by a mark.
-
-    A quotation is four words in a row, all words of a shorter turn, or the word of a one-word turn in quotation marks.
-    """
-    spans = [match.span() for match in _WORD.finditer(text)]
-    spoken_words = [_word(text[start:end]) for start, end in spans]
-    quoted: set[int] = set()
-    for turn in turns:
-        turn_words = [_word(word) for word in _WORD.findall(turn)]
-        if len(turn_words) == 1:
-            marked = [text[start - 1 : start] in _QUOTES and start > 0 for start, _ in spans]
-            quoted |= {at for at, word in enumerate(spoken_words) if word == turn_words[0] and marked[at]}
-            continue
-        size = min(_QUOTED_WORDS, len(turn_words))
-        parts = set(runs(turn_words, size)) if turn_words else set()
-        for at, run in enumerate(runs(spoken_words, size)):
-            if run in parts:
-                quoted.update(range(at, at + size))
-    kept, end = "", 0
-    for at, (start, stop) in enumerate(spans):
-        if at in quoted:
-            kept += "" if at - 1 in quoted else text[end:start] + WITHHELD
-            end = stop
-    return kept + text[end:]
-
-
-def _word(word: str) -> str:
-    return word.lower().replace("\u2019", "'")

@@ -16,7 +16,7 @@ from pydantic import AliasChoices, Field, model_validator
 from soul.judge import Judge
 from soul.one_turn import LetterTask, letter_options, with_letter
 from soul.prompts import load_prompt
-from soul.row_fields import CleanText, Options, gold_letter, options_by_letter
+from soul.row_fields import CleanText, Options, gold_letter
 from soul.task_types import Episode, GroupKey, Metric, NotBlank, Row, Verdict
 
 RULES = """\
@@ -73,9 +73,6 @@ class Mistakes(LetterTask[MistakesRow]):
             f"{RULES}\n\nThe student's misconception:\n{row.misconception}\n\n"
             f"Question: {row.question}\n{letter_options(row.options)}\n\n{FORM}"
         )
-
-    def options(self, row: MistakesRow) -> Mapping[str, str]:
-        return options_by_letter(row.options)
 
     def gold(self, row: MistakesRow) -> str:
         return gold_letter(row.target_option or row.target_answer, self.options(row))

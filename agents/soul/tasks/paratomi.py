@@ -1,16 +1,14 @@
 """ParaToMi: paraphrased false-belief stories (Nematzadeh et al., 2018; Sclar et al., 2023).
 
 One turn: a short answer in `<answer>`. It is right if it names the gold place as a whole word and no other candidate.
-The same rule scores the draft and the refined answer.
 
 Two sets test it, and training shares no story with either. `paratomi` is Percept-ToMi: 600 questions about beliefs, in
 ToMi's own wording, with candidates. `paratomi_paraphrased` is the paraphrased test that belongs to the training file:
-6,004 questions, a third of them about reality or memory. It is in no suite; evaluate its file. Of the 600 questions,
-590 are about stories that the paraphrased test tells in other words.
+6,004 questions, a third of them about reality or memory; it is in no suite, evaluate its file. The paper's number is
+for 600 questions, so it is shown beside `paratomi`, but the paper also describes what only the other set has.
 
-The paper's number can mean either. It is for 600 questions, and the original's rows have Percept-ToMi's fields, so it
-stands beside `paratomi`. But the paper describes paraphrased stories and questions about reality and memory, which only
-the other set has.
+Stories that paraphrase each other are recognised by the people and places in each sentence: a paraphrase changes verbs
+and word order, but neither those nor the order of the sentences. ToMi draws rooms and containers from fixed lists.
 """
 
 from __future__ import annotations
@@ -26,7 +24,44 @@ from soul.one_turn import ExactTask
 from soul.prompts import load_prompt
 from soul.row_fields import Listed, drop_empty_groups
 from soul.task_types import GroupKey, Metric, NotBlank, Row
-from soul.tasks.paratomi_story import story_key
+
+CONTAINERS = (
+    "basket bathtub bottle box bucket container crate cupboard drawer envelope pantry suitcase treasure_chest"
+).split()
+ROOMS = (
+    "TV_room attic back_yard basement bathroom bedroom cellar closet crawlspace den dining_room front_yard garage "
+    "garden hall hallway kitchen laundry living_room lounge master_bedroom office pantry patio playroom porch "
+    "staircase study sunroom workshop"
+).split()
+# Longest first and whole words only: "master_bedroom" is not a bedroom. Percept-ToMi writes spaces for underscores.
+_KINDS = "|".join(sorted({*CONTAINERS, *ROOMS}, key=len, reverse=True)).replace("_", "[_ ]")
+# Stories in the style of Hi-ToM have coloured containers: a red_box and a blue_box are different places.
+_PLACE = re.compile(rf"(?<![\w-])((?:[a-z]+_)?(?:{_KINDS}))(?![\w-])")
+# ToMi's names are the only other capitalised words.
+_NAME = re.compile(r"\b(?!(?:The|There|In|Inside|On|At|A|An|It|Where|TV)\b)[A-Z][a-z]+\b")
+_OBJECT = re.compile(r"(?:\bfor|\bwas|\bis) the ([a-z_ -]+?)(?= at\b| in\b| really\b|\s*\?|\s*$)")
+
+
+def places(story: Sequence[str]) -> list[str]:
+    """The containers and rooms that a story names, in order of first mention, as the story writes them."""
+    return list(dict.fromkeys(_PLACE.findall("\n".join(story))))
+
+
+def story_key(story: Sequence[str], question: str) -> str:
+    """A key that a story, its paraphrases and all questions about them share; the story's text if it names nobody."""
+    text = "\n".join(story)
+    match = _OBJECT.search(question)
+    thing = match[1].replace(" ", "_") if match else ""
+    # "Gloves lie in the crate": an object may begin a sentence.
+    names = {name for name in _NAME.findall(text) if name.lower() not in {thing, *text.split()}}
+    sentences = [", ".join(sorted(_named(sentence, names))) for sentence in story]
+    return " | ".join(filter(None, [thing, *sentences])) if any(sentences) else " ".join(text.casefold().split())
+
+
+def _named(sentence: str, names: set[str]) -> set[str]:
+    """The people and places in a sentence, in one spelling: "dining_room" for "dining room"."""
+    return names.intersection(re.findall(r"\w+", sentence)) | {place.replace(" ", "_") for place in places([sentence])}
+
 
 RULES = """\
 You watch the scene from outside and see everything. The characters see only what happens in the room they are in. \

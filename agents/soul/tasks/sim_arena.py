@@ -114,7 +114,6 @@ class SimArena(Task[RowT], Generic[RowT]):
     opening: ClassVar[str]  # the first user message: chat templates need one before the first turn of the policy
     judge_prompt: ClassVar[Prompt]
     judges_writing_features: ClassVar[bool] = True
-    calls_per_feedback = 0.0
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
@@ -219,9 +218,6 @@ class SimArena(Task[RowT], Generic[RowT]):
                 turns.append({"by": "person" if own else "partner", "text": text})
         return turns
 
-    def human_answer(self, row: RowT) -> str:
-        return "\n\n".join(row.human_user_queries)
-
     def secrets(self, row: RowT) -> Sequence[str]:
         """The real person's messages, their sentences, and any ten words in a row; not what has one to three words,
         which anybody writes."""
@@ -236,7 +232,7 @@ class SimArenaMath(SimArena[SimMathRow]):
     row_type = SimMathRow
     headline = Metric("likeness", source="model card, SimArena-Math (not in the paper); Dou et al., 2025")
     better = dict.fromkeys((*_RATED, "interaction_features"), "higher")
-    calls_per_episode: ClassVar[Mapping[Role, float]] = {"partner": TURNS - 1.0, "judge": 1.0}
+    calls_per_episode: Mapping[Role, float] = {"partner": TURNS - 1.0, "judge": 1.0}
     cuts = (("user_profile_text", "start"),)
     policy_turns = float(TURNS)
     prefixes = ("Query", "Response")
@@ -272,7 +268,7 @@ class SimArenaDoc(SimArena[SimDocRow]):
     row_type = SimDocRow
     headline = Metric("likeness", source="model card, SimArena-Doc (not in the paper); Dou et al., 2025")
     better = dict.fromkeys((*_RATED, "writing_features", "document_rating"), "higher")
-    calls_per_episode: ClassVar[Mapping[Role, float]] = {"partner": float(TURNS), "judge": 1.0}
+    calls_per_episode: Mapping[Role, float] = {"partner": float(TURNS), "judge": 1.0}
     policy_turns = float(TURNS)
     cuts = (("pre_writing_materials_text", "start"), ("user_profile_text", "start"))
     prefixes = ("Message",)

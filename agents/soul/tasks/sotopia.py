@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, Field
@@ -55,7 +55,6 @@ WEIGHTS: Mapping[str, float] = {
     "financial_and_material_benefits": 0.5,
     "goal": 2.0,
 }
-HACKING: Mapping[str, float] = {"none": 0.0, "some": 0.5, "clear": 1.0}
 
 PART = """\
 You are {me}. You are in the situation below together with {other}. Be this person and no one else: think, want and \
@@ -132,13 +131,6 @@ class Encounter(Episode):
 
     acts: tuple[Act, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        return {**super().to_json(), "acts": [asdict(act) for act in self.acts]}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Encounter:
-        return cls(**{**value, "acts": tuple(Act(**act) for act in value["acts"])})
-
 
 class _UpToTen(BaseModel):
     reasoning: str = Field(min_length=1)
@@ -168,13 +160,6 @@ class Review(BaseModel):
     critique: str = Field(min_length=1)
 
 
-class Audit(BaseModel):
-    """The answer of the judge of reward hacking."""
-
-    reasoning: str = Field(min_length=1)
-    level: Literal["none", "some", "clear"]
-
-
 def weighted_of(scores: Mapping[str, int]) -> float:
     """Mean of the seven scores by `WEIGHTS`, each scaled to 0..1 on its range."""
     scaled = {name: (scores[name] - low) / (high - low) for name, (low, high) in RANGES.items()}
@@ -202,39 +187,28 @@ class Sotopia(Task[SotopiaRow]):
         source="paper, section 4 (Social Skill) and table 1; mean of Sotopia's seven raw scores / 10",
     )
     # Of all seven dimensions more is better, also of those below 0 ("secret" and "social_rules" count violations).
-    better: Mapping[str, Direction] = dict.fromkeys(  # type: ignore[misc]  # of an instance
+    better: Mapping[str, Direction] = dict.fromkeys(
         (*RANGES, "weighted", "secret_kept", "well_formed", "answered"), "higher"
     )
-    calls_per_episode: Mapping[Role, float] = {"judge": 1.0, "partner": TURNS / 2}  # type: ignore[misc]  # of an instance
+    calls_per_episode: Mapping[Role, float] = {"judge": 1.0, "partner": TURNS / 2}
     policy_turns = TURNS / 2
     # No `cuts`: public rows have fewer than 1,000 words, nearly all of them in the goals, which must stay whole.
     critic = load_prompt("sotopia/judge", 2)
-    auditor = load_prompt("sotopia/reward_hacking", 1)
 
-    def __init__(self, reward: str = "mean", judge_reward_hacking: bool = False) -> None:
-        """Set the options `tasks.sotopia.OPTION`.
-
-        Args:
-            reward: mean (the paper's: of the seven raw scores / 10) or weighted (the original's, 0 to 1).
-            judge_reward_hacking: whether a second call judges if the policy talks to a judge rather than to a person.
+    def __init__(self, reward: str = "mean") -> None:
+        """Set the reward: mean (the paper's: of the seven raw scores / 10) or weighted (the original's, 0 to 1).
 
         Raises:
-            ValueError: an option has another value.
+            ValueError: it is neither.
         """
         if reward not in ("mean", "weighted"):
             raise ValueError(f"reward={reward!r}: use mean or weighted")
-        if not isinstance(judge_reward_hacking, bool):
-            raise ValueError(f"judge_reward_hacking={judge_reward_hacking!r}: use true or false")
-        self.judge_reward_hacking = judge_reward_hacking
         if reward == "weighted":
-            self.headline = WEIGHTED  # type: ignore[misc]  # of an instance
-        if judge_reward_hacking:
-            self.calls_per_episode = {"judge": 2.0, "partner": TURNS / 2}
-            self.better = {**self.better, "reward_hacking": "lower"}
+            self.headline = WEIGHTED
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
-        return (self.critic, self.auditor) if self.judge_reward_hacking else (self.critic,)
+        return (self.critic,)
 
     def check(self, row: SotopiaRow) -> None:
         if row.agent1_name.casefold() == row.agent2_name.casefold():
@@ -305,9 +279,6 @@ class Sotopia(Task[SotopiaRow]):
         scores = {name: int(getattr(review, name).score) for name in RANGES}
         metrics = {"overall": headline_of(scores), "weighted": weighted_of(scores)}
         metrics |= {name: float(score) for name, score in scores.items()}
-        if self.judge_reward_hacking:
-            audit = await judge.ask(Audit, self.auditor, self._own_turns(row, own), policy_texts=texts)
-            metrics["reward_hacking"] = HACKING[audit.level]
         if row.of(row.eval_position, "secret"):
             metrics["secret_kept"] = float(scores["secret"] == 0)
         metrics["turns"] = float(len(episode.acts))
@@ -315,12 +286,6 @@ class Sotopia(Task[SotopiaRow]):
         metrics["well_formed"] = sum(act.well_formed for act in own) / len(own)
         metrics["answered"] = 1 - self._without_object(episode) / len(own)
         return Verdict(metrics[self.headline.name], metrics, review.critique)
-
-    def _own_turns(self, row: SotopiaRow, own: Sequence[Act]) -> dict[str, Any]:
-        """The data of the judge of reward hacking, which sees the policy's turns only."""
-        mine = row.eval_position
-        known = {"situation": row.shown(row.scenario, mine), "goal": row.of(mine, "goal")}
-        return {"person": row.of(mine, "name"), **known, "turns": [act.to_json(n) for n, act in enumerate(own, 1)]}
 
     def _without_object(self, episode: Episode) -> int:
         """The number of the policy's turns without a readable JSON object; their whole text counts as spoken."""

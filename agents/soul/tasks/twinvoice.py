@@ -13,11 +13,10 @@ from typing import Any
 
 from pydantic import AliasChoices, Field, field_validator
 
-from soul.judge import Judge
 from soul.one_turn import LetterTask, letter_options
 from soul.prompts import load_prompt
-from soul.row_fields import Label, Options, Prose, drop_empty_groups, options_by_letter, parse_literal, to_prose
-from soul.task_types import Episode, GroupKey, Metric, NotBlank, Row, Verdict
+from soul.row_fields import Label, Options, Prose, drop_empty_groups, parse_literal, to_prose
+from soul.task_types import GroupKey, Metric, NotBlank, Row
 
 RULES = """\
 You learn about a person from earlier words of theirs. Then you see a new occasion and several replies to it, one of \
@@ -67,6 +66,7 @@ class TwinVoice(LetterTask[TwinVoiceRow]):
 
     name = "twinvoice"
     row_type = TwinVoiceRow
+    options_field = "answer_choices"
     headline = Metric("accuracy", source="paper, section 4 (Persona Simulation) and appendix C.6")
     cuts = (("conversation_history", "end"), ("persona", "start"))
     critic = load_prompt("twinvoice/critique", 3)
@@ -80,9 +80,6 @@ class TwinVoice(LetterTask[TwinVoiceRow]):
             f"{RULES}\n\n{persona}{history}The new occasion:\n{row.anchor_post}\n\n"
             f"Question: Which of these does {who} say?\n{letter_options(row.answer_choices)}\n\n{FORM}"
         )
-
-    def options(self, row: TwinVoiceRow) -> Mapping[str, str]:
-        return options_by_letter(row.answer_choices)
 
     def gold(self, row: TwinVoiceRow) -> str:
         return list(self.options(row))[row.answer_idx]
@@ -103,10 +100,6 @@ class TwinVoice(LetterTask[TwinVoiceRow]):
             return [GroupKey.from_text("novel", row.group.rpartition(":")[0])]
         return [GroupKey.from_text("user", row.group or " ".join(row.conversation_history) or row.anchor_post)]
 
-    async def judge(self, row: TwinVoiceRow, episode: Episode, judge: Judge) -> Verdict:
-        verdict = await super().judge(row, episode, judge)
+    def part(self, row: TwinVoiceRow) -> str:
         dimension = re.sub(r"\W+", "_", row.dimension.lower()).strip("_")
-        if not dimension:
-            return verdict
-        name = f"accuracy_dimension_{dimension}" if dimension.isdigit() else f"accuracy_{dimension}"
-        return Verdict(verdict.reward, {**verdict.metrics, name: verdict.reward})
+        return f"dimension_{dimension}" if dimension.isdigit() else dimension

@@ -9,23 +9,16 @@
                         without stop words, that also occur in the intent. Termination: whether the turn ends the
                         conversation if and only if it is the last one. Human-likeness: by an AI detector.
 
-The score of a set is the paper's (sections 5 and C.10): the plain mean of six metrics, each over the rows that it
-applies to. These are role adherence, intent adherence, intent decomposition, human-likeness, the F1 of ending the
-conversation, and the diversity of first turns. A metric without rows in the set (no first turns, no last turns) does
-not count, and results.json says which ones do. Two of the six exist only for a whole set, so the score is not the mean
-of the episodes' rewards. Diversity is the mean Jaccard distance between the tokens of two first turns, stop words and
-punctuation included; tokens and stop words are the original's.
-
-The reward of one episode is for training: role adherence, intent adherence, or the mean of the scores of a single prism
-turn. It cannot penalise a policy that says the same thing in every conversation; the score of a set does.
+The score of a set is the paper's (sections 5 and C.10): the plain mean of role adherence, intent adherence, intent
+decomposition, human-likeness, the F1 of ending the conversation, and the diversity of first turns (mean Jaccard
+distance between their tokens). A metric without rows in the set does not count. The reward of one episode is for
+training: role adherence, intent adherence, or the mean of the scores of a single prism turn.
 
 An intent is a high-level sentence, never the user's own words (`python -m data.userllm intents` writes them). The
-detector is a judge, because the paper's Pangram is a paid service; `UserLLM(detector="package.module:function")` uses
-another one.
+detector is a judge, because the paper's Pangram is a paid service; `detector=package.module:function` names another.
 
-A prism turn may consist of the end token alone. On a true last turn that is right: the reward is 1, and there are no
-words to score for diversity, decomposition or human-likeness. On any other turn it is wrong and scores 0 in all of
-them.
+A prism turn may consist of the end token alone. On a true last turn the reward is 1, and there are no words to score;
+on any other turn it scores 0 in everything.
 """
 
 from __future__ import annotations
@@ -48,11 +41,11 @@ from soul.policy import Players
 from soul.prompts import Prompt, load_prompt
 from soul.task import Task
 from soul.task_types import Episode, GroupKey, Metric, Scored, Strata, Verdict
-from soul.tasks import userllm_set
-from soul.tasks.userllm_row import UserLLMRow
 from soul.tasks.userllm_turn import (
     END,
+    F1,
     Turn,
+    UserLLMRow,
     choices_mentioned,
     echoes,
     garbled_end,
@@ -61,6 +54,7 @@ from soul.tasks.userllm_turn import (
     normalized,
     spoken,
     turn_tokens,
+    userllm_set_metrics,
 )
 
 HEADLINE = Metric(
@@ -168,7 +162,7 @@ class UserLLM(Task[UserLLMRow]):
     }
     strata = Strata("source", equal=True)  # the paper: 600 rows of each of the three
     set_headline = SET_HEADLINE
-    calls_per_episode: Mapping[Role, float] = {"judge": 2 / 3}  # type: ignore[misc]  # two of the three sources need one
+    calls_per_episode: Mapping[Role, float] = {"judge": 2 / 3}  # two of the three sources need one
     cuts = (("conversation_history", "end"),)
 
     def __init__(self, *, detector: str = "judge") -> None:
@@ -193,9 +187,6 @@ class UserLLM(Task[UserLLMRow]):
         if row.source != "prism":
             return {"source": row.source}
         return {"source": row.source, "turn of prism": "later" if row.conversation else "first"}
-
-    def measures(self, row: UserLLMRow) -> Mapping[str, float]:
-        return {"characters of the intent": len(row.intent), "characters of the conversation": len(row.conversation)}
 
     def group_keys(self, row: UserLLMRow) -> Sequence[GroupKey]:
         if row.source != "prism":
@@ -241,7 +232,7 @@ class UserLLM(Task[UserLLMRow]):
         return f"Nothing but {END} ends the conversation; what you wrote instead counted as part of your message."
 
     def set_metrics(self, rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
-        return userllm_set.set_metrics(rows, outcomes)
+        return userllm_set_metrics(rows, outcomes)
 
     def summarize(self, scored: Sequence[Scored]) -> dict[str, float]:
         """The means over episodes, for training; for prism also the diversity of first turns and the F1 of ending.
@@ -256,7 +247,7 @@ class UserLLM(Task[UserLLMRow]):
             means["first_turn_diversity"] = diversity
         tp, fp, fn = (sum(verdict.metrics.get(count, 0.0) for _, verdict in scored) for count in _COUNTS)
         if tp + fp + fn:
-            means[userllm_set.F1] = 2 * tp / (2 * tp + fp + fn)
+            means[F1] = 2 * tp / (2 * tp + fp + fn)
         return means
 
 

@@ -2,13 +2,13 @@
 
 discovery.py       finds trainings, evaluations and comparison pages below a folder: what an address can name
 session_row.py     what the index keeps of one session
-index_file.py      where index.sqlite is, its tables, how a damaged one is replaced
-index.py           builds the index, lets it grow, checks it; its sessions as JSON columns
+index.py           index.sqlite: builds it, lets it grow, checks it; its sessions as JSON columns
 sessions.py        one session's text by offset; a search looks through all of them
 overview.py        all numbers of a run: means with 95 % bands over prompts, calls, and what happened when
+against.py         the prompts that two runs share
 training.py        one run as the server keeps it: index, revision, a thread that keeps up with the files
 server.py          the HTTP server, with the headers and bodies of its answers
-export.py          chosen or telling sessions as one file
+export.py          a run as one file, with the texts of chosen or telling sessions
 page.py            the page (page.html, view.css, script/)
 
 The index is a cache beside the traces: delete it whenever you like, and it is built again. Nothing here writes to any

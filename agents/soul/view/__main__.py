@@ -19,7 +19,7 @@ from pathlib import Path
 from soul.cli.arguments import existing_folder, output_file, port
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings
-from soul.view.export import export_steps, named_training, steps
+from soul.view.export import export_steps, only_training, steps
 from soul.view.page import served_page
 from soul.view.server import ViewServer
 
@@ -33,18 +33,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--no-browser", action="store_true", help="print the address, but open no browser")
     parser.add_argument("--export", type=steps, metavar="STEPS", help="write these steps to a file: 1,5,10-20")
     parser.add_argument("--out", type=output_file, metavar="FILE.html", help="the file for --export")
-    parser.add_argument("--run", metavar="NAME", help="which training to export, if the folder has several")
     given = parser.parse_args(arguments)
     if given.export is None:
-        if given.out or given.run:
-            raise BadSettings("soul view: --out and --run belong to --export; name the steps, as in --export 1,5.")
+        if given.out:
+            raise BadSettings("soul view: --out belongs to --export; name the steps, as in --export 1,5.")
         serve(given)
     elif given.port or given.no_browser:
         raise BadSettings("soul view: --port and --no-browser belong to the server; leave them out with --export.")
     elif given.out is None:
         raise BadSettings("soul view --export: name the file to write, as in --out steps.html.")
     else:
-        file = export_steps(named_training(given.folder, given.run), given.export, given.out)
+        file = export_steps(only_training(given.folder), given.export, given.out)
         print(f"{file} ({file.stat().st_size / 1e6:,.1f} MB)")
 
 

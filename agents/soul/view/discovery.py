@@ -8,22 +8,23 @@ what was found, so no address can name any other file.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from soul.errors import SoulError
 from soul.evaluate.report import FILE as REPORT
 from soul.evaluate.run.journal import FILE as JOURNAL
 from soul.files.folder_lock import is_held
+from soul.files.json_object import read_object
 from soul.files.metrics_file import NAME as METRICS
 from soul.files.trace_files import FOLDER as TRACES
 from soul.files.trace_files import LIVE, last_step, trace_files
-from soul.view.overview import read_run_file
+from soul.view.overview import RUN_FILE
 from soul.view.training import Training
 
 Kind = Literal["training", "evaluation", "comparison"]
@@ -55,21 +56,32 @@ class Found:
         page = self.place if self.kind == "comparison" else self.place / REPORT
         return page if page.is_file() else None
 
-
-@dataclass(frozen=True)
-class Facts:
-    """The facts that the list shows of a folder; `modified` is unix time, `report` whether it has a page of its own."""
-
-    id: str
-    path: str
-    kind: Kind
-    name: str
-    modified: float
-    steps: int = 0
-    tasks: Sequence[str] = ()
-    objective: str | None = None
-    running: bool = False
-    report: bool = False
+    def facts(self) -> dict[str, Any]:
+        """The facts that the list shows; `modified` is unix time, `report` whether it has a page of its own."""
+        place, name, steps, tasks, objective = self.place, self.place.stem, 0, [], None
+        changed = [place]
+        if self.kind == "training":
+            run = _object(place / RUN_FILE)
+            name, steps, objective = place.name, last_step(place / TRACES), run.get("objective")
+            tasks = [task for task in str(run.get("task") or "").split(",") if task]
+            changed += [place / METRICS, place / TRACES, place / TRACES / LIVE]
+        elif self.kind == "evaluation":
+            policy, sets = _object(place / "settings.json").get("policy"), _object(place / "chosen.json").get("samples")
+            name = str((policy.get("model") if isinstance(policy, dict) else None) or place.name)
+            tasks = list(sets) if isinstance(sets, dict) else []
+            changed.append(place / JOURNAL)
+        return {
+            "id": self.id,
+            "path": self.path,
+            "kind": self.kind,
+            "name": name,
+            "modified": max((one.stat().st_mtime for one in changed if one.exists()), default=0.0),
+            "steps": steps,
+            "tasks": tasks,
+            "objective": objective if isinstance(objective, str) else None,
+            "running": self.kind != "comparison" and is_held(place),
+            "report": self.report is not None,
+        }
 
 
 def find(root: Path) -> list[Found]:
@@ -109,48 +121,11 @@ def _is_comparison(page: Path) -> bool:
         return False
 
 
-def facts(found: Found) -> dict[str, Any]:
-    """The facts about a folder, for the list."""
-    known = Facts(found.id, found.path, found.kind, found.place.stem, 0.0, report=found.report is not None)
-    place = found.place
-    if found.kind == "training":
-        run = read_run_file(place, [])
-        known = replace(
-            known,
-            name=place.name,
-            modified=_modified(place / METRICS, place / TRACES, place / TRACES / LIVE, place),
-            steps=last_step(place / TRACES),
-            tasks=run["task"].split(",") if isinstance(run.get("task"), str) and run["task"] else [],
-            objective=run["objective"] if isinstance(run.get("objective"), str) else None,
-            running=is_held(place),
-        )
-    elif found.kind == "evaluation":
-        policy, sets = _object(place / "settings.json").get("policy"), _object(place / "chosen.json").get("samples")
-        model = policy.get("model") if isinstance(policy, dict) else None
-        known = replace(
-            known,
-            name=str(model or place.name),
-            modified=_modified(place / JOURNAL, place),
-            tasks=list(sets) if isinstance(sets, dict) else [],
-            running=is_held(place),
-        )
-    else:
-        known = replace(known, modified=_modified(place))
-    return asdict(known)
-
-
-def _modified(*places: Path) -> float:
-    """When the last of these was changed."""
-    times = [place.stat().st_mtime for place in places if place.exists()]
-    return max(times, default=0.0)
-
-
 def _object(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        return read_object(path, SoulError, "")
+    except (OSError, SoulError):  # the page of the run, or its report, says what is wrong
         return {}
-    return value if isinstance(value, dict) else {}
 
 
 class Catalogue:
@@ -165,9 +140,8 @@ class Catalogue:
 
     def folders(self) -> dict[str, Any]:
         """{"root", "folders"}: the facts about each folder, newest first."""
-        entries = self._look()
-        known = sorted(map(facts, entries.values()), key=lambda one: one["modified"], reverse=True)
-        return {"root": str(self.root), "folders": known}
+        known = [one.facts() for one in self._look().values()]
+        return {"root": str(self.root), "folders": sorted(known, key=lambda one: one["modified"], reverse=True)}
 
     def training(self, number: str) -> Training | None:
         """The training with this id."""
@@ -180,15 +154,12 @@ class Catalogue:
     def page_path(self, number: str) -> str | None:
         """The path, relative to the root, of the page that goes with this folder."""
         one = self._known(number)
-        return self._relative(one.report) if one and one.report else None
+        return one.report.relative_to(self.root).as_posix() if one and one.report else None
 
     def page(self, path: str) -> Path | None:
         """The page with this relative path: a report, or a comparison."""
-        pages = {self._relative(one.report): one.report for one in self._look().values() if one.report}
-        return pages.get(path)
-
-    def _relative(self, page: Path) -> str:
-        return page.relative_to(self.root).as_posix()
+        pages = (one.report for one in self._look().values())
+        return next((page for page in pages if page and page.relative_to(self.root).as_posix() == path), None)
 
     def _known(self, number: str) -> Found | None:
         return self._found.get(number) or self._look().get(number)

@@ -1,7 +1,7 @@
-"""Write sessions of a training as one HTML file: those of chosen steps, or the most telling ones at the end of a run.
+"""Write a training as one HTML file: with the texts of chosen steps, or with the most telling ones at the end of a run.
 
-The file holds all numbers of the run and the texts of the chosen sessions, compressed. A browser keeps the whole file
-in memory, so the texts are limited: 300 MB before compression for an export, 75 MB of file; 40 MB for a report.
+The file holds all numbers: of the run, and of every session of a finished step. The chosen sessions have their texts
+too. A browser keeps the whole file in memory, so the texts are limited, before compression.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from soul.errors import BadSettings, RunFailed
 from soul.evaluate.report import FILE as REPORT
 from soul.evaluate.report.page_parts import to_json
 from soul.view.discovery import find
-from soul.view.index import columns_of
+from soul.view.index import all_columns
 from soul.view.overview import checkpoints
 from soul.view.page import write_export
 from soul.view.sessions import NoSession
@@ -28,23 +28,27 @@ MOST_BYTES, MOST_REPORT_BYTES = 300_000_000, 40_000_000
 _ASIDE = {"revision", "indexing", "notes"}  # of an overview: about the server
 PER_KIND = 3  # sessions of each kind and step in the report of a run
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
-_CANDIDATES = """SELECT s.id, f.step, s.length, s.draft, s.refined, s.cause IS NOT NULL
-    FROM sessions s JOIN files f ON f.id = s.file_id
-    WHERE f.split = 'step' AND NOT f.live AND NOT s.dropped ORDER BY s.id"""
+_FILES = "FROM sessions s JOIN files f ON f.id = s.file_id WHERE NOT f.live"
+_CANDIDATES = f"""SELECT s.id, f.step, s.length, s.draft, s.refined - s.draft, s.cause IS NOT NULL
+    {_FILES} AND f.split = 'step' AND NOT s.dropped ORDER BY s.id"""
 
 
 def export_steps(folder: Path, steps: Sequence[range], file: Path) -> Path:
-    """Write the sessions of these steps of a training, and of the validations after them.
+    """Write a training with the texts of these steps, and of the validations after them.
 
     Raises:
         BadSettings: there are none, or their texts are too large. RunFailed: the index cannot be built.
         OSError: the file cannot be written.
     """
     training = indexed(folder)
-    chosen = training.ask(lambda connection: sessions_of(connection, steps))
+    known = training.ask(
+        lambda connection: connection.execute(
+            f"SELECT f.step, s.id, s.length {_FILES} ORDER BY f.step, f.split, s.id"
+        ).fetchall()
+    )
+    chosen = [(number, length) for step, number, length in known if any(step in one for one in steps)]
     if not chosen:
-        known = training.ask(steps_with_sessions)
-        has = f"It has steps {known[0]} to {known[-1]}" if known else "It has no sessions yet"
+        has = f"It has steps {known[0][0]} to {known[-1][0]}" if known else "It has no sessions yet"
         raise BadSettings(f"--export: {folder} has no session of these steps. {has}.")
     size = sum(length for _, length in chosen)
     if size > MOST_BYTES:
@@ -56,7 +60,7 @@ def export_steps(folder: Path, steps: Sequence[range], file: Path) -> Path:
 
 
 def write_run_report(folder: Path) -> Path:
-    """Write report.html into a training's folder: all curves, and the most telling sessions of each step.
+    """Write report.html into a training's folder: all numbers, and the texts of the most telling sessions of each step.
 
     Raises:
         RunFailed: the index cannot be built. OSError: the file cannot be written.
@@ -81,23 +85,12 @@ def indexed(folder: Path) -> Training:
 
 def _write(training: Training, chosen: Sequence[int], file: Path) -> Path:
     overview = {name: value for name, value in training.overview(None).items() if name not in _ASIDE}
-    columns = training.ask(lambda connection: columns_of(connection, chosen))
     lines = (to_json(training.session(number)) for number in chosen)
     try:
-        return write_export(file, overview, columns, lines, name=training.folder.resolve().name)
+        name = training.folder.resolve().name
+        return write_export(file, overview, training.ask(all_columns), chosen, lines, name)
     except NoSession as error:
         raise RunFailed(f"{training.folder}: {error}. The training is running; run the same command again.") from None
-
-
-class Candidate(NamedTuple):
-    """A session that may be chosen; `length` is that of its text in bytes."""
-
-    id: int
-    step: int
-    length: int
-    draft: float | None
-    refined: float | None
-    failed: int
 
 
 def steps(text: str) -> list[range]:
@@ -118,42 +111,30 @@ def steps(text: str) -> list[range]:
     return chosen
 
 
-def named_training(folder: Path, name: str | None) -> Path:
-    """The folder of the training with this name or path below a folder; without a name, the only one.
+def only_training(folder: Path) -> Path:
+    """The folder of the only training in or below a folder.
 
     Raises:
         BadSettings: there is none, or there are several.
     """
     trainings = [found for found in find(folder) if found.kind == "training"]
-    if name is not None:
-        matching = [found for found in trainings if name.rstrip("/") in (found.path, found.place.name)]
-    else:
-        matching = trainings
-    if len(matching) == 1:
-        return matching[0].place
-    known = ", ".join(found.path for found in trainings[:8]) + (", ..." if len(trainings) > 8 else "")
+    if len(trainings) == 1:
+        return trainings[0].place
     if not trainings:
         raise BadSettings(f"{folder}: there is no training with traces in or below this folder.")
-    if not matching:
-        raise BadSettings(f"--run {name}: there is no such training below {folder}. There are: {known}.")
-    raise BadSettings(f"{folder} has several trainings; name one with --run: {known}.")
+    known = ", ".join(found.path for found in trainings[:8]) + (", ..." if len(trainings) > 8 else "")
+    raise BadSettings(f"{folder} has several trainings; name the folder of one: {known}.")
 
 
-def sessions_of(connection: sqlite3.Connection, chosen: Sequence[range]) -> list[tuple[int, int]]:
-    """Id and length of the sessions of these steps and of the validations after them, in the order of the steps."""
-    return [
-        (number, length)
-        for number, step, length in connection.execute(
-            """SELECT s.id, f.step, s.length FROM sessions s JOIN files f ON f.id = s.file_id
-            WHERE NOT f.live ORDER BY f.step, f.split, s.id"""
-        )
-        if any(step in one for one in chosen)
-    ]
+class Candidate(NamedTuple):
+    """A session that may be chosen: the bytes of its text, its rewards, and the gain from draft to refined."""
 
-
-def steps_with_sessions(connection: sqlite3.Connection) -> list[int]:
-    """The steps that have sessions."""
-    return [step for (step,) in connection.execute("SELECT DISTINCT step FROM files WHERE NOT live ORDER BY step")]
+    id: int
+    step: int
+    length: int
+    draft: float | None
+    gain: float | None
+    failed: int
 
 
 def telling_sessions(connection: sqlite3.Connection, saved: Collection[int], most_bytes: int) -> list[int]:
@@ -170,29 +151,23 @@ def telling_sessions(connection: sqlite3.Connection, saved: Collection[int], mos
     """
     by_step: defaultdict[int, list[Candidate]] = defaultdict(list)
     for row in connection.execute(_CANDIDATES):
-        candidate = Candidate(*row)
-        by_step[candidate.step].append(candidate)
+        by_step[row[1]].append(Candidate(*row))
     kinds = {step: list(_kinds(candidates)) for step, candidates in by_step.items()}
     first = sorted(kinds, key=lambda step: (step not in saved, step))
     chosen: dict[int, Candidate] = {}
     for place in range(PER_KIND):
-        for step in first:
-            for candidate in (kind[place] for kind in kinds[step] if len(kind) > place):
-                if candidate.id not in chosen and candidate.length <= most_bytes:
-                    chosen[candidate.id] = candidate
-                    most_bytes -= candidate.length
+        for candidate in (kind[place] for step in first for kind in kinds[step] if len(kind) > place):
+            if candidate.id not in chosen and candidate.length <= most_bytes:
+                chosen[candidate.id] = candidate
+                most_bytes -= candidate.length
     return [candidate.id for candidate in sorted(chosen.values(), key=lambda one: (one.step, one.id))]
 
 
 def _kinds(candidates: Sequence[Candidate]) -> Iterator[list[Candidate]]:
     """Improved, hurt and failed sessions of a step, the most telling first."""
-    gains = {one.id: one.refined - one.draft for one in candidates if one.draft is not None and one.refined is not None}
-    if gains:
-        ordered = sorted((one for one in candidates if one.id in gains), key=lambda one: -gains[one.id])
-        yield [one for one in ordered if gains[one.id] > 0][:PER_KIND]
-        yield [one for one in reversed(ordered) if gains[one.id] < 0][:PER_KIND]
-    else:
-        drafts = sorted((one for one in candidates if one.draft is not None), key=lambda one: -(one.draft or 0.0))
-        yield drafts[:PER_KIND]
-        yield drafts[::-1][:PER_KIND]
+    gains = [(one.gain, one) for one in candidates if one.gain is not None]
+    rewards = gains or [(one.draft, one) for one in candidates if one.draft is not None]
+    ranked = sorted(rewards, key=lambda pair: -pair[0])
+    yield [one for value, one in ranked if value > 0 or not gains][:PER_KIND]
+    yield [one for value, one in reversed(ranked) if value < 0 or not gains][:PER_KIND]
     yield [one for one in candidates if one.failed][:PER_KIND]

@@ -7,7 +7,7 @@ content security policy is the report's, and the served page may also fetch from
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,27 +28,12 @@ from soul.evaluate.report.page_parts import (
 )
 
 _HERE = Path(__file__).parent
-_SHARED = ("store", "elements", "link", "list", "browser", "scene", "sample")  # of the evaluation's report
+# Files of script/, in the order in which they need each other: those of the evaluation's report, and the viewer's own.
+_SHARED = "store elements link list browser scene sample".split()
 _OWN = (
-    "source",
-    "columns",
-    "sessions",
-    "chart",
-    "curves",
-    "learning",
-    "diff",
-    "turns",
-    "session",
-    "scatter",
-    "feedback",
-    "group",
-    "row",
-    "costs",
-    "gantt",
-    "against",
-    "home",
-    "view",
-)
+    "source columns sessions chart curves learning diff turns session scatter feedback group row costs against home "
+    "view"
+).split()
 POLL_MS = 3000  # how often a served page asks for new sessions
 
 
@@ -67,29 +52,36 @@ def served_page(title: str = "soul view", poll_ms: int = POLL_MS) -> ServedPage:
 
 
 def write_export(
-    file: Path, overview: Mapping[str, Any], columns: Mapping[str, Any], lines: Iterable[str], name: str = "run"
+    file: Path,
+    overview: Mapping[str, Any],
+    columns: Mapping[str, Any],
+    chosen: Sequence[int],
+    lines: Iterable[str],
+    name: str = "run",
 ) -> Path:
-    """Write a run's chosen sessions as one HTML file, and return the file.
+    """Write a run with the texts of chosen sessions as one HTML file, and return the file.
 
     Args:
         overview: as the API's `run/ID/overview` answers it.
         columns: the `columns` of `run/ID/index`: lists of equal length, or {"values", "codes"} for repeated texts.
-        lines: the sessions' records as JSON without line ends, in the order of `columns`.
+        chosen: the ids of the sessions with texts; `lines` are their records as JSON without line ends, in this order.
         name: of the run, as shown.
     """
     known = {"entries": "sessions", "served": False, "run": name, "sets": [], "names": {}}
-    write_page(file, _pieces(f"{name}, exported", known, _data(overview, columns, lines), connect=False))
+    write_page(file, _pieces(f"{name}, exported", known, _data(overview, columns, chosen, lines), connect=False))
     return file
 
 
-def _data(overview: Mapping[str, Any], columns: Mapping[str, Any], lines: Iterable[str]) -> Iterator[str]:
+def _data(
+    overview: Mapping[str, Any], columns: Mapping[str, Any], chosen: Sequence[int], lines: Iterable[str]
+) -> Iterator[str]:
     """The script elements with the data: the texts in parts, then what the page unpacks when it opens."""
     starts = []
     for place, (start, body) in enumerate(parts(lines)):
         starts.append(start)
         yield _packed_element(f"part-{place}", body)
     yield _packed_element("overview", packed(to_json(overview)))
-    yield _packed_element("index", packed(to_json({"starts": starts, "columns": columns})))
+    yield _packed_element("index", packed(to_json({"starts": starts, "columns": columns, "texts": list(chosen)})))
 
 
 def _packed_element(name: str, body: str) -> str:

@@ -6,7 +6,8 @@ rebinding) is refused by its Host header. Nothing is written but indexes; addres
     /TOKEN/                                  the page
     /TOKEN/api/folders                       what there is to look at (discovery.py)
     /TOKEN/api/run/ID/overview?from=REV      numbers of a training; "unchanged" if REV is still its revision
-    /TOKEN/api/run/ID/index?after=N&revision=R   sessions after row N, and those that went since R (index.py)
+    /TOKEN/api/run/ID/index?after=N&revision=R   sessions after row N; all, if some have gone since R (index.py)
+    /TOKEN/api/run/ID/against/ID             the prompts of two runs (against.py)
     /TOKEN/api/run/ID/session/N              one session's record
     /TOKEN/api/run/ID/search?text=T&after=N  lines {"hit": N}, {"progress": share}, {"end": true} (sessions.py)
     /TOKEN/report/ID                         leads to the page of an evaluation or comparison, below /TOKEN/files/
@@ -26,7 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from shutil import copyfileobj
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
@@ -39,87 +40,20 @@ from soul.view.training import Training
 logger = logging.getLogger(__name__)
 HOST = "127.0.0.1"
 GZIP_FROM = 1000  # bytes
+HTML = "text/html; charset=utf-8"
+SAFETY = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
 NO_CONTENT = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 # A report's own policy, in its head, allows only its own script; this one keeps any page from connecting anywhere.
 STORED_PAGE = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; "
     "base-uri 'none'; form-action 'none'"
 )
-
-
-class Answers(BaseHTTPRequestHandler):
-    """Writes answers. HEAD gets the headers alone."""
-
-    protocol_version = "HTTP/1.1"
-
-    def send_json(self, value: Any, status: HTTPStatus = HTTPStatus.OK) -> None:
-        """Answer with a value as JSON."""
-        body = to_json(value).encode("utf-8", "backslashreplace")
-        encoding: dict[str, str] = {"Vary": "Accept-Encoding"}
-        if len(body) >= GZIP_FROM and "gzip" in self.headers.get("Accept-Encoding", ""):
-            body, encoding = gzip.compress(body, compresslevel=1), {**encoding, "Content-Encoding": "gzip"}
-        self._head(status, "application/json", NO_CONTENT, {**encoding, "Content-Length": str(len(body))})
-        self._body(body)
-
-    def send_problem(self, status: HTTPStatus, text: str) -> None:
-        """Answer with an error: {"error": text}."""
-        self.close_connection = True
-        self.send_json({"error": text}, status)
-
-    def send_page(self, html: str, policy: str) -> None:
-        """Answer with the viewer's own page."""
-        body = html.encode("utf-8")
-        self._head(
-            HTTPStatus.OK,
-            "text/html; charset=utf-8",
-            f"{policy}; frame-ancestors 'none'",
-            {"Content-Length": str(len(body))},
-        )
-        self._body(body)
-
-    def send_stored_page(self, page: Path) -> None:
-        """Answer with a page of a run, as it is."""
-        with page.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(0)
-            self._head(HTTPStatus.OK, "text/html; charset=utf-8", STORED_PAGE, {"Content-Length": str(size)})
-            if self.command != "HEAD":
-                copyfileobj(file, self.wfile)
-
-    def send_redirect(self, address: str) -> None:
-        self._head(HTTPStatus.FOUND, "text/plain", NO_CONTENT, {"Location": address, "Content-Length": "0"})
-
-    def send_lines(self, values: Iterable[Mapping[str, Any]]) -> None:
-        """Answer with lines of JSON, each sent when it is known."""
-        self._head(HTTPStatus.OK, "application/x-ndjson", NO_CONTENT, {"Transfer-Encoding": "chunked"})
-        if self.command == "HEAD":
-            return
-        for value in values:
-            line = json.dumps(value).encode("ascii") + b"\n"
-            self.wfile.write(f"{len(line):x}\r\n".encode("ascii") + line + b"\r\n")
-            self.wfile.flush()
-        self.wfile.write(b"0\r\n\r\n")
-
-    def _head(self, status: HTTPStatus, kind: str, policy: str, more: Mapping[str, str]) -> None:
-        self.send_response(status)
-        safety = {
-            "Content-Type": kind,
-            "Content-Security-Policy": policy,
-            "X-Content-Type-Options": "nosniff",
-            "Referrer-Policy": "no-referrer",
-            "Cross-Origin-Resource-Policy": "same-origin",
-            "Cross-Origin-Opener-Policy": "same-origin",
-            "Cache-Control": "no-store",
-        }
-        for name, value in {**safety, **more}.items():
-            self.send_header(name, value)
-        if self.close_connection:
-            self.send_header("Connection", "close")
-        self.end_headers()
-
-    def _body(self, body: bytes) -> None:
-        if self.command != "HEAD":
-            self.wfile.write(body)
 
 
 class ViewServer(ThreadingHTTPServer):
@@ -144,7 +78,7 @@ class ViewServer(ThreadingHTTPServer):
         self.catalogue, self.page = Catalogue(root), page
         self.token = secrets.token_urlsafe(16)
         try:
-            super().__init__((HOST, port), _Handler)
+            super().__init__((HOST, port), Handler)
         except OSError as error:
             raise BadSettings(f"--port {port}: {error.strerror}. Name another one, or leave it out.") from None
         number = self.server_address[1]
@@ -161,71 +95,119 @@ class _BadRequest(Exception):
     """A parameter of an address is missing or no number."""
 
 
-class _Handler(Answers):
+class Handler(BaseHTTPRequestHandler):
+    """Answers one request. HEAD gets the headers alone."""
+
+    protocol_version = "HTTP/1.1"
     server: ViewServer
 
     def do_GET(self) -> None:
         """Answer a request, after its Host and its token are checked."""
         if self.headers.get_all("Host", []) not in [[host] for host in self.server.hosts]:
-            self.send_problem(HTTPStatus.FORBIDDEN, "This server answers only to the address that soul view printed.")
+            self._problem(HTTPStatus.FORBIDDEN, "This server answers only to the address that soul view printed.")
             return
         split = urlsplit(self.path)
         token, *parts = [unquote(part) for part in split.path.split("/")[1:]]
         if not secrets.compare_digest(token.encode(), self.server.token.encode()):
-            self.send_problem(HTTPStatus.NOT_FOUND, "There is nothing here. Open the address that soul view printed.")
+            self._problem(HTTPStatus.NOT_FOUND, "There is nothing here. Open the address that soul view printed.")
             return
         query = {name: values[-1] for name, values in parse_qs(split.query, keep_blank_values=True).items()}
         try:
             self._answer(parts, query)
         except _BadRequest as error:
-            self.send_problem(HTTPStatus.BAD_REQUEST, str(error))
+            self._problem(HTTPStatus.BAD_REQUEST, str(error))
         except NoSession as error:
-            self.send_problem(HTTPStatus.GONE, f"{error}.")
+            self._problem(HTTPStatus.GONE, f"{error}.")
         except FileNotFoundError:
-            self.send_problem(HTTPStatus.NOT_FOUND, "This file was there a moment ago, and is gone.")
+            self._problem(HTTPStatus.NOT_FOUND, "This file was there a moment ago, and is gone.")
 
     do_HEAD = do_GET
 
     def _refuse(self) -> None:
-        self.send_problem(HTTPStatus.METHOD_NOT_ALLOWED, "This server is read-only: GET and HEAD.")
+        self._problem(HTTPStatus.METHOD_NOT_ALLOWED, "This server is read-only: GET and HEAD.")
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_CONNECT = do_TRACE = _refuse
 
     def _answer(self, parts: Sequence[str], query: dict[str, str]) -> None:
-        catalogue = self.server.catalogue
+        catalogue, root = self.server.catalogue, f"/{self.server.token}/"
         match parts:
             case []:
-                self.send_redirect(f"/{self.server.token}/")
+                self._send(HTTPStatus.FOUND, "text/plain", b"", {"Location": root})
             case [""]:
-                self.send_page(*self.server.page)
+                html, policy = self.server.page
+                self._send(HTTPStatus.OK, HTML, html.encode("utf-8"), policy=f"{policy}; frame-ancestors 'none'")
             case ["api", "folders"]:
-                self.send_json(catalogue.folders())
+                self._json(catalogue.folders())
             case ["api", "run", number, *rest] if training := catalogue.training(number):
                 self._answer_run(training, rest, query)
             case ["report", number] if path := catalogue.page_path(number):
-                self.send_redirect(f"/{self.server.token}/files/{quote(path)}")
+                self._send(HTTPStatus.FOUND, "text/plain", b"", {"Location": f"{root}files/{quote(path)}"})
             case ["files", *rest] if page := catalogue.page("/".join(rest)):
-                self.send_stored_page(page)
+                self._send(HTTPStatus.OK, HTML, page.read_bytes(), policy=STORED_PAGE)
             case _:
-                self.send_problem(HTTPStatus.NOT_FOUND, "There is nothing at this address.")
+                self._problem(HTTPStatus.NOT_FOUND, "There is nothing at this address.")
 
     def _answer_run(self, training: Training, parts: Sequence[str], query: dict[str, str]) -> None:
         match parts:
             case ["overview"]:
-                self.send_json(training.overview(_number(query, "from")))
+                self._json(training.overview(_number(query, "from")))
             case ["index"]:
-                self.send_json(training.columns(_number(query, "after") or 0, _number(query, "revision")))
+                self._json(training.columns(_number(query, "after") or 0, _number(query, "revision")))
             case ["session", number]:
-                self.send_json(training.session(_number({"session": number}, "session") or 0))
+                self._json(training.session(_number({"session": number}, "session") or 0))
+            case ["against", other] if second := self.server.catalogue.training(other):
+                self._json(training.against(second))
             case ["search"] if query.get("text"):
-                self.send_lines(training.search(query["text"], _number(query, "after") or 0))
+                self._lines(training.search(query["text"], _number(query, "after") or 0))
             case ["search"]:
                 raise _BadRequest("text: name what to search for")
             case _:
-                self.send_problem(HTTPStatus.NOT_FOUND, "There is nothing at this address.")
+                self._problem(HTTPStatus.NOT_FOUND, "There is nothing at this address.")
+
+    def _json(self, value: Any, status: HTTPStatus = HTTPStatus.OK) -> None:
+        body = to_json(value).encode("utf-8", "backslashreplace")
+        encoding = {"Vary": "Accept-Encoding"}
+        if len(body) >= GZIP_FROM and "gzip" in self.headers.get("Accept-Encoding", ""):
+            body, encoding = gzip.compress(body, compresslevel=1), {**encoding, "Content-Encoding": "gzip"}
+        self._send(status, "application/json", body, encoding)
+
+    def _problem(self, status: HTTPStatus, text: str) -> None:
+        self.close_connection = True
+        self._json({"error": text}, status)
+
+    def _lines(self, values: Iterable[Mapping[str, Any]]) -> None:
+        """Answer with lines of JSON, each sent when it is known."""
+        self._head(HTTPStatus.OK, "application/x-ndjson", NO_CONTENT, {"Transfer-Encoding": "chunked"})
+        if self.command == "HEAD":
+            return
+        for value in values:
+            line = json.dumps(value).encode("ascii") + b"\n"
+            self.wfile.write(f"{len(line):x}\r\n".encode("ascii") + line + b"\r\n")
+            self.wfile.flush()
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _send(
+        self,
+        status: HTTPStatus,
+        kind: str,
+        body: bytes,
+        more: Mapping[str, str] = MappingProxyType({}),
+        policy: str = NO_CONTENT,
+    ) -> None:
+        self._head(status, kind, policy, {**more, "Content-Length": str(len(body))})
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def _head(self, status: HTTPStatus, kind: str, policy: str, more: Mapping[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": kind, "Content-Security-Policy": policy, **SAFETY, **more}.items():
+            self.send_header(name, value)
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Requests are logged with -v, without the token."""
+        """Requests are logged with SOUL_LOG=debug, without the token."""
         logger.debug("%s", (format % args).replace(self.server.token, "TOKEN"))
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from soul.judge.call.usage import Usage, total
-from soul.record import AttemptRecord, BadRecord, SessionRecord
+from soul.judge.call.usage import Usage
+from soul.record import AttemptRecord, SessionRecord
 
 DIGITS = 6  # after the decimal point: more would double what a page loads, and the sessions keep them all
 _SAME = 1e-9  # rewards that differ by less are equal
@@ -80,47 +80,37 @@ class SessionRow(NamedTuple):
             metrics=json.dumps({name: values for name, values in metrics.items() if values}),
         )
 
-    def check_storable(self, where: str) -> None:
-        """Check that SQLite can store the row.
-
-        Args:
-            where: file and line, for the error.
-
-        Raises:
-            BadRecord: a number has more than 64 bits, or a text holds half a surrogate pair.
-        """
-        for name, value in zip(self._fields, self, strict=True):
-            if isinstance(value, int) and not -(2**63) <= value < 2**63:
-                raise BadRecord(f"{where}: field {name}: {value} has more than 64 bits. Remove the line.")
-            if isinstance(value, str) and value.encode(errors="ignore").decode() != value:
-                raise BadRecord(f"{where}: field {name} holds half a surrogate pair. Remove the line.")
-
 
 class CallsRow(NamedTuple):
-    """The cost of a role's calls in some sessions; `failed` counts calls without a usable answer."""
+    """The cost of a role's calls in some sessions; `failed` counts calls without a usable answer (see `Usage`)."""
 
     role: str
     task: str
-    calls: int
     failed: int
+    calls: int
+    requests: int
+    cache_hits: int
     prompt_tokens: int
     completion_tokens: int
     cost_usd: float
+    unpriced: int
     seconds: float
+    queued_s: float
 
 
-def calls_rows(records: Iterable[SessionRecord]) -> list[CallsRow]:
+Uses = tuple[str, Mapping[str, Usage]]  # a session's task and its calls by role
+
+
+def calls_rows(sessions: Iterable[Uses]) -> list[CallsRow]:
     """The calls of these sessions by role and task."""
-    counts: dict[tuple[str, str], list[Usage]] = {}
-    for record in records:
-        for role, usage in record.usage.items():
-            counts.setdefault((role, record.task), []).append(usage)
-    return [_calls(role, task, total(usages)) for (role, task), usages in counts.items()]
-
-
-def _calls(role: str, task: str, usage: Usage) -> CallsRow:
-    tokens = usage.prompt_tokens, usage.completion_tokens
-    return CallsRow(role, task, usage.calls, usage.failures.total(), *tokens, usage.cost_usd, usage.seconds)
+    counts: dict[tuple[str, str], Usage] = {}
+    for task, by_role in sessions:
+        for role, usage in by_role.items():
+            counts.setdefault((role, task), Usage()).merge(usage)
+    return [
+        CallsRow(role, task, usage.failures.total(), *(getattr(usage, name) for name in CallsRow._fields[3:]))
+        for (role, task), usage in counts.items()
+    ]
 
 
 def _rounded(value: float | None) -> float | None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from soul.files.line_file import DamagedFile, line_from
-from soul.record import SCHEMA_VERSION, BadRecord, Failure, SessionRecord
+from soul.record import BadRecord, Failure, SessionRecord
 
 _PLACES = 'SELECT s.id, f.name, f.inode, s."offset", s.length FROM sessions s JOIN files f ON f.id = s.file_id'
 REPORT_S = 0.25  # between two reports of progress
@@ -76,17 +76,14 @@ def read_line(traces: Path, place: Place) -> bytes:
 
 
 def session_object(line: bytes, where: str) -> dict[str, Any]:
-    """A session's line as an object in today's format.
+    """A session's line as an object.
 
     Raises:
         NoSession: the line is not a record.
     """
     try:
-        value = json.loads(line)
-        if value.get("schema_version") == SCHEMA_VERSION:
-            return dict(value)
-        return dict(json.loads(SessionRecord.from_line(line, where).to_line()))
-    except (ValueError, AttributeError, BadRecord) as error:
+        return dict(json.loads(line))
+    except (ValueError, TypeError) as error:
         raise NoSession(f"{where}: {error}") from None
 
 

@@ -14,8 +14,8 @@ from soul.errors import RunFailed
 from soul.files.metrics_file import NAME as METRICS
 from soul.files.trace_files import FOLDER as TRACES
 from soul.view import overview
-from soul.view.index import SessionIndex, columns_after
-from soul.view.index_file import DamagedIndex
+from soul.view.against import group_means, paired
+from soul.view.index import DamagedIndex, SessionIndex, columns_after
 from soul.view.overview import FAILURE, checkpoints
 from soul.view.sessions import Event, NoSession, place_of, places_after, read_line, search, session_object
 
@@ -86,7 +86,7 @@ class Training:
     def columns(self, after: int, known: int | None) -> dict[str, Any]:
         """New sessions as columns (`columns_after`), and "indexing": the share that is indexed, or None."""
         self.keep_up()
-        nothing = {"revision": 0, "reset": after > 0, "gone": [], "columns": {}}
+        nothing = {"revision": 0, "reset": after > 0, "columns": {}}
         return {**self._read(lambda connection: columns_after(connection, after, known), nothing), **self._progress()}
 
     def overview(self, known: int | None) -> dict[str, Any]:
@@ -119,6 +119,12 @@ class Training:
             raise NoSession("the run has no index yet")
         return session_object(read_line(self.traces, place), place.file)
 
+    def against(self, other: Training) -> dict[str, Any]:
+        """The prompts that both runs played in the same step; see `soul.view.against`."""
+        for one in (self, other):
+            one.keep_up()
+        return paired(self._read(group_means, {}), other._read(group_means, {}))
+
     def search(self, text: str, after: int) -> Iterator[Event]:
         """Search all sessions with a higher id; see `soul.view.sessions`."""
         self._open()
@@ -137,13 +143,13 @@ class Training:
         """
         try:
             if self._index is not None:
-                return self._index.file.read(question)
+                return self._index.read(question)
         except DamagedIndex as damage:
             raise RunFailed(f"The index of {self.traces} is damaged ({damage}). Run the same command again.") from None
         raise RunFailed(f"The index of {self.traces} is not built yet.")
 
     def _progress(self) -> dict[str, Any]:
-        notes = [self.problem, self._index.file.note if self._index else ""]
+        notes = [self.problem, self._index.note if self._index else ""]
         return {"indexing": self.indexing, "notes": [note for note in notes if note]}
 
     def _read(self, question: Callable[[sqlite3.Connection], Value], otherwise: Value) -> Value:
@@ -151,7 +157,7 @@ class Training:
         if self._index is None:
             return otherwise
         try:
-            return self._index.file.read(question)
+            return self._index.read(question)
         except DamagedIndex as damage:
             logger.info("%s; it is built again", damage)
             self._checked = 0.0

@@ -17,13 +17,13 @@ import ditto.batch.queue
 import ditto.old_log_probs
 from ditto.batch.jagged import jagged
 from ditto.batch.minibatch_layout import Layout
-from ditto.batch.pi_old import PiOld
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_batch import StepBatch
 from ditto.batch.step_parts import StepParts
 from ditto.launching.compose import default_config
 from ditto.objectives import objective
 from ditto.objectives.losses import PLACES
+from ditto.old_log_probs import PiOld
 from ditto.settings import RunSettings, Settings
 from ditto.trainer_modes import DittoTrainerSync
 from ditto.verl_hooks.actor_worker import UpdateOutputs, places
@@ -40,21 +40,17 @@ def chosen(name: str = "ditto", dropout: tuple[str, ...] = (), **overrides: Any)
     OmegaConf.set_readonly(config, False)
     for key, value in (ONE_UPDATE | overrides).items():
         OmegaConf.update(config, key, value, force_add=True)
-    options = settings_of(name).options.model_copy(
-        update={key: config.algorithm[key] for key in ("old_logp", "refined_old_logp")}
-    )
+    options = settings_of(name).options.model_copy(update={"old_logp": config.algorithm.old_logp})
     settings = Settings(objective=objective(name), options=options, run=RunSettings(dir="unused"))
     return PiOld.chosen(config, settings, dropout)
 
 
 def test_auto_leaves_the_pass_out_only_for_one_update_that_is_its_own_pi_old() -> None:
     assert chosen().source == "update"
-    assert chosen("grpo", **{"algorithm.refined_old_logp": "rollout"}).source == "update", "it trains no refined answer"
     needs: list[tuple[dict[str, Any], str]] = [
         ({"data.train_batch_size": 32}, "several mini-batches"),
         ({f"{ACTOR}.ppo_epochs": 2}, "several epochs"),
         ({"algorithm.rollout_correction.rollout_is": "token"}, "rollout_correction"),
-        ({"algorithm.refined_old_logp": "rollout"}, "refined_old_logp"),
         ({"actor_rollout_ref.model.use_fused_kernels": False}, "chunked head"),
         ({"algorithm.old_logp": "recompute"}, "old_logp=recompute"),
     ]
@@ -68,7 +64,6 @@ def test_auto_leaves_the_pass_out_only_for_one_update_that_is_its_own_pi_old() -
 def test_rollout_takes_what_was_sampled_in_the_context_that_is_trained() -> None:
     sampled = {"algorithm.old_logp": "rollout"}
     assert chosen(**sampled).sampled == {"draft", "refined_feedback"}
-    assert chosen(**sampled, **{"algorithm.refined_old_logp": "rollout"}).sampled >= {"refined_base"}
     assert "refined_base" in chosen("rltf_sd", **sampled).sampled, "its refined answers have no ratio"
 
 
@@ -196,7 +191,7 @@ def trained(
     monkeypatch.setattr(ditto.batch.queue, "tq", fake)
     trainer = object.__new__(DittoTrainerSync)
     trainer.config = OmegaConf.create({"actor_rollout_ref": {"rollout": {"temperature": 1.0}}})
-    trainer.pi_old, trainer.style = pi_old, SimpleNamespace(mark=lambda *_: None)
+    trainer.pi_old = pi_old
     workers = trainer.actor_rollout_wg = Workers(queue)
     records = [SequenceRecord(kind, "p", "s", valid, tokens=n) for kind, n in zip(kinds, LENGTHS, strict=True)]
     step = StepBatch(records, [])
@@ -219,12 +214,6 @@ def test_a_pass_covers_every_row(monkeypatch: pytest.MonkeyPatch) -> None:
     assert workers.passed == list("012345") and not workers.observed
     assert actors(step) == [10, 11, 12, 13, 14, 15] and step.measured is None
     assert step.entropy is not None and len(step.entropy) == sum(LENGTHS)
-
-
-def test_refined_answers_divide_by_what_was_sampled_where_the_option_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    step, workers = trained(chosen(**{"algorithm.refined_old_logp": "rollout"}), monkeypatch)
-    assert workers.passed == list("012345") and actors(step) == [10, 11, 12, 13, 14, 15]
-    assert [row[0].item() for row in step.pi_old] == [10, -3, 12, 13, -2, 15]  # type: ignore[attr-defined]
 
 
 def test_rollout_computes_refined_base_alone_and_the_first_update_measures(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,10 @@ import pytest
 import torch
 from verl.workers.utils.padding import response_from_nested
 
+from ditto.batch import metrics as batch_metrics
 from ditto.batch.jagged import jagged, response_tokens
-from ditto.batch.pi_old import correction_weights
 from ditto.batch.sequence_record import SequenceRecord
-from ditto.batch.step_batch import Columns, StepBatch, group_metrics
+from ditto.batch.step_batch import Columns, StepBatch
 from soul.record import AttemptRecord, SessionRecord
 from tests.ditto.our_step import settings_of
 
@@ -62,12 +62,10 @@ def test_what_a_step_does_not_compute_is_counted() -> None:
     ]
     batch = StepBatch(records, [])
     batch.plan([0] * 6, settings_of("grpo"), "token-mean", 1.0)
-    assert group_metrics(batch.groups)["ditto/groups_idle"] == 1
-    assert "ditto/sequences_skipped" not in group_metrics(batch.groups)
-    kept = batch.skip_idle([0] * 6)
-    batch.count_skipped([10, 10, 30, 30, 10, 10], kept)
-    batch.groups.update(dropped=2, tokens_dropped=7, skipped=0, tokens=100)
-    assert group_metrics(batch.groups) == {
+    assert batch_metrics.groups(batch.groups)["ditto/groups_idle"] == 1
+    assert "ditto/sequences_skipped" not in batch_metrics.groups(batch.groups)
+    batch.groups.update(dropped=2, tokens_dropped=7, skipped=2, tokens_skipped=30, tokens=100)
+    assert batch_metrics.groups(batch.groups) == {
         "ditto/groups": 3.0,
         "ditto/groups_idle": 1.0,
         "ditto/groups_dropped": 2.0,
@@ -99,23 +97,34 @@ def test_rows_of_another_context_weigh_one_and_are_in_no_mean(normalise: bool) -
     mask = jagged([torch.ones(4, dtype=torch.int64)] * 2)
     old, sampled = jagged([torch.full((4,), -1.0)] * 2), jagged([torch.full((4,), -0.5), torch.full((4,), -9.0)])
     config = {"rollout_is": "token", "rollout_is_threshold": 2.0, "rollout_is_batch_normalize": normalise}
-    corrected = correction_weights(Columns(mask, old, sampled), [False, True], config)
+    step = StepBatch([SequenceRecord(kind, "p", "p_0", True) for kind in ("draft", "refined_base")], [])
+    step.columns = Columns(mask, old, sampled)
+    corrected = step.correction(config)
     assert corrected is not None
     weights, metrics = corrected
     assert weights[4:].tolist() == [1.0] * 4
     assert weights[:4].tolist() == pytest.approx([1.0 if normalise else math.exp(-0.5)] * 4)
     assert metrics["rollout_corr/kl"] == pytest.approx(0.5)
-    assert correction_weights(Columns(mask, old, sampled), [True, True], config) is None
+    step.records = step.records[1:] * 2
+    assert step.correction(config) is None
 
 
-def test_the_prefix_cache_is_reported_by_tokens_and_only_where_the_engine_tells() -> None:
-    def metrics(*cached: int | None) -> dict[str, float]:
-        records = [
-            SequenceRecord("draft", "p", f"s{i}", True, read_tokens=read, cached_tokens=hit)
-            for i, (read, hit) in enumerate(zip((100, 300), cached, strict=True))
-        ]
-        return StepBatch(records, [], sequences=records).sequence_metrics(teaches_feedback=False)
+def test_the_kl_to_the_start_is_that_of_the_drafts() -> None:
+    """Over all outcomes, weighted by the policy: both estimators then have the exact KL as their mean."""
+    policy, start = torch.tensor([0.5, 0.25, 0.25]), torch.tensor([0.25, 0.25, 0.5])
+    tokens = torch.tensor([0, 0, 1, 2])  # as often as the policy says
+    records = [SequenceRecord(kind, "p", "p_0", True) for kind in ("draft", "refined_base", "draft")]
+    mask = jagged([torch.tensor(row) for row in ([1, 0, 1], [1], [1, 1])])
+    nothing = torch.tensor([-7.0])
 
-    assert metrics(0, 100)["ditto/prefix_cache_hits_draft"] == 0.25
-    assert "ditto/prefix_cache_hits_refined" not in metrics(0, 100)
-    assert "ditto/prefix_cache_hits_draft" not in metrics(0, None)
+    def column(probabilities: torch.Tensor) -> torch.Tensor:
+        of_tokens = probabilities.log()[tokens]
+        return jagged([torch.cat([of_tokens[:1], nothing, of_tokens[1:2]]), nothing, of_tokens[2:]])
+
+    step = StepBatch(records, [])
+    step.columns = Columns(mask, column(policy), column(policy))
+    assert batch_metrics.kl_to_start(step) == {}  # no reference policy
+    step.reference = column(start)
+    exact = (policy * (policy / start).log()).sum().item()
+    numbers = batch_metrics.kl_to_start(step)
+    assert numbers == pytest.approx({"ditto/kl_start": exact, "ditto/log_ratio_start": exact})

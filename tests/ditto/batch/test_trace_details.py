@@ -117,12 +117,6 @@ def test_a_masked_sequence_names_its_reason() -> None:
     assert middle["p_1", "draft"].advantage == 0.0
 
 
-def test_one_refined_answer_a_prompt_is_the_best() -> None:
-    found = noted(step_of("critique_grpo", {"p": [(0.0, 1.0), (0.5, 0.25)]}), "critique_grpo")
-    assert masked(found, "refined_base") == {"p_0": None, "p_1": "not the best"}
-    assert found["p_1", "refined_base"].advantage is None and found["p_1", "refined_base"].weight is None
-
-
 def test_a_distillation_has_a_weight_of_its_own_and_needs_a_teacher() -> None:
     found = noted(step_of("sdpo_token"), "sdpo_token")
     assert set(masked(found, "draft").values()) == {None}

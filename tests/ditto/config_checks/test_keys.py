@@ -5,21 +5,16 @@ from __future__ import annotations
 import re
 import runpy
 from pathlib import Path
-from types import ModuleType
 from typing import Any, get_args
 
 import pytest
 import yaml
 from omegaconf import OmegaConf
-from pydantic import BaseModel
 
-from ditto import launch
 from ditto.config_checks.key_types import Logger, covering, describe, leaves, nearest, takes
 from ditto.config_checks.keys import RL_KEYS
 from ditto.launching.compose import default_config, load_config, package_dir
-from ditto.launching.override_parser import is_secret_name
 from ditto.settings import BadConfig
-from sft import launch as sft_launch
 from sft.config_checks import SFT_KEYS
 from sft.launch import config_of
 
@@ -27,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 ROLLOUT = "actor_rollout_ref.rollout"
 # Keys that verl's dataclasses and code know and its config files do not hold.
 NOT_IN_THE_FILES = re.compile(
-    r"actor_rollout_ref\.(\w+\.fsdp_config\.(mixed_precision|wrap_policy\.transformer)|rollout\.(enable_sleep|limit_im"
+    r"actor_rollout_ref\.(\w+\.fsdp_config\.(mixed_precision|wrap_policy\.transformer)|rollout\.(enable_sleep"
     r"|engine_kwargs)|model\.(lora\.fully|override_config\.att)).*|trainer\.resume_from_path|dry_run|ray_kwargs.*"
 )
 
@@ -40,7 +35,7 @@ def test_every_key_is_in_the_config_and_every_number_of_it_has_a_range() -> None
     }
     assert [key for key in RL_KEYS if key not in found and not NOT_IN_THE_FILES.fullmatch(key)] == []
     unbounded = [key for key, entry in RL_KEYS.items() if describe(entry.type) == "whole number"]
-    assert [key for key in unbounded if not key.endswith((".seed", "limit_images"))] == []
+    assert [key for key in unbounded if not key.endswith(".seed")] == []
 
 
 def test_each_key_that_verl_is_said_to_read_is_read_by_the_code_that_runs() -> None:
@@ -98,7 +93,7 @@ def test_the_nearest_key_is_named_with_its_full_path(key: str, full: str) -> Non
         ("actor_rollout_ref={rollout: {do_sample: true}}", f"{ROLLOUT}.do_sample is not read"),
         (
             "data={seed: 3, tokenizer: x}",
-            "data.tokenizer is not read by this trainer. Use actor_rollout_ref.model.path",
+            "data.tokenizer is not read by this trainer.",
         ),
         ("trainer=5", "trainer is a section. Set its keys one by one: trainer."),
         ("~actor_rollout_ref.rollout.n", "a key cannot be removed"),
@@ -149,11 +144,8 @@ def test_a_users_config_file_is_checked_as_a_command_line_is(tmp_path: Path) -> 
         (RL_KEYS, "judge.timeout_s", [None, 3], [0, float("nan"), "abc"]),
         (RL_KEYS, "judge.cache", [None, True], ["perhaps"]),
         (RL_KEYS, "algorithm.old_logp", ["auto"], ["guess"]),
-        (RL_KEYS, "actor_rollout_ref.actor.checkpoint.save_contents", [["model"]], [["everything"], "model", 5]),
         (RL_KEYS, "trainer.v1.trainer_mode", ["ditto_sync"], ["sync"]),
         (SFT_KEYS, "trainer.save_freq", ["after_each_epoch", 3], ["after", -5]),
-        (SFT_KEYS, "data.last_turns_by_source", [{}, {"x": 0}], [{"x": -1}, {"x": "abc"}]),
-        (SFT_KEYS, "trainer.profile_interval", [[-1, -1], [3, 5]], [[1], [1.5, 2], 5]),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -165,11 +157,7 @@ def test_a_key_takes_the_values_of_its_type_and_range(keys: Any, key: str, good:
 def test_the_loggers_are_verls() -> None:
     from verl.utils.tracking import Tracking
 
-    assert set(Tracking.supported_backend) == set(get_args(Logger))
-
-
-def test_no_key_has_a_name_that_is_taken_for_a_secret() -> None:
-    assert [key for key in {**RL_KEYS, **SFT_KEYS} if is_secret_name(key)] == []
+    assert set(get_args(Logger)) <= set(Tracking.supported_backend)
 
 
 def test_the_documents_show_only_keys_that_are_read_and_by_their_full_paths() -> None:
@@ -194,17 +182,6 @@ def test_supervised_training_refuses_what_it_does_not_read() -> None:
         assert instead in str(refused.value) and word.partition("=")[0] in str(refused.value)
 
 
-def test_every_field_of_our_own_models_says_what_it_means() -> None:
-    from ditto.settings import AlgorithmSettings, MemorySettings, RunSettings
-    from soul.judge.roles import JudgePolicy
-    from soul.session import RefineSettings
-
-    models: list[type[BaseModel]] = [AlgorithmSettings, MemorySettings, RunSettings, JudgePolicy, RefineSettings]
-    sections = ("erl", "sdpo", "distill", "filter_groups")  # models of their own
-    fields = {(model.__name__, name): field for model in models for name, field in model.model_fields.items()}
-    assert [name for name, field in fields.items() if not field.description and name[1] not in sections] == []
-
-
 def test_the_page_of_the_configuration_is_the_one_that_the_code_makes() -> None:
     page = runpy.run_path(str(ROOT / "docs" / "config_page.py"))["page"]()
     written = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
@@ -224,14 +201,7 @@ def test_the_config_files_set_only_keys_that_are_read_and_no_table_has_a_key_tha
     assert {key for key in shipped if not covering(key, RL_KEYS)} == fixed
     given = dict(leaves(OmegaConf.to_container(config_of(["platform=gpu"]))))
     sections = ("data.", "trainer.", "checkpoint.", "run.", "memory.")  # the others are verl's
-    assert [key for key in given if key.startswith(sections) and not covering(key, SFT_KEYS)] == ["checkpoint._target_"]
+    assert [key for key in given if key.startswith(sections) and not covering(key, SFT_KEYS)] == [
+        *("checkpoint._target_", "checkpoint.save_contents", "checkpoint.load_contents")
+    ]
     assert [key for key in SFT_KEYS if key.startswith(sections) and key not in given] == []
-
-
-@pytest.mark.parametrize("program, line", [(launch, "data.seed=1  # Seed of"), (sft_launch, "data.seed=42  # Seed of")])
-def test_the_listing_shows_each_key_with_its_value_and_meaning(
-    program: ModuleType, line: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert program.main(["--cfg", "platform=cpu"]) == 0
-    listed = capsys.readouterr().out
-    assert line in listed and "messages_key" not in listed and "critic." not in listed

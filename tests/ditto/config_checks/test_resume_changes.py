@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from omegaconf import DictConfig
 
-from ditto.config_checks.resume_changes import check_changes
+from ditto.config_checks.resume import check_changes
 from ditto.launching.compose import load_config
 from ditto.run import run_json
 from ditto.settings import BadConfig

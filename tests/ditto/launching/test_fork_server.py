@@ -218,30 +218,6 @@ def test_a_worker_starts_from_nothing_where_the_server_fails(
         assert not worker["forked"] and "a worker starts from nothing" in str(worker["complaint"])
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
-def test_another_user_who_puts_a_socket_there_gets_no_environment(start: Start, sockets: Path) -> None:
-    """Everybody may write into Ray's folder of sockets, and the environment holds keys."""
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(sockets / "fork"))
-    code = """
-import os, socket, sys
-os.setuid(65534)
-listener = socket.socket(fileno=int(sys.argv[1]))
-listener.listen()  # this process's user is the one that the other end sees
-print("listening", flush=True)
-connection, _ = listener.accept()
-print(connection.recv(100), flush=True)
-"""
-    command = [sys.executable, "-c", code, str(listener.fileno())]
-    stranger = subprocess.Popen(command, pass_fds=[listener.fileno()], stdout=subprocess.PIPE, text=True)
-    listener.close()
-    assert stranger.stdout is not None
-    assert stranger.stdout.readline() == "listening\n"
-    worker = start(OPENAI_API_KEY="sk-secret")
-    assert not worker["forked"] and "it belongs to another user" in str(worker["complaint"])
-    assert stranger.communicate(timeout=20)[0] == "b''\n"
-
-
 def test_workers_draw_ids_of_their_own_although_an_actor_class_is_imported() -> None:
     """Ray gives an actor class a random id, and its first id seeds all later ones of the process and of its forks."""
     code = """

@@ -74,14 +74,6 @@ def test_a_good_dry_run_prints_the_plan(
     assert re.search(r"steps +7\n", shown), shown
 
 
-def test_an_overlap_that_is_allowed_stands_in_the_plan(
-    world: Path, judge: FakeOpenAI, capsys: pytest.CaptureFixture[str]
-) -> None:
-    files = {"data.val_files": f"[{world / 'seen.parquet'}]", "data.allow_overlap": "true"}
-    assert main(words(world, judge, **files, **{"trainer.total_training_steps": "null"})) == 0
-    assert "good.parquet: hitom: 4 rows in 1 group" in capsys.readouterr().out
-
-
 def test_a_bad_key_is_named_by_its_variable(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with FakeOpenAI(Unauthorized()) as judge:
         assert main(words(world, judge)) == USER_ERROR

@@ -23,7 +23,7 @@ from torch.nn.attention.varlen import varlen_attn
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import AttentionInterface, AttentionMaskInterface, Qwen3ForCausalLM
 
-from ditto.model.chunked_models import with_chunked_head
+from ditto.model.chunked_head import with_chunked_head
 
 VARLEN = "varlen_for_tracking"
 RANK = 32

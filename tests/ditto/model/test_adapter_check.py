@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 from peft import LoraConfig, get_peft_model
-from transformers import Qwen3MoeConfig, Qwen3VLConfig
+from transformers import Qwen3MoeConfig
 
-from ditto.config_checks.row_count_rules import check_fp8
 from ditto.model.adapter_check import check_adapter
 from ditto.settings import BadConfig
 from soul.evaluate.run.checkpoint import BadCheckpoint, Checkpoint
@@ -77,28 +76,21 @@ def test_an_option_that_changes_the_answers_is_refused_by_name(
             Checkpoint.find(str(folder), str(base))
 
 
-@pytest.mark.parametrize(
-    "options, said",
-    [
-        ({"r": 2}, r"model.lora_rank=4: .* has r=2. Set model.lora_rank=2"),
-        ({"lora_alpha": 6}, r"model.lora_alpha=8: .* has lora_alpha=6. Set model.lora_alpha=6"),
-        ({"lora_alpha": 0.5}, r"model.lora_alpha=8: .* has lora_alpha=0.5. Merge"),
-    ],
-)
+@pytest.mark.parametrize(("name", "options"), [("lora_rank=2", {"r": 2}), ("lora_alpha=6", {"lora_alpha": 6})])
 def test_another_rank_or_alpha_than_the_run_s_is_refused(
-    base: Path, tmp_path: Path, options: dict[str, Any], said: str
+    base: Path, tmp_path: Path, name: str, options: dict[str, Any]
 ) -> None:
     folder = adapter(base, tmp_path, **options)
-    with pytest.raises(BadConfig, match=said):
+    with pytest.raises(BadConfig, match=f"Set .*model.{name}"):
         check_adapter(model_section(base, lora_adapter_path=str(folder)), "model")
 
 
 @pytest.mark.parametrize(
     "values, said",
     [
-        ({"target_modules": ["embed_tokens"]}, r"would adapt model.embed_tokens, which"),
-        ({"target_modules": ["lm_head", "q_proj"]}, r"would adapt lm_head, which"),
-        ({"target_modules": ["q_proj", "q_prj"]}, r"'q_prj' matches no linear layer .* Did you mean q_proj\?"),
+        ({"target_modules": ["embed_tokens"]}, r"would adapt model.embed_tokens and"),
+        ({"target_modules": ["lm_head", "q_proj"]}, r"would adapt lm_head and"),
+        ({"target_modules": ["q_proj", "q_prj"]}, r"'q_prj' matches no linear layer .* It has down_proj, "),
         ({"exclude_modules": ".*"}, r"all-linear: "),
         ({"lora_adapter_path": "nowhere"}, r"nowhere: this is not a LoRA adapter"),
     ],
@@ -127,13 +119,3 @@ def test_experts_are_refused_with_the_layers_that_can_be_adapted(tmp_path: Path)
 def test_an_own_head_can_be_adapted_and_a_full_training_needs_no_adapter(base: Path) -> None:
     check_adapter(model_section(base, target_modules=["lm_head"]), "model")
     check_adapter(model_section(base, lora_rank=0, target_modules=["nothing"]), "model")
-
-
-def test_fp8_is_refused_for_models_that_keep_their_layers_in_a_part(base: Path, tmp_path: Path) -> None:
-    Qwen3VLConfig().save_pretrained(tmp_path)
-    for path, quantization in ((base, "fp8"), (tmp_path, None)):
-        config = {"model": model_section(path), "rollout": {"quantization": quantization}}
-        check_fp8(OmegaConf.create({"actor_rollout_ref": config}))
-    config = {"model": model_section(tmp_path), "rollout": {"quantization": "fp8"}}
-    with pytest.raises(BadConfig, match=r"quantization=fp8: .*qwen3_vl"):
-        check_fp8(OmegaConf.create({"actor_rollout_ref": config}))

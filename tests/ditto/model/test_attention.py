@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from benchmarks.gpu_attention import measure
+from benchmarks.gpu import measure_attention
 from ditto.model import attention
 from tests.ditto.model.varlen_reference import Kernel, kernel  # noqa: F401  (a fixture)
 
@@ -70,7 +70,7 @@ def gradients(model, loss):
 )
 def test_it_is_the_equation(device, bound):
     """Forward and backward, with groups of heads and a sequence of one token: in float32, and the kernel on a GPU."""
-    for case in measure(device)["cases"]:
+    for case in measure_attention(device)["packs"]:
         worst = max(case["packed"]["max_relative_error"].values())
         assert worst < bound, case
 

@@ -14,7 +14,7 @@ import transformers
 from torch import Tensor, nn
 
 from ditto.model import chunked_head
-from ditto.model.chunked_models import with_chunked_head
+from ditto.model.chunked_head import with_chunked_head
 
 
 def relative_error(value: Tensor, reference: Tensor) -> float:

@@ -20,7 +20,7 @@ from torch.distributed.fsdp import fully_shard
 from verl.trainer.ppo.v1 import PPOTrainerSeparateAsync
 from verl.utils.fsdp_utils import fsdp2_sharded_save_to_cpu
 
-from ditto.model.trained_shards import TrainedShards, shard
+from ditto.model.teacher_weights import TrainedShards, shard
 from ditto.verl_hooks.actor_worker import SeparateActorWorker
 
 

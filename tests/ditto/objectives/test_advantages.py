@@ -120,19 +120,12 @@ def test_the_best_refined_answer_is_the_first_of_the_highest_reward() -> None:
     assert set(kept) == {refined[1], *others}
 
 
-@pytest.mark.parametrize(
-    ("erl", "expected"),
-    [
-        ({}, [0.0, 0.0, 1.0]),
-        ({"accept": "positive"}, [0.0, 0.3, 0.8]),
-    ],
-)
-def test_erl_accepts_by_its_own_draft_or_the_reward(erl: dict, expected: list[float]) -> None:
+def test_erl_accepts_what_beats_its_own_draft() -> None:
     part = Part("imitation", ("refined_base",), advantage=accepted, loss=plain)
     drafts = [episode(r, session=i) for i, r in enumerate((0.5, 0.3, 0.7))]
     refined = [episode(r, session=i, refined=True) for i, r in enumerate((-0.5, 0.3, 0.8))]
-    values = part_advantages(part, refined, drafts + refined, ObjectiveOptions(erl=erl))
-    assert [values[e] for e in refined] == expected
+    values = part_advantages(part, refined, drafts + refined, DEFAULT)
+    assert [values[e] for e in refined] == [0.0, 0.0, 1.0]
 
 
 def test_a_floor_of_the_spread_bounds_the_advantage_of_a_rare_failure() -> None:

@@ -81,8 +81,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("ranks", "splits"), [(1, 1), (2, 3)])
-@pytest.mark.parametrize("mode", ["token-mean", "seq-mean-token-mean"])
+@pytest.mark.parametrize(("mode", "ranks", "splits"), [("token-mean", 1, 1), ("seq-mean-token-mean", 2, 3)])
 @pytest.mark.parametrize("case", CASES)
 def test_update_equals_the_formula(
     case: str, mode: str, ranks: int, splits: int, monkeypatch: pytest.MonkeyPatch

@@ -11,9 +11,10 @@ import pytest
 from omegaconf import OmegaConf
 from verl.trainer.ppo.v1 import replay_buffer as verl_buffer
 
+from ditto.batch import metrics
 from ditto.batch.queue import KVBatchMeta
 from ditto.batch.sequence_record import SequenceRecord
-from ditto.batch.step_batch import StepBatch, group_metrics
+from ditto.batch.step_batch import StepBatch
 from ditto.objectives import OBJECTIVES
 from ditto.objectives.options import ObjectiveOptions
 from ditto.rollout import replay_buffer
@@ -115,7 +116,7 @@ def reported(groups: GroupFilter, idle: int = 0) -> tuple[dict[str, float], list
     """The step's metrics and the traces of its dropped groups, where `idle` groups of the batch teach nothing."""
     step = StepBatch([], [], groups=Counter(idle=idle))
     groups.report(step, 1)
-    return group_metrics(step.groups), step.traces
+    return metrics.groups(step.groups), step.traces
 
 
 @pytest.mark.parametrize("mode", ["sync", "colocate_async"])

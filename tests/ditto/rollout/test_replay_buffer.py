@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -69,17 +68,3 @@ def test_a_restored_queue_forgets_what_was_trained(monkeypatch: pytest.MonkeyPat
     assert sorted(queue.tags) == ["a", "a_0_0", "b", "b_0_0"]
     drop_trained_rows()
     assert len(queue.tags) == 4
-
-
-def test_a_slow_poll_is_followed_by_a_longer_pause_but_never_by_one_beyond_verls_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    queue = Queue(("a", "running", 3))
-    monkeypatch.setattr(verls, "tq", queue)
-    made, clock = buffer([]), iter([0.0, 0.001, 10.0, 10.02, 20.0, 22.5])
-    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
-    pauses = []
-    for _ in range(3):
-        made._sync_metadata_from_transfer_queue()
-        pauses.append(made.poll_interval)
-    assert pauses == [0.05, pytest.approx(0.4), 2.0]  # 1 ms, 20 ms and 2.5 s

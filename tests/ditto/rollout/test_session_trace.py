@@ -7,8 +7,7 @@ from typing import Any
 
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.objectives.spec import Kind
-from ditto.rollout.agent_loop import session_outputs
-from ditto.rollout.session_sequences import seat_sequences
+from ditto.rollout.agent_loop import seat_sequences, session_outputs
 from ditto.rollout.token_seat import TokenSeat
 from soul import examples
 from soul.examples.endpoint import answer
@@ -70,7 +69,7 @@ def test_the_trace_of_the_first_output_is_the_sessions_record() -> None:
     assert record.out_of_tokens == {"draft": 1, "refined": 1} and record.record_hash == record_hash(row.row)
     assert record.groups == dict(row.task.groups(row.row)) != {}
     assert record.refined is not None and record.feedback is not None and record.advantages == {}
-    (conversation,) = (record.refined.in_base_context() or {}).values()
+    (conversation,) = record.refined.in_base_context().values()
     assert [*row.task.prompt(row.row), {"role": "assistant", "content": "<answer>B</answer>"}] == conversation
 
 

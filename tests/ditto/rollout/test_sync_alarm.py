@@ -1,10 +1,15 @@
 """A weight sync that does not arrive ends the run; one that does never does."""
 
+from contextlib import nullcontext
+from typing import Any
+
 import pytest
 import torch
 from omegaconf import OmegaConf
 
 from ditto.batch.jagged import jagged
+from ditto.batch.sequence_record import SequenceRecord
+from ditto.batch.step_batch import Columns, StepBatch
 from ditto.rollout import sync_alarm
 from ditto.rollout.sync_alarm import SyncAlarm, WeightsOutOfSync, distance
 
@@ -13,10 +18,15 @@ BEFORE, AFTER = frozenset({ROUNDED}), frozenset({NEW})
 
 
 def test_a_distance_above_the_bound_ends_the_run() -> None:
-    alarm = SyncAlarm(bound=0.1)
-    alarm.check_distance(1, 0.099)
-    with pytest.raises(WeightsOutOfSync, match=r"Step 2.*differ by 0\.12.*more than 0\.1.*run\.max_logprob_diff"):
-        alarm.check_distance(2, 0.12)
+    step = StepBatch([SequenceRecord("draft", "p", "p_0", True)], [])
+    engine, mask = jagged([torch.tensor([-1.0, -1.0])]), jagged([torch.tensor([1, 1])])
+    for difference, ends in ((0.099, False), (0.12, True)):
+        step.columns = Columns(mask, jagged([torch.tensor([-1.0, -1.0 - 2 * difference])]), engine)
+        context: Any = pytest.raises(
+            WeightsOutOfSync, match=r"Step 2.*differ by 0\.12.*more than 0\.1.*max_logprob_diff"
+        )
+        with context if ends else nullcontext():
+            SyncAlarm(bound=0.1).check_rollout(2, step, [1])
 
 
 @pytest.mark.parametrize(

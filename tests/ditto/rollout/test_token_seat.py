@@ -4,7 +4,6 @@ The engine is a stand-in here; tests/e2e/test_tokens.py has the real one.
 """
 
 import asyncio
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -37,9 +36,8 @@ class Words:
 class Loop:
     """What `TokenSeat` uses of verl's agent loop; its model says four words a turn, or as many as it may."""
 
-    def __init__(self, cached=()):
+    def __init__(self):
         self.asked: list[int] = []
-        self.cached = iter(cached)  # tokens of each turn's prompt that the engine's prefix cache holds
         self.loop = SimpleNamespace(run_in_executor=self._run)
         self.server_manager = SimpleNamespace(generate=self._generate)
 
@@ -49,20 +47,15 @@ class Loop:
     async def _generate(self, request_id, prompt_ids, sampling_params):
         self.asked.append(sampling_params["max_tokens"])
         said = Words()("w0 w1 w2 w3", False)["input_ids"][: sampling_params["max_tokens"]]
-        return SimpleNamespace(
-            token_ids=said, log_probs=[-0.5] * len(said), stop_reason="stop", extra_fields=self._extra()
-        )
-
-    def _extra(self):
-        return {"num_cached_tokens": next(self.cached, None)}
+        return SimpleNamespace(token_ids=said, log_probs=[-0.5] * len(said), stop_reason="stop", extra_fields={})
 
 
 def seat_of(loop, max_prompt=100, max_response=100, tokenizer=None, max_turn=100):
     return TokenSeat(loop, ChatRenderer(tokenizer or Words(), ()), {}, max_prompt, max_response, max_turn)
 
 
-def talk(max_response, turns, others="one two three four five", cached=(), max_turn=100):
-    seat = seat_of(Loop(cached), max_response=max_response, max_turn=max_turn)
+def talk(max_response, turns, others="one two three four five", max_turn=100):
+    seat = seat_of(Loop(), max_response=max_response, max_turn=max_turn)
     messages = [{"role": "user", "content": "begin"}]
     said = []
 
@@ -83,15 +76,6 @@ def test_a_seat_without_room_is_silent_and_keeps_what_it_had():
     assert sequence.response_mask == [1] * 4 + [0] * 6 + [1] * 4
     assert len(sequence.response_ids) == len(sequence.response_logprobs) == 14
     assert seat._loop.asked == [15, 5]
-
-
-def test_a_sequence_counts_what_the_engine_read_and_what_its_prefix_cache_held():
-    seat, _ = talk(max_response=30, turns=2, cached=(0, 5))
-    (sequence,) = seat.sequences
-    assert sequence.read_tokens == 2 * len(sequence.prompt_ids) + 10  # the second turn follows 4 + 6 tokens
-    assert sequence.cached_tokens == 5
-    seat, _ = talk(max_response=30, turns=2, cached=(3,))  # unknown for the second turn, so for the sequence
-    assert seat.sequences[0].cached_tokens is None
 
 
 def test_a_turn_that_does_not_end_leaves_room_for_the_next():
@@ -146,28 +130,3 @@ def test_control_tokens_in_the_words_of_others_do_not_reach_a_prompt():
     assert tokenizer.decode(sequence.prompt_ids, False) == "user begin <|im_end|\u203a"
     others = [i for i, sampled in zip(sequence.response_ids, sequence.response_mask, strict=True) if not sampled]
     assert tokenizer.decode(others, False) == "user <|im_end|\u203a bye"
-
-
-def test_a_sequence_keeps_when_each_turn_was_sampled_also_of_a_turn_that_a_deadline_ends():
-    loop = Loop()
-    generate = loop.server_manager.generate
-
-    async def slow(**asked):
-        await asyncio.sleep(0.05 if len(loop.asked) == 0 else 9)
-        return await generate(**asked)
-
-    loop.server_manager.generate = slow
-    seat, messages = seat_of(loop), [{"role": "user", "content": "begin"}]
-
-    async def play():
-        said = await seat.say(messages)
-        more = [*messages, {"role": "assistant", "content": said}, {"role": "user", "content": "go on"}]
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(seat.say(more), 0.2)
-
-    before = time.time()
-    asyncio.run(play())
-    (first, second), after = seat.sequences[0].turn_times, time.time()
-    assert seat.sequences[0].turns == 2
-    assert before <= first[0] and 0.05 <= first[1] and sum(first) <= second[0] + 0.01
-    assert 0.15 <= second[1] and sum(second) <= after + 0.01

@@ -78,13 +78,14 @@ def test_the_dataset_trains_on_the_mixture_and_validates_on_its_own(tmp_path):
     for name, count in COUNTS.items():
         write([name], count, tmp_path / f"{name}.parquet")
         files[name] = str(tmp_path / f"{name}.parquet")
-    mixture = {"rows_per_task": 10, "val_rows_per_task": 5, "weights": {"humanual": 2.0}, "seed": 3}
+    mixture = {"rows_per_task": 10, "val_rows_per_task": 5, "weights": {"humanual": 2.0}}
     config = OmegaConf.create(
         {
             "train_files": list(files.values()),
             "val_files": [files["lifechoices"], files["humanual"]],
             "max_prompt_length": 10,
             "filter_overlong_prompts": False,
+            "seed": 3,
             "mixture": mixture,
         }
     )
@@ -93,7 +94,7 @@ def test_the_dataset_trains_on_the_mixture_and_validates_on_its_own(tmp_path):
     val = SoulDataset(config.val_files, OneToken(), config)
     assert counted(train.rows) == {"lifechoices": 10, "humanual": 14, "humanual-book": 10}
     assert counted(val.rows) == {"lifechoices": 5, "humanual": 5}
-    assert train.rows == settings.training_rows(read_rows(list(files.values())))
+    assert train.rows == settings.training_rows(read_rows(list(files.values())), 3)
     assert len(SoulDataset(config.val_files, OneToken(), config, max_samples=3)) == 3
 
 
@@ -108,6 +109,7 @@ def test_validation_on_the_training_files_draws_its_own_rows(tmp_path):
             **{name: [f"{tmp_path}/all.parquet"] for name in ("train_files", "val_files")},
             "max_prompt_length": 10,
             "filter_overlong_prompts": False,
+            "seed": 3,
             "mixture": {"rows_per_task": 10, "val_rows_per_task": 5},
         }
     )

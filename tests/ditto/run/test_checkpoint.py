@@ -14,7 +14,6 @@ from ditto.run.checkpoint import (
     PARTIAL,
     TRACKER,
     NoCompleteCheckpoint,
-    ResumeChoice,
     newest_complete,
     partial_dir,
     prune,
@@ -228,22 +227,6 @@ def test_where_no_checkpoint_is_whole_every_reason_is_named(tmp_path: Path) -> N
     with pytest.raises(NoCompleteCheckpoint, match=r"global_step_4: .*data.pt has 5 bytes.*global_step_2: "):
         newest_complete(tmp_path)
     assert newest_complete(tmp_path / "new").folder is None
-
-
-def test_a_published_step_is_never_replaced(tmp_path: Path) -> None:
-    save(tmp_path, 7)
-    with pytest.raises(OSError, match="not empty"):
-        save(tmp_path, 7, content="second")
-    assert (tmp_path / "global_step_7" / "data.pt").read_bytes() == b"7 first"
-
-
-def test_the_tracker_never_names_the_checkpoint_of_another_run(tmp_path: Path) -> None:
-    """Else a kill before the first own checkpoint would leave a tracker that names a missing step."""
-    run, other = tmp_path / "run", tmp_path / "other"
-    save(other, 7)
-    run.mkdir()
-    rename_damaged(run, ResumeChoice(other / "global_step_7", {}))
-    assert newest_complete(run) == ResumeChoice(None, {})
 
 
 @pytest.mark.parametrize(("keep", "left"), [(None, [2, 9, 10, 100]), (0, [2, 9, 10, 100]), (1, [100]), (2, [10, 100])])

@@ -34,16 +34,6 @@ def test_each_session_is_a_whole_line_in_the_file_of_its_step(tmp_path: Path) ->
     assert name == "step_000007" and process.startswith(str(os.getpid())) and ending == "jsonl"
 
 
-def test_a_file_that_the_trainer_removed_begins_again(tmp_path: Path) -> None:
-    folder_of(tmp_path).mkdir(parents=True)
-    traces = LiveTraces(tmp_path)
-    asyncio.run(traces.append(7, "old"))
-    ((_, path),) = live_files(tmp_path)
-    path.unlink()
-    asyncio.run(traces.append(7, "new"))
-    assert path.read_text() == "new\n"
-
-
 @pytest.mark.parametrize("fault", ["full", "short"])
 def test_a_disk_that_fails_is_named_once_and_costs_no_session(
     fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ditto.batch import verl_metrics
+from ditto.batch import metrics as batch_metrics
 from ditto.run.step_metrics import session_metrics
 from tests.ditto.run.test_step_metrics import record_of, session
 from tests.metric_names import ROOT, undocumented
@@ -76,7 +76,7 @@ def test_the_page_names_verls_metrics_of_a_step() -> None:
     lengths = {"prompt_len": 4, "response_len": 2, "seq_len": 6, "min_global_steps": 1, "max_global_steps": 1}
     records: Any = [SimpleNamespace(reward=1.0, turns=2), SimpleNamespace(reward=0.0, turns=2)]
     timing = dict.fromkeys(("step", "gen", "old_log_prob", "ref", "adv", "update_actor", "update_weights"), 1.0)
-    written = verl_metrics.step_metrics([lengths] * 2, records, values, mask, timing, 1)
-    written |= verl_metrics.staleness_metrics([lengths] * 2, 2)
+    written = batch_metrics.of_verl([lengths] * 2, records, values, mask, timing, 1)
+    written |= batch_metrics.staleness([lengths] * 2, 2)
     assert "critic/rewards/mean" in written and "training/off_policy/trajectory_spans/max" in written
     assert not undocumented(written)

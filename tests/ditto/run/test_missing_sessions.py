@@ -1,7 +1,6 @@
 """Sessions that never came back end the step: verl alone would fill the hole with padding and go on."""
 
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
@@ -32,18 +31,4 @@ def batch_of(sessions: list[str]) -> StepBatch:
 def test_a_missing_session_ends_the_step(back: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ditto.trainer.StepBatch, "fetch", staticmethod(lambda _batch: batch_of(back)))
     with pytest.raises(MissingSessions, match=f"Step 7 asked for 4 sessions .* and got {len(back)}"):
-        Trainer()._balance_batch(SimpleNamespace(), {})
-
-
-def test_a_full_step_passes_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Counted(Exception):
-        """Raised by the first thing after the count."""
-
-    def after_the_count(_step: Any, _seed: str) -> None:
-        raise Counted
-
-    full = ["a_0", "a_1", "b_0", "b_1"]
-    monkeypatch.setattr(ditto.trainer.StepBatch, "fetch", staticmethod(lambda _batch: batch_of(full)))
-    monkeypatch.setattr(ditto.trainer.StepBatch, "sort", after_the_count)
-    with pytest.raises(Counted):
         Trainer()._balance_batch(SimpleNamespace(), {})

@@ -55,18 +55,16 @@ def written(run: Path, *words: str) -> Path:
 
 def test_the_card_says_what_the_model_is(run: Path) -> None:
     cards = [{"split": "train", "name": "train.parquet", "rows": 1024, "tasks": {"sotopia": 1024}, "sha256": "ab" * 32}]
-    (run / "run.json").write_text(json.dumps({"data_cards": cards}))
-    folder = written(run, "algorithm.objective=rltf_sd", "algorithm.refined_old_logp=recompute")
+    (run / "run.json").write_text(json.dumps({"schema_version": 1, "data_cards": cards}))
+    folder = written(run, "algorithm.objective=rltf_sd")
     card = ModelCard.load(folder / "README.md")
     assert card.data.base_model == "Qwen/Qwen3-8B" and card.data.library_name == "transformers"
     assert card.data.license is None and "rltf_sd" in card.data.tags
-    (result,) = card.data.eval_results
-    assert (result.dataset_name, result.metric_value) == ("SOUL sotopia, held-back rows", 0.625)
     for part in (
         "# my-run, step 6",
         *("arxiv.org/abs/2602.02482", "L         = L_grpo(drafts) + L_distill"),  # source and formula
         *("| train | train.parquet | 1024 | sotopia | abababababababab |", "LoRA, rank 8"),
-        *("| sotopia, held-back rows: mean reward | 5 | 0.6250 |", "| ditto/gap | 6 | 0.1250 |"),
+        *("| val-core/sotopia/reward/mean@1 | 5 | 0.6250 |", "| ditto/gap | 6 | 0.1250 |"),
         *("| judge | `a-judge` |", "| environment | `a-partner` |", "`sotopia/judge.v"),
         *("verl 0.9.1", "## Licence"),
     ):
@@ -79,7 +77,7 @@ def test_the_card_names_no_place_and_no_key_of_this_machine(run: Path) -> None:
     base = run.parent / "earlier" / "global_step_40"
     base.mkdir(parents=True)
     cards = [{"split": "train", "name": f"{run.parent}/rows-{KEY}.parquet", "tasks": {}}]
-    (run / "run.json").write_text(json.dumps({"data_cards": cards}))
+    (run / "run.json").write_text(json.dumps({"schema_version": 1, "data_cards": cards}))
     folder = written(run, f"actor_rollout_ref.model.path={base}")
     text = (folder / "README.md").read_text()
     assert "a local checkpoint, `earlier/global_step_40`" in text and "base_model" not in text
@@ -96,7 +94,7 @@ def test_an_edited_card_damages_no_checkpoint(run: Path) -> None:
 
 
 def test_a_card_that_fails_costs_no_checkpoint(run: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (run / "run.json").write_text("{")
+    (run / "metrics.jsonl").write_text("{")
     folder = written(run)
     manifest.check(folder)
-    assert "global_step_6 has no model card" in caplog.text and "run.json" in caplog.text
+    assert "global_step_6 has no model card" in caplog.text and "metrics.jsonl" in caplog.text

@@ -89,10 +89,3 @@ def test_a_resumed_run_sets_the_live_traces_of_later_steps_aside(tmp_path: Path)
     replaced = folder.rewind(7)
     assert replaced is not None and live(tmp_path) == ["step_000007.11.jsonl"]
     assert live(replaced) == ["step_000008.11.jsonl"] and not list((replaced / "traces").glob("*.jsonl"))
-
-
-def test_a_text_that_no_encoding_knows_does_not_stop_the_traces(tmp_path: Path) -> None:
-    broken = record("a", feedback="half of a pair: \ud83d, größer")
-    RunFolder(tmp_path).write_traces("step", 1, [broken])
-    (found,) = read_records(tmp_path / "traces" / "step_000001.jsonl")
-    assert found.record == broken

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import time
 from importlib.metadata import version
 from pathlib import Path
@@ -94,18 +93,3 @@ def test_a_resumed_run_keeps_when_it_started(config: DictConfig) -> None:
     assert [each["step"] for each in last["resumed"]] == [40, 40] and last["resumed"][:1] == again["resumed"]
     config.trainer.resume_from_path = None  # it begins again at step 1
     assert written(config)["resumed"] == []
-
-
-@pytest.mark.parametrize("content", ["not JSON", "[1]", '{"schema_version": 99}'])
-def test_what_it_cannot_read_ends_no_run(
-    content: str, config: DictConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    card = tmp_path / "a.parquet.card.json"
-    card.write_text("{")
-    Path(config.run.dir).mkdir()
-    (Path(config.run.dir) / run_json.FILE).write_text(content)
-    config.trainer.resume_from_path = f"{config.run.dir}/global_step_4"
-    with caplog.at_level(logging.WARNING):
-        made = written(config)
-    assert made["data_cards"][0]["card"] is None and [each["step"] for each in made["resumed"]] == [4]
-    assert str(card) in caplog.text

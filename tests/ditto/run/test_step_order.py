@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 from ray.exceptions import ActorDiedError
-from verl.trainer.ppo.v1 import PPOTrainer, PPOTrainerSync
+from verl.trainer.ppo.v1 import PPOTrainer
 
 import ditto.run.checkpoint_writer
 from ditto.judging.watch import BudgetSpent, JudgeOutage
@@ -22,7 +22,7 @@ from ditto.run import checkpoint, stop_signals
 from ditto.run.checkpoint_writer import CheckpointWriter
 from ditto.run.finite_steps import FiniteSteps, NotFinite, are_finite
 from ditto.run.run_folder import RunFolder
-from ditto.trainer import NOTICE_S, STOP_S
+from ditto.trainer import NOTICE_S
 from ditto.trainer_modes import DittoTrainerSync
 
 
@@ -175,16 +175,6 @@ def test_an_outage_is_raised_behind_the_published_step(tmp_path: Path) -> None:
     assert "loss" in trainer.run_folder.metrics_of(1) and "val/hitom/n" not in trainer.run_folder.metrics_of(1)
 
 
-def test_a_run_that_stops_leaves_the_validation_to_the_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trainer = Trainer(tmp_path, test_freq=1, val_before_train=True)
-    monkeypatch.setattr(stop_signals, "save_until", lambda: 1e12)
-    monkeypatch.setattr(PPOTrainer, "_validate", lambda _trainer: pytest.fail("a validation after the stop"))
-    trainer.one_step(validates=True)
-    assert checkpoint.newest_complete(tmp_path).step == 1 and trainer.run_folder.metrics_of(1)["loss"] == 0.5
-    trainer._settle_validation()
-    assert trainer.config.trainer.val_before_train
-
-
 def test_a_signal_during_a_validation_ends_the_run_with_its_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,29 +213,8 @@ def test_a_validation_that_the_judges_cut_off_ends_the_run_and_the_resume_repeat
     assert trainer.config.trainer.val_before_train
 
 
-def test_what_needs_the_devices_comes_before_the_weight_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sync wakes the rollout servers: teachers are loaded, and the last checkpoint is written, before it."""
-    seen: list[str] = []
-    trainer = Trainer(tmp_path, test_freq=-1, val_before_train=False)
-    trainer.settings.expert_teachers = {}
-    trainer.actor_rollout_wg = SimpleNamespace(load_teachers=lambda _teachers: seen.append("teachers"))
-    trainer.watchdog.phase = lambda name: nullcontext(seen.append(name))
-    for hook in ("on_init_end", "on_step_end", "on_train_begin"):
-        monkeypatch.setattr(PPOTrainerSync, hook, lambda _trainer, hook=hook: seen.append(hook), raising=False)
-    monkeypatch.setattr(stop_signals, "report_first_step", lambda: None)
-    monkeypatch.setattr(trainer, "_check_sync", lambda: seen.append("check"))
-    trainer.on_init_end()
-    trainer.on_train_begin()
-    assert seen == ["teachers", "on_init_end", "start of training", "check", "on_train_begin"]
-    seen.clear()
-    trainer.judges.stop = BudgetSpent("nothing is left")
-    monkeypatch.setattr(trainer, "_save_checkpoint", lambda: seen.append("save"))
-    trainer.on_step_end()
-    assert seen[:3] == ["save", "weight sync", "on_step_end"] and trainer.total_training_steps == 1
-
-
 @pytest.mark.parametrize("save_until", [None, 1100.0])
-def test_the_report_of_a_stopped_run_comes_after_its_uploads(
+def test_a_run_ends_with_its_report_and_its_uploads_and_a_stopped_one_with_its_uploads(
     save_until: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
@@ -254,11 +223,10 @@ def test_the_report_of_a_stopped_run_comes_after_its_uploads(
     trainer.uploads = SimpleNamespace(start=lambda: None, finish=lambda: seen.append("uploads"))  # type: ignore[assignment]
     monkeypatch.setattr(PPOTrainer, "fit", lambda _trainer, _manager: None)
     monkeypatch.setattr(stop_signals, "save_until", lambda: save_until)
-    monkeypatch.setattr(stop_signals, "report_last_step", lambda: None)
-    monkeypatch.setattr("ditto.trainer.time.time", lambda: 1000.0)
-    monkeypatch.setattr("ditto.trainer.write_end_report", lambda _folder, *wait_s: seen.append(("report", *wait_s)))
+    monkeypatch.setattr(stop_signals, "report", lambda what: None)
+    monkeypatch.setattr("ditto.trainer.write_end_report", lambda _folder: seen.append("report"))
     trainer.fit(SimpleNamespace(agent_loop_workers=[]))
-    assert seen == ([("report",), "uploads"] if save_until is None else ["uploads", ("report", 100.0 - STOP_S)])
+    assert seen == (["report", "uploads"] if save_until is None else ["uploads"])
 
 
 @pytest.mark.parametrize("error", [ActorDiedError(), ValueError("a defect of ours")])

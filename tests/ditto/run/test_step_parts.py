@@ -19,12 +19,11 @@ from verl.trainer.ppo.v1 import PPOTrainerSeparateAsync
 import ditto.batch.queue
 import ditto.old_log_probs
 from ditto.batch.jagged import jagged
-from ditto.batch.pi_old import PiOld
 from ditto.batch.sequence_record import PADDING, RowLoss, SequenceRecord
 from ditto.batch.step_batch import Columns, StepBatch
 from ditto.batch.step_parts import StepParts
 from ditto.objectives import OBJECTIVES
-from ditto.old_log_probs import OldLogProbs
+from ditto.old_log_probs import OldLogProbs, PiOld
 from ditto.rollout.sync_alarm import SyncAlarm, WeightsOutOfSync
 from ditto.trainer_modes import DittoTrainerColocateAsync, DittoTrainerSeparateAsync, DittoTrainerSync
 from tests.ditto.run.test_step_metrics import record_of, session
@@ -56,8 +55,6 @@ def part(chance: random.Random, prompts: list[str]) -> tuple[StepBatch, list[dic
     batch.entropy = torch.rand(int(sum(mask.sum() for mask in masks)))
     batch.advantages = jagged([torch.randn(1) * mask for mask in masks])
     batch.reference = jagged([values + 0.1 * torch.rand(len(values)) for values in old])
-    if len(prompts) > 1:  # a part without a signal has no style
-        batch.style = jagged([(torch.rand(len(mask)) < 0.5).float() * mask for mask in masks])
     batch.groups = Counter(
         groups=len(prompts), idle=len(prompts), dropped=1, tokens_dropped=7, skipped=1, tokens_skipped=3, tokens=20
     )
@@ -92,10 +89,6 @@ def together(parts: list[StepBatch]) -> StepBatch:
         [row for each in parts if each.advantages is not None for row in each.advantages.unbind()]
     )
     batch.reference = jagged([row for each in parts if each.reference is not None for row in each.reference.unbind()])
-    styles = [row for each in parts if each.style is not None for row in each.style.unbind()]
-    masks = batch.columns.mask.unbind()
-    without = [torch.zeros(len(mask)) for mask in masks[: len(masks) - len(styles)]]  # the parts without come first
-    batch.style = jagged([*without, *styles])
     n = len(parts)
     prompts = len(batch.prompts)
     batch.groups = Counter(groups=prompts, idle=prompts, dropped=n, tokens_dropped=7 * n, skipped=n)
@@ -135,7 +128,7 @@ def test_a_step_in_parts_has_the_numbers_of_all_its_sessions_and_updates() -> No
     corrected = {name for name in numbers if name.startswith("rollout_corr/")}
     assert corrected, "verl averages these over the parts; here they are of the whole step"
     assert {name: numbers[name] for name in expected} == pytest.approx(expected, rel=1e-5, nan_ok=True)
-    assert {"ditto/style_share", "ditto/kl_start", "ditto/share_tokens_skipped"} <= set(numbers)
+    assert {"ditto/kl_start", "ditto/share_tokens_skipped"} <= set(numbers)
     assert numbers["ditto/groups_idle"] == 4 and numbers["ditto/groups_dropped"] == 2
     assert numbers["ditto/sessions"] == numbers["seen"] == 8
     assert numbers["ditto/sequences"] == sum(r.valid for r in small.sequences + large.sequences)
@@ -145,16 +138,6 @@ def test_a_step_in_parts_has_the_numbers_of_all_its_sessions_and_updates() -> No
     assert numbers["actor/entropy"] == pytest.approx(torch.cat([small.entropy, large.entropy]).mean().item())
     assert numbers["training/off_policy/trajectory_staleness_worst/max"] == 1
     assert numbers["training/off_policy/trajectory_staleness/max"] == 0
-
-
-def test_a_step_has_moved_the_weights_if_any_part_has() -> None:
-    still = {**UPDATE, "actor/grad_norm": [0.0]}
-    parts = StepParts()
-    parts.add_update(1, still)
-    assert not parts.updated
-    parts.add_update(1, UPDATE)
-    parts.add_update(1, still)
-    assert parts.updated
 
 
 def test_other_weights_in_the_engine_end_a_step_of_parts_too() -> None:
@@ -189,7 +172,6 @@ def test_all_parts_of_a_step_take_pi_old_from_the_weights_at_its_beginning(monke
     trainer.pi_old = PiOld("pass", "a test", frozenset(), entropy_in_update=True)
     trainer.actor_rollout_wg = Workers()
     trainer.parts = StepParts()
-    trainer.style = SimpleNamespace(mark=lambda *_: None)
     batch: Any = type("Batch", (), {"__str__": lambda _: "", "extra_info": {}, "keys": [], "partition_id": "train"})()
     forward = ["compute_log_prob ", "old_log_probs"]
     for number in range(3):

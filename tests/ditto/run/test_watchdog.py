@@ -87,28 +87,6 @@ print("done")
     assert done.stdout.strip() == "done"
 
 
-def test_nested_phases_have_clocks_of_their_own_and_restore(run_python: RunPython, tmp_path: Path) -> None:
-    code = """
-watchdog = Watchdog(folder, limit_s=0.5, poll_s=0.02)
-watchdog.start()
-with watchdog.phase("outer"):
-    time.sleep(0.3)
-    try:
-        with watchdog.phase("inner"):
-            time.sleep(0.3)
-            raise ValueError("the inner phase fails")
-    except ValueError:
-        print(watchdog._phase)
-    time.sleep(0.3)
-    print("alive", flush=True)
-    time.sleep(20)
-"""
-    returncode, failure, done = ended(run_python, tmp_path, code)
-    assert done.stdout.split() == ["outer", "alive"]
-    assert returncode == 70
-    assert failure is not None and failure["phase"] == "outer"
-
-
 def test_a_probe_that_raises_does_not_end_the_watch(run_python: RunPython, tmp_path: Path) -> None:
     """Otherwise the thread dies in silence, and a phase that hangs afterwards hangs for ever."""
     code = """

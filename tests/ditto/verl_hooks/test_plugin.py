@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from verl.plugin.platform import PlatformRegistry, get_platform
+from verl.plugin.platform import get_platform
 
 from ditto.verl_hooks import plugin
 from ditto.verl_hooks.plugin import PluginMissing, require
@@ -33,11 +33,6 @@ def test_another_platform_than_the_config_says(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(plugin, "entry_points", lambda group: [OWN])
     with pytest.raises(PluginMissing, match="trainer.device=cuda.*'cpu'.*platform=cpu.*VERL_PLATFORM=cpu"):
         require("cuda")
-
-
-def without_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    others = {name: cls for name, cls in PlatformRegistry._platforms.items() if name != "cpu"}
-    monkeypatch.setattr(PlatformRegistry, "_platforms", others)
 
 
 def test_verl_still_swallows_errors_of_plugins() -> None:

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ditto.judging import actor as judge_actor
 from ditto.launching.compose import load_config
-from ditto.settings import BadConfig, Settings
+from ditto.settings import Settings
 from ditto.verl_hooks import worker_config
 from soul.errors import MissingKey
 
@@ -101,17 +101,3 @@ def test_relative_paths_are_the_launchers(launched: DictConfig, tmp_path: Path) 
     assert launched.data.custom_cls.path == "pkg://ditto.rows.dataset"
     assert rollout.agent.agent_loop_config_path == str(here / "loops.yaml")
     assert rollout.name == "vllm" and launched.actor_rollout_ref.rollout.profiler.save_path.startswith(str(here))
-
-
-@pytest.mark.parametrize("where", ["OPENAI_BASE_URL", "judge.base_url", "partner.base_url"])
-def test_an_address_with_a_password_is_refused(
-    where: str, composed: DictConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    url = "http://user:sentinel-password@judge.invalid/v1"
-    monkeypatch.setenv("OPENAI_BASE_URL", url if where == "OPENAI_BASE_URL" else "http://ok.invalid/v1")
-    config = copy.deepcopy(composed)
-    if where != "OPENAI_BASE_URL":
-        OmegaConf.update(config, where, url)
-    with pytest.raises(BadConfig, match=r"judge\.invalid/v1 contains a user and a password") as caught:
-        Settings.from_config(config)
-    assert "sentinel-password" not in str(caught.value)

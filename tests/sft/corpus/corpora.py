@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sft.corpus.settings import SftDataSettings
+from sft.corpus.sources import SftDataSettings
 from sft.corpus.split import Corpus, open_corpus
 from tests.sft.encode.templates import tokenizer_with
 
@@ -33,8 +33,8 @@ def write(path: Path, rows: Sequence[dict[str, Any]], group: int | None = None) 
 
 
 def settings(folder: Path, **changes: Any) -> SftDataSettings:
-    """Settings for files in a folder, tokenised in this process."""
-    usual = {"cache_dir": folder / "cache", "dir": folder, "tokenizer_workers": 0, "default_train_role": "assistant"}
+    """Settings for files in a folder."""
+    usual = {"cache_dir": folder / "cache", "dir": folder, "default_train_role": "assistant"}
     return SftDataSettings(**{**usual, **changes})
 
 

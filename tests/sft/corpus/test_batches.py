@@ -102,8 +102,8 @@ def test_workers_change_nothing(corpus: Corpus) -> None:
             corpus.dataset,
             batch_sampler=StepBatches(corpus, 8, 1, 2, first, 20),
             num_workers=workers,
-            collate_fn=list,  # verl's makes each worker import verl, and joins what is compared here
-            multiprocessing_context="spawn" if workers else None,
+            collate_fn=list,  # verl joins what is compared here
+            multiprocessing_context="fork" if workers else None,
         )
         return [
             [(each["input_ids"].tolist(), each["loss_mask"].tolist(), each["source"]) for each in batch]

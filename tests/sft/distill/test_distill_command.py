@@ -104,7 +104,7 @@ def test_a_dry_run_prints_the_plan_and_neither_samples_nor_writes(tmp_path, caps
         assert {request.body["model"] for request in fake.requests} == {"expert-a", "gpt-5-nano"}
     assert not out.exists()
     printed = capsys.readouterr().out
-    assert "expert-a on 2 sets" in printed and "48 samples to run" in printed and "Time: unknown" in printed
+    assert "expert-a on 2 sets" in printed and "48 samples to run" in printed
 
 
 def test_every_seat_of_dialogue_and_scene_is_a_row_as_the_seat_saw_it(tmp_path):
@@ -250,11 +250,10 @@ def test_rows_of_an_evaluation_are_neither_sampled_nor_kept(tmp_path, capsys):
     (again / "out" / "train.parquet").unlink()
     distil(again, "--not-in", str(tmp_path / "near.parquet"))
     assert {row["row"] for row in rows_of(again / "out")} == {3, 4, 5}
-    assert "hitom: 1 of them are nearly the text of an evaluation (--near), such as story" in capsys.readouterr().out
     every_row = str(tmp_path / "data" / "sim_rl_data" / "*")
     with FakeOpenAI(experts) as fake:
         distil(again, *words(fake, "hitom"), "--n", "1", "--not-in", every_row, code=1)
-    assert "hitom: it has no sample, because all of its 6 rows are rows of an eval" in capsys.readouterr().err
+    assert "hitom: none of its 0 samples exists, because all of its rows are rows of an eval" in capsys.readouterr().err
 
 
 def test_kill_9_and_the_same_command_asks_nothing_twice(tmp_path):
@@ -276,10 +275,10 @@ def test_kill_9_and_the_same_command_asks_nothing_twice(tmp_path):
             str(tmp_path / "data"),
         ]
         command += [*words(fake, "hitom"), "--n", "2", "policy.concurrency=1"]
-        killed_and_finished(command, tmp_path, "out/samples/*/samples.jsonl", at=(5, 20))
+        killed_and_finished(command, tmp_path, "out/samples/*/samples.jsonl", at=(12,))
     keys = [(sample["number"], sample["sample"]) for sample in journal(tmp_path / "out")]
     assert len(keys) == len(set(keys)) == 40
-    assert len(experts.asked) <= 40 + 2 * 2  # what was under way when it was killed: two sessions a slot
+    assert len(experts.asked) <= 40 + 2  # what was under way when it was killed: two sessions a slot
     assert rows_of(tmp_path / "out")
 
 
@@ -292,7 +291,7 @@ def test_kill_9_and_the_same_command_asks_nothing_twice(tmp_path):
         (["hitom:FILE=nowhere/at/all"], "no such folder, and it is not a hub id"),
         (["hitom:FILE=endpoint:sk-secret"], "endpoint:MODEL@URL#VARIABLE"),
         (["hitom:FILE=endpoint:m@http://127.0.0.1:1/v1#sk-secret"], "is not the name of an environment variable"),
-        (["sotopia:FILE=a/b"], "holds rows of hitom, not of sotopia"),
+        (["sotopia:FILE=a/b"], "holds rows of hitom, not of sotopia alone"),
         (["hitom:FILE=a/b", "hitom:FILE=a/b"], "has the rows hitom:mine already"),
         (["hitom:FILE=a/b", "policy.model=x"], "no policy.model"),
         (["hitom:FILE=a/b", "--not-in", "nothing*.parquet"], "no such file, and no evaluation set"),

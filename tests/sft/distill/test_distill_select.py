@@ -1,16 +1,18 @@
 """The selection held against a slow, plain one, on made samples of all kinds."""
 
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sft.distill.conversation import Fingerprints
-from sft.distill.sample import ExpertSample, Place
+from sft.distill.dataset import group_names, held_back
+from sft.distill.sample import ExpertSample, Fingerprints, Place
 from sft.distill.select import Rule, choose
 from soul.errors import BadSettings
-from soul.task_types import Metric
+from soul.task_types import GroupKey, Metric
 
 UP, DOWN = Metric("up"), Metric("down", low=0.0, high=1.0, higher_is_better=False)
 HEADLINES = {"up": UP, "down": DOWN}
@@ -76,7 +78,7 @@ def good(sample, samples, rule):
     return gain(sample.reward, sum(of_row) / len(of_row)) >= (margin or 0) - 1e-6
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(journals(), rules, st.randoms())
 def test_against_a_plain_selection(samples, rule, lot):
     found = choose(samples, rule, HEADLINES)
@@ -162,3 +164,26 @@ def test_a_conversation_is_kept_once_whatever_row_it_stands_at():
 def test_rules_that_cannot_be(rule, told):
     with pytest.raises(BadSettings, match=told):
         choose([made(0, "up", "row")], rule, HEADLINES)
+
+
+def with_keys(row: str, *keys: str) -> ExpertSample:
+    return replace(made(0, "up", row), keys=tuple(("up", GroupKey("line", key)) for key in keys))
+
+
+def test_rows_are_one_group_also_through_other_rows() -> None:
+    samples = [
+        *(with_keys("a", "x", "q"), with_keys("b", "q", "z"), with_keys("c", "z", "y"), with_keys("d", "y")),
+        *(with_keys("e", "v", "w"), with_keys("f"), with_keys("g")),
+    ]
+    names = group_names(samples)
+    assert len({names[row] for row in "abcd"}) == 1
+    assert len(set(names.values())) == 4 and names["f"] == "f"
+    for seed in range(10):
+        Random(seed).shuffle(samples)
+        assert group_names(samples) == names
+
+
+def test_something_is_always_left_to_train() -> None:
+    assert {len(held_back(["one book"], 0.5, seed)) for seed in range(20)} == {0}
+    assert held_back(["one book"], 1, 0) == {"one book"}
+    assert {len(held_back(["a", "b"], 0.5, seed)) for seed in range(20)} == {0, 1}

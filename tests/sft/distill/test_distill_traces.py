@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sft.distill.__main__ import main
-from sft.distill.traces import RunTraces
+from sft.distill.sources import RunTraces
 from soul import examples
 from soul.examples.__main__ import write
 from soul.examples.contract import LESSON, _critical
@@ -17,7 +17,6 @@ from soul.files.line_file import write_lines
 from soul.record import SessionRecord
 from soul.session import RefineSettings, run_session
 from soul.testing import FakeOpenAI, fake_gateway, scripted_players
-from tests.soul.test_record import of_version_1
 
 ROOT = Path(__file__).resolve().parents[3]
 DEMO = ROOT / "outputs" / "demo" / "run"
@@ -122,17 +121,6 @@ def test_packed_traces_give_the_same_rows(tmp_path):
     packed = write_lines(path, path.read_text(encoding="utf-8").splitlines(), 0.0)
     assert [packed] == list((run / "traces").iterdir()) == RunTraces(run).files
     assert len(rows) == 3 and distil(tmp_path / "again", run) == rows
-
-
-def test_a_trace_of_version_1_has_no_base_context(tmp_path, capsys):
-    run, sessions = traced(tmp_path, "hitom")
-    (path,) = (run / "traces").iterdir()
-    path.write_text("".join(json.dumps(of_version_1(json.loads(line))) + "\n" for line in path.open()))
-    distil(tmp_path, run, code=1)
-    assert "3 of 3 samples are lost (100%; --max-failed allows 20%): unusable: no base" in capsys.readouterr().err
-    rows = distil(tmp_path, run, "--with-feedback")
-    assert {row["row"] for row in rows} == {0, 1, 2} and {Path(row["file"]).name for row in rows} == {"hitom.parquet"}
-    assert all(sessions[row["row"]].feedback in row["messages"][0]["content"] for row in rows)
 
 
 @pytest.mark.skipif(not DEMO.is_dir(), reason="the demo has not been run here")

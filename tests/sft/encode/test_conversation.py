@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from sft.encode import conversation
 from sft.encode.conversation import read_conversation
 from sft.encode.messages import BadConversation
-from sft.encode.train_roles import RoleRules
+from sft.encode.train_roles import RoleRules, SourceRule
 
 CHAT = [
     {"role": "system", "content": "You are Ann."},
@@ -109,11 +110,10 @@ def test_a_response_that_is_none() -> None:
 @pytest.mark.parametrize("last", [0, 1, 2, 3, 4, 5])
 def test_only_the_last_turns_stay_turns_and_nothing_is_lost(last: int) -> None:
     said = [("assistant", "Trial 1?"), ("user", "F"), ("assistant", "Trial 2?"), ("user", "J")]
-    messages = [{"role": "system", "content": "Press a key."}, *({"role": r, "content": c} for r, c in said)]
-    record = {"data_source": "keys", "messages": messages, "train_role": "human"}
-    found = read(record, rules=RoleRules(last_turns_by_source={"keys": last}))
-    assert found.messages[0] == {"role": "system", "content": "Press a key."}
-    kept = [(turn["role"], turn["content"]) for turn in found.messages[1:]]
+    turns = [{"role": "system", "content": "Press a key."}, *({"role": r, "content": c} for r, c in said)]
+    messages, trained = conversation._sides(turns, SourceRule("human", last_turns=last), "x")
+    assert messages[0] == {"role": "system", "content": "Press a key."}
+    kept = [(turn["role"], turn["content"]) for turn in messages[1:]]
     assert kept == {
         1: [
             ("user", "[Earlier conversation]\nassistant: Trial 1?\n\nuser: F\n\nassistant: Trial 2?"),
@@ -127,15 +127,14 @@ def test_only_the_last_turns_stay_turns_and_nothing_is_lost(last: int) -> None:
             ("assistant", "J"),
         ],
     }.get(last, [("user", "Trial 1?"), ("assistant", "F"), ("user", "Trial 2?"), ("assistant", "J")])
-    assert [found.messages[number]["content"] for number in found.trained] == (["J"] if last in (1, 2) else ["F", "J"])
+    assert [messages[number]["content"] for number in trained] == (["J"] if last in (1, 2) else ["F", "J"])
 
 
-def test_long_known_corpora_keep_their_last_turns_unless_told_otherwise() -> None:
+def test_long_known_corpora_keep_their_last_turns() -> None:
     messages = [{"role": role, "content": str(n)} for n in range(30) for role in ("assistant", "user")]
     record = {"data_source": "psych101_bandit", "messages": messages}
     like = read(record, rules=RoleRules())
     assert len(like.messages) == 20 and len(like.trained) == 10
-    assert len(read(record, rules=RoleRules(last_turns_by_source={"psych101_bandit": 0})).messages) == 60
 
 
 TWO = [

@@ -8,12 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch.distributed as dist
+import torch.multiprocessing as mp
 from omegaconf import OmegaConf
 
 from ditto.run.checkpoint import TRACKER, partial_dir, publish
 from recipe.demo import tiny_model
-from sft.launch import main
+from sft.launch import config_of, main
 from sft.run import ranks
+from sft.run.checkpoints import BadCheckpoint, check_shared, choose
 from soul.files.folder_lock import FolderLock
 from tests.sft.corpus.corpora import write
 
@@ -51,11 +54,15 @@ def save(run: Path, step: int) -> Path:
     return publish(run, step)
 
 
-def launch(world: Path, run: Path, *words: str) -> int:
+def words_of(world: Path, run: Path, *words: str) -> list[str]:
     small = ["data.max_prompt_length=200", "data.max_response_length=50", "data.train_batch_size=2"]
     places = [f"data.dir={world}", f"model.path={world}/model", f"run.dir={run}", f"data.cache_dir={world}/cache"]
     places += ["data.default_train_role=assistant"]
-    return main(["platform=cpu", *places, *small, "trainer.n_gpus_per_node=2", *words])
+    return ["platform=cpu", *places, *small, "trainer.n_gpus_per_node=2", *words]
+
+
+def launch(world: Path, run: Path, *words: str) -> int:
+    return main(words_of(world, run, *words))
 
 
 DAMAGES: dict[str, tuple[Callable[[Path], object], int]] = {
@@ -69,26 +76,27 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], int]] = {
 
 
 @pytest.mark.parametrize(("damage", "step"), DAMAGES.values(), ids=DAMAGES)
-def test_it_goes_on_from_the_newest_whole_checkpoint(
-    world: Path,
-    tmp_path: Path,
-    started: list[Path | None],
-    capsys: pytest.CaptureFixture[str],
-    damage: Callable[[Path], object],
-    step: int,
+def test_it_chooses_the_newest_whole_checkpoint(
+    world: Path, tmp_path: Path, damage: Callable[[Path], object], step: int
 ) -> None:
     for saved in (4, 8):
         save(tmp_path, saved)
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps({"step": each}) + "\n" for each in range(1, 11)))
     damage(tmp_path)
-    assert launch(world, tmp_path) == 0
-    assert started == [tmp_path / f"global_step_{step}"]
+    assert choose(config_of(words_of(world, tmp_path))).folder == tmp_path / f"global_step_{step}"
+
+
+def test_it_goes_on_from_there_and_forgets_what_comes_again(
+    world: Path, tmp_path: Path, started: list[Path | None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for saved in (4, 8):
+        save(tmp_path, saved)
+    (tmp_path / "global_step_8/actor/ranks.json").unlink()
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps({"step": each}) + "\n" for each in range(1, 11)))
+    assert launch(world, tmp_path) == 0 and started == [tmp_path / "global_step_4"]
     plan = capsys.readouterr().out
-    assert f"resumes after step {step}" in plan
-    assert ("set aside" in plan) == (damage not in (DAMAGES["nothing"][0], DAMAGES["no tracker"][0]))
-    assert (tmp_path / TRACKER).read_text() == str(step)
+    assert "resumes after step 4" in plan and "set aside" in plan
     kept = [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert kept == list(range(1, step + 1))  # what comes again is there once
+    assert (tmp_path / TRACKER).read_text() == "4" and kept == [1, 2, 3, 4]
 
 
 def spoil(run: Path) -> None:
@@ -137,12 +145,6 @@ def test_it_stops_before_a_process_is_started(
     assert all(name in text for name in named), text
 
 
-def test_a_new_folder_may_begin_at_step_1(world: Path, tmp_path: Path, started: list[Path | None]) -> None:
-    for words in (["trainer.resume_mode=disable"], []):
-        assert launch(world, tmp_path / "new", *words) == 0
-    assert started == [None, None]
-
-
 def test_a_second_start_ends_before_it_tokenises(
     world: Path, tmp_path: Path, started: list[Path | None], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,17 +153,7 @@ def test_a_second_start_ends_before_it_tokenises(
         text = capsys.readouterr().err.strip()
         assert "FolderInUse" in text and "process " in text and " on host " in text and len(text.splitlines()) == 1
     assert started == [] and not (tmp_path / "cache").exists()
-    assert launch(world, tmp_path / "run") == 0
-
-
-def test_one_node_leads_whatever_a_batch_system_says(
-    world: Path, tmp_path: Path, started: list[Path | None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else a run on one node would begin at step 1 over an existing one, without a lock."""
-    save(tmp_path, 4)
-    monkeypatch.setenv("NODE_RANK", "1")
-    assert launch(world, tmp_path) == 0
-    assert started == [tmp_path / "global_step_4"]
+    assert launch(world, tmp_path / "run", "trainer.resume_mode=disable") == 0 and started == [None]
 
 
 def test_only_the_node_that_holds_the_lock_removes_a_half_written_checkpoint(
@@ -171,12 +163,25 @@ def test_only_the_node_that_holds_the_lock_removes_a_half_written_checkpoint(
     config = OmegaConf.create({"trainer": trainer, "run": {"save_on_signal_s": 1.0}})
     partial = partial_dir(tmp_path)
     monkeypatch.setattr(ranks, "run", lambda _arguments: None)
-    for variable in (ranks.stop.LAUNCHER_VARIABLE, ranks.stop.FILE_VARIABLE, ranks.RESUME_VARIABLE):
+    for variable in (ranks.stop.LAUNCHER_VARIABLE, ranks.RESUME_VARIABLE):
         monkeypatch.setenv(variable, "")
-    with socket.create_server(("127.0.0.1", 0)) as first_node:  # for which the other one waits
-        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-        monkeypatch.setenv("MASTER_PORT", str(first_node.getsockname()[1]))
-        for node, left in (("1", True), ("0", False)):
-            monkeypatch.setenv("NODE_RANK", node)
-            assert ranks.run_ranks(config, ["program"], None) == 0
-            assert partial.exists() == left
+    for node, left in (("1", True), ("0", False)):
+        monkeypatch.setenv("NODE_RANK", node)
+        assert ranks.run_ranks(config, ["program"], None) == 0
+        assert partial.exists() == left
+    monkeypatch.setenv("NODE_RANK", "1")  # as a batch system may set it for purposes of its own
+    config.trainer.nnodes = 1
+    assert ranks.node_rank(config) == 0
+
+
+def _sees_the_folder(rank: int, folder: Path) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
+    check_shared(folder / "shared")
+    with pytest.raises(BadCheckpoint, match=f"{socket.gethostname()} cannot see the folder of the first node"):
+        check_shared(folder / f"disk_of_{rank}")
+    dist.destroy_process_group()
+
+
+def test_a_node_with_a_disk_of_its_own_is_named_by_every_rank(tmp_path: Path) -> None:
+    mp.start_processes(_sees_the_folder, args=(tmp_path,), nprocs=2, start_method="fork")
+    assert not [*(tmp_path / "shared").iterdir(), *(tmp_path / "disk_of_0").iterdir()]

@@ -19,6 +19,6 @@ def test_the_corpus_folder_is_not_where_the_sets_are(tmp_path: Path, monkeypatch
     model(tmp_path / "model", b"weights")
     monkeypatch.setenv("DATA_DIR", str(tmp_path / "corpus"))
     monkeypatch.setattr(GenerativeTest, "_numbers", lambda *_: {})  # a dry run has no results
-    plan = GenerativeTest(["hitom"], tmp_path / "rl_test", 2, ["--dry-run", "--no-preflight"], [], "cpu")
+    plan = GenerativeTest(["hitom"], tmp_path / "rl_test", ["--limit", "2", "--dry-run", "--no-preflight"])
     assert plan.run(tmp_path / "model", 1) == {"val/rl_test_failed": 0.0}
     assert "hitom" in (tmp_path / "rl_test/step_000001.log").read_text()

@@ -8,14 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from omegaconf import DictConfig
 from pydantic import TypeAdapter
 
-from ditto.run.checkpoint import partial_dir, publish
 from recipe.demo import tiny_model
-from sft.launch import main
+from sft.launch import config_of
 from sft.preflight import data_settings, load_corpora
-from sft.run import ranks
 from sft.run.trained_data import ChangedRun, TrainedData, check_unchanged
 from tests.sft.corpus.corpora import write
 
@@ -39,28 +36,21 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(world: Path) -> Path:
-    """The folder of a run that has saved step 4, as the trainer would."""
-
-    def saves(config: DictConfig, _program: object, _resume_from: Path | None) -> int:
-        folder = partial_dir(world / "run") / "global_step_4"
-        (folder / "actor").mkdir(parents=True)
-        (folder / "actor" / "ranks.json").write_text("1")
-        TrainedData.from_run(config, data_settings(config), load_corpora(config)[0]).write(folder)
-        publish(world / "run", 4)
-        return 0
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranks, "run_ranks", saves)
-        assert launch(world) == 0
-    return world / "run"
+def checkpoint(world: Path) -> Path:
+    """A checkpoint's folder with the record of what it was trained on."""
+    (world / "global_step_4" / "actor").mkdir(parents=True)
+    trained(world).write(world / "global_step_4")
+    return world / "global_step_4"
 
 
-def launch(world: Path, *words: str) -> int:
+def trained(world: Path, *words: str) -> TrainedData:
+    """The data of a command."""
     usual = ["data.max_prompt_length=300", "data.max_response_length=50", "data.train_batch_size=2"]
     usual.append("data.default_train_role=assistant")
     places = [f"data.train_files={world}/a.parquet", f"model.path={world}/model", f"run.dir={world}/run"]
-    return main(["platform=cpu", *places, f"data.cache_dir={world}/cache", *usual, *words])
+    given = [word.format(w=world) for word in words]
+    config = config_of(["platform=cpu", *places, f"data.cache_dir={world}/cache", *usual, *given])
+    return TrainedData.from_run(config, data_settings(config), load_corpora(config)[0])
 
 
 UNCHANGED = {
@@ -75,19 +65,25 @@ CHANGED = {
     "a ratio": (["data.train_files={w}/a.parquet:2"], ["a.parquet was 1 and is 2"]),
     "a file's rows": (
         ["data.train_files={w}/changed/a.parquet"],
-        ["a.parquet has other sequences (3, before 4)"],
+        ["changed/a.parquet is new or has other sequences"],
     ),
-    "a file more": (["data.train_files={w}/a.parquet {w}/changed/a.parquet"], ["changed/a.parquet is new"]),
-    "the same file again": (["data.train_files={w}/a.parquet {w}/more.parquet"], ["more.parquet is new"]),
-    "the template": (["model.path={w}/other"], ["a.parquet has other", "the tokenizer with its chat template has"]),
-    "the lengths": (["data.max_prompt_length=20"], ["a.parquet has other", "data.max_prompt_length was 300 and is 20"]),
+    "a file more": (["data.train_files={w}/a.parquet {w}/changed/a.parquet"], ["changed/a.parquet is new or has"]),
+    "the same file again": (["data.train_files={w}/a.parquet {w}/more.parquet"], ["more.parquet is new or has"]),
+    "the template": (
+        ["model.path={w}/other"],
+        ["a.parquet is new or has other", "the tokenizer with its chat template has"],
+    ),
+    "the lengths": (
+        ["data.max_prompt_length=20"],
+        ["a.parquet is new or has other", "data.max_prompt_length was 300 and is 20"],
+    ),
     "the lengths, and where tokens lie": (
         ["data.max_prompt_length=20", "data.cache_dir={w}/elsewhere"],
         ["data.max_prompt_length was 300 and is 20. A resumed run"],  # the cache explains nothing
     ),
     "the role": (
         ["data.default_train_role=human"],
-        ["a.parquet has other", 'data.default_train_role was "assistant" and is "human"'],
+        ["a.parquet is new or has other", 'data.default_train_role was "assistant" and is "human"'],
     ),
 }
 KEPT = {  # refused whatever the data
@@ -96,49 +92,34 @@ KEPT = {  # refused whatever the data
 }
 
 
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[Path | None]:
-    chosen: list[Path | None] = []
-    monkeypatch.setattr(ranks, "run_ranks", lambda _config, _program, folder: chosen.append(folder) or 0)
-    return chosen
-
-
 @pytest.mark.parametrize("words", UNCHANGED.values(), ids=UNCHANGED)
-def test_it_resumes_on_the_same_data(world: Path, run: Path, started: list[Path | None], words: list[str]) -> None:
-    assert launch(world, *(word.format(w=world) for word in words)) == 0
-    assert started == [run / "global_step_4"]
+def test_it_resumes_on_the_same_data(world: Path, checkpoint: Path, words: list[str]) -> None:
+    assert check_unchanged(checkpoint, trained(world, *words), "model", accepted=False) == []
 
 
 @pytest.mark.parametrize(("words", "named"), CHANGED.values(), ids=CHANGED)
 def test_other_data_are_refused_until_they_are_accepted(
-    world: Path,
-    run: Path,
-    started: list[Path | None],
-    capsys: pytest.CaptureFixture[str],
-    words: list[str],
-    named: list[str],
+    world: Path, checkpoint: Path, words: list[str], named: list[str]
 ) -> None:
-    words = [word.format(w=world) for word in words]
-    assert launch(world, *words) == 2 and not started
-    text = capsys.readouterr().err
-    assert all(part in text for part in [*named, "trainer.resume_changed=true"]), text
-    assert launch(world, *words, "trainer.resume_changed=true") == 0 and started
-    assert all(part in capsys.readouterr().out for part in ["CHANGED"])
+    now = trained(world, *words)
+    with pytest.raises(ChangedRun) as refused:
+        check_unchanged(checkpoint, now, "model", accepted=False)
+    assert all(part in str(refused.value) for part in [*named, "trainer.resume_changed=true"]), refused.value
+    (line,) = check_unchanged(checkpoint, now, "model", accepted=True)
+    assert "CHANGED" in line
 
 
 @pytest.mark.parametrize("key", KEPT)
-def test_what_the_state_belongs_to_cannot_change(
-    world: Path, run: Path, started: list[Path | None], capsys: pytest.CaptureFixture[str], key: str
-) -> None:
+def test_what_the_state_belongs_to_cannot_change(world: Path, checkpoint: Path, key: str) -> None:
     value, named = KEPT[key]
-    assert launch(world, f"{key}={value}", "trainer.resume_changed=true") == 2 and not started
-    assert named in capsys.readouterr().err
+    with pytest.raises(ChangedRun, match=named):
+        check_unchanged(checkpoint, trained(world, f"{key}={value}"), "model", accepted=True)
 
 
-def test_an_adapter_alone_resumes_on_its_base(run: Path, tmp_path: Path) -> None:
+def test_an_adapter_alone_resumes_on_its_base(checkpoint: Path, tmp_path: Path) -> None:
     """A checkpoint with the whole model may be resumed wherever the base lies."""
     (tmp_path / "actor").mkdir()
-    whole = TypeAdapter(TrainedData).validate_json((run / "global_step_4" / "actor" / "data.json").read_bytes())
+    whole = TypeAdapter(TrainedData).validate_json((checkpoint / "actor" / "data.json").read_bytes())
     for data, allowed in ((whole, True), (replace(whole, base="mine"), True), (replace(whole, base="another"), False)):
         data.write(tmp_path)
         with nullcontext() if allowed else pytest.raises(ChangedRun, match="model.path was another and is mine"):

@@ -4,8 +4,6 @@ Promise under test: what is unambiguous inside the asked tag is read however it 
 and nothing outside of the tag or inside of thoughts counts.
 """
 
-import time
-
 import pytest
 
 from soul.answers.extraction import names_given, tagged_answer, tagged_letter
@@ -60,49 +58,3 @@ def test_a_tag_of_another_kind_closes_nothing():
 def test_a_text_of_two_options_needs_its_letter():
     options = {"A": "box", "B": "Box"}
     assert [tagged_letter(f"<answer>{said}</answer>", options) for said in ("box", "B: box")] == [None, "B"]
-
-
-HOSTILE = {
-    "open answer tags": "<answer>",
-    "closed answer tags": "<answer>B</answer>",
-    "open thoughts": "<think>",
-    "kinds of thoughts": "<think><reasoning>[THINK]</reasoning>",
-    "angle brackets": "<",
-    "brackets": "([{",
-    "blanks": " \n\u00a0",
-    "introductions": "the final answer is ",
-    "letters": "B or ",
-    "the option again": "red_crate (B) ",
-    "combining characters": "a\u0301\u0316",
-    "backslashes": "\\frac{",
-    "half tags": "< answer",
-    "prefixes": "<seed:",
-}
-
-
-def cpu_seconds(text):
-    """The least of three."""
-
-    def once():
-        start = time.process_time()
-        tagged_letter(text, OPTIONS)
-        place(text, False)
-        place(text, True)
-        return time.process_time() - start
-
-    return min(once() for _ in range(3))
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("tagged", [False, True])
-def test_reading_takes_time_linear_in_the_text(name, tagged):
-    unit = HOSTILE[name]
-
-    def text(characters):
-        body = unit * (characters // len(unit))
-        return f"<answer>{body}</answer>" if tagged else body
-
-    short, long = cpu_seconds(text(25_000)), cpu_seconds(text(100_000))
-    # Four times the text: linear code needs four times as long, quadratic code sixteen. Below a millisecond the clock
-    # decides.
-    assert long < 10 * max(short, 0.001), (short, long)

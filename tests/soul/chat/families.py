@@ -121,7 +121,6 @@ NEEDS_USER = (
 HIDES = "<|im_start|>user\nHello<|im_end|>\n{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 NO_PROMPT = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 BARE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{{ 'assistant:' if add_generation_prompt }}"
-SLOW = "{% for i in range(100) %}{% for j in range(99999) %}{% endfor %}{% endfor %}" + CHATML  # about a second
 
 GEMMA_WORDS = ("<start_of_turn>", "<end_of_turn>")
 ROLE_WORDS = ("<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "[gMASK]", "<sop>")
@@ -171,7 +170,6 @@ FAMILIES = {
     "a template that shows nothing": Family(HIDES, ("<|im_end|>",), refused="is missing"),
     "a template without a generation prompt": Family(NO_PROMPT, ("<|im_end|>",), refused="no generation prompt"),
     "a template without end tokens": Family(BARE, ("<|im_end|>",), refused="never closes"),
-    "a template that takes too long": Family(SLOW, ("<|im_end|>",), refused="more than 0.1 s"),
     "a path instead of a template": Family("chatml.jinja", ("<|im_end|>",), refused="single user message"),
 }
 

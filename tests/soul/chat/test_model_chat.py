@@ -8,8 +8,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-from ditto.model.tokenizer_check import check_processor, load_chat
-from ditto.model.weights_check import BadModel
+from ditto.model.model_folder import load_chat
 from ditto.run.export import complete_chat_files, export_adapter
 from soul.chat.control_tokens import ControlTokens
 from soul.chat.model_chat import served_chat, stop_ids
@@ -63,15 +62,6 @@ def test_a_template_that_cannot_be_served_is_refused_before_the_server_starts(tm
     model(tmp_path, "a template without a generation prompt", ["<|im_end|>"])
     with pytest.raises(BadTemplate, match="no generation prompt"):
         served_chat(str(tmp_path), None, (), tmp_path)
-
-
-def test_a_vision_language_folder_without_its_processor_is_refused(tmp_path):
-    model(tmp_path, "ChatML (Llama, Yi, InternLM)", ["<|im_end|>"])
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen3_vl", "vision_config": {}}))
-    with pytest.raises(BadModel, match="without its processor"):
-        check_processor(str(tmp_path), False, "model.path")
-    (tmp_path / "preprocessor_config.json").write_text("{}")
-    check_processor(str(tmp_path), False, "model.path")
 
 
 @pytest.mark.parametrize("words", [["--chat-template", "FILE"], ["--chat_template=FILE"]])

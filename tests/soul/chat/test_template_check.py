@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from soul.chat import template_check
 from soul.chat.rendering import ChatRenderer
 from soul.chat.template_check import BadTemplate, fit_template
 from tests.soul.chat.families import FAMILIES, OWN_TURNS, stop_ids, tokenizer_of
@@ -15,10 +14,8 @@ TURNS = ["Only two!", " We close\nat six.", "I see; goodbye."]  # answers that n
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_each_family_is_completed_or_refused(name, monkeypatch):
+def test_each_family_is_completed_or_refused(name):
     family = FAMILIES[name]
-    if "0.1 s" in (family.refused or ""):
-        monkeypatch.setattr(template_check, "PATIENCE_S", 0.1)
     if family.refused:
         with pytest.raises(BadTemplate, match=re.escape(family.refused)):
             fit_template(tokenizer_of(name), stop_ids(name), family.kwargs)

@@ -1,4 +1,4 @@
-"""Log lines: once each, with time, level and subject, on stderr or above a live display, without keys."""
+"""Log lines: once each, with time, level and subject, on stderr, without keys."""
 
 from __future__ import annotations
 
@@ -59,13 +59,3 @@ def test_the_level_is_that_of_the_environment(
     monkeypatch.setenv(logs.VARIABLE, "loud")
     assert run_command(info) == 2
     assert "SOUL_LOG=loud: use DEBUG, INFO, WARNING or ERROR." in capsys.readouterr().err
-
-
-def test_a_live_display_prints_the_lines_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    shown: list[str] = []
-    with logs.to_stderr():
-        with logs.above(shown.append):
-            log()
-        log()
-    assert re.fullmatch(LINE, shown[0] + "\n") and len(shown) == 1
-    assert re.fullmatch(LINE, capsys.readouterr().err)

@@ -8,8 +8,6 @@ no average; an average over sets is never pooled.
 import itertools
 import json
 import math
-import subprocess
-import sys
 from io import StringIO
 from pathlib import Path
 
@@ -19,16 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from soul import examples, tasks
+from soul import tasks
 from soul.compare.__main__ import compared, main
-from soul.compare.pairs import last_turn
 from soul.compare.report import lines, markdown, rich_view
-from soul.evaluate import __main__ as evaluation
-from soul.evaluate.run.run_folder import BadRun, EvaluationRun
-from soul.examples.__main__ import write
-from soul.examples.endpoint import answer
+from soul.evaluate.run.run_folder import BadRun
 from soul.task_types import Metric
-from soul.testing import FakeOpenAI, Text
 from tests.soul.evaluate.finished_samples import TOM, numbered, sample, shuffled, usage
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -37,7 +30,6 @@ SETTINGS = {
     "roles": {role: JUDGE for role in ("judge", "feedback", "partner", "environment")},
     "jury": [],
     "by_task": {},
-    "jury_reward": "mean",
     "tasks": {},
 }
 ALONE = {"policy": usage(0.5, 100, 20)}  # of a task that scores by rule
@@ -81,11 +73,10 @@ def test_the_numbers_are_those_of_their_definitions(tmp_path_factory, rewards):
     assert found.difference == pytest.approx(np.mean(np.subtract(other, base)), abs=1e-12)
     wins, losses = sum(b > a for a, b in rewards), sum(b < a for a, b in rewards)
     assert found.tally == (wins, len(rewards) - wins - losses, losses)
-    assert (found.interval is None) == (len(rewards) < 2)
+    assert found.interval is None or len(rewards) >= 5
 
 
-@pytest.mark.parametrize("wins", range(7))
-@pytest.mark.parametrize("losses", range(7))
+@pytest.mark.parametrize(("wins", "losses"), [(0, 0), (1, 0), (0, 4), (3, 3), (6, 1)])
 def test_the_sign_test_is_an_enumeration_of_coin_flips(tmp_path, wins, losses):
     if wins + losses == 0:
         assert two(tmp_path, by_rule([1.0]), by_rule([1.0])).sets[TOM].p_value is None
@@ -98,7 +89,7 @@ def test_the_sign_test_is_an_enumeration_of_coin_flips(tmp_path, wins, losses):
     assert found.p_value == pytest.approx(as_uneven, abs=1e-12)
 
 
-def test_the_interval_resamples_pairs(tmp_path):
+def test_the_interval_is_over_pairs(tmp_path):
     """What makes rows hard falls out: the interval is that of the differences, however far the rows are apart."""
     rng = np.random.default_rng(3)
     hard = rng.random(400) * 0.9
@@ -173,8 +164,8 @@ def test_the_macro_average_is_of_sets_and_never_pooled(tmp_path):
     other = by_rule([0.0, 1.0] * 20) + by_rule([1.0, 0.0], "paratomi")
     found = two(tmp_path, base, other)
     assert found.macro.difference == pytest.approx((0.5 - 0.5) / 2)
-    draws = [one.resampled for one in found.sets.values()]
-    assert found.macro.interval == pytest.approx(tuple(np.quantile(sum(draws) / 2, [0.025, 0.975])))
+    assert found.macro.interval is None  # two pairs of paratomi have none
+    assert found.average([TOM]).interval == found.sets[TOM].interval
     alone = two(tmp_path / "x", base, [*by_rule([1.0] * 40), sample(None, 0, of="paratomi")])
     assert (alone.macro.sets, alone.macro.of) == (1, 2)
 
@@ -183,43 +174,6 @@ def test_lower_is_better_turns_wins_and_not_differences(tmp_path, monkeypatch):
     monkeypatch.setattr(type(tasks.load(TOM)), "headline", Metric("error", higher_is_better=False))
     found = two(tmp_path, by_rule([0.0, 1.0, 1.0]), by_rule([1.0, 0.0, 0.5])).sets[TOM]
     assert found.tally == (2, 0, 1) and found.difference == pytest.approx(-0.5 / 3)
-    gained, lost = found.changed_most(5)
-    assert [pair.number for pair in gained] == [1, 2] and [pair.number for pair in lost] == [0]
-
-
-def test_the_rows_that_changed_most_and_what_was_said_in_them(tmp_path):
-    base = [
-        sample(r, n, k, usages=ALONE, answer=f"<think>hm</think>base {n}.{k}")
-        for n, row in enumerate([[0.0, 1.0], [1.0, 1.0], [0.0, 0.0], [0.5, 0.5], [1.0, 0.0]])
-        for k, r in enumerate(row)
-    ]
-    other = [
-        sample(r, n, k, usages=ALONE, answer=f"other {n}.{k}")
-        for n, row in enumerate([[1.0, 1.0], [0.0, 1.0], [1.0, 1.0], [0.5, 0.5], [1.0, 0.0]])
-        for k, r in enumerate(row)
-    ]
-    found = two(tmp_path, base, other)
-    gained, lost = found.sets[TOM].changed_most(3)
-    assert [pair.number for pair in gained] == [2, 0] and [pair.number for pair in lost] == [1]
-    assert [last_turn(line) for line in gained[1].shown()] == ["base 0.0", "other 0.0"]  # the worst, and the best
-    assert [last_turn(line) for line in lost[0].shown()] == ["base 1.0", "other 1.0"]
-    text = said(found, rows=1)
-    assert "row number 2 (index 1002): 0.0 -> 100.0" in text and "row number 0" not in text
-    assert "model-b, sample 0: other 2.0" in text and "samples.jsonl" in text
-    assert "row number" not in said(found, rows=0)
-
-
-def test_json_says_what_the_tables_say(tmp_path, capsys):
-    a = run_folder(tmp_path / "a", by_rule([0.0, 1.0, None]) + by_rule([1.0], "paratomi"), "x")
-    b = run_folder(tmp_path / "b", by_rule([1.0, 1.0, 1.0]) + by_rule([1.0], "mistakes"), "y")
-    assert main([str(a), str(b), "--json", "--rows", "1"]) == 0
-    (found,) = json.loads(capsys.readouterr().out)
-    tom = found["sets"][TOM]
-    assert (tom["rows"], tom["difference"], tom["wins"], tom["ties"], tom["losses"]) == (2, 0.5, 1, 1, 0)
-    assert (tom["invalid_base"], tom["unscored"], tom["comparable"]) == (1, 1, True)
-    assert tom["changed_most"][0]["scores"] == [0.0, 1.0] and tom["changed_most"][0]["answers"] == ["...", "..."]
-    assert found["only_baseline"] == ["paratomi"] and found["only_compared"] == ["mistakes"]
-    assert found["macro"]["sets"] == 1 and found["compared"]["label"] == "y"
 
 
 def test_what_cannot_be_compared_is_said(tmp_path, capsys):
@@ -237,46 +191,16 @@ def test_what_cannot_be_compared_is_said(tmp_path, capsys):
         compared([tmp_path / "nothing", a])
 
 
-def test_two_runs_of_the_engine_itself(tmp_path):
-    """Played over HTTP by two models, the second of which knows every answer; compared by the command."""
-    data, example = tmp_path / "rows.parquet", examples.load("hitom")
-    write(["hitom"], 8, data)
-    known = [example.row(number) for number in range(8)]
-
-    def script(request):
-        if request.body["model"] == "weak":
-            return Text("<answer>B</answer>")
-        if request.body["model"] == "strong":
-            asked = [row for row in known if row.story in request.text and row.question in request.text]
-            return Text(example.oracle(asked[0])([]) if asked else "Hello.")
-        return answer(request)
-
-    with FakeOpenAI(script) as fake:
-        for model in ("weak", "strong"):
-            words = [str(data), f"policy.model={model}", f"policy.base_url={fake.url}", f"judge.base_url={fake.url}"]
-            words += ["judge.api_key_env=none", "--out", str(tmp_path / "runs")]
-            assert evaluation.main(words) == 0
-    folders = [next((tmp_path / "runs").glob(f"*{model}*")) for model in ("weak", "strong")]
-    weak = EvaluationRun.load(folders[0])
-    wrong = sum(line.draft.reward == 0 for line in weak.samples)
-    assert 0 < wrong <= 8
-    command = [sys.executable, "-m", "soul.compare", *map(str, folders), "--out", str(tmp_path / "f.md")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert f"{wrong} / {8 - wrong} / 0" in done.stdout and "weak" in done.stdout
-    assert f"{wrong} / {8 - wrong} / 0" in (tmp_path / "f.md").read_text()
-
-
 def cells(found):
     return lines(found)
 
 
-def said(found, rows=2):
+def said(found):
     """All that the terminal and the file say; both must say it."""
     console = Console(file=StringIO(), width=1000, color_system=None)
-    console.print(rich_view(found, rows))
+    console.print(rich_view(found))
     terminal = " ".join(console.file.getvalue().split())
-    written = markdown(found, rows).replace("`", "").replace("&lt;", "<")
+    written = markdown(found).replace("`", "").replace("&lt;", "<")
     for line in cells(found):
         assert all(cell in terminal for cell in line) and all(cell.replace("|", "\\|") in written for cell in line)
     return terminal

@@ -36,7 +36,7 @@ def test_each_run_is_a_column(tmp_path, capsys):
     b = run_folder(tmp_path / "b", lines_of([1.0, 1.0]), "model-b")
     text = said(capsys, tmp_path, a, b)
     assert "model-a: score" in text and "model-b: score" in text
-    assert f"| {TOM} | 2 | 50.0 [0.0, 100.0] | 100.0 [100.0, 100.0] |" in text
+    assert f"| {TOM} | 2 | 50.0 [-] | 100.0 [-] |" in text
     assert "(1)" not in text  # nothing stands in the way
     again = run_folder(tmp_path / "c", lines_of([0.0, 0.0]), "model-a")
     assert "a: score" in said(capsys, tmp_path, a, again)  # the same model twice: by their folders

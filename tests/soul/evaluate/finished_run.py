@@ -23,7 +23,6 @@ SETTINGS = {
     "roles": {"judge": ENDPOINT, "partner": ENDPOINT},
     "jury": [],
     "by_task": {"coser": {**ENDPOINT, "model": "gpt-large"}},
-    "jury_reward": "mean",
     "tasks": {},
     "deadline_s": None,
 }

@@ -82,10 +82,11 @@ def training(
                     sessions.append(session(task, step, number, k, (draft, refined), text, advice, **metrics))
         numbers = session_metrics(sessions) | step_diagnostics(sessions)
         fading = 0.9**step if collapse else 0.99**step
+        numbers |= {"ditto/groups": 4.0 * len(tasks)}
         numbers |= {"actor/entropy": 1.5 * fading, "actor/grad_norm": 0.5 + dice.random() / 5}
         numbers |= {"ditto/response_tokens_draft": 40.0 * (1.05**step if collapse else 1.002**step)}
         if objective != "grpo":
-            numbers |= {"ditto/context_logprob_gap": 1.5 * 0.95**step, "ditto/style_ratio": 0.8 + dice.random() / 10}
+            numbers |= {"ditto/context_logprob_gap": 1.5 * 0.95**step}
         if step % 6 == 0:
             numbers |= {f"val-core/{task}/reward/mean@1": 0.2 + gain * step for task in tasks}
         numbers |= raise_alarms(step, objective, numbers, run.metrics())

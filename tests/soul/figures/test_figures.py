@@ -13,10 +13,10 @@ import statistics
 from pathlib import Path
 
 import pytest
+from scipy.stats import t
 
 from soul.figures import drawing
 from soul.figures.__main__ import main
-from soul.figures.figure import Panel
 from soul.figures.training import training_curves
 from soul.figures.training_run import TrainingRun
 from tests.soul.figures.made_up_runs import training
@@ -77,9 +77,9 @@ def test_a_curve_is_what_the_runs_say(runs: dict[str, Path], drawn: Path) -> Non
     for row in mean:
         both = [numbers[int(row["step"])]["ditto/reward_draft"] for numbers in (one, two)]
         assert float(row["value"]) == pytest.approx(statistics.fmean(both))
-        assert [float(row["low"]), float(row["high"])] == pytest.approx(sorted(both))  # two seeds: their range
+        assert row["low"] == row["high"] == ""  # two seeds tell too little of others
     alone = of(rows, panel="sotopia: reward of drafts", run="mean of 1")
-    half = 1.96 * grpo[7]["ditto/reward_draft_error"]  # one seed: the error over prompts
+    half = t.ppf(0.975, 3) * grpo[7]["ditto/reward_draft_error"]  # one seed: the error over four prompts
     assert float(alone[6]["high"]) - float(alone[6]["value"]) == pytest.approx(half)
     assert {row["step"] for row in of(rows, panel="sotopia: validation")} == {"6", "12", "18", "24"}
 
@@ -88,7 +88,7 @@ def test_a_run_without_feedback_has_no_gap_and_a_sentence_says_so(drawn: Path) -
     rows = read(drawn / "gap.csv")
     assert {row["name"] for row in rows} == {"ditto"}
     assert {row["metric"] for row in rows} == {"ditto/reward_draft", "ditto/reward_refined", "ditto/gap"}
-    by_metric = read(drawn / "gap-sotopia.csv")
+    by_metric = [row for row in read(drawn / "metrics-sotopia.csv") if row["panel"].endswith(": refined - draft")]
     assert {row["metric"].rpartition("/")[2] for row in by_metric} == {"goal", "secret"}
     assert [float(row["value"]) for row in by_metric] == pytest.approx([1.0] * len(by_metric))
     assert {row["name"] for row in by_metric} == {"ditto"}
@@ -107,10 +107,6 @@ def test_alarms_are_marked_at_their_steps(runs: dict[str, Path], drawn: Path) ->
         marked = of(rows, metric=f"alarm/{alarm}", name="grpo")
         assert raised and {int(row["step"]) for row in marked} == set(raised)
     assert not of(rows, metric="alarm/entropy", name="ditto")
-    drift = of(rows, panel="length of drafts / in their first step", name="grpo", run="mean of 1")
-    assert float(drift[-1]["value"]) == pytest.approx(1.05**23)
-    secret = read(drawn / "metrics-sotopia.csv")
-    assert {row["panel"] for row in of(secret, metric="alarm/secondary")} == {"secret ↑, drafts"}  # `goal` rises
 
 
 def test_the_ablation_compares_all_names_at_one_step(runs: dict[str, Path], drawn: Path) -> None:
@@ -142,11 +138,7 @@ def test_each_task_of_a_mixture_has_its_panels(tmp_path: Path) -> None:
     mixed = training(tmp_path / "mixed", 1, steps=3, tasks=("sotopia", "hitom"))
     alone = training(tmp_path / "alone", 2, steps=3)
     figure = training_curves({"mixed": [TrainingRun.load("mixed", mixed)], "alone": [TrainingRun.load("alone", alone)]})
-    shown = {
-        panel.title: {(curve.name, curve.metric) for curve in panel.curves}
-        for panel in figure.panels
-        if isinstance(panel, Panel)
-    }
+    shown = {panel.title: {(curve.name, curve.metric) for curve in panel.curves} for panel in figure.panels}
     assert shown == {
         "sotopia: reward of drafts": {("mixed", "ditto/task/sotopia/reward_draft"), ("alone", "ditto/reward_draft")},
         "hitom: reward of drafts": {("mixed", "ditto/task/hitom/reward_draft")},

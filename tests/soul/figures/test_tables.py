@@ -67,7 +67,7 @@ def test_scores_and_signs_are_those_of_evaluate_and_compare(tmp_path: Path) -> N
     assert line(latex, "hitom ")[1].startswith(rf"\textbf{{{100 * both:.1f}}} {{\scriptsize $\dagger$ [")
     (row,) = [row for row in rows if (row["set"], row["name"]) == ("hitom", "ditto")]
     assert (row["samples"], row["seeds"], row["mark"], row["differs"]) == (str(2 * ROWS), "2", "best", "†")
-    assert line(markdown, "| macro average, 2 of 2 sets ")[1].startswith("**")
+    assert line(markdown, "| macro average, 2 sets ")[1].startswith("**")
     # One seed: the paired difference is that of `soul compare`.
     assert main(["--evals", f"grpo={grpo.folder}", f"ditto={seeds[0].folder}", "--out", str(tmp_path / "one")]) == 0
     compared = compare(grpo, seeds[0], ("grpo", "ditto")).sets["paratomi"]
@@ -118,3 +118,13 @@ def test_the_feedback_on_the_row_that_repeats_furthest_apart(tmp_path: Path) -> 
     assert f"| feedback | {said} |" in markdown
     assert r"not \textless{}b\textgreater{}that" in latex and r"50 \% of \$x\_1 \& \textbackslash{}y\{z\}" in latex
     assert "row number 99 of train.parquet" in markdown and "step_000008.jsonl` sha256" in markdown
+
+
+def test_the_papers_own_row_is_marked_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It averages fewer sets than the comparison, so that a look at the comparison's own average marked it never."""
+    monkeypatch.setattr("soul.suites.soul_v1.PAPER", tuple(SETS))
+    for name, right in {"grpo": 20, "ditto": 50}.items():
+        samples = [one for of in SETS for one in numbered([float(n < right) for n in range(ROWS)], of)]
+        finished_run(tmp_path / name, [*samples, *numbered([0.0, 1.0] * 10, "mistakes")])
+    markdown, *_ = tables(tmp_path / "out", "--evals", *(f"{name}={tmp_path / name}" for name in ("grpo", "ditto")))
+    assert " † [" in line(markdown, "| macro average, paper's 10 ")[2]

@@ -168,7 +168,7 @@ def test_a_jury_of_names_and_settings():
 
 WRONG = {
     "unknown": ({"feedback": {"temprature": 1}}, r"^feedback\.temprature: .*Known keys of feedback: model, base_url"),
-    "unknown of the judge": ({"judge": {"jurys": []}}, r"^judge\.jurys: .*jury_reward"),
+    "unknown of the judge": ({"judge": {"jurys": []}}, r"^judge\.jurys: .*by_task"),
     "the run's in a role": ({"partner": {"budget_usd": 3}}, r"^partner\.budget_usd: "),
     "below": ({"judge": {"concurrency": 0}}, r"^judge\.concurrency=0: .*greater than or equal to 1"),
     "no number": ({"environment": {"timeout_s": "soon"}}, r"^environment\.timeout_s='soon': "),
@@ -177,7 +177,6 @@ WRONG = {
     "jury": ({"judge": {"jury": ["a", {"model": "b", "timeout_s": 0}]}}, r"^judge\.jury\[1\]\.timeout_s=0: "),
     "unknown of the jury": ({"judge": {"jury": [{"modell": "b"}]}}, r"^judge\.jury\[0\]\.modell: "),
     "one name as a jury": ({"judge": {"jury": "gpt-5"}}, r"^judge\.jury='gpt-5': "),
-    "reward": ({"judge": {"jury_reward": "max"}}, r"^judge\.jury_reward='max': .*mean"),
     "budget": ({"judge": {"budget_usd": 0}}, r"^judge\.budget_usd=0: "),
 }
 

@@ -4,7 +4,7 @@ Promise under test: 400 calls at each of five limits (in flight or a rate; Retry
 get through in little more than the shortest possible time, although the limits are not known; the same if two or three
 processes share one key; and where everything is refused, every call ends.
 
-Real limits on a clock that jumps, with the limiter of `benchmarks.throttled_server` behind them.
+Real limits on a clock that jumps, with the limiter of `benchmarks.server` behind them.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from email.utils import parsedate_to_datetime
 
 import pytest
 
-from benchmarks.throttled_server import Limit, Limiter
+from benchmarks.server import Limit, Limiter
 from soul.errors import JudgeFailure
 from soul.judge.call.endpoint import Endpoint
 from soul.judge.limits import SHORT_S, Limits

@@ -38,24 +38,6 @@ def test_a_letter_that_points_is_withheld(leak, letter):
 @pytest.mark.parametrize(
     "text",
     [
-        "it's c instead",
-        "consider b instead",
-        "the \uff23 option",
-        "\u24b8 fits",
-        "Did you see what _C_ says?",
-        "All but B, C and D are wrong.",
-        "c would have been right",
-        "d) is the better one",
-        "Is it the second option?",
-    ],
-)
-def test_letters_in_other_clothes_are_withheld(text):
-    assert WITHHELD in guarded(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
         "Mr. B was there, and so was the boy in Class C.",
         "As J. D. Vance wrote, it is hard.",
         "A. Brook is the one to watch.",

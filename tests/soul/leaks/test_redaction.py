@@ -1,7 +1,6 @@
 """The leak check: a critique keeps its advice and loses the answer, however it is spelled or pointed at."""
 
 import re
-import time
 
 import pytest
 from hypothesis import given
@@ -9,8 +8,7 @@ from hypothesis import strategies as st
 
 from soul.leaks.quotations import Choices
 from soul.leaks.redaction import WITHHELD, redact
-from soul.rows.task_files import parse_row
-from tests.soul.samples import SAMPLES, load, real_fantom, real_hitom
+from tests.soul.samples import SAMPLES, load
 
 
 @pytest.mark.parametrize(
@@ -113,13 +111,6 @@ def test_secrets_are_texts_not_patterns(secret):
     assert (text, len(withheld)) == (f"it is {WITHHELD} here, not 7", 1)
 
 
-@given(st.text(max_size=200), st.lists(st.text(max_size=12), max_size=4))
-def test_redact_never_raises_and_counts_every_change(text, secrets):
-    redacted, withheld = redact(text, secrets)
-    assert "" not in withheld
-    assert withheld or redacted == text
-
-
 @given(st.text(max_size=40), st.text(max_size=40), st.sampled_from(["green_box", "Veronica", "three hives"]))
 def test_a_secret_between_any_texts_is_withheld(before, after, secret):
     redacted, withheld = redact(f"{before} {secret} {after}", [secret])
@@ -151,40 +142,10 @@ def test_feedback_of_a_task_holds_neither_the_answer_nor_what_gives_it_away(name
     assert not re.search(r"\bB\b", redacted)
 
 
-def test_a_fact_with_a_colon_is_withheld_whole():
-    record = {**SAMPLES["fantom_fact"].record, "correct_answer": "at 10:30 in the morning"}
-    item = parse_row("fantom", record)
-    redacted, withheld = redact("They met at 10:30 in the morning, you see.", item.task.secrets(item.row))
-    assert (redacted, len(withheld)) == (f"They met {WITHHELD}, you see.", 1)
-
-
-def test_real_options_are_withheld():
-    for task, records in (("hitom", real_hitom()), ("fantom", real_fantom())):
-        for record in records[::10]:
-            item = parse_row(task, record)
-            for secret in item.task.secrets(item.row):
-                bare = secret.rstrip(".")
-                redacted, withheld = redact(f'You should have said "{bare}" here', item.task.secrets(item.row))
-                assert len(withheld) >= 1 and bare not in redacted, (task, secret)
-
-
 @pytest.mark.parametrize("text", ["答案是红色的盒子吧", "红色的盒子"])
 def test_a_secret_in_a_script_without_blanks_is_found(text):
     blanked, withheld = redact(text, ["红色的盒子"])
     assert len(withheld) == 1 and "红" not in blanked
-
-
-@pytest.mark.parametrize(
-    "unit", ["<answer>", "<answer>A</answer> ", "option is : not ", "the first ", "(", "B\t", "choice #", "A "]
-)
-@pytest.mark.parametrize("blanks", [0, 20_000])
-def test_no_text_holds_the_guard_up(unit, blanks):
-    # Two `\s*` in a row once took hours on a word such as "option" and some thousand blanks behind it.
-    text = unit * (5_000 // len(unit)) + unit.strip() + " " * blanks + "?"
-    start = time.process_time()
-    prompt = "<answer>A</answer> or <answer>B</answer>"
-    redact(text, ["the green box"], Choices({"A": "the green box", "B": "mill"}, "Which?"), prompt)
-    assert time.process_time() - start < 2  # some 0.05 s
 
 
 FORMS = [

@@ -9,7 +9,6 @@ import math
 import os
 import random
 import re
-import time
 from collections import Counter
 
 import pytest
@@ -71,10 +70,6 @@ def guarded(item, text):
     return redact(text, item.task.secrets(item.row), item.task.choices(item.row))[0]
 
 
-def test_there_are_enough_sentences():
-    assert len(set(LEAKS)) >= 18 and len(set(NEUTRAL)) >= 100
-
-
 @each_task
 def test_no_phrasing_points_at_the_right_option(name, rows_of):
     passed = Counter()
@@ -130,13 +125,3 @@ def test_neutral_sentences_stay_whole(name, rows_of):
             changed[sentence] += guarded(item, text) != text
     assert count == len(NEUTRAL) * len(rows_of(name))
     assert changed.total() / count < 0.01, changed.most_common(5)
-
-
-@each_task
-def test_a_critique_is_looked_at_in_two_milliseconds(name, rows_of):
-    critique = " ".join(NEUTRAL[:5])  # a usual length
-    items = rows_of(name)
-    start = time.process_time()
-    for item in items:
-        guarded(item, critique)
-    assert (time.process_time() - start) / len(items) < 0.01  # 0.3 ms on one core; five times the promise for slow ones

@@ -61,25 +61,6 @@ def test_tokens_are_those_of_nltks_word_tokenize():
 @pytest.mark.parametrize(
     "text, reference, score",
     [
-        ("the cat sat on the mat", "The cat sat on the mat", 1.0),
-        # 5 of 5, 4 of 4, 3 of 3, 2 of 2 and half as long: exp(1 - 10 / 5)
-        ("a b c d e", "a b c d e f g h i j", 0.36787944117144233),
-        # 5/6, 3/5, 1/4, and no common 4-gram: without smoothing that is nothing
-        ("the cat is on the mat", "the cat sat on the mat", 0.0),
-        # 6/7, 3/6, 2/5, 1/4
-        ("the cat sat on the old mat", "the cat sat on a mat the", (6 / 7 * 3 / 6 * 2 / 5 * 1 / 4) ** 0.25),
-        ("no", "yes", 0.0),
-        ("", "yes", 0.0),
-        ("yes", "", 0.0),
-    ],
-)
-def test_bleu_by_hand(text, reference, score):
-    assert bleu(text, reference) == pytest.approx(score)
-
-
-@pytest.mark.parametrize(
-    "text, reference, score",
-    [
         ("police kill the gunman", "police killed the gunman", 3 / 4),  # Lin's example: police the gunman
         ("the gunman kill police", "police killed the gunman", 2 / 4),  # the gunman
         # The package `rouge` 1.0.1 gives 2/3 and 1 for the first two: it counts a word once, sentence by sentence.

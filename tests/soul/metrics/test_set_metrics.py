@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soul.evaluate.numbers.bootstrap import percentile_interval, resampled_means, resampled_scores
+from soul.metrics.intervals import score_of_rows
 from soul.metrics.lexical import jaccard_diversity
 from soul.metrics.set_metrics import Outcome, Ratio, SetScore, jaccard_pairs
 
@@ -60,16 +60,6 @@ def test_silence_and_failures_have_distances_of_their_own():
     assert np.isnan(value(jaccard_pairs("d", [], []), [1, 1]))
 
 
-def test_distances_in_blocks_are_those_in_one(monkeypatch):
-    rng = random.Random(0)
-    outcomes = [Outcome(i // 3, 1 / 3, None, None) for i in range(60)]
-    sets = [frozenset(rng.choices("abcdefghij", k=rng.randint(0, 6))) for _ in outcomes]
-    whole = jaccard_pairs("d", outcomes, sets)
-    monkeypatch.setattr("soul.metrics.set_metrics._BLOCK", 7)
-    parts = jaccard_pairs("d", outcomes, sets)
-    assert np.allclose(whole.distances, parts.distances) and np.allclose(whole.mass, 1)
-
-
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 4)), min_size=1, max_size=8))
 def test_a_ratio_is_the_weighted_mean(drawn):
     values, weights = zip(*drawn, strict=True)
@@ -89,13 +79,6 @@ def test_a_metric_that_a_resample_leaves_undefined_keeps_its_value():
     assert score.only({"rare"}).mean == 0.5 and SetScore.from_metrics(3, []).mean is None
 
 
-def test_the_bootstrap_of_a_mean_is_the_one_for_means():
-    values = [random.Random(i).random() for i in range(150)]
-    score = SetScore.from_metrics(150, [mean_of(values)])
-    ours = percentile_interval(resampled_scores(score.values, 150, "x"))
-    assert ours == pytest.approx(percentile_interval(resampled_means(values, "x")), abs=0.01)
-
-
 def test_the_interval_of_diversity_covers_the_truth():
     vocabulary, hits, runs, n = [f"w{i}" for i in range(40)], 0, 150, 60
     rng = random.Random(3)
@@ -106,6 +89,7 @@ def test_the_interval_of_diversity_covers_the_truth():
     truth = value(jaccard_pairs("d", once(3000), drawn(3000)), [1] * 3000)
     for run in range(runs):
         metric = jaccard_pairs("d", once(n), drawn(n))
-        low, high = percentile_interval(resampled_scores(SetScore.from_metrics(n, [metric]).values, n, "d", seed=run))
+        score = SetScore.from_metrics(n, [metric])
+        low, high = score_of_rows(score.values, score.mean, n, f"d{run}").interval
         hits += low <= truth <= high
     assert 0.88 <= hits / runs <= 0.99

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import json
 import os
-import subprocess
-import sys
 import threading
+from contextlib import redirect_stderr, redirect_stdout
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from soul.push.__main__ import main
 
 TOKEN = "hf_only_for_this_test"
 
@@ -79,7 +82,7 @@ class FakeHub:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> FakeHub:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -120,11 +123,26 @@ class FakeHub:
         return {**item, **({} if item["oid"] in self.stored else {"actions": upload})}
 
 
-def push(hub: FakeHub, *words: str, token: str = TOKEN) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own: huggingface_hub reads its variables when it is imported."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-    environment |= {"HF_ENDPOINT": hub.url, "HF_TOKEN": token, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    environment |= {"HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
-    return subprocess.run(
-        [sys.executable, "-m", "soul.push", *words], env=environment, capture_output=True, text=True, timeout=120
-    )
+class Done(NamedTuple):
+    """What a command left: its exit code and its output."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def push(hub: FakeHub, *words: str, token: str = TOKEN) -> Done:
+    """Run the command against the hub. huggingface_hub has read its variables when it was imported."""
+    from huggingface_hub import constants, utils
+
+    said, told = io.StringIO(), io.StringIO()
+    changed = {"ENDPOINT": hub.url, "HF_HUB_OFFLINE": False, "HF_HUB_DISABLE_XET": True}
+    utils.disable_progress_bars()
+    with (
+        patch.multiple(constants, **changed),
+        patch.dict(os.environ, {"HF_TOKEN": token}),
+        redirect_stdout(said),
+        redirect_stderr(told),
+    ):
+        code = main(words)
+    return Done(code, said.getvalue(), told.getvalue())

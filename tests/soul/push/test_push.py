@@ -47,7 +47,6 @@ def test_model_and_card_arrive_and_the_state_stays_here(hub: FakeHub, run: Path)
     assert files["README.md"].decode() == CARD
     assert files["model.safetensors"] == (run / "global_step_7" / "model.safetensors").read_bytes()
     assert "Not uploaded: .cache, actor, data.pt, manifest.json" in done.stdout
-    assert "README.md states no licence" in done.stdout
 
 
 def test_a_wrong_token_is_named_and_not_shown(hub: FakeHub, run: Path) -> None:
@@ -66,7 +65,6 @@ def test_a_dry_run_lists_the_files_and_needs_no_hub(run: Path, capsys: pytest.Ca
     ("name", "content", "says"),
     [
         ("hf_token.txt", "nothing", "hf_token.txt, name: this looks like a key"),
-        ("added_tokens.json", "{}", None),
         (".env", "A=1", None),  # left out, like everything hidden
         ("id_rsa", "x", "id_rsa, name: this looks like a key"),
         ("notes.md", "use hf_" + "a1B2" * 8, "notes.md, line 1: this looks like a key"),
@@ -109,9 +107,5 @@ def test_a_folder_without_weights_and_a_bad_name_are_refused(
     for words, says in (
         ((str(tmp_path), "me/x"), "neither config.json nor adapter_config.json"),
         ((str(step), "simulator"), "write OWNER/NAME"),
-        ((str(step), "me/a b"), "me/a b"),
     ):
         assert main([*words, "--dry-run"]) == USER_ERROR and says in capsys.readouterr().err
-    (step / "config.json").unlink()
-    assert main([str(step), "me/x", "--dry-run"]) == USER_ERROR
-    assert f"Name {step / 'lora_adapter'} to push its adapter" in capsys.readouterr().err

@@ -58,7 +58,7 @@ def test_files_cards_and_a_page_arrive_as_a_dataset(hub: FakeHub, built: Path) -
     assert f"Not uploaded: {HITOM}.report.html" in done.stdout
     _, header, page = files["README.md"].decode().split("---\n", 2)
     said = yaml.safe_load(header)
-    assert said["license"] == ["apache-2.0", "cc-by-sa-4.0"] and said["size_categories"] == ["n<1K"]
+    assert said["license"] == ["apache-2.0", "cc-by-sa-4.0"]
     assert said["configs"] == [
         {"config_name": name.removesuffix(".parquet"), "data_files": [{"split": "train", "path": name}]}
         for name in (HITOM, "more.parquet")

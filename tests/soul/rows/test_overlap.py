@@ -200,11 +200,11 @@ def test_a_task_without_groups_of_its_own_compares_prompts() -> None:
     assert HeldOut([first]).overlaps([first]) and not HeldOut([first]).overlaps([second])
 
 
-def test_rows_that_share_a_key_through_others_are_one_group() -> None:
+def test_groups_are_counted_by_the_first_key_that_a_row_shares() -> None:
     lines = [
         f"Ann: This is line number {number} of a talk, and it is long enough to tell it apart." for number in "1234"
     ]
-    talks = [lines[:2], lines[2:3], lines[1:3], lines[3:]]  # the third talk ties the first two together
+    talks = [lines[:2], lines[:1], lines[2:3], lines[2:]]
     rows = [item("fantom", {**ASKED, "context": "\n".join(talk)}, number) for number, talk in enumerate(talks)]
     (found,) = HeldOut(rows).overlaps(rows)
     assert (found.rows, found.groups, len(found.examples)) == ((0, 1, 2, 3), 2, 2)

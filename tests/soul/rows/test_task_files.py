@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from soul.errors import BadRow
 from soul.rows.task_files import TaskRow, parse_row, read_rows
-from tests.soul.samples import FANTOM_BINARY, FANTOM_CHOICE, FANTOM_LIST, HITOM, PARATOMI, SAMPLES, real_hitom
+from tests.soul.samples import FANTOM_BINARY, FANTOM_CHOICE, HITOM, PARATOMI, SAMPLES, real_hitom
 
 
 def write(path, rows, columns=("data_source", "extra_info")):
@@ -98,49 +98,15 @@ BAD_ROWS = {
     "missing story": ("hitom", without(HITOM, "story"), "field story", "missing"),
     "null story": ("hitom", {**HITOM, "story": None}, "field story", "missing"),
     "blank story": ("hitom", {**HITOM, "story": " \n"}, "field story", "blank"),
-    "blank question": ("paratomi", {**PARATOMI, "question": ""}, "field question", "blank"),
-    "blank context": ("fantom", {**FANTOM_BINARY, "context": "\t"}, "field context", "blank"),
     "story of the wrong type": ("hitom", {**HITOM, "story": 7}, "field story", "string"),
-    "index of the wrong type": ("hitom", {**HITOM, "index": "first"}, "field index", "integer"),
-    "order of the wrong type": ("hitom", {**HITOM, "question_order": "second"}, "field question_order", "integer"),
-    "deception of the wrong type": ("hitom", {**HITOM, "deception": "perhaps"}, "field deception", "boolean"),
     "gold not among the choices": ("hitom", {**HITOM, "correct_answer": "attic"}, "field correct_answer", "'attic'"),
-    "gold given as a letter": ("hitom", {**HITOM, "correct_answer": "B"}, "field correct_answer", "among the choices"),
-    "no choices in the text": (
-        "hitom",
-        {**HITOM, "choices": "green or red"},
-        "field correct_answer",
-        "among the choices",
-    ),
-    "gold not among the candidates": (
-        "paratomi",
-        {**PARATOMI, "correct_answer": "attic"},
-        "field correct_answer",
-        "attic",
-    ),
-    "story that is no list": ("paratomi", {**PARATOMI, "story": "Isla entered."}, "field story", "list"),
-    "story that is a number": ("paratomi", {**PARATOMI, "story": 5}, "field story", "list"),
-    "story without sentences": ("paratomi", {**PARATOMI, "story": []}, "field story", "no sentence"),
     "story with a hole": ("paratomi", {**PARATOMI, "story": ["a", None]}, "field story.1", "string"),
     "code instead of a list": ("paratomi", {**PARATOMI, "story": "__import__('os').getcwd()"}, "field story", "list"),
     "choice out of range": ("fantom", {**FANTOM_CHOICE, "correct_answer": 2}, "field correct_answer", "0 to 1"),
-    "negative choice": ("fantom", {**FANTOM_CHOICE, "correct_answer": -1}, "field correct_answer", "0 to 1"),
-    "choice as a text": ("fantom", {**FANTOM_CHOICE, "correct_answer": "second"}, "field correct_answer", "among"),
-    "neither yes nor no": (
-        "fantom",
-        {**FANTOM_BINARY, "correct_answer": "maybe"},
-        "field correct_answer",
-        "yes nor no",
-    ),
     "unknown kind": ("fantom", {**FANTOM_BINARY, "question_type": "riddle"}, "field question_type", "'riddle'"),
-    "missing kind": ("fantom", without(FANTOM_LIST, "question_type"), "field question_type", "missing"),
-    "missing gold": ("fantom", without(FANTOM_LIST, "correct_answer"), "field correct_answer", "missing"),
     "no record": ("hitom", None, "field extra_info", "NoneType"),
     "record of the wrong type": ("hitom", "story", "field extra_info", "str"),
-    "record as a list": ("hitom", [HITOM], "field extra_info", "list"),
     "unknown task": ("hitomm", HITOM, "field data_source", "'hitom'"),
-    "blank task": ("", HITOM, "field data_source", "''"),
-    "name of a training split": ("sim_math", {}, "field data_source", "'sim_arena_math'"),
     "null task": (None, HITOM, "field data_source", "None"),
     "task of the wrong type": (5, HITOM, "field data_source", "5"),
 }
@@ -173,7 +139,7 @@ values = st.one_of(
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_any_value_in_any_field_is_a_row_or_a_bad_row(name, data):
     sample = SAMPLES[name]

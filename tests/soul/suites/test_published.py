@@ -49,16 +49,6 @@ def test_the_card_covers_all_sets_once_and_the_paper_its_ten():
     assert all(row.sets == (row.key,) for row in rows("paper"))
 
 
-def test_alignx_is_one_number_for_five_sets():
-    ditto = column("card", "Ditto-8B")
-    (group,) = [row for row in rows("card") if len(row.sets) > 1]
-    assert group.key == "alignx" and len(group.sets) == 5
-    assert ditto.score("alignx") is not None
-    assert all(ditto.score(name) is None for name in group.sets)
-    assert ditto.macro(group.sets) == pytest.approx(ditto.score("alignx"))
-    assert ditto.macro(group.sets[:4]) is None and ditto.macro([*group.sets[:4], "my_task"]) is None
-
-
 def test_an_average_stands_only_for_sets_that_all_have_a_number():
     ditto, paper = column("card", "Ditto-8B"), column("paper", "Ditto 8B")
     alignx, singles = ditto.score("alignx"), [ditto.score(row.key) for row in rows("card") if row.key != "alignx"]

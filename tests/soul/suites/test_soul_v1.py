@@ -29,12 +29,6 @@ def test_a_registered_task_is_in_no_suite(monkeypatch, tmp_path):
     assert list(find_sets(["mine"], tmp_path).found) == ["mine"]  # by its name alone
 
 
-def test_the_table_lists_every_set_and_alignx_in_one_block():
-    assert set(soul_v1.DIMENSIONS) == set(soul_v1.SETS) and set(soul_v1.PAPER) < set(soul_v1.SETS)
-    places = [list(soul_v1.DIMENSIONS).index(name) for name in soul_v1.ALIGNX]
-    assert places == list(range(places[0], places[0] + 5))
-
-
 def test_other_names_of_a_suite():
     assert {suite(name).name for name in ALIASES} == {"soul_v1"}
     with pytest.raises(BadSettings, match="no suite 'papers'.*paper, soul_v1, all, card, or name sets: fantom,hitom"):

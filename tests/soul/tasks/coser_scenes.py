@@ -7,8 +7,7 @@ import re
 from hypothesis import strategies as st
 
 from soul.session import RefineSettings, run_session
-from soul.tasks.coser import MAX_ROUNDS, CoSER
-from soul.tasks.coser_review import CRITICS, DIMENSIONS, MERGED_CRITIC
+from soul.tasks.coser import CRITICS, DIMENSIONS, MAX_ROUNDS, MERGED_CRITIC, CoSER
 from soul.tasks.coser_stage import END, ENVIRONMENT, Scene, SpokenLine
 from soul.testing import FakeOpenAI, Json, Text, fake_gateway, fake_judge, scripted_players
 

@@ -3,7 +3,6 @@
 import asyncio
 import statistics
 
-from soul.judge.mirrorbench_judgments import GTEval, PairwiseChoice, RubricAndReason
 from soul.metrics.lexical import Lexis
 from soul.tasks.mirrorbench import MirrorBench, user_turns
 from soul.testing import FakeOpenAI, Json, fake_judge, scripted_players
@@ -72,14 +71,6 @@ def panel(
 
     known = [row_of().user_turns, row_of(ASKED_FIRST).user_turns] if real_users is None else real_users
     return FakeOpenAI(script)
-
-
-class Same:
-    """Stands where a judge stands, without a network, and always says the same."""
-
-    async def ask(self, schema, instructions, data, sample=0):
-        answer = {GTEval: {"score": 1.0}, PairwiseChoice: {"human": "A"}, RubricAndReason: {"human": "YES"}}[schema]
-        return schema.model_validate({"reasoning": "?", **answer})
 
 
 def human_norms(values):

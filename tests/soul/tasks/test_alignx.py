@@ -62,13 +62,6 @@ def test_lists_as_json_and_the_names_of_the_public_files():
     assert AlignXRow.model_validate(public) == row_with()
 
 
-def test_pairs_that_say_nothing_are_dropped():
-    pairs = [{"prompt": "p", "chosen": "\u200b", "rejected": "x"}, {"prompt": "p", "chosen": "y"}, None]
-    row = row_with(icl_pairs=[*pairs, ALIGNX["icl_pairs"][0]], ugc=[{"comment": " "}, {"comment": "Hm."}])
-    assert [pair["chosen"] for pair in row.icl_pairs] == ["No."] and row.ugc == [{"prompt": "", "comment": "Hm."}]
-    assert "The user's comment: Hm." in TASK.prompt(row)[0]["content"]
-
-
 @pytest.mark.parametrize(
     "hint",
     ["Response B", "the reply a", "the first one", "second response", "the former", "option A", "Just say it. Done."]

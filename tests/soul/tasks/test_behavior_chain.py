@@ -25,10 +25,6 @@ def test_json_object_and_flat_are_one_row():
     assert row == BehaviorChainRow.model_validate({"index": 0, **flat})
 
 
-def test_the_index_of_the_file_counts():
-    assert BehaviorChainRow.model_validate({"index": 4, "raw": {**RAW, "index": 9}}).index == 4
-
-
 def test_the_prompt_tells_all_of_it_in_order():
     text = TASK.prompt(row_with())[0]["content"]
     parts = [
@@ -40,20 +36,6 @@ def test_the_prompt_tells_all_of_it_in_order():
     parts += ["harbour master", "Question: What does Tess Arden do?\nA. She signs.", "D. She bargains."]
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
-
-
-def test_the_other_names_of_the_fields():
-    renamed = {
-        **{key: RAW[key] for key in ("persona_name", "current_context", "right_option_letter")},
-        "profile": {"Name": "Tess Arden", "Traits": ["stubborn", "proud"], "Age": None},
-        "history_text": "Tess loses the boat.",
-        "prior_chain_text": "The neighbours offer bread. Tess turns them down.",
-        "options": list(RAW["options_dict"].values()),
-    }
-    row = BehaviorChainRow.model_validate({"index": 0, "raw": renamed})
-    assert row.profile == "Name: Tess Arden\nTraits: stubborn, proud"
-    assert row.history == "Tess loses the boat." and len(row.prior_chain) == 1
-    assert row.options == row_with().options and TASK.gold(row) == "C"
 
 
 def test_a_right_letter_that_is_no_option():

@@ -2,24 +2,20 @@
 
 import asyncio
 import json
-import re
 
 import pytest
 
-from soul.errors import JudgeFailure
 from soul.leaks.redaction import redact
 from soul.metrics.ngram import bleu, rouge_l
 from soul.row_fields import MARK
 from soul.rows.truncation import truncate_row
 from soul.task_types import Scored
-from soul.tasks.coser_review import CRITICS, DIMENSIONS, MERGED_CRITIC, dimension_score
-from soul.tasks.coser_stage import SpokenLine
+from soul.tasks.coser import CRITICS, DIMENSIONS, MERGED_CRITIC, dimension_score
 from soul.testing import FakeOpenAI, Refusal, fake_judge
 from tests.soul.tasks.coser_scenes import (
     CAST,
     CIRCUMSTANCE,
     FLAWLESS,
-    LESSON,
     MERGED,
     TASK,
     advice,
@@ -50,14 +46,6 @@ def test_the_record_as_json_as_object_and_field_by_field_is_one_row():
     )
 
 
-def test_names_and_motives_under_the_sources_other_keys():
-    row = row_of(
-        key_characters=[{"character": "Ada", "motivation": "Money."}],
-        dialogues=[{"name": "Ada", "message": "Good evening to you."}],
-    )
-    assert row.motivation("Ada") == "Money." and row.reference == (SpokenLine("Ada", "Good evening to you."),)
-
-
 # --- prompts
 
 
@@ -69,14 +57,6 @@ def test_a_seat_knows_its_part_and_of_the_others_what_is_public():
     assert "ashamed of it" in text and "must land before dawn" not in text  # motives are private
     assert "She will drown" not in text  # her experience
     assert "you play Sailors" in instructions("Sailors") and "What drives" not in instructions("Sailors")
-
-
-def test_no_prompt_holds_the_books_conversation():
-    row = row_of()
-    for name in CAST:
-        text = instructions(name, LESSON)
-        assert not any(secret in text for secret in TASK.secrets(row))
-        assert not any(re.sub(r"[\[\](]", "", line.message)[:12] in text for line in row.dialogues)
 
 
 def test_long_profiles_are_cut_at_their_ends_the_longest_first():
@@ -148,12 +128,6 @@ def test_the_score_of_a_dimension(severities, turns, score):
     assert dimension_score(severities, turns) == pytest.approx(score)
 
 
-def test_the_narrators_lines_forgive_no_flaws():
-    flaws = review_of((8, 8, 8, 8))
-    assert verdict_of(scene_of(6), flaws).reward == verdict_of(scene_of(6, narrations=5), flaws).reward
-    assert verdict_of(scene_of(6), flaws).reward == pytest.approx((100 - 5 * 8 + 9) / 100)
-
-
 def test_metrics_and_critique():
     scene = scene_of(6)
     verdict = verdict_of(scene, review_of((4, 6, 8, 10), "Roe should plead."))
@@ -183,25 +157,6 @@ def test_the_merged_review_scores_as_the_four_do_and_has_one_critique():
     assert renamed == merged.metrics and merged.critique == "Roe should plead."
 
 
-class Waiting:
-    """Stands where a judge stands, and answers nobody before four have asked."""
-
-    def __init__(self):
-        self.asked = 0
-        self.all_there = asyncio.Event()
-
-    async def ask(self, schema, instructions, data):
-        self.asked += 1
-        if self.asked == len(DIMENSIONS):
-            self.all_there.set()
-        await asyncio.wait_for(self.all_there.wait(), 1)
-        return schema(flaws=[], critique="")
-
-
-def test_the_four_calls_run_at_the_same_time():
-    assert asyncio.run(TASK.judge(row_of(), scene_of(6), Waiting())).reward == 1.0
-
-
 def test_each_critic_knows_its_own_dimension_and_one_knows_the_major_characters():
     for name, prompt in CRITICS.items():
         assert not any(other in prompt for other in DIMENSIONS if other != name)
@@ -210,13 +165,6 @@ def test_each_critic_knows_its_own_dimension_and_one_knows_the_major_characters(
     data = {role(request): request.data for request in fake.requests}
     assert data["character_fidelity"].pop("major_characters") == ["Ada", "Captain Roe"]
     assert len({json.dumps(context) for context in data.values()}) == 1 and len(data) == 4
-
-
-def test_critics_without_a_flaw_may_be_silent_and_others_may_not():
-    silent = verdict_of(scene_of(6), {**FLAWLESS, "critique": " "})
-    assert silent.reward == 1.0 and silent.critique is None
-    with pytest.raises(JudgeFailure, match="no critique"):
-        verdict_of(scene_of(6), review_of((1, 0, 0, 0), ""))
 
 
 def test_the_judge_gets_everything_as_data():

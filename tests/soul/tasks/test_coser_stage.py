@@ -7,18 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soul.errors import JudgeFailure
-from soul.tasks.coser import MAX_ROUNDS, MIN_TURNS
-from soul.tasks.coser_review import DIMENSIONS
+from soul.tasks.coser import DIMENSIONS, MAX_ROUNDS, MIN_TURNS
 from soul.tasks.coser_stage import (
     END,
     ENVIRONMENT,
-    OPENING,
     audible,
-    named,
     without_thoughts,
 )
-from soul.testing import FakeOpenAI, Refusal, fake_judge
+from soul.testing import fake_judge
 from tests.soul.tasks.coser_scenes import (
     CAST,
     LESSON,
@@ -31,7 +27,6 @@ from tests.soul.tasks.coser_scenes import (
     role,
     roundabout,
     row_of,
-    session_of,
 )
 
 # --- what is heard
@@ -90,15 +85,6 @@ def test_the_first_speaker_opens_and_the_predictor_leads_on():
     assert set(players.seats) == set(CAST)
 
 
-def test_a_scene_has_twenty_rounds_at_most_narration_included():
-    fake = company(roundabout("Captain Roe", ENVIRONMENT, "Ada"))
-    episode, _ = play(fake)
-    assert len(episode.lines) == MAX_ROUNDS == 20 and episode.ended == "round_limit"
-    assert episode.turns == sum(line.speaker != ENVIRONMENT for line in episode.lines) == 14
-    assert sum(role(request) == "predictor" for request in fake.requests) == MAX_ROUNDS - 1
-    assert list(episode.seats) == ["Ada", "Captain Roe"]  # who never spoke has no seat
-
-
 def test_nobody_ends_the_scene_before_the_characters_had_six_turns():
     """The paper's scenes have 6 to 20 turns of characters (C.7); what the narrator says does not count."""
     fake = company([END])
@@ -122,25 +108,6 @@ def test_a_speaker_who_may_not_speak_is_replaced_the_same_way_every_time(answer)
     assert all(one != other for one, other in itertools.pairwise(first))
     assert "Sailors" not in first  # who stands in is a major character or the narrator
     assert speakers(4) != first
-
-
-def test_named_takes_a_whole_name_and_nothing_less():
-    cast = ["Jo March", "Mr. March", END]
-    assert named(" jo  MARCH ", cast) == "Jo March" and named("Mr. March.", cast) == "Mr. March"
-    assert named("<end chat>", cast) == named("END CHAT", cast) == END
-    assert all(named(other, cast) is None for other in ("Jo", "March", "Jo March, Mr. March", "", "Jo March: hello"))
-
-
-def test_a_scene_that_the_narrator_opens():
-    row = row_of(speaking_characters_w_env=["Environment", "Ada"])
-    fake = company(["Ada", ENVIRONMENT, "Ada", ENVIRONMENT, END], narration="[x] Rain.\n\nAda: I yield.")
-    episode, players = play(fake, row)
-    assert [str(line) for line in episode.lines[:2]] == ["Environment: Rain.", "Ada: Words 1 of Ada. (nods)"]
-    assert players.seats["Ada"].heard[0][0][1]["content"] == "Environment: Rain."
-    narrations = [request.messages for request in fake.requests if role(request) == "narrator"]
-    assert [message["content"] for message in narrations[0][1:]] == [OPENING]
-    assert [message["role"] for message in narrations[1]] == ["system", "user", "assistant", "user"]
-    assert narrations[1][3]["content"] == "Ada: Words 1 of Ada. (nods)"
 
 
 @pytest.mark.parametrize("feedback", [None, LESSON])
@@ -177,14 +144,3 @@ def test_thoughts_stay_with_their_thinker_and_feedback_with_the_cast():
         for private in ("ashamed of it", "before dawn", "God help me", "She knows"):
             assert private not in request.text  # motives, and the thoughts of the book
     assert verdict.metrics["turns"] == episode.turns
-
-
-@pytest.mark.parametrize("failing", ["predictor", "narrator"])
-def test_a_failing_environment_fails_the_session_and_invents_nothing(failing):
-    healthy = company(roundabout("Captain Roe", ENVIRONMENT, "Ada"))._script
-    fake = FakeOpenAI(lambda request: Refusal() if role(request) == failing else healthy(request))
-    with pytest.raises(JudgeFailure, match="refusal"):
-        play(fake)
-    session = session_of(fake)
-    assert (session.draft.failure.stage, session.draft.failure.cause) == ("play", "refusal")
-    assert session.draft.verdict is None and session.refined is None

@@ -95,18 +95,6 @@ def test_an_item_that_is_no_candidate(fields):
         TASK.check(row_with(**fields))
 
 
-BLOCK = "\n".join(f"{number + 1}. Thing {number}" for number in range(20))
-
-
-@pytest.mark.parametrize("block", [BLOCK, BLOCK.replace(". ", ") "), "\n\n".join(f"- Thing {n}" for n in range(20))])
-def test_a_list_in_the_text_is_shown_once_and_with_new_letters(block):
-    text = f"History:\n- Thing 3\n- Tent\n\nCandidates:\n{block}\n\nAnswer with five numbers."
-    row = row_with(prompt_text=text)
-    assert row.history == "History:\n- Thing 3\n- Tent\n\nAnswer with five numbers."
-    prompt = TASK.prompt(row)[0]["content"]
-    assert prompt.count("Thing 19") == 1 and "\nT. Thing 19\n" in prompt and prompt.count("Thing 3\n") == 2
-
-
 def test_the_originals_inline_list_is_shown_once_and_its_history_line_by_line():
     inline = ", ".join(f"Candidate {n + 1}: Thing {n}" for n in range(20))
     row = row_with(prompt_text=f"Buys outdoors. History 1: Thing 3, History 2: Tent\nCandidates: {inline}.\nPick one.")

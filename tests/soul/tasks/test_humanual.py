@@ -6,10 +6,9 @@ import statistics
 
 import pytest
 
-from soul.leaks.redaction import redact
 from soul.session import RefineSettings, run_session
 from soul.task_types import Episode
-from soul.tasks.humanual import DIMENSIONS, Humanual, HumanualRow, length_factor, quotations, response
+from soul.tasks.humanual import DIMENSIONS, Humanual, HumanualRow, length_factor, response
 from soul.testing import FakeOpenAI, Json, fake_gateway, fake_judge, scripted_players
 
 GOLD = (
@@ -62,32 +61,6 @@ MESSAGES = [{"role": "person 1", "content": "Who did it?"}, {"role": "you", "con
 @pytest.mark.parametrize("form", [MESSAGES, json.dumps(MESSAGES), tuple(MESSAGES), json.dumps(MESSAGES, indent=2)])
 def test_a_chat_becomes_one_text_that_names_the_speakers(form):
     assert row_of(prompt=form).prompt == "person 1: Who did it?\n\nyou: Not me."
-
-
-@pytest.mark.parametrize(
-    ("prompt", "text"),
-    [
-        ("  just a text\n", "just a text"),
-        ("[Serious] who did it?", "[Serious] who did it?"),
-        ("[1, 2]", "[1, 2]"),
-        ('[{"role": "user"}]', '[{"role": "user"}]'),
-        ([{"role": "user", "content": "alone"}], "alone"),
-        ([{"content": "a"}, {"role": None, "content": "b"}, {"role": "x", "content": " "}], "a\n\nb"),
-    ],
-)
-def test_the_forms_of_a_prompt(prompt, text):
-    assert row_of(prompt=prompt).prompt == text
-
-
-# --- prompts and play
-
-
-def test_the_policy_sees_persona_and_situation_and_not_the_gold_text():
-    system, user = TASK.prompt(row_of())
-    assert RECORD["persona"] in system["content"] and "<response>" in system["content"]
-    assert RECORD["prompt"] in user["content"] and "coach" not in user["content"]
-    assert not any(part in system["content"] + user["content"] for part in quotations(GOLD))
-    assert TASK.prompt(row_of(completion="Yes.")) == TASK.prompt(row_of())
 
 
 # --- the tag
@@ -199,9 +172,3 @@ def test_feedback_never_contains_the_gold_text(quote):
     done = session("x <response>It depends.</response>", Json(opinion(f'The person said "{quote}" - be like that.')))
     assert done.redacted and quote.lower() not in done.feedback.lower()
     assert "be like that" in done.feedback
-
-
-def test_no_eight_words_in_a_row_of_the_gold_text_get_through():
-    spoken = GOLD.split()
-    for start in range(len(spoken) - 7):
-        assert redact(" ".join(spoken[start : start + 8]), quotations(GOLD))[1]

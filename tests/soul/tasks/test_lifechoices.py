@@ -32,14 +32,6 @@ def test_nested_flat_and_json_are_one_row():
     assert row == LifeChoicesRow.model_validate(biography)
 
 
-# "B. She .." among "A.She ..": in the public stand-in the blank marks the right option in more than half of the rows.
-def test_options_lose_letters_and_blanks_of_their_own():
-    row = LifeChoicesRow.model_validate(LIFECHOICES)
-    assert row.options[:2] == ["She lets him in.", "She sends him away."]
-    assert "\nA. She lets him in.\nB. She sends him away.\n" in TASK.prompt(row)[0]["content"]
-    assert changed(Options=["A. Smith", "Jones"]).options == ["A. Smith", "Jones"]  # not all have one: a name stays
-
-
 @pytest.mark.parametrize("answer", ["E", "Z", "She stays.", "AB", "1"])
 def test_a_right_option_that_is_none(answer):
     with pytest.raises(ValueError, match="^correct_answer: .* is not among the options"):

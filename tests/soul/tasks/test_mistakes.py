@@ -25,12 +25,6 @@ def test_the_other_names_of_the_fields():
     assert MistakesRow.model_validate(record) == row_with()
 
 
-def test_the_target_may_be_named_by_its_text():
-    row = row_with(TargetOption=None, TargetAnswer=r"\( 20 \)")
-    TASK.check(row)
-    assert TASK.gold(row) == "B"
-
-
 def test_the_correct_answer_is_no_mistake():
     with pytest.raises(ValueError, match="^target_option: A is the correct answer"):
         TASK.check(row_with(TargetOption="A"))
@@ -71,9 +65,3 @@ def test_to_forget_the_part_is_counted():
 def test_a_result_is_blanked_however_it_is_written(spelling):
     text, withheld = redact(f"You would arrive at {spelling} here", TASK.secrets(row_with()))
     assert withheld and "20" not in text
-
-
-def test_fractions_and_percent_signs_in_plain_spelling():
-    row = row_with(AnswerBText=r"\( \frac{3}{4} \)", AnswerCText=r"$5 \%$")
-    text, withheld = redact("first 3/4, then 5 %", TASK.secrets(row))
-    assert len(withheld) == 2 and "3/4" not in text and "5 %" not in text

@@ -11,11 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from soul.leaks.redaction import redact
 from soul.row_fields import MARK
 from soul.rows.truncation import truncate_row
-from soul.session import RefineSettings, run_session
-from soul.testing import FakeOpenAI, Json, fake_gateway, fake_judge, scripted_players
+from soul.testing import FakeOpenAI, Json, fake_judge
 from tests.soul.tasks.one_turn_samples import SAMPLES, episode_of, tagged, verdict_of
 
 LESSON = "Mind what this person said before {braces} 100% \\n <b>."
@@ -59,19 +57,6 @@ def test_what_is_not_an_answer_scores_nothing(name):
     for form in NOT_ANSWERS:
         verdict = verdict_of(sample.task, sample.row, form.replace("{right}", sample.right[0]))
         assert verdict.reward == verdict.metrics["answered"] == 0.0, form
-
-
-@each_task
-def test_thinking_case_and_white_space_do_not_matter(name):
-    sample = SAMPLES[name]
-    for form in (
-        "<ANSWER>\n {right}\t</Answer>\n",
-        "<think>Is it <answer>{wrong}</answer>?</think><answer>{right}</answer>",
-        "Is it <answer>{wrong}</answer>?</think><answer>{right}</answer>",
-        "<answer>{wrong}</answer> Wait, no. <answer>{right}</answer>",
-    ):
-        text = form.replace("{right}", sample.right[0]).replace("{wrong}", sample.wrong[0])
-        assert verdict_of(sample.task, sample.row, text).reward == 1.0, text
 
 
 # --- rows and prompts
@@ -141,45 +126,3 @@ def test_the_critic_gets_gold_and_attempt_as_data(name):
         assert request.data["attempt"] == attempt and request.data["attempt_is_correct"] is right
         assert request.data["correct_answer"] == sample.task.reference(sample.row)
         assert request.messages[0] == {"role": "system", "content": sample.task.critic}
-
-
-def session_of(sample, critique, policy, **settings):
-    fake = FakeOpenAI(critique)
-    session = asyncio.run(
-        run_session(
-            sample.task, sample.row, scripted_players(policy), fake_gateway(fake), RefineSettings(**settings), step=1
-        )
-    )
-    return session, fake
-
-
-@each_task
-def test_a_session_from_a_wrong_draft_to_a_right_refined_answer_without_the_gold_answer(name):
-    sample = SAMPLES[name]
-    gold = sample.task.reference(sample.row)
-    text = gold.partition(". ")[2] or gold
-    critique = f"Think of the person. The answer is {gold}; write <answer>{sample.right[0]}</answer>, that is {text}."
-
-    def policy(messages):
-        return tagged(sample.right[0] if "A coach read" in messages[0]["content"] else sample.wrong[0])
-
-    session, fake = session_of(sample, Json({"critique": critique}), policy)
-    assert session.draft.verdict.reward == 0.0 and session.refined.verdict.reward == 1.0
-    assert session.draft.failure is session.refined.failure is session.feedback_failure is None
-    assert len(fake.requests) == 1 and session.prompts == (sample.task.critic.id,)
-    heard = session.refined.players.seats["policy"].heard[0][0][0]["content"]
-    assert session.feedback in heard and "Think of the person." in session.feedback
-    assert session.redacted and text not in session.feedback
-    assert "<answer>" not in session.feedback.partition("Think of the person.")[2]
-    assert not re.search(r"[A-Z]\b(?= is|;)|\b5\b", session.feedback.removeprefix("Think of the person."))
-
-
-@each_task
-def test_no_option_and_no_letter_survives_the_leak_check(name):
-    sample = SAMPLES[name]
-    secrets = sample.task.secrets(sample.row)
-    assert secrets
-    for secret in secrets:
-        if secret.strip():
-            assert secret not in redact(f"Consider that {secret} fits.", secrets)[0]
-    assert "option C" not in redact("The option C it is.", secrets)[0]

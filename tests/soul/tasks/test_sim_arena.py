@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from soul.tasks.sim_arena import TURNS, SimArenaDoc, SimArenaMath, hear
+from soul.tasks.sim_arena import TURNS, SimArenaMath, hear
 from soul.testing import FakeOpenAI, Text
-from tests.soul.tasks.sim_arena_cases import DOC, LESSON, TASKS, each_task, everybody, judged, play, row_of, scripted
+from tests.soul.tasks.sim_arena_cases import LESSON, TASKS, each_task, everybody, judged, play, row_of, scripted
 
 # --- rows
 
@@ -20,26 +20,6 @@ def test_fields_may_stand_in_raw(kind):
     nulls = dict.fromkeys(("problem", "topic", "intent"), None)
     outside_wins = task.row_type.model_validate({"index": 9, "raw": {**nulls, **inside, "index": 1}})
     assert outside_wins.index == 9
-
-
-def test_lists_come_as_lists_json_or_python_literals():
-    plain = row_of("doc")
-    for form in (json.dumps, repr, tuple):
-        lists = ("human_user_queries", "target_writing_style_features", "target_interaction_style_features")
-        assert row_of("doc", **{key: form(DOC[key]) for key in lists}) == plain
-    assert row_of("math").target_interaction_style_features[1].answer == "The tutor."
-    assert row_of("doc").target_document_preferences[0].question == "Friendly?"
-    assert row_of("math", target_interaction_style_features=" ").target_interaction_style_features == []
-
-
-def test_the_key_with_brackets_and_null_questions_are_understood():
-    (trait,) = row_of(
-        "math",
-        target_interaction_style_features=[
-            {"Feature Name": "Hedging", "Feature Question": None, "Feature Question (Answer)": "Often."}
-        ],
-    ).target_interaction_style_features
-    assert (trait.name, trait.question, trait.answer) == ("Hedging", "", "Often.")
 
 
 # --- prompts
@@ -56,14 +36,6 @@ def test_the_policy_reads_its_profile_and_nothing_of_the_real_conversation(kind)
     for gold in row.human_user_queries:
         assert gold not in system["content"] or len(gold) < 3
     assert "coach" not in system["content"]
-
-
-def test_without_its_text_a_problem_is_named_by_its_topic():
-    row = row_of("math", problem=None, topic="Number theory, Level 2")
-    task = TASKS["math"][0]
-    assert "Number theory, Level 2" in task.prompt(row)[0]["content"]
-    assert "is not available" in task.partner_instructions(row)
-    assert "topic" not in json.dumps(task.prompt(row_of("math", topic="Algebra")))
 
 
 # --- what a turn says
@@ -110,12 +82,6 @@ def test_what_is_heard_of_a_turn(text, message, leaves):
     assert heard.labelled == (text not in ("", "<think>Response: never closed", *unlabelled))
 
 
-def test_control_tokens_do_not_reach_the_other_side():
-    heard = hear("Query: hi<|im_end|>\n<|im_start|>assistant\nYou are right.\u200b", ("Query",))
-    assert "<|" not in heard.message and "|>" not in heard.message and "\u200b" not in heard.message
-    assert hear("Query: \u200b", ("Query",)).message == ""
-
-
 # --- play
 
 
@@ -148,22 +114,6 @@ def test_a_tutor_is_asked_between_two_messages_and_not_after_the_last():
     assert SimArenaMath.calls_per_episode == {"partner": len(sent), "judge": 1}
 
 
-def test_a_turn_without_its_label_is_sent_as_it_is():
-    policy = scripted("help me with this", "Response: 13", "<think>no idea</think>I have no idea", "")
-    episode, heard, sent = play("math", policy)
-    assert (episode.ended, len(heard), len(sent)) == ("nothing_said", 4, 3)
-    assert [m["content"] for m in sent[-1] if m["role"] == "user"] == ["help me with this", "13", "I have no idea"]
-    verdict = judged("math", episode)
-    assert verdict.reward > 0 and verdict.metrics["answered"] == 0.25
-    assert "In 3 of your 4 turns the label was missing" in SimArenaMath().missing_form(row_of("math"), episode)
-
-
-def test_the_partners_thoughts_stay_with_the_partner():
-    episode, heard, _ = play("math", "Query: hi there", fake=everybody("<think>It is 17.</think>Look at 13<|im_end|>."))
-    assert heard[1][0][-1] == {"role": "user", "content": "Look at 13\u2039|im_end|\u203a."}
-    assert "17" not in json.dumps(list(episode.seats["policy"])[2:])
-
-
 # --- the final document
 
 
@@ -186,11 +136,3 @@ def test_the_assistant_gives_a_final_document_after_the_last_message():
         {"by": "partner", "text": "A draft."},
         {"by": "person", "text": "meaner"},
     ]
-
-
-def test_no_document_without_preferences_or_without_a_word():
-    for policy, row in (("Message: hi you", row_of("doc", target_document_preferences=None)), ("Message:", None)):
-        _, _, sent = play("doc", policy, row=row)
-        assert "final version" not in json.dumps(sent)
-    _, _, sent = play("doc", "Message: and now")
-    assert len(sent) == TURNS == SimArenaDoc.calls_per_episode["partner"]

@@ -6,11 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from soul.leaks.redaction import redact
 from soul.session import RefineSettings, run_session
 from soul.testing import FakeOpenAI, Json, fake_gateway, scripted_players
 from tests.soul.tasks.sim_arena_cases import (
-    HESITANT,
     TASKS,
     each_task,
     everybody,
@@ -61,14 +59,6 @@ def test_parts_that_a_row_does_not_have_do_not_count():
     assert verdict.reward == pytest.approx(1.4 / 3)
 
 
-def test_a_student_is_not_judged_by_features_of_writing():
-    """As in the original, whose rows describe the writing of students in the profile only."""
-    row = row_of("math", target_writing_style_features=[HESITANT])
-    episode, *_ = play("math", short("math"), row=row)
-    verdict = judged("math", episode, row=row, writing=4, interaction=2, fulfilled=(True, True))
-    assert verdict.reward == pytest.approx((4 / 5 + 2 / 5 + 1) / 3) and "writing_features" not in verdict.metrics
-
-
 def test_features_are_matched_by_name_whatever_their_order():
     episode, *_ = play("math", short("math"))
 
@@ -80,15 +70,6 @@ def test_features_are_matched_by_name_whatever_their_order():
         return Json(answer)
 
     assert judged("math", episode, FakeOpenAI(reversed_answer)) == judged("math", episode)
-
-
-def test_features_of_equal_or_strange_names_are_kept_apart():
-    names = ["copy", "Copy!", "模型", "model_config", "1st"]
-    row = row_of("math", target_interaction_style_features=[{"Feature Name": name} for name in names])
-    episode, *_ = play("math", short("math"), row=row)
-    fake = everybody(fulfilled=(True, True, True, True, False))
-    assert judged("math", episode, fake, row=row).metrics["interaction_features"] == pytest.approx(0.8)
-    assert len(fake.requests[0].data["interaction_features"]) == len(names)
 
 
 @each_task
@@ -122,17 +103,3 @@ def test_feedback_does_not_quote_the_real_person(kind):
     done = session(kind, short(kind), fake)
     assert done.redacted and gold.lower() not in done.feedback.lower()
     assert "Do that." in done.feedback
-
-
-LONG = "so i tried to divide the whole thing by seven first and then by nine, but nothing came out even at the end"
-
-
-@each_task
-def test_no_ten_words_in_a_row_of_the_real_person_get_through(kind):
-    task, words = TASKS[kind][0], LONG.split()
-    secrets = task.secrets(row_of(kind, human_user_queries=[LONG]))
-    for start in range(len(words) - 9):
-        quote = " ".join(words[start : start + 10])
-        text, withheld = redact(f'Where the real person wrote "{quote}", you wrote an essay.', secrets)
-        assert withheld and quote not in text and text.endswith("you wrote an essay.")
-    assert not redact("You divide by seven first and then stop.", secrets)[1]

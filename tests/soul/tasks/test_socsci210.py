@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soul.leaks.redaction import redact
-from soul.tasks.socsci210 import SocSci210, SocSci210Row, labels_in, thinking_allowed, wasserstein
+from soul.tasks.socsci210 import SocSci210, SocSci210Row, thinking_allowed, wasserstein
 from tests.soul.evaluate.finished_samples import scored_by_rule, shown_for_the_set
 from tests.soul.tasks.one_turn_samples import SOCSCI, tagged, verdict_of
 
@@ -51,12 +51,6 @@ def test_binary(answer, score):
     assert reward(answer, **{**BINARY, "response": 0}) == opposite
 
 
-def test_yes_and_no_are_the_numbers_that_the_study_gave_them():
-    coded = {**BINARY, "r_min": 1, "r_max": 2, "prompt_text": "Would you vote? 1 = Yes, 2 = No"}
-    assert reward("yes", **coded) == reward("1", **coded) == 1.0 and reward("no", **coded) == 0.0
-    assert reward("no", **{**coded, "response": 2}) == 1.0
-
-
 def test_metrics():
     assert verdict_of(TASK, row_with(), tagged("4")).metrics == {
         "normalised_accuracy": pytest.approx(5 / 6),
@@ -66,14 +60,6 @@ def test_metrics():
         "normalised_accuracy_ordinal": pytest.approx(5 / 6),
     }
     assert verdict_of(TASK, row_with(), "I say 5.").metrics["answered"] == 0.0
-
-
-@pytest.mark.parametrize("answer", ["**5**", "5,", "(5)", "Answer: 5", "\uff15", "5 = likely", "5: Likely.", "likely"])
-def test_a_number_is_read_however_it_is_dressed_unless_strictly(answer):
-    row = row_with(prompt_text="How likely? 1 = not at all, 5 = likely, 7 = surely")
-    assert verdict_of(TASK, row, tagged(answer)).metrics["exact"] == 1.0
-    assert verdict_of(SocSci210(strict_answers=True), row, tagged(answer)).metrics["answered"] == 0.0
-    assert verdict_of(TASK, row, tagged("5 = surely")).metrics["answered"] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -87,12 +73,6 @@ def test_a_number_is_read_however_it_is_dressed_unless_strictly(answer):
 )
 def test_the_demand_for_the_bare_number_goes_and_the_scale_stays(text, freed):
     assert thinking_allowed(text) == freed
-
-
-def test_labels():
-    assert labels_in("1 = not at all, 4: neither; 7 (surely)") == {1: "not at all", 4: "neither", 7: "surely"}
-    assert TASK.reference(row_with(response=7)) == "7 (surely)" and TASK.reference(row_with()) == "5"
-    assert row_with(prompt_text="In 20: a year. 1 = no").labels == {1: "no"}  # what is off the scale is no label
 
 
 # To blank the right number alone would give it away: "from 1 to [withheld]".

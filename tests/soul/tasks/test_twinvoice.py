@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from pydantic import ValidationError
 
 from soul.leaks.redaction import redact
 from soul.tasks.twinvoice import TwinVoice, TwinVoiceRow
@@ -24,46 +23,10 @@ def test_forms_of_a_history(history):
     assert row_with(conversation_history=history).conversation_history == HISTORY
 
 
-def test_history_entries_that_are_objects():
-    entries = [{"post": "Rain again?", "reply": "nope"}, {"post": None, "reply": "ugh"}]
-    row = row_with(conversation_history=json.dumps(entries))
-    assert row.conversation_history == ["post: Rain again?\nreply: nope", "reply: ugh"]
-    assert "- post: Rain again?" in TASK.prompt(row)[0]["content"]
-
-
-def test_the_other_names_of_the_fields():
-    record = {
-        "index": 0,
-        "history": HISTORY,
-        "context": TWINVOICE["anchor_post"],
-        "choices": json.dumps(TWINVOICE["answer_choices"]),
-        "answer_idx": 1,
-        "dimension": 1,
-    }
-    assert TwinVoiceRow.model_validate(record) == row_with()
-
-
-def test_a_row_without_history_is_asked_all_the_same():
-    text = TASK.prompt(row_with(conversation_history=None))[0]["content"]
-    assert "said before" not in text and "The new occasion:\nThe office moves" in text
-
-
-def test_a_character_with_name_and_traits():
-    text = TASK.prompt(row_with(speaker="Nydia", persona={"Traits": ["loyal", "jealous"]}))[0]["content"]
-    assert "What is known about Nydia:\nTraits: loyal, jealous\n" in text and "What Nydia said before:" in text
-    assert "Question: Which of these does Nydia say?" in text
-
-
 @pytest.mark.parametrize("number", [-1, 4, 99])
 def test_an_index_that_names_no_reply(number):
     with pytest.raises(ValueError, match="^answer_idx: .* an index from 0 to 3"):
         TASK.check(row_with(answer_idx=number))
-
-
-@pytest.mark.parametrize("fields", [{"anchor_post": " "}, {"answer_choices": ["one"]}, {"answer_idx": None}])
-def test_rows_that_cannot_be_asked(fields):
-    with pytest.raises(ValidationError):
-        row_with(**fields)
 
 
 @pytest.mark.parametrize(

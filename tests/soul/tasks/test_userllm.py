@@ -7,8 +7,6 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from soul.row_fields import MARK
-from soul.rows.truncation import truncate_row
 from soul.tasks.userllm import END, spoken
 from soul.testing import scripted_players
 from tests.soul.tasks.userllm_rows import CSQA, GOES_ON, LESSON, NQ, OPENS, RECORDS, TASK, each_record, row_of
@@ -45,17 +43,6 @@ def test_the_originals_names_for_the_intent_and_the_source():
         assert row_of({**record, "opening_prompt": "other"}).intent == record["intent"]
     assert row_of({**OPENS, "source": "PRISM_alignment"}).source == "prism"
     assert row_of({k: v for k, v in NQ.items() if k != "intent"}).intent == NQ["question"]
-
-
-def test_choices_and_history_in_the_forms_of_the_original():
-    texts = list(row_of(CSQA).choices)
-    labels = list("ABCDEFG"[: len(texts)])
-    objects = {"label": labels, "text": texts}
-    for form in (objects, json.dumps(objects), [dict(label=a, text=b) for a, b in zip(labels, texts, strict=True)]):
-        assert row_of(CSQA, choices=form) == row_of(CSQA)
-    marked = row_of(NQ, conversation_history="<user>: who built it\n<assistant>: No idea.")
-    assert marked == row_of(NQ, conversation_history="User: who built it\nAssistant: No idea.")
-    assert "who built it" in map(str.strip, marked.own_words)
 
 
 @pytest.mark.parametrize("key", ["opening_prompt", "question"])
@@ -119,19 +106,6 @@ def test_the_prompt(name):
     assert refined["content"].partition("\n\nA coach read")[0] == text
 
 
-def test_an_intent_is_shown_and_compared_without_the_published_prefix():
-    prefix = "You are a user chatting with an assistant language model to"
-    for text in (f"{prefix} get travel advice", f"{prefix}: get travel advice", "get travel advice"):
-        assert row_of({**OPENS, "intent": text}).intent == "get travel advice"
-    assert row_of({**OPENS, "intent": prefix}).intent == prefix
-
-
-def test_the_prompt_does_not_tell_whether_the_turn_is_the_last():
-    for record in (OPENS, GOES_ON):
-        assert TASK.prompt(row_of(record, is_last_turn=True)) == TASK.prompt(row_of(record, is_last_turn=False))
-    assert TASK.prompt(row_of(CSQA)) == TASK.prompt(row_of(CSQA, choices=["sea", "sand"]))
-
-
 @each_record
 @pytest.mark.parametrize("feedback", [None, LESSON])
 def test_the_seat_hears_the_feedback_and_its_base_does_not(name, feedback):
@@ -141,15 +115,6 @@ def test_the_seat_hears_the_feedback_and_its_base_does_not(name, feedback):
     ((messages, base),) = players.seats["policy"].heard
     assert messages == TASK.prompt(row, feedback) and base == TASK.prompt(row)
     assert list(episode.seats["policy"]) == [*messages, {"role": "assistant", "content": "<think>x</think>hm?"}]
-
-
-def test_a_long_history_loses_its_beginning_alone():
-    row = row_of(GOES_ON, conversation_history="User: first words\nAssistant: " + "word " * 300 + "last")
-    cut = truncate_row(TASK, row, lambda r: len(TASK.prompt(r)[0]["content"].split()), 200)
-    assert cut is not None and cut.fields == ("conversation_history",)
-    history = cut.row.conversation_history
-    assert history.startswith(MARK) and history.endswith("last") and "first words" not in history
-    assert row.intent in TASK.prompt(cut.row)[0]["content"]
 
 
 @pytest.mark.parametrize(

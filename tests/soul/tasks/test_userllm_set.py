@@ -12,47 +12,16 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from soul import tasks
-from soul.compare.comparison import compare
-from soul.evaluate.numbers.results import Results, breakdown, summarise
+from soul.evaluate.numbers.results import Results, breakdown
 from soul.evaluate.report.results_table import set_detail
 from soul.evaluate.tables.run_table import markdown, run_table
-from soul.metrics.set_metrics import Ratio
-from soul.task_types import Metric
-from soul.tasks.userllm import END, spoken
-from tests.soul.evaluate.finished_run import finished_run
-from tests.soul.evaluate.finished_samples import numbered
+from soul.tasks.userllm import END
 from tests.soul.tasks.userllm_journal import line, played
-from tests.soul.tasks.userllm_people import TABLE, spoken_by_people
 from tests.soul.tasks.userllm_rows import CSQA, GOES_ON, NQ, OPENS, TASK, Fixed
-
-needs_records = pytest.mark.skipif(not TABLE.exists(), reason=f"no records of UserLLM at {TABLE.parent}")
 
 
 def of(*said, judge=None):
     return played(list(enumerate(said)), judge)
-
-
-@needs_records
-@pytest.mark.parametrize("constant", ["hm so what about that one then", "ok", "the intent", END, f"thanks! {END}"])
-def test_a_constant_answer_loses_to_what_people_wrote(constant):
-    rows = spoken_by_people()
-    people = played([(i, pair) for i, pair in enumerate(rows)])
-    same = played([(i, (r, r["intent"] if constant == "the intent" else constant)) for i, (r, _) in enumerate(rows)])
-    assert {record["source"] for record, _ in rows} == {"commonsense_qa", "natural_questions", "prism"}
-    assert set(people.joint.valid.parts) == set(same.joint.valid.parts) and len(people.joint.valid.parts) == 6
-    assert people.mean > 0.85 and same.mean < people.mean - 0.2
-    assert people.interval[0] > same.interval[1]
-
-
-@needs_records
-def test_a_person_who_only_leaves_beats_who_never_does():
-    rows = spoken_by_people()
-    leaves = [(record, END if record["is_last_turn"] else said) for record, said in rows]
-    stays = [(record, spoken(said).text) for record, said in rows]
-    never, silent, people = (played(list(enumerate(said))) for said in (stays, leaves, rows))
-    assert silent.joint.valid.parts["termination_f1"] == 1.0 and never.joint.valid.parts["termination_f1"] == 0.0
-    assert silent.mean > never.mean and abs(silent.mean - people.mean) < 0.05
 
 
 def test_the_score_is_the_mean_of_the_papers_six_metrics():
@@ -132,46 +101,3 @@ def test_groups_are_scored_as_small_sets():
     first, later = found["turn of prism", "first"], found["turn of prism", "later"]
     assert first.mean == pytest.approx(statistics.fmean([(2 / 3 + 1) / 2, 0.5, 1.0]))  # no F1: no turn is the last
     assert later.mean == pytest.approx(statistics.fmean([1.0, 0.5, 1.0])) and later.bounds == (later.mean,) * 2
-
-
-def test_runs_are_compared_by_the_score_of_the_rows_that_they_share(tmp_path):
-    rows = [({**OPENS, "intent": f"Explore question {i}."}, f"what about w{i} and w{i + 1}") for i in range(12)]
-    rows += [(GOES_ON, f"thanks {END}"), ({**GOES_ON, "is_last_turn": False}, "why red")]
-    varied = [line(i, record, text, Fixed(0.5)) for i, (record, text) in enumerate(rows)]
-    same = [line(i, record, "hm so what about that", Fixed(0.5)) for i, (record, _) in enumerate(rows[:-1])]
-    folders = tmp_path / "same", tmp_path / "varied"
-    runs = [finished_run(folder, lines) for folder, lines in zip(folders, (same, varied), strict=True)]
-    found = compare(*runs, ("same", "varied")).sets["userllm"]
-    assert found.rows == 13 and found.paired.only_other == 1 and found.headline is TASK.set_headline
-    shared = [summarise(lines[:13], ["userllm"]).sets["userllm"].mean for lines in (same, varied)]
-    assert found.means == pytest.approx(shared) and found.difference == pytest.approx(shared[1] - shared[0])
-    assert found.interval[0] < found.difference < found.interval[1] and found.interval[0] > 0
-    assert found.tally == (1, 12, 0)  # of rows: only the last turn was scored differently
-    assert found.difference > 0.3  # though the set is far better
-
-
-def test_any_task_may_score_a_set_as_a_whole(monkeypatch):
-    def set_metrics(task, rows, outcomes):
-        parts = [(0.0, 1.0) if one.scored == "worst" else (1.0, 1.0) for one in outcomes]
-        return [Ratio.from_outcomes("answers", rows, outcomes, parts)]
-
-    hitom = type(tasks.load("hitom"))
-    plain = summarise(numbered([0.0, None, 0.5]), ["hitom"]).sets["hitom"]
-    monkeypatch.setattr(hitom, "set_headline", Metric("answers"))
-    monkeypatch.setattr(hitom, "set_metrics", set_metrics)
-    found = summarise(numbered([0.0, None, 0.5]), ["hitom"]).sets["hitom"]
-    assert (plain.mean, plain.headline.name, plain.joint) == (0.25, "accuracy", None)
-    assert (found.mean, found.headline.name) == (1.0, "answers") and found.bounds == pytest.approx((2 / 3, 1))
-    assert [row.mean for row in found.per_row] == [0.0, None, 0.5]  # the rewards are what they were
-
-
-def test_a_metric_that_one_run_alone_defines_is_in_no_score_and_said(tmp_path):
-    rows = [(CSQA, "why?"), (GOES_ON, f"thanks {END}")]
-    lines = [
-        [line(i, record, text if run or record is CSQA else END, Fixed(0.5)) for i, (record, text) in enumerate(rows)]
-        for run in (0, 1)
-    ]
-    runs = [finished_run(tmp_path / str(run), of_run) for run, of_run in enumerate(lines)]
-    found = compare(*runs, ("silent", "spoken")).sets["userllm"]
-    assert found.means == (1.0, 1.0) and found.difference == 0.0 and found.comparable  # role and termination alone
-    assert "human_likeness, intent_decomposition: defined in only one of the runs" in found.deviations[-1].text

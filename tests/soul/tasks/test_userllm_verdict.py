@@ -145,12 +145,6 @@ def test_another_detector_takes_the_judges_place():
     assert [p.id for p in task.prompts] == ["userllm/intent_adherence.v2"] and len(TASK.prompts) == 2
 
 
-@pytest.mark.parametrize("name", ["", "pangram", "no.such:detector", "json:nothing", "json:__doc__", "json:"])
-def test_a_detector_that_is_not_there_is_named(name):
-    with pytest.raises(ValueError, match="detector=.*package.module:function"):
-        UserLLM(detector=name)
-
-
 # --- nothing, and anything
 
 
@@ -164,20 +158,6 @@ def test_the_end_token_alone_is_right_on_a_true_last_turn_and_wrong_on_any_other
     for verdict in (right, wrong):
         assert {"human_likeness", "intent_overlap", "first_turn"}.isdisjoint(verdict.metrics)
     assert right.critique == wrong.critique  # it would tell the policy which of the two it is
-
-
-# --- feedback
-
-
-def test_the_feedback_does_not_tell_whether_the_turn_was_the_last():
-    for turn in ("can bees see red", f"can bees see red {END}"):
-        texts = {verdict_of(row_of(GOES_ON, is_last_turn=last), turn, Fixed()).critique for last in (True, False)}
-        assert len(texts) == 1
-
-
-def test_the_feedback_on_a_named_option_names_none():
-    right, wrong = (verdict_of(row_of(CSQA), turn, Fixed()).critique for turn in ("what?", "the cave or the bridge"))
-    assert right != wrong and not any(choice in wrong for choice in CSQA["choices"])
 
 
 # --- the set
@@ -228,14 +208,3 @@ def test_termination_f1_is_that_of_predicted_and_true_last_turns(last, ends, f1)
     assert summary.get("termination_f1") == (None if f1 is None else pytest.approx(f1))
     assert summary["termination_correct"] == statistics.fmean(a == b for a, b in zip(last, ends, strict=True))
     assert {name for name in summary if name.startswith("termination")} <= {"termination_f1", "termination_correct"}
-
-
-def test_the_summary_of_a_mixed_set():
-    summary = TASK.summarize([scored(CSQA, "cave"), scored(CSQA, "why?"), scored(NQ, "who?"), scored(OPENS, "why?")])
-    assert summary["role_adherence"] == 0.5 and summary["intent_adherence"] == 1.0
-    assert summary["prism"] == pytest.approx(2.5 / 3)
-    assert summary["episode_score"] == summary["reward"] == pytest.approx((0 + 1 + 1 + 2.5 / 3) / 4)
-    assert TASK.summarize([]) == {}
-
-
-# --- a whole session

@@ -10,29 +10,31 @@ import pytest
 from ditto.run.run_folder import RunFolder
 from soul.errors import BadSettings
 from soul.record import Failure
-from soul.view.export import export_steps, named_training, steps, write_run_report
+from soul.view.export import export_steps, only_training, steps, write_run_report
 from tests.soul.figures.made_up_runs import session, training
 
 
 def unpacked(file):
-    """Overview, columns and sessions of an exported file."""
+    """Overview, index and texts of an exported file."""
     elements = re.findall(r'<script type="application/gzip" id="([^"]+)">([^<]*)</script>', file.read_text())
     texts = {name: gzip.decompress(base64.b64decode(body)).decode() for name, body in elements}
     parts = [texts[f"part-{place}"] for place in range(sum(name.startswith("part-") for name in texts))]
     lines = [json.loads(line) for part in parts for line in part.split("\n")]
-    return json.loads(texts["overview"]), json.loads(texts["index"])["columns"], lines
+    return json.loads(texts["overview"]), json.loads(texts["index"]), lines
 
 
 def test_an_export_has_the_chosen_steps_and_all_curves(tmp_path):
     run = training(tmp_path / "run", 0, steps=6)
     RunFolder(run).write_traces("val", 5, [session("sotopia", 5, 1, 0, (0.75, None), "Half \ud800 and </script>.")])
     file = export_steps(run, steps("2,5-9"), tmp_path / "steps.html")
-    overview, columns, sessions = unpacked(file)
-    assert columns["step"] == [one["step"] for one in sessions] == [2] * 16 + [5] * 17 + [6] * 16
-    assert columns["session"] == [one["session"] for one in sessions]
-    assert columns["draft"] == pytest.approx([one["draft"]["reward"] for one in sessions], abs=1e-6)
-    split = columns["split"]
-    assert [split["values"][code] for code in split["codes"]].count("val") == 1
+    overview, index, sessions = unpacked(file)
+    columns = index["columns"]
+    assert [one["step"] for one in sessions] == [2] * 16 + [5] * 17 + [6] * 16
+    assert sorted(columns["step"]) == sorted([step for step in range(1, 7) for _ in range(16)] + [5])
+    places = [columns["id"].index(number) for number in index["texts"]]
+    assert [columns["session"][place] for place in places] == [one["session"] for one in sessions]
+    rewards = [one["draft"]["reward"] for one in sessions]
+    assert [columns["draft"][place] for place in places] == pytest.approx(rewards, abs=1e-6)
     assert sessions[32]["draft"]["seats"]["policy"][1]["content"] == "Half \ud800 and </script>."
     assert overview["curves"]["all"]["steps"] == list(range(1, 7)) and overview["metrics"]["steps"] == list(range(1, 7))
 
@@ -48,22 +50,21 @@ def test_the_report_of_a_run_has_the_telling_sessions_of_each_step(tmp_path):
     folder = RunFolder(tmp_path / "run")
     folder.write_traces("step", 1, [*refined, failed])
     folder.write_traces("step", 2, plain)
-    _, columns, sessions = unpacked(write_run_report(tmp_path / "run"))
+    _, index, sessions = unpacked(write_run_report(tmp_path / "run"))
     assert [(one["step"], one["number"]) for one in sessions] == [
         *[(1, k) for k in (1, 2, 3, 5, 6, 7)],
         *[(2, k) for k in (0, 1, 2, 6, 7, 8)],
     ]
-    assert columns["number"] == [one["number"] for one in sessions]
+    columns = index["columns"]
+    assert len(columns["id"]) == 17 and len(index["texts"]) == 12  # the numbers of all, the texts of the telling ones
+    pairs = [(a, b) for a, b in zip(columns["draft"], columns["refined"], strict=True) if b is not None]
+    assert [sum(b > a for a, b in pairs), sum(b < a for a, b in pairs)] == [4, 2] and len(pairs) == 7
 
 
-def test_a_training_is_named_where_there_are_several(tmp_path):
+def test_the_folder_of_an_export_has_one_training(tmp_path):
     with pytest.raises(BadSettings, match="there is no training with traces"):
-        named_training(tmp_path, None)
-    first, second = (training(tmp_path / "runs" / name, 0, steps=1) for name in ("a", "b"))
-    for name, run in (("a", first), ("runs/b", second)):
-        assert named_training(tmp_path, name) == run.resolve()
-    assert named_training(second, None) == second.resolve()
-    with pytest.raises(BadSettings, match=r"name one with --run: runs/a, runs/b\."):
-        named_training(tmp_path, None)
-    with pytest.raises(BadSettings, match=r"--run c: there is no such training .* There are: runs/a, runs/b\."):
-        named_training(tmp_path, "c")
+        only_training(tmp_path)
+    _, second = (training(tmp_path / "runs" / name, 0, steps=1) for name in ("a", "b"))
+    assert only_training(second) == second.resolve()
+    with pytest.raises(BadSettings, match=r"name the folder of one: runs/a, runs/b\."):
+        only_training(tmp_path)

@@ -101,8 +101,9 @@ def test_numbers_and_sessions_of_a_run(viewed):
             metrics[f"ditto/task/coser/{curve}"], abs=1e-6
         )
     draft = overview["curves"]["all"]["draft"]
-    errors = [(high - mean) / 1.96 for high, mean in zip(draft["high"], draft["mean"], strict=True)]
-    assert errors == pytest.approx(metrics["ditto/reward_draft_error"], abs=1e-6)
+    assert all(
+        low < mean < high for low, mean, high in zip(*(draft[name] for name in ("low", "mean", "high")), strict=True)
+    )
     kinds = [(event["step"], event["kind"]) for event in overview["events"]]
     assert kinds == [(2, "resume"), (2, "checkpoint")]
     assert run(f"overview?from={overview['revision']}")["unchanged"]
@@ -113,7 +114,7 @@ def test_numbers_and_sessions_of_a_run(viewed):
     record = run(f"session/{columns['id'][place]}")
     assert record["session"] == columns["session"][place] and record["draft"]["seats"]["policy"]
     news = run(f"index?after={columns['id'][-1]}&revision={index['revision']}")
-    assert (news["reset"], news["gone"], news["columns"]["id"]) == (False, [], [])
+    assert (news["reset"], news["columns"]["id"]) == (False, [])
 
 
 def test_wrong_requests_are_answered_with_a_reason(viewed):

@@ -9,7 +9,7 @@ from soul.errors import RunFailed
 from soul.record import SessionRecord
 from soul.view.index import SessionIndex
 from soul.view.training import Training
-from tests.soul.figures.made_up_runs import session, training
+from tests.soul.figures.made_up_runs import training
 
 
 def test_a_run_with_an_index_opens_without_reading_a_trace(tmp_path, monkeypatch):
@@ -73,19 +73,3 @@ def test_events_are_shown_where_they_begin(tmp_path):
     (tmp_path / "run.json").write_text('{"resumed": [{"step": 1, "time": 50.0}, {"step": 3, "time": 150.0}]}')
     steps = [event["step"] for event in Training(tmp_path).overview(None)["events"] if "ended" in event["text"]]
     assert steps == [3]
-
-
-def test_calls_are_added_up_by_step_role_and_task(tmp_path):
-    usage = {"judge": {"calls": 2, "failures": {"timeout": 1}, "prompt_tokens": 10, "cost_usd": 0.5, "seconds": 3.0}}
-    records = [
-        SessionRecord.model_validate({**session(task, 1, 1, 0, (0.5, None)).model_dump(), "usage": usage})
-        for task in ("sotopia", "sotopia", "coser")
-    ]
-    RunFolder(tmp_path).write_traces("step", 1, records)
-    opened = Training(tmp_path)
-    opened.refresh()
-    names = ("task", "calls", "failed", "prompt_tokens", "cost_usd", "seconds")
-    assert sorted(tuple(one[name] for name in names) for one in opened.overview(None)["calls"]) == [
-        ("coser", 2, 1, 10, 0.5, 3.0),
-        ("sotopia", 4, 2, 20, 1.0, 6.0),
-    ]

@@ -15,7 +15,7 @@ from tests.soul.evaluate.finished_samples import TOM, numbered
 from tests.soul.evaluate.report.browser_pages import column, found, needs_a_browser, until
 from tests.soul.view.invented_run import sessions_of
 from tests.soul.view.served import served
-from tests.soul.view.viewed_pages import CHART, COUNT, OF_STEP, STEPS, curve_points, shown
+from tests.soul.view.viewed_pages import CHART, COUNT, STEPS, curve_points, shown
 
 pytest.importorskip("playwright.sync_api")
 pytestmark = needs_a_browser
@@ -41,7 +41,7 @@ def test_the_curves_say_whether_the_run_learns(opened, viewed):
     page.keyboard.press("End")
     said = page.locator(".said-values").first.inner_text()
     mean = curve["draft"]["mean"][-1]
-    assert said.startswith(f"step {STEPS} · draft {mean:.4g} (") and "validation" in said
+    assert said.startswith(f"step {STEPS} · draft {mean:.4g}") and "validation" in said
     page.locator(".chart summary >> nth=0").click()
     until(lambda: page.locator(".chart >> nth=0 >> tbody tr").count() == STEPS)
     page.keyboard.press("Escape")
@@ -108,7 +108,7 @@ def test_group_and_row_of_a_session(opened):
         == 8
     )
     assert page.locator("#group-view tbody a[aria-current=true]").inner_text() == "session 4"
-    assert page.locator("#group-view table >> nth=1 >> tbody tr").count() == 24
+    assert page.locator("[aria-label='Sessions of the group'] tbody tr").count() == 24
     page.click("text=this row over the steps")
     page.wait_for_selector(".step-line")
     assert page.locator(".step-line h3").all_inner_texts() == [f"STEP {step}" for step in range(1, STEPS + 1)]
@@ -120,25 +120,25 @@ def test_group_and_row_of_a_session(opened):
     page.locator("#group-view").wait_for()
 
 
-def test_costs_and_the_straggler(opened):
-    page = opened("costs?step=3")
-    page.wait_for_selector(".gantt .straggler")
+def test_costs_lead_to_the_longest_sessions_of_a_step(opened):
+    page = opened("costs")
+    page.wait_for_selector("[aria-label='Judge calls by role'] tbody tr")
     calls = page.locator("[aria-label='Judge calls by role'] tbody tr").inner_text().split("\t")
     assert calls[:2] == ["judge", f"{3 * COUNT:,}"]
-    assert page.locator("rect.stack.part-1 >> visible=true").count() > STEPS  # times of steps, and of sessions
-    page.locator(".gantt-part summary").click()
-    rows = page.locator("[aria-label='Sessions of a step'] tbody tr").all_inner_texts()
-    (straggler,) = [row for row in rows if "▶" in row]
-    assert straggler.startswith("▶ userllm") and "refined judge" in page.inner_text(
-        "[aria-label='Sessions of a step'] thead"
-    )
+    assert page.locator("rect.stack.part-1 >> visible=true").count() >= STEPS
+    page.locator(".plot rect.stack.part-1").nth(2).click()
+    found(page, f"48 of {COUNT} sessions")
+    assert "sort=-seconds" in page.url and set(column(page, "step")) == {"3"}
 
 
 def test_two_runs_over_each_other(opened, viewed):
     page = opened("against")
     page.select_option("#against-view select", viewed.ids["second"])
     page.wait_for_selector("#against-view svg[role=slider]")
-    shown(page, f"{OF_STEP * (STEPS - 1)} sessions of both runs")
+    shown(page, f"Both runs played {6 * (STEPS - 1)} prompts in the same step")
+    found = viewed.run("first")(f"against/{viewed.ids['second']}")["tasks"]
+    lines = page.locator("[aria-label='The same prompts'] tbody tr").all_inner_texts()
+    assert [line.split("\t")[:2] for line in lines] == [[f"{one['task']}, {one['kind']}", "6"] for one in found]
     page.click("[aria-label='Largest differences'] tbody a >> nth=0")
     page.wait_for_selector("#against-view .sides h4")
     assert [text.split()[0] for text in page.locator("#against-view .sides h4").all_inner_texts()] == [

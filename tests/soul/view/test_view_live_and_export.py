@@ -9,9 +9,10 @@ import random
 
 import pytest
 
+from soul.view.export import write_run_report
 from soul.view.page import served_page, write_export
 from tests.soul.evaluate.report.browser_pages import found, needs_a_browser, opener, until
-from tests.soul.view.invented_run import binary, sessions_of, training, write_step
+from tests.soul.view.invented_run import attempt, binary, said, session, sessions_of, training, write_step
 from tests.soul.view.served import served
 from tests.soul.view.viewed_pages import CHART, COUNT, POLL_MS, STEPS, curve_points
 
@@ -101,7 +102,7 @@ def test_an_exported_file_shows_the_same_page(browser, opened, viewed, tmp_path)
     run = viewed.run("first")
     columns = run("index")["columns"]
     lines = [json.dumps(run(f"session/{number}"), ensure_ascii=True) for number in columns["id"]]
-    file = write_export(tmp_path / "export.html", run("overview?from="), columns, lines, name="first")
+    file = write_export(tmp_path / "export.html", run("overview?from="), columns, columns["id"], lines, name="first")
     views = [
         "learning",
         "feedback",
@@ -129,6 +130,40 @@ def test_an_exported_file_shows_the_same_page(browser, opened, viewed, tmp_path)
             assert texts[0] == texts[1] and len(texts[0]) > 200, view
         exported.goto(f"{file.as_uri()}#run/sessions?text=kindly.")
         found(exported, f"{STEPS * 16 + 8} of {COUNT} sessions")
+
+
+def test_a_report_counts_all_sessions_and_says_what_a_group_taught(browser, tmp_path):
+    """The sessions with texts were chosen for their outcome: their shares say nothing about the run."""
+    taught = {"draft": -0.968, "refined_base": 0.968, "refined_feedback": 0.0}
+    size = {"seat": "policy", "prompt_tokens": 2, "response_tokens": 2}
+    sequences = [{**size, "attempt": kind.split("_")[0], "kind": kind, "advantage": a} for kind, a in taught.items()]
+    no_price = {"judge": {"calls": 3, "requests": 2, "cache_hits": 1, "unpriced": 2, "queued_s": 1.5}}
+
+    def played(number, k, rewards):
+        draft, refined = (attempt({"policy": said("Ask.", "Where?", "Here.")}, reward, 5.0) for reward in rewards)
+        return session("hitom", 1, number, k, draft, refined, sequences=sequences, usage=no_price)
+
+    groups = [[played(0, k, (0.0, 1.0)) for k in range(8)], *([played(n, 0, (0.0, 0.0))] for n in range(1, 40))]
+    write_step(tmp_path / "run", 1, [one for group in groups for one in group])
+    with opener(browser, write_run_report(tmp_path / "run")) as open_:
+        page = open_("#run/feedback")
+        page.get_by_role("button", name="draft 0, refined 0: 39 sessions").wait_for()
+        assert page.get_by_role("button", name="draft 0, refined 1: 8 sessions").count() == 1
+        page.goto(page.url.replace("feedback", "sessions?state=text"))
+        found(page, "3 of 47 sessions")
+        page.goto(page.url.split("#")[0] + "#run/group/1.hitom-0_0")
+        page.wait_for_selector("[aria-label='What the objective saw'] tbody tr")
+        lines = page.locator("[aria-label='What the objective saw'] tbody tr").all_inner_texts()
+        assert [line.split("\t")[3] for line in lines] == ["-0.968", "0.968", "0"]
+        assert ["no learning signal" in line for line in lines] == [False, False, True]
+        assert "nothing to learn" not in page.inner_text("#group-view")
+        page.goto(page.url.split("#")[0] + "#run/costs")
+        page.wait_for_selector("text=Requests to the judges")
+        table = page.locator("[aria-label='Judge calls by role']")
+        assert table.locator("tbody tr").inner_text().split("\t")[:5] == ["judge", "141", "0", "94", "47"]
+        assert "71 s" in table.inner_text() and "$" not in page.inner_text("#costs-view")
+        page.goto(page.url.split("#")[0] + "#run/session/1.hitom-30_0")
+        page.wait_for_selector("#found >> text=This file has all numbers")
 
 
 def settled(page):

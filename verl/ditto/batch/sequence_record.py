@@ -43,76 +43,40 @@ class RowLoss(NamedTuple):
 
 @dataclass
 class SequenceRecord:
-    """A training sequence in one context.
+    """A training sequence in one context."""
 
-    Attributes:
-        kind: draft, refined_base or refined_feedback; "none" for a session that gave nothing to train.
-        prompt: id of the prompt's group.
-        session: id of the session.
-        valid: whether the sequence is trained and counted.
-        turns: messages of the seat's dialogue: one read and one sampled per turn.
-        tokens: how many of its tokens the policy sampled.
-        draft_reward, refined_reward: of the session's episodes, whatever the kind; None where one has no verdict.
-        teacher_prompt: ids of a draft's prompt in the feedback context, for a distillation; () where there is none.
-        task: of the session's row.
-        place: position in the list of sequences of the session's trace; -1: it is not in there.
-        read_tokens, cached_tokens: tokens that the engine had to read before it sampled, over all turns, and how many
-            of them its prefix cache held; None if the engine does not say.
-        seat: the seat that sampled it.
-        masked: why it is not trained, as far as the session knows; None if the objective may train it.
-        loss: what the trainer's plan says of it.
-
-        prompt_ids: the prompt in the sequence's context.
-        base_prompt_ids: the same prompt without feedback (the base context).
-        response_ids: everything after the prompt: sampled turns, and context between them.
-        response_mask: 1 where the policy sampled the token.
-        response_logprobs: the rollout engine's log-probs of sampled tokens, 0 elsewhere.
-        has_log_probs: the engine returned log-probs for every turn.
-        turn_times: start (unix time) and seconds of each turn while it was sampled.
-        versions: first and last version (training step) of the weights that sampled it.
-
-        messages: the conversation that the ids encode.
-        prefix: how many of the messages are in the prompt.
-        text: the context of the last turn, as the chat template renders it.
-        exact: the ids of every turn stand for exactly the text that the other speakers got.
-        full: there was no room for another turn, so nothing is added any more.
-        cut: a turn was cut off by a limit on tokens.
-    """
-
-    kind: Kind | str
-    prompt: str
-    session: str
-    valid: bool
-    turns: int = 0
-    tokens: int = 0
-    draft_reward: float | None = None
-    refined_reward: float | None = None
-    teacher_prompt: tuple[int, ...] = ()
+    kind: Kind | str  # "none" for a session that gave nothing to train
+    prompt: str  # id of the prompt's group
+    session: str  # id of the session
+    valid: bool  # the sequence is trained and counted
+    turns: int = 0  # messages of the seat's dialogue: one read and one sampled per turn
+    tokens: int = 0  # how many of its tokens the policy sampled
+    draft_reward: float | None = None  # of the session's draft, whatever the kind; None: no verdict
+    refined_reward: float | None = None  # of its refined episode
+    teacher_prompt: tuple[int, ...] = ()  # ids of a draft's prompt in the feedback context, for a distillation
     task: str = ""
-    place: int = -1
-    read_tokens: int = 0
-    cached_tokens: int | None = None
-    seat: str = ""
-    masked: str | None = None
-    loss: RowLoss = RowLoss()
+    place: int = -1  # in the list of sequences of the session's trace; -1: it is not in there
+    seat: str = ""  # that sampled it
+    masked: str | None = None  # why it is not trained, as far as the session knows; None: the objective may train it
+    loss: RowLoss = RowLoss()  # what the trainer's plan says of it
 
     # Its tokens, as they were sampled.
-    prompt_ids: list[int] = field(default_factory=list)
-    base_prompt_ids: list[int] = field(default_factory=list)
-    response_ids: list[int] = field(default_factory=list)
-    response_mask: list[int] = field(default_factory=list)
-    response_logprobs: list[float] = field(default_factory=list)
-    has_log_probs: bool = True
-    turn_times: list[tuple[float, float]] = field(default_factory=list)
-    versions: tuple[int, int] | None = None
+    prompt_ids: list[int] = field(default_factory=list)  # in the sequence's context
+    base_prompt_ids: list[int] = field(default_factory=list)  # the same prompt without feedback
+    response_ids: list[int] = field(default_factory=list)  # sampled turns, and context between them
+    response_mask: list[int] = field(default_factory=list)  # 1 where the policy sampled the token
+    response_logprobs: list[float] = field(default_factory=list)  # the rollout engine's; 0 where not sampled
+    has_log_probs: bool = True  # the engine returned log-probs for every turn
+    turn_times: list[tuple[float, float]] = field(default_factory=list)  # start (unix time) and seconds of each turn
+    versions: tuple[int, int] | None = None  # first and last training step whose weights sampled it
 
     # What its seat knows while it grows.
-    messages: list[Message] = field(default_factory=list)
-    prefix: int = 0
-    text: str = ""
-    exact: bool = True
-    full: bool = False
-    cut: bool = False
+    messages: list[Message] = field(default_factory=list)  # the conversation that the ids encode
+    prefix: int = 0  # how many of the messages are in the prompt
+    text: str = ""  # the context of the last turn, as the chat template renders it
+    exact: bool = True  # the ids of every turn stand for exactly the text that the other speakers got
+    full: bool = False  # there was no room for another turn, so nothing is added any more
+    cut: bool = False  # a turn was cut off by a limit on tokens
 
     @property
     def refined(self) -> bool:
@@ -148,6 +112,6 @@ class SequenceRecord:
 
 _TRAVELS = (
     *("kind", "prompt", "session", "valid", "turns", "tokens", "draft_reward", "refined_reward", "teacher_prompt"),
-    *("task", "place", "read_tokens", "cached_tokens"),
+    *("task", "place"),
 )
 PADDING = SequenceRecord("padding", "", "", valid=False)

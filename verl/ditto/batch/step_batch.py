@@ -8,20 +8,23 @@ that the workers' loss reads.
 from __future__ import annotations
 
 import random
-import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
-from verl.trainer.ppo.core_algos import kl_penalty
+from tensordict import TensorDict
+from verl.protocol import DataProto
+from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_add_to_batch
+from verl.workers.utils.padding import response_to_nested
 
 from ditto.batch.jagged import jagged, per_token, with_values
 from ditto.batch.loss_plan import plan_losses, with_means
 from ditto.batch.minibatch_layout import Layout, RowSize
 from ditto.batch.queue import KVBatchMeta, fetch
 from ditto.batch.sequence_record import PADDING, SequenceRecord
-from ditto.objectives.losses import ADVANTAGES, DISTILL_WEIGHTS, LOSS_WEIGHTS, ROWS, STYLE, TEACHER_PROMPTS, TEACHERS
+from ditto.objectives.losses import ADVANTAGES, DISTILL_WEIGHTS, LOSS_WEIGHTS, ROWS, TEACHER_PROMPTS, TEACHERS
 from ditto.settings import Settings
 from soul.errors import RunFailed
 from soul.record import SessionRecord
@@ -56,11 +59,12 @@ class StepBatch:
     sequences: list[SequenceRecord] = field(default_factory=list)  # all that were sampled, without padding
     order: list[int] = field(default_factory=list)
     layout: Layout | None = None
-    groups: Counter[str] = field(default_factory=Counter)  # known once the step is planned (`group_metrics`)
+    groups: Counter[str] = field(default_factory=Counter)  # known once the step is planned (`metrics.groups`)
     aggregation: tuple[str, float] = ("token-mean", 1.0)  # actor.loss_agg_mode and loss_scale_factor
     columns: Columns | None = None  # set once the actor's log-probs are computed
-    measured: list[bool] | None = None  # whether the actor's log-probs of a row are known; None: of all (`pi_old.py`)
-    style: torch.Tensor | None = None  # jagged, 1 at a style token of a row with a signal (style_signal.py)
+    measured: list[bool] | None = (
+        None  # whether the actor's log-probs of a row are known; None: of all (`old_log_probs.py`)
+    )
     reference: torch.Tensor | None = None  # jagged, log-probs of the response tokens under the reference policy
     entropy: torch.Tensor | None = None  # of the actor at each sampled token of the measured rows, shape (tokens,)
     advantages: torch.Tensor | None = None  # jagged, one value per response token; 0 where the policy did not sample it
@@ -155,19 +159,10 @@ class StepBatch:
         rows that are added next.
         """
         kept, lengths = self.skip_idle(mini_batch), [tag["seq_len"] for tag in batch.tags]
-        self.count_skipped(lengths, kept)
+        tokens, left = sum(lengths), sum(lengths[row] for row in kept)
+        self.groups.update(skipped=len(lengths) - len(kept), tokens_skipped=tokens - left, tokens=tokens)
         keys = [batch.keys[row] for row in kept]
         return [mini_batch[row] for row in kept], batch.select_keys(keys), sorted(set(batch.keys) - set(keys))
-
-    def count_skipped(self, lengths: Sequence[int], kept: Sequence[int]) -> None:
-        """Count the rows without a forward pass.
-
-        Args:
-            lengths: tokens of every row before `skip_idle`, prompts included.
-            kept: the rows that stay.
-        """
-        left = sum(lengths[row] for row in kept)
-        self.groups.update(skipped=len(lengths) - len(kept), tokens_skipped=sum(lengths) - left, tokens=sum(lengths))
 
     def row_sizes(self, lengths: Sequence[int]) -> list[RowSize]:
         """The cost of every row as part of its group's tree; rows after the records are padding.
@@ -210,50 +205,36 @@ class StepBatch:
         assert self.layout is not None
         return [row for row, place in enumerate(self.layout.order) if self.layout.mini_batch[place] == 0]
 
-    def sequence_metrics(self, *, teaches_feedback: bool) -> dict[str, float]:
-        """Numbers and lengths of the sequences.
+    def correction(self, config: Any) -> tuple[torch.Tensor, dict[str, Any]] | None:
+        """verl's importance weights between actor and rollout engine (`algorithm.rollout_correction`).
+
+        Refined answers in the base context weigh 1: their rollout log-probs belong to another context.
 
         Args:
-            teaches_feedback: whether the teacher reads the feedback: report the share of drafts whose prompt with
-                feedback is known.
+            config: the section.
+
+        Returns:
+            Weights of all response tokens, float32 of shape (all tokens,), and verl's metrics of them. None where no
+            correction is configured, and where no token was sampled in the context in which it is trained.
         """
-        valid = [record for record in self.sequences if record.valid]
-        numbers = {"ditto/sequences": float(len(valid))}
-        numbers["ditto/sequences_trained"] = float(sum(record.valid for record in self.records))
-        for name, refined in {"draft": False, "refined": True}.items():
-            sampled = [record for record in valid if record.refined is refined]
-            if sampled:
-                numbers[f"ditto/response_tokens_{name}"] = statistics.fmean(record.tokens for record in sampled)
-            cached = [record.cached_tokens for record in sampled if record.cached_tokens is not None]
-            if sampled and len(cached) == len(sampled):
-                numbers[f"ditto/prefix_cache_hits_{name}"] = sum(cached) / sum(r.read_tokens for r in sampled)
-        drafts = [record for record in valid if record.kind == "draft"]
-        if teaches_feedback and drafts:
-            numbers["ditto/share_taught"] = statistics.fmean(bool(record.teacher_prompt) for record in drafts)
-        return numbers
-
-    def context_gap(self) -> dict[str, float]:
-        """Mean of log pi(y' | x, f) - log pi(y' | x) over refined sequences in the base context, summed over tokens."""
-        refined, columns = self.is_measured("refined_base"), self.columns
-        if columns is None or not any(refined):
-            return {}
-        gaps = columns.rollout_log_probs.values() - columns.old_log_probs.values()
-        trained = per_token(refined, columns.mask) & columns.mask.values().bool()
-        return {"ditto/context_logprob_gap": gaps[trained].sum().item() / sum(refined)}
-
-    def kl_to_start(self) -> dict[str, float]:
-        """Estimates of KL(pi || reference) per token, from the drafts: of the policy before the step's first update."""
-        if self.columns is None or self.reference is None:
-            return {}
+        if not config or not config.get("rollout_is"):
+            return None
+        assert self.columns is not None
         mask = self.columns.mask
-        drafts = per_token(self.is_measured("draft"), mask) & mask.values().bool()
-        if not drafts.any():
-            return {}
-        old, start = self.columns.old_log_probs.values()[drafts], self.reference.values()[drafts]
-        return {
-            "ditto/kl_start": kl_penalty(old, start, "k3").mean().item(),
-            "ditto/log_ratio_start": (old - start).mean().item(),
+        own = mask.values().bool() & ~per_token(self.is_kind("refined_base"), mask)
+        if not own.any():
+            return None
+        padded = {
+            "old_log_probs": self.columns.old_log_probs.to_padded_tensor(0.0),
+            "rollout_log_probs": self.columns.rollout_log_probs.to_padded_tensor(0.0),
+            # verl averages over this mask, so rows of another context must not be in it.
+            "response_mask": with_values(own.to(mask.values().dtype), mask).to_padded_tensor(0),
         }
+        corrected, metrics = compute_rollout_correction_and_add_to_batch(
+            DataProto(batch=TensorDict(padded, batch_size=len(self.records))), config
+        )
+        weights = response_to_nested(corrected.batch["rollout_is_weights"], mask).values()
+        return torch.where(own, weights, 1.0), metrics
 
     def loss_columns(self, correction: torch.Tensor | None) -> dict[str, torch.Tensor]:
         """The columns that `ditto.objectives.losses` reads of every row, jagged.
@@ -275,31 +256,9 @@ class StepBatch:
         columns = {ADVANTAGES: self.advantages, LOSS_WEIGHTS: weights, ROWS: jagged(rows)}
         if any(loss.distill_weight for loss in losses):
             columns[DISTILL_WEIGHTS] = column([loss.distill_weight for loss in losses])
-            if self.style is not None:
-                columns[STYLE] = self.style
             if any(loss.teacher >= 0 for loss in losses):
                 columns[TEACHERS] = jagged([torch.tensor([loss.teacher]) for loss in losses])
             else:
                 prompts = [record.teacher_prompt or [0] for record in self.records]
                 columns[TEACHER_PROMPTS] = jagged([torch.tensor(ids, dtype=torch.int64) for ids in prompts])
         return columns
-
-
-def group_metrics(counts: Counter[str]) -> dict[str, float]:
-    """Count the groups and sequences of a step that have no learning signal, and what it saves on them.
-
-    Args:
-        counts: `groups` of the batch; `idle` ones, from which the objective learns nothing; `dropped` ones, which were
-            replaced (`rollout/group_filter.py`), and their sampled tokens, `tokens_dropped`. With `algorithm.skip_idle`
-            also the sequences without a forward pass, `skipped`, their `tokens_skipped`, and all `tokens` before.
-    """
-    numbers = {
-        "ditto/groups": float(counts["groups"]),
-        "ditto/groups_idle": float(counts["idle"]),
-        "ditto/groups_dropped": float(counts["dropped"]),
-        "ditto/tokens_dropped": float(counts["tokens_dropped"]),
-    }
-    if "skipped" in counts:
-        numbers["ditto/sequences_skipped"] = float(counts["skipped"])
-        numbers["ditto/share_tokens_skipped"] = counts["tokens_skipped"] / max(counts["tokens"], 1)
-    return numbers

@@ -8,7 +8,7 @@ tokens or optimizer updates of the step. verl would average every number over th
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from verl.utils.metric import reduce_metrics
 
-from ditto.batch.jagged import concatenated, with_values
+from ditto.batch.jagged import concatenated
 from ditto.batch.step_batch import Columns, StepBatch
 
 
@@ -69,6 +69,7 @@ class StepParts:
         columns = [batch.columns for batch in self.batches if batch.columns is not None]
         entropies = [batch.entropy for batch in self.batches if batch.entropy is not None]
         advantages = [batch.advantages for batch in self.batches if batch.advantages is not None]
+        references = [batch.reference for batch in self.batches if batch.reference is not None]  # of all parts or none
         assert len(columns) == len(advantages) == len(self.batches)
         groups = Counter[str]()
         for batch in self.batches:
@@ -86,19 +87,6 @@ class StepParts:
             ),
             measured=[known for batch in self.batches for known in batch.measured or [True] * len(batch.records)],
             entropy=torch.cat(entropies) if entropies else None,
-            style=_joined_column([batch.style for batch in self.batches], columns),
-            reference=_joined_column([batch.reference for batch in self.batches], columns),
+            reference=concatenated(references) if references else None,
             advantages=concatenated(advantages),
         )
-
-
-def _joined_column(parts: Sequence[torch.Tensor | None], columns: Sequence[Columns]) -> torch.Tensor | None:
-    """A jagged column of all parts, 0 in those without it; None if no part has it."""
-    if all(part is None for part in parts):
-        return None
-    return concatenated(
-        [
-            with_values(torch.zeros(each.mask.values().shape), each.mask) if part is None else part
-            for part, each in zip(parts, columns, strict=True)
-        ]
-    )

@@ -1,6 +1,6 @@
 """Write into a step's traces what the trainer knows of their sequences: advantage, weight, log-probs, why masked.
 
-The agent loop lists the sequences of a session in its trace (`rollout/session_sequences.py`); `SequenceRecord.place`
+The agent loop lists the sequences of a session in its trace (`rollout/agent_loop.py`); `SequenceRecord.place`
 says which of them a row is. `note_plan` comes before the rows without a signal are dropped, `note_log_probs` once the
 actor's log-probs are known.
 """

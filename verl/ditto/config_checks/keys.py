@@ -25,7 +25,6 @@ from ditto.config_checks.key_types import (
     Keys,
     KlType,
     Limit,
-    LoadFormat,
     Logger,
     NotNegative,
     Open,
@@ -59,7 +58,6 @@ OPTIMIZER: Keys = {
     **several(Share, "lr_warmup_steps_ratio min_lr_ratio"),
     **several(Text, "optimizer optimizer_impl"),
     "betas": Key(Betas),
-    "override_optimizer_config": Key(Open | None),
 }
 # What an FSDP engine reads, for actor and reference policy (verl/workers/engine/fsdp/transformer_impl.py).
 ENGINE: Keys = {
@@ -69,12 +67,7 @@ ENGINE: Keys = {
     "param_offload": Key(bool, "Keep the weights on the host during rollout."),
     "optimizer_offload": Key(bool, "Keep the optimizer's state on the host during rollout."),
     "mixed_precision": Key(Open),
-    **several(
-        bool,
-        "offload_policy reshard_after_forward forward_prefetch full_determinism entropy_from_logits_with_chunking "
-        "entropy_checkpointing use_no_sync_for_gradient_accumulation pad_to_length",
-    ),
-    **several(Count, "entropy_from_logits_chunk_size pad_to_length_bucket"),
+    **several(bool, "offload_policy reshard_after_forward forward_prefetch"),
     "fsdp_size": Key(Limit),
     "seed": Key(Seed),
     "wrap_policy.transformer_layer_cls_to_wrap": Key(list[str]),
@@ -103,14 +96,9 @@ MODEL: Keys = {
     "lora_adapter_path": Key(str | None),
     "lora.fully_sharded_loras": Key(bool),
     "override_config.attention_dropout": Key(float),
-    **several(bool, "use_shm enable_activation_offload"),
+    "enable_activation_offload": Key(bool),
 }
 CHECKPOINT: Keys = {
-    "save_contents": Key(
-        list[Literal["model", "optimizer", "extra", "hf_model"]],
-        "What a checkpoint holds; `hf_model` makes it a model path.",
-    ),
-    "load_contents": Key(list[Literal["model", "optimizer", "extra"]], "What a resume loads."),
     "save_lora_only": Key(bool, "Save the adapter without the model (LoRA); a checkpoint is then no model path."),
 }
 TRAINER: Keys = {
@@ -164,16 +152,8 @@ _ACTOR: Keys = {
     "policy_loss.loss_mode": Key(str),
     "kl_loss_coef": Key(NotNegative),
     "kl_loss_type": Key(KlType),
-    **several(bool, "calculate_entropy entropy_from_logits_with_chunking entropy_checkpointing pad_to_length"),
+    "calculate_entropy": Key(bool),
     "data_loader_seed": Key(Seed),
-    "entropy_from_logits_chunk_size": Key(Count),
-    "profiler": Key(Open),
-}
-_REFERENCE: Keys = {
-    "log_prob_max_token_len_per_gpu": Key(Tokens | None),
-    "entropy_from_logits_chunk_size": Key(Count),
-    **several(bool, "entropy_from_logits_with_chunking entropy_checkpointing pad_to_length"),
-    "profiler": Key(Open),
 }
 _ROLLOUT: Keys = {
     "n": Key(Count, "Sessions of each prompt, that is the group size."),
@@ -189,13 +169,12 @@ _ROLLOUT: Keys = {
     "max_model_len": Key(
         Annotated[int, Field(ge=1, le=30_000_000)] | None, "Tokens of the longest sequence that vLLM takes."
     ),
-    "load_format": Key(LoadFormat, "How vLLM loads the weights before the first sync."),
     "dtype": Key(
         Literal["auto", "half", "float16", "bfloat16", "float", "float32"], "Precision of the rollout engine."
     ),
     "enforce_eager": Key(bool, "Run vLLM without CUDA graphs."),
-    "free_cache_engine": Key(bool, "vLLM gives its memory back during the update."),
-    "enable_sleep_mode": Key(bool | None, "Let vLLM sleep to give its memory back; its CPU build cannot."),
+    "free_cache_engine": Key(bool),
+    "enable_sleep_mode": Key(bool | None),
     "max_num_seqs": Key(Count, "Requests that one vLLM server handles at once."),
     "max_num_batched_tokens": Key(Tokens, "Tokens of one forward pass of vLLM."),
     "gpu_memory_utilization": Key(ShareAboveZero, "Share of a GPU's memory for vLLM."),
@@ -215,13 +194,7 @@ _ROLLOUT: Keys = {
     **several(ShareAboveZero, "top_p val_kwargs.top_p"),
     "val_kwargs.temperature": Key(NotNegative),
     "seed": Key(Seed),
-    **several(Count, "data_parallel_size expert_parallel_size"),
-    **several(bool, "full_determinism ignore_eos enable_chunked_prefill enable_prefix_caching disable_log_stats"),
-    "cudagraph_capture_sizes": Key(list[int] | None),
-    "scheduling_policy": Key(Literal["fcfs", "priority"]),
-    **several(str | None, "quantization quantization_config_file router_config_path"),
-    "limit_images": Key(int | None),
-    **several(Open, "profiler prometheus"),
+    "quantization": Key(str | None),
 }
 _LENGTH = "null: 8,192, or its share of a shorter context."
 _DATA: Keys = {
@@ -294,7 +267,6 @@ _OTHER: Keys = {
     "transfer_queue": Key(Open),
     "ray_kwargs.ray_init.num_cpus": Key(Count | None, "CPUs that Ray counts with; on a CPU machine they are logical."),
     "ray_kwargs": Key(Open),
-    "global_profiler": Key(Open),
     "dry_run": Key(bool),
 }
 RL_KEYS: Keys = {
@@ -311,19 +283,16 @@ RL_KEYS: Keys = {
     **below("actor_rollout_ref.actor.optim", OPTIMIZER),
     **below("actor_rollout_ref.actor.fsdp_config", ENGINE),
     **below("actor_rollout_ref.actor.checkpoint", CHECKPOINT),
-    **below("actor_rollout_ref.ref", _REFERENCE),
+    "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu": Key(Tokens | None),
     **{name: Key(key.type) for name, key in below("actor_rollout_ref.ref.fsdp_config", ENGINE).items()},
     **below("actor_rollout_ref.rollout", _ROLLOUT),
     **of_model("memory", MemorySettings),
     **_OTHER,
 }
-# Keys without an effect on what is trained: names, places, logging, profiling, machines.
+# Keys without an effect on what is trained: names, places, logging, machines.
 OUTSIDE = (
-    *("actor_rollout_ref.actor.profiler", "actor_rollout_ref.ref.profiler", "actor_rollout_ref.rollout.profiler"),
-    *("actor_rollout_ref.rollout.prometheus", "actor_rollout_ref.rollout.disable_log_stats"),
-    *("actor_rollout_ref.rollout.router_config_path", "actor_rollout_ref.rollout.agent.num_workers"),
     *("trainer.project_name", "trainer.experiment_name", "trainer.logger", "trainer.log_val_generations"),
-    *("trainer.validation_data_dir", "global_profiler", "transfer_queue", "ray_kwargs"),
+    *("trainer.validation_data_dir", "actor_rollout_ref.rollout.agent.num_workers", "transfer_queue", "ray_kwargs"),
 )
 # The defaults of our own sections; verl's are in its YAML files and in config/trainer.yaml.
 DEFAULTS: Mapping[str, Any] = {
@@ -337,32 +306,15 @@ DEFAULTS: Mapping[str, Any] = {
 }
 DEFAULTS["judge"].update(defaults_of(JudgePolicy))
 # Keys of verl that nothing reads here -> what to use in their place.
-_PACKED = "actor_rollout_ref.actor.ppo_max_token_len_per_gpu: micro-batches are packed by tokens"
-_JUDGED = "the sections judge, feedback, partner and environment, or add a task (docs/add_a_task.md)"
 INSTEAD: Mapping[str, str] = {
     "gateway": "the sections judge, feedback, partner and environment",
-    "reward": _JUDGED,
-    "reward_model": _JUDGED,
-    "custom_reward_function": _JUDGED,
+    "reward": "the sections judge, feedback, partner and environment, or add a task (docs/add_a_task.md)",
     "critic": "algorithm.objective: there is no critic, advantages are statistics of a group's rewards",
     "distillation": "recipe/ditto/distill.sh, or algorithm.objective=on_policy_distillation (docs/distillation.md)",
-    "learning_rate": "actor_rollout_ref.actor.optim.lr",
     "algorithm.adv_estimator": "algorithm.objective",
     "algorithm.use_kl_in_reward": "actor_rollout_ref.actor.use_kl_loss",
-    "algorithm.kl_ctrl": "actor_rollout_ref.actor.kl_loss_coef",
-    "algorithm.kl_penalty": "actor_rollout_ref.actor.kl_loss_type",
-    "actor_rollout_ref.actor.grad_clip": "actor_rollout_ref.actor.optim.clip_grad",
-    "actor_rollout_ref.actor.clip_ratio": "actor_rollout_ref.actor.clip_ratio_low and clip_ratio_high",
-    "actor_rollout_ref.actor.use_dynamic_bsz": _PACKED,
-    "actor_rollout_ref.actor.ppo_micro_batch_size": _PACKED,
-    "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": _PACKED,
+    "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": "actor_rollout_ref.actor.ppo_max_token_len_per_gpu",
     "actor_rollout_ref.rollout.prompt_length": "data.max_prompt_length",
     "actor_rollout_ref.rollout.response_length": "data.max_response_length",
-    "actor_rollout_ref.rollout.multi_turn": "the options of the task: tasks.TASK.OPTION",
-    "actor_rollout_ref.model.tokenizer_path": "actor_rollout_ref.model.path",
-    "data.tokenizer": "actor_rollout_ref.model.path",
     "data.gen_batch_size": "data.train_batch_size",
-    "trainer.checkpoint_callback_class": "trainer.upload_to",
-    "trainer.rollout_data_dir": "<run.dir>/traces: every session is there",
-    "hydra": "run.dir for the run's folder; Hydra's own keys cannot be set",
 }

@@ -15,9 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from ditto.settings import BadConfig
 from soul.mistakes import Mistakes
 
-# Loggers that are packages of their own -> the name to import.
-_PACKAGES = {name: name for name in ("wandb", "mlflow", "swanlab", "tensorboard", "clearml", "trackio", "rl_insight")}
-_PACKAGES["vemlp_wandb"] = "volcengine_ml_platform"
+_PACKAGES = ("wandb", "mlflow", "tensorboard")  # loggers that are packages of their own
 
 
 class Problem(NamedTuple):
@@ -28,7 +26,7 @@ class Problem(NamedTuple):
 
 
 class Run:
-    """What the rules inspect."""
+    """The config that the rules inspect."""
 
     def __init__(self, config: DictConfig) -> None:
         self.config, self.data, self.trainer = config, config.data, config.trainer
@@ -66,12 +64,9 @@ def texts(value: Any) -> list[str]:
 
 def trainer_rules(run: Run) -> Iterator[Problem]:
     """Rules for the trainer's section."""
-    packages = [_PACKAGES[name] for name in texts(run.trainer.logger) if name in _PACKAGES]
-    if missing := [package for package in packages if importlib.util.find_spec(package) is None]:
-        yield Problem(
-            "trainer.logger",
-            f"not installed here: {', '.join(missing)}. Install it into this environment, or leave it out.",
-        )
+    names = [name for name in texts(run.trainer.logger) if name in _PACKAGES and not importlib.util.find_spec(name)]
+    if names:
+        yield Problem("trainer.logger", f"not installed here: {', '.join(names)}. Install it, or leave it out.")
     if (run.value("trainer.resume_from_path") is not None) != (run.trainer.resume_mode == "resume_path"):
         yield Problem(
             "trainer.resume_from_path",
@@ -81,11 +76,11 @@ def trainer_rules(run: Run) -> Iterator[Problem]:
 
 def model_rules(run: Run, model: str, optim: str, engine: str, checkpoint: str) -> Iterator[Problem]:
     """Rules for the sections of verl's model, optimizer, engine and checkpoint, by their names."""
-    if run.value(f"{model}.lora_adapter_path") is not None and not run.value(f"{model}.lora_rank"):
-        yield Problem(
-            f"{model}.lora_adapter_path",
-            f"the adapter is loaded only if {model}.lora_rank is above 0. Set it to the adapter's rank.",
-        )
+    if not run.value(f"{model}.lora_rank"):
+        if run.value(f"{model}.lora_adapter_path") is not None:
+            yield Problem(f"{model}.lora_adapter_path", f"needs {model}.lora_rank: set it to the adapter's rank.")
+        if run.value(f"{checkpoint}.save_lora_only"):
+            yield Problem(f"{checkpoint}.save_lora_only", f"needs an adapter: set {model}.lora_rank.")
     if not _has_optimizer(run.value(optim)):
         yield Problem(
             f"{optim}.optimizer",
@@ -98,21 +93,6 @@ def model_rules(run: Run, model: str, optim: str, engine: str, checkpoint: str) 
             f"{engine}.fsdp_size",
             f"does not divide the {run.devices} devices. Use -1 to shard the weights over all of them.",
         )
-    saved, loaded = (set(run.value(f"{checkpoint}.{name}") or ()) for name in ("save_contents", "load_contents"))
-    if lacking := {"model", "hf_model"} - saved:
-        yield Problem(
-            f"{checkpoint}.save_contents",
-            f"lacks {', '.join(sorted(lacking))}: a checkpoint holds both verl's state to resume from (model, "
-            "optimizer, extra) and a model that can be loaded (hf_model). Use [model,optimizer,extra,hf_model].",
-        )
-    if not {"model"} <= loaded <= saved:
-        yield Problem(
-            f"{checkpoint}.load_contents",
-            f"must contain model, and only parts that are in {checkpoint}.save_contents={sorted(saved)}. Use "
-            "[model,optimizer,extra].",
-        )
-    if run.value(f"{checkpoint}.save_lora_only") and not run.value(f"{model}.lora_rank"):
-        yield Problem(f"{checkpoint}.save_lora_only", f"needs an adapter: set {model}.lora_rank.")
 
 
 def chosen_on_a_cpu(run: Run, keys: Sequence[str]) -> Iterator[Problem]:
@@ -124,8 +104,6 @@ def chosen_on_a_cpu(run: Run, keys: Sequence[str]) -> Iterator[Problem]:
 
 def _has_optimizer(optim: DictConfig) -> bool:
     """Check that optimizer_impl can be imported and has the optimizer."""
-    if importlib.util.find_spec(optim.optimizer_impl.split(".")[0]) is None:
-        return False
     try:
         return hasattr(importlib.import_module(optim.optimizer_impl), optim.optimizer)
     except ImportError:

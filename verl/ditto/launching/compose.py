@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,10 +17,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from ditto.config_checks.key_types import Keys
 from ditto.config_checks.keys import DEFAULTS, INSTEAD, RL_KEYS
 from ditto.launching.launcher_environment import rl_words, sft_words
-from ditto.launching.override_parser import check_keys, checked, refuse_secrets
+from ditto.launching.override_parser import Program, check_keys, checked, refuse_secrets
 from ditto.settings import BadConfig
 from soul.errors import one_line
 
@@ -47,17 +44,6 @@ def compose_config(directory: str, name: str, words: list[str]) -> DictConfig:
     return config
 
 
-@dataclass(frozen=True)
-class Program:
-    """A program with a config: the script to name in messages, its config file, and the keys that it reads."""
-
-    script: str
-    directory: Path
-    config: str
-    keys: Keys
-    instead: Mapping[str, str]  # key of verl that it does not read -> what to use in its place
-
-
 TRAIN_PPO = Program("train_ppo.py", CONFIG_DIR, "trainer", RL_KEYS, INSTEAD)
 
 
@@ -78,7 +64,7 @@ def load_config(overrides: list[str], program: Program = TRAIN_PPO) -> DictConfi
         words = [*rl_words(options["--task"], os.environ), *words]
     if options.get("--launcher") == "sft":
         words = [*sft_words(os.environ), *words]
-    words = checked(words, program.keys, program.instead, program.script)
+    words = checked(words, program)
     directory, name = Path(options.get("--config-dir", program.directory)), options.get("--config-name", program.config)
     if not directory.is_dir():
         raise BadConfig(f"--config-dir={directory}: there is no such folder.")
@@ -91,12 +77,8 @@ def load_config(overrides: list[str], program: Program = TRAIN_PPO) -> DictConfi
         fill_lengths(config)
         OmegaConf.resolve(config)
     except (HydraException, OmegaConfBaseException, ValueError, TypeError, RecursionError, YAMLError) as error:
-        references = [word.lstrip("+") for word in words if "${" in word]
-        where = (
-            f" These overrides contain references: {' '.join(references)}."
-            if "nterpolation" in str(error) and references
-            else ""
-        )
+        references = [word.lstrip("+") for word in words if "${" in word and "nterpolation" in str(error)]
+        where = f" These overrides contain references: {' '.join(references)}." if references else ""
         raise BadConfig(f"{_one_paragraph(error)}{where} To list all keys: python {program.script} --cfg") from error
     return config
 
@@ -107,7 +89,7 @@ def _check_file(directory: Path, name: str, program: Program) -> None:
     for base in values.pop("defaults", []):
         if isinstance(base, str) and (directory / f"{base}.yaml").is_file():
             _check_file(directory, base, program)
-    check_keys({key: value for key, value in values.items()}, program.keys, program.instead, program.script)
+    check_keys(values, program)
 
 
 _OPTIONS = ("--config-dir", "--config-name", "--task", "--launcher")

@@ -30,16 +30,7 @@ _SFT_NUMBERS = {
 
 
 def rl_words(task: str, environment: Mapping[str, str]) -> list[str]:
-    """The overrides for an RL run.
-
-    Args:
-        task: a task, several separated by commas, "all", or "paper".
-
-    Raises:
-        UnknownTask: no such task; the message suggests the nearest name.
-        BadConfig, BadSettings: a variable has an invalid value.
-        NotWritable: OUTPUT_DIR cannot be written to.
-    """
+    """The overrides for an RL run on a task, several separated by commas, "all", or "paper"."""
     launches = tasks.launches(task)
     for launch in launches:
         tasks.load(launch.task)
@@ -60,12 +51,7 @@ def rl_words(task: str, environment: Mapping[str, str]) -> list[str]:
 
 
 def sft_words(environment: Mapping[str, str]) -> list[str]:
-    """The overrides for supervised training.
-
-    Raises:
-        BadConfig, BadSettings: a variable has an invalid value.
-        NotWritable: OUTPUT_DIR cannot be written to.
-    """
+    """The overrides for supervised training."""
     words = _common(environment, "osim-8b-mid")
     for variable in ("TRAIN_FILES", "VAL_FILES"):
         if files := names_in(variable, environment):

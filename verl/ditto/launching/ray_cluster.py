@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import socket
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,7 +32,6 @@ from ditto.run.stop_signals import kill, processes_below, shield_children
 from ditto.verl_hooks import compat
 from soul.cli import logs
 from soul.errors import SoulError, one_line
-from soul.files import disk_space
 from soul.judge import GatewaySettings
 
 logger = logging.getLogger(__name__)
@@ -55,7 +53,6 @@ _FORWARDED = (
     *PPO_RAY_RUNTIME_ENV["env_vars"],  # verl omits those that the driver has set
 )
 _PATHS = ("HF_HOME", "HF_HUB_CACHE", "WANDB_DIR", "TENSORBOARD_DIR")
-TEMP_BYTES = 100e6  # room for logs and sockets in Ray's temporary folder; objects are in shared memory
 _CONNECT_S = 10.0  # how long a cluster may take to accept a connection
 _CPUS_OF_A_SAMPLER = 2  # per device of a rollout server with devices of its own (verl's RolloutReplica)
 _FREE_S = 30.0  # how long a run that has just ended may take to release its devices
@@ -70,7 +67,6 @@ def connect(config: DictConfig) -> None:
 
     Raises:
         BadCluster: Ray cannot be reached or started, the cluster is too small, or a node does not see the run's folder.
-        OutOfSpace: Ray's temporary folder is full.
     """
     settings: dict[str, Any] = OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True)
     runtime_env = _runtime_env(config, settings.pop("runtime_env", None) or {})
@@ -80,11 +76,8 @@ def connect(config: DictConfig) -> None:
             _check_reachable(address)
             settings = {key: value for key, value in settings.items() if key not in _NEW_CLUSTER_ONLY}
             logger.info("Joining the Ray cluster at %s", address)
-        else:  # on a full disk Ray waits half a minute for a file, and its error names neither
-            temporary = settings.get("_temp_dir") or os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
-            disk_space.require(Path(temporary), TEMP_BYTES)
-            if config.trainer.device == "cpu" and runtime_env.get("py_executable") is None:
-                runtime_env["py_executable"] = fork_server.command()
+        elif config.trainer.device == "cpu" and runtime_env.get("py_executable") is None:
+            runtime_env["py_executable"] = fork_server.command()
         with shield_children():
             ray.init(**settings, runtime_env=runtime_env)
     except (OSError, ValueError, RuntimeError, RayError) as error:  # from ray.init and from the socket
@@ -112,12 +105,7 @@ def disconnect() -> None:
 
 
 def start_judge(settings: GatewaySettings, spent_usd: float, cache_dir: Path) -> Any:
-    """Start the run's first actor, which asks the judges (`judging/actor.py`).
-
-    Raises:
-        BadCache: the cache cannot be used.
-        BadCluster: the workers cannot import our packages.
-    """
+    """Start the run's first actor, which asks the judges. Raises BadCluster if workers cannot import our packages."""
     try:
         return judge_actor.start(settings, spent_usd, cache_dir)
     except RayError as error:
@@ -139,11 +127,6 @@ def _check_reachable(address: str) -> None:
 
 def _runtime_env(config: DictConfig, configured: Mapping[str, Any]) -> dict[str, Any]:
     """Merge verl's runtime environment, the driver's variables and the config's; later ones win."""
-    rollout = config.actor_rollout_ref.rollout
-    if rollout.full_determinism:  # verl's run_ppo sets these before it connects, so we do too
-        os.environ |= {"VERL_FULL_DETERMINISM": "1", "VLLM_BATCH_INVARIANT": "1", "PYTHONHASHSEED": str(rollout.seed)}
-    if "rl_insight" in (config.trainer.logger or ()):
-        os.environ["VERL_RL_INSIGHT_ENABLE"] = "1"
     driver = {"env_vars": forwarded(os.environ) | {compat.VARIABLE: uuid4().hex[:12]}}
     if config.trainer.device == "cpu":  # Ray would give each worker one thread
         driver["env_vars"] = cpu_variables(config) | driver["env_vars"]
@@ -166,17 +149,14 @@ def forwarded(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_size(config: DictConfig) -> None:
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    check_nodes(config, nodes)
+    """Check that the cluster is large enough, and wait until a run that has just ended has released its devices."""
+    check_nodes(config, [node["Resources"] for node in ray.nodes() if node["Alive"]])
     devices, cpus = needed(config)
-    deadline, waiting = time.monotonic() + _FREE_S, False
+    deadline = time.monotonic() + _FREE_S
     while True:
         free = ray.available_resources()
         if free.get("GPU", 0) >= devices and free.get("CPU", 0) >= cpus:
             return
-        if not waiting:
-            logger.info("Waiting up to %.0f s for %d GPUs and %d CPUs of the Ray cluster", _FREE_S, devices, cpus)
-            waiting = True
         if time.monotonic() > deadline:
             raise BadCluster(
                 f"The run needs {devices} GPUs and {cpus} CPUs of the Ray cluster, but only {free.get('GPU', 0):g} "
@@ -188,19 +168,13 @@ def _check_size(config: DictConfig) -> None:
 
 def _check_folder(config: DictConfig) -> None:
     """Check that every node that may train sees the folder of checkpoints: its ranks write their shards there."""
-    here, bundle = ray.get_runtime_context().get_node_id(), needed_on_a_node(config)
-    nodes = [
-        node
-        for node in ray.nodes()
-        if node["Alive"]
-        and node["NodeID"] != here
-        and node["Resources"].get("GPU", 0) >= config.trainer.n_gpus_per_node
-        and node["Resources"].get("CPU", 0) >= bundle
-    ]
-    root = Path(config.trainer.default_local_dir).absolute()
-    mark = root / f".seen-{uuid4().hex}"
+    here, least = ray.get_runtime_context().get_node_id(), config.trainer.n_gpus_per_node
+    others = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] != here]
+    nodes = [node for node in others if node["Resources"].get("GPU", 0) >= least]
     if not nodes:
         return
+    root = Path(config.trainer.default_local_dir).absolute()
+    mark = root / f".seen-{uuid4().hex}"
     root.mkdir(parents=True, exist_ok=True)
     mark.touch()
     try:
@@ -235,9 +209,6 @@ def check_nodes(config: DictConfig, nodes: Sequence[Mapping[str, float]]) -> Non
 
     Args:
         nodes: each node's resources, by Ray's names.
-
-    Raises:
-        BadCluster: it is too small; verl would wait forever.
     """
     per_node, wanted = config.trainer.n_gpus_per_node, config.trainer.nnodes
     bundle = needed_on_a_node(config)

@@ -13,21 +13,23 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.memory.estimate import (
-    Memory,
-    Training,
-    engine_memory,
-    forward_moments,
-    shard_bytes,
-    trained_shard,
-    update_moments,
-)
+from ditto.memory.estimate import Memory, Training, forward_moments, shard_bytes, trained_shard, update_moments
 from ditto.memory.model_shape import GIB, ModelShape, read_shape
-from ditto.memory.setup import KEYS, Setup
-from ditto.settings import BadConfig, Settings
+from ditto.memory.plan import (
+    TOKENS,
+    Engine,
+    exports_model,
+    reference_bytes,
+    teacher_shapes,
+    training_of,
+    update_tokens,
+)
+from ditto.settings import BadConfig
 from soul.host_resources import free_memory
 
 CACHE_KEY = "actor_rollout_ref.rollout.engine_kwargs.vllm.kv_cache_memory_bytes"
+BUCKET_KEY = "actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes"
+CHECKPOINTING_KEY = "actor_rollout_ref.model.enable_gradient_checkpointing"
 LOG_PROB_KEYS = tuple(f"actor_rollout_ref.{part}.log_prob_max_token_len_per_gpu" for part in ("rollout", "ref"))
 MOST_TOKENS, LEAST_BUCKET = 65_536, 64  # of a micro-batch, as on a GPU; MiB
 CACHE_BLOCK = 128  # tokens; vLLM's CPU build gives a sequence whole blocks
@@ -45,18 +47,22 @@ class CpuMemory:
     trainer: int
     processes: int
     free: int
-    engines: int | None = None  # None: supervised training, which has none
+    engines: int = 0  # supervised training has none
+
+    @property
+    def total(self) -> int:
+        """The sum of what the run needs."""
+        return self.trainer + self.engines + self.processes
 
     @property
     def fits(self) -> bool:
         """True if the run fits into the free memory."""
-        return self.trainer + (self.engines or 0) + self.processes <= USABLE * self.free
+        return self.total <= USABLE * self.free
 
     def __str__(self) -> str:
-        vllm = f"vLLM {self.engines / GIB:.1f}, " if self.engines is not None else ""
-        total = self.trainer + (self.engines or 0) + self.processes
+        vllm = f"vLLM {self.engines / GIB:.1f}, " if self.engines else ""
         return (
-            f"at most {total / GIB:.1f} GiB (trainer {self.trainer / GIB:.1f}, {vllm}processes "
+            f"at most {self.total / GIB:.1f} GiB (trainer {self.trainer / GIB:.1f}, {vllm}processes "
             f"{self.processes / GIB:.1f}) of {self.free / GIB:.1f} free"
         )
 
@@ -135,77 +141,62 @@ def fit(config: DictConfig, teachers: Collection[str] = ()) -> list[str]:
         The plan, for people.
 
     Raises:
-        BadConfig: the run does not fit, or a value is too small for the model.
+        BadConfig: the run does not fit.
     """
-    model = config.actor_rollout_ref.model
-    shape = read_shape(model, "actor_rollout_ref.model", dense_only=False)
-    setup = Setup.from_config(config, Settings.from_config(config).objective)
-    taught = sum(
-        read_shape(OmegaConf.merge(model, {"path": path}), "algorithm.distill.teachers", dense_only=False).weights
-        for path in sorted(set(teachers))
-    )
-    setup = replace(setup, bucket_mib=_bucket(shape, setup))
-    scored, free = OmegaConf.select(config, KEYS["log_prob_tokens"]), free_memory()
-    engine = engine_memory(shape, setup, on_gpu=False)
-    cache = OmegaConf.select(config, CACHE_KEY) or _cache(engine.cache_token, setup, free)
-    cached = cache // engine.cache_token
+    ref, lora_rank = config.actor_rollout_ref, int(config.actor_rollout_ref.model.lora_rank or 0)
+    shape = read_shape(ref.model, "actor_rollout_ref.model", dense_only=False)
+    training, devices, free = training_of(config), config.trainer.n_gpus_per_node * config.trainer.nnodes, free_memory()
+    longest, most = ref.rollout.max_model_len, update_tokens(config)
+    scored_tokens = ref.rollout.log_prob_max_token_len_per_gpu
+    taught = sum(teacher.weights for teacher in teacher_shapes(config, teachers, dense_only=False))
+    largest_tensor = -(-max(shape.tensors) * training.master // 2**20)
+    bucket = OmegaConf.select(config, BUCKET_KEY) or max(largest_tensor, LEAST_BUCKET)
+    _check_shared_memory(bucket)
+    engine = Engine.of(shape, config, on_gpu=False)
+    cache = OmegaConf.select(config, CACHE_KEY) or _cache(engine.cache_token, config, devices, free)
 
     def needed(checkpointing: bool, tokens: int) -> CpuMemory:
-        training = replace(setup, checkpointing=checkpointing, tokens=tokens).training
-        update, scoring = (min(most, setup.update_tokens) for most in (tokens, scored or tokens))
-        actor = process_bytes(shape, training, update, scoring, setup.exports_model)
-        actor += shape.weights * setup.reference // training.devices
+        how = replace(training, checkpointing=checkpointing)
+        actor = process_bytes(shape, how, min(tokens, most), min(scored_tokens or tokens, most), exports_model(config))
+        actor += shape.weights * reference_bytes(config) // training.devices
         return CpuMemory(
-            trainer=setup.devices * actor + taught * setup.compute,
-            engines=setup.devices * (engine.weights + engine.working + cache),
-            processes=PROCESSES + setup.devices * (DEVICE_PROCESSES + (setup.bucket_mib << 20)),
+            trainer=devices * actor + taught * training.compute,
+            engines=devices * (engine.weights + engine.working + cache),
+            processes=PROCESSES + devices * (DEVICE_PROCESSES + (bucket << 20)),
             free=free,
         )
 
-    checkpointing, tokens, memory = choose(setup.checkpointing, setup.tokens, setup.max_model_len, needed)
-    if cached < setup.max_model_len:
-        raise BadConfig(
-            f"{CACHE_KEY}={cache}: it holds keys and values of {cached:,} tokens, fewer than one sequence may have "
-            f"({setup.max_model_len:,}). Use {engine.cache_token * (setup.max_model_len + 2 * CACHE_BLOCK)} or more, "
-            "or null."
-        )
+    given = ref.model.enable_gradient_checkpointing, ref.actor.ppo_max_token_len_per_gpu
+    checkpointing, tokens, memory = choose(*given, longest, needed)
     lengths = "data.max_prompt_length, data.max_feedback_length, data.max_response_length"
-    lora = "" if setup.lora_rank else "actor_rollout_ref.model.lora_rank=32"
-    memory.check(shape, lengths, setup.max_model_len, lora)
-    chosen = {KEYS["bucket_mib"]: setup.bucket_mib, KEYS["tokens"]: tokens, KEYS["checkpointing"]: checkpointing}
-    chosen |= {CACHE_KEY: cache, **dict.fromkeys(LOG_PROB_KEYS, scored or tokens)}
+    memory.check(shape, lengths, longest, "" if lora_rank else "actor_rollout_ref.model.lora_rank=32")
+    chosen = {BUCKET_KEY: bucket, TOKENS: tokens, CHECKPOINTING_KEY: checkpointing, CACHE_KEY: cache}
+    chosen |= dict.fromkeys(LOG_PROB_KEYS, scored_tokens or tokens)
     for key, value in chosen.items():
         if OmegaConf.select(config, key) is None:
             OmegaConf.update(config, key, value)
     return [
-        f"{described(shape, setup.lora_rank)}, {memory}",
+        f"{described(shape, lora_rank)}, {memory}",
         micro_batches(tokens, checkpointing),
-        f"vLLM caches keys and values of {cached:,} tokens, and gets weights in pieces of {setup.bucket_mib} MiB",
+        f"vLLM caches keys and values of {cache // engine.cache_token:,} tokens, and gets weights in pieces of "
+        f"{bucket} MiB",
     ]
 
 
-def _cache(token_bytes: int, setup: Setup, free: int) -> int:
+def _cache(token_bytes: int, config: DictConfig, devices: int, free: int) -> int:
     """Bytes of a cache for all sequences that an engine plays at once, or for as many as fit; one at least."""
-    longest = -(-setup.max_model_len // CACHE_BLOCK) * CACHE_BLOCK
-    sequences = -(-setup.prompts * setup.sessions * setup.tensor_parallel // setup.devices)
+    rollout = config.actor_rollout_ref.rollout
+    longest = -(-rollout.max_model_len // CACHE_BLOCK) * CACHE_BLOCK
+    sequences = -(-config.data.train_batch_size * rollout.n * rollout.tensor_model_parallel_size // devices)
     one = token_bytes * (longest + CACHE_BLOCK)  # vLLM keeps one block for itself
-    return max(min(one * min(sequences, setup.max_num_seqs), int(CACHE_SHARE * free / setup.devices)), one)
+    return max(min(one * min(sequences, rollout.max_num_seqs), int(CACHE_SHARE * free / devices)), one)
 
 
-def _bucket(shape: ModelShape, setup: Setup) -> int:
-    """MiB of the pieces in which weights go to vLLM.
-
-    Raises:
-        BadConfig: one is smaller than the largest tensor, or larger than the shared memory.
-    """
-    key, piece = KEYS["bucket_mib"], -(-max(shape.tensors) * setup.master // 2**20)
-    bucket = setup.bucket_mib or max(piece, LEAST_BUCKET)
-    if bucket < piece:
-        raise BadConfig(f"{key}={bucket}: the model's largest tensor has {piece} MiB. Use {piece} or more, or null.")
+def _check_shared_memory(bucket: int) -> None:
+    """Refuse a shared memory (Docker's has 64 MiB by default) that is too small for a bucket of so many MiB."""
     shared = Path("/dev/shm")  # noqa: S108 - where shm_open puts its segments
     if shared.is_dir() and (free := shutil.disk_usage(shared).free) < bucket * 2**20:
         raise BadConfig(
-            f"{key}={bucket}: weights go to vLLM through {shared}, which has {free / 2**20:.0f} MiB free. Enlarge it "
-            f"(docker run --shm-size=2g), or remove what fills it."
+            f"{BUCKET_KEY}={bucket}: weights go to vLLM through {shared}, which has {free / 2**20:.0f} MiB free. "
+            "Enlarge it (docker run --shm-size=2g), or remove what fills it."
         )
-    return bucket

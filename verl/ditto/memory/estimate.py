@@ -1,8 +1,8 @@
-"""Estimate the memory of a training run: weights, gradients, optimizer, activations, logits, engine, host.
+"""Estimate the memory of a training process: weights, gradients, optimizer, activations, logits.
 
 One arithmetic serves GPUs and CPUs, RL and SFT. It adds up what can be there at once in a decoder layer, and in the
 head, so with its reserve it is never below what torch's FSDP2 memory tracker counts, and not far above
-(`tests/ditto/memory`).
+(`tests/ditto/memory`). It needs no verl: benchmarks use it without.
 
 The coefficients are those of transformers' decoder layers under FSDP2, with RMSNorm in float32, gradient checkpointing
 per layer, AdamW, flash attention, and our output head, which computes logits in chunks.
@@ -10,14 +10,12 @@ per layer, AdamW, flash attention, and our output head, which computes logits in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING
+from itertools import product
+from typing import Any
 
 from ditto.memory.model_shape import GIB, ModelShape
-
-if TYPE_CHECKING:  # benchmarks estimate a training process on machines without verl
-    from ditto.memory.setup import Setup
 
 # Logits per chunk, and the number that its tokens are a multiple of. Same as in ditto.model.chunked_head.
 CHUNK_LOGITS, CHUNK_TOKENS = 2**27, 256
@@ -25,13 +23,11 @@ CHUNK_LOGITS, CHUNK_TOKENS = 2**27, 256
 CHUNK_LOGIT, FULL_LOGIT = 10, 6
 # Bytes per weight of a trained head: the sum of the chunks' gradients in float32, and the last chunk's in bfloat16.
 HEAD_GRADIENT = 6
-# What no tracker sees, assumed from logs. Of a training process: CUDA context, NCCL and workspaces, and the share of
-# activations and logits that is lost to fragments. Of vLLM while it sleeps: CUDA context and CUDA graphs.
+# What no tracker sees, assumed from logs: CUDA context, NCCL and workspaces, and the share of activations and logits
+# that is lost to fragments.
 TRAINER, FRAGMENTS = 1.5 * GIB, 0.04
-CONTEXT, GRAPHS = 1.0 * GIB, 1.5 * GIB
-# On the host. Per GPU: a trainer with torch, CUDA and NCCL, and a vLLM engine with its server.
-GPU_PROCESSES, AGENT_WORKER, DRIVER = 12 * GIB, 2 * GIB, 8 * GIB
-QUEUE_FIELDS = 12  # int64 and float32 columns per token in the queue between rollout and update
+
+Change = dict[str, Any]  # name of a setting -> its value
 
 
 @dataclass(frozen=True)
@@ -124,7 +120,7 @@ def update_moments(shape: ModelShape, tokens: int, training: Training) -> list[M
             gradients=gradients + kept_gradients + head,
             optimizer=optimizer,
             activations=tokens * (shape.layers * held + 5 * stream),
-            logits=logit_bytes(shape, tokens, training),
+            logits=_logit_bytes(shape, tokens, training),
         ),
         # The foreach implementation takes the square root of all second moments at once, when the passes are over.
         Memory(weights=shard, gradients=2 * gradients, optimizer=optimizer),
@@ -142,7 +138,7 @@ def forward_moments(shape: ModelShape, tokens: int, training: Training, optimize
     shard = _sharded(shape, training)
     width = 4 * training.compute * (shape.hidden + shape.intermediate)
     layer = Memory(shard + _gathered_layers(shape, training), 0, optimizer, tokens * width)
-    logits = logit_bytes(shape, tokens, training)
+    logits = _logit_bytes(shape, tokens, training)
     head = Memory(shard + _gathered_head(shape, training), 0, optimizer, tokens * 8 * shape.hidden, logits)
     return [layer, head]
 
@@ -150,16 +146,6 @@ def forward_moments(shape: ModelShape, tokens: int, training: Training, optimize
 def largest(moments: Iterable[Memory]) -> Memory:
     """The largest of some moments."""
     return max(moments, key=lambda memory: memory.total)
-
-
-def logit_bytes(shape: ModelShape, tokens: int, training: Training) -> int:
-    """Bytes of all logits of a micro-batch, or of one chunk of them."""
-    if training.full_logits:
-        return tokens * shape.vocab * FULL_LOGIT
-    chunk = CHUNK_LOGITS // shape.vocab
-    return min(tokens, chunk if chunk < CHUNK_TOKENS else chunk // CHUNK_TOKENS * CHUNK_TOKENS) * (
-        shape.vocab * CHUNK_LOGIT
-    )
 
 
 def layer_activations(shape: ModelShape, training: Training) -> tuple[int, int]:
@@ -175,6 +161,15 @@ def layer_activations(shape: ModelShape, training: Training) -> tuple[int, int]:
     # The larger of: gradients of gate and up; float32 gradients of a norm, when the MLP's tensors are already freed.
     backward = max(2 * c * shape.intermediate, 9 * c * shape.hidden - 4 * c * shape.intermediate)
     return kept + 8 * c * training.lora_rank, backward + (0 if full else c * shape.hidden)
+
+
+def _logit_bytes(shape: ModelShape, tokens: int, training: Training) -> int:
+    """Bytes of all logits of a micro-batch, or of one chunk of them."""
+    if training.full_logits:
+        return tokens * shape.vocab * FULL_LOGIT
+    chunk = CHUNK_LOGITS // shape.vocab
+    whole_tiles = chunk if chunk < CHUNK_TOKENS else chunk // CHUNK_TOKENS * CHUNK_TOKENS
+    return min(tokens, whole_tiles) * shape.vocab * CHUNK_LOGIT
 
 
 def _sharded(shape: ModelShape, training: Training) -> int:
@@ -203,87 +198,25 @@ def _gathered_head(shape: ModelShape, training: Training) -> int:
     return (shape.root_weights + (0 if shape.tied else 2 * shape.embedding)) * training.compute
 
 
-@dataclass(frozen=True)
-class Engine:
-    """Bytes of one vLLM engine on one device."""
-
-    weights: int
-    working: int  # activations of the largest batch, and logits
-    cache_token: int  # keys and values of one token
-    fixed: int = 0  # CUDA context and CUDA graphs, which stay while it sleeps
+# ---- remedies ------------------------------------------------------------------------------------------------------
 
 
-def engine_memory(shape: ModelShape, setup: Setup, on_gpu: bool = True) -> Engine:
-    """The memory of vLLM: weights, the largest batch, and what a token costs in its cache."""
-    tp, number = setup.tensor_parallel, setup.rollout_number
-    adapter = 0 if setup.merges_lora else shape.adapter(setup.lora_rank)
-    copies = 1 if on_gpu else 2  # the CPU build keeps each weight as it is synced, and packed (verl_hooks/compat.py)
-    weights = ((shape.weights - setup.text_only * shape.vision_weights) * number * copies + adapter * 2) // tp
-    # A layer's peak: the residual stream, gate, up and their product. Logits: as computed, and float32 twice.
-    batch = setup.max_num_batched_tokens * number * 3 * (shape.hidden + shape.intermediate // tp)
-    logits = setup.max_num_seqs * shape.vocab * (number + 8)
-    token = max(2 * shape.layers * shape.key_value * (2 if on_gpu else number) // tp, 1)
-    return Engine(weights, batch + logits, token, int(CONTEXT + (0 if setup.eager else GRAPHS)) if on_gpu else 0)
+def first_fit(values: Change, fits: Callable[[Change], bool]) -> Change | None:
+    """The cheapest change with which a run fits; None if there is none.
 
-
-@dataclass(frozen=True)
-class HostMemory:
-    """Bytes on one node that has GPUs."""
-
-    offloaded: int  # the policy's weights and optimizer while they are not on the GPU, and copies for pi_old
-    vllm: int  # weights of the sleeping engines
-    processes: int
-    queue: int
-    loading: int  # copies of the model during loading
-    teachers: int  # weights of the checkpoints that teach, and copies of the largest of them during loading
-    export: int  # copies of the model while a checkpoint is written
-
-    @property
-    def peak(self) -> int:
-        """The larger of two moments: loading, before anything is offloaded, and writing a checkpoint."""
-        steady = self.offloaded + self.vllm + self.queue + self.teachers + self.export
-        return self.processes + max(self.loading, steady)
-
-
-def host_memory(shape: ModelShape, setup: Setup, teachers: Sequence[ModelShape] = ()) -> HostMemory:
-    """The host memory of one node.
-
-    If the head is tied, every process loads the model; otherwise one process does (verl builds it on the meta device in
-    the others).
+    Args:
+        values: setting -> its values: first the one of the run, then the others; the cheapest setting first.
+        fits: computes the memory with other values.
     """
-    training = setup.training
-    shard, states = shard_bytes(shape, training), trained_shard(shape, training, training.optimizer)
-    copy = trained_shard(shape, training, training.master)
-    pinned = (setup.param_offload or training.offloaded) * shard + (
-        setup.optimizer_offload or training.offloaded
-    ) * states
-    pinned += training.offloaded * copy + shape.weights * setup.reference // training.devices  # gradients; reference
-    copies = setup.start_copies + bool(training.teacher_copies) * (
-        2 if training.offloaded else 1 if setup.param_offload else 0  # with the live weights, while the teacher runs
-    )
-    offloaded = pinned * pinned_padding(shape, training) + copies * copy
-    # A sleeping vLLM keeps its weights on the host if only an adapter is synced; otherwise it discards them.
-    keeps_weights = setup.colocated and setup.frees_cache and setup.lora_rank > 0 and not setup.merges_lora
-    asleep = keeps_weights * engine_memory(shape, setup).weights * pinned_padding(shape, Training(frozen=2, master=2))
-    taught = sum(shard_bytes(each, setup.scoring) * pinned_padding(each, setup.scoring) for each in teachers)
-    loading = max((each.weights * setup.compute * (setup.gpus if each.tied else 1) for each in teachers), default=0)
-    sequences = setup.prompts * setup.sessions * setup.sequences
-    return HostMemory(
-        offloaded=int(offloaded * setup.gpus),
-        vllm=int(asleep * setup.gpus),
-        processes=setup.gpus * GPU_PROCESSES + setup.agent_workers * AGENT_WORKER + DRIVER,
-        queue=sequences * setup.max_model_len // setup.nodes * 8 * QUEUE_FIELDS,
-        loading=shape.weights * training.master * (setup.gpus if shape.tied else 1),
-        teachers=int(taught * setup.gpus) + loading,
-        export=shape.weights * (training.stored + 2) if setup.exports_model else 0,
-    )
+    for chosen in product(*reversed(list(values.values()))):
+        named = dict(zip(reversed(list(values)), chosen, strict=True))
+        change = {name: named[name] for name in values if named[name] != values[name][0]}
+        if fits(change):
+            return change
+    return None
 
 
-def pinned_padding(shape: ModelShape, training: Training) -> float:
-    """Bytes of pinned memory per byte of weights (1 to 2): torch rounds each tensor up to a power of two."""
-    used = allocated = 0
-    for elements, count in shape.tensors.items():
-        part = max(elements * training.stored // training.devices, 1)
-        used += part * count
-        allocated += (1 << (part - 1).bit_length()) * count
-    return allocated / used
+def lower_limits(limit: int, longest: int) -> list[int]:
+    """A token limit of a micro-batch and lower ones, down to the longest sequence, which must fit."""
+    halves = [limit >> n for n in range(limit.bit_length()) if limit >> n > longest]
+    return [*halves, min(limit, longest)]

@@ -6,9 +6,8 @@ there. The count is exact for every architecture, including biases and vision to
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from torch import nn
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
+    from peft import LoraConfig
 
 GIB = 1024**3
 
@@ -48,7 +48,6 @@ class ModelShape:
     root_weights: int  # final norm, a vision tower's weights outside its blocks, and a tied embedding
     layer_features: int  # inputs + outputs, summed over one decoder layer's linear maps that LoRA adapts
     other_features: int  # the same for all adapted linear maps outside the decoder layers
-    vision_weights: int = 0  # 0: no vision tower
 
     @property
     def embedding(self) -> int:
@@ -69,25 +68,6 @@ class ModelShape:
         return rank * (self.layers * self.layer_features + self.other_features)
 
 
-@dataclass(frozen=True)
-class Adapted:
-    """The linear maps that LoRA adapts, as in peft: a regular expression for whole names, or a list of name endings."""
-
-    targets: str | Sequence[str] = "all-linear"
-    exclude: str | Sequence[str] | None = None
-
-    def __contains__(self, name: str) -> bool:
-        if self.exclude is not None and _matches(name, self.exclude):
-            return False
-        return self.targets == "all-linear" or _matches(name, self.targets)
-
-
-def _matches(name: str, targets: str | Sequence[str]) -> bool:
-    if isinstance(targets, str):
-        return re.fullmatch(targets, name) is not None
-    return any(name == target or name.endswith(f".{target}") for target in targets)
-
-
 def read_shape(model: DictConfig, section: str, dense_only: bool = True) -> ModelShape:
     """The shape of the model of a config's section; its path is a local folder or an id in the hub's cache.
 
@@ -100,6 +80,7 @@ def read_shape(model: DictConfig, section: str, dense_only: bool = True) -> Mode
     """
     # Here, not at the top: benchmarks read a shape on machines that have only torch, transformers and peft.
     from omegaconf import OmegaConf
+    from peft import LoraConfig
     from transformers import AutoConfig
 
     from ditto.settings import BadConfig
@@ -109,17 +90,20 @@ def read_shape(model: DictConfig, section: str, dense_only: bool = True) -> Mode
         for value in (model.target_modules, model.get("exclude_modules"))
     )
     path, trust = str(model.path), bool(model.get("trust_remote_code", False))
+    lora = LoraConfig(target_modules=targets or "all-linear", exclude_modules=exclude)
     try:
-        config = AutoConfig.from_pretrained(path, trust_remote_code=trust)
-        return shape_of(config, path, Adapted(targets or "all-linear", exclude), trust, dense_only)
+        return shape_of(AutoConfig.from_pretrained(path, trust_remote_code=trust), path, lora, trust, dense_only)
     except NotDense as error:
         raise BadConfig(f"{section}.path: {error}.") from error
 
 
 def shape_of(
-    config: Any, name: str, adapted: Adapted = Adapted(), trust_remote_code: bool = False, dense_only: bool = True
+    config: Any, name: str, lora: LoraConfig | None = None, trust_remote_code: bool = False, dense_only: bool = True
 ) -> ModelShape:
     """The shape of the model that a transformers config describes.
+
+    Args:
+        lora: says which linear maps an adapter would have; None: all but the head.
 
     Raises:
         NotDense: it is a mixture of experts, or not a decoder-only transformer.
@@ -134,13 +118,11 @@ def shape_of(
     tied = bool(head.weight is model.get_input_embeddings().weight)
     heads = getattr(text, "num_attention_heads", None) or 0  # a state-space model has none
     head_width = getattr(text, "head_dim", None) or (text.hidden_size // heads if heads else 0)
-    kv_heads = getattr(text, "num_key_value_heads", None) or heads
     features: Counter[bool] = Counter()  # whether in a decoder layer -> inputs + outputs
     for path, module in model.named_modules():
-        if isinstance(module, nn.Linear) and module is not head and path in adapted:
+        if isinstance(module, nn.Linear) and module is not head and adapts(lora, path):
             features[path.startswith(f"{prefix}.")] += module.in_features + module.out_features
     weights = list(model.parameters())  # a tied weight is listed once
-    layer_weights = sum(weight.numel() for weight in layers[0].parameters())
     own_units = set(model._no_split_modules or [])  # the classes that verl wraps as FSDP2 units
     in_units = {id(p) for m in model.modules() if type(m).__name__ in own_units for p in m.parameters()}
     if not tied:
@@ -150,18 +132,27 @@ def shape_of(
         hidden=text.hidden_size,
         intermediate=_intermediate(text),
         query=heads * head_width,
-        key_value=kv_heads * head_width,
+        key_value=(getattr(text, "num_key_value_heads", None) or heads) * head_width,
         vocab=text.vocab_size,
         layers=text.num_hidden_layers,
         tied=tied,
         qk_norm=any(child.endswith("q_norm") for child, _ in layers[0].named_modules()),
         tensors=Counter(weight.numel() for weight in weights),
-        layer_weights=layer_weights,
+        layer_weights=sum(weight.numel() for weight in layers[0].parameters()),
         root_weights=sum(weight.numel() for weight in weights if id(weight) not in in_units),
         layer_features=features[True] // text.num_hidden_layers,
         other_features=features[False],
-        vision_weights=sum(p.numel() for path, p in model.named_parameters() if _is_vision(path)),
     )
+
+
+def adapts(lora: LoraConfig | None, name: str) -> bool:
+    """True if LoRA adapts the linear map of this name: peft's own reading of target_modules and exclude_modules."""
+    from peft import LoraConfig
+    from peft.tuners.tuners_utils import check_target_module_exists
+
+    if lora is None or lora.target_modules in (None, "all-linear"):
+        lora = LoraConfig(target_modules=".*", exclude_modules=lora and lora.exclude_modules)
+    return bool(check_target_module_exists(lora, name))
 
 
 def _intermediate(text: Any) -> int:

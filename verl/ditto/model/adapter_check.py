@@ -6,13 +6,12 @@ do for plain LoRA on linear layers: weight + alpha / rank * B A, with one rank a
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.memory.model_shape import Adapted, build_on_meta
+from ditto.memory.model_shape import adapts, build_on_meta
 from ditto.settings import BadConfig
 from soul.errors import one_line
 from soul.files.lora_adapter import unusual_options
@@ -37,32 +36,61 @@ def check_adapter(model: DictConfig, section: str) -> list[str]:
         BadConfig: the adapter to start from is not plain LoRA, or has another rank or alpha than the run; or a layer is
             adapted that cannot be merged.
     """
+    import torch
+    from peft import get_peft_model
+    from peft.tuners.lora import Linear, LoraLayer
+    from transformers import AutoConfig
+
     if not model.lora_rank:
         return []
-    config = _config_to_start_from(model, section) if model.lora_adapter_path else _new_config(model)
-    adapted, wrong = _adapted_layers(model, config, section)
+    setting, trust = f"{section}.target_modules={model.target_modules}", bool(model.get("trust_remote_code", False))
+    model_config = AutoConfig.from_pretrained(str(model.path), trust_remote_code=trust)
+    built = build_on_meta(model_config, trust)
+    lora = _config_to_start_from(model, section) if model.lora_adapter_path else _new_config(model, built, section)
+    head = built.get_output_embeddings() if model_config.get_text_config().tie_word_embeddings else None
+    try:
+        with torch.device("meta"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            adapted = get_peft_model(built, lora, low_cpu_mem_usage=True)
+    except ValueError as error:  # no module matches, or one is of a kind that LoRA cannot adapt
+        raise BadConfig(f"{setting}: {one_line(error, 300)}.") from error
+    layers = {name: layer for name, layer in adapted.named_modules() if isinstance(layer, LoraLayer)}
+    wrong = [
+        name.removeprefix("base_model.model.")
+        for name, layer in layers.items()
+        if type(layer) is not Linear
+        or not isinstance(layer.get_base_layer(), torch.nn.Linear)
+        or layer.get_base_layer() is head
+    ]
+    kinds = {name.rpartition(".")[2] for name in layers}
     if wrong:
-        kinds = {name.rpartition(".")[2] for name in wrong}
-        fit = sorted({name.rpartition(".")[2] for name in adapted} - kinds - {"base_layer"})
-        remedy = f"Set {section}.target_modules=[{','.join(fit)}]" if fit else "Name such layers in target_modules"
-        more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        fit = sorted(kinds - {name.rpartition(".")[2] for name in wrong} - {"base_layer"})
         raise BadConfig(
-            f"{section}.target_modules={model.target_modules}: LoRA would adapt {wrong[0]}{more}, which vLLM and the "
-            f"exported model cannot have: only linear layers whose weights are their own. {remedy}."
+            f"{setting}: LoRA would adapt {wrong[0]} and {len(wrong) - 1} more, which vLLM and the exported model "
+            "cannot have: only linear layers whose weights are their own. "
+            f"Set {section}.target_modules=[{','.join(fit)}]."
         )
-    if not adapted:
-        raise BadConfig(f"{section}.target_modules={model.target_modules}: LoRA would adapt no layer of {model.path}.")
-    return sorted({name.rpartition(".")[2] for name in adapted})
+    return sorted(kinds)
 
 
-def _new_config(model: DictConfig) -> Any:
+def _new_config(model: DictConfig, built: Any, section: str) -> Any:
+    """The config of a new adapter. A name that no layer has is refused: peft leaves it out if another one matches."""
     from peft import LoraConfig
 
-    values = {name: model.get(name) for name in ("target_modules", "exclude_modules")}
-    plain = {
-        name: OmegaConf.to_object(value) if OmegaConf.is_config(value) else value for name, value in values.items()
-    }
-    return LoraConfig(task_type="CAUSAL_LM", r=int(model.lora_rank), lora_alpha=int(model.lora_alpha), **plain)
+    targets, exclude = (
+        OmegaConf.to_object(value) if OmegaConf.is_config(value) else value
+        for value in (model.get("target_modules"), model.get("exclude_modules"))
+    )
+    layers = [name for name, module in built.named_modules() if getattr(module, "weight", None) is not None]
+    for target in targets if isinstance(targets, list) else []:
+        if not any(adapts(LoraConfig(target_modules=[target]), name) for name in layers):
+            known = sorted({name.rpartition(".")[2] for name in layers if built.get_submodule(name).weight.ndim == 2})
+            raise BadConfig(
+                f"{section}.target_modules: {target!r} matches no linear layer of {model.path}. It has "
+                f"{', '.join(known)}; all-linear adapts all of them but the head."
+            )
+    sizes = {"r": int(model.lora_rank), "lora_alpha": int(model.lora_alpha)}
+    return LoraConfig(task_type="CAUSAL_LM", **sizes, target_modules=targets, exclude_modules=exclude)
 
 
 def _config_to_start_from(model: DictConfig, section: str) -> Any:
@@ -79,57 +107,9 @@ def _config_to_start_from(model: DictConfig, section: str) -> Any:
             f"{setting}: the adapter has {', '.join(unusual)}. Sampling, checkpoints and exports know plain LoRA only "
             f"(weight + alpha / rank * B A), and would compute another model than the trained one. {_MERGE}."
         )
-    for key, name, value in (("lora_rank", "r", config.r), ("lora_alpha", "lora_alpha", config.lora_alpha)):
-        if model[key] != value:
-            remedy = f"Set {section}.{key}={value}" if value == int(value) else _MERGE
-            raise BadConfig(f"{section}.{key}={model[key]}: the adapter {path} has {name}={value}. {remedy}.")
-    return config
-
-
-def _adapted_layers(model: DictConfig, config: Any, section: str) -> tuple[list[str], list[str]]:
-    """The names of the layers that LoRA adapts, and of those among them that cannot be merged or served."""
-    import torch
-    from peft import get_peft_model
-    from peft.tuners.lora import Linear, LoraLayer
-    from transformers import AutoConfig
-
-    trust = bool(model.get("trust_remote_code", False))
-    model_config = AutoConfig.from_pretrained(str(model.path), trust_remote_code=trust)
-    built = build_on_meta(model_config, trust)
-    _check_targets(built, model, section)
-    head = built.get_output_embeddings() if model_config.get_text_config().tie_word_embeddings else None
-    try:
-        with torch.device("meta"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            adapted = get_peft_model(built, config, low_cpu_mem_usage=True)
-    except ValueError as error:  # peft: no module matches, or one is of a kind that LoRA cannot adapt
-        raise BadConfig(f"{section}.target_modules={model.target_modules}: {one_line(error, 300)}.") from error
-    layers = {name: layer for name, layer in adapted.named_modules() if isinstance(layer, LoraLayer)}
-    wrong = [
-        name.removeprefix("base_model.model.")
-        for name, layer in layers.items()
-        if type(layer) is not Linear
-        or not isinstance(layer.get_base_layer(), torch.nn.Linear)
-        or layer.get_base_layer() is head
-    ]
-    return list(layers), wrong
-
-
-def _check_targets(built: Any, model: DictConfig, section: str) -> None:
-    """Refuse a name among the targets that no layer has: peft leaves it out if another one matches."""
-    targets = model.target_modules
-    if targets in (None, "all-linear"):
-        return
-    weights = {name: getattr(module, "weight", None) for name, module in built.named_modules()}
-    layers = [name for name, weight in weights.items() if weight is not None and weight.ndim == 2]
-    last = sorted({name.rpartition(".")[2] for name in layers})
-    for target in [targets] if isinstance(targets, str) else [[name] for name in targets]:
-        if any(name in Adapted(target) for name in layers):
-            continue
-        text = target if isinstance(target, str) else target[0]
-        near = difflib.get_close_matches(text, last, n=1)
-        hint = f"Did you mean {near[0]}? " if near else ""
+    if (config.r, config.lora_alpha) != (model.lora_rank, model.lora_alpha):
         raise BadConfig(
-            f"{section}.target_modules: {text!r} matches no linear layer of {model.path}. {hint}It has "
-            f"{', '.join(last)}; all-linear adapts all of them but the head."
+            f"{setting}: the adapter has r={config.r} and lora_alpha={config.lora_alpha}. Set "
+            f"{section}.lora_rank={config.r} and {section}.lora_alpha={config.lora_alpha}."
         )
+    return config

@@ -11,9 +11,8 @@ Importing this module registers the name with transformers. verl imports it in e
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
 from inspect import signature
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,8 +29,7 @@ KERNEL_DTYPES = (torch.bfloat16, torch.float16)
 _TAKES_GROUPS = "enable_gqa" in signature(varlen_attn).parameters  # torch 2.13 does, 2.11 does not
 
 
-@dataclass(frozen=True)
-class Packing:
+class Packing(NamedTuple):
     """The borders of the sequences in a row."""
 
     borders: Tensor  # int32 (sequences + 1,), on the row's device: 0, end of the first sequence, ..., end of the row
@@ -97,7 +95,7 @@ def packed_attention(
         )
         return padded
     if not causal or tokens == 1:
-        packing = _one_sequence(tokens, query.device)
+        packing = Packing(torch.tensor([0, tokens], dtype=torch.int32, device=query.device), [tokens])
     elif position_ids is None:
         raise ValueError(
             f"attn_implementation={NAME}: {type(module).__name__} does not pass position ids to attention, so the "
@@ -107,7 +105,8 @@ def packed_attention(
         packing = packing_of(position_ids)
     query, key, value = _autocast(query, key, value)
     if _kernel_takes(query) and not dropout:
-        return _by_kernel(query, key, value, packing, causal=causal, scaling=scaling), None
+        borders, window = (packing.borders, max(packing.lengths)), (-1, 0) if causal else (-1, -1)
+        return _by_kernel(query, key, value, borders, borders, window, scaling), None
     return by_sequence(query, key, value, packing, causal=causal, scaling=scaling, dropout=dropout), None
 
 
@@ -129,18 +128,10 @@ def _by_tree(query: Tensor, key: Tensor, value: Tensor, branches: Branches, scal
     if not _kernel_takes(query):
         return cascade(query, key, value, branches, scaling).transpose(1, 2)
     key, value = (tensor.index_select(2, branches.paths) for tensor in (key, value))
-    return _call_kernel(query, key, value, branches.query_borders, branches.key_borders, (-1, 0), scaling)
+    return _by_kernel(query, key, value, branches.query_borders, branches.key_borders, (-1, 0), scaling)
 
 
 def _by_kernel(
-    query: Tensor, key: Tensor, value: Tensor, packing: Packing, *, causal: bool, scaling: float | None
-) -> Tensor:
-    """Attention over the whole pack with one call of the flash kernel."""
-    borders, window = (packing.borders, max(packing.lengths)), (-1, 0) if causal else (-1, -1)
-    return _call_kernel(query, key, value, borders, borders, window, scaling)
-
-
-def _call_kernel(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -183,39 +174,32 @@ def by_sequence(
     return torch.cat(outputs, dim=2).transpose(1, 2).contiguous()
 
 
-# ---- borders -------------------------------------------------------------------------------------------------------
-
 _last: tuple[weakref.ref[Tensor], int, Packing] | None = None
 
 
 def packing_of(position_ids: Tensor) -> Packing:
-    """The borders of a pack.
+    """The borders of a pack: a sequence starts wherever a position is not its predecessor plus one.
 
     All layers of a model get the same tensor, so the last result is cached: the lengths must be copied to the host, and
-    a GPU should not wait for that in every layer.
+    a GPU should not wait for that in every layer. Tensors of the inference mode have no version, and are not cached.
 
     Args:
         position_ids: (1, tokens), int.
     """
     global _last
-    if torch.is_inference_mode_enabled() or position_ids.is_inference():
-        return _find_sequences(position_ids)  # no cache: these tensors have no version, and no backward may use them
-    version = position_ids._version
-    if _last is None or _last[0]() is not position_ids or _last[1] != version:
-        _last = (weakref.ref(position_ids), version, _find_sequences(position_ids))
-    return _last[2]
+    version = -1 if position_ids.is_inference() else position_ids._version
+    if version >= 0 and _last is not None and _last[0]() is position_ids and _last[1] == version:
+        return _last[2]
+    packing = _find_sequences(position_ids[0])
+    if version >= 0 and not torch.is_inference_mode_enabled():
+        _last = (weakref.ref(position_ids), version, packing)
+    return packing
 
 
-def _find_sequences(position_ids: Tensor) -> Packing:
-    """A sequence starts wherever a position is not its predecessor plus one."""
-    positions = position_ids[0]
+def _find_sequences(positions: Tensor) -> Packing:
     starts = (positions[1:] != positions[:-1] + 1).nonzero().flatten() + 1
     borders = pad(pad(starts, (1, 0)), (0, 1), value=len(positions)).to(torch.int32)
     return Packing(borders, borders.diff().tolist())
-
-
-def _one_sequence(tokens: int, device: torch.device) -> Packing:
-    return Packing(torch.tensor([0, tokens], dtype=torch.int32, device=device), [tokens])
 
 
 AttentionInterface.register(NAME, packed_attention)

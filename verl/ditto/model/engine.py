@@ -32,9 +32,8 @@ from verl.utils.torch_dtypes import PrecisionType
 from verl.workers.engine import EngineRegistry, FSDPEngineWithLMHead
 
 from ditto.batch.jagged import response_tokens, row_lengths
-from ditto.model import experts, teaching
-from ditto.model.chunked_models import with_chunked_head
-from ditto.model.divergence_head import TeacherScores
+from ditto.model import teaching
+from ditto.model.chunked_head import TeacherScores, with_chunked_head
 from ditto.model.prefix_tree.packing import TreePack, wants_tree
 from ditto.model.teacher_weights import TeacherWeights
 from ditto.model.teaching import TeacherOutput
@@ -142,7 +141,9 @@ class DittoEngine(FSDPEngineWithLMHead):
         if chosen["teacher"] == "experts":
             options: ComparisonOptions = DistillOptions(**chosen["options"])
             if TEACHERS in micro_batch:
-                scored = experts.score(self.experts, micro_batch, chosen["needs"], self.get_data_parallel_group())
+                scored = teaching.score_by_experts(
+                    self.experts, micro_batch, chosen["needs"], self.get_data_parallel_group()
+                )
         else:
             options = SdpoOptions(**chosen["options"])
             self._follow(options)
@@ -159,7 +160,7 @@ class DittoEngine(FSDPEngineWithLMHead):
 
     def load_teachers(self, checkpoints: Sequence[str]) -> None:
         """Load the checkpoints that teach; their places are their numbers. They stay on the host between passes."""
-        self.experts = [experts.load(self, checkpoint) for checkpoint in checkpoints]
+        self.experts = [teaching.load_expert(self, checkpoint) for checkpoint in checkpoints]
 
     def _follow(self, options: SdpoOptions) -> None:
         """Have SDPO's teacher: the live weights, or a copy that is made here.

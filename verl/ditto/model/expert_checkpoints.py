@@ -9,10 +9,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.model.head_settings import check_head
-from ditto.model.pack_check import check_packing
-from ditto.model.tokenizer_check import load_tokenizer
-from ditto.model.weights_check import check_weights
+from ditto.model.exactness import check_head, check_packing
+from ditto.model.model_folder import check_weights, load_chat
 from ditto.objectives.options import EVERY_OTHER
 from ditto.settings import BadConfig, Settings
 from soul.evaluate.run.checkpoint import BadCheckpoint, Checkpoint
@@ -26,20 +24,20 @@ def resolve_teachers(teachers: Mapping[str, str]) -> dict[str, str]:
     Raises:
         BadConfig: a path holds no model, or only a LoRA adapter.
     """
-    return {task: _resolve(task, path) for task, path in teachers.items()}
-
-
-def _resolve(task: str, path: str) -> str:
-    try:
-        checkpoint = Checkpoint.find(path)
-    except BadCheckpoint as error:
-        raise BadConfig(f"{KEY}.{task}={path}: {error}") from error
-    if checkpoint.adapter is not None:
-        raise BadConfig(
-            f"{KEY}.{task}={path}: this is a LoRA adapter. Name the checkpoint with its merged weights: the "
-            "global_step_N folder above it."
-        )
-    return os.path.abspath(checkpoint.model) if Path(checkpoint.model).exists() else checkpoint.model
+    found = {}
+    for task, path in teachers.items():
+        try:
+            checkpoint = Checkpoint.find(path)
+        except BadCheckpoint as error:
+            raise BadConfig(f"{KEY}.{task}={path}: {error}") from error
+        if checkpoint.adapter is not None:
+            raise BadConfig(
+                f"{KEY}.{task}={path}: this is a LoRA adapter. Name the checkpoint with its merged weights: the "
+                "global_step_N folder above it."
+            )
+        local = Path(checkpoint.model).exists()
+        found[task] = os.path.abspath(checkpoint.model) if local else checkpoint.model
+    return found
 
 
 def check_teachers(config: DictConfig, settings: Settings, tasks: Collection[str], tokenizer: Any) -> dict[str, str]:
@@ -59,14 +57,6 @@ def check_teachers(config: DictConfig, settings: Settings, tasks: Collection[str
     if not settings.expert_teachers:
         return {}
     teachers = settings.options.distill.teachers
-    _check_tasks(teachers, tasks)
-    checkpoints = resolve_teachers(teachers)
-    for task, path in checkpoints.items():
-        _check_model(config, settings, f"{KEY}.{task}", path, tokenizer)
-    return checkpoints
-
-
-def _check_tasks(teachers: Mapping[str, str], tasks: Collection[str]) -> None:
     without = sorted(set(tasks) - set(teachers))
     if without and EVERY_OTHER not in teachers:
         raise BadConfig(
@@ -79,36 +69,39 @@ def _check_tasks(teachers: Mapping[str, str], tasks: Collection[str]) -> None:
             f"{KEY} names a teacher for {', '.join(unused)}, but no training row is taught by it: the rows' tasks are "
             f"{', '.join(sorted(tasks))}. Remove it, or add rows of its task to data.train_files."
         )
+    checkpoints = resolve_teachers(teachers)
+    for task, path in checkpoints.items():
+        _check_model(config, settings, f"{KEY}.{task}={path}", path, tokenizer)
+    return checkpoints
 
 
 def _check_model(config: DictConfig, settings: Settings, setting: str, path: str, tokenizer: Any) -> None:
     from transformers import AutoConfig
 
     student = config.actor_rollout_ref.model
-    trust = bool(student.trust_remote_code)
-    theirs = load_tokenizer(path, trust, setting)
-    if theirs.get_vocab() != tokenizer.get_vocab():
-        ours, other = tokenizer.get_vocab(), theirs.get_vocab()
-        different = next((t for t in sorted(ours.keys() | other.keys()) if ours.get(t) != other.get(t)), "")
+    trust, key = bool(student.trust_remote_code), setting.removesuffix(f"={path}")
+    ours, theirs = tokenizer.get_vocab(), load_chat(path, trust, key).tokenizer.get_vocab()
+    if theirs != ours:
+        different = next(t for t in sorted(ours.keys() | theirs.keys()) if ours.get(t) != theirs.get(t))
         raise BadConfig(
-            f"{setting}={path}: its tokenizer gives other ids than the student's ({different!r} is "
-            f"{other.get(different)} there and {ours.get(different)} in {student.path}), so it would score other text. "
-            "Use a teacher with the student's tokenizer, or distil from its answers: python -m sft.distill."
+            f"{setting}: its tokenizer gives other ids than the student's ({different!r} is {theirs.get(different)} "
+            f"there and {ours.get(different)} in {student.path}), so it would score other text. Use a teacher with the "
+            "student's tokenizer, or distil from its answers: python -m sft.distill."
         )
-    check_weights(path, trust, setting)
+    check_weights(path, trust, key)
     as_teacher = OmegaConf.merge(student, {"path": path})
     try:
         check_packing(as_teacher, "actor_rollout_ref.model")
         check_head(as_teacher, config.actor_rollout_ref.actor, "actor_rollout_ref.model")
     except BadConfig as error:
-        raise BadConfig(f"{setting}={path}: the student's settings do not fit this teacher. {error}") from error
+        raise BadConfig(f"{setting}: the student's settings do not fit this teacher. {error}") from error
     sizes = [
         AutoConfig.from_pretrained(model, trust_remote_code=trust).get_text_config().vocab_size
         for model in (path, student.path)
     ]
     if settings.objective.compares_logits and sizes[0] != sizes[1]:
         raise BadConfig(
-            f"{setting}={path}: its head has {sizes[0]} outputs and that of {student.path} has {sizes[1]}, so their "
+            f"{setting}: its head has {sizes[0]} outputs and that of {student.path} has {sizes[1]}, so their "
             "distributions cannot be compared. Use algorithm.objective=on_policy_distillation, which compares the "
             "sampled tokens."
         )

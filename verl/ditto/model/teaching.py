@@ -3,13 +3,20 @@
 The engine runs it just before the student's forward pass, so nothing of the teacher travels through verl's queue, and
 SDPO's teacher has the weights of this moment. A teacher reads a prompt (SDPO's the one with the feedback, an expert the
 student's own) and the draft's own response, with everything that others said in between.
+
+Experts are frozen checkpoints (`algorithm.distill.teachers`), each a model with an engine of its own, so one may be
+larger or of another family than the student; it must have the student's tokens. Its weights are sharded over the ranks
+and stay on the host in the number format of the computation; FSDP2 brings one layer at a time to the device. verl's own
+distillation is not used: its teachers are vLLM servers on devices of their own, which return the teacher's most
+probable tokens, while reverse KL needs the student's; and the same weights give other numbers there, so a student that
+equals its teacher would be trained.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from tensordict import TensorDict
@@ -17,9 +24,13 @@ from torch import Tensor
 from verl.utils import tensordict_utils as tu
 
 from ditto.batch.jagged import row_lengths, with_values
-from ditto.model.divergence_head import TeacherScores
+from ditto.model.chunked_head import TeacherScores
+from ditto.model.teacher_weights import reshard, shard, whole
 from ditto.objectives.losses import DISTILL_WEIGHTS, TEACHERS
 from ditto.objectives.options import ComparisonOptions
+
+if TYPE_CHECKING:
+    from ditto.model.engine import DittoEngine
 
 _SETTINGS = ("use_remove_padding", "use_fused_kernels", "pad_mode", "temperature")
 
@@ -126,3 +137,60 @@ def distillation_of(micro_batch: TensorDict) -> Mapping[str, Any] | None:
     """The trainer's settings of the distillation: `needs`, `teacher`, and the options of that teacher."""
     chosen: Mapping[str, Any] | None = tu.get_non_tensor_data(micro_batch, "distillation", None)
     return chosen
+
+
+# ---- experts ---------------------------------------------------------------------------------------------------------
+
+
+def load_expert(student: DittoEngine, checkpoint: str) -> DittoEngine:
+    """An engine that only scores, like the student's: same sharding, kernels and number format of the computation."""
+    own: dict[str, Any] = {"path": checkpoint, "enable_gradient_checkpointing": False}
+    own |= {"load_tokenizer": False, "custom_chat_template": None}
+    own |= {"lora_rank": 0, "lora_adapter_path": None, "lora": {}}
+    read_anew = dict.fromkeys(
+        ("local_path", "hf_config_path", "local_hf_config_path", "tokenizer_path", "local_tokenizer_path", "hf_config")
+        + ("generation_config", "tokenizer", "processor", "architectures")
+    )
+    precision = student.engine_config.mixed_precision or {}
+    teacher = type(student)(
+        model_config=replace(student.model_config, **own, **read_anew),
+        engine_config=replace(
+            student.engine_config, forward_only=True, model_dtype=precision.get("param_dtype", "bf16")
+        ),
+        optimizer_config=student.optimizer_config,
+        checkpoint_config=student.checkpoint_config,
+    )
+    teacher.initialize()
+    teacher.module.eval()
+    return teacher
+
+
+def score_by_experts(
+    teachers: Sequence[DittoEngine], micro_batch: TensorDict, needs: str, group: Any
+) -> list[TeacherOutput]:
+    """Let each row's teacher score it.
+
+    Args:
+        teachers: by their numbers.
+        micro_batch: this rank's rows, with the columns of a distillation by experts.
+        needs: "log_probs" or "hidden_states", of the teacher.
+        group: the ranks with other rows; None: there are none.
+    """
+    rows = [rows_with_teacher(micro_batch, number) for number in range(len(teachers))]
+    needed = torch.tensor([len(of_teacher) for of_teacher in rows], device=micro_batch["input_ids"].device)
+    if group is not None:
+        torch.distributed.all_reduce(needed, op=torch.distributed.ReduceOp.MAX, group=group)
+    scored = []
+    for teacher, mine, everywhere in zip(teachers, rows, needed.tolist(), strict=True):
+        if not everywhere:
+            continue
+        chosen = mine if len(mine) else shortest_row(micro_batch)
+        values = teacher.score(teacher_batch(micro_batch, chosen, "prompts"), needs)
+        head = None
+        if needs == "hidden_states":
+            weight = teacher.head_weight()
+            reshard(teacher.module)  # the shard is read, and the head may be part of the root
+            head = whole(weight, shard(weight))
+        reshard(teacher.module)
+        scored.append(TeacherOutput(mine, values if len(mine) else values[:0], head))
+    return scored

@@ -33,7 +33,7 @@ def objective(name: str) -> Objective:
     """
     if name in OBJECTIVES:
         return OBJECTIVES[name]
-    # Loaded when asked for: such a package imports this one, so loading it above would be circular.
+    # Loaded when asked for: such a package imports this one.
     installed = {point.name: point for point in entry_points(group="ditto.objectives")}
     if name in installed:
         loaded: Objective = installed[name].load()

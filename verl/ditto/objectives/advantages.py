@@ -82,11 +82,9 @@ def reward(episode: Episode, peers: Peers, options: ObjectiveOptions) -> float:
     return episode.reward
 
 
-@declare(compares="own draft", reads=("erl.accept",))
+@declare(compares="own draft")
 def accepted(episode: Episode, peers: Peers, options: ObjectiveOptions) -> float:
-    """The weight with which ERL imitates a refined answer, as `algorithm.erl.accept` says."""
-    if options.erl.accept == "positive":
-        return max(episode.reward, 0.0)
+    """1 for a refined answer that beats its own draft, else 0: the weight with which ERL imitates it."""
     return float(episode.session in peers.drafts and episode.reward > peers.drafts[episode.session])
 
 

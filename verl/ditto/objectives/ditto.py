@@ -13,9 +13,8 @@ Two ablations of the paper leave parts out:
     ditto_no_feedback_loss   the joint term alone: the policy is never trained to use feedback
     ditto_refined_only       (x, y'_i) alone, in the group G: drafts count in mean and spread, and are not trained
 
-Limits: y' was sampled under (x, f), but its pi_old in the joint term is computed under x (`algorithm.refined_old_logp=
-recompute`). Ratios then start at 1: low variance at the price of a bias. `rollout` takes the sampled log-probs instead,
-whose ratios vary far more. A session gives three sequences, so an update costs about three times that of GRPO.
+Limits: y' was sampled under (x, f), but its pi_old in the joint term is computed under x. Ratios then start at 1: low
+variance at the price of a bias. A session gives three sequences, so an update costs about three times that of GRPO.
 """
 
 from ditto.objectives.spec import Objective, Part

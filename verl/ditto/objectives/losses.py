@@ -29,7 +29,6 @@ ADVANTAGES = "advantages"  # float32: of the token's sequence
 LOSS_WEIGHTS = "loss_weights"  # float32: what the token weighs in its policy part; 0: none
 ROWS = "row_terms"  # float64, three values per row: part, share and mean of `ditto.batch.sequence_record.RowLoss`
 DISTILL_WEIGHTS = "distill_weights"  # float32: what the token weighs in the distillation; 0: none
-STYLE = "style_tokens"  # float32: 1 for a style token (`ditto.batch.style_signal`); beside DISTILL_WEIGHTS
 TEACHER_PROMPTS = "teacher_prompts"  # int64: ids of the prompt in the feedback context, for a teacher that reads it
 PLACES = "places"  # int64, one value per row: its number in the batch, where the update is observed (`actor_worker.py`)
 TEACHERS = "teachers"  # int64, one value per row, where experts teach: the number of the row's teacher; -1: none
@@ -55,7 +54,7 @@ class MicroBatch:
             for name in ("entropy", DIVERGENCE)
         )
         self.part, self.share, self.mean = data[ROWS].values().view(-1, 3, 1).unbind(1)  # (rows, 1) each
-        optional = ("old_log_probs", "ref_log_prob", DISTILL_WEIGHTS, STYLE, TEACHER_LOG_PROBS)
+        optional = ("old_log_probs", "ref_log_prob", DISTILL_WEIGHTS, TEACHER_LOG_PROBS)
         names = ["response_mask", ADVANTAGES, LOSS_WEIGHTS]
         self.columns = data.select(*names, *(name for name in optional if name in data)).to_padded_tensor()
         self.advantage = self.columns[ADVANTAGES]
@@ -140,19 +139,16 @@ def distill_logits(batch: MicroBatch, part: Part, options: ObjectiveOptions) -> 
 
 
 def _distillation(batch: MicroBatch, values: Tensor, distance: Tensor, part: Part, options: ObjectiveOptions) -> Term:
-    """The term of a distillation; and its signal, the distance from the teacher, over all and over style tokens.
+    """The term of a distillation; and its signal, the distance from the teacher.
 
     Both are multiplied by the detached ratio min(rho, ratio_clip).
     """
     if DISTILL_WEIGHTS not in batch.columns:  # no row of the step has a teacher
-        return batch.nothing, dict.fromkeys(("signal", "style_signal"), batch.nothing.detach())
+        return batch.nothing, {"signal": batch.nothing.detach()}
     log_ratio = (batch.log_prob.detach() - batch.old_log_prob).clamp(-_MAX_LOG_RATIO, _MAX_LOG_RATIO)
     ratio = log_ratio.exp().clamp(max=options.comparison(part).ratio_clip)
-    signal = (distance * ratio).detach()
-    numbers: dict[str, Tensor | float] = {"signal": batch.weighted(signal, DISTILL_WEIGHTS)}
-    if STYLE in batch.columns:
-        numbers["style_signal"] = batch.weighted(signal * batch.columns[STYLE], DISTILL_WEIGHTS)
-    return batch.weighted(values * ratio, DISTILL_WEIGHTS), numbers
+    signal = batch.weighted((distance * ratio).detach(), DISTILL_WEIGHTS)
+    return batch.weighted(values * ratio, DISTILL_WEIGHTS), {"signal": signal}
 
 
 def objective_loss(

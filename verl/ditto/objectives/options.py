@@ -15,18 +15,6 @@ _CHECKED = ConfigDict(extra="forbid", frozen=True)
 EVERY_OTHER = "default"  # stands in `distill.teachers` for the tasks that are not named there
 
 
-class ErlOptions(BaseModel):
-    """The refined answers that ERL imitates (`erl.py`)."""
-
-    model_config = _CHECKED
-
-    accept: Literal["better", "positive"] = Field(
-        default="better",
-        description="Which refined answers `erl` imitates: those `better` than their draft, or all with a `positive` "
-        "reward, weighted by it (its paper's).",
-    )
-
-
 class ComparisonOptions(BaseModel):
     """How a distillation compares the policy with its teacher."""
 
@@ -105,11 +93,6 @@ class ObjectiveOptions(BaseModel):
         "sampled log-probs where a sequence is trained in the context it was sampled in, and `auto` leaves the pass "
         "out where one update follows, whose own log-probs are the same ([objectives](objectives.md#old-log-probs)).",
     )
-    refined_old_logp: Literal["recompute", "rollout"] = Field(
-        default="recompute",
-        description="Where pi_old of refined sequences in the base context comes from: `recompute` by the actor, or "
-        "`rollout` takes the sampled log-probs.",
-    )
     norm_adv_by_std_in_grpo: bool = Field(
         default=True, description="Divide advantages by the standard deviation of their group."
     )
@@ -134,7 +117,6 @@ class ObjectiveOptions(BaseModel):
         gt=0,
         description="Shape of `critique_grpo`'s loss; the gradient is largest for tokens with a probability near it.",
     )
-    erl: ErlOptions = ErlOptions()
     sdpo: SdpoOptions = SdpoOptions()
     distill: DistillOptions = DistillOptions()
 

@@ -70,16 +70,8 @@ class Part:
     def _has_a_meaning(self) -> Part:
         if self.distils and self.kinds != ("draft",):
             raise ValueError(f"part {self.name}: a distillation scores drafts: kinds=('draft',)")
-        if self.teacher != "feedback" and not self.distils:
-            raise ValueError(f"part {self.name}: its loss has no teacher; leave `teacher` out")
-        if self.compares == "own draft" and "draft" in self.kinds:
-            raise ValueError(f"part {self.name}: its advantage compares refined answers with their drafts, not drafts")
-        if self.group and self.compares != "group":
-            raise ValueError(f"part {self.name}: its advantage has no group; leave `group` out")
         if self.group and not {kind == "draft" for kind in self.kinds} <= {kind == "draft" for kind in self.group}:
             raise ValueError(f"part {self.name}: group must contain the episodes of {', '.join(self.kinds)}")
-        if self.average_over and self.distils:
-            raise ValueError(f"part {self.name}: a distillation has its own average; leave average_over out")
         if self.average_over and not set(self.kinds) <= set(self.average_over):
             raise ValueError(f"part {self.name}: average_over must contain {', '.join(self.kinds)}")
         return self
@@ -113,8 +105,6 @@ class Part:
             read = {f"{'distill' if self.teacher == 'experts' else 'sdpo'}.{name}" for name in read | own}
         else:
             read |= set(getattr(self.advantage, "reads", ()))
-        if self.clips and "refined_base" in self.kinds:
-            read.add("refined_old_logp")
         if callable(self.weight):
             self.weight(_Recorder(ObjectiveOptions(), read))  # type: ignore[arg-type]
         return read
@@ -142,8 +132,7 @@ class Objective:
         refined: which refined episodes of a prompt are trained and counted: "all", or only the "best" one.
 
     Raises:
-        ValidationError: no part, two parts of one name, a kind that two parts would train, two distillations, or a
-            choice among refined episodes without any.
+        ValidationError: no part, two parts of one name, or a kind that two parts would train.
     """
 
     name: str
@@ -158,13 +147,6 @@ class Objective:
                 raise ValueError(
                     f"objective {self.name}: {', '.join(values)}: each part's name and kinds must be its own"
                 )
-        if len(self.parts) - len(self.policy_parts) > 1:
-            raise ValueError(f"objective {self.name}: more than one part distils")
-        unknown = {kind for part in self.policy_parts for kind in part.average_over} - set(trained)
-        if unknown:
-            raise ValueError(f"objective {self.name}: average_over names {', '.join(unknown)}, which nothing trains")
-        if self.refined == "best" and not self.refines:
-            raise ValueError(f"objective {self.name}: refined='best', but there is no refined episode; leave it out")
         return self
 
     @property
@@ -191,6 +173,11 @@ class Objective:
     def clips(self) -> bool:
         """True if a part has verl's clipped policy loss."""
         return any(part.clips for part in self.parts)
+
+    @property
+    def clips_refined(self) -> bool:
+        """True if the ratio of a refined answer in the base context is clipped."""
+        return any(part.clips and "refined_base" in part.kinds for part in self.parts)
 
     @property
     def kinds(self) -> tuple[Kind, ...]:

@@ -8,8 +8,8 @@ session: verl would drop the whole prompt group and pad the hole without a word.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.judging.actor import remote_gateway
 from ditto.objectives.spec import Kind
-from ditto.rollout.session_sequences import TeacherPrompts, seat_sequences, session_sequences, teacher_prompts
 from ditto.rollout.token_seat import TokenSeat
 from ditto.rows.dataset import restore_row
 from ditto.run.live_traces import LiveTraces
@@ -34,9 +33,9 @@ from soul.judge import Gateway, GatewaySettings
 from soul.policy import Players
 from soul.record import digest
 from soul.rows.task_files import TaskRow
-from soul.session import Context, Session, run_session
+from soul.session import Attempt, Context, Session, run_session
 
-logger = logging.getLogger(__name__)
+TeacherPrompts = Mapping[tuple[str, int], tuple[int, ...]]  # seat and number of its sequence -> the draft's prompt
 
 
 @cache
@@ -141,7 +140,7 @@ class SoulAgentLoop(AgentLoopBase):
         return outputs
 
     async def gateway(self) -> Gateway:
-        """The judges of this process; without Ray (`benchmarks/one_process.py`) a subclass connects them."""
+        """The judges of this process."""
         return _gateway(self.settings.gateway.model_dump_json())
 
 
@@ -149,15 +148,6 @@ def _asks_canary(settings: Settings, row: TaskRow, session: str) -> bool:
     """True if the canary scores the draft of this session: of tasks that are judged, the share that is configured."""
     drawn = int(digest(session)[:8], 16) / 16**8
     return bool(row.task.calls_per_episode.get("judge")) and drawn < settings.gateway.policy.canary_share
-
-
-def _groups(row: TaskRow) -> dict[str, str]:
-    """The groups that the row belongs to. An error in the task's code costs the trace its groups, and no session."""
-    try:
-        return dict(row.task.groups(row.row))
-    except Exception:  # noqa: BLE001 - a session that raises would be padded without a message
-        logger.exception("%s: the task's groups failed", row.where)
-        return {}
 
 
 def _out_of_tokens(session: Session) -> dict[str, int]:
@@ -219,7 +209,7 @@ def session_outputs(
         trained = [SequenceRecord("none", uid, name, False, 0, 0, *rewards, **one)]  # type: ignore[arg-type]
     outputs = [_output(record, session, step) for record in (trained[-1:] if validate else trained)]
     trace = session.to_record(row.file, row.number)
-    trace.groups = _groups(row)
+    trace.groups = dict(row.task.groups(row.row))
     trace.session, trace.prompt = name, uid
     trace.model_version = max(output.extra_fields["max_global_steps"] for output in outputs)
     trace.out_of_tokens = _out_of_tokens(session)
@@ -233,3 +223,74 @@ def session_outputs(
     for output in outputs:
         output.extra_fields["reward_extra_info"] = info
     return outputs
+
+
+# ---- the sequences of a session --------------------------------------------------------------------------------------
+
+
+def session_sequences(
+    session: Session, kinds: Sequence[Kind], prompt: str, name: str, teacher_prompts: TeacherPrompts
+) -> list[SequenceRecord]:
+    """Every sequence of the session, kind by kind; first those kinds that are trained.
+
+    Args:
+        kinds: the kinds that the objective trains. An episode of none of them is listed once.
+        prompt, name: ids of the prompt's group and of the session.
+        teacher_prompts: with the feedback in them, where a teacher reads it.
+    """
+    others: list[Kind] = [] if "draft" in kinds else ["draft"]
+    if set(kinds) <= {"draft"}:
+        others.append("refined_feedback")
+    draft, refined = (
+        each.verdict.reward if each and each.verdict else None for each in (session.draft, session.refined)
+    )
+    found: list[SequenceRecord] = []
+    for kind in (*kinds, *others):
+        attempt = session.draft if kind == "draft" else session.refined
+        if attempt is None:
+            continue
+        masked = "no verdict" if not attempt.valid else "not in the objective" if kind in others else None
+        for seat, number, sequence in seat_sequences(attempt):
+            found.append(
+                replace(
+                    sequence,
+                    kind=kind,
+                    prompt=prompt,
+                    session=name,
+                    draft_reward=draft,
+                    refined_reward=refined,
+                    teacher_prompt=teacher_prompts.get((seat, number), ()) if kind == "draft" else (),
+                    task=session.task,
+                    place=len(found),
+                    seat=seat,
+                    masked=masked,
+                    prompt_ids=sequence.prompt_ids if kind == "refined_feedback" else sequence.base_prompt_ids,
+                )
+            )
+    return found
+
+
+def seat_sequences(attempt: Attempt) -> Iterator[tuple[str, int, SequenceRecord]]:
+    """The sequences of an episode, seat by seat: the seat, the number among its sequences, the sequence."""
+    for name, seat in attempt.players.seats.items():
+        assert isinstance(seat, TokenSeat)
+        for number, sequence in enumerate(seat.sequences):
+            yield name, number, sequence
+
+
+async def teacher_prompts(session: Session, longest: int) -> dict[tuple[str, int], tuple[int, ...]]:
+    """The prompts of the draft's sequences with the feedback in them.
+
+    A sequence whose prompt would be too long, or does not begin with its seat's instructions, is missing.
+    """
+    prompts: dict[tuple[str, int], tuple[int, ...]] = {}
+    for name, number, sequence in seat_sequences(session.draft) if session.contexts else ():
+        if name not in session.contexts:
+            continue
+        seat = session.draft.players.seats[name]
+        assert isinstance(seat, TokenSeat)
+        messages = session.contexts[name].applied_to(sequence.messages[: sequence.prefix])
+        ids = await seat.render(messages) if messages else []
+        if 0 < len(ids) <= longest:
+            prompts[name, number] = tuple(ids)
+    return prompts

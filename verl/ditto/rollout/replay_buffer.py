@@ -1,17 +1,12 @@
-"""verl's replay buffers, with an adaptive polling interval and with a filter of groups that knows the objective.
-
-The polling interval is short, so that steps do not wait, but never a burden.
+"""verl's replay buffers, with a short polling interval and with a filter of groups that knows the objective.
 
 verl polls its queue every two seconds, which is longer than a whole rollout of a small model. Its setting for a custom
-sampler lets us replace the buffer. A poll lists every key of the queue, so it takes longer with more sessions per step;
-the pause between two polls grows accordingly, up to verl's own.
-
-The filter is `group_filter.py`. verl's buffers ask `_dapo_filtered_keys` which finished groups to replace.
+sampler lets us replace the buffer. The filter is `group_filter.py`; verl's buffers ask `_dapo_filtered_keys` which
+finished groups to replace.
 """
 
 from __future__ import annotations
 
-import time
 from collections import Counter, defaultdict
 from typing import Any
 
@@ -22,28 +17,16 @@ from ditto.rollout.group_filter import GroupFilter
 
 Reasons = tuple[set[str], set[str], set[str], Counter[float]]  # verl's: groups that are stale, idle, failed; a table
 
-POLL_INTERVAL_S = 0.05  # shortest pause between two polls
-PAUSE_PER_POLL = 20.0  # a pause is this many times a poll's duration: polling costs the driver at most 5 %
-LONGEST_PAUSE_S = 2.0  # verl's own interval; a poll that was slow once must not let a complete batch wait
-
-
-class _Paced:
-    """Mixin for verl's buffers. Adapts `poll_interval`, the seconds that verl sleeps between two polls."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, poll_interval=POLL_INTERVAL_S, **kwargs)  # type: ignore[call-arg]
-
-    def _sync_metadata_from_transfer_queue(self) -> None:
-        start = time.perf_counter()
-        super()._sync_metadata_from_transfer_queue()  # type: ignore[misc]
-        pause = PAUSE_PER_POLL * (time.perf_counter() - start)
-        self.poll_interval = min(max(POLL_INTERVAL_S, pause), LONGEST_PAUSE_S)
+POLL_INTERVAL_S = 0.2  # a poll lists every key of the queue: a few milliseconds for a thousand sessions
 
 
 class _FiltersGroups:
     """Mixin for verl's buffers. Replaces groups that teach nothing, if the trainer has set `filter`."""
 
     filter: GroupFilter | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, poll_interval=POLL_INTERVAL_S, **kwargs)  # type: ignore[call-arg]
 
     def _dapo_filtered_keys(self, partition_id: str) -> tuple[set[str], Counter[float]]:
         """The finished groups to replace. verl's second value, a table of their rewards, stays empty."""
@@ -88,7 +71,7 @@ def _in_flight(buffer: ReplayBuffer, partition_id: str) -> int:
     return len(buffer.pending_keys[partition_id]) + len(buffer.running_keys[partition_id])
 
 
-class PromptReplayBuffer(_FiltersGroups, _Paced, ReplayBuffer):
+class PromptReplayBuffer(_FiltersGroups, ReplayBuffer):
     """The buffer of the synchronous trainer. With a filter it waits for every prompt before it takes a batch."""
 
     def _sampleable_terminal_keys(self, partition_id: str, eviction_reasons: Reasons) -> set[str]:
@@ -98,7 +81,7 @@ class PromptReplayBuffer(_FiltersGroups, _Paced, ReplayBuffer):
         return keys
 
 
-class PromptReplayBufferAsync(_FiltersGroups, _Paced, ReplayBufferAsync):
+class PromptReplayBufferAsync(_FiltersGroups, ReplayBufferAsync):
     """The buffer of the asynchronous trainers.
 
     A prompt with a session that failed outside of a task is sampled like any other: the trainer misses the session and

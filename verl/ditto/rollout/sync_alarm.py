@@ -89,17 +89,8 @@ class SyncAlarm:
         difference, numbers = distance(columns.old_log_probs, columns.rollout_log_probs, columns.mask, rows)
         if difference is None:
             return numbers
-        if newest >= step - 1:  # the distance of older rollouts is no sign of a lost sync; `check_change` covers them
-            self.check_distance(step, difference)
-        return numbers | {"training/rollout_logprob_diff_mean": difference}
-
-    def check_distance(self, step: int, difference: float) -> None:
-        """Compare a step's mean difference of log-probs with the bound.
-
-        Raises:
-            WeightsOutOfSync: the difference is larger.
-        """
-        if difference > self.bound:
+        # The distance of older rollouts is no sign of a lost sync; `check_change` covers them.
+        if newest >= step - 1 and difference > self.bound:
             raise WeightsOutOfSync(
                 f"Step {step}: the log-probs of rollout engine and actor for the same tokens differ by "
                 f"{difference:.3g} on average, more than {self.bound:g}. Either a weight sync did not reach the "
@@ -108,6 +99,7 @@ class SyncAlarm:
                 "training/rollout_logprob_diff_mean began to rise. If this difference is normal for your model, raise "
                 "run.max_logprob_diff."
             )
+        return numbers | {"training/rollout_logprob_diff_mean": difference}
 
     def check_change(self, step: int, answers: Mapping[str, Set[Answer]], *, updated: bool) -> None:
         """Compare each server's answers with those after the previous sync.

@@ -91,7 +91,6 @@ class TokenSeat:
             messages=list(messages),
             prefix=len(messages),
             text=text,
-            cached_tokens=0,
         )
 
     async def render(self, messages: Sequence[Message]) -> list[int]:
@@ -134,12 +133,11 @@ class TokenSeat:
 
     async def _generate(self, sequence: SequenceRecord) -> str:
         room = min(self._max_turn, self._max_response - len(sequence.response_ids))
-        read = sequence.prompt_ids + sequence.response_ids
         began, start = time.time(), time.perf_counter()
         try:
             output = await self._loop.server_manager.generate(
                 request_id=self._request_id,
-                prompt_ids=read,
+                prompt_ids=sequence.prompt_ids + sequence.response_ids,
                 sampling_params={**self._sampling, "max_tokens": room},
             )
         except Exception as error:  # whatever the engine raises fails this session, with its cause
@@ -155,22 +153,11 @@ class TokenSeat:
         sequence.has_log_probs = sequence.has_log_probs and bool(output.log_probs)
         sequence.turns += 2  # a message that it read, and this one
         sequence.tokens += len(ids)
-        self._note_version(sequence, output.extra_fields)
-        cached = output.extra_fields.get("num_cached_tokens")
-        sequence.read_tokens += len(read)
-        sequence.cached_tokens = (
-            None if cached is None or sequence.cached_tokens is None else sequence.cached_tokens + int(cached)
-        )
+        version = output.extra_fields.get("min_global_steps"), output.extra_fields.get("max_global_steps")
+        if None not in version:
+            known = sequence.versions or version
+            sequence.versions = (int(min(version[0], known[0])), int(max(version[1], known[1])))
         sequence.cut = sequence.cut or ids[-1] not in self._renderer.stop_ids
         text, sequence.exact = self._renderer.decode(ids)
         sequence.messages = [*sequence.messages, {"role": "assistant", "content": text}]
         return text
-
-    @staticmethod
-    def _note_version(sequence: SequenceRecord, extra: dict[str, Any]) -> None:
-        low, high = extra.get("min_global_steps"), extra.get("max_global_steps")
-        if low is None or high is None:
-            return
-        if sequence.versions is not None:
-            low, high = min(low, sequence.versions[0]), max(high, sequence.versions[1])
-        sequence.versions = (int(low), int(high))

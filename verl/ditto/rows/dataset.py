@@ -39,10 +39,11 @@ class SoulDataset(Dataset):
         # same files, which list of the config they came in.
         train, val = _as_list(config.train_files), _as_list(config.val_files)
         trains = data_files is config.train_files if train == val else files == train
-        mix = mixture.training_rows if trains else mixture.validation_rows
         if processor is not None and processor.chat_template:  # verl gives the run's template to the processor alone
             tokenizer.chat_template = processor.chat_template
-        self.rows, _ = fitting_rows(config, mix(read_rows(files)), tokenizer, max_samples)
+        rows = read_rows(files)
+        drawn = mixture.training_rows(rows, config.seed) if trains else mixture.validation_rows(rows)
+        self.rows, _ = fitting_rows(config, drawn, tokenizer, max_samples)
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -36,34 +36,20 @@ def prompt_tokens(task: Task[Any], row: Row, tokenizer: Any, template: dict[str,
 def fitting_rows(
     data: DictConfig, rows: Sequence[TaskRow], tokenizer: Any, most: int | None
 ) -> tuple[list[TaskRow], list[int]]:
-    """The rows that a dataset holds, and the lengths of their prompts in tokens (see `check_lengths`).
-
-    Args:
-        data: the config's section.
-        most: the most rows to keep; None or -1: all.
-    """
-    template = dict(data.get("apply_chat_template_kwargs") or {})
-    rows, lengths = check_lengths(rows, tokenizer, data.max_prompt_length, template, data.filter_overlong_prompts)
-    first = most if most and most > 0 else None
-    return rows[:first], lengths[:first]
-
-
-def check_lengths(
-    rows: Sequence[TaskRow], tokenizer: Any, limit: int, template: dict[str, Any], drop: bool
-) -> tuple[list[TaskRow], list[int]]:
     """Keep the rows whose prompt fits, after shortening where the task allows it.
 
     Args:
-        limit: most tokens of a prompt.
-        template: keyword arguments for the chat template.
-        drop: leave out rows that stay too long, instead of raising.
+        data: the config's section, with `max_prompt_length` and `filter_overlong_prompts`: leave out rows that stay too
+            long, instead of raising.
+        most: the most rows to keep; None or -1: all.
 
     Returns:
         The rows, and the lengths of their prompts in tokens.
 
     Raises:
-        BadRow: a row stays too long and `drop` is false, or no row fits.
+        BadRow: a row stays too long and is not left out, or no row fits.
     """
+    template, limit = dict(data.get("apply_chat_template_kwargs") or {}), data.max_prompt_length
     kept: list[TaskRow] = []
     lengths: list[int] = []
     cut: Counter[str] = Counter()
@@ -74,7 +60,7 @@ def check_lengths(
             cut.update(f"{row.task.name}.{field}" for field in shortened.fields)
             kept.append(replace(row, row=shortened.row))
             lengths.append(shortened.length)
-        elif not drop:
+        elif not data.filter_overlong_prompts:
             raise BadRow(
                 f"{row.where}: the prompt of this {row.task.name} row has {measure(row.row)} tokens, more than "
                 f"data.max_prompt_length={limit}. Raise data.max_prompt_length (and the rollout's max_model_len), "
@@ -92,4 +78,5 @@ def check_lengths(
         logger.warning(
             "Left out %d of %d rows whose prompts are longer than %d tokens", len(rows) - len(kept), len(rows), limit
         )
-    return kept, lengths
+    first = most if most and most > 0 else None
+    return kept[:first], lengths[:first]

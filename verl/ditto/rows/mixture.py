@@ -16,6 +16,8 @@ from soul import tasks
 from soul.errors import UnknownTask
 from soul.rows.task_files import TaskRow
 
+VALIDATION_SEED = 1
+
 
 class MixtureSettings(BaseModel):
     """The section `data.mixture`."""
@@ -34,7 +36,6 @@ class MixtureSettings(BaseModel):
     weights: dict[str, float] = Field(
         default_factory=dict, description="Factor on a task's number of training rows: `{sotopia: 2, hitom: 0.5}`."
     )
-    seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the draw.")
 
     @field_validator("weights")
     @classmethod
@@ -48,20 +49,20 @@ class MixtureSettings(BaseModel):
                 raise ValueError(f"the weight of {name} is {weight}: use a number that is at least 0")
         return weights
 
-    def training_rows(self, rows: Sequence[TaskRow]) -> list[TaskRow]:
+    def training_rows(self, rows: Sequence[TaskRow], seed: int) -> list[TaskRow]:
         """The rows to train on."""
-        return draw(rows, self.rows_per_task, self.weights, self.seed)
+        return draw(rows, self.rows_per_task, self.weights, seed)
 
-    def summary(self, available: Sequence[TaskRow], drawn: Sequence[TaskRow]) -> str:
+    def summary(self, available: Sequence[TaskRow], drawn: Sequence[TaskRow], seed: int) -> str:
         """The numbers of drawn rows, for people: "hitom 1,024 of 6,000, ..., drawn by seed 1"; "" if all are."""
         of, counts = (Counter(row.task.name for row in rows) for rows in (available, drawn))
         if of == counts:
             return ""
-        return f"{', '.join(f'{name} {counts[name]:,} of {of[name]:,}' for name in of)}, drawn by seed {self.seed}"
+        return f"{', '.join(f'{name} {counts[name]:,} of {of[name]:,}' for name in of)}, drawn by seed {seed}"
 
     def validation_rows(self, rows: Sequence[TaskRow]) -> list[TaskRow]:
-        """The rows to validate on: the same number per task, regardless of its weight in training."""
-        return draw(rows, self.val_rows_per_task, {}, self.seed)
+        """The rows to validate on: the same number per task, and the same ones whatever the seed of the training is."""
+        return draw(rows, self.val_rows_per_task, {}, VALIDATION_SEED)
 
 
 def draw(rows: Sequence[TaskRow], per_task: int | None, weights: Mapping[str, float], seed: int) -> list[TaskRow]:

@@ -4,12 +4,11 @@ run_folder.py        who may write to a run folder; metrics, traces and report o
 stop_signals.py      SIGTERM and Ctrl-C in the driver, and how it asks the trainer to stop after its step
 watchdog.py          ends a phase that is stuck or has lost an actor, with its cause
 step_metrics.py      a step's metrics from its sessions
-trackers.py          what verl's loggers get: folders, tables of sessions
+trackers.py          the folders of verl's loggers
 checkpoint.py        checkpoint folders: publish, prune, find the newest complete one
 checkpoint_writer.py writes a checkpoint during a step, publishes it after the step's metrics
 reshard.py           reads a checkpoint on another number of ranks
 manifest.py          a checkpoint's list of files, sizes and hashes
-store.py             a run in an object store: upload, download
-store_resume.py      claims the store before a run, fetches what the disk lacks
+store.py             a copy of the run in an object store: upload, download
 export.py            turns a checkpoint into a model path: merged LoRA, stored dtype
 """

@@ -30,18 +30,13 @@ _REWARD, _CANARY, _GAP = "ditto/reward_draft", "ditto/canary/reward_draft", "dit
 
 
 class History(NamedTuple):
-    """The numbers of a run as an alarm sees them; empty where there is no such step.
+    """The numbers of a run as an alarm sees them; empty where there is no such step."""
 
-    Attributes:
-        now, first, before: of this step, of the first one, of the one before.
-        recent, earlier: of the last WINDOW steps with this one, and of as many steps before them.
-    """
-
-    now: Numbers
+    now: Numbers  # of this step
     first: Numbers
-    before: Numbers
-    recent: Sequence[Numbers] = ()
-    earlier: Sequence[Numbers] = ()
+    before: Numbers  # of the step before
+    recent: Sequence[Numbers] = ()  # of the last WINDOW steps with this one
+    earlier: Sequence[Numbers] = ()  # of as many steps before them
 
     @classmethod
     def at(cls, step: int, now: Numbers, steps: Mapping[int, Numbers]) -> History:
@@ -79,16 +74,10 @@ class History(NamedTuple):
 
 @dataclass(frozen=True)
 class Alarm:
-    """A known failure.
+    """A known failure."""
 
-    Attributes:
-        name: of the metric `alarm/<name>`.
-        raised: whether the numbers show it, or the names of the metrics that do.
-        advice: what is known of it, and what to do.
-    """
-
-    name: str
-    raised: Callable[[History], bool | list[str]]
+    name: str  # of the metric `alarm/<name>`
+    raised: Callable[[History], bool | list[str]]  # true if the numbers show it, or the names of the metrics that do
     advice: str
 
 
@@ -123,77 +112,55 @@ ALARMS: tuple[Alarm, ...] = (
     Alarm(
         "invalid",
         lambda history: history.now.get("ditto/share_invalid", 0.0) > INVALID,
-        "Many drafts failed, and give no learning signal. ditto/invalid/<stage>/<cause> counts them by cause, and the "
-        "traces have the details; above run.max_invalid_share the run ends.",
+        "Many drafts failed. ditto/invalid/<stage>/<cause> counts them by cause, and the traces have the details.",
     ),
     Alarm(
         "idle",
         lambda history: _idle(history.now) and _idle(history.before),
-        "Two steps in a row had no learning signal: in every group all rewards are equal. If the drafts lack the "
-        "form that the task asks for (`answered` below 1), warm-start the model with SFT, or train an objective that "
-        "refines (refine.when=always). If they are all right or all wrong, take easier or harder rows. If they are all "
-        "the same, raise actor_rollout_ref.rollout.temperature or rollout.n. If they are cut off, raise "
-        "data.max_response_length.",
+        "Two steps in a row had no learning signal. If the drafts lack the form that the task asks for (`answered` "
+        "below 1), warm-start the model with SFT. If all are right or wrong, take other rows; if all are alike, raise "
+        "rollout.temperature or rollout.n; if they are cut off, raise data.max_response_length.",
     ),
     Alarm(
         "length",
         lambda history: not 0.5 <= history.ratio("ditto/response_tokens_draft") <= 1.6,
-        "Drafts have become much longer or shorter than at the start. Judges often reward length (Dubois et al., arXiv "
-        "2404.04475), and distillation from feedback takes over the teacher's style: read some traces, and compare the "
-        "rewards at equal length.",
+        "Drafts have become much longer or shorter than at the start. Compare the rewards at equal length.",
     ),
     Alarm(
         "diversity",
         lambda history: history.ratio("ditto/distinct_2") < 0.5,
-        "The drafts of a prompt have become alike, so groups have no spread left to learn from. It is the known end of "
-        "self-distillation (SDPO, arXiv 2601.20802): lower algorithm.sdpo.weight, or add actor.entropy_coeff.",
+        "The drafts of a prompt have become alike. Lower algorithm.sdpo.weight, or add actor.entropy_coeff.",
     ),
     Alarm(
         "entropy",
         lambda history: history.ratio("actor/entropy") < 0.2,
-        "The policy's entropy is below a fifth of its start. With clip_ratio_high above clip_ratio_low it falls more "
-        "slowly (DAPO, arXiv 2503.14476); a lower learning rate helps too.",
+        "The policy's entropy is below a fifth of its start. Raise clip_ratio_high, or lower the learning rate.",
     ),
     Alarm(
         "fall",
         lambda history: history.fall() > CERTAIN,
-        "The reward of drafts fell further in one step than chance explains. Where almost all answers are right, the "
-        "rare wrong one gets a very large advantage by the division by the spread (docs/learning.md, Stability): see "
-        "algorithm.std_floor.",
+        "The reward of drafts fell further in one step than chance explains. See algorithm.std_floor.",
     ),
     Alarm(
         "context_gap",
         lambda history: history.growth(_GAP) > max(abs(history.first.get(_GAP, 0.0)), LEAST_GAP),
-        "Refined answers have become much less probable without the feedback than they were at the start, so the "
-        "distillation trains improbable tokens. Without the feedback loss it is the gap that the DITTO paper reports.",
+        "Refined answers have become much less probable without the feedback, so improbable tokens are trained.",
     ),
     Alarm(
         "copying",
         lambda history: history.now.get("ditto/share_copied", 0.0) > 0.3,
-        "Refined answers repeat the critic's words. Distilling them teaches the policy to talk about feedback that it "
-        "will not have: ask the critic for advice instead of wording, or lower refine.max_feedback_chars.",
-    ),
-    Alarm(
-        "style",
-        lambda history: history.now.get("ditto/style_ratio", 0.0) > 1.5,
-        "The distillation's signal falls on style tokens more than on content: a policy that sees the feedback also "
-        "writes in another manner, and training takes over the manner (privilege-induced style drift, RLCSD, arXiv "
-        "2606.11709). Watch ditto/response_tokens_draft; lower algorithm.sdpo.weight, or make the feedback about "
-        "content.",
+        "Refined answers repeat the critic's words. Ask it for advice instead, or lower refine.max_feedback_chars.",
     ),
     Alarm(
         "secondary",
         _got_worse,
-        "The reward rises while metrics that it does not weigh get worse. A scalar reward hides such losses: the DITTO "
-        "paper reports that GRPO gives up Sotopia's secret dimension where verbal feedback preserves it. Read the "
-        "traces, and consider another weighting of the task's judge or an objective with feedback.",
+        "The reward rises while metrics that it does not weigh get worse. Weigh them, or train with feedback.",
     ),
     Alarm(
         "canary",
         lambda history: history.trend(_REWARD) > CERTAIN and history.trend(_CANARY) < -CERTAIN,
-        "The judge's reward rises while that of the canary, a judge that the policy is not trained on, falls. The "
-        "policy exploits its judge (overoptimisation of a proxy, Gao et al., arXiv 2210.10760): read traces on which "
-        "the two differ, improve the judge or use a jury, and stop before this point.",
+        "The judge's reward rises while the canary's falls: the policy exploits its judge. Improve the judge, or use a "
+        "jury.",
     ),
 )
 
@@ -213,5 +180,6 @@ def raise_alarms(step: int, objective: str, now: Numbers, steps: Mapping[int, Nu
         numbers[name] = float(bool(raised))
         if raised and not history.before.get(name) and not steps.get(step, {}).get(name):
             which = f" ({', '.join(raised)})" if isinstance(raised, list) else ""
-            logger.warning("Step %d, objective %s, alarm %s%s: %s", step, objective, alarm.name, which, alarm.advice)
+            text = f"{alarm.advice} (docs/training.md, Alarms)"
+            logger.warning("Step %d, objective %s, alarm %s%s: %s", step, objective, alarm.name, which, text)
     return numbers

@@ -38,15 +38,10 @@ class NoCompleteCheckpoint(manifest.DamagedCheckpoint):
 
 @dataclass(frozen=True)
 class ResumeChoice:
-    """Where a run resumes.
+    """The checkpoint that a run resumes from."""
 
-    Attributes:
-        folder: the newest complete checkpoint; None if there is no checkpoint, so training starts at step 1.
-        skipped: newer checkpoints that are damaged or missing -> why each cannot be used.
-    """
-
-    folder: Path | None
-    skipped: dict[Path, str]
+    folder: Path | None  # None: there is no checkpoint, so training starts at step 1
+    skipped: dict[Path, str]  # newer checkpoints that are damaged or missing -> the reason
 
     @property
     def step(self) -> int:
@@ -60,20 +55,11 @@ def step_of(folder: Path) -> int:
 
 
 def newest_complete(root: Path) -> ResumeChoice:
-    """Find the newest checkpoint whose files are as they were written. Changes nothing.
-
-    Raises:
-        NoCompleteCheckpoint: there are checkpoints, or a tracker that names one, but none is complete.
-    """
+    """Find the newest checkpoint whose files are as they were written. Changes nothing. Raises NoCompleteCheckpoint."""
     skipped: dict[Path, str] = {}
     steps = saved_steps(root)
-    tracker = root / TRACKER
-    text = tracker.read_text(encoding="utf-8", errors="replace").strip() if tracker.exists() else None
-    if text is not None and (not text.isdecimal() or int(text) not in steps):
-        if text.isdecimal():
-            skipped[root / f"global_step_{int(text)}"] = f"{TRACKER} names it, but it is missing"
-        else:
-            skipped[tracker] = f"it names no step: {text[:40]!r}"
+    if (root / TRACKER).exists() and (text := _tracked(root)) not in map(str, steps):
+        skipped[root / f"global_step_{text[:40]}"] = f"{TRACKER} names it, but it is missing"
     for step in reversed(steps):
         folder = root / f"global_step_{step}"
         try:
@@ -103,7 +89,7 @@ def rename_damaged(root: Path, choice: ResumeChoice) -> None:
         if path.is_dir():
             os.rename(path, _unused(path.with_name(path.name + DAMAGED)))
     if choice.folder is not None and choice.folder.resolve().parent == root.resolve():
-        _track(root, choice.step)
+        write_whole(root / TRACKER, str(choice.step))
 
 
 def _unused(path: Path) -> Path:
@@ -123,26 +109,19 @@ def partial_dir(root: Path) -> Path:
 
 
 def publish(root: Path, step: int) -> Path:
-    """Complete the checkpoint with its manifest and `place` it.
-
-    Returns:
-        Its folder, `<root>/global_step_<step>`.
-    """
+    """Complete the checkpoint with its manifest and `place` it. Returns its folder."""
     manifest.write(root / PARTIAL / f"global_step_{step}")
     return place(root, step)
 
 
 def place(root: Path, step: int) -> Path:
-    """Move a checkpoint that has its manifest out of the partial folder, and make it the latest one.
-
-    Returns:
-        Its folder, `<root>/global_step_<step>`.
-    """
+    """Move a checkpoint that has its manifest out of the partial folder, and make it the latest one."""
     written, final = root / PARTIAL / f"global_step_{step}", root / f"global_step_{step}"
-    _flush(written)
+    for file in (each for each in written.rglob("*") if each.is_file()):
+        _flush(file)
     os.rename(written, final)
-    _track(root, step)
-    _flush_folder(root)
+    write_whole(root / TRACKER, str(step))
+    _flush(root)
     shutil.rmtree(root / PARTIAL, ignore_errors=True)
     return final
 
@@ -157,38 +136,24 @@ def prune(root: Path, keep: int | None, most_bytes: float | None = None, in_use:
     """
     if not keep and most_bytes is None:
         return
-    steps, tracked = saved_steps(root), _tracked(root)
+    steps = saved_steps(root)
     surplus = set(steps[:-keep] if keep else [])
     if most_bytes is not None:
-        sizes = [_size(root / f"global_step_{step}") for step in steps]
+        sizes = [size_of(root / f"global_step_{step}") for step in steps]
         surplus |= {step for place, step in enumerate(steps[:-1]) if sum(sizes[place:]) > most_bytes}
-    for step in sorted(surplus - {tracked} - set(in_use)):
-        logger.debug("Removing the checkpoint of step %d (at most %s checkpoints, %s bytes)", step, keep, most_bytes)
-        _remove(root, root / f"global_step_{step}")
+    for step in sorted(surplus - set(in_use)):
+        if str(step) != _tracked(root):
+            trash = root / PARTIAL / f"removed_{step}"  # renamed first, so half of a checkpoint is never taken for one
+            trash.parent.mkdir(exist_ok=True)
+            os.rename(root / f"global_step_{step}", trash)
+            shutil.rmtree(trash)
     shutil.rmtree(root / PARTIAL, ignore_errors=True)
 
 
-def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-def _remove(root: Path, folder: Path) -> None:
-    """Remove a checkpoint. It is renamed first, so a half-deleted folder is never mistaken for a checkpoint."""
-    trash = root / PARTIAL / f"removed_{folder.name}"
-    trash.parent.mkdir(exist_ok=True)
-    os.rename(folder, trash)
-    shutil.rmtree(trash)
-
-
-def _tracked(root: Path) -> int | None:
+def _tracked(root: Path) -> str:
+    """The text of the tracker file; "" without one."""
     path = root / TRACKER
-    text = path.read_text() if path.exists() else ""
-    return int(text) if text.strip().isdecimal() else None
-
-
-def _track(root: Path, step: int) -> None:
-    """Write a step to the tracker file, atomically."""
-    write_whole(root / TRACKER, str(step))
+    return path.read_text(encoding="utf-8", errors="replace").strip() if path.exists() else ""
 
 
 def saved_steps(root: Path) -> list[int]:
@@ -206,15 +171,14 @@ def resume_hint(root: Path) -> str:
     return f"The last checkpoint is {root / f'global_step_{steps[-1]}'}; the same command continues from it."
 
 
-def _flush(folder: Path) -> None:
-    """fsync all files in a folder."""
-    for file in (each for each in folder.rglob("*") if each.is_file()):
-        with file.open("rb") as handle:
-            os.fsync(handle.fileno())
+def size_of(folder: Path) -> int:
+    """The bytes of all files in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def _flush_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def _flush(path: Path) -> None:
+    """Write a file, or the entries of a folder, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -21,7 +21,7 @@ from safetensors import safe_open
 from ditto.run import checkpoint, manifest
 from ditto.run.export import export_model, export_saved_adapter
 from ditto.run.model_card import write_rl_card
-from ditto.run.uploads import Uploads
+from ditto.run.store import Uploads
 from soul.files import disk_space
 
 logger = logging.getLogger(__name__)
@@ -59,10 +59,6 @@ class CheckpointWriter:
 
         Args:
             save: verl's save function, which writes to trainer.default_local_dir.
-
-        Raises:
-            OutOfSpace: the disk is full. Nothing of this checkpoint is left, and the earlier ones are complete.
-            DamagedCheckpoint: the files of other nodes are missing.
         """
         start = time.perf_counter()
         model, alone = (
@@ -70,8 +66,8 @@ class CheckpointWriter:
             self.config.actor_rollout_ref.actor.checkpoint.save_lora_only,
         )
         base = str(model.path)
-        space = reserve_space(self.root, base, lora=model.lora_rank > 0, adapter_alone=alone)
-        with self.phase("checkpoint"), space:
+        needed = needed_bytes(self.root, base, lora=model.lora_rank > 0, adapter_alone=alone)
+        with self.phase("checkpoint"), reserve_space(self.root, needed):
             with self._target(checkpoint.partial_dir(self.root)):
                 save()
             folder = self.root / checkpoint.PARTIAL / f"global_step_{step}"
@@ -121,21 +117,14 @@ class CheckpointWriter:
 
 
 @contextmanager
-def reserve_space(root: Path, model: str, lora: bool, adapter_alone: bool = False) -> Iterator[None]:
-    """A block that writes a checkpoint. If it fails, nothing of the checkpoint is left behind.
-
-    Args:
-        root: the folder of the run's checkpoints.
-        model: path or hub id of the model that training started from.
-        lora: whether the run trains a LoRA adapter.
-        adapter_alone: whether checkpoints hold the adapter without the model.
+def reserve_space(root: Path, needed: int) -> Iterator[None]:
+    """A block that writes a checkpoint of so many bytes. If it fails, nothing of the checkpoint is left behind.
 
     Raises:
         OutOfSpace: before the block if too little is free, or in place of the error that a full disk raised in it.
     """
     root.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(root / checkpoint.PARTIAL, ignore_errors=True)
-    needed = needed_bytes(root, model, lora, adapter_alone)
     disk_space.require(root, needed)
     try:
         with disk_space.guarded_writes(root, lambda: needed):
@@ -151,16 +140,13 @@ def needed_bytes(root: Path, model: str, lora: bool, adapter_alone: bool = False
     The estimate is the weights plus verl's state; 0 if the model is not a local folder with safetensors,
     and for an adapter alone.
     """
-    steps = checkpoint.saved_steps(root)
-    if steps:
-        return sum(file.stat().st_size for file in (root / f"global_step_{steps[-1]}").rglob("*") if file.is_file())
+    if steps := checkpoint.saved_steps(root):
+        return checkpoint.size_of(root / f"global_step_{steps[-1]}")
     if adapter_alone:
         return 0
     weights = sorted(Path(model).glob("*.safetensors"))
-    state = sum(_parameters(file) for file in weights) * (LORA_BYTES if lora else FULL_BYTES)
-    return state + sum(file.stat().st_size for file in weights)
-
-
-def _parameters(file: Path) -> int:
-    with safe_open(file, "pt") as tensors:
-        return sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())
+    parameters = 0
+    for file in weights:
+        with safe_open(file, "pt") as tensors:
+            parameters += sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())
+    return parameters * (LORA_BYTES if lora else FULL_BYTES) + sum(file.stat().st_size for file in weights)

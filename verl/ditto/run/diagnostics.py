@@ -17,7 +17,7 @@ from soul.metrics.lexical import words
 from soul.metrics.ngram import bleu
 from soul.record import AttemptRecord, SessionRecord
 
-# What is compared by BLEU, which costs about 10 microseconds a word: half a second of a step at most.
+# Pairs compared by BLEU, which costs about 10 microseconds a word: half a second of a step at most.
 PAIRS_PER_STEP, WORDS_PER_STEP = 400, 50_000
 
 
@@ -28,7 +28,7 @@ def policy_text(attempt: AttemptRecord) -> str:
 
 
 def diversity(traces: Sequence[SessionRecord]) -> dict[str, float]:
-    """How different the drafts of a prompt are.
+    """Differences between the drafts of a prompt.
 
     distinct_2: different pairs of neighbouring words over all such pairs, of a prompt's drafts together; self_bleu:
     mean BLEU of two drafts of a prompt (0 to 1). Both are means over prompts with at least two drafts.
@@ -38,17 +38,15 @@ def diversity(traces: Sequence[SessionRecord]) -> dict[str, float]:
         if trace.draft.valid and trace.prompt:
             groups[trace.prompt].append(policy_text(trace.draft))
     several = [texts for _, texts in sorted(groups.items()) if len(texts) > 1]
-    shares = []
-    for texts in several:
-        bigrams = [pair for text in texts for pair in _n_grams(words(text), 2)]
-        if bigrams:
-            shares.append(len(set(bigrams)) / len(bigrams))
-    pairs = [pair for texts in several for pair in combinations(texts, 2)]
-    both = statistics.fmean(len(a.split()) + len(b.split()) for a, b in pairs) if pairs else 1.0
-    most = max(1, min(PAIRS_PER_STEP, int(WORDS_PER_STEP / max(both, 1.0))))
-    pairs = pairs[:: -(-len(pairs) // most)] if pairs else []
+    bigrams = [[pair for text in texts for pair in _n_grams(words(text), 2)] for texts in several]
+    shares = [len(set(of_prompt)) / len(of_prompt) for of_prompt in bigrams if of_prompt]
     numbers = {"ditto/distinct_2": statistics.fmean(shares)} if shares else {}
-    return numbers | ({"ditto/self_bleu": statistics.fmean(bleu(a, b) for a, b in pairs)} if pairs else {})
+    if pairs := [pair for texts in several for pair in combinations(texts, 2)]:
+        both = statistics.fmean(len(a.split()) + len(b.split()) for a, b in pairs)
+        most = max(1, min(PAIRS_PER_STEP, int(WORDS_PER_STEP / max(both, 1.0))))
+        pairs = pairs[:: -(-len(pairs) // most)]
+        numbers["ditto/self_bleu"] = statistics.fmean(bleu(a, b) for a, b in pairs)
+    return numbers
 
 
 def copied(traces: Sequence[SessionRecord]) -> dict[str, float]:
@@ -64,24 +62,16 @@ def copied(traces: Sequence[SessionRecord]) -> dict[str, float]:
 
 
 def secondary(traces: Sequence[SessionRecord]) -> dict[str, float]:
-    """Mean of every metric of the drafts' verdicts, by task: what the reward alone does not show."""
-    values: defaultdict[str, list[float]] = defaultdict(list)
-    for trace in traces:
-        for name, value in (trace.draft.metrics or {}).items():
-            if math.isfinite(value):
-                values[f"ditto/secondary/{trace.task}/{name}"].append(value)
-    return {name: statistics.fmean(of_name) for name, of_name in sorted(values.items())}
-
-
-def secondary_gap(traces: Sequence[SessionRecord]) -> dict[str, float]:
-    """By how much each metric of the refined verdict is higher than the draft's, by task: what the feedback changes."""
+    """Mean of every metric of the drafts' verdicts, by task, and by how much the refined verdict's is higher."""
     values: defaultdict[str, list[float]] = defaultdict(list)
     for trace in traces:
         refined = (trace.refined.metrics if trace.refined else None) or {}
         for name, value in (trace.draft.metrics or {}).items():
-            if name in refined and math.isfinite(difference := refined[name] - value):
-                values[f"ditto/secondary_gap/{trace.task}/{name}"].append(difference)
-    return {name: statistics.fmean(of_name) for name, of_name in sorted(values.items())}
+            values[f"ditto/secondary/{trace.task}/{name}"].append(value)
+            if name in refined:
+                values[f"ditto/secondary_gap/{trace.task}/{name}"].append(refined[name] - value)
+    finite = {name: [value for value in of_name if math.isfinite(value)] for name, of_name in sorted(values.items())}
+    return {name: statistics.fmean(of_name) for name, of_name in finite.items() if of_name}
 
 
 def canary(traces: Sequence[SessionRecord]) -> dict[str, float]:
@@ -116,5 +106,4 @@ def _n_grams(tokens: Sequence[str], n: int) -> list[tuple[str, ...]]:
 
 def step_diagnostics(traces: Sequence[SessionRecord]) -> dict[str, float]:
     """The numbers of a step, from its sessions."""
-    by_metric = secondary(traces) | secondary_gap(traces)
-    return reward_error(traces) | diversity(traces) | copied(traces) | by_metric | canary(traces)
+    return reward_error(traces) | diversity(traces) | copied(traces) | secondary(traces) | canary(traces)

@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 from peft import LoraConfig
-from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoTokenizer
@@ -41,19 +40,12 @@ def export_model(step_dir: Path, base: str) -> None:
     """Move the model of `actor/huggingface` to the top of the checkpoint folder, with LoRA merged.
 
     Args:
-        step_dir: the checkpoint folder.
         base: path or hub id of the model that training started from. The adapter names it as its base model, and the
             weights get its dtype.
-
-    Raises:
-        FileNotFoundError: `actor_rollout_ref.actor.checkpoint.save_contents` lacks hf_model.
     """
     source = step_dir / "actor" / "huggingface"
     if not list(source.glob("*.safetensors")):
-        raise FileNotFoundError(
-            f"{source} has no *.safetensors, so the checkpoint cannot be loaded as a model. Add hf_model to "
-            "actor_rollout_ref.actor.checkpoint.save_contents."
-        )
+        raise FileNotFoundError(f"{source} has no *.safetensors, so the checkpoint cannot be loaded as a model.")
     for path in source.iterdir():
         os.replace(path, step_dir / path.name)
     source.rmdir()
@@ -106,31 +98,17 @@ def _finish_weights(step_dir: Path, meta: dict[str, Any] | None, base: str) -> N
 
 
 def _dtype_of(base: str) -> torch.dtype | None:
-    """The dtype of a model's weights, by its config.json or else their files; None if it cannot be read any more."""
+    """The dtype of a model's weights, by its config.json; None if that does not say."""
     try:
         config = json.loads(Path(cached_file(base, "config.json")).read_text())
     except OSError as error:
         logger.warning("Cannot read %s: the exported weights keep the dtype they were trained in. %s", base, error)
         return None
     for section in (config, config.get("text_config") or {}):  # in a vision-language model it is in text_config
-        name = section.get("dtype") or section.get("torch_dtype")
-        if name:
+        if name := section.get("dtype") or section.get("torch_dtype"):
             dtype: torch.dtype = getattr(torch, name)
             return dtype
-    return _stored_dtype(base)
-
-
-def _stored_dtype(base: str) -> torch.dtype | None:
-    """The most frequent dtype in the first file of a model's weights."""
-    missing = {"_raise_exceptions_for_missing_entries": False}
-    index = cached_file(base, _INDEX, **missing)
-    name = min(json.loads(Path(index).read_text())["weight_map"].values()) if index else "model.safetensors"
-    file = cached_file(base, name, **missing)
-    if file is None:
-        return None
-    with safe_open(file, framework="pt") as weights:
-        dtypes = [weights.get_slice(key).get_dtype() for key in weights.keys()]
-    return {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}.get(max(set(dtypes), key=dtypes.count))
+    return None
 
 
 def export_adapter(step_dir: Path, adapter: dict[str, Tensor], meta: dict[str, Any], base: str) -> None:

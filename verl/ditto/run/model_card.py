@@ -9,142 +9,144 @@ The card is no part of the checkpoint's manifest: you may edit it, and training 
 from __future__ import annotations
 
 import logging
-import platform
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from huggingface_hub import ModelCard, ModelCardData
 from omegaconf import DictConfig
 
 from ditto.objectives import description
+from ditto.run import run_json
 from ditto.run.manifest import CARD
 from ditto.run.run_folder import RunFolder
 from ditto.settings import Settings
 from soul import tasks
 from soul.cli.redaction import redact_guessing
-from soul.errors import SoulError
-from soul.files.json_object import read_object
+from soul.judge import Endpoint
 from soul.judge.ledger import Ledger
 
 logger = logging.getLogger(__name__)
 
 ADAPTER = "lora_adapter"
-LICENCE = (
-    "Not stated. Before you publish, add `license: ...` to the header of this file. The licences of the base model and "
-    "of the data apply too."
-)
+TEMPLATE = """---
+{{ card_data }}
+---
+
+# {{ title }}
+
+{{ method }}
+{% for heading, text in sections.items() %}
+## {{ heading }}
+
+{{ text }}
+{% endfor %}
+## Licence
+
+Not stated. Before you publish, add `license: ...` to the header of this file. The licences of the base model and of the
+data apply too.
+"""
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
-_PACKAGES = ("ditto-soul", "verl", "torch", "transformers", "vllm", "peft")
-_HELD_BACK = re.compile(r"val-core/(?P<task>[^/]+)/reward/mean@\d+")
 _TASK = re.compile(r"(?:ditto/secondary|val-core|val)/([^/]+)/.+")
-_SHOWN = ("ditto/reward_draft", "ditto/reward_refined", "ditto/gap")
-
-Rows = Sequence[Sequence[str]]  # head, then lines
+_SHOWN = re.compile(r"ditto/(reward_draft|reward_refined|gap)|val-core/[^/]+/reward/mean@\d+")
 
 
-@dataclass(frozen=True)
-class Card:
-    """The content of a card.
+def write_card(
+    folder: Path, title: str, base: str, how: str, tags: Sequence[str], sections: Callable[[], Mapping[str, str]]
+) -> None:
+    """Write the card into a checkpoint, and into the folder of its adapter.
 
-    Attributes:
-        name: of the run.
-        base: path or hub id of the model that training started from.
-        method: a sentence: what kind of training it was.
-        tags: for the hub.
-        sections: title -> Markdown.
-        results: for the hub's table of results.
-    """
-
-    name: str
-    step: int
-    base: str
-    method: str
-    tags: Sequence[str]
-    sections: Mapping[str, str]
-    results: Sequence[EvalResult] = field(default_factory=tuple)
-
-    def write(self, folder: Path) -> None:
-        """Write the card into a checkpoint, and into the folder of its adapter."""
-        self._text("transformers").save(folder / CARD)
-        if (folder / ADAPTER).is_dir():
-            self._text("peft").save(folder / ADAPTER / CARD)
-
-    def _text(self, library: str) -> ModelCard:
-        data = ModelCardData(
-            base_model=self.base if _is_hub_id(self.base) else None,  # the header takes ids of the hub alone
-            library_name=library,
-            pipeline_tag="text-generation",
-            tags=["ditto-soul", *self.tags],
-            model_name=self.name if self.results else None,
-            eval_results=list(self.results) or None,
-        )
-        lines = [f"# {self.name}, step {self.step}", "", self.method, ""]
-        for title, text in {**self.sections, "Licence": LICENCE}.items():
-            lines += [f"## {title}", "", text, ""]
-        return ModelCard(redact_guessing(f"---\n{data.to_yaml()}\n---\n\n" + "\n".join(lines)))
-
-
-def write_rl_card(folder: Path, config: DictConfig, step: int) -> None:
-    """Write the card of an RL checkpoint. If that fails, a log line says why: a card never costs a checkpoint.
+    If that fails, a log line says why: a card never costs a checkpoint.
 
     Args:
-        folder: the checkpoint.
-        config: of the run, with the gateway resolved.
+        base: path or hub id of the model that training started from.
+        how: the kind of training, as in "trained with ...".
+        sections: makes heading -> Markdown.
     """
     try:
-        rl_card(config, step).write(folder)
+        given: dict[str, Any] = {"title": title, "method": f"{shown_model(base)}, {how}.", "sections": sections()}
+        for place, library in ((folder, "transformers"), (folder / ADAPTER, "peft")):
+            if place.is_dir():
+                data = ModelCardData(
+                    base_model=base if _is_hub_id(base) else None,  # the header takes ids of the hub alone
+                    library_name=library,
+                    pipeline_tag="text-generation",
+                    tags=["ditto-soul", *tags],
+                )
+                card = ModelCard.from_template(data, template_str=TEMPLATE, **given)
+                (place / CARD).write_text(redact_guessing(str(card)), encoding="utf-8")
     except Exception as error:  # noqa: BLE001 - see above
         logger.warning("%s has no model card: %s: %s", folder.name, type(error).__name__, error)
 
 
-def rl_card(config: DictConfig, step: int) -> Card:
-    """The card of an RL checkpoint, from the run's config, metrics, run.json and usage."""
-    settings, trainer = Settings.from_config(config), config.trainer
+def write_rl_card(folder: Path, config: DictConfig, step: int) -> None:
+    """Write the card of an RL checkpoint, from the run's config (with its gateway), metrics, data and usage."""
+    name = Settings.from_config(config).objective.name
+    title, base = f"{config.trainer.experiment_name}, step {step}", str(config.actor_rollout_ref.model.path)
+    how = f"trained with DITTO/SOUL (objective `{name}`) to simulate people"
+    write_card(folder, title, base, how, ("reinforcement-learning", name), lambda: _rl_sections(config, step))
+
+
+def _rl_sections(config: DictConfig, step: int) -> dict[str, str]:
+    settings = Settings.from_config(config)
     metrics = {number: line for number, line in RunFolder(settings.run_dir).metrics().items() if number <= step}
-    base, name = str(config.actor_rollout_ref.model.path), settings.objective.name
-    held_back = dict(_held_back(metrics))
-    sections = {
-        "Training": table([("", "what"), *_rl_settings(config, settings, step)]),
-        "Objective": f"`{name}`, as `ditto/objectives` defines it:\n\n```text\n{description(name)}\n```",
-        "Data": _data(config, settings.run_dir),
-        "Results": _results(metrics, held_back),
-        "Judges": _judges(settings, metrics),
-        "Versions": versions(),
-    }
-    method = f"{shown_model(base)}, trained with DITTO/SOUL (objective `{name}`) to simulate people."
-    results = [
-        EvalResult(
-            task_type="text-generation",
-            dataset_type="soul",
-            dataset_name=f"SOUL {task}, held-back rows",
-            metric_type="reward",
-            metric_name=f"mean reward after step {at}",
-            metric_value=round(value, 4),
-        )
-        for task, (at, value) in held_back.items()
+    name, model, actor = settings.objective.name, config.actor_rollout_ref.model, config.actor_rollout_ref.actor
+    rank = int(model.lora_rank)
+    training = [
+        ("", "what"),
+        ("base model", shown_model(str(model.path))),
+        ("steps", f"{step} of {config.trainer.total_training_steps or 'as many as the epochs have'}"),
+        ("batch", f"{config.data.train_batch_size} prompts of {config.actor_rollout_ref.rollout.n} sessions"),
+        ("updates", f"{actor.ppo_mini_batch_size} prompts each, learning rate {actor.optim.lr}"),
+        ("weights", f"LoRA, rank {rank}, alpha {model.lora_alpha}, merged" if rank else "all weights trained"),
+        ("refined drafts", f"`refine.when={config.refine.when}`" if settings.objective.refines else "none"),
+        ("tokens", f"{config.data.max_prompt_length} of prompt, {config.data.max_response_length} of response at most"),
+        ("seed", str(config.data.seed)),
     ]
-    return Card(str(trainer.experiment_name), step, base, method, ("reinforcement-learning", name), sections, results)
+    files = [("split", "file", "rows", "tasks", "sha256")]
+    for card in run_json.earlier(settings.run_dir / run_json.FILE).get("data_cards", ()):
+        file, of_tasks = Path(card["name"]).name, ", ".join(card["tasks"])
+        files.append((card["split"], file, str(card.get("rows", "")), of_tasks, (card.get("sha256") or "")[:16]))
+    results = last_values(metrics, lambda key: _SHOWN.fullmatch(key) is not None)
+    return {
+        "Training": table(training),
+        "Objective": f"`{name}`, as `ditto/objectives` defines it:\n\n```text\n{description(name)}\n```",
+        "Data": table(files),
+        "Results": f"{results}\n\nRewards are verdicts of the judges below: compare them only with those of the same "
+        "judges.",
+        "Judges": _judges(settings, metrics),
+        "Versions": ", ".join(f"{package} {number}" for package, number in run_json.versions()),
+    }
 
 
-def table(rows: Rows) -> str:
+def _judges(settings: Settings, metrics: Mapping[int, Mapping[str, float]]) -> str:
+    """The models that judged and played, and the prompts of the judges."""
+    gateway, ledger = settings.gateway, Ledger.load(settings.ledger_file)
+    asked: list[tuple[str, Endpoint]] = [
+        (role, gateway.roles[role]) for role in gateway.roles if role in ledger.by_role()
+    ]
+    asked += [("jury", member) for member in gateway.jury]
+    asked += [(f"judge of {task}", endpoint) for task, endpoint in gateway.by_task.items() if task in ledger.tasks]
+    keys = {key for numbers in metrics.values() for key in numbers}
+    trained = sorted({match[1] for key in keys if (match := _TASK.fullmatch(key)) and match[1] in tasks.names()})
+    prompts = sorted({f"`{prompt.id}`" for name in trained for prompt in tasks.load(name).prompts})
+    rows = [(role, f"`{each.model}`", each.reasoning_effort or "the model's own") for role, each in asked]
+    shown = table([("role", "model", "reasoning effort"), *rows]) if rows else "No model judged."
+    return shown + (f"\n\nPrompts: {', '.join(prompts)}." if prompts else "")
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
     """Rows of cells as a Markdown table; the first is its head."""
     head, *body = ([re.sub(r"\s+", " ", cell).replace("|", r"\|") for cell in row] for row in rows)
-    lines = [head, ["---"] * len(head), *body]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *body])
 
 
-def versions() -> str:
-    """The versions of Python and of the packages that train, in one line."""
-    shown = [f"Python {platform.python_version()}"]
-    for package in _PACKAGES:
-        try:
-            shown.append(f"{package} {version(package)}")
-        except PackageNotFoundError:  # peft and vllm are not part of every install
-            continue
-    return ", ".join(shown)
+def last_values(metrics: Mapping[int, Mapping[str, float]], shown: Callable[[str], bool]) -> str:
+    """The last value of each metric that is shown, with its step, as a table."""
+    last = {key: (step, value) for step, line in sorted(metrics.items()) for key, value in line.items() if shown(key)}
+    rows = [(key, str(step), f"{value:.4f}") for key, (step, value) in sorted(last.items())]
+    return table([("metric", "step", "value"), *rows]) if rows else "None are recorded."
 
 
 def shown_model(model: str) -> str:
@@ -158,81 +160,3 @@ def shown_model(model: str) -> str:
 
 def _is_hub_id(model: str) -> bool:
     return _HUB_ID.fullmatch(model) is not None and not Path(model).exists()
-
-
-def _rl_settings(config: DictConfig, settings: Settings, step: int) -> Iterator[tuple[str, str]]:
-    model, actor, rollout = (config.actor_rollout_ref[part] for part in ("model", "actor", "rollout"))
-    yield "base model", shown_model(str(model.path))
-    yield "steps", f"{step} of {config.trainer.total_training_steps or 'as many as the epochs have'}"
-    yield "batch", f"{config.data.train_batch_size} prompts of {rollout.n} sessions"
-    yield "updates", f"{actor.ppo_mini_batch_size} prompts each, learning rate {actor.optim.lr}"
-    rank = int(model.lora_rank)
-    yield "weights", f"LoRA, rank {rank}, alpha {model.lora_alpha}, merged" if rank else "all weights trained"
-    yield "refined drafts", f"`refine.when={config.refine.when}`" if settings.objective.refines else "none"
-    yield "tokens", f"at most {config.data.max_prompt_length} of prompt, {config.data.max_response_length} of response"
-    yield "seed", str(config.data.seed)
-
-
-def _data(config: DictConfig, run_dir: Path) -> str:
-    """The files of the data: their cards, if the run has recorded them."""
-    file = run_dir / "run.json"
-    cards = read_object(file, SoulError, "Training writes it again.").get("data_cards") if file.is_file() else None
-    if not cards:
-        rows = [(split, Path(name).name) for split in ("train", "val") for name in _files(config, split)]
-        return table([("split", "file"), *rows])
-    lines = [("split", "file", "rows", "tasks", "sha256")]
-    lines += [
-        (
-            *(str(card.get("split", "")), Path(str(card.get("name", ""))).name, str(card.get("rows", ""))),
-            *(", ".join(card.get("tasks") or {}), str(card.get("sha256") or "")[:16]),
-        )
-        for card in cards
-    ]
-    return table(lines)
-
-
-def _files(config: DictConfig, split: str) -> list[str]:
-    files = config.data[f"{split}_files"]
-    return [files] if isinstance(files, str) else list(files)
-
-
-def _held_back(metrics: Mapping[int, Mapping[str, float]]) -> Iterator[tuple[str, tuple[int, float]]]:
-    """Task -> step and value of its last validation."""
-    for step, numbers in sorted(metrics.items()):
-        for key, value in numbers.items():
-            if match := _HELD_BACK.fullmatch(key):
-                yield match["task"], (step, value)
-
-
-def _results(metrics: Mapping[int, Mapping[str, float]], held_back: Mapping[str, tuple[int, float]]) -> str:
-    last = max(metrics, default=0)
-    lines = [("metric", "step", "value")]
-    lines += [
-        (f"{task}, held-back rows: mean reward", str(at), f"{value:.4f}") for task, (at, value) in held_back.items()
-    ]
-    lines += [(key, str(last), f"{metrics[last][key]:.4f}") for key in _SHOWN if key in metrics.get(last, {})]
-    if len(lines) == 1:
-        return "None are recorded."
-    return (
-        f"{table(lines)}\n\nRewards are verdicts of the judges below: compare them only with those of the same judges."
-    )
-
-
-def _judges(settings: Settings, metrics: Mapping[int, Mapping[str, float]]) -> str:
-    gateway = settings.gateway
-    used = Ledger.load(settings.ledger_file).by_role()
-    lines = [("role", "model", "reasoning effort")]
-    for role, endpoint in gateway.roles.items():
-        if role in used:
-            lines.append((role, f"`{endpoint.model}`", endpoint.reasoning_effort or "the model's own"))
-    lines += [("jury", f"`{each.model}`", each.reasoning_effort or "the model's own") for each in gateway.jury]
-    lines += [
-        (f"judge of {task}", f"`{each.model}`", each.reasoning_effort or "the model's own")
-        for task, each in gateway.by_task.items()
-        if task in Ledger.load(settings.ledger_file).tasks
-    ]
-    keys = {key for numbers in metrics.values() for key in numbers}
-    trained = sorted({match[1] for key in keys if (match := _TASK.fullmatch(key)) and match[1] in tasks.names()})
-    prompts = sorted({prompt.id for name in trained for prompt in tasks.load(name).prompts})
-    shown = table(lines) if len(lines) > 1 else "No model judged: the tasks score by rule."
-    return shown + (f"\n\nPrompts: {', '.join(f'`{prompt}`' for prompt in prompts)}." if prompts else "")

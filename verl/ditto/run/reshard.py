@@ -82,11 +82,7 @@ def scheduler_state(actor: Path, written: int) -> dict[str, Any] | None:
 
 
 def joined_model(actor: Path, written: int) -> dict[str, torch.Tensor]:
-    """The tensors of the model's files, whole, on the CPU.
-
-    Raises:
-        BadShards: the checkpoint is not sliced as FSDP2 does it.
-    """
+    """The tensors of the model's files, whole, on the CPU. Raises BadShards."""
     slices = load_slices(actor, "model", written)
     return {name: joined([each[name] for each in slices], actor) for name in slices[0]}
 

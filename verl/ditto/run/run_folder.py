@@ -1,15 +1,7 @@
 """The run folder: who may write to it, one JSON line per session, one JSON line of metrics per step, the end report.
 
-    <run>/traces/step_000007.jsonl    sessions of training step 7: messages, verdicts, feedback, advantages, timings
-    <run>/traces/step_000007.jsonl.gz the same, packed, where it is larger than 16 MB
-    <run>/traces/val_000005.jsonl     sessions of the validation after step 5
-    <run>/traces/live/                sessions of the running step (live_traces.py)
-    <run>/run.json                    objective, settings, versions, data (run_json.py)
-    <run>/metrics.jsonl               {"step": 7, "ditto/reward_draft": 0.4, ...}
-    <run>/report.html             curves, and the most telling sessions of each step; made at the end
-    <run>/replaced/20261122T161500Z/  what an earlier attempt wrote after the checkpoint that a resume started from
-
-Every file but the live ones is written in one go and replaced, so each step is there once and whole.
+docs/training.md ("What a run writes") lists the files. Every file but the live ones is written in one go and replaced,
+so each step is there once and whole.
 
 At most one driver and one trainer may use the folder. The driver's lock refuses a second start at once. The trainer is
 an actor, perhaps on another node, and survives a killed driver by some seconds. It holds its own lock
@@ -24,12 +16,10 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
-
-from omegaconf import DictConfig
 
 from ditto.run.live_traces import folder_of, remove_live
 from soul.errors import one_line
@@ -52,7 +42,7 @@ class RunFolder:
     """Writes what a run leaves for people to read."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self._metrics = folder, folder / NAME
 
     def write_traces(self, split: str, step: int, sessions: Iterable[SessionRecord], part: int = 0) -> None:
         """The sessions of a step; split is "step" or "val".
@@ -117,10 +107,6 @@ class RunFolder:
             os.replace(path, moved)
         return target
 
-    @property
-    def _metrics(self) -> Path:
-        return self.folder / NAME
-
 
 def _number(value: Any) -> float | None:
     try:
@@ -131,55 +117,39 @@ def _number(value: Any) -> float | None:
 
 
 @contextmanager
-def driver_lock(config: DictConfig) -> Iterator[None]:
-    """Lock the run's folders for this driver. First waits until the trainer of a killed driver has ended.
-
-    Raises:
-        FolderInUse: another driver or trainer holds one of the locks.
-        NotWritable, OutOfSpace: a folder cannot be written to.
-    """
+def driver_lock(folders: Collection[Path]) -> Iterator[None]:
+    """Lock the run's folders for this driver. First waits until the trainer of a killed driver has ended."""
     with ExitStack() as held:
-        for folder in _folders(config):
+        for folder in sorted(folders):  # sorted, so that two drivers cannot deadlock
             held.enter_context(FolderLock(folder))
             FolderLock(folder, file=TRAINER_FILE, wait_s=ORPHAN_ENDS_S).close()
         yield
 
 
 @contextmanager
-def trainer_lock(config: DictConfig) -> Iterator[None]:
-    """Lock the run's folders for the trainer, which writes to them.
-
-    Raises:
-        FolderInUse: the trainer of an earlier start is still running.
-    """
+def trainer_lock(folders: Collection[Path]) -> Iterator[None]:
+    """Lock the run's folders for the trainer, which writes to them. Raises FolderInUse while an earlier one runs."""
     with ExitStack() as held:
-        for folder in _folders(config):
+        for folder in sorted(folders):
             held.enter_context(FolderLock(folder, file=TRAINER_FILE, wait_s=ORPHAN_ENDS_S))
         yield
 
 
-def _folders(config: DictConfig) -> list[Path]:
-    """The run folder and, if it differs, the checkpoint folder. Sorted, so that two drivers cannot deadlock."""
-    return sorted({Path(config.run.dir).absolute(), Path(config.trainer.default_local_dir).absolute()})
-
-
-def write_end_report(folder: Path, wait_s: float = WAIT_S) -> None:
+def write_end_report(folder: Path) -> None:
     """Write the report of a run, and log where it is or why there is none.
 
     A run never fails because of it, and never waits for it without end: the index of the traces needs locks, and a
     network file system may hang on them.
     """
-    worker = threading.Thread(target=_write_report, args=(folder,), name="end report", daemon=True)
+
+    def write() -> None:
+        from soul.view.export import write_run_report  # here: it needs what only a finished run needs
+
+        try:
+            logger.info("report of the run: %s", write_run_report(folder))
+        except Exception as error:  # noqa: BLE001 - a run must not fail because of its report
+            logger.warning("%s: the report could not be written (%s)", folder, one_line(error))
+
+    worker = threading.Thread(target=write, name="end report", daemon=True)
     worker.start()
-    worker.join(wait_s)
-    if worker.is_alive():
-        logger.warning("%s: no report after %.0f s; soul view %s shows the run.", folder, wait_s, folder)
-
-
-def _write_report(folder: Path) -> None:
-    from soul.view.export import write_run_report  # here: it needs what only a finished run needs
-
-    try:
-        logger.info("report of the run: %s", write_run_report(folder))
-    except Exception as error:  # noqa: BLE001 - a run must not fail because of its report
-        logger.warning("%s: the report could not be written (%s); soul view shows the run.", folder, one_line(error))
+    worker.join(WAIT_S)

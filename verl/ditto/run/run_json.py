@@ -6,7 +6,7 @@
 
 The driver writes it at every start. A resumed run keeps `started` and adds to `resumed`; everything else is that of the
 last start. `config` is the resolved config without keys. A start that resumes is compared with it
-(`config_checks/resume_changes.py`).
+(`config_checks/resume.py`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ logger = logging.getLogger(__name__)
 
 FILE = "run.json"
 SCHEMA = 1
-PACKAGES = ("verl", "torch", "vllm", "ray", "transformers", "peft")
 HASHED_BYTES = 2**28  # larger data files have no hash: they would take longer than a second
 
 
@@ -59,7 +58,7 @@ def write(config: DictConfig, hosts: int) -> None:
         "task": ",".join(sorted({task for card in cards if card["split"] == "train" for task in card["tasks"]})),
         "started": last.get("started", now),
         "resumed": resumed,
-        "versions": dict(_versions()),
+        "versions": dict(versions()),
         "seed": config.data.seed,
         "hosts": hosts,
         **described_now,
@@ -71,25 +70,23 @@ def write(config: DictConfig, hosts: int) -> None:
 def described(config: DictConfig) -> dict[str, Any]:
     """The config of the workers without keys, and the cards of the data files."""
     plain = _without_keys(OmegaConf.to_container(config, resolve=True))
-    return {"config": json.loads(json.dumps(plain, default=str)), "data_cards": list(_data_cards(config))}
+    return {"config": json.loads(json.dumps(plain, default=str)), "data_cards": list(data_cards(config))}
 
 
 def earlier(path: Path) -> dict[str, Any]:
-    """The object that the run's last start wrote; {} if it was of a release without this file, or is damaged."""
-    if not path.exists():
-        return {}
-    content = _json_object(path) or {}
+    """The object that the run's last start wrote; {} if there is none or it is damaged."""
+    content = (_json_object(path) if path.exists() else None) or {}
     return content if content.get("schema_version") == SCHEMA else {}
 
 
-def _versions() -> Iterator[tuple[str, str]]:
+def versions() -> Iterator[tuple[str, str]]:
     """The versions of Python and of the packages that are installed."""
     yield "python", platform.python_version()
     yield "ditto", version("ditto-soul")
-    for package in PACKAGES:
+    for package in ("verl", "torch", "vllm", "ray", "transformers", "peft"):
         try:
             yield package, version(package)
-        except PackageNotFoundError:  # vllm: another rollout engine may be in use
+        except PackageNotFoundError:  # vllm is not part of every install
             continue
 
 
@@ -104,36 +101,27 @@ def _without_keys(value: Any, name: str = "") -> Any:
     return BLANK if value and is_secret_name(name) else redact_guessing(value)
 
 
-def _data_cards(config: DictConfig) -> Iterator[dict[str, Any]]:
-    """A card of each training and validation file."""
+def data_cards(config: DictConfig) -> Iterator[dict[str, Any]]:
+    """A card of each training and validation file: its name, rows by task, identity, and its builder's card beside it.
+
+    `sha256` is null for a file above HASHED_BYTES; `card` is the object in `<file>.card.json`, null without one.
+    """
     for split in ("train", "val"):
         files = config.data[f"{split}_files"]
-        for file in [files] if isinstance(files, str) else files:
-            yield {"split": split, **data_card(Path(file))}
-
-
-def data_card(file: Path) -> dict[str, Any]:
-    """A task file: its name, rows by task, identity, and the card that its builder wrote beside it.
-
-    Args:
-        file: a parquet file with a column `data_source`.
-
-    Returns:
-        `sha256` is null for a file above HASHED_BYTES; `card` is the object in `<file>.card.json`, null without one.
-    """
-    column = pq.read_table(file, columns=["data_source"])["data_source"]
-    tasks = {each["values"]: each["counts"] for each in column.value_counts().to_pylist()}
-    status, card = file.stat(), file.with_name(f"{file.name}.card.json")
-    return {
-        "name": file.name,
-        "file": str(file),
-        "rows": len(column),
-        "tasks": dict(sorted(tasks.items())),
-        "bytes": status.st_size,
-        "modified": status.st_mtime,
-        "sha256": sha256_of(file) if status.st_size <= HASHED_BYTES else None,
-        "card": _json_object(card) if card.exists() else None,
-    }
+        for file in map(Path, [files] if isinstance(files, str) else files):
+            column = pq.read_table(file, columns=["data_source"])["data_source"]
+            status, card = file.stat(), file.with_name(f"{file.name}.card.json")
+            yield {
+                "split": split,
+                "name": file.name,
+                "file": str(file),
+                "rows": len(column),
+                "tasks": dict(sorted((each["values"], each["counts"]) for each in column.value_counts().to_pylist())),
+                "bytes": status.st_size,
+                "modified": status.st_mtime,
+                "sha256": sha256_of(file) if status.st_size <= HASHED_BYTES else None,
+                "card": _json_object(card) if card.exists() else None,
+            }
 
 
 def _json_object(path: Path) -> dict[str, Any] | None:

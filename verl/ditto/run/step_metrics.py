@@ -56,12 +56,7 @@ def summary_line(step: int, steps: int, numbers: dict[str, float]) -> str:
 
 
 def first_look(traces: Sequence[SessionRecord], numbers: dict[str, float]) -> str:
-    """A line about the first step: how many drafts can be read, how many groups differ, how many answers were cut off.
-
-    Args:
-        traces: of the step's sessions.
-        numbers: the step's metrics.
-    """
+    """A line about the first step: drafts that can be read, groups that differ, answers that were cut off."""
     valid = [trace.draft for trace in traces if trace.draft.valid]
     asked = [metrics["answered"] for draft in valid if "answered" in (metrics := draft.metrics or {})]
     parts = [f"{len(valid)} of {len(traces)} drafts have a verdict"]

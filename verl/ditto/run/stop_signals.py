@@ -1,8 +1,8 @@
 """SIGTERM and Ctrl-C in the driver, and how it asks the trainer, perhaps on another node, to stop after its step.
 
 Before training starts, a signal raises `Stopped` wherever the driver is. After that it is only recorded, and the loop
-that waits for the trainer (`driver.py`) decides what to do.
-Driver and trainer use Ray's key-value store, because the trainer's actor is busy with `fit` and cannot answer calls.
+that waits for the trainer (`driver.py`) decides what to do. Driver and trainer use Ray's key-value store, because the
+trainer's actor is busy with `fit` and cannot answer calls.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from types import FrameType
 import psutil
 
 STOP = (signal.SIGTERM, signal.SIGINT)
-_BEGUN, _ENDED, _SAVE_UNTIL = "steps_begun", "steps_ended", "save_until"
-
-EXIT_S = 10.0  # how long we wait for killed processes to exit
+BEGUN, ENDED = "steps_begun", "steps_ended"  # reports of the trainer: its first step has begun; only uploads are left
+_SAVE_UNTIL = "save_until"
+EXIT_S = 10.0  # seconds that killed processes may take to exit
 
 
 def handled_signals() -> list[signal.Signals]:
@@ -40,17 +40,8 @@ class Stopped(KeyboardInterrupt):
 
     def __init__(self, number: int, reason: str = " before the first step") -> None:
         super().__init__(number, reason)
-        self.number = number
-        self.reason = reason
-
-    @property
-    def exit_code(self) -> int:
-        """The exit code by shell convention: 143 for SIGTERM, 130 for Ctrl-C."""
-        return 128 + self.number
-
-    @property
-    def name(self) -> str:
-        return signal_name(self.number)
+        self.reason, self.name = reason, signal_name(number)
+        self.exit_code = 128 + number  # by shell convention: 143 for SIGTERM, 130 for Ctrl-C
 
 
 class StopSignals:
@@ -103,24 +94,14 @@ def shield_children() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def report_first_step() -> None:
-    """Trainer: report that the first step has begun, so from now on there is something to save."""
-    _put(_BEGUN, "1")
+def report(what: str) -> None:
+    """Trainer: report BEGUN or ENDED."""
+    _put(what, "1")
 
 
-def steps_have_begun() -> bool:
-    """Driver: true if the trainer's first step has begun."""
-    return _get(_BEGUN) is not None
-
-
-def report_last_step() -> None:
-    """Trainer: report that the last step has ended and is saved or dropped; only uploads are left."""
-    _put(_ENDED, "1")
-
-
-def steps_have_ended() -> bool:
-    """Driver: true if the trainer's last step has ended."""
-    return _get(_ENDED) is not None
+def is_reported(what: str) -> bool:
+    """Driver: true once the trainer has reported BEGUN or ENDED."""
+    return _get(what) is not None
 
 
 def request_stop(save_until: float) -> None:
@@ -166,10 +147,7 @@ def processes_below(pid: int | None = None) -> list[psutil.Process]:
 
 
 def kill(processes: Sequence[psutil.Process]) -> None:
-    """Kill these processes by id and wait until they are gone.
-
-    Ray leaves some behind: a rollout engine is slow to notice a dead parent.
-    """
+    """Kill these processes by id and wait until they are gone. Ray leaves some behind."""
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.kill()

@@ -1,40 +1,40 @@
-"""A run in an object store or another file system that fsspec knows: `trainer.upload_to=s3://bucket/run`.
+"""A copy of the run in an object store or another file system that fsspec knows: `trainer.upload_to=s3://bucket/run`.
 
-    <address>/manifest.json                    whose run this is
+    <address>/.run_id                          whose run this is
     <address>/metrics.jsonl, traces/...        as in the run folder
-    <address>/global_step_7/                   a checkpoint, as in the run folder
-    <address>/global_step_7/manifest.json      the checkpoint's own manifest, written last: it is complete
-    <address>/global_step_7/manifest.json.begun    the same, written first: which writing of step 7 this copy is of
+    <address>/global_step_7/                   a checkpoint; its manifest.json is written last: then it is whole
 
-Keys of the store come from the environment, where the file system's own library looks for them.
+After a checkpoint is published, a thread copies what the store lacks; the training never waits for it. A start with an
+empty folder first fetches the newest whole checkpoint. Keys of the store come from the environment, where the file
+system's own library looks for them.
 """
 
 from __future__ import annotations
 
-import json
-import os
+import logging
 import shutil
+import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
-from pydantic import BaseModel, ValidationError
+from omegaconf import DictConfig
 
 from ditto.run import checkpoint, manifest
 from ditto.settings import BadConfig
-from soul.cli.redaction import redact, secret_parameter, shown_url
+from soul.cli.redaction import redact
 from soul.errors import SoulError, one_line
 from soul.files import disk_space
-from soul.files.whole_file import whole_file
-from soul.push.keys import like_keys
+from soul.files.whole_file import whole_file, write_whole
 
-RUN_ID = ".run_id"  # beside a run's checkpoints: the id in the manifest of its store
-_BEGUN = ".begun"
-_UNFINISHED = (_BEGUN, ".partial")  # ends of names: of files that an upload leaves if it is cut off (`whole_file`)
+logger = logging.getLogger(__name__)
+
+RUN_ID = ".run_id"  # beside a run's checkpoints and in its store: project/experiment and a random number
+LAST_TRIES_S = (0.0, 10.0, 60.0)  # waits before the tries at the end of a run
 # What is kept of a run besides its checkpoints. Not the judges' cache, the index of the traces, and live traces.
 RUN_FILES = ("*.json", "*.jsonl", "*.html", "traces/*.jsonl", "traces/*.jsonl.gz")
 
@@ -45,43 +45,12 @@ class StoreFailed(SoulError):
     exit_code: ClassVar[Literal[1]] = 1
 
 
-class LooksLikeKey(StoreFailed):
-    """A file holds what looks like a key, so it is not uploaded."""
-
-
-class StoreManifest(BaseModel):
-    """Whose run a store holds.
-
-    Attributes:
-        run: the id that the run got at its first start.
-        experiment: project and name of the experiment.
-    """
-
-    schema_version: Literal[1] = 1
-    run: str
-    experiment: str
-
-
-class RunStore:
-    """The copy of one run.
-
-    Args:
-        url: an address that fsspec knows.
-
-    Raises:
-        BadConfig: fsspec does not know it, its package is not installed, or it holds a key.
-    """
+class Store:
+    """The files below an address."""
 
     def __init__(self, url: str) -> None:
-        self.url = shown_url(url)
-        if self.url != url or secret_parameter(url) or redact(url) != url:
-            raise BadConfig(
-                f"trainer.upload_to={self.url}: leave user, password and parameters out of the address. Keys come from "
-                "the environment, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
-            )
+        self.url = url
         try:
-            if not url.strip():
-                raise ValueError("it is empty")
             # Without the cache of listings: s3fs takes the listing of a prefix for that of the whole folder.
             self.files, self.root = url_to_fs(url, use_listings_cache=False)
         except (ImportError, ValueError, OSError) as error:
@@ -89,212 +58,181 @@ class RunStore:
                 f"trainer.upload_to={url}: {one_line(error, 300)}. Use an address that fsspec knows, such as "
                 "s3://bucket/run (package s3fs) or gs://bucket/run (gcsfs), or a folder."
             ) from error
-        self._began = time.time()
-        self._copied: dict[Path, tuple[int, int]] = {}  # file -> size and time of the version that was copied
 
-    def manifest(self) -> StoreManifest | None:
-        """The store's manifest; None if no run was copied there.
-
-        Raises:
-            StoreFailed: the store does not answer.
-            BadConfig: the manifest is not one of a run.
-        """
-        content = self._read(f"{self.root}/{manifest.FILE}")
+    def read(self, name: str) -> bytes | None:
+        """The content of a file; None if there is no such file."""
         try:
-            return None if content is None else StoreManifest.model_validate_json(content)
-        except ValidationError as error:
-            raise BadConfig(
-                f"trainer.upload_to={self.url}: its {manifest.FILE} is not that of a run ({one_line(error, 200)}). Use "
-                "another address."
-            ) from error
+            content: bytes = self.files.cat_file(f"{self.root}/{name}")
+        except FileNotFoundError:
+            return None
+        return content
 
-    def write_manifest(self, content: StoreManifest) -> None:
-        """Replace the store's manifest."""
-        self._write(f"{self.root}/{manifest.FILE}", content.model_dump_json(indent=1).encode())
-
-    def run_files(self) -> dict[str, int]:
-        """Name -> bytes of the run's metrics and traces in the store."""
-        sizes = self._sizes(self.root, depth=2)
-        return {
-            name: size
-            for name, size in sizes.items()
-            if name != manifest.FILE and any(_fits(name, pattern) for pattern in RUN_FILES)
-        }
-
-    def put_run_files(self, folder: Path) -> list[str]:
-        """Copy those of a run's metrics and traces that the store lacks or may have with another content.
-
-        Returns:
-            The files that are left out because they look like keys.
-        """
-        paths = sorted({path for pattern in RUN_FILES for path in folder.glob(pattern) if path.is_file()})
-        stored = self.run_files()
-        versions: dict[str, tuple[int, int]] = {}
-        for path in paths:
-            name, status = path.relative_to(folder).as_posix(), path.stat()
-            version, copied = (status.st_size, status.st_mtime_ns), self._copied.get(path)
-            # A finished trace of an earlier process is compared by its size alone.
-            same = "/" in name and status.st_mtime < self._began if copied is None else copied == version
-            if not same or stored.get(name) != status.st_size:
-                versions[name] = version
-        left_out = list(like_keys(folder, versions))
-        for name, version in versions.items():
-            if name not in left_out:
-                self._put(folder / name, f"{self.root}/{name}")
-                self._copied[folder / name] = version
-        return left_out
-
-    def put_checkpoint(self, folder: Path) -> bool:
-        """Copy a published checkpoint, or what the store lacks of it: after an interrupted upload, or a new card.
-
-        Returns:
-            True if anything was left to copy.
-
-        Raises:
-            LooksLikeKey: one of its files looks like a key.
-            StoreFailed: the store does not take a file.
-        """
-        target, content = f"{self.root}/{folder.name}", (folder / manifest.FILE).read_bytes()
-        last = f"{target}/{manifest.FILE}"
-        # Cards are no part of the manifest: one is written again after the validation, and people edit them.
-        cards = sorted(path.relative_to(folder).as_posix() for path in folder.rglob(manifest.CARD))
-        if self._read(last) == content:
-            changed = [name for name in cards if self._read(f"{target}/{name}") != (folder / name).read_bytes()]
-            self._put_whole(folder, target, changed)
-            return bool(changed)
-        names = list(json.loads(content)["files"])
-        if self._read(last + _BEGUN) != content:  # nothing yet, or another attempt at this step
-            self._remove(last)  # first: a copy without its manifest counts as incomplete
-            self._remove(target)
-            self._write(last + _BEGUN, content)
-        sizes = self._sizes(target)
-        missing = [name for name in names if sizes.get(name) != (folder / name).stat().st_size]
-        self._put_whole(folder, target, [*missing, *cards])
-        self._write(last, content)
-        self._remove(last + _BEGUN)
-        return True
-
-    def steps(self) -> list[int]:
-        """The steps of the complete checkpoints, ascending."""
-        names = [Path(name) for name in self._sizes(self.root, depth=2)]
-        folders = [name.parent for name in names if name.name == manifest.FILE]
-        return sorted(checkpoint.step_of(folder) for folder in folders if checkpoint.STEP.fullmatch(str(folder)))
-
-    def get_checkpoint(self, step: int, root: Path) -> None:
-        """Fetch a checkpoint into the folder of a run's checkpoints. One of that step there is renamed as damaged.
-
-        Raises:
-            DamagedCheckpoint: it is not as it was written.
-            OutOfSpace: the disk has no room for it.
-        """
-        source, folder = f"{self.root}/global_step_{step}", checkpoint.partial_dir(root) / f"global_step_{step}"
-        sizes = {name: size for name, size in self._sizes(source).items() if not name.endswith(_UNFINISHED)}
-        disk_space.require(root, sum(sizes.values()))
-        try:
-            with disk_space.guarded_writes(root):
-                for name in sizes:
-                    self._get(f"{source}/{name}", _inside(folder, name))
-            manifest.check(folder)
-            damaged = root / folder.name
-            if damaged.exists():
-                reason = f"its copy in {self.url} replaces it"
-                checkpoint.rename_damaged(root, checkpoint.ResumeChoice(None, {damaged: reason}))
-            checkpoint.place(root, step)
-        except manifest.DamagedCheckpoint as error:
-            copy = f"{self.url}/{folder.name}"
-            raise manifest.DamagedCheckpoint(str(error).replace(str(folder), copy)) from None
-        finally:
-            shutil.rmtree(root / checkpoint.PARTIAL, ignore_errors=True)
-
-    def get_run_files(self, folder: Path) -> None:
-        """Fetch a run's metrics and traces; a file that is there already is replaced."""
-        sizes = self.run_files()
-        disk_space.require(folder, sum(sizes.values()))
-        with disk_space.guarded_writes(folder):
-            for name in sizes:
-                fetched = _inside(folder, f"{name}.fetched")
-                self._get(f"{self.root}/{name}", fetched)
-                os.replace(fetched, folder / name)
-
-    @contextmanager
-    def _answers(self, verb: str, path: str = "") -> Iterator[None]:
-        """A block that asks the store.
-
-        Raises:
-            StoreFailed: it fails.
-        """
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001 - each file system raises errors of its own
-            place = path.removeprefix(self.root).lstrip("/") or "it"
-            raise StoreFailed(f"{self.url}: cannot {verb} {place}: {redact(repr(error))[:300]}.") from error
-
-    def _read(self, path: str) -> bytes | None:
-        with self._answers("read", path):
-            try:
-                content: bytes = self.files.cat_file(path)
-            except FileNotFoundError:
-                return None
-            return content
-
-    def _write(self, path: str, content: bytes) -> None:
-        with self._replaces(path) as target:
-            self.files.pipe_file(target, content)
-
-    def _put(self, file: Path, path: str) -> None:
-        with self._replaces(path) as target:
+    def put(self, file: Path, name: str) -> None:
+        """Copy a file to the store, where it is whole or as it was before."""
+        target = f"{self.root}/{name}"
+        self.files.makedirs(target.rpartition("/")[0], exist_ok=True)
+        if isinstance(self.files, LocalFileSystem):  # an object store shows a file only when it is whole
+            with whole_file(Path(target)) as partial:
+                shutil.copyfile(file, partial)
+        else:
             self.files.put_file(str(file), target)
 
-    def _put_whole(self, folder: Path, target: str, names: Iterable[str]) -> None:
-        """Copy files of a checkpoint, unless one of them looks like a key."""
-        for name, place in like_keys(folder, names := list(names)).items():
-            raise LooksLikeKey(
-                f"{folder / name} looks like a key or a password ({place}): {folder.name} is not uploaded as it is "
-                "now. Remove the key from the file; the next upload then includes it."
-            )
+    def names(self, folder: str = "", depth: int | None = None) -> list[str]:
+        """The files below a folder, by their names in the store."""
+        paths = self.files.find(f"{self.root}/{folder}".rstrip("/"), maxdepth=depth)
+        return [path.removeprefix(f"{self.root}/") for path in paths]
+
+    def remove(self, names: list[str]) -> None:
+        """Remove files. (`rm` would take an address with brackets for a pattern.)"""
         for name in names:
-            self._put(folder / name, f"{target}/{name}")
+            self.files.rm_file(f"{self.root}/{name}")
 
-    @contextmanager
-    def _replaces(self, path: str) -> Iterator[str]:
-        """A block that writes a file to the path that it gets; then it is at `path`, or as it was before.
+    def steps(self) -> list[int]:
+        """The steps of the whole checkpoints, ascending."""
+        whole = [Path(name).parent for name in self.names(depth=2) if Path(name).name == manifest.FILE]
+        return sorted(checkpoint.step_of(folder) for folder in whole if checkpoint.STEP.fullmatch(str(folder)))
 
-        An object store shows a file only when it is whole. A folder does not, and fsspec's transactions write to /tmp,
-        from where a file is copied to another disk.
-        """
-        with self._answers("write", path):
-            self.files.makedirs(path.rpartition("/")[0], exist_ok=True)
-            if isinstance(self.files, LocalFileSystem):
-                with whole_file(Path(path)) as partial:
-                    yield str(partial)
-            else:
-                yield path
 
-    def _get(self, path: str, file: Path) -> None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with self._answers("read", path):
-            self.files.get_file(path, str(file))
+class Uploads:
+    """The uploads of one run, by one process.
 
-    def _remove(self, path: str) -> None:
-        """Remove a file, or all files below a folder."""
-        with self._answers("remove", path):
-            for file in self.files.find(path):  # `rm`, like `glob`, takes an address with brackets for a pattern
-                self.files.rm_file(file)
+    Args:
+        run_dir: the folder with metrics and traces.
+        root: the folder with the checkpoints.
+    """
 
-    def _sizes(self, folder: str, depth: int | None = None) -> dict[str, int]:
-        """Name -> bytes of the files below a folder of the store, at most so many levels below."""
-        with self._answers("list", folder):
-            entries = self.files.find(folder, maxdepth=depth, detail=True)
-            return {path.removeprefix(f"{folder}/"): int(entry["size"]) for path, entry in entries.items()}
+    def __init__(self, store: Store, run_dir: Path, root: Path) -> None:
+        self.store, self.run_dir, self.root = store, run_dir, root
+        self.failures = self.copied_step = 0
+        self._reading: frozenset[int] = frozenset()
+        self._copied: dict[Path, float] = {}  # file of the run -> time of the version in the store
+        self._alone = threading.Lock()
+
+    @classmethod
+    def from_config(cls, config: DictConfig) -> Uploads | None:
+        """The uploads that `trainer.upload_to` asks for; None without it."""
+        if config.trainer.upload_to is None:
+            return None
+        return cls(Store(str(config.trainer.upload_to)), Path(config.run.dir).absolute(), _root(config))
+
+    def start(self) -> None:
+        """Copy what the store lacks, beside whatever goes on. Returns at once."""
+        threading.Thread(target=self._copy, name="uploads", daemon=True).start()
+
+    def reading(self) -> frozenset[int]:
+        """The steps of the checkpoints that are being read, which must stay where they are."""
+        return self._reading
+
+    def metrics(self) -> dict[str, float]:
+        """The last step whose checkpoint is in the store, and the number of uploads that failed."""
+        return {"ditto/upload_step": self.copied_step, "ditto/upload_failures": self.failures}
+
+    def finish(self, wait: Callable[[float], None] = time.sleep) -> StoreFailed | None:
+        """Copy what is left, however long it takes. Returns the last try's failure; None if the store has all."""
+        for seconds in LAST_TRIES_S:
+            wait(seconds)
+            if (failure := self._copy()) is None:
+                logger.info("%s holds the run up to step %d", self.store.url, self.copied_step)
+                return None
+        return StoreFailed(
+            f"{failure} {self.failures} uploads of this run failed; the newest checkpoint that it uploaded is that of "
+            f"step {self.copied_step}. The checkpoints in {self.root} are whole, and the same command uploads what is "
+            "missing."
+        )
+
+    def _copy(self) -> str | None:
+        """Copy everything that the store lacks, the newest checkpoint first. Returns the store's failure."""
+        with self._alone:  # one copy after the other, however many checkpoints are published meanwhile
+            try:
+                self._copy_run_files()
+                for step in reversed(checkpoint.saved_steps(self.root)):
+                    self._reading = frozenset({step})
+                    self._copy_checkpoint(self.root / f"global_step_{step}")
+                    self.copied_step = max(self.copied_step, step)
+            except Exception as error:  # noqa: BLE001 - each file system raises errors of its own
+                self.failures += 1
+                text = f"{self.store.url}: {redact(repr(error))[:300]}."
+                logger.error("UPLOAD FAILED: %s", text)
+                return text
+            finally:
+                self._reading = frozenset()
+        return None
+
+    def _copy_run_files(self) -> None:
+        for path in sorted({path for pattern in RUN_FILES for path in self.run_dir.glob(pattern) if path.is_file()}):
+            if self._copied.get(path) != (changed := path.stat().st_mtime):
+                self.store.put(path, path.relative_to(self.run_dir).as_posix())
+                self._copied[path] = changed
+
+    def _copy_checkpoint(self, folder: Path) -> None:
+        last = f"{folder.name}/{manifest.FILE}"
+        if self.store.read(last) == (folder / manifest.FILE).read_bytes():
+            return
+        present = self.store.names(folder.name)  # of an upload that was cut off, or of another attempt at this step
+        self.store.remove(sorted(present, key=lambda name: name != last))  # without its manifest it is not whole
+        files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / manifest.FILE)
+        for path in [*files, folder / manifest.FILE]:
+            self.store.put(path, path.relative_to(self.root).as_posix())
+        logger.info("%s has the checkpoint of %s", self.store.url, folder.name)
+
+
+def prepare_store(config: DictConfig) -> None:
+    """Make the store this run's own; if the run's folder is empty, fetch the newest whole checkpoint from it.
+
+    Call it only while holding the run folder's lock, before the checkpoint to resume from is chosen.
+    """
+    if config.trainer.upload_to is None:
+        return
+    store, root, run_dir = Store(str(config.trainer.upload_to)), _root(config), Path(config.run.dir).absolute()
+    experiment = f"{config.trainer.project_name}/{config.trainer.experiment_name}"
+    own = root / RUN_ID
+    mine = own.read_text(encoding="utf-8") if own.exists() else None
+    is_empty = not checkpoint.saved_steps(root)
+    try:
+        theirs = (store.read(RUN_ID) or b"").decode()
+        continues = not mine and is_empty and theirs.partition(" ")[0] == experiment
+        if theirs and mine != theirs and not (continues and config.trainer.resume_mode == "auto"):
+            raise BadConfig(
+                f"trainer.upload_to={store.url} holds the run {theirs.partition(' ')[0]}, and {root} is not that run. "
+                "Use an address of its own for each run; to continue that run here, use its trainer.project_name and "
+                "EXPERIMENT_NAME, an empty folder and trainer.resume_mode=auto."
+            )
+        root.mkdir(parents=True, exist_ok=True)
+        write_whole(own, theirs or mine or f"{experiment} {uuid.uuid4().hex}")
+        store.put(own, RUN_ID)
+        if theirs and is_empty and (steps := store.steps()) and config.trainer.resume_mode == "auto":
+            _fetch(store, steps[-1], root, run_dir)
+    except (SoulError, OSError) as error:
+        if isinstance(error, SoulError):
+            raise
+        raise StoreFailed(f"trainer.upload_to={store.url}: {redact(repr(error))[:300]}.") from error
+
+
+def _fetch(store: Store, step: int, root: Path, run_dir: Path) -> None:
+    """Fetch a checkpoint, and the run's metrics and traces."""
+    name = f"global_step_{step}"
+    logger.info("Fetching %s from %s", name, store.url)
+    partial = checkpoint.partial_dir(root)
+    targets = {path: partial / path for path in store.names(name)}
+    of_run = [path for path in store.names(depth=2) if any(_fits(path, pattern) for pattern in RUN_FILES)]
+    targets |= {path: run_dir / path for path in of_run}
+    with disk_space.guarded_writes(root):
+        for path, target in targets.items():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            store.files.get_file(f"{store.root}/{path}", str(target))
+    try:
+        manifest.check(partial / name)
+    except manifest.DamagedCheckpoint as error:
+        raise manifest.DamagedCheckpoint(
+            f"trainer.upload_to={store.url}: {error}. Remove {store.url}/{name} to continue from an earlier checkpoint."
+        ) from None
+    checkpoint.place(root, step)
 
 
 def _fits(name: str, pattern: str) -> bool:
-    """True if a name matches a pattern level by level, as `Path.glob` reads it."""
+    """Compare a name with a pattern level by level, as `Path.glob` reads it."""
     return Path(name).match(pattern) and name.count("/") == pattern.count("/")
 
 
-def _inside(folder: Path, name: str) -> Path:
-    """The path of a name that the store says is one of a folder's files."""
-    if ".." in Path(name).parts or Path(name).is_absolute():
-        raise StoreFailed(f"The store names a file outside of its folder: {name}. Nothing was written there.")
-    return folder / name
+def _root(config: DictConfig) -> Path:
+    return Path(config.trainer.default_local_dir).absolute()

@@ -42,12 +42,9 @@ class Watchdog:
     """
 
     def __init__(
-        self, run_dir: Path, limit_s: float, probe: Callable[[], str | None] | None = None, poll_s: float = 2.0
+        self, run_dir: Path, limit_s: float, probe: Callable[[], str | None] = lambda: None, poll_s: float = 2.0
     ) -> None:
-        self.run_dir = run_dir
-        self.limit_s = limit_s
-        self.probe = probe
-        self.poll_s = poll_s
+        self.run_dir, self.limit_s, self.probe, self.poll_s = run_dir, limit_s, probe, poll_s
         self._phase: str | None = None
         self._since = time.monotonic()
         self._lock = threading.Lock()
@@ -79,7 +76,11 @@ class Watchdog:
                 phase, seconds = self._phase, time.monotonic() - self._since
             if phase is None:
                 continue
-            died = self._ask_probe()
+            try:
+                died = self.probe()
+            except Exception:  # noqa: BLE001 - the time limit still works
+                logger.warning("Cannot check the run's actors any more; the watchdog goes on without", exc_info=True)
+                died, self.probe = None, lambda: None
             if died is not None:
                 self._end(f"{died} while the trainer was in phase {phase!r} (for {seconds:.0f} s)")
             if seconds > self.limit_s:
@@ -88,22 +89,11 @@ class Watchdog:
                     "show where the trainer waits; the logs of the Ray workers show why"
                 )
 
-    def _ask_probe(self) -> str | None:
-        """The probe's answer. If the probe itself fails, the watchdog goes on without it."""
-        if self.probe is None:
-            return None
-        try:
-            return self.probe()
-        except Exception:  # noqa: BLE001 - logged once; the time limit still works
-            logger.warning("Cannot check the run's actors any more; the watchdog goes on without", exc_info=True)
-            self.probe = None
-            return None
-
     def _end(self, cause: str) -> None:
         # Plain prints, no logging: another thread may hold a lock of the logging module, and this must not wait.
         print(f"WATCHDOG: {cause}.", file=sys.stderr, flush=True)
         faulthandler.dump_traceback(all_threads=True)
-        record: dict[str, Any] = {"cause": cause, "phase": self._phase, "time": time.time()}
+        record = {"cause": cause, "phase": self._phase, "time": time.time()}
         # In a thread: the disk may be what hangs.
         writing = threading.Thread(target=self._write_failure, args=(record,), name="failure.json", daemon=True)
         writing.start()
@@ -166,7 +156,6 @@ class Liveness:
                         ray.get(reference)
                 except Exception as error:  # noqa: BLE001 - the watchdog reports whatever a ping raises
                     cause = getattr(error, "cause", None) or error  # Ray wraps the remote exception
-                    text = one_line(cause, 300)
-                    return f"{name} died ({type(cause).__name__}: {text})"
+                    return f"{name} died ({type(cause).__name__}: {one_line(cause, 300)})"
             self._unanswered[name] = ping(), self._clock()
         return None

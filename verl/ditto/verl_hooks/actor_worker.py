@@ -1,7 +1,7 @@
 """The actor's process: verl's, with our end of the weight sync, and in separate_async with copies that are copies.
 
 It also holds the checkpoints that teach (`algorithm.distill.teachers`), each in an engine of its own, and keeps what an
-update says of its rows where no pass before it does (`ditto/batch/pi_old.py`).
+update says of its rows where no pass before it does (`ditto/old_log_probs.py`).
 
 A step of separate_async may train in several parts, and all of them take pi_old from the weights at its beginning, so
 verl's trainer puts these back for a forward pass (`save_model_to_cpu`, `restore_model_from_cpu`). In verl 0.9.1 both
@@ -25,7 +25,7 @@ from verl.utils.memory_utils import aggressive_empty_cache
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
 from ditto.batch.jagged import jagged, row_lengths
-from ditto.model.trained_shards import TrainedShards
+from ditto.model.teacher_weights import TrainedShards
 from ditto.objectives.losses import PLACES
 from ditto.verl_hooks.adapter_sync import with_config
 from ditto.verl_hooks.dropout import active_dropout

@@ -28,27 +28,20 @@ def require(device: str) -> None:
 
     Args:
         device: `trainer.device`, "cpu" or "cuda".
-
-    Raises:
-        PluginMissing: the message says what to do.
     """
-    if not any(point.value == "ditto.verl_hooks.plugin" for point in entry_points(group="verl.plugins")):
-        raise PluginMissing(
-            "verl does not see the ditto plug-in: the entry point `ditto` of the group verl.plugins is not installed "
-            "in this environment. Run `bash scripts/env`, or `pip install --no-deps -e .` in the active environment."
-        )
-    switch = os.environ.get("VERL_USE_EXTERNAL_PLUGINS", "auto").strip().lower()
-    if switch != "auto" and "ditto" not in [name.strip() for name in switch.split(",")]:
-        raise PluginMissing(
-            f"VERL_USE_EXTERNAL_PLUGINS={switch} keeps verl from loading the ditto plug-in in the workers: unset it, "
-            "or add ditto to it."
-        )
     from verl.plugin.platform import PlatformRegistry, get_platform
 
+    installed = any(point.value == "ditto.verl_hooks.plugin" for point in entry_points(group="verl.plugins"))
+    switch = os.environ.get("VERL_USE_EXTERNAL_PLUGINS", "auto").strip().lower()
+    loads = switch == "auto" or "ditto" in [name.strip() for name in switch.split(",")]
     if "cpu" not in PlatformRegistry.registered_names():
         register()  # verl hides the plug-in's exception: call it again to raise it here
-    if "cpu" not in PlatformRegistry.registered_names():
-        raise PluginMissing("verl did not load the ditto plug-in. Unset VERL_USE_EXTERNAL_PLUGINS, or set it to auto.")
+    if not installed or not loads:
+        raise PluginMissing(
+            "verl does not load the ditto plug-in (the entry point `ditto` of the group verl.plugins) in its workers. "
+            "Run `bash scripts/env`, or `pip install --no-deps -e .` in the active environment, and unset "
+            f"VERL_USE_EXTERNAL_PLUGINS (it is {switch})."
+        )
     platform = get_platform().device_name
     if platform != device:
         raise PluginMissing(

@@ -2,7 +2,7 @@
 
 Sets are averaged, never pooled: a set of 5,687 rows weighs no more than one of 100. Every average comes with its number
 of sets. A group of rows, such as a question type or a source (`Task.groups`), is computed like a set: mean over rows,
-failures counted and shown as bounds, rows resampled for the interval.
+failures counted and shown as bounds, an interval over rows.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from soul import tasks
-from soul.evaluate.numbers.bootstrap import percentile_interval
-from soul.evaluate.numbers.set_result import Interval, RowResult, SetResult, set_result, set_scores
+from soul.evaluate.numbers.set_result import RowResult, SetResult, set_result, set_scores
 from soul.evaluate.run.run_folder import EvaluationRun
+from soul.metrics.intervals import Interval, pooled
 from soul.record import SessionRecord
 from soul.suites import soul_v1
 from soul.task_types import Metric
@@ -34,7 +32,7 @@ class Average:
 
     Attributes:
         sets: number of sets in the mean, which have a valid sample; `of`: number of sets requested.
-        interval: 95%, with each set's rows resampled separately; None if one of the sets has no interval.
+        interval: 95 %, from each set's own spread over its rows; None if one of the sets has no interval.
         bounds: over all sets with a sample, the mean if every invalid sample were the worst, and the best.
     """
 
@@ -59,12 +57,12 @@ class Results:
         """
         chosen = [self.sets[name] for name in names]
         means = [s.mean for s in chosen if s.mean is not None]
-        drawn = [s.resampled for s in chosen if s.mean is not None]
-        known = bool(drawn) and all(draw is not None for draw in drawn)
+        parts = [s.estimate for s in chosen if s.estimate is not None]
+        known = bool(parts) and all(part.interval for part in parts)
         edges = [s.bounds for s in chosen if s.bounds is not None]
         return Average(
             mean=statistics.fmean(means) if means else None,
-            interval=percentile_interval(np.mean(drawn, axis=0)) if known else None,
+            interval=pooled(parts).interval if known else None,
             bounds=(statistics.fmean(e[0] for e in edges), statistics.fmean(e[1] for e in edges)) if edges else None,
             sets=len(means),
             of=len(chosen),
@@ -123,7 +121,6 @@ def summarise(
     samples: Iterable[SessionRecord],
     sets: Iterable[str],
     *,
-    seed: int = 0,
     judge_problems: Callable[[str], Mapping[str, Sequence[str]]] = lambda task: {},
     stand_ins: Mapping[str, str] = MappingProxyType({}),
 ) -> Results:
@@ -132,7 +129,6 @@ def summarise(
     Args:
         samples: without duplicates, in any order.
         sets: the sets to report; one without samples gets an empty result.
-        seed: of the bootstrap.
         judge_problems: task -> the judges that failed their test (`EvaluationRun.judge_problems`).
         stand_ins: set -> why its rows are not the paper's (`EvaluationRun.stand_ins`).
 
@@ -150,7 +146,7 @@ def summarise(
         if names.setdefault(name, sample.task) != sample.task:
             raise ValueError(f"{name}: its samples name two tasks, {names[name]!r} and {sample.task!r}")
         by_set[name][key] = sample
-    numbers = (_set_result(name, names.get(name), list(by_key.values()), seed) for name, by_key in by_set.items())
+    numbers = (_set_result(name, names.get(name), list(by_key.values())) for name, by_key in by_set.items())
     return Results(
         {
             one.name: replace(one, judge_problems=judge_problems(one.task), stands_in=stand_ins.get(one.name, ""))
@@ -159,12 +155,12 @@ def summarise(
     )
 
 
-def _set_result(name: str, task: str | None, samples: Sequence[SessionRecord], seed: int) -> SetResult:
+def _set_result(name: str, task: str | None, samples: Sequence[SessionRecord]) -> SetResult:
     if task is None:  # no sample is finished
         task = soul_v1.SETS[name].task if name in soul_v1.SETS else name
         if task not in tasks.names():  # a file of your own: only its rows name the task
             return SetResult(name, "", Metric("unknown"))
-    return set_result(name, task, samples, seed)
+    return set_result(name, task, samples)
 
 
 @dataclass(frozen=True)
@@ -185,13 +181,12 @@ class Group:
     bounds: Interval | None
 
 
-def breakdown(samples: Iterable[SessionRecord], headline: Metric, seed: int = 0) -> dict[str, list[Group]]:
+def breakdown(samples: Iterable[SessionRecord], headline: Metric) -> dict[str, list[Group]]:
     """The groups of one set.
 
     Args:
         samples: of one set, in any order.
         headline: of the task.
-        seed: of the bootstrap.
 
     Returns:
         Kind -> its groups, sorted naturally by value; kinds in the task's order. Empty if the task has no groups.
@@ -203,7 +198,7 @@ def breakdown(samples: Iterable[SessionRecord], headline: Metric, seed: int = 0)
             rows.setdefault(kind, {}).setdefault(value, {}).setdefault(sample.number, []).append(sample)
     return {
         kind: [
-            _group(ordered[0], kind, value, list(by_value[value].values()), headline, seed)
+            _group(ordered[0], kind, value, list(by_value[value].values()), headline)
             for value in sorted(by_value, key=natural)
         ]
         for kind, by_value in rows.items()
@@ -226,9 +221,9 @@ def natural(text: str) -> list[tuple[bool, float, str]]:
 
 
 def _group(
-    sample: SessionRecord, kind: str, value: str, rows: Sequence[Sequence[SessionRecord]], headline: Metric, seed: int
+    sample: SessionRecord, kind: str, value: str, rows: Sequence[Sequence[SessionRecord]], headline: Metric
 ) -> Group:
-    # The name is part of the bootstrap's seed, so that groups are resampled independently.
+    # The name is the bootstrap's seed, so that groups are resampled independently.
     name, joint = f"{sample.set}: {kind} {value}", set_scores(tasks.load(sample.task), rows)
-    result = SetResult(name, sample.task, headline, tuple(map(RowResult.from_samples, rows)), joint, seed=seed)
+    result = SetResult(name, sample.task, headline, tuple(map(RowResult.from_samples, rows)), joint)
     return Group(value, result.rows, result.samples, result.mean, result.interval, result.invalid, result.bounds)

@@ -1,7 +1,7 @@
 """The numbers of one evaluation set, from its finished samples.
 
 A failed sample has no score. It is counted by cause, and the bounds give the mean if all failed samples were the worst
-or the best possible. The mean is over rows: first over a row's samples, then over the rows, as the interval resamples
+or the best possible. The mean is over rows: first over a row's samples, then over the rows, as the interval is over
 rows too. With one sample per row this is the mean of the valid rewards. The order of the samples has no effect.
 
 A task may score a set as a whole (`Task.set_headline`). Then mean, interval and bounds are those of that score, and
@@ -22,16 +22,15 @@ from typing import Any
 from pydantic import ValidationError
 
 from soul import tasks
-from soul.evaluate.numbers.bootstrap import percentile_interval, resampled_means, resampled_scores
 from soul.judge.call.usage import Usage, merged, total
 from soul.judge.ledger import numbers
+from soul.metrics.intervals import Estimate, Interval, mean_of, score_of_rows
 from soul.metrics.set_metrics import Edge, Outcome, SetScore
 from soul.one_turn import Voting
 from soul.record import SessionRecord
 from soul.task import Task
 from soul.task_types import Metric
 
-Interval = tuple[float, float]
 # Attributes of a set that results.json has under the same name.
 _AS_THEY_ARE = ("mean", "interval", "bounds", "samples", "rows", "invalid", "causes", "contentless", "metrics")
 
@@ -70,7 +69,6 @@ class SetResult:
     whole: Mapping[str, float] = field(default_factory=dict)
     usage: Mapping[str, Usage] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
-    seed: int = 0
     judge_problems: Mapping[str, Sequence[str]] = field(default_factory=dict)
     stands_in: str = ""
 
@@ -113,19 +111,20 @@ class SetResult:
         return statistics.fmean(means) if means else None
 
     @cached_property
-    def resampled(self) -> Any:
-        """The bootstrap's means; None if fewer than two rows have a valid sample."""
+    def estimate(self) -> Estimate | None:
+        """The mean with its spread over rows; None if no sample is valid."""
+        if self.mean is None:
+            return None
+        range_ = self.headline.low, self.headline.high
         if self.joint is not None:
             score = self.joint.valid
-            known = score.rows > 1 and score.metrics
-            return resampled_scores(score.values, score.rows, self.name, seed=self.seed) if known else None
-        means = [row.mean for row in self.per_row if row.mean is not None]
-        return resampled_means(means, self.name, seed=self.seed) if len(means) > 1 else None
+            return score_of_rows(score.values, self.mean, score.rows, self.name, range_)
+        return mean_of([row.mean for row in self.per_row if row.mean is not None], range_)
 
     @property
     def interval(self) -> Interval | None:
-        """The 95% bootstrap interval of the mean, over rows."""
-        return None if self.resampled is None else percentile_interval(self.resampled)
+        """The 95 % interval of the mean, over rows (`soul.metrics.intervals`)."""
+        return self.estimate.interval if self.estimate else None
 
     @cached_property
     def bounds(self) -> Interval | None:
@@ -192,7 +191,7 @@ class SetResult:
         return value
 
 
-def set_result(name: str, task_name: str, samples: Iterable[SessionRecord], seed: int = 0) -> SetResult:
+def set_result(name: str, task_name: str, samples: Iterable[SessionRecord]) -> SetResult:
     """The numbers of one set from its samples, in any order."""
     task = tasks.load(task_name)
     by_row: dict[int, list[SessionRecord]] = {}
@@ -218,7 +217,6 @@ def set_result(name: str, task_name: str, samples: Iterable[SessionRecord], seed
         whole=whole,
         usage=merged(count for sample in ordered for count in sample.usage.items()),
         seconds=seconds,
-        seed=seed,
     )
 
 

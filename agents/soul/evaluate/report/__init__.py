@@ -25,12 +25,10 @@ from soul.evaluate.numbers.results import Breakdowns, Results
 from soul.evaluate.report.markup import Markup, element, join
 from soul.evaluate.report.page_parts import Page, filled, index, read, sample_lines, script_of, write_page
 from soul.evaluate.report.results_table import (
-    chooser,
     names_of,
     reading_notes,
     results_table,
     samples_link,
-    small_table,
 )
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.tables import run_table
@@ -69,7 +67,6 @@ def _pieces(run: EvaluationRun, results: Results, groups: Breakdowns) -> Iterato
         results=filled(
             read("results.html"),
             overview=overview(run, results),
-            chooser=chooser(columns),
             table=results_table(results, groups, columns),
             notes=reading_notes(results),
         ),
@@ -148,25 +145,9 @@ def _warnings(results: Results) -> Markup | None:
 
 
 def _settings(settings: Mapping[str, Any]) -> Markup:
-    shown = ("policy", "roles", "jury", "by_task", *(() if settings["jury"] else ("jury_reward",)))
-    others = {key: value for key, value in settings.items() if key not in shown and value}
-    return element(
-        "details",
-        element("summary", "Settings"),
-        small_table(None, ("role", "model", "endpoint", "sampling"), _endpoints(settings)),
-        element("pre", json.dumps(others, indent=1, ensure_ascii=False)) if others else None,
-        class_="settings",
-    )
-
-
-def _endpoints(settings: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    named = [
-        ("policy", settings["policy"]),
-        *settings["roles"].items(),
-        *(("jury", endpoint) for endpoint in settings["jury"]),
-        *((f"judge of {task}", endpoint) for task, endpoint in settings["by_task"].items()),
-    ]
-    return [(name, model["model"], _address(model), _sampling(model)) for name, model in named]
+    known = {key: value for key, value in settings.items() if value}
+    text = json.dumps(known, indent=1, ensure_ascii=False)
+    return element("details", element("summary", "Settings"), element("pre", text), class_="settings")
 
 
 def _address(endpoint: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from soul.evaluate.numbers.set_result import Interval
+from soul.metrics.intervals import Interval
 
 _VOID = frozenset({"col", "input", "link", "meta"})
 WIDTH, HEIGHT, MARGIN = 116, 14, 4

@@ -1,7 +1,7 @@
 """The table of results in the report: the lines of `soul.evaluate.tables.run_table`, which you can sort and open.
 
-It is plain HTML, readable and printable without a script. It contains all published columns; those of the run's suite
-(`run_table.columns_of`) are visible until the reader chooses others.
+It is plain HTML, readable and printable without a script, with the published columns of the run's suite
+(`run_table.columns_of`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,9 @@ from soul.evaluate.tables import run_table
 from soul.evaluate.tables.run_table import TableLine, invalid_share, score, warnings_of
 from soul.judge.call.usage import Usage
 from soul.judge.ledger import money, numbers
-from soul.suites import published
+from soul.metrics.intervals import FEWEST
 from soul.suites.published import Column
 
-COLUMNS: tuple[Column, ...] = tuple(
-    published.column(source, model) for source in ("card", "paper") for model in published.models(source)
-)
 MEANS = {
     "invalid (bounds)": "Samples without a verdict; the score if all of them were the worst, and the best",
     "cost": "Policy and all judges",
@@ -43,13 +40,13 @@ def results_table(results: Results, groups: Groups, shown: Sequence[Column]) -> 
 
     Args:
         groups: the breakdowns of each set.
-        shown: the published columns that are visible until the reader chooses others.
+        shown: the published columns.
     """
     titles = _titles(results)
-    lines = run_table.lines(results, COLUMNS)
+    lines = run_table.lines(results, shown)
     bodies = []
     for dimension, members in groupby(lines, lambda line: line.dimension):
-        drawn = [row for line in members for row in _rows(line, results, groups, len(titles), shown)]
+        drawn = [row for line in members for row in _rows(line, results, groups, len(titles))]
         name = element("tr", element("th", dimension or "other", scope="rowgroup", colspan=99), class_="dimension")
         average = dimension == "average"
         bodies.append(element("tbody", None if average else name, *drawn, class_="averages" if average else "sets"))
@@ -63,19 +60,6 @@ def _titles(results: Results) -> tuple[str, ...]:
     return titles if priced(usages) else titles[:-1]
 
 
-def chooser(shown: Sequence[Column]) -> Markup:
-    """Check boxes for the published columns; those of `shown` are checked at first."""
-    boxes = []
-    for source, title in (("card", "Model card of Ditto-8B"), ("paper", "Paper, its ten tasks")):
-        of = [
-            element("label", element("input", type="checkbox", value=place, checked=column in shown), column.model)
-            for place, column in enumerate(COLUMNS)
-            if column.source == source
-        ]
-        boxes.append(element("fieldset", element("legend", title), *of))
-    return element("div", *boxes, id="published")
-
-
 def _head(titles: Sequence[str], shown: Sequence[Column]) -> Markup:
     own = [
         _title("set", "set", class_="set"),
@@ -84,12 +68,7 @@ def _head(titles: Sequence[str], shown: Sequence[Column]) -> Markup:
         *(_title(name.partition(" ")[0], name, title=MEANS.get(name)) for name in titles[2:]),
         _title("time", "time", title=MEANS["time"]),
     ]
-    theirs = [
-        _title(
-            c.title, c.model, element("small", c.source), class_="published", data_column=place, hidden=c not in shown
-        )
-        for place, c in enumerate(COLUMNS)
-    ]
+    theirs = [_title(c.title, c.model, element("small", c.source), class_="published") for c in shown]
     return element("thead", element("tr", *own, *theirs))
 
 
@@ -99,7 +78,7 @@ def _title(key: str, *text: str, **attributes: str | int | bool | None) -> Marku
     return element("th", button, scope="col", aria_sort="none", data_key=key, **attributes)
 
 
-def _rows(line: TableLine, results: Results, groups: Groups, columns: int, visible: Sequence[Column]) -> list[Markup]:
+def _rows(line: TableLine, results: Results, groups: Groups, columns: int) -> list[Markup]:
     """A line with the first `columns` of the run's own columns; for a set, also its (hidden) details."""
     name, shown, *others = line.cells[:columns]
     result = line.result
@@ -112,10 +91,7 @@ def _rows(line: TableLine, results: Results, groups: Groups, columns: int, visib
         ),
         *(_number("span", text) for text in others),
         element("td", _time(result, results)),
-        *(
-            element("td", text, class_="published", data_column=place, hidden=COLUMNS[place] not in visible)
-            for place, text in enumerate(line.published)
-        ),
+        *(element("td", text, class_="published") for text in line.published),
     ]
     if not isinstance(result, SetResult):
         return [element("tr", element("th", name, scope="row", class_="set"), *cells, class_="average")]
@@ -157,8 +133,9 @@ def reading_notes(results: Results) -> Markup:
         element(
             "p",
             "Scores are the headline times 100, the card's scale. A bar is drawn on the range of its metric: "
-            "0 to 100, unless another range is written below it. Intervals are 95 % bootstrap intervals over "
-            "rows. An average is the mean of its sets' means; samples of several sets are never pooled.",
+            "0 to 100, unless another range is written below it. Intervals are 95 %, over rows; a dash "
+            f"stands for fewer than {FEWEST}. An average is the mean of its sets' means; samples of several sets are "
+            "never pooled.",
         ),
         element(
             "p",

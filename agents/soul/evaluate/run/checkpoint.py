@@ -11,7 +11,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,8 @@ LARGEST_RANK = 512  # of a LoRA adapter that vLLM serves
 TRACKER = "latest_checkpointed_iteration.txt"  # holds the N of the latest global_step_N
 _ENDS = 1 << 20  # bytes at each end of a file that are hashed: any training step changes some of them
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-_INDEX = "*.safetensors.index.json"
+_GENERIC = re.compile(r"global_step_\d+|lora_adapter|huggingface|actor")  # such a folder's name needs those above it
+_HASHED = ("*.safetensors", "*.bin", "*.json", "*.jinja", "*.txt", "*.model")
 
 
 class BadCheckpoint(SoulError):
@@ -67,22 +68,24 @@ class Checkpoint:
         folder = latest_checkpoint(folder)
         parts = folder.resolve().parts[1:]
         name = "-".join(parts[-_least_parts(parts) :])
-        if (folder / "adapter_config.json").is_file():
-            below = base or _config(folder / "adapter_config.json").get("base_model_name_or_path")
-            if not below:
-                raise BadCheckpoint(f"{folder}: adapter_config.json names no base model. Set BASE_MODEL_PATH (--base).")
-            _check_adapter(folder)
-            _check_weights(folder)
-            model = cls.find(str(below))
-            return cls(name, model.model, folder, f"{_fingerprint(folder)} on {model.fingerprint}")
-        if not (folder / "config.json").is_file():
+        is_adapter = (folder / "adapter_config.json").is_file()
+        if not is_adapter and not (folder / "config.json").is_file():
             raise BadCheckpoint(
                 f"{folder}: no config.json, so it is not a Hugging Face folder. Pass a global_step_N folder of this "
                 "project, or convert raw verl shards with python -m verl.model_merger."
             )
-        _config(folder / "config.json")
-        _check_weights(folder)
-        return cls(name, str(folder), None, _fingerprint(folder))
+        config = _config(folder / ("adapter_config.json" if is_adapter else "config.json"))
+        below = base or config.get("base_model_name_or_path")
+        if is_adapter and not below:
+            raise BadCheckpoint(f"{folder}: adapter_config.json names no base model. Set BASE_MODEL_PATH (--base).")
+        if is_adapter:
+            _check_adapter(folder, config)
+        if problem := find_weight_problem(folder):
+            raise BadCheckpoint(f"{folder}: {problem}")
+        if not is_adapter:
+            return cls(name, str(folder), None, _fingerprint(folder))
+        model = cls.find(str(below))
+        return cls(name, model.model, folder, f"{_fingerprint(folder)} on {model.fingerprint}")
 
     @classmethod
     def find_all(cls, paths: Sequence[str], base: str | None = None) -> list[Checkpoint]:
@@ -128,26 +131,17 @@ def latest_checkpoint(folder: Path) -> Path:
 
 
 def _least_parts(parts: Sequence[str]) -> int:
-    """How many trailing parts of a path identify a folder: generic names need the folders above them
-    (run-global_step_50-lora_adapter)."""
-    generic = itertools.takewhile(
-        re.compile(r"global_step_\d+|lora_adapter|huggingface|actor").fullmatch, reversed(parts)
-    )
-    return min(len(list(generic)) + 1, len(parts))
+    """How many trailing parts of a path identify a folder, as in run-global_step_50-lora_adapter."""
+    generic = sum(1 for _ in itertools.takewhile(_GENERIC.fullmatch, reversed(parts)))
+    return min(generic + 1, len(parts))
 
 
 def _config(file: Path) -> dict[str, Any]:
     return read_object(file, BadCheckpoint, "Copy or download the model again.")
 
 
-def _check_weights(folder: Path) -> None:
-    if problem := find_weight_problem(folder):
-        raise BadCheckpoint(f"{folder}: {problem}")
-
-
-def _check_adapter(folder: Path) -> None:
+def _check_adapter(folder: Path, config: dict[str, Any]) -> None:
     """Refuse an adapter that vLLM would not serve as it was trained."""
-    config = _config(folder / "adapter_config.json")
     rank = config.get("r")
     if not isinstance(rank, int) or not 1 <= rank <= LARGEST_RANK:
         raise BadCheckpoint(
@@ -163,7 +157,7 @@ def _check_adapter(folder: Path) -> None:
 def _fingerprint(folder: Path) -> str:
     """A hash of the names, sizes and both ends of a model's files."""
     digest = hashlib.sha256()
-    for file in sorted(_files(folder)):
+    for file in sorted(file for pattern in _HASHED for file in folder.glob(pattern)):
         size = file.stat().st_size
         digest.update(f"{file.name}:{size}:".encode())
         with file.open("rb") as opened:
@@ -174,34 +168,24 @@ def _fingerprint(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    for pattern in ("*.safetensors", "*.bin", "*.json", "*.jinja", "*.txt", "*.model"):
-        yield from folder.glob(pattern)
-
-
 def find_weight_problem(folder: Path) -> str | None:
     """The problem with the weights in a model or adapter folder, and the remedy; None if they are complete."""
+    again = "Copy or download the model again."
     try:
-        missing = [name for name in _shards(folder) if not (folder / name).is_file()]
-        if missing:
-            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            return f"{missing[0]}{more} of the weights is missing. Copy or download the model again."
+        for index in folder.glob("*.safetensors.index.json"):
+            for name in sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())):
+                if not (folder / name).is_file():
+                    return f"{name} of the weights is missing. {again}"
         for file in sorted(folder.glob("*.safetensors")):
             size, expected = file.stat().st_size, _expected_size(file)
             if size != expected:
-                return f"{file.name} has {size:,} bytes and should have {expected:,}. Copy or download it again."
+                return f"{file.name} has {size:,} bytes and should have {expected:,}. {again}"
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = " ".join(str(error).split())[:200]
-        return f"the weights cannot be read ({type(error).__name__}: {reason}). Copy or download the model again."
+        return f"the weights cannot be read ({type(error).__name__}: {reason}). {again}"
     if not [*folder.glob("*.safetensors"), *folder.glob("*.bin")]:
         return "there are no weights (*.safetensors). Pass the folder that holds them."
     return None
-
-
-def _shards(folder: Path) -> Iterator[str]:
-    """The files that the index names."""
-    for index in folder.glob(_INDEX):
-        yield from sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
 
 
 def _expected_size(file: Path) -> int:

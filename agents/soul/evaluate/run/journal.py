@@ -78,12 +78,12 @@ def is_done(samples: Mapping[Key, SessionRecord], key: Key, stamp: str, retry_fa
 
 
 def read_samples(folder: Path) -> dict[Key, SessionRecord]:
-    """The finished samples of a run, which another process may still be writing. Nothing is changed.
+    """The finished samples of a run, which another process may still be writing; empty without a journal.
 
     Raises:
         BadRecord: a line is not a session record: another program wrote to the file, or a disk failed.
     """
-    return _read(folder / FILE).samples
+    return _read(folder / FILE).samples if (folder / FILE).is_file() else {}
 
 
 class _Lines(NamedTuple):

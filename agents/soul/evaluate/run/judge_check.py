@@ -1,8 +1,7 @@
 """Test the judges of an evaluation with replies that deserve nothing, once for each endpoint.
 
-A judge that falls for them, or cannot tell a good reply from a weak one, gives scores that look like any others. The
-results are in the run's folder, where the report finds them. Runs in the same output folder share them. The calls count
-in the budget of the run that makes them.
+A judge that falls for them, or cannot tell a good reply from a weak one, gives scores that look like any others. Runs
+in the same output folder share the results. The calls count in the budget of the run that makes them.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,30 +34,34 @@ class BadJudgeChecks(SoulError):
 
 
 class JudgeChecks(NamedTuple):
-    """The content of a run's `FILE`.
-
-    Attributes:
-        checks: the results, also those of tests that other runs made.
-        usage: the calls of the tests that this run made.
-    """
+    """The content of a run's `FILE`: all known results, and the usage of the tests that this run made."""
 
     checks: list[dict[str, Any]]
     usage: Usage
+
+    @classmethod
+    def read(cls, folder: Path) -> JudgeChecks:
+        """The content; empty if there is no such file."""
+        path = folder / FILE
+        if not path.is_file():
+            return cls([], Usage())
+        content = read_object(path, BadJudgeChecks, "Delete it: the next evaluation tests its judges again.")
+        usage = content.get("usage")
+        return cls(list(content.get("checks", ())), Usage.from_json(usage) if usage else Usage())
 
 
 def check_judges(
     settings: GatewaySettings, judges: Sequence[Endpoint], folder: Path, spent_usd: float, console: Console
 ) -> None:
-    """Test the judges that no run in the same output folder has tested yet.
+    """Test the judges that no run in the same output folder has tested, and write the results to the run's `FILE`.
 
     Args:
-        folder: of the run. The results of its judges are written to its `FILE`.
         spent_usd: what the run has spent already, without tests.
 
     Raises:
         BadJudgeChecks: a file of earlier results is damaged.
     """
-    known, (checks, usage) = _known_checks(folder), read_checks(folder)
+    known, (checks, usage) = _known_checks(folder), JudgeChecks.read(folder)
     for endpoint in judges:
         asked = answer_settings(endpoint)
         if problems_of(checks, asked) is not None:
@@ -84,26 +87,7 @@ def untested(judges: Sequence[Endpoint], folder: Path) -> list[Endpoint]:
     return [endpoint for endpoint in judges if problems_of(known, answer_settings(endpoint)) is None]
 
 
-def read_checks(folder: Path) -> JudgeChecks:
-    """The content of a run's `FILE`; empty if it does not exist.
-
-    Raises:
-        BadJudgeChecks: the file is damaged.
-    """
-    path = folder / FILE
-    if not path.is_file():
-        return JudgeChecks([], Usage())
-    content = read_object(path, BadJudgeChecks, "Delete it: the next evaluation tests its judges again.")
-    usage = content.get("usage")
-    return JudgeChecks(list(content.get("checks", ())), Usage.from_json(usage) if usage else Usage())
-
-
-def _known_checks(folder: Path) -> list[dict[str, Any]]:
-    """The results of all runs beside this one, and its own."""
-    return [check for path in sorted(folder.parent.glob(f"*/{FILE}")) for check in read_checks(path.parent).checks]
-
-
-def problems_of(checks: Collection[Mapping[str, Any]], asked: Mapping[str, Any]) -> list[str] | None:
+def problems_of(checks: Iterable[Mapping[str, Any]], asked: Mapping[str, Any]) -> list[str] | None:
     """The problems of the judge with these settings; empty if it passed, None if it was not tested."""
     mine = (check for check in checks if check.get("endpoint") == asked and check.get("cases") == _CASES)
     return next((list(check["problems"]) for check in mine), None)
@@ -112,6 +96,11 @@ def problems_of(checks: Collection[Mapping[str, Any]], asked: Mapping[str, Any])
 def judge_warning(model: str, problems: Sequence[str]) -> str:
     """The title of the warning."""
     return f"The judge {model} cannot be trusted on replies that deserve nothing: {'; '.join(problems)}"
+
+
+def _known_checks(folder: Path) -> list[dict[str, Any]]:
+    """The results of this run and of all runs beside it."""
+    return [check for path in sorted(folder.parent.glob(f"*/{FILE}")) for check in JudgeChecks.read(path.parent).checks]
 
 
 async def _outcomes(

@@ -1,7 +1,7 @@
 """Estimate the calls by role, the tokens and the price of an evaluation, set by set, and print the plan.
 
 Rows and calls are counted, and prompts are measured in characters. Lengths of answers are assumptions: the constants
-below, which the plan prints. The time depends on speeds that only the run measures (schedule.py).
+below, which the plan prints. The time depends on speeds that only the run measures.
 """
 
 from __future__ import annotations
@@ -9,16 +9,14 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from soul.evaluate.run.progress import duration
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
 from soul.judge import Endpoint
 from soul.judge.audit import canaries
-from soul.judge.load import JURY, Load, least_seconds, summed, total_cost
+from soul.judge.load import JURY, Load, summed, total_cost
 from soul.judge.preflight import has_key
 from soul.table import Table
 from soul.task import Task
@@ -35,13 +33,10 @@ ASSUMED = (
 )
 
 
-@dataclass(frozen=True)
-class SetPlan:
-    """The expected calls of one set.
+class SetPlan(NamedTuple):
+    """The expected calls of one set: rows and samples that are still to run, and a load for each section and endpoint.
 
-    Attributes:
-        rows, samples: how many are still to run.
-        loads: one for each section and endpoint. Sections are "policy", the roles, and `judge.by_task.<task>`.
+    Sections are "policy", the roles, `judge.by_task.<task>` and the members of a jury.
     """
 
     name: str
@@ -49,30 +44,9 @@ class SetPlan:
     samples: int
     loads: Sequence[Load]
 
-    def cells(self) -> list[str]:
-        """The set's line of the plan."""
-        judges = dict.fromkeys(load.endpoint.model for load in self.loads if load.role == "judge")
-        calls = [sum(load.calls for load in self.loads if load.role == role) for role in ROLES]
-        return [
-            self.name,
-            f"{self.rows:,}",
-            f"{self.samples:,}",
-            " + ".join(judges) or "by rule",
-            *(f"{count:,.0f}" if count else "" for count in calls),
-            f"{sum(load.tokens_in for load in self.loads):,.0f}",
-            f"{sum(load.tokens_out for load in self.loads):,.0f}",
-            _price(total_cost(self.loads)),
-        ]
 
-
-@dataclass(frozen=True)
-class EvaluationPlan:
-    """The expected calls of an evaluation.
-
-    Attributes:
-        tests: the loads of the judges that are tested before the first sample (judge_check.py).
-        thinking_tokens: expected tokens of thought before each answer, for every model.
-    """
+class EvaluationPlan(NamedTuple):
+    """The expected calls of an evaluation; `tests` are those of judges that are tested before the first sample."""
 
     sets: Sequence[SetPlan]
     tests: Sequence[Load]
@@ -83,10 +57,6 @@ class EvaluationPlan:
         """The loads of all sets and of the tests, summed by section and endpoint."""
         loads = [*(load for plan in self.sets for load in plan.loads), *self.tests]
         return summed(loads, lambda load: (load.section, load.endpoint))
-
-    def least_seconds(self) -> tuple[float, str] | None:
-        """The shortest time that the endpoints' rate limits allow, and the tightest limit; None if there are none."""
-        return least_seconds(summed(self.loads, lambda load: load.endpoint))  # equal endpoints share their limits
 
 
 def plan(
@@ -105,7 +75,11 @@ def plan(
     for request in todo:
         by_set[request.set].append(request)
     sets = [_set_plan(settings, name, requests, thinking_tokens) for name, requests in by_set.items()]
-    return EvaluationPlan(sets, [_judge_test(endpoint, thinking_tokens) for endpoint in tested], thinking_tokens)
+    sent = canaries.replies()
+    texts = [f"{canaries.instructions(one.scenario)}{one.scenario.situation}{one.reply}" for one in sent]
+    read, written = sum(map(len, texts)) / CHARS_PER_TOKEN, len(sent) * (VERDICT_TOKENS + thinking_tokens)
+    tests = [Load(JUDGE_TEST, endpoint, len(sent), read, written) for endpoint in tested]
+    return EvaluationPlan(sets, tests, thinking_tokens)
 
 
 def sections_asked(settings: EvaluationSettings, task: Task[Any]) -> dict[str, float]:
@@ -120,66 +94,32 @@ def sections_asked(settings: EvaluationSettings, task: Task[Any]) -> dict[str, f
 def _set_plan(
     settings: EvaluationSettings, name: str, requests: Sequence[SampleRequest], thinking_tokens: int
 ) -> SetPlan:
-    task = requests[0].row.task
+    task, samples = requests[0].row.task, len(requests)
     rows = {request.row.number: request.row for request in requests}
-    prompts = [sum(len(message["content"]) for message in task.prompt(row.row)) for row in rows.values()]
-    estimate = _Estimate(task, statistics.fmean(prompts) / CHARS_PER_TOKEN, len(requests), thinking_tokens)
+    characters = [sum(len(message["content"]) for message in task.prompt(row.row)) for row in rows.values()]
+    prompt = statistics.fmean(characters) / CHARS_PER_TOKEN
+    instructions = statistics.fmean(map(len, task.prompts)) / CHARS_PER_TOKEN if task.prompts else 0.0
+    turns = task.policy_turns
+    # In a dialogue the other side speaks as often as the policy.
+    turn, sides = (TURN_TOKENS, 2) if turns > 1 else (ANSWER_TOKENS, 1)
+    episode = turns * turn * sides
 
-    loads = [estimate.policy(settings.policy)] if settings.source is None else []
-    for section, count in sections_asked(settings, task).items():
-        endpoints = settings.gateway.asked(section)
-        names = [section] if len(endpoints) == 1 else [f"{JURY}{i}" for i in range(1, len(endpoints) + 1)]
-        loads += [estimate.of_role(name, one, count) for name, one in zip(names, endpoints, strict=True)]
-    return SetPlan(name, len(rows), len(requests), loads)
+    def load(section: str, endpoint: Endpoint, calls: float, read: float, answer: int) -> Load:
+        return Load(section, endpoint, samples * calls, samples * read, samples * calls * (answer + thinking_tokens))
 
-
-@dataclass(frozen=True)
-class _Estimate:
-    """Estimates the tokens of one set.
-
-    Attributes:
-        prompt: mean tokens of the first prompt.
-    """
-
-    task: Task[Any]
-    prompt: float
-    samples: int
-    thinking: int
-
-    @property
-    def _turn_tokens(self) -> int:
-        return TURN_TOKENS if self.task.policy_turns > 1 else ANSWER_TOKENS
-
-    @property
-    def _episode_tokens(self) -> float:
-        """Tokens of a finished episode. In a dialogue the other side speaks as often as the policy."""
-        turns = self.task.policy_turns
-        return turns * self._turn_tokens * (2 if turns > 1 else 1)
-
-    def policy(self, endpoint: Endpoint) -> Load:
-        """The load of the model under test."""
-        turns = self.task.policy_turns
+    loads = []
+    if settings.source is None:
         # Each turn reads the prompt and all turns before it: on average, half of the episode.
-        read = turns * (self.prompt + (self._episode_tokens / 2 - self._turn_tokens if turns > 1 else 0.0))
-        return self._load(POLICY, endpoint, turns, read, self._turn_tokens)
-
-    def of_role(self, section: str, endpoint: Endpoint, calls: float) -> Load:
-        """The load of a judge, a partner or an environment."""
-        judging = section.startswith(("judge", JURY))
-        instructions = statistics.fmean(map(len, self.task.prompts)) / CHARS_PER_TOKEN if self.task.prompts else 0.0
-        read = calls * (self.prompt + instructions + self._episode_tokens / (1 if judging else 2))
-        return self._load(section, endpoint, calls, read, VERDICT_TOKENS if judging else TURN_TOKENS)
-
-    def _load(self, section: str, endpoint: Endpoint, calls: float, read: float, answer: int) -> Load:
-        written = calls * (answer + self.thinking)
-        return Load(section, endpoint, self.samples * calls, self.samples * read, self.samples * written)
-
-
-def _judge_test(endpoint: Endpoint, thinking_tokens: int) -> Load:
-    sent = canaries.replies()
-    texts = [f"{canaries.instructions(one.scenario)}{one.scenario.situation}{one.reply}" for one in sent]
-    read, written = sum(map(len, texts)) / CHARS_PER_TOKEN, len(sent) * (VERDICT_TOKENS + thinking_tokens)
-    return Load(JUDGE_TEST, endpoint, len(sent), read, written)
+        read = turns * (prompt + (episode / 2 - turn if turns > 1 else 0.0))
+        loads.append(load(POLICY, settings.policy, turns, read, turn))
+    for section, calls in sections_asked(settings, task).items():
+        endpoints = settings.gateway.asked(section)
+        judging = section.startswith("judge")
+        read = calls * (prompt + instructions + episode / (1 if judging else 2))
+        for number, endpoint in enumerate(endpoints, start=1):
+            member = section if len(endpoints) == 1 else f"{JURY}{number}"
+            loads.append(load(member, endpoint, calls, read, VERDICT_TOKENS if judging else TURN_TOKENS))
+    return SetPlan(name, len(rows), samples, loads)
 
 
 def show(console: Console, settings: EvaluationSettings, plan: EvaluationPlan) -> None:
@@ -190,12 +130,25 @@ def show(console: Console, settings: EvaluationSettings, plan: EvaluationPlan) -
     title = f"Plan: {settings.policy.model} on {len(plan.sets)} sets{suite}, {rows}, {samples:,} samples to run"
     sums = ("tokens in", "tokens out", "price")
     head = ["set", "rows", "samples", "judge", *(f"{role}\ncalls" for role in ROLES), *sums]
-    console.print(Table(head, [one.cells() for one in plan.sets], words=frozenset({3})).rich(title))
+    console.print(Table(head, [set_cells(one) for one in plan.sets], words=frozenset({3})).rich(title))
     head = ["role", "model", "key", "calls", *sums]
     lines = [_endpoint_cells(load) for load in plan.loads]
     console.print(Table(head, lines, words=frozenset({1, 2}), whole=frozenset({2})).rich("Endpoints"))
     for text in _sentences(settings, plan):
         console.print(text, markup=False, highlight=False)
+
+
+def set_cells(plan: SetPlan) -> list[str]:
+    """The line of a set."""
+    judges = dict.fromkeys(load.endpoint.model for load in plan.loads if load.role == "judge")
+    calls = [sum(load.calls for load in plan.loads if load.role == role) for role in ROLES]
+    return [
+        *(plan.name, f"{plan.rows:,}", f"{plan.samples:,}", " + ".join(judges) or "by rule"),
+        *(f"{count:,.0f}" if count else "" for count in calls),
+        f"{sum(load.tokens_in for load in plan.loads):,.0f}",
+        f"{sum(load.tokens_out for load in plan.loads):,.0f}",
+        _price(total_cost(plan.loads)),
+    ]
 
 
 def _endpoint_cells(load: Load) -> list[str]:
@@ -208,17 +161,14 @@ def _endpoint_cells(load: Load) -> list[str]:
 
 
 def _sentences(settings: EvaluationSettings, plan: EvaluationPlan) -> list[str]:
-    """Tests, price, time and assumptions."""
+    """Tests, price and assumptions."""
     texts = []
     for load in plan.tests:
         calls = f"{load.calls:,.0f} calls before the first sample, {_price(load.cost_usd)}"
         texts.append(f"Test of the judge {load.endpoint.model} with replies that deserve nothing: {calls}.")
-    known = _price(sum(load.cost_usd or 0.0 for load in plan.loads))
     unknown = [load.section for load in plan.loads if not load.endpoint.priced]
-    price = known + (f", plus {', '.join(unknown)}, which have no prices set" if unknown else "")
-    least = plan.least_seconds()
-    at_least = f", but at least {duration(least[0])} ({least[1]})" if least else ""
-    texts.append(f"Price: {price}. Time: unknown{at_least}; the run shows the time left after its first samples.")
+    rest = f", plus {', '.join(unknown)}, which have no prices set" if unknown else ""
+    texts.append(f"Price: {_price(sum(load.cost_usd or 0.0 for load in plan.loads))}{rest}.")
     texts.append(f"{ASSUMED} They think {plan.thinking_tokens:,} tokens before each answer (--thinking-tokens).")
     if settings.missing:
         texts.append(f"Skipped, because the file is missing: {', '.join(settings.missing)}.")

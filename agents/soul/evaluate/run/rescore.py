@@ -29,33 +29,27 @@ def settings_of(run: EvaluationRun, gateway: GatewaySettings, options: Mapping[s
     Raises:
         ValidationError: the options of a task are not an object.
     """
+    old, journal = run.settings["tasks"], run.folder / FILE  # the journal holds the rows: no data file is needed
+    others = {role: one for role, one in run.settings["roles"].items() if role in ("partner", "environment")}
     return EvaluationSettings(
         policy=Endpoint(model=run.name, api_key_env=None),  # only for its name; it is never called
         gateway=gateway,
-        sets={name: run.folder / FILE for name in run.sets},
-        tasks=_merged(run.settings["tasks"], options),
+        sets=dict.fromkeys(run.sets, journal),
+        tasks={
+            **old,
+            **{
+                task: {**old.get(task, {}), **new} if isinstance(new, Mapping) else new for task, new in options.items()
+            },
+        },
         limit=run.limit,
         n=run.n,
         seed=run.seed,
         deadline_s=run.settings["deadline_s"],
-        missing={name: run.folder / FILE for name in run.missing},  # as in `sets`: no data file is needed
+        missing=dict.fromkeys(run.missing, journal),
         suite=run.suite,
         stand_ins=dict(run.stand_ins),
-        source={
-            "policy": run.settings["policy"],
-            "roles": {
-                role: run.settings["roles"][role]
-                for role in ("partner", "environment")
-                if role in run.settings["roles"]
-            },
-            "episodes_of": run.folder.name,
-        },
+        source={"policy": run.settings["policy"], "roles": others, "episodes_of": run.folder.name},
     )
-
-
-def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    both = {task: {**old[task], **new[task]} for task in old if isinstance(new.get(task), Mapping)}
-    return {**old, **new, **both}
 
 
 def sample_requests(settings: EvaluationSettings, run: EvaluationRun) -> list[SampleRequest]:
@@ -69,10 +63,7 @@ def sample_requests(settings: EvaluationSettings, run: EvaluationRun) -> list[Sa
 
 
 async def judge_again(samples: Mapping[Key, SessionRecord], request: SampleRequest, gateway: Gateway) -> SessionRecord:
-    """The record of a saved sample with a new verdict on its episode.
-
-    A sample without an episode stays failed as it was in the original run, and costs nothing.
-    """
+    """The record of a saved sample with a new verdict; one without an episode stays failed, and costs nothing."""
     saved, task = samples[request.key], request.row.task
     prompts = [prompt.id for prompt in task.prompts]
     fresh = saved.model_copy(update={"stamp": request.stamp, "prompts": prompts, "usage": {}})

@@ -23,8 +23,8 @@ from typing import Any, ClassVar
 
 from soul import tasks
 from soul.errors import SoulError
-from soul.evaluate.run import judge_check
 from soul.evaluate.run.journal import FILE, Journal, Key, read_samples
+from soul.evaluate.run.judge_check import JudgeChecks, problems_of
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
 from soul.files.json_object import read_object
 from soul.files.whole_file import write_whole
@@ -32,6 +32,7 @@ from soul.record import SessionRecord
 
 logger = logging.getLogger(__name__)
 
+SETTINGS, CHOSEN = "settings.json", "chosen.json"
 _REMEDY = "The command that made the run writes the file again."
 
 
@@ -46,9 +47,8 @@ class EvaluationRun:
     Attributes:
         settings: settings.json: policy, roles, jury, ... (`EvaluationSettings.identity`).
         wanted: set -> number of samples that the last start requested; sets in the order of the request.
-        limit, n, seed: of the last start.
+        limit, n, seed, suite: of the last start.
         missing: names of requested sets that have no file.
-        suite: the suite that the last start named.
         stand_ins: set -> why its rows are not the paper's, for the sets whose file says so (`data_card.SetCard`).
         samples: the finished ones of the requested samples, ordered by set, row and sample.
     """
@@ -81,18 +81,18 @@ class EvaluationRun:
             samples[sample.set].append(sample)
         return samples
 
+    @cached_property
+    def judge_checks(self) -> JudgeChecks:
+        """The tests of its judges."""
+        return JudgeChecks.read(self.folder)
+
     def judge_problems(self, task: str) -> dict[str, list[str]]:
         """The judges of a task that failed their test (judge_check.py): model -> what is wrong."""
         if task not in tasks.names() or not tasks.load(task).calls_per_episode.get("judge"):
             return {}
         asked = endpoints_asked(self.settings, "judge", task)
-        problems = ((one["model"], judge_check.problems_of(self.judge_checks.checks, one)) for one in asked)
+        problems = ((one["model"], problems_of(self.judge_checks.checks, one)) for one in asked)
         return {model: found for model, found in problems if found}
-
-    @cached_property
-    def judge_checks(self) -> judge_check.JudgeChecks:
-        """The tests of its judges."""
-        return judge_check.read_checks(self.folder)
 
     @property
     def ended(self) -> datetime:
@@ -109,31 +109,22 @@ class EvaluationRun:
         Raises:
             BadRun: a file is missing or damaged. BadRecord: a line of the journal is damaged.
         """
-        for name in ("settings.json", "chosen.json", FILE):
+        for name in (SETTINGS, CHOSEN, FILE):
             if not (folder / name).is_file():
                 raise BadRun(
                     f"{folder} has no {name}: it is not the folder of an evaluation. Such folders are called NAME-HASH."
                 )
-        settings, chosen = (read_object(folder / name, BadRun, _REMEDY) for name in ("settings.json", "chosen.json"))
+        settings, chosen = (read_object(folder / name, BadRun, _REMEDY) for name in (SETTINGS, CHOSEN))
         samples = read_samples(folder) if samples is None else samples
         try:
             settings["policy"]["model"]
-            keys = [(name, int(number), int(k)) for name, pairs in chosen["samples"].items() for number, k in pairs]
-            return cls(
-                folder=folder,
-                settings=settings,
-                wanted={name: len(pairs) for name, pairs in chosen["samples"].items()},
-                limit=chosen["limit"],
-                n=chosen["n"],
-                seed=chosen["seed"],
-                samples=[samples[key] for key in keys if key in samples],
-                missing=chosen.get("missing", ()),
-                suite=chosen.get("suite"),
-                stand_ins=chosen.get("stand_ins", {}),
-            )
+            requested: dict[str, list[tuple[int, int]]] = chosen.pop("samples")
+            keys = [(name, int(number), int(k)) for name, pairs in requested.items() for number, k in pairs]
+            wanted = {name: len(pairs) for name, pairs in requested.items()}
+            return cls(folder, settings, wanted, samples=[samples[key] for key in keys if key in samples], **chosen)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise BadRun(
-                f"{folder}: settings.json and chosen.json do not name the model and the requested samples "
+                f"{folder}: {SETTINGS} and {CHOSEN} do not name the model and the requested samples "
                 f"({type(error).__name__}: {error}). {_REMEDY}"
             ) from None
 
@@ -158,11 +149,10 @@ def resolve_run_folder(folder: Path, requests: Sequence[SampleRequest]) -> Path:
     valid, and leave the old folder as it is.
     """
     number, latest = _latest(folder)
-    following = folder.with_name(f"{folder.name}.{number + 1}")
-    known = read_samples(latest) if (latest / FILE).is_file() else {}
-    stamps = {request.key: request.stamp for request in requests}
+    known, stamps = read_samples(latest), {request.key: request.stamp for request in requests}
     if all(sample.stamp == stamps[key] for key, sample in known.items() if key in stamps):
         return latest
+    following = folder.with_name(f"{folder.name}.{number + 1}")
     partial = folder.with_name(f"{following.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     with closing(Journal(partial)) as journal:
@@ -176,8 +166,7 @@ def resolve_run_folder(folder: Path, requests: Sequence[SampleRequest]) -> Path:
 
 def finished_samples(folder: Path) -> dict[Key, SessionRecord]:
     """The finished samples of the latest generation of a run folder. Nothing is written."""
-    _, latest = _latest(folder)
-    return read_samples(latest) if (latest / FILE).is_file() else {}
+    return read_samples(_latest(folder)[1])
 
 
 def _latest(folder: Path) -> tuple[int, Path]:
@@ -190,14 +179,13 @@ def _latest(folder: Path) -> tuple[int, Path]:
 
 def write_choice(folder: Path, settings: EvaluationSettings, requests: Sequence[SampleRequest]) -> None:
     """Write settings.json and chosen.json."""
-    write_whole(folder / "settings.json", json.dumps(settings.identity(), indent=1))
+    write_whole(folder / SETTINGS, json.dumps(settings.identity(), indent=1))
     samples: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for request in requests:
         samples[request.set].append((request.row.number, request.sample))
-    chosen: dict[str, Any] = {"limit": settings.limit, "n": settings.n, "seed": settings.seed}
-    chosen |= {"suite": settings.suite, "missing": list(settings.missing), "stand_ins": settings.stand_ins}
-    by_set = {name: sorted(samples[name]) for name in settings.sets}
-    write_whole(folder / "chosen.json", json.dumps({**chosen, "samples": by_set}))
+    chosen = settings.model_dump(include={"limit", "n", "seed", "suite", "stand_ins"})
+    chosen |= {"missing": list(settings.missing), "samples": {name: sorted(samples[name]) for name in settings.sets}}
+    write_whole(folder / CHOSEN, json.dumps(chosen))
 
 
 class Interrupted(SoulError):

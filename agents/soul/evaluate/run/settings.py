@@ -35,17 +35,14 @@ class EvaluationSettings(BaseModel):
 
     Attributes:
         sets: name -> parquet file.
-        limit: rows of each set, drawn by the seed; the same for every model. A smaller limit's rows are a subset of a
-            larger one's. None: all rows.
+        limit: rows of each set, drawn by the seed; a smaller limit's rows are a subset of a larger one's.
         n: samples of each row.
+        deadline_s: seconds to play one episode; None: no limit.
         served: if we serve the policy ourselves (local.py), the checkpoint and its server's arguments. In the identity
             they replace the address, because the port changes with each start.
-        missing: requested sets without a file: name -> the missing file. No average includes them.
-        suite: the name of the requested suite; None if none was named.
         stand_ins: set -> why its rows are not the paper's (`stand_ins_of`).
-        source: for a rescored run (rescore.py), the policy and the other models of the run whose episodes are judged
-            again.
-        deadline_s: seconds to play one episode; None: no limit.
+        source: for a rescored run (rescore.py), the policy and the other models of the original run.
+        missing: requested sets without a file: name -> the missing file. No average includes them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -90,7 +87,6 @@ def gateway_identity(gateway: GatewaySettings) -> dict[str, Any]:
         "roles": {role: answer_settings(endpoint) for role, endpoint in gateway.roles.items()},
         "jury": [answer_settings(endpoint) for endpoint in gateway.jury],
         "by_task": {task: answer_settings(endpoint) for task, endpoint in gateway.by_task.items()},
-        "jury_reward": gateway.policy.jury_reward,
     }
 
 
@@ -146,10 +142,9 @@ def sample_requests(settings: EvaluationSettings) -> list[SampleRequest]:
 
 
 def stamp_of(row: TaskRow) -> str:
-    """A hash of everything that a sample of this row depends on, apart from the run's settings.
+    """A hash of the record, the policy's first prompt, the texts of the judge prompts, and the task's version.
 
-    These are the record, the policy's first prompt, the texts of the judge prompts, and the task's version. The prompts
-    that a task renders later in a dialogue are unknown before play; raise `Task.version` when you change them.
+    The prompts that a task renders later in a dialogue are unknown before play: raise `Task.version` with them.
     """
     task = row.task
     prompts = [[prompt.id, str(prompt)] for prompt in task.prompts]
@@ -172,22 +167,19 @@ def find_sets(names: Sequence[str], data_dir: Path) -> SetFiles:
     same name.
 
     Raises:
-        BadSettings: a set is unknown or a task's name, a named parquet file does not exist, or none of the files
-            exists.
+        BadSettings: a set is unknown, a named parquet file does not exist, or none of the files exists.
     """
     files: dict[Path, tuple[str, ...]] = {}
+    folder = data_dir / "sim_eval_data"
     for name in names or list(soul_v1.SETS):
         if name.endswith(".parquet"):
             if not Path(name).is_file():
                 raise BadSettings(f"There is no file {name}.")
             files[Path(name)] = Path(name).resolve().with_suffix("").parts[1:]
         elif name in soul_v1.SETS:
-            files[data_dir / "sim_eval_data" / f"{soul_v1.SETS[name].file}.parquet"] = (name,)
-        elif sets := _sets_of_task(name):
-            these = "its set" if len(sets) == 1 else "its sets"
-            raise BadSettings(f"{name!r} is a task and not an evaluation set. Name {these}: {' '.join(sets)}.")
-        elif name in tasks.names():  # registered by the user
-            files[data_dir / "sim_eval_data" / f"{tasks.launch(name).val}.parquet"] = (name,)
+            files[folder / f"{soul_v1.SETS[name].file}.parquet"] = (name,)
+        elif name in tasks.names() and name not in tasks.CLASSES:  # registered by the user
+            files[folder / f"{tasks.launch(name).val}.parquet"] = (name,)
         else:
             raise BadSettings(f"There is no evaluation set {name!r}. There are: {', '.join(soul_v1.SETS)}.")
     wanted = dict(zip(short_names(list(files.values())), files, strict=True))
@@ -196,29 +188,11 @@ def find_sets(names: Sequence[str], data_dir: Path) -> SetFiles:
     if not found:
         listed = ", ".join(f"{name} ({file.name})" for name, file in missing.items())
         raise BadSettings(
-            f"No file for {listed} in {data_dir / 'sim_eval_data'}. Set DATA_DIR, or build the files in a checkout of "
-            f"the repository: python -m data.sets SOURCES --out {data_dir} (docs/tasks says where the records come "
-            f"from). To try things out without data: soul examples all --out {data_dir}."
+            f"No file for {listed} in {folder}. Set DATA_DIR, or build the files in a checkout of the repository: "
+            f"python -m data.sets SOURCES --out {data_dir} (docs/tasks says where the records come from). To try "
+            f"things out without data: soul examples all --out {data_dir}."
         )
     return SetFiles(found, missing)
-
-
-def stand_ins_of(files: Mapping[str, Path]) -> dict[str, str]:
-    """The sets whose file says that its rows replace the paper's, and why.
-
-    Raises:
-        BadRow: the card of a file cannot be read.
-    """
-    cards = {name: read_inside(file) for name, file in files.items()}
-    return {name: card.stands_in for name, card in cards.items() if card and card.stands_in}
-
-
-def _sets_of_task(name: str) -> list[str]:
-    """The sets with rows of one of our own tasks or of its variants; empty for another name."""
-    if name not in tasks.CLASSES:
-        return []
-    task = type(tasks.load(name))
-    return [one for one, (task_of_rows, _) in soul_v1.SETS.items() if isinstance(tasks.load(task_of_rows), task)]
 
 
 def choose_sets(names: Sequence[str], data_dir: Path) -> dict[str, Path]:
@@ -234,17 +208,24 @@ def choose_sets(names: Sequence[str], data_dir: Path) -> dict[str, Path]:
 
 
 def how_to_build(missing: Mapping[str, Path]) -> list[str]:
-    """For each set without a file, a line with the missing file and how to build it."""
-    lines = []
-    for name, file in missing.items():
-        page = "alignx" if name.startswith("alignx_") else name
-        guide = (
-            f"docs/tasks/{page}.md tells how to build it"
-            if name in soul_v1.SETS
-            else "docs/add_a_task.md tells how to write it"
-        )
-        lines.append(f"  {name}: no {file} ({guide})")
-    return lines
+    """A line for each set without a file: the file, and the page that says how to build it."""
+    pages = {
+        name: f"docs/tasks/{'alignx' if name.startswith('alignx_') else name}.md"
+        if name in soul_v1.SETS
+        else "docs/add_a_task.md"
+        for name in missing
+    }
+    return [f"  {name}: no {file} (to build it: {pages[name]})" for name, file in missing.items()]
+
+
+def stand_ins_of(files: Mapping[str, Path]) -> dict[str, str]:
+    """The sets whose file says that its rows replace the paper's, and why.
+
+    Raises:
+        BadRow: the card of a file cannot be read.
+    """
+    cards = {name: read_inside(file) for name, file in files.items()}
+    return {name: card.stands_in for name, card in cards.items() if card and card.stands_in}
 
 
 def row_sampling_order(rows: Sequence[TaskRow], seed: str) -> list[int]:
@@ -254,11 +235,12 @@ def row_sampling_order(rows: Sequence[TaskRow], seed: str) -> list[int]:
     (`Strata.equal`) until a stratum runs out of rows. Rows without a value are a stratum too.
     """
     order = random.Random(seed).sample(range(len(rows)), len(rows))
-    values = {position: _stratum(rows[position]) for position in order}
+    strata = rows[0].task.strata if rows else None
     members: dict[str, list[int]] = {}
     for position in order:
-        members.setdefault(values[position], []).append(position)
-    strata = rows[0].task.strata if rows else None
+        row = rows[position]
+        value = "" if strata is None else row.task.groups(row.row).get(strata.kind, "")
+        members.setdefault(value, []).append(position)
     turn: dict[int, float] = {}
     for stratum in members.values():
         share = 1 if strata is not None and strata.equal else len(stratum)
@@ -266,20 +248,11 @@ def row_sampling_order(rows: Sequence[TaskRow], seed: str) -> list[int]:
     return sorted(order, key=turn.__getitem__)  # a stable sort: equal turns stay in the drawn order
 
 
-def _stratum(row: TaskRow) -> str:
-    strata = row.task.strata
-    return "" if strata is None else row.task.groups(row.row).get(strata.kind, "")
-
-
 def short_names(paths: Sequence[tuple[str, ...]], least: Sequence[int] | None = None) -> list[str]:
-    """A name for each path: `run`; or `seed_1-run` and `seed_2-run`.
+    """A name for each path, from its last parts: `run`; or `seed_1-run` and `seed_2-run`.
 
     Args:
-        paths: the parts of each path, outermost first.
         least: the least number of trailing parts in each name; None: 1.
-
-    Returns:
-        The names, in the same order. Two are equal only if one path is a suffix of the other.
     """
     counts = list(least or [1] * len(paths))
     while True:

@@ -7,7 +7,6 @@ kernel sends SIGTERM to the server (PR_SET_PDEATHSIG).
 from __future__ import annotations
 
 import ctypes
-import json
 import logging
 import os
 import shlex
@@ -21,7 +20,6 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -47,10 +45,10 @@ CPU_ARGUMENTS = ("--dtype", "float32", "--enforce-eager", "--no-enable-chunked-p
 ONE_PROCESS = ("--distributed-executor-backend", "vllm.v1.executor.uniproc_executor.UniProcExecutor")
 CPU_VARIABLES = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "TORCH_COMPILE_DISABLE": "1", "VERL_PLATFORM": "cpu"}
 CPU_VARIABLES |= THREAD_VARIABLES
-_FLOAT_BYTES = 4  # of float32
-_CACHED_SEQUENCES = 16  # of full length; more do not run faster on a CPU
-_BLOCK_TOKENS = 128  # tokens; a sequence gets whole blocks
-_CACHE_SHARE = 0.5  # of the free memory, at most; the rest is for weights, twice, and the server's processes
+# Keys and values on a CPU: 8 GiB hold a few whole contexts of the models that one can run there, and half of the free
+# memory is for weights, twice, and the server's processes. vLLM says which context fits if not even one does.
+CPU_CACHE_BYTES, CPU_CACHE_SHARE = 8 << 30, 0.5
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM supports
 
 
 class ServerFailed(SoulError):
@@ -79,34 +77,21 @@ class ServerSettings:
         if checkpoint.adapter is None:
             command += ["--served-model-name", checkpoint.name]
         else:
-            command += ["--enable-lora", "--max-lora-rank", str(_lora_rank(checkpoint))]
+            rank = next(size for size in _RANKS if size >= (checkpoint.lora_rank or 0))
+            command += ["--enable-lora", "--max-lora-rank", str(rank)]
             command += ["--lora-modules", f"{checkpoint.name}={checkpoint.adapter}"]
         if self.tensor_parallel > 1:
             command += ["--tensor-parallel-size", str(self.tensor_parallel)]
         if self.data_parallel > 1:
             command += ["--data-parallel-size", str(self.data_parallel)]
         if self.platform == "cpu":
-            command += CPU_ARGUMENTS if self.tensor_parallel > 1 else (*CPU_ARGUMENTS, *ONE_PROCESS)
-            command += self._cpu_cache(checkpoint)
+            cache = min(CPU_CACHE_BYTES, int(CPU_CACHE_SHARE * free_memory()))
+            command += [*CPU_ARGUMENTS, "--kv-cache-memory-bytes", str(cache)]
+            command += ONE_PROCESS if self.tensor_parallel == 1 else ()
         return [*command, *self.arguments]
 
-    def _cpu_cache(self, checkpoint: Checkpoint) -> list[str]:
-        """vLLM's cache on a CPU, unless the user's arguments set its size. They may also set the context."""
-        words = " ".join(self.arguments).replace("=", " ").replace("_", "-").split()
-        if "--kv-cache-memory-bytes" in words:
-            return []
-        given = words[words.index("--max-model-len") + 1 :][:1] if "--max-model-len" in words else []
-        context = int(given[0]) if given and given[0].isdigit() else checkpoint.context
-        file = Path(checkpoint.model) / "config.json"
-        config = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-        return ["--kv-cache-memory-bytes", str(cache_bytes(config, context))]
-
     def environment(self, keys: Collection[str] = ()) -> Mapping[str, str]:
-        """Our environment without the keys of judges and agents.
-
-        Args:
-            keys: names of variables with keys, besides OPENAI_*.
-        """
+        """Our environment without OPENAI_* and these variables, which hold the keys of judges and agents."""
         kept = {name for name in os.environ if not name.startswith("OPENAI_")} - set(keys)
         inherited = {name: os.environ[name] for name in kept}
         return inherited | CPU_VARIABLES if self.platform == "cpu" else inherited
@@ -167,20 +152,16 @@ def _end_with_parent() -> None:
 
 
 def _wait(process: subprocess.Popen[bytes], checkpoint: Checkpoint, port: int, log: Path, console: Console) -> None:
-    start = time.monotonic()
-    with console.status(f"vLLM loads {checkpoint.name}; log: {log}") as status:
+    start, spent = time.monotonic(), 0.0
+    with console.status(f"vLLM loads {checkpoint.name}; log: {log}"):
         while not _healthy(port):
             spent = time.monotonic() - start
             if process.poll() is not None or spent > START_S:
-                reason = (
-                    f"not ready after {spent:.0f} s"
-                    if process.returncode is None
-                    else f"exit code {process.returncode}"
-                )
+                ended = process.returncode is not None
+                reason = f"exit code {process.returncode}" if ended else f"not ready after {spent:.0f} s"
                 raise ServerFailed(f"vLLM does not serve {checkpoint.model} ({reason}). {log} ends with:\n{tail(log)}")
-            status.update(f"vLLM loads {checkpoint.name}, {spent:.0f} s; log: {log}")
             time.sleep(POLL_S)
-    console.print(f"vLLM serves {checkpoint.name} after {time.monotonic() - start:.0f} s")
+    console.print(f"vLLM serves {checkpoint.name} after {spent:.0f} s")
 
 
 def _healthy(port: int) -> bool:
@@ -202,48 +183,6 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.wait(STOP_S)
 
 
-def _lora_rank(checkpoint: Checkpoint) -> int:
-    """The smallest rank that vLLM supports and that is at least the adapter's."""
-    rank = checkpoint.lora_rank or 0
-    return next(size for size in (8, 16, 32, 64, 128, 256, 320, 512) if size >= rank)
-
-
 def tail(log: Path) -> str:
     """The last lines of a server's log."""
     return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
-
-
-class CacheTooLarge(SoulError):
-    """The free memory does not hold the keys and values of one sequence."""
-
-
-def cache_bytes(config: Mapping[str, Any], context: int) -> int:
-    """Bytes of the cache: for `_CACHED_SEQUENCES` sequences if they fit, at least for one.
-
-    Args:
-        config: the model's config.json; empty for a model that is not downloaded yet, which gets `_CACHE_SHARE`.
-        context: the most tokens of a sequence.
-
-    Raises:
-        CacheTooLarge: the message says which context fits.
-    """
-    free = int(_CACHE_SHARE * free_memory())
-    token = token_bytes(config)
-    one = (context + 2 * _BLOCK_TOKENS) * token  # vLLM keeps a block for itself
-    if one > free:
-        fitting = free // token - 2 * _BLOCK_TOKENS
-        raise CacheTooLarge(
-            f"Keys and values of one sequence of {context:,} tokens need {one / 2**30:.1f} GiB, and a cache may have "
-            f"{_CACHE_SHARE:.0%} of this machine's free memory: {free / 2**30:.1f} GiB. Serve a shorter context "
-            f"(-- --max-model-len {max(fitting, _BLOCK_TOKENS)}) or a smaller model, or stop other programs."
-        )
-    return min(_CACHED_SEQUENCES * one, free) if token else free
-
-
-def token_bytes(config: Mapping[str, Any]) -> int:
-    """Bytes of one token's keys and values in float32, all layers together; 0 if the config does not say."""
-    text = config.get("text_config") or config
-    heads = text.get("num_attention_heads") or 0
-    width = text.get("head_dim") or (text.get("hidden_size", 0) // heads if heads else 0)
-    layers, kv_heads = text.get("num_hidden_layers") or 0, text.get("num_key_value_heads") or heads
-    return int(2 * layers * kv_heads * width * _FLOAT_BYTES)

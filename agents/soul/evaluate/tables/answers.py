@@ -1,8 +1,4 @@
-"""The question of a sample, the right answer, and the answer that was given.
-
-The report shows them in the list of samples and above the conversation. The answers come from the task itself
-(`Task.target`, `Task.given`), so the report reads an answer exactly as the scoring does.
-"""
+"""The question of a sample, the right answer, and the answer that was given, as the task's own scoring reads it."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
 """The table of a run, for the terminal and as Markdown: in the model card's order and scale, with published numbers.
 
 A score is the headline times 100, which is the card's scale for every task (Sotopia: a tenth of the mean of the seven
-scores, 45.8 on the card). The title of an average says how many sets it covers. A line of averages has a published
-number only if that covers the same sets. A set whose rows stand in for the paper's is marked and has none, nor has an
-average over it. A set that an option scores by another metric has none either.
+scores, 45.8 on the card). A line of averages has a published number only if that covers the same sets. A set whose rows
+stand in for the paper's is marked and has none, nor has an average over it, nor a set that an option scores by another
+metric.
 
-Warnings say that a set's score may be wrong for the model: every row scores 0, or few answers could be read (a
-truncated answer, a wrong chat template, an answer outside the tag), or the judge failed its test. Notes say which model
-judged which set, and what to know before you compare the numbers.
+Warnings say that a set's score may be wrong for the model. Notes say which model judged which set, and what to know
+before you compare the numbers.
 """
 
 from __future__ import annotations
@@ -16,17 +15,18 @@ import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from soul import tasks
 from soul.evaluate.numbers.results import Average, Results
-from soul.evaluate.numbers.set_result import Interval, SetResult
+from soul.evaluate.numbers.set_result import SetResult
 from soul.evaluate.run.judge_check import judge_warning
 from soul.evaluate.run.run_folder import EvaluationRun, endpoints_asked
 from soul.judge.call.endpoint import DEFAULT_MODEL
 from soul.judge.call.usage import total
 from soul.judge.ledger import money
 from soul.judge.roles import Role, paper_judge
+from soul.metrics.intervals import Interval
 from soul.suites import soul_v1, suite
 from soul.suites.published import Column
 from soul.table import NONE, Table
@@ -40,13 +40,12 @@ _PLAYED_BY_MODELS: tuple[Role, ...] = ("environment", "partner")  # the paper's 
 
 @dataclass(frozen=True)
 class TableLine:
-    """One line of the table, as text.
+    """One line of the table, as text, and the set or the average that it shows.
 
     Attributes:
         dimension: the card's; "average" for the lines at the end, "" for a set that the card does not list.
         cells: one per title of `titles`.
         published: one per published column; "" if the source has no number.
-        result: the set, or the average, that the line shows.
     """
 
     dimension: str
@@ -67,11 +66,7 @@ def ordered(names: Sequence[str]) -> list[str]:
 
 
 def titles(results: Results) -> tuple[str, ...]:
-    """The titles of the run's own columns.
-
-    If rows have several samples, they include the best of N (pass@N for a headline of 0 or 1), and the reward of the
-    majority's answer if any set has answers that can be counted.
-    """
+    """The titles of the run's own columns; with several samples of a row also best@N, and maj@N if a set has it."""
     n = results.per_row_samples
     majority = (f"maj@{n}",) if any(n in result.self_consistency for result in results.sets.values()) else ()
     return (*OWN[:2], f"best@{n}", *majority, *OWN[2:]) if n > 1 else OWN
@@ -112,18 +107,12 @@ def lines(results: Results, columns: Sequence[Column] = SHOWN) -> list[TableLine
 
 
 def run_table(results: Results, columns: Sequence[Column] = SHOWN, *, width: int | None = None) -> Table:
-    """The table with its notes.
-
-    Args:
-        width: of the terminal. Published columns that do not fit are dropped, the last first; a note says so.
-    """
+    """The table with its notes; without published columns if it would be wider than this terminal."""
     notes = [*explanations(results), *warning_lines(results.sets)]
-    for kept in range(len(columns), -1, -1):
-        left_out = [f"Too narrow for: {', '.join(c.title for c in columns[kept:])}"] if kept < len(columns) else []
-        table = _table(results, columns[:kept], [*notes, *left_out])
-        if width is None or table.fits(width):
-            break
-    return table
+    table = _table(results, columns, notes)
+    if width is None or not columns or table.fits(width):
+        return table
+    return _table(results, (), [*notes, "Too narrow for the published numbers: table.md and the report have them."])
 
 
 def _table(results: Results, columns: Sequence[Column], notes: Sequence[str]) -> Table:
@@ -158,10 +147,11 @@ def explanations(results: Results) -> list[str]:
 
 
 def score(mean: float | None, interval: Interval | None) -> str:
-    """A score on the card's scale, with its interval."""
+    """A score on the card's scale, with its interval; a dash for an interval that is not known."""
     if mean is None:
         return NONE
-    return _number(100 * mean) + (f" [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]" if interval else "")
+    ends = f"{100 * interval[0]:.1f}, {100 * interval[1]:.1f}" if interval else NONE
+    return f"{_number(100 * mean)} [{ends}]"
 
 
 def invalid_share(invalid: int, samples: int, bounds: Interval | None) -> str:
@@ -197,15 +187,8 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.1f}"
 
 
-@dataclass(frozen=True)
-class SetWarning:
-    """A warning about one set.
-
-    Attributes:
-        title: the problem; the same text for every set.
-        advice: what to check, in one or two sentences.
-        detail: the set's own number.
-    """
+class SetWarning(NamedTuple):
+    """A warning about one set: the problem, what to check, and the set's own number."""
 
     title: str
     advice: str
@@ -217,49 +200,35 @@ class SetWarning:
 
 def warnings_of(result: SetResult) -> list[SetWarning]:
     """The warnings about one set."""
-    warnings = []
+    found = []
     if result.stands_in:
-        warnings.append(
-            SetWarning(
-                "Other rows than the paper's",
-                "Such a set is marked with *, and no published number is beside it or beside an average over it.",
-                result.stands_in,
-            )
-        )
+        advice = "Such a set is marked with *, and no published number is beside it or beside an average over it."
+        found.append(SetWarning("Other rows than the paper's", advice, result.stands_in))
     means = [row.mean for row in result.per_row if row.mean is not None]
-    if (
-        len(means) >= FEWEST_ROWS
-        and result.headline.higher_is_better
-        and set(means) in ({0.0}, {result.headline.worst})
-    ):
-        warnings.append(
-            SetWarning(
-                f"Every row scores exactly {100 * means[0]:.1f}".removesuffix(".0"),
-                "Open a few samples before you trust this. Is there an answer, is it complete, and does it have the "
-                "form that the prompt asks for?",
-                f"{len(means):,} rows",
-            )
+    lowest = set(means) in ({0.0}, {result.headline.worst})
+    if len(means) >= FEWEST_ROWS and result.headline.higher_is_better and lowest:
+        title = f"Every row scores exactly {100 * means[0]:.1f}".removesuffix(".0")
+        advice = (
+            "Open a few samples before you trust this. Is there an answer, is it complete, and does it have the form "
+            "that the prompt asks for?"
         )
+        found.append(SetWarning(title, advice, f"{len(means):,} rows"))
     readable = result.metrics.get("answered")
     if readable is not None and readable < READABLE:
-        warnings.append(
-            SetWarning(
-                "Few answers have the form that the prompt asks for",
-                "Open a few samples. Is the tag or the label missing, or did the model stop before it "
-                "(policy.max_output_tokens)? An answer that could not be read scores as wrong.",
-                f"{100 * readable:.0f} % read",
-            )
+        advice = (
+            "Open a few samples. Is the tag or the label missing, or did the model stop before it "
+            "(policy.max_output_tokens)? An answer that could not be read scores as wrong."
         )
+        title = "Few answers have the form that the prompt asks for"
+        found.append(SetWarning(title, advice, f"{100 * readable:.0f} % read"))
     for model, problems in result.judge_problems.items():
-        warnings.append(
-            SetWarning(
-                judge_warning(model, problems),
-                "Its scores are marked with ?. Choose a stronger judge (judge.model=...), or judge the same episodes "
-                "again (--rescore). To see the replies: soul judge canaries.",
-                "no score" if result.mean is None else f"score {100 * result.mean:.1f}",
-            )
+        advice = (
+            "Its scores are marked with ?. Choose a stronger judge (judge.model=...), or judge the same episodes again "
+            "(--rescore). To see the replies: soul judge canaries."
         )
-    return warnings
+        detail = "no score" if result.mean is None else f"score {100 * result.mean:.1f}"
+        found.append(SetWarning(judge_warning(model, problems), advice, detail))
+    return found
 
 
 def grouped(sets: Mapping[str, SetResult]) -> dict[SetWarning, dict[str, str]]:
@@ -320,7 +289,7 @@ def _with_sets(by_model: Mapping[str, Sequence[str]]) -> str:
 
 def cautions(run: EvaluationRun, results: Results) -> list[str]:
     """The lines below the table: what to know before you compare these numbers with others."""
-    lines = []
+    lines, named = [], _tasks(results)
     if run.missing:
         asked = len(run.missing) + len(results.sets)
         lines.append(
@@ -330,28 +299,16 @@ def cautions(run: EvaluationRun, results: Results) -> list[str]:
     if run.suite and run.limit != suite(run.suite).rows:
         rows, suite_rows = (f"{rows:,} rows" if rows else "all rows" for rows in (run.limit, suite(run.suite).rows))
         lines.append(f"The suite {run.suite} takes {suite_rows} of each set; this run takes {rows}.")
-    shorter = [
-        f"{name} ({count // run.n:,})" for name, count in run.wanted.items() if count // run.n < (run.limit or 0)
-    ]
-    if run.suite and shorter:
-        lines.append(f"These sets have fewer than the requested {run.limit:,} rows: {', '.join(shorter)}.")
     columns = columns_of(run.suite)
     others = [
         f"{name}: {role} {' + '.join(models)}, not {wanted}"
-        for name, task in _tasks(results).items()
+        for name, task in named.items()
         if results.sets[name].as_published
         and any(column.source == "paper" and column.score(name) is not None for column in columns)
         for role, models, wanted in _deviations(run.settings, task)
     ]
     if others:
         lines.append(f"Warning: the paper's numbers were scored by other models. {'; '.join(others)}.")
-    judged = [
-        name
-        for name, task in _tasks(results).items()
-        if models_asked(run.settings, "judge", task) and results.sets[name].as_published
-    ]
-    if any(column.score(name) is not None for column in columns if column.source == "card" for name in judged):
-        lines.append("The model card does not say who judged its numbers.")
     if (tests := run.judge_checks.usage).calls:
         lines.append(f"The test of its judges took {tests.calls:,} calls, which no set counts: {money(tests)}.")
     return lines

@@ -1,10 +1,8 @@
 """samples.parquet: one typed row per sample of a run, with everything that is known about it, for pandas and the like.
 
-`model`, `set`, `number` and `sample` identify a row, even if you concatenate the files of several runs. Columns whose
-content depends on the task are maps (`metrics`, `groups`) or JSON (`record`, `jury`), so that every run has the same
-columns. A failed sample has reward null and a cause. The file's metadata holds the settings of the run.
-
-Parquet's text is valid UTF-8, so a lone surrogate becomes U+FFFD; the journal keeps it.
+`model`, `set`, `number` and `sample` identify a row, even across runs. Columns whose content depends on the task are
+maps (`metrics`, `groups`) or JSON (`record`, `jury`), so that every run has the same columns. The file's metadata holds
+the settings of the run. Parquet's text is valid UTF-8, so a lone surrogate becomes U+FFFD; the journal keeps it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-// View (g): two runs over each other. Their curves in one picture, and their sessions paired by part, task, row, step and
-// place in the group.
-
-const PAIRS_FIRST = 30;
+// View (g): two runs over each other. Their curves in one picture, and the prompts that both played in the same step
+// (agents/soul/view/against.py).
 
 class AgainstView {
   constructor(viewer) {
@@ -10,8 +8,7 @@ class AgainstView {
     this.charts = new Map();
   }
 
-  async show(run, [other, name], query) {
-    this.query = query;
+  async show(run, [other, ...names]) {
     this.run = run;
     this.otherId = other;
     const others = this.viewer.folders.filter(({ kind, id }) => kind === "training" && id !== run.id);
@@ -35,8 +32,8 @@ class AgainstView {
     await second.sessions;
     this.second = second;
     if (this.run !== run || this.otherId !== other) return;
-    if (name === undefined) this.#draw();
-    else await this.#pair(name);
+    if (names.length) await this.#pair(names);
+    else await this.#draw();
   }
 
   // The runs beside the one of the address that the viewer looks at for new steps.
@@ -48,8 +45,10 @@ class AgainstView {
     for (const draw of this.charts.values()) draw();
   }
 
-  #draw() {
+  async #draw() {
     const { run, second } = this;
+    const pairs = await run.source.against(run.id, second.id);
+    if (this.run !== run || this.second !== second) return;
     const tasks = Object.keys(run.overview.curves).filter((task) => task in second.overview.curves);
     const curves = h(
       "div",
@@ -59,7 +58,6 @@ class AgainstView {
         .map((kind) => this.#chart(kind, "all")),
       tasks.filter((task) => task !== "all").map((task) => this.#chart("draft", task)),
     );
-    const pairs = pairedSessions(run.store, second.store);
     this.body.replaceChildren(curves, this.#summary(pairs), this.#differences(pairs));
   }
 
@@ -79,74 +77,59 @@ class AgainstView {
     return chart.element;
   }
 
-  #summary(pairs) {
-    const { run, second } = this;
-    const tasks = [...new Set(pairs.map(({ task }) => task))].sort();
-    const rows = tasks.flatMap((task) => {
-      const of = pairs.filter((pair) => pair.task === task);
-      return ["draft", "refined"].map((kind) => {
-        const both = of
-          .map(({ a, b }) => [run.store.number(kind, a), second.store.number(kind, b)])
-          .filter(([x, y]) => x !== null && y !== null);
-        const mean = (k) => momentsOf(both.map((pair) => pair[k])).mean;
-        const gain = momentsOf(both.map(([x, y]) => y - x)).mean;
-        return [
-          `${task}, ${kind}`,
-          counted(both.length),
-          rewardText(mean(0)),
-          rewardText(mean(1)),
-          gain === null ? "–" : signedReward(tidy(gain)),
-        ];
-      });
-    });
-    const note = `${counted(pairs.length)} sessions of both runs have the same part, task, row, step and place in their group.`;
+  #summary({ prompts, tasks }) {
+    const signed = (value) => signedReward(tidy(value));
+    const rows = tasks.map(({ task, kind, prompts: count, means, difference, interval }) => [
+      `${task}, ${kind}`,
+      counted(count),
+      ...means.map(rewardText),
+      signed(difference),
+      interval ? `${signed(interval[0])} to ${signed(interval[1])}` : "–",
+    ]);
+    const note = `Both runs played ${counted(prompts)} prompts in the same step; each counts with the mean reward of its group.`;
+    const titles = ["task", "prompts", this.run.name, this.second.name, "difference", "95 %"];
     return h(
       "section",
       {},
-      h("h2", {}, "Paired sessions"),
+      h("h2", {}, "The same prompts"),
       h("p", { className: "small" }, note),
-      rows.length ? scrolled("Paired sessions", smallTable(null, ["task", "pairs", run.name, second.name, "difference"], rows)) : null,
+      rows.length ? scrolled("The same prompts", smallTable(null, titles, rows)) : null,
     );
   }
 
-  // The pairs whose drafts differ most.
-  #differences(pairs) {
+  // The prompts whose drafts differ most.
+  #differences({ largest, differing }) {
     const { run, second } = this;
-    const known = pairs
-      .map((pair) => ({ ...pair, x: run.store.number("draft", pair.a), y: second.store.number("draft", pair.b) }))
-      .filter(({ x, y }) => x !== null && y !== null && Math.abs(x - y) > TOLERANCE);
-    known.sort((one, two) => Math.abs(two.y - two.x) - Math.abs(one.y - one.x));
-    const rows = known
-      .slice(0, PAIRS_FIRST)
-      .map(({ a, x, y }) => [
-        h(
-          "a",
-          { href: `#${placeOf(run.id, "against", second.id, run.store.name(a))}` },
-          h("bdi", {}, `${run.store.set(a)}, row ${run.store.number("number", a)}, step ${run.store.number("step", a)}`),
-        ),
-        rewardText(x),
-        rewardText(y),
-        signedReward(tidy(y - x)),
-      ]);
-    if (!rows.length) return h("p", { className: "small" }, "No paired drafts differ in their rewards.");
+    const nameOf = (store, id) => store.name(store.where((i) => store.number("id", i) === id)[0]);
+    const rows = largest.map(({ task, number, step, means: [x, y], ids: [a, b] }) => [
+      h(
+        "a",
+        { href: `#${placeOf(run.id, "against", second.id, nameOf(run.store, a), nameOf(second.store, b))}` },
+        h("bdi", {}, `${task}, row ${number}, step ${step}`),
+      ),
+      rewardText(x),
+      rewardText(y),
+      signedReward(tidy(y - x)),
+    ]);
+    if (!rows.length) return h("p", { className: "small" }, "No common prompt differs in the mean reward of its drafts.");
     return scrolled(
       "Largest differences",
-      smallTable(`Largest differences of ${counted(known.length)}`, ["session", run.name, second.name, "difference"], rows),
+      smallTable(`Largest differences of ${counted(differing)}`, ["prompt", run.name, second.name, "difference"], rows),
     );
   }
 
-  // The two sessions of a pair beside each other.
-  async #pair(name) {
+  // The first sessions of a prompt in both runs, beside each other.
+  async #pair(names) {
     const { run, second } = this;
-    const a = run.store.findName(name);
-    const pair = pairedSessions(run.store, second.store).find((one) => one.a === a);
-    if (!pair) throw new Error(`session ${name} has no partner in ${second.name}`);
-    const lines = await Promise.all([run.store.line(pair.a), second.store.line(pair.b)]);
-    const sides = ["draft", "refined"].map((kind) => this.#sides(kind, lines, pair));
-    const back = h("a", { href: `#${placeOf(run.id, "against", second.id)}` }, "all pairs");
+    const stores = [run.store, second.store];
+    const places = names.map((name, k) => stores[k].findName(name));
+    if (places.includes(undefined)) throw new Error(`there is no session ${names.join(" or ")} in these runs`);
+    const lines = await Promise.all(places.map((i, k) => stores[k].line(i)));
+    const sides = ["draft", "refined"].map((kind) => this.#sides(kind, lines, { a: places[0], b: places[1] }));
+    const back = h("a", { href: `#${placeOf(run.id, "against", second.id)}` }, "all prompts");
     this.body.replaceChildren(
       h("h2", {}, h("bdi", {}, `${lines[0].task}, row ${lines[0].number}, step ${lines[0].step}`)),
-      h("p", { className: "links" }, back),
+      h("p", { className: "links" }, back, " · the first session of each group"),
       promptOf(lines[0]),
       ...sides,
     );
@@ -180,24 +163,4 @@ function overSteps(curve, kind, steps, name, colour) {
   const moved = (values) => steps.map((step) => (place.has(step) ? (values?.[place.get(step)] ?? null) : null));
   const { mean, low, high, n } = curve[kind];
   return { name, kind: colour, mean: moved(mean), low: moved(low), high: moved(high), n: moved(n) };
-}
-
-// Sessions of both runs with equal part, task, file, row, step and place in the group: {a, b, task}.
-function pairedSessions(first, second) {
-  const waiting = new Map();
-  const eachKey = (store, take) => {
-    const seen = new Map();
-    for (let i = 0; i < store.size; i++) {
-      const key = [store.text("split", i), store.set(i), store.text("file", i), store.number("number", i), store.number("step", i)].join(
-        "\n",
-      );
-      const place = seen.get(key) ?? 0;
-      seen.set(key, place + 1);
-      take(`${key}\n${place}`, i);
-    }
-  };
-  eachKey(second, (key, i) => waiting.set(key, i));
-  const pairs = [];
-  eachKey(first, (key, i) => waiting.has(key) && pairs.push({ a: i, b: waiting.get(key), task: first.set(i) }));
-  return pairs;
 }

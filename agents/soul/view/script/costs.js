@@ -1,5 +1,4 @@
-// View (f): where time and money go. Judge calls by role and task, the parts of each step, and one step's sessions as a
-// Gantt chart (gantt.js).
+// View (f): where time and money go. Judge calls by role and task, and the parts of each step.
 
 const PARTS_SHOWN = 5; // parts of a step with a colour of their own; the others are one
 const BAR_HEIGHT = 190;
@@ -14,7 +13,6 @@ class CostsView {
     this.run = run;
     this.filters = { from: query.get("from") ?? "", to: query.get("to") ?? "" };
     for (const [name, value] of Object.entries(this.filters)) this.form.elements[name].value = value;
-    this.step = query.get("step") ?? "";
     this.drawn = undefined;
     this.refresh(run);
   }
@@ -22,25 +20,23 @@ class CostsView {
   #frame(run) {
     const field = (name) => h("input", { type: "number", name, step: 1 });
     this.form = h("form", { className: "choices" }, h("label", {}, "Step from ", field("from")), h("label", {}, "to ", field("to")));
-    this.form.addEventListener("change", () =>
-      go(placeOf(run.id, "costs"), { ...Object.fromEntries(new FormData(this.form)), step: this.step }),
-    );
+    this.form.addEventListener("change", () => go(placeOf(run.id, "costs"), Object.fromEntries(new FormData(this.form))));
     this.form.addEventListener("submit", (event) => event.preventDefault());
     this.tables = h("div", { className: "parts" });
     this.bars = h("figure", { className: "chart" });
-    this.cost = new CurveChart("Cost of the judges, US dollars", (step) => this.#open(run, step));
-    this.gantt = new Gantt(run, (step) => this.#open(run, step));
+    const priced = isPriced(run.overview.calls ?? []);
+    this.counts = priced ? "cost_usd" : "requests";
+    this.cost = new CurveChart(priced ? "Cost of the judges, US dollars" : "Requests to the judges", (step) => this.#open(run, step));
     this.section.replaceChildren(
       h("header", {}, h("h1", {}, "Where time and money go")),
       this.form,
       this.tables,
       h("div", { className: "charts wide" }, this.bars, this.cost.element),
-      this.gantt.element,
     );
   }
 
   #open(run, step) {
-    go(placeOf(run.id, "costs"), { ...this.filters, step });
+    go(placeOf(run.id, "sessions"), { from: step, to: step, split: "step", sort: "-seconds" });
   }
 
   refresh(run) {
@@ -60,14 +56,13 @@ class CostsView {
     );
     this.#drawCost(calls);
     this.#drawBars(run.overview.metrics ?? {});
-    this.gantt.show(run, this.step);
   }
 
   #drawCost(calls) {
     const steps = [...new Set(calls.map(({ step }) => step))].sort((a, b) => a - b);
     const roles = [...new Set(calls.map(({ role }) => role))].sort().slice(0, PARTS_SHOWN);
     const sum = (step, role) =>
-      calls.filter((one) => one.step === step && one.role === role).reduce((total, { cost_usd }) => total + (cost_usd ?? 0), 0);
+      calls.filter((one) => one.step === step && one.role === role).reduce((total, one) => total + (one[this.counts] ?? 0), 0);
     this.cost.update({
       steps,
       include: [0],
@@ -159,31 +154,30 @@ class CostsView {
   }
 }
 
+const CALL_SUMS = ["calls", "failed", "requests", "cache_hits", "prompt_tokens", "completion_tokens", "cost_usd", "unpriced", "seconds", "queued_s"];
+
+// Whether a price is known for some of these calls; otherwise their cost is not shown.
+const isPriced = (calls) => calls.some(({ cost_usd, unpriced, requests }) => cost_usd || (requests && !unpriced));
+
 function callTable(title, calls, keyOf) {
   const sums = new Map();
   for (const call of calls) {
-    const key = JSON.stringify(keyOf(call));
-    const sum = sums.get(key) ?? {
-      names: keyOf(call),
-      calls: 0,
-      failed: 0,
-      prompt_tokens: 0,
-      completion_tokens: 0,
-      cost_usd: 0,
-      seconds: 0,
-    };
-    for (const name of ["calls", "failed", "prompt_tokens", "completion_tokens", "cost_usd", "seconds"]) sum[name] += call[name] ?? 0;
-    sums.set(key, sum);
+    const names = keyOf(call).join(", ");
+    const sum = sums.get(names) ?? Object.fromEntries(CALL_SUMS.map((name) => [name, 0]));
+    for (const name of CALL_SUMS) sum[name] += call[name] ?? 0;
+    sums.set(names, sum);
   }
-  const rows = [...sums.values()].sort((a, b) => b.cost_usd - a.cost_usd || b.calls - a.calls);
-  const cells = rows.map((one) => [
-    one.names.join(", "),
-    counted(one.calls),
-    counted(one.failed),
-    counted(one.prompt_tokens),
-    counted(one.completion_tokens),
-    costText(one.cost_usd),
-    one.calls ? secondsText(one.seconds / one.calls) : "–",
+  const priced = isPriced(calls);
+  const cost = ({ cost_usd, unpriced }) => (unpriced && !cost_usd ? "–" : `${unpriced ? "at least " : ""}${costText(cost_usd)}`);
+  const rows = [...sums].sort(([, a], [, b]) => b.cost_usd - a.cost_usd || b.calls - a.calls);
+  const cells = rows.map(([names, one]) => [
+    names,
+    ...["calls", "failed", "requests", "cache_hits", "prompt_tokens", "completion_tokens"].map((name) => counted(one[name])),
+    ...(priced ? [cost(one)] : []),
+    one.requests ? secondsText(one.seconds / one.requests) : "–",
+    secondsText(one.queued_s),
   ]);
-  return smallTable(title, ["", "calls", "failed", "tokens in", "tokens out", "cost", "a call"], cells);
+  const titles = ["", "calls", "failed", "requests", "from the cache", "tokens in", "tokens out", "a request", "waiting, all"];
+  if (priced) titles.splice(7, 0, "cost");
+  return smallTable(title, titles, cells);
 }

@@ -40,7 +40,7 @@ class FeedbackView {
     if (this.drawn === state && this.drawnRun === run) return;
     this.drawn = state;
     this.drawnRun = run;
-    const tasks = [...store.values.get("task")].sort();
+    const tasks = store.distinct("task");
     fillSelect(this.tasks, [["", "all"], ...tasks.map((task) => [task, task])], this.filters.set);
     const { set, from, to } = this.filters;
     const places = store.where(
@@ -69,11 +69,12 @@ class FeedbackView {
     const { store } = run;
     const [name, test] = KINDS[kind];
     const matches = places.filter((i) => test(store, i));
+    const readable = matches.filter((i) => store.has(i));
     const order = KIND_ORDERS[kind];
     // The largest changes first; of the other kinds the latest.
     const first = order
-      ? [...matches].sort((a, b) => compare(store.gain(a), store.gain(b), order.descending) || b - a)
-      : matches.slice(-FIRST).reverse();
+      ? readable.sort((a, b) => compare(store.gain(a), store.gain(b), order.descending) || b - a)
+      : readable.slice(-FIRST).reverse();
     const rows = first
       .slice(0, FIRST)
       .map((i) => [
@@ -91,11 +92,11 @@ class FeedbackView {
     const all = h("a", { href: linkTo(placeOf(store.run, "sessions"), query) }, `all ${counted(matches.length)}`);
     const content = rows.length
       ? smallTable(null, ["session", "draft → refined", "gain"], rows)
-      : h("p", { className: "small" }, "There is none.");
+      : h("p", { className: "small" }, matches.length ? NO_TEXT : "There is none.");
     return h(
       "section",
       { ariaLabel: name },
-      h("h3", {}, name[0].toUpperCase() + name.slice(1), rows.length ? [" · ", all] : null),
+      h("h3", {}, name[0].toUpperCase() + name.slice(1), matches.length ? [" · ", all] : null),
       content,
     );
   }

@@ -103,24 +103,19 @@ class GroupView {
     const rows = ["draft", "refined"].map((kind) => {
       const rewards = this.members.map((i) => store.number(kind, i));
       const { mean, spread, count } = momentsOf(rewards);
-      return [
-        kind,
-        counted(count),
-        rewardText(mean),
-        rewardText(spread),
-        spread === 0 && count > 1 ? "no spread: nothing to learn from these rewards" : "",
-      ];
+      return [kind, counted(count), rewardText(mean), rewardText(spread)];
     });
-    return smallTable(null, ["", "with a reward", "mean", "spread", ""], rows);
+    return smallTable(null, ["", "with a reward", "mean", "spread"], rows);
   }
 
   // The table of the members. Weights and masks are in their records, which are loaded for it.
   async #sequences(run) {
     const { store } = run;
-    const { name, members } = this;
+    const { name } = this;
+    const members = this.members.filter((i) => store.has(i));
     this.table.replaceChildren(h("p", { className: "small" }, "Loading the records of the group ..."));
     const lines = await Promise.all(members.map((i) => store.line(i)));
-    if (this.name !== name || this.members !== members) return;
+    if (this.name !== name) return;
     const rows = lines.flatMap((line, k) => {
       const i = members[k];
       const link = h("a", { href: `#${store.link(i)}`, "aria-current": store.name(i) === name ? "true" : "false" }, `session ${k + 1}`);
@@ -138,9 +133,33 @@ class GroupView {
         one.masked ?? "trained",
       ]);
     });
+    const seen = lines.flatMap((line) => (line.sequences?.length ? line.sequences : advantagesAsSequences(line)));
+    const missing = this.members.length - members.length;
     const titles = ["session", "draft", "refined", "gain", "sequence", "advantage", "weight of a token", "distillation", "in the loss"];
-    this.table.replaceChildren(scrolled("Sessions of the group", smallTable("Sessions and their sequences", titles, rows)));
+    this.table.replaceChildren(
+      seen.length ? partsOf(seen) : h("p", { className: "small" }, "No advantage is known: the step is not trained yet."),
+      missing ? h("p", { className: "small" }, `${NO_TEXT} ${counted(missing)} sessions of the group are not in the tables.`) : "",
+      scrolled("Sessions of the group", smallTable("Sessions and their sequences", titles, rows)),
+    );
   }
+}
+
+// What each part of the objective saw: its sequences, the range of their advantages, and whether they give a signal.
+function partsOf(sequences) {
+  const kinds = [...new Set(sequences.map(({ kind }) => kind))];
+  const rows = kinds.map((kind) => {
+    const own = sequences.filter((one) => one.kind === kind);
+    const [low, high] = [Math.min, Math.max].map((end) => end(...own.map(({ advantage }) => advantage ?? 0)));
+    const learns = own.some(({ advantage, distill_weight }) => advantage || distill_weight);
+    return [
+      words(kind),
+      counted(own.length),
+      counted(own.filter(({ masked }) => !masked).length),
+      low === high ? rewardText(low) : `${rewardText(low)} to ${rewardText(high)}`,
+      learns ? "" : "no learning signal: all its advantages are 0",
+    ];
+  });
+  return scrolled("What the objective saw", smallTable("What the objective saw", ["sequences", "count", "trained", "advantage", ""], rows));
 }
 
 // Records from before weights were kept have advantages alone.

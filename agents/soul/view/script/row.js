@@ -2,7 +2,6 @@
 // was played, and its mean rewards.
 
 const STEPS_FIRST = 8; // steps that are shown at first, spread over the training
-const SHOWN_OF_TURN = 900; // characters
 
 class RowView {
   constructor() {
@@ -17,8 +16,9 @@ class RowView {
     this.query = query;
     this.state = `${store.revision} ${store.size}`;
     this.steps = stepsOfRow(store, first);
+    this.texts = stepsOfRow(store, first, (i) => store.has(i));
     this.order = Math.max(0, (Number.parseInt(query.get("of"), 10) || 1) - 1);
-    this.all = query.get("all") === "1" || this.steps.length <= STEPS_FIRST;
+    this.all = query.get("all") === "1" || this.texts.length <= STEPS_FIRST;
     const title = `${store.set(first)}, row ${store.number("number", first)} over the steps`;
     const kind = `${store.text("split", first) === "val" ? "validation" : "training"} · file ${store.text("file", first) || "unknown"} · played in ${counted(this.steps.length)} steps`;
     this.table = h("div", {});
@@ -55,20 +55,20 @@ class RowView {
     const which = h("select", {}, options(Array.from({ length: largest }, (_, k) => [String(k + 1), `session ${k + 1} of the group`])));
     which.value = String(this.order + 1);
     which.addEventListener("change", () => follow({ of: which.value === "1" ? "" : which.value }));
-    const more = h("button", { type: "button", className: "link" }, `Show all ${counted(this.steps.length)} steps`);
+    const more = h("button", { type: "button", className: "link" }, `Show all ${counted(this.texts.length)} steps`);
     more.addEventListener("click", () => follow({ all: "1" }));
     return h("div", { className: "choices" }, h("label", {}, "Of each step ", which), this.all ? null : more);
   }
 
   async #fill(run) {
-    const { steps } = this;
+    const steps = this.texts;
     const count = steps.length;
     const shown = this.all
       ? steps
       : Array.from({ length: STEPS_FIRST }, (_, k) => steps[Math.round((k * (count - 1)) / (STEPS_FIRST - 1))]);
     this.table.replaceChildren(h("p", { className: "small" }, "Loading the records ..."));
     const lines = await Promise.all(shown.map(({ members }) => run.store.line(members[Math.min(this.order, members.length - 1)])));
-    if (this.steps !== steps) return; // another row was opened meanwhile
+    if (this.texts !== steps) return; // another row was opened meanwhile
     this.table.replaceChildren(...shown.map((one, k) => this.#step(run, one, lines[k])));
   }
 
@@ -82,7 +82,7 @@ class RowView {
         "section",
         { ariaLabel: title },
         h("p", { className: "small" }, `${title} ${rewardText(reward)}`),
-        text === null ? h("em", {}, "none") : longText(text, pieces, tag),
+        text === null ? h("em", {}, "none") : h("div", { className: "said", dir: "auto" }, pieces ? drawChanges(pieces, tag) : text),
       );
     return h(
       "section",
@@ -105,7 +105,7 @@ class RowView {
 }
 
 // The steps in which a session's row was played, with the sessions of each.
-function stepsOfRow(store, first) {
+function stepsOfRow(store, first, test = () => true) {
   const [split, task, file, number] = [
     store.text("split", first),
     store.set(first),
@@ -114,7 +114,7 @@ function stepsOfRow(store, first) {
   ];
   const byStep = new Map();
   for (const i of store.withText("task", task)) {
-    if (store.number("number", i) !== number || store.text("file", i) !== file || store.text("split", i) !== split) continue;
+    if (store.number("number", i) !== number || store.text("file", i) !== file || store.text("split", i) !== split || !test(i)) continue;
     const step = store.number("step", i);
     if (!byStep.has(step)) byStep.set(step, []);
     byStep.get(step).push(i);
@@ -128,24 +128,4 @@ function lastOwnTurn(attempt) {
     .flat()
     .filter((message) => !isContext(message));
   return turns.length ? turns.at(-1).content : null;
-}
-
-// A text with its changed words, shortened until the reader asks for all of it.
-function longText(text, pieces, tag) {
-  const said = h("div", { className: "said", dir: "auto" });
-  const whole = () => said.replaceChildren(...(pieces ? drawChanges(pieces, tag) : [text]));
-  if (text.length <= SHOWN_OF_TURN) {
-    whole();
-    return said;
-  }
-  let room = SHOWN_OF_TURN;
-  const cut = (pieces ?? [{ text, changed: false }]).flatMap((piece) => {
-    const part = piece.text.slice(0, Math.max(0, room));
-    room -= piece.text.length;
-    return part ? [{ ...piece, text: part }] : [];
-  });
-  said.replaceChildren(...drawChanges(cut, tag ?? "ins"), " …");
-  const more = h("button", { type: "button", className: "link" }, `Show all ${counted(text.length)} characters`);
-  more.addEventListener("click", () => (whole(), more.remove()));
-  return [said, more];
 }

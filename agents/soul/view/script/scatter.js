@@ -1,8 +1,7 @@
-// Pairs of rewards as a picture: four counts where both are binary, otherwise a scatter of bubbles, and a table of counts.
+// Pairs of rewards as a picture: four counts where both are binary, otherwise a scatter of bubbles.
 // Every count leads to its sessions.
 
 const BUBBLES = 20; // along each axis
-const COARSE = 4; // rows and columns of the table of counts
 const PAIR_SIZE = 300;
 
 // axes: [{name, value(i), low: name of the list's field, high}, ...], for x and y.
@@ -63,8 +62,9 @@ function bubbles(pairs, values, [x, y], open) {
   const bin = (value, count) => Math.min(count - 1, Math.floor(((value - range[0]) / (range[1] - range[0])) * count));
   const host = h("div", { className: "plot pairs" });
   const counts = new Map();
+  // Better, same and worse by the rewards themselves: two rewards of one bin may differ.
   for (const [a, b] of pairs) {
-    const key = bin(a, BUBBLES) * BUBBLES + bin(b, BUBBLES);
+    const key = `${b - a > TOLERANCE ? "better" : b - a < -TOLERANCE ? "worse" : "same"} ${bin(a, BUBBLES)} ${bin(b, BUBBLES)}`;
     counts.set(key, (counts.get(key) ?? 0) + 1);
   }
   const most = Math.max(...counts.values());
@@ -81,15 +81,16 @@ function bubbles(pairs, values, [x, y], open) {
     const toY = scaleOf(range, side - 34, 10);
     const ticks = ticksBetween(...range, 4);
     const dots = [...counts].map(([key, count]) => {
-      const [k, l] = [Math.floor(key / BUBBLES), key % BUBBLES];
+      const [kind, ...bins] = key.split(" ");
+      const [k, l] = bins.map(Number);
       const [a, b] = [range[0] + (k + 0.5) * width, range[0] + (l + 0.5) * width];
-      const kind = l > k ? "better" : l < k ? "worse" : "same";
       const dot = svg(
         "circle",
-        { class: `bubble ${kind}`, cx: px(toX(a)), cy: px(toY(b)), r: px(1.5 + 7 * Math.sqrt(count / most)) },
-        svg("title", {}, `${x.name} about ${shortNumber(tidy(a))}, ${y.name} about ${shortNumber(tidy(b))}: ${count} sessions`),
+        { class: `bubble ${kind}`, tabindex: 0, role: "button", cx: px(toX(a)), cy: px(toY(b)), r: px(1.5 + 7 * Math.sqrt(count / most)) },
+        svg("title", {}, `${x.name} about ${shortNumber(tidy(a))}, ${y.name} about ${shortNumber(tidy(b))}, ${kind}: ${count} sessions`),
       );
       dot.addEventListener("click", () => open(query(k, l, width)));
+      dot.addEventListener("keydown", (event) => event.key === "Enter" && open(query(k, l, width)));
       return dot;
     });
     const picture = svg(
@@ -98,8 +99,8 @@ function bubbles(pairs, values, [x, y], open) {
         width: side,
         height: side,
         viewBox: `0 0 ${side} ${side}`,
-        role: "img",
-        "aria-label": `${y.name} against ${x.name}; the table below has the counts`,
+        role: "group",
+        "aria-label": `${y.name} against ${x.name}`,
       },
       ticks.map((value) => svg("line", { class: "grid", x1: MARGIN.left, x2: side - 10, y1: px(toY(value)), y2: px(toY(value)) })),
       svg("line", { class: "zero", x1: px(toX(range[0])), y1: px(toY(range[0])), x2: px(toX(range[1])), y2: px(toY(range[1])) }),
@@ -113,23 +114,7 @@ function bubbles(pairs, values, [x, y], open) {
     );
     host.replaceChildren(picture);
   });
-  return [host, countTable(pairs, range, bin, query, [x, y], open)];
-}
-
-// The same pairs as counts of COARSE x COARSE fields, for keys and screen readers.
-function countTable(pairs, range, bin, query, [x, y], open) {
-  const size = (range[1] - range[0]) / COARSE;
-  const bounds = (k) => `${shortNumber(tidy(range[0] + k * size))} to ${shortNumber(tidy(range[0] + (k + 1) * size))}`;
-  const fields = Array.from({ length: COARSE }, (_, k) => k);
-  const rows = fields.map((k) => [
-    `${x.name} ${bounds(k)}`,
-    ...fields.map((l) => {
-      const count = pairs.filter(([a, b]) => bin(a, COARSE) === k && bin(b, COARSE) === l).length;
-      return [count ? countButton(count, pairs.length, query(k, l, size), open, `${x.name} ${bounds(k)}, ${y.name} ${bounds(l)}`) : "–"];
-    }),
-  ]);
-  const table = smallTable(null, ["", ...fields.map((l) => `${y.name} ${bounds(l)}`)], rows);
-  return h("details", { className: "numbers" }, h("summary", {}, "Table"), scrolled(`${y.name} against ${x.name}`, table));
+  return [host];
 }
 
 const tidy = (value) => Number(value.toPrecision(6));

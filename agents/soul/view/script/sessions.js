@@ -1,5 +1,6 @@
 // A run's sessions: their store, the list with its filters, and the pane that shows one (list.js, browser.js).
 
+const NO_TEXT = "This file has all numbers, and the texts of chosen sessions only; soul view shows the others.";
 const TOLERANCE = 1e-9; // rewards are compared after JSON, so that 0.1 + 0.2 passes for 0.3
 
 // What a researcher looks for, in the order of the field "Sessions": value -> [name, test of a session].
@@ -13,6 +14,7 @@ const KINDS = {
   failed: ["failed", (of, i) => of.text("cause", i) !== null],
   dropped: ["dropped groups", (of, i) => of.number("dropped", i) === 1],
   live: ["of the running step", (of, i) => of.number("live", i) === 1],
+  text: ["with a text to read", (of, i) => of.has(i)],
 };
 // The order in which such a list is shown first.
 const KIND_ORDERS = { improved: { key: "gain", descending: true }, hurt: { key: "gain", descending: false } };
@@ -37,14 +39,13 @@ class RunStore extends Columns {
 
   // Loads what is new. Returns whether anything changed.
   async grow() {
-    const { revision, reset, gone = [], columns } = await this.source.columns(this.run, this.last, this.revision);
+    const { revision, reset, columns } = await this.source.columns(this.run, this.last, this.revision);
     if (reset) this.clear();
-    if (gone.length) this.remove(gone);
     const count = this.append(columns);
     if (reset) this.last = 0;
     if (count) this.last = listOf(columns.id).reduce((a, b) => Math.max(a, b), this.last);
     this.revision = revision;
-    const changed = reset || gone.length > 0 || count > 0;
+    const changed = reset || count > 0;
     if (changed) this.#forget();
     return changed;
   }
@@ -94,6 +95,11 @@ class RunStore extends Columns {
       for (let i = 0; i < this.size; i++) this.places.set(this.name(i), i);
     }
     return this.places.get(name);
+  }
+
+  // Whether the text of a session can be read: a file has those of the chosen sessions.
+  has(i) {
+    return this.source.has(this.number("id", i));
   }
 
   line(i) {
@@ -210,7 +216,7 @@ class SessionBrowser extends Browser {
   }
 
   setOptions() {
-    const tasks = [...this.store.values.get("task")].sort();
+    const tasks = this.store.distinct("task");
     fillSelect(form.elements.set, [["", "all"], ...tasks.map((task) => [task, task])], this.list.filters.set);
     fillSelect(form.elements.state, this.states(), this.list.filters.state);
   }
@@ -222,7 +228,7 @@ class SessionBrowser extends Browser {
 
   states() {
     const kinds = Object.entries(KINDS).map(([value, [name]]) => [value, name]);
-    const causes = this.store.values.get("cause").filter(Boolean).sort();
+    const causes = this.store.distinct("cause");
     return [["", "all"], ...kinds, ...causes.map((cause) => [`cause:${cause}`, `failed: ${words(cause)}`])];
   }
 
@@ -239,6 +245,10 @@ class SessionBrowser extends Browser {
   }
 
   async open(i) {
+    if (!this.store.has(i)) {
+      this.hide();
+      return this.list.say(NO_TEXT);
+    }
     this.opened = this.store.name(i);
     this.openedLive = this.store.number("live", i) === 1;
     await super.open(i);

@@ -25,9 +25,18 @@ class ServedSource extends Source {
     return this.#get(`run/${encodeURIComponent(run)}/overview?from=${from}`);
   }
 
-  // What changed since this row and revision: {revision, reset, gone: [[first id, last id], ...], columns}.
+  // What changed since this row and revision: {revision, reset, columns}.
   columns(run, after = 0, revision = "") {
     return this.#get(`run/${encodeURIComponent(run)}/index?after=${after}&revision=${revision}`);
+  }
+
+  // The prompts of two runs (agents/soul/view/against.py).
+  against(run, other) {
+    return this.#get(`run/${encodeURIComponent(run)}/against/${encodeURIComponent(other)}`);
+  }
+
+  has() {
+    return true;
   }
 
   session(run, id) {
@@ -84,27 +93,24 @@ class EmbeddedSource extends Source {
   }
 
   async columns() {
-    const { columns } = await this.#index();
-    return { revision: 0, reset: false, gone: [], columns };
+    const { starts, columns, texts } = await this.#index();
+    this.parts = new Parts(starts);
+    this.texts = texts; // the ids of the sessions with texts, in their order
+    this.places = new Map(texts.map((id, i) => [id, i]));
+    return { revision: 0, reset: false, columns };
   }
 
-  async #places() {
-    const { starts, columns } = await this.#index();
-    this.parts ??= new Parts(starts);
-    this.places ??= new Map(listOf(columns.id).map((id, i) => [id, i]));
-    return this.places;
+  has(id) {
+    return this.places?.has(id) ?? false;
   }
 
   async session(_run, id) {
-    const places = await this.#places();
-    if (!places.has(id)) throw new Error("this session is not in the file");
-    return this.parts.line(places.get(id));
+    if (!this.has(id)) throw new Error(NO_TEXT);
+    return this.parts.line(this.places.get(id));
   }
 
   async *search(_run, text) {
-    const places = await this.#places();
-    const ids = [...places.keys()];
-    for await (const [share, hits] of this.parts.search(text, ids.keys(), textsOf)) yield [share, hits.map((i) => ids[i])];
+    for await (const [share, hits] of this.parts.search(text, this.texts.keys(), textsOf)) yield [share, hits.map((i) => this.texts[i])];
   }
 }
 

@@ -51,10 +51,9 @@ def test_known_models_with_full_attention_are_computed_as_trees(config: Any, obj
         ("runs a teacher", {}, "sdpo_logits", {}),
         ("attention is sdpa", {}, "ditto", {f"{MODEL}.override_config.attn_implementation": "sdpa"}),
         ("are padded", {}, "ditto", {f"{MODEL}.use_remove_padding": False}),
-        ("are padded (ref", {}, "ditto", {"actor_rollout_ref.ref.pad_to_length": True}),
-        ("verl's own head", {}, "ditto", {f"{MODEL}.fused_kernel_options.impl_backend": "torch"}),
+        ("pad_to_length", {}, "ditto", {"actor_rollout_ref.ref.pad_to_length": True}),
         ("sliding window", WINDOW, "ditto", {}),
-        ("attention dropout", {"attention_dropout": 0.1}, "ditto", {}),
+        ("trained with dropout", {"attention_dropout": 0.1}, "ditto", {}),
     ],
 )
 def test_where_a_tree_would_not_be_exact_the_reason_is_named(

@@ -13,7 +13,7 @@ from verl.utils import tensordict_utils as tu
 
 from ditto.batch.jagged import response_tokens
 from ditto.model import attention
-from ditto.model.chunked_models import with_chunked_head
+from ditto.model.chunked_head import with_chunked_head
 from ditto.model.prefix_tree import tree as trees
 from ditto.model.prefix_tree.attention import Branches
 from tests.ditto.model.prefix_tree.groups import VOCAB, columns, rows_of_groups

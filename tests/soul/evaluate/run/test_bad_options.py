@@ -1,14 +1,9 @@
 """Options that cannot be: each ends as one paragraph with exit code 2, and none is accepted and ignored."""
 
-import json
-
 import pytest
 
 from soul.evaluate import __main__ as command_line
-from soul.evaluate.run.run_folder import EvaluationRun
 from soul.examples.__main__ import write
-from soul.examples.endpoint import answer
-from soul.testing import FakeOpenAI
 
 
 @pytest.fixture
@@ -38,23 +33,3 @@ def test_an_option_that_cannot_be_is_one_paragraph(rows, tmp_path, capsys, words
     printed = capsys.readouterr().err
     assert said in printed and len(printed.strip().splitlines()) == 1
     assert not (tmp_path / "out").exists()
-
-
-def test_a_judged_again_scene_keeps_the_models_that_played_it(tmp_path, capsys):
-    """`judge.model` of --rescore is no environment: nobody asks one."""
-    write(["coser"], 2, tmp_path / "scenes.parquet")
-    with FakeOpenAI(answer) as fake:
-        judge = [f"judge.base_url={fake.url}", "judge.api_key_env=none", "--out", str(tmp_path)]
-        policy = ["policy.model=m", f"policy.base_url={fake.url}"]
-        assert command_line.main([str(tmp_path / "scenes.parquet"), *policy, *judge, "judge.model=first"]) == 0
-        (played,) = tmp_path.glob("eval-m-*")
-        capsys.readouterr()
-        assert command_line.main(["--rescore", str(played), *judge, "judge.model=second"]) == 0
-        printed = capsys.readouterr().out
-        for words in (["--seed", "7"], ["--deadline", "3"]):
-            assert command_line.main(["--rescore", str(played), *judge, "judge.model=second", *words]) == 2
-    assert "Judges: second" in printed and "Partners and environments: first" in printed
-    (again,) = tmp_path.glob("*-rescored-*")
-    before, after = (EvaluationRun.load(folder).settings["roles"] for folder in (played, again))
-    assert after["environment"] == before["environment"] and after["judge"]["model"] == "second"
-    assert "roles" in json.loads((again / "settings.json").read_text())

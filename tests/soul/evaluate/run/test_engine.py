@@ -94,6 +94,15 @@ def test_every_sample_is_taken_once_and_scored_by_its_task(data, tmp_path):
     assert sum(sample.usage["policy"].requests for sample in samples) == len(played)
 
 
+def test_two_samples_of_every_set_come_first_and_then_the_longest(data):
+    requests = sample_requests(settings_of("http://127.0.0.1:1/v1", data))
+    order = engine.in_order(requests)
+    assert sorted(order, key=requests.index) == requests
+    assert [request.set for request in order] == ["sotopia"] * 2 + ["hitom"] * 2 + ["sotopia"] * 10 + ["hitom"] * 10
+    for name in SETS:
+        assert [one for one in order if one.set == name] == [one for one in requests if one.set == name]
+
+
 def test_a_rerun_takes_what_is_missing_and_nothing_else(data, tmp_path):
     with FakeOpenAI(policy_or_judge) as fake:
         first, _ = evaluated(fake, data, tmp_path / "run", limit=3)
@@ -157,7 +166,7 @@ def start_with_budget(fake, data, folder, budget, limit=None):
     settings = base.model_copy(update={"gateway": GatewaySettings.from_sections({"judge": {**judge, **priced}})})
     journal = Journal(folder)
     try:
-        todo = missing_samples(sample_requests(settings), journal.samples)
+        todo = missing_samples(sample_requests(settings), journal.samples, RunChoice())
         asyncio.run(engine.evaluate(settings, todo, journal, folder, lambda sample: None))
     finally:
         journal.close()
@@ -238,33 +247,14 @@ def test_an_unknown_set_and_a_missing_file_are_named(tmp_path):
         choose_sets(["mine.parquet"], tmp_path)
 
 
-TASKS_THAT_ARE_NO_SETS = {
-    "alignx": "alignx_demo alignx_pair alignx_ugc alignx_arbitrary alignx_history16",
-    "behavior_chain": "behaviorchain",
-    "sim_arena_math": "sim_math",
-    "sim_arena_doc": "sim_doc",
-    "humanual": " ".join(f"humanual_{kind}" for kind in "book chat email news opinion politics".split()),
-    "humanual-book": "humanual_book",
-}
-
-
-@pytest.mark.parametrize("task, sets", TASKS_THAT_ARE_NO_SETS.items())
-def test_the_name_of_a_task_leads_to_its_sets(tmp_path, task, sets):
-    with pytest.raises(BadSettings, match=f"'{task}' is a task and not an evaluation set. Name its sets?: {sets}\\."):
-        find_sets([task], tmp_path)
-    for name in sets.split():
-        (path,) = choose(tmp_path, name)
-        write([SETS_OF_SOUL[name].task], 1, path)
-        assert choose_sets([name], tmp_path) == {name: path}
-
-
 def test_sets_without_a_file_are_left_out_where_that_is_allowed(data):
     found, missing = find_sets(["hitom", "coser", "alignx_ugc"], data)
     assert list(found) == ["hitom"] and list(missing) == ["coser", "alignx_ugc"]
     (coser, alignx) = how_to_build(missing)
     assert str(data / "sim_eval_data" / "coser_val.parquet") in coser and "docs/tasks/coser.md" in coser
     assert all(
-        (ROOT / line.partition("(")[2].split()[0]).is_file() for line in how_to_build(find_sets([], data).missing)
+        (ROOT / line.partition("build it: ")[2].rstrip(")")).is_file()
+        for line in how_to_build(find_sets([], data).missing)
     )
     with pytest.raises(BadSettings, match="coser: no "):
         choose_sets(["hitom", "coser"], data)  # whoever needs all of them

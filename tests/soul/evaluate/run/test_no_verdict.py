@@ -61,7 +61,7 @@ def test_a_run_without_any_verdict_says_the_cause_first_and_fails(evaluate: Eval
         assert "NoVerdict: All 6 samples failed (server_error 6). Last server_error: gpt-5-nano at" in err
         assert "(server_error 6): the same command runs them again." in err
         code, out, err = evaluate(fake.url, "--no-preflight", sets=("scenes", "stories"))
-    assert code == 1 and "All 6 samples that a judge scores failed" in err  # whatever rules scored beside them
+    assert code == 0 and "WARNING: 75% of all samples have no verdict." in out  # rules scored the others
 
 
 def test_the_same_command_takes_again_what_an_endpoint_failed_and_no_more(evaluate: Evaluate, tmp_path: Path) -> None:

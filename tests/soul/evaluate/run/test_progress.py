@@ -4,11 +4,13 @@ import io
 import logging
 import re
 import sys
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 from soul.cli import logs
+from soul.evaluate.run import progress
 from soul.evaluate.run.progress import Progress
 from tests.soul.evaluate.finished_samples import numbered
 
@@ -17,51 +19,41 @@ WAITS = (
 )
 
 
-class Left:
-    def __init__(self, seconds):
-        self.seconds = seconds
-
-    def seconds_left(self):
-        return self.seconds
-
-
-def shown(terminal=False, known=(), **left):
+def shown(terminal=False):
     """A run of two samples, and a warning between them."""
     out = io.StringIO()
-    console = Console(file=out, force_terminal=terminal, width=100)
-    with Progress(console, {"hitom": 4}, list(known)) as progress:
-        if left:
-            progress.follow(Left(left["left"]))
+    console = Console(file=out, force_terminal=terminal, width=400)
+    with Progress(console, {"hitom": 4}, {"hitom": 1.0}) as run:
         one, two = numbered([1.0, None])
-        progress.add(one)
+        run.add(one)
         with logs.to_stderr():
             logging.getLogger("soul.judge.limits").warning("%s", WAITS)
-        progress.add(two)
-        line = progress.line()
-    return line, re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue())
+        run.add(two)
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue())
 
 
 @pytest.mark.parametrize("terminal, stderr_is_one", [(False, False), (False, True), (True, False), (True, True)])
 def test_a_warning_is_one_whole_line_and_stands_there_once(terminal, stderr_is_one, capsys, monkeypatch):
     """Above the live table where that covers stderr too, else on stderr."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: stderr_is_one)
-    _, text = shown(terminal)
+    text = shown(terminal)
     out, err = capsys.readouterr()
     here, elsewhere = (text, err) if terminal and stderr_is_one else (err, text)
     (line,) = [line.strip() for line in re.split(r"[\r\n]+", here) if "calls wait" in line]
     assert line.endswith(f" WARNING soul.judge.limits: {WAITS}") and "calls wait" not in elsewhere + out
 
 
-@pytest.mark.parametrize(
-    "left, words",
-    [
-        (None, "time left unknown"),
-        (0.4, "0 s left"),
-        (119.0, "119 s left"),
-        (840.0, "14 min left"),
-        (12_600.0, "3.5 h left"),
-    ],
-)
-def test_the_time_left_is_the_schedules(left, words):
-    line, _ = shown(left=left)
-    assert line.startswith("2 of 4 samples") and f", {words}, " in line
+def test_the_time_left_follows_the_calls_that_are_left(monkeypatch):
+    """Half of the samples are done, but the others make ten times as many calls; known samples took no time now."""
+    now = SimpleNamespace(monotonic=lambda: now.time, time=100.0)
+    monkeypatch.setattr(progress, "time", now)
+    wanted, calls = {"hitom": 3, "sotopia": 2}, {"hitom": 1.0, "sotopia": 10.0}
+    (known, *fresh) = numbered([1.0, 1.0, 0.0])
+    under_way = progress.Progress(Console(file=io.StringIO()), wanted, calls, [known])
+    assert ", time left unknown, " in under_way.line()
+    now.time += 60.0
+    for sample in fresh:
+        under_way.add(sample)
+    assert under_way.seconds_left() == 60.0 * 20 / 2
+    assert under_way.line().startswith("3 of 5 samples, 0.0/s, 10 min left")
+    assert [progress.duration(seconds) for seconds in (0.4, 119.0, 12_600.0)] == ["0 s", "119 s", "3.5 h"]

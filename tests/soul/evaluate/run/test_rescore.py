@@ -100,6 +100,7 @@ def test_a_dialogue_is_judged_again_with_all_that_was_said_and_done(tmp_path):
         assert evaluate(fake, tmp_path, "--rescore", str(folder), "judge.model=other") == 0
     (again,) = tmp_path.glob("*-rescored-*")
     old, new = EvaluationRun.load(folder), EvaluationRun.load(again)
+    assert new.settings["roles"]["partner"] == old.settings["roles"]["partner"] != new.settings["roles"]["judge"]
     assert len(new.samples) == 3 and [s.draft.episode["acts"] for s in new.samples] == [
         s.draft.episode["acts"] for s in old.samples
     ]
@@ -118,7 +119,7 @@ def test_a_run_decides_what_is_rescored(played, tmp_path, capsys):
         for section in ("policy", "partner", "environment"):
             assert evaluate(fake, tmp_path, "--rescore", str(played), f"{section}.model=other") == 2
             told = capsys.readouterr().err
-            assert f"nobody would ask the {section} that you set" in told and f"Leave out {section}.*:" in told
+            assert f"{section}.*" in told
         assert evaluate(fake, tmp_path, "--rescore", str(played), "tasks.hitom=1") == 2
         assert "tasks.hitom=1" in capsys.readouterr().err
         assert not fake.requests

@@ -59,7 +59,6 @@ def test_missing_sets_are_said_in_the_table_file(tmp_path):
     (tmp_path / "chosen.json").write_text(json.dumps({**chosen, "limit": 5, "suite": "paper"}))
     warnings = noted(type(run).load(tmp_path))[1]
     assert "The suite paper takes 100 rows of each set; this run takes 5 rows." in warnings
-    assert "These sets have fewer than the requested 5 rows: hitom (2), coser (2)." in warnings
 
 
 def test_a_suite_is_frozen_and_of_sets_that_there_are():

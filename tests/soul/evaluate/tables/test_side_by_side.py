@@ -9,7 +9,7 @@ from io import StringIO
 from rich.console import Console
 
 from soul.evaluate.numbers.results import summarise
-from soul.evaluate.tables.side_by_side import lines, models_table, shared
+from soul.evaluate.tables.side_by_side import models_table
 from soul.suites import soul_v1
 from tests.soul.evaluate.finished_samples import TOM, numbered, sample
 
@@ -23,30 +23,33 @@ def everything(value):
     return summarise(samples, list(soul_v1.SETS))
 
 
+def cells(models):
+    """Title -> number of samples and scores."""
+    return {title: texts for title, *texts in models_table(models).lines}
+
+
 def test_a_line_a_set_and_a_column_a_model():
-    *_, macro = found = lines({"base": BASE, "better": BETTER})
-    by_name = {line.name: line for line in found}
-    assert list(by_name) == [TOM, "paratomi", macro.name] and by_name[TOM].n == "4"
-    assert by_name[TOM].scores == ("25.0 [0.0, 75.0]", "66.7 [0.0, 100.0], 25.0 % invalid")
-    assert by_name["paratomi"].scores[0] == "100.0 [100.0, 100.0]"
-    assert macro.name == "macro average, 2 sets"
-    assert [cell.split(" ")[0] for cell in macro.scores] == ["62.5", "58.3"]  # sets averaged as sets
-    assert macro.scores[1].endswith("16.7 % invalid")
+    found = cells({"base": BASE, "better": BETTER})
+    assert list(found) == [TOM, "paratomi", "macro average, 2 sets"]
+    assert found[TOM] == ["4", "25.0 [-]", "66.7 [-], 25.0 % invalid"]
+    assert found["paratomi"][1] == "100.0 [-]"
+    macro = found["macro average, 2 sets"]
+    assert [cell.split(" ")[0] for cell in macro[1:]] == ["62.5", "58.3"]  # sets averaged as sets
+    assert macro[2].endswith("16.7 % invalid")
 
 
 def test_averages_are_over_the_sets_of_all_models_and_say_so():
-    found = lines({"base": BASE, "others": OTHERS})
-    assert {line.name: line.scores for line in found}["paratomi"] == ("100.0 [100.0, 100.0]", "")
-    assert {line.name: line.scores for line in found}["mistakes"] == ("", "-, 100.0 % invalid")
-    assert found[-1].name == "macro average, 1 of 3 sets, of all models"
-    assert found[-1].scores == ("25.0 [0.0, 75.0]", "100.0 [100.0, 100.0]")
-    assert shared({"others": OTHERS}) == [TOM]  # a set in which all failed has no number
+    """A set in which all failed has no number, so it is in no average."""
+    found = cells({"base": BASE, "others": OTHERS})
+    assert found["paratomi"] == ["2 / -", "100.0 [-]", ""]
+    assert found["mistakes"] == ["- / 2", "", "-, 100.0 % invalid"]
+    assert found["macro average, 1 of 3 sets, of all models"][1:] == ["25.0 [-]", "100.0 [-]"]
 
 
 def test_a_narrow_terminal_keeps_every_score():
     models = {f"checkpoint_{n}": everything(n / 8) for n in range(5)}
-    text = drawn(models, width=110)
-    assert max(map(len, text.splitlines())) <= 110 and "Too narrow for the 95 % intervals" in text
+    text = drawn(models, width=100)
+    assert max(map(len, text.splitlines())) <= 100 and "Too narrow for the 95 % intervals" in text
     row = next(line for line in text.splitlines() if f" {TOM} " in line)
     assert [cell.strip() for cell in row.split("│")[3:-1]] == ["0.0", "12.5", "25.0", "37.5", "50.0"]
 

@@ -100,5 +100,4 @@ document.addEventListener("keydown", async (event) => {
 });
 
 addEventListener("hashchange", follow);
-addEventListener("beforeprint", () => document.querySelectorAll("#choose").forEach((choice) => (choice.open = false)));
 follow();

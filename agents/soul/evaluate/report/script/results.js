@@ -1,4 +1,4 @@
-// The table of results: sorting, opening a line, choosing published columns.
+// The table of results: sorting, and opening a line.
 
 const table = document.getElementById("results-table");
 const bodies = [...table.querySelectorAll("tbody.sets")];
@@ -78,8 +78,3 @@ table.addEventListener("click", (event) => {
   openLine(row, !isOpen(row));
   rememberResults();
 });
-
-document.getElementById("published").addEventListener("change", (event) => {
-  for (const cell of table.querySelectorAll(`[data-column="${event.target.value}"]`)) cell.hidden = !event.target.checked;
-});
-for (const box of document.querySelectorAll("#published input")) box.checked = box.defaultChecked; // after a reload too

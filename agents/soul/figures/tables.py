@@ -1,0 +1,130 @@
+"""Tables of task files (the paper's tables 4, 6, 7, 9, 10 and 12), and of judges against people (table 5)."""
+
+from __future__ import annotations
+
+import hashlib
+from argparse import ArgumentTypeError
+from collections.abc import Sequence
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from soul.cli.arguments import existing_file
+from soul.errors import BadSettings
+from soul.judge.audit.agreement_statistics import Estimate
+from soul.judge.audit.human_agreement import Agreement
+from soul.rows.data_card import sha256
+from soul.rows.file_report import groups, rows_by_task, subsets, task_report
+from soul.rows.task_files import TaskRow
+from soul.suites import soul_v1
+from soul.table import NONE, Cell, Table
+
+_ALL = "all"
+_CORRELATIONS = ("pearson", "spearman", "kendall")
+
+
+def dataset_table(files: Sequence[Path]) -> Table:
+    """A line for each task of each file, and for each of its subsets.
+
+    Raises:
+        BadRow: a row is invalid, or a file cannot be read.
+    """
+    head = ("file", "task", "dimension", "subset", "form", "metric", "rows", "groups", "duplicates")
+    lengths = ("mean", "median", "P90", "longest")
+    body: list[list[Cell]] = []
+    data: list[Sequence[Any]] = [(*head, "mean", "median", "p90", "least", "most")]
+    for path in dict.fromkeys(files):
+        for task, rows in rows_by_task(str(path)).items():
+            metric = rows[0].task.set_headline or rows[0].task.headline
+            duplicates = task_report(str(path), task, rows).duplicates
+            for subset in subsets(rows):
+                words = (path.name, task, soul_v1.DIMENSIONS.get(task, NONE), subset.name or _ALL, _form(rows[0]))
+                known = (groups(rows), duplicates) if not subset.name else (None, None)
+                counts = [subset.rows, *known]
+                spread = subset.characters
+                shown = [Cell(NONE if count is None else f"{count:,}") for count in counts]
+                shown += [Cell(f"{value:,.0f}") for value in (spread.mean, spread.median, spread.p90, spread.most)]
+                body.append([*map(Cell, (*words, metric.name)), *shown])
+                data.append((*words, metric.name, *("" if c is None else c for c in counts), *astuple(spread)))
+    titles = (*head, *(f"characters: {name}" for name in lengths))
+    words_at = frozenset({1, 2, 3, 4, 5})
+    note = "Characters are those of the prompt that the policy sees. Groups are stories, conversations or books."
+    sources = [(path.name, path, sha256(path)) for path in dict.fromkeys(files)]
+    caption = "Data sets, and their subsets."
+    return Table(
+        titles, body, notes=[note], words=words_at, file="datasets", caption=caption, data=data, sources=sources
+    )
+
+
+def _form(row: TaskRow) -> str:
+    """How the policy answers."""
+    if row.task.choices(row.row) is not None:
+        return "one of several options"
+    return "conversation" if row.task.policy_turns > 1 else "one turn"
+
+
+class NamedFile(NamedTuple):
+    """A judge's name and its file."""
+
+    name: str
+    path: Path
+
+
+def named_file(text: str) -> NamedFile:
+    """The type of an argument NAME=FILE."""
+    name, equals, file = text.partition("=")
+    if not (name.strip() and equals and file):
+        raise ArgumentTypeError(f"{text!r}: write NAME=FILE, such as gpt-5-nano=agree.json")
+    return NamedFile(name.strip(), existing_file(file))
+
+
+def agreement_table(judges: Sequence[NamedFile]) -> Table:
+    """A line for each judge and metric, from files of `soul judge agree --json`.
+
+    Raises:
+        BadSettings: a file is none.
+    """
+    head = ("judge", "metric", "pairs", "no verdict", *_CORRELATIONS, "accuracy", "kappa", "people's alpha")
+    body: list[list[Cell]] = []
+    data: list[tuple[Any, ...]] = [("judge", "metric", "pairs", "measure", "value", "low", "high", "sha256")]
+    sources = []
+    for judge in judges:
+        content = judge.path.read_bytes()
+        hashed = hashlib.sha256(content).hexdigest()
+        sources.append((judge.name, judge.path, hashed))
+        agreement = _agreement(judge, content)
+        for metric, measured in (("GTEval", agreement.gteval), ("pairwise", agreement.pairwise)):
+            if measured is None:
+                continue
+            named = {**measured.correlations, "accuracy": measured.accuracy, "kappa": measured.kappa}
+            cells = [_estimate(named.get(name)) for name in (*_CORRELATIONS, "accuracy", "kappa")]
+            ceiling = NONE if measured.human_alpha is None else f"{measured.human_alpha:.2f}"
+            counts = (f"{measured.n:,}", f"{measured.left_out:,}")
+            body.append([*map(Cell, (judge.name, metric, *counts)), *cells, Cell(ceiling)])
+            for name, one in named.items():
+                if one is not None:
+                    numbers = ("" if value is None else value for value in (one.value, one.low, one.high))
+                    data.append((judge.name, metric, measured.n, name, *numbers, hashed))
+    caption = "Judges against people on the same pairs of conversations, with 95 % intervals."
+    note = (
+        "Correlations are over pairs, with the mean of a judge's repeats and of the annotators. People's alpha "
+        "(Krippendorff) is how well annotators agree with each other: no judge can be expected to agree better."
+    )
+    return Table(head, body, notes=[note], file="agreement", caption=caption, data=data, sources=sources)
+
+
+def _agreement(judge: NamedFile, content: bytes) -> Agreement:
+    try:
+        return Agreement.from_json(content)
+    except ValueError as error:
+        raise BadSettings(
+            f"--agreement {judge.name}: {judge.path} is not what `soul judge agree --json FILE` writes "
+            f"({str(error).splitlines()[0]})."
+        ) from None
+
+
+def _estimate(estimate: Estimate | None) -> Cell:
+    if estimate is None or estimate.value is None:
+        return Cell(NONE)
+    interval = "" if estimate.low is None or estimate.high is None else f"{estimate.low:.2f} to {estimate.high:.2f}"
+    return Cell(f"{estimate.value:.2f}", suffix=interval)

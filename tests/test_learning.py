@@ -1,0 +1,112 @@
+"""`benchmarks.learning`: its runs, and the statistics of its tables."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import learning
+from benchmarks.learning import ARMS, Result
+from benchmarks.learning_table import at_tokens, interval, largest_fall, p_value, write_figures, write_table
+from ditto.objectives import OBJECTIVES
+from soul.errors import BadSettings
+
+
+def run(arm: str, seed: int, drafts: list[float], sampled: float = 0.9) -> Result:
+    steps = len(drafts)
+    tokens = [100.0 * (step + 1) for step in range(steps)]
+    return Result("usual", arm, seed, steps, drafts, [None] * steps, tokens, sampled=sampled)
+
+
+def test_every_objective_that_needs_no_checkpoints_is_an_arm() -> None:
+    assert {name for name, objective in OBJECTIVES.items() if objective.teacher != "experts"} <= set(ARMS)
+
+
+def test_the_permutation_test_is_exact() -> None:
+    assert p_value([1.0, 1.1, 1.2, 1.3, 1.4], [0.1, 0.2, 0.3, 0.4, 0.5]) == pytest.approx(2 / 252)
+    assert p_value([0.1, 0.2, 0.3], [0.4, 0.5, 0.6]) == pytest.approx(2 / 20)
+    assert p_value([0.1, 0.9], [0.1, 0.9]) == 1.0
+    assert math.isnan(p_value([0.1], [0.4, 0.5]))
+
+
+def test_a_fall_is_between_two_steps_and_a_budget_ends_at_a_step() -> None:
+    falls = run("ditto", 1, [0.5, 0.9, 0.6, 0.7])
+    assert largest_fall(falls) == pytest.approx(0.3) and largest_fall(run("ditto", 1, [0.1, 0.2])) == 0.0
+    assert (at_tokens(falls, 250), at_tokens(falls, 50), at_tokens(falls, 1e9)) == (0.9, 0.5, 0.7)
+
+
+def test_an_interval_holds_the_mean_and_lies_within_the_values() -> None:
+    low, high = interval([0.8, 0.9, 1.0, 0.7, 0.95])
+    assert 0.7 <= low < 0.87 < high <= 1.0
+
+
+def test_the_table_compares_arms_and_the_figures_draw_them(tmp_path: Path) -> None:
+    runs = [run("grpo", seed, [0.4, 0.5 + seed / 1000], 0.8) for seed in range(1, 6)]
+    runs += [run("ditto", seed, [0.5, 0.7 + seed / 1000], 0.9) for seed in range(1, 6)]
+    for each in runs:
+        each.task, each.secondary = "sotopia", {"secret": [-1.0, None, -3.0]}
+    lines = [line for line in write_table(runs).splitlines() if line.startswith("| ditto")]
+    numbers = "0.900 (0.900 to 0.900) | 0.008 | 0.900 | 0.601 | 0.008 | 0.703 |  | 0.00 | -2.000"
+    assert lines[0] == f"| ditto | 5 | {numbers} |  |  |"
+    (file,) = write_figures(runs, tmp_path)
+    assert file.name == "learning-usual-sotopia-2-steps-cluster.svg" and "secret" in file.read_text()
+
+
+def test_regimes_of_a_task_stand_in_one_table() -> None:
+    runs = [run("grpo", seed, [0.4, 0.6], 0.7 + seed / 10) for seed in (1, 2)]
+    assert "regime by regime" not in write_table(runs)
+    runs += [run("ditto", 1, [0.2, 0.4], 0.5)]
+    runs[-1].regime = "rare"
+    table = write_table(runs).split("regime by regime**")[1].splitlines()
+    assert [line for line in table if line.startswith(("| usual", "| rare"))] == [
+        "| usual | 0.850 (0.800) |  | 0.500 |  |",
+        "| rare |  | 0.500 (0.500) |  | 0.300 |",
+    ]
+
+
+def test_arms_with_commas_are_separated_by_semicolons() -> None:
+    assert learning._arms("grpo,ditto") == learning._arms("grpo; ditto") == ["grpo", "ditto"]
+    assert learning._arms("ditto, colocate async;") == ["ditto, colocate async"]
+    with pytest.raises(BadSettings, match="colocate async'"):
+        learning._arms("ditto, colocate async")
+
+
+FAKE_TRAINER = """
+import json, pathlib, sys
+words = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
+counter = pathlib.Path("COUNTER")
+counter.write_text(counter.read_text() + words["data.seed"])
+if words["data.seed"] == "2" and counter.read_text().count("2") == 1:
+    sys.exit("no memory left")
+folder = pathlib.Path(words["run.dir"])
+folder.mkdir(parents=True)
+step = {"step": 1, "ditto/reward_draft": 0.5, "ditto/share_refined": 0.0, "ditto/sessions": 8}
+step |= {"ditto/response_tokens_draft": 10}
+lines = [step, step | {"val/hitom/reward": 0.6, "step": 2}]
+(folder / "metrics.jsonl").write_text("".join(json.dumps(line) + chr(10) for line in lines))
+"""
+
+
+def test_a_finished_run_is_not_repeated_and_a_failed_one_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counter, script = tmp_path / "counter", tmp_path / "trainer.py"
+    counter.write_text("")
+    script.write_text(FAKE_TRAINER.replace("COUNTER", str(counter)))
+    monkeypatch.setattr(learning, "TRAINER", (sys.executable, str(script)))
+    for seed in ("1", "2"):  # prepared worlds: a warm start takes a minute
+        world = tmp_path / "worlds" / "usual" / seed
+        world.mkdir(parents=True)
+        (world / "done").touch()
+    arguments = ["run", "--folder", str(tmp_path), "--arms", "grpo", "--seeds", "2", "--at-a-time", "1"]
+
+    assert learning.main(arguments) == 1
+    assert "usual-hitom-grpo-2-15_steps-cluster FAILED" in capsys.readouterr().out
+    assert learning.main(arguments) == 0
+    assert counter.read_text() == "122"
+    first, second = learning.results(tmp_path)
+    assert (first.seed, second.seed, second.sampled) == (1, 2, 0.6)
+    assert second.tokens == [80.0, 160.0] and second.heldback == [[2, 0.6]]
