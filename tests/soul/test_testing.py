@@ -17,7 +17,6 @@ from soul.testing import (
     NotFound,
     RateLimit,
     ServerError,
-    Text,
     Unauthorized,
 )
 
@@ -40,17 +39,6 @@ async def connect(fake: FakeOpenAI, timeout: float = 10.0) -> AsyncIterator[open
 
 async def text_of(client: openai.AsyncOpenAI, **extra) -> str | None:
     return (await client.chat.completions.create(**QUESTION, **extra)).choices[0].message.content
-
-
-def test_a_list_is_used_in_order_and_requests_in_flight_are_counted():
-    async def run(fake: FakeOpenAI) -> list[str | None]:
-        async with connect(fake) as client:
-            await asyncio.gather(*(text_of(client) for _ in range(4)))
-            return [await text_of(client) for _ in range(2)]
-
-    fake = FakeOpenAI([*[Text("x", delay=0.1)] * 4, Text("one"), Text("two")])
-    assert asyncio.run(run(fake)) == ["one", "two"]
-    assert fake.peak == 4 and len(fake.requests) == 6
 
 
 @pytest.mark.parametrize(
