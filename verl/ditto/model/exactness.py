@@ -235,7 +235,7 @@ def _small_whole(whole: Any) -> Any:
     for name in whole.sub_configs:
         part = copy.deepcopy(getattr(whole, name, None))
         for heads in ("num_heads", "num_attention_heads"):  # a check of texts only builds the part for images
-            if hasattr(part, heads) and hasattr(part, "hidden_size"):
+            if part is not None and hasattr(part, heads) and hasattr(part, "hidden_size"):
                 part.hidden_size = 8 * getattr(part, heads)
         for size, value in {"depth": 1, "num_hidden_layers": 1, "intermediate_size": 32}.items():
             if hasattr(part, size):
