@@ -75,7 +75,7 @@ SFT_GOOD = [
         "data.max_prompt_length=200",
         "data.max_response_length=50",
     ),
-    *("data.train_batch_size=2"),
+    "data.train_batch_size=2",
 ]
 
 
