@@ -128,7 +128,9 @@ def test_several_samples_a_row_have_columns_for_the_best_and_the_majority():
 
 @pytest.mark.parametrize(("width", "published"), [(400, 5), (150, 5), (120, 2), (100, 0), (80, 0)])
 def test_a_narrow_terminal_shows_fewer_published_columns_and_all_numbers_of_the_run(width, published):
-    samples = [sample(0.123, n, of=name, task=of.task) for name, of in soul_v1.SETS.items() for n in range(100)]
+    samples = [
+        sample(0.1 + n % 2 / 5, n, of=name, task=of.task) for name, of in soul_v1.SETS.items() for n in range(100)
+    ]
     text = drawn(summarise(samples, list(soul_v1.SETS)), width)
     *view, left_out = text.partition("Too narrow for:")
     assert max(map(len, text.splitlines())) <= width and "\u2026" not in text
