@@ -15,11 +15,12 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from ditto.launching.compose import load_config
-from ditto.memory import cpu, estimate
+from ditto.memory import cpu, estimate, setup
 from ditto.memory import plan as planning
 from ditto.memory.estimate import Change, layer_activations
 from ditto.memory.model_shape import GIB, ModelShape, shape_of
-from ditto.memory.plan import ASSUMED_GIB, MemoryPlan, training_of
+from ditto.memory.plan import ASSUMED_GIB, MemoryPlan
+from ditto.memory.setup import training_of
 from soul.cli.error_border import Parser, reports_errors
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -186,8 +187,8 @@ Qwen3-8B on a node with eight 80 GB cards:
 def _sources() -> str:
     """The sections on where the numbers come from."""
     reserve = f"{estimate.TRAINER / GIB:.1f} GiB, and {estimate.FRAGMENTS:.0%} of activations and logits"
-    asleep = f"{planning.CONTEXT / GIB:.1f} + {planning.GRAPHS / GIB:.1f} GiB"
-    processes = f"{planning.GPU_PROCESSES // GIB} GiB a GPU, {planning.AGENT_WORKER // GIB} an agent-loop worker"
+    asleep = f"{setup.CONTEXT / GIB:.1f} + {setup.GRAPHS / GIB:.1f} GiB"
+    processes = f"{setup.GPU_PROCESSES // GIB} GiB a GPU, {setup.AGENT_WORKER // GIB} an agent-loop worker"
     gradients = 4 * shape("Qwen3-8B").weights / GIB
     return f"""## Where the numbers come from
 
@@ -232,8 +233,8 @@ No memory tracker sees these values. If you measure others, correct them in `ver
 | what | assumed | where |
 |---|---|---|
 | CUDA context, NCCL, workspaces of the training process; fragments | {reserve} | `estimate.py` |
-| vLLM's CUDA context and CUDA graphs, which stay while it sleeps | {asleep} | `plan.py` |
-| processes on the host | {processes}, {planning.DRIVER // GIB} for the driver | `plan.py` |
+| vLLM's CUDA context and CUDA graphs, which stay while it sleeps | {asleep} | `setup.py` |
+| processes on the host | {processes}, {setup.DRIVER // GIB} for the driver | `setup.py` |
 | the processes of a run without a GPU | {cpu.PROCESSES // GIB} GiB, {cpu.DEVICE_PROCESSES // GIB} a device; of \
 supervised training {cpu.DEVICE_PROCESSES // GIB} GiB, {cpu.DEVICE_PROCESSES // GIB} a device | `cpu.py` |
 | the size of a GPU where none is found and `memory.gpu_gib` is null | {ASSUMED_GIB} GiB | `plan.py` |

@@ -9,7 +9,8 @@ from omegaconf import DictConfig, OmegaConf
 from ditto.memory.cpu import DEVICE_PROCESSES, CpuMemory, choose, described, micro_batches, process_bytes
 from ditto.memory.estimate import Change, Memory, Training, first_fit, largest, lower_limits, update_moments
 from ditto.memory.model_shape import GIB, read_shape
-from ditto.memory.plan import advice, gpu_size, number_formats
+from ditto.memory.plan import advice, gpu_size
+from ditto.memory.setup import number_formats
 from ditto.settings import BadConfig
 from soul.host_resources import free_memory
 

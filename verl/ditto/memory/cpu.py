@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ditto.memory.estimate import Memory, Training, forward_moments, shard_bytes, trained_shard, update_moments
 from ditto.memory.model_shape import GIB, ModelShape, read_shape
-from ditto.memory.plan import (
+from ditto.memory.setup import (
     TOKENS,
     Engine,
     exports_model,
