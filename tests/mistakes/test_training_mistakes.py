@@ -126,7 +126,6 @@ SFT_COMMANDS = rows(
         "model.chat_template={w}/bad.jinja": ["fails", "model.chat_template"],
         "model.path={w}/models/cut": ["model.path=", "truncated"],
         "data.cache_dir='{w}/a file/cache'": ["a file", "data.cache_dir"],
-        "trainer.checkpoint_callback_class=no.such.Class": ["checkpoint_callback_class", "No module named"],
         f"trainer.rl_test_arguments=[judge.api_key={SECRET}]": ["environment"],
         "data.max_prompt_length=20000": ["8,192"],
     }
@@ -171,7 +170,7 @@ MODELS: dict[str, list[str]] = {
     "models/wider": ["has the shape", "config.json asks for"],
     "models/adapter": ["LoRA adapter", "Qwen/Qwen3-8B"],
     "no-model": ["neither an existing folder nor a model that the hub knows"],
-    "a file": ["a file and not a folder"],
+    "a file": ["neither an existing folder nor a model that the hub knows"],
 }
 
 

