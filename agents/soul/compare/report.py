@@ -95,6 +95,29 @@ def markdown(comparison: Comparison) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def as_json(comparison: Comparison) -> dict[str, Any]:
+    """Return the comparison for `--json`; every number is in its metric's own range."""
+    return {
+        "baseline": {"folder": str(comparison.base.folder), "label": comparison.labels[0]},
+        "compared": {"folder": str(comparison.other.folder), "label": comparison.labels[1]},
+        "sets": {name: _set_as_json(one) for name, one in comparison.sets.items()},
+        "macro": vars(comparison.macro),
+        "warnings": warnings(comparison),
+        "notes": notes(comparison),
+    }
+
+
+def _set_as_json(one: SetComparison) -> dict[str, Any]:
+    counts = {name: value for name, value in vars(one.paired).items() if name != "pairs"}
+    return {
+        "metric": one.headline.name,
+        "higher_is_better": one.headline.higher_is_better,
+        **{name: getattr(one, name) for name in ("comparable", "rows", "means", "difference", "interval", "p_value")},
+        **dict(zip(("wins", "ties", "losses"), one.tally, strict=True)),
+        **counts,
+    }
+
+
 def _line(one: SetComparison) -> tuple[str, ...]:
     base, other = (NONE, NONE) if one.means is None else (f"{100 * mean:.1f}" for mean in one.means)
     tally = " / ".join(f"{count:,}" for count in one.tally) if one.rows else NONE

@@ -176,6 +176,20 @@ def test_lower_is_better_turns_wins_and_not_differences(tmp_path, monkeypatch):
     assert found.tally == (2, 0, 1) and found.difference == pytest.approx(-0.5 / 3)
 
 
+def test_json_holds_the_numbers_of_the_tables(tmp_path, capsys):
+    folders = [
+        run_folder(tmp_path / name, by_rule(rewards)) for name, rewards in (("a", [0.0] * 6), ("b", [1.0, 0.0] * 3))
+    ]
+    page = tmp_path / "page.html"
+    main([*map(str, folders), "--json", "--html", str(page)])
+    (found,) = json.loads(capsys.readouterr().out)
+    (known,) = compared(folders)
+    of_set, one = found["sets"][TOM], known.sets[TOM]
+    assert (of_set["wins"], of_set["ties"], of_set["losses"]) == one.tally == (3, 3, 0)
+    assert of_set["difference"] == one.difference == 0.5 and tuple(of_set["interval"]) == one.interval
+    assert found["macro"]["difference"] == known.macro.difference and page.exists()
+
+
 def test_what_cannot_be_compared_is_said(tmp_path, capsys):
     a = run_folder(tmp_path / "a", by_rule([0.0, 1.0]))
     others = {
