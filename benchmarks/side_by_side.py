@@ -1,4 +1,4 @@
-"""What the benchmarks share: programs that run in turns, in processes of their own, and the tables of their times."""
+"""Programs that run in turns, in processes of their own, and the tables of their times: shared by the benchmarks."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def row_columns(prompt: Any, response: Any, mask: Any, advantage: float, tokens:
 
 
 def batch_of(rows: dict[str, list[Any]], **settings: Any) -> Any:
-    """What a worker gets."""
+    """Return the batch of a worker."""
     import torch
     from verl.utils import tensordict_utils as tu
 

@@ -65,7 +65,7 @@ def convert(paths: Sequence[str | Path], name: str = "alignx") -> Rows:
 
 
 def _tells_about_the_user(record: Record, name: str) -> bool:
-    """Whether a row holds one of the things that its set is about."""
+    """Return True if a row holds one of the things that its set is about."""
     held = {
         "description": record["demographic"] or record["profile"],
         "icl_pairs": record["icl_pairs"] != "[]",

@@ -42,7 +42,7 @@ class ModelUse(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What a builder made of one item of its source, for the report; `reason` says why it was dropped, if it was."""
+    """A builder's result for one item of its source, for the report; `reason` says why it was dropped, if it was."""
 
     key: str
     source: Mapping[str, Any]
@@ -103,7 +103,7 @@ class Built:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What the rows stand in for, a line for each reason why rows were left out, and the notes."""
+        """The remark on stand-in rows, a line for each reason why rows were left out, and the notes."""
         return (*([self.stands_in] if self.stands_in else []), *counted("left out", self.left_out), *self.notes)
 
 

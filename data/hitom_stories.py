@@ -109,7 +109,7 @@ def _within(values: Sequence[int], low: int, high: int) -> bool:
 
 @dataclass(frozen=True)
 class _Setting:
-    """What the variants of one story share. `places`: (room, object, containers of the room)."""
+    """Common facts of the variants of one story. `places`: (room, object, containers of the room)."""
 
     cast: tuple[str, ...]
     options: tuple[str, ...]
@@ -152,7 +152,7 @@ class BeliefLog:
         self._events.append(_Event(thing, container, False, shapes))
 
     def belief(self, chain: Sequence[str], thing: str) -> str:
-        """Where chain[0] thinks chain[1] thinks ... `thing` is; the real place for an empty chain.
+        """Return where chain[0] thinks chain[1] thinks ... `thing` is; the real place for an empty chain.
 
         The agents of a chain have seen the object together at least once.
         """

@@ -67,7 +67,7 @@ class Conversation(NamedTuple):
 
 
 def is_conversation(record: Mapping[str, Any]) -> bool:
-    """Whether a JSON line is a record of conversations.jsonl."""
+    """Return True if a JSON line is a record of conversations.jsonl."""
     return "conversation_history" in record
 
 
@@ -120,7 +120,7 @@ class HighLevelIntent(BaseModel):
 
 
 class Faults(NamedTuple):
-    """What is wrong with a sentence.
+    """Faults of a sentence.
 
     Attributes:
         hard: faults that make it unusable.
@@ -163,12 +163,12 @@ INTENTS = Stage(
 
 
 def items(wanted: Sequence[Conversation]) -> list[Item]:
-    """What the stage asks about."""
+    """The items of the stage."""
     return [Item(one.key, {"messages": [text[:SEEN_CHARS] for text in one.tested]}) for one in wanted]
 
 
 def is_written(record: Mapping[str, Any]) -> bool:
-    """Whether a JSON line is one of the journal."""
+    """Return True if a JSON line is one of the journal."""
     return {"key", "answer", "reason", "prompt"} <= set(record)
 
 

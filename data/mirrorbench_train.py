@@ -178,7 +178,7 @@ class Goal(BaseModel):
 
 
 def fault(item: Item, answer: Goal) -> str:
-    """What is wrong with a goal."""
+    """Return what is wrong with a goal."""
     sentences = [part for part in re.split(r"(?<=[.!?])\s+", answer.goal.strip()) if words(part)]
     if not 2 <= len(sentences) <= 4:
         return "it must have 2 to 4 sentences"

@@ -104,7 +104,7 @@ def _question(record: Record) -> str:
 
 
 def _notes(records: Sequence[Record]) -> list[str]:
-    """How many of the rows read have several right answers, or an image described in words."""
+    """Number of the rows read that have several right answers, or an image described in words."""
     several = sum(len(record["AcceptedOptions"]) > 1 for record in records)
     images = sum(any(IMAGE.search(str(value)) for value in record.values()) for record in records)
     return [f"rows read with several right options: {several}", f"rows read with the description of an image: {images}"]

@@ -85,7 +85,7 @@ class Incomplete(SoulError):
 
 
 class Item(NamedTuple):
-    """What a stage asks about: its key in the journal, and the data that the model sees."""
+    """One question of a stage: its key in the journal, and the data that the model sees."""
 
     key: str
     data: Mapping[str, Any]
@@ -202,7 +202,7 @@ class Stages:
     decisions: list[Decision] = field(default_factory=list)
 
     def plan(self, stage: Stage[Any], items: Sequence[Item]) -> str:
-        """How many calls will be made, and what they cost at most."""
+        """Number of calls that will be made, and their highest cost."""
         endpoint, journal = settings_of(self.words).by_task[stage.role], self._journal(stage)
         wanted = [item for item in items if journal.decided(item) is None]
         sent = sum(len(stage.prompt) + len(str(item.data)) for item in wanted) // _CHARS_PER_TOKEN

@@ -65,7 +65,7 @@ class Source:
         return next((dict(read_json(path)) for path in found if path.is_file()), {})
 
     def find(self, what: str, keys: Sequence[str], otherwise: Any) -> Any:
-        """What a side file holds for a conversation, under one of its keys."""
+        """Return what a side file holds for a conversation, under one of its keys."""
         return next((self.side[what][key] for key in keys if key in self.side[what]), otherwise)
 
 

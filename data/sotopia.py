@@ -111,7 +111,7 @@ def _id(environment: Mapping[str, Any]) -> str:
 
 
 def encounter(where: str, environment: Mapping[str, Any], pair: Sequence[Mapping[str, Any]]) -> Record:
-    """What a row says about an environment and the two people who meet in it.
+    """Return what a row says about an environment and the two people who meet in it.
 
     Raises:
         ValueError: a field is missing or malformed; names place and field.

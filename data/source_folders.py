@@ -56,7 +56,7 @@ class SourceMatch(NamedTuple):
 
 @dataclass(frozen=True)
 class Build:
-    """How the file of a set is built: `python -m data.BUILDER convert FIRST FILES... OPTIONS --out FILE`.
+    """The way in which the file of a set is built: `python -m data.BUILDER convert FIRST FILES... OPTIONS --out FILE`.
 
     Attributes:
         builder: the module in data/.
@@ -84,7 +84,7 @@ class Build:
 
     @property
     def where(self) -> str:
-        """Where to get the source, for people."""
+        """The place to get the source from, for people."""
         return "; ".join([*map(str, self.origins), *([self.hint] if self.hint else [])])
 
     @property
@@ -113,7 +113,7 @@ class Build:
         return SourceMatch(home, complete, files, missing, tuple(beside))
 
     def what_to_get(self, match: SourceMatch) -> str:
-        """Which files to put where; `match` must not be complete."""
+        """Name the files to put, and the places for them; `match` must not be complete."""
         patterns = match.missing if match.files else self.forms[0].files
         wanted = ", ".join(pattern.removeprefix("**/") for pattern in patterns)
         return f"put {wanted} into {match.folder}. Source: {self.where}"

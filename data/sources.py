@@ -1,4 +1,4 @@
-"""Where the rows of each evaluation set come from: the files that authors publish, and the builder that reads them.
+"""The sources of the rows of each evaluation set: the files that authors publish, and the builder that reads them.
 
 `BUILDS` names for each set the files that the builder needs (a `Form`; the first complete one is used) and the hint for
 a user who lacks them; `data.source_folders` finds them.

@@ -40,7 +40,7 @@ from soul.errors import SoulError, one_line
 
 
 def plan(chosen: dict[str, TrainingBuild], root: Path, options: RunOptions) -> Table:
-    """What would be built from which files, what is missing, and which models would be asked at what price."""
+    """Return what would be built from which files, what is missing, and which models would be asked at what price."""
     view = Table(title="Plan", title_justify="left")
     view.add_column("task", no_wrap=True)
     view.add_column("in the paper", no_wrap=True)

@@ -70,7 +70,7 @@ def _people(text: str) -> dict[str, _Person]:
 
 
 def _place(record: Mapping[str, Any]) -> int:
-    """Where in the book a record stands: the number of its chunk, or the end if it has none."""
+    """The place of a record in the book: the number of its chunk, or the end if it has none."""
     number = clean_text(record.get("chunk_id"))
     return int(number) if number.isdecimal() else sys.maxsize
 

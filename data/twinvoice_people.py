@@ -83,7 +83,7 @@ def read(path: Path, left_out: Counter[str]) -> Iterator[Person]:
 
 
 def _no_person(name: str, said: Sequence[Said]) -> str:
-    """Why nothing of this person is used; "" if it is."""
+    """Return why nothing of this person is used; "" if it is."""
     texts = [" ".join(words(one.text)) for one in said]
     if "bot" in re.split(r"[\W_]+", name.casefold()) or len(set(texts)) < (1 - REPEATED) * len(texts):
         return "a bot, or somebody who repeats texts"
@@ -91,7 +91,7 @@ def _no_person(name: str, said: Sequence[Said]) -> str:
 
 
 def is_english(text: str) -> bool:
-    """Whether a single text may be English: a short one has fewer function words than a person's texts together."""
+    """Return True if one text may be English: a short one has fewer function words than a person's texts together."""
     return _share_of_function_words([" ".join(words(text))]) >= ENGLISH / 2
 
 

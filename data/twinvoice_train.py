@@ -58,7 +58,7 @@ _SENTENCE = re.compile(r"[^.!?。！？“”\"\n]+[.!?。！？]*")
 
 
 def tells(text: str, gold: str) -> bool:
-    """Whether a text gives a reply away: they share a run of words, or one contains the other."""
+    """Return True if a text gives a reply away: they share a run of words, or one contains the other."""
     told, reply = _words(text), _words(gold)
     if told == reply:
         return bool(told)
@@ -105,7 +105,7 @@ class Pick(BaseModel):
 
 
 def draft_fault(item: Item, answer: Drafts) -> str:
-    """What is wrong with the wrong options."""
+    """Return what is wrong with the wrong options."""
     real = words(item.data["reply"])
     options = [words(text) for text in answer.replies]
     if len({" ".join(option) for option in (real, *options)}) < 4:
@@ -178,7 +178,7 @@ def _question(person: Person, place: int, removed: Counter[str]) -> Record | Non
 
 
 def draft_items(found: Sequence[Record]) -> list[Item]:
-    """What the drafter is asked."""
+    """The questions for the drafter."""
     return [Item(one["key"], {"occasion": one["anchor_post"], "reply": one["answer_choices"][0]}) for one in found]
 
 
@@ -190,7 +190,7 @@ def with_options(record: Record, drafts: Sequence[str], seed: int) -> Record:
 
 
 def filter_items(found: Sequence[Record], *, history: bool) -> list[Item]:
-    """What the filter is asked."""
+    """The questions for the filter."""
     items = []
     for record in found:
         options = dict(zip(LETTERS, record["answer_choices"], strict=True))
@@ -200,7 +200,7 @@ def filter_items(found: Sequence[Record], *, history: bool) -> list[Item]:
 
 
 def verdict(record: Record, seen: Pick | None, blind: Pick | None) -> str:
-    """Why the filter drops a question; "" if it keeps it."""
+    """Return why the filter drops a question; "" if it keeps it."""
     gold = LETTERS[record["answer_idx"]]
     if seen is None or blind is None:
         return "filter: no valid answer"

@@ -1,4 +1,4 @@
-"""What stands in a prompt with feedback, and the draft's own conversation with such a prompt.
+"""The text of feedback in a prompt, and the draft's own conversation with such a prompt.
 
 Self-distillation compares the policy without feedback with the policy that has read it, on the draft's own words. Where
 the feedback stands in a prompt is the task's business, so the task plays the row once more with the feedback; its seats

@@ -50,7 +50,7 @@ async def judge_with_jury(task: Task[Any], row: Row, episode: Episode, gateway: 
 
 
 async def canary_opinion(task: Task[Any], row: Row, episode: Episode, gateway: Gateway) -> Opinion | None:
-    """What the canary says of an episode: a verdict or the cause of its failure. None if there is nothing to judge."""
+    """Return the canary's opinion of an episode: a verdict or a failure; None if there is nothing to judge."""
     assert gateway.canary is not None
     try:
         return await _opinion(task, row, episode, gateway.canary)
@@ -73,7 +73,7 @@ async def _opinion(task: Task[Any], row: Row, episode: Episode, judge: Judge) ->
 
 
 def agreement(juries: Sequence[Sequence[OpinionRecord]]) -> dict[str, float]:
-    """How well the members of a jury agree, over many episodes.
+    """Agreement of the members of a jury, over many episodes.
 
     Args:
         juries: for each episode, the recorded opinions in the jury's order.

@@ -1,4 +1,4 @@
-"""What the one-turn tasks share: building the prompt, reading the answer by rule, and asking for a critique.
+"""Common parts of the one-turn tasks: building the prompt, reading the answer by rule, and asking for a critique.
 
 Tasks with a definite answer read it with `soul.answers.extraction`, in training and in evaluation. They score by rule
 and ask the judge only for the critique.

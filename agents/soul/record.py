@@ -102,7 +102,7 @@ class AttemptRecord(BaseModel):
 
     @property
     def cause(self) -> str | None:
-        """Why there is no verdict; None if there is one."""
+        """The reason why there is no verdict; None if there is one."""
         if self.valid:
             return None
         return self.failure.cause if self.failure else "unknown"
@@ -217,7 +217,7 @@ class SessionRecord(BaseModel):
 
     @property
     def span(self) -> tuple[float, float] | None:
-        """When the session's first stage began and its last one ended, unix time; None if the record has no times."""
+        """Begin of the session's first stage and end of its last one, in unix time; None if the record has no times."""
         stages = [
             (each.started[stage], s)
             for each in self.attempts

@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class RefineSettings(BaseModel):
-    """When a draft gets feedback and a refined episode."""
+    """Conditions under which a draft gets feedback and a refined episode."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

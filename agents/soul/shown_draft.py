@@ -46,7 +46,7 @@ class ShownDraft:
 
     @staticmethod
     def _side(conversation: Sequence[Message]) -> str:
-        """What a seat said and was shown, as text for its prompt; "" if it said nothing."""
+        """The words that a seat said and was shown, as text for its prompt; "" if it said nothing."""
         if not any(message["role"] == "assistant" for message in conversation):
             return ""
         turns = [{"you" if m["role"] == "assistant" else "shown to you": m["content"]} for m in conversation]

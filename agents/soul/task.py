@@ -103,7 +103,7 @@ class Task(ABC, Generic[RowT]):
         return {}
 
     def group_keys(self, row: RowT) -> Sequence[GroupKey]:
-        """What the row has in common with others: its story, conversation, book, user. The best name comes first.
+        """Name what the row shares with others: its story, conversation, book, user. The best name comes first.
 
         Rows that share a key must be on the same side of a split, however different their prompts are
         (`soul.rows.overlap`). Keys of the kind BOOK are compared across tasks, all others within a task.

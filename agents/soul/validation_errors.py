@@ -1,4 +1,4 @@
-"""What a pydantic ValidationError says, for error messages of one paragraph: where its first problem is, and which."""
+"""The first problem of a pydantic ValidationError and its place, for error messages of one paragraph."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ _TURN = re.compile(
 
 @dataclass(frozen=True)
 class Offer:
-    """What a row says: the thing, what Ben cares about, Ana's price in dollars, and what she needs the money for."""
+    """A row: the thing, what Ben cares about, Ana's price in dollars, and what she needs the money for."""
 
     thing: str
     value: str
@@ -164,7 +164,7 @@ def review(known: Mapping[str, str], transcript: Sequence[Mapping[str, Any]]) ->
 
 
 def _aspects(known: Mapping[str, str], own: Sequence[str]) -> dict[str, bool]:
-    """What Ana did well."""
+    """The things that Ana did well."""
     situation = _SITUATION.search(known["situation"])
     if situation is None:
         raise ValueError("the situation does not say what the buyer cares about")

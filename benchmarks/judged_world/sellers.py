@@ -65,7 +65,7 @@ class Sellers:
     repeated: float = 0.95
 
     def draw(self, rng: random.Random, feedback: str = "") -> dict[str, bool]:
-        """What a seller does well."""
+        """Draw the things that a seller does well."""
         shares = {aspect: cast(float, getattr(self, aspect)) for aspect in CRITIQUE}
         for aspect, (praise, blame) in CRITIQUE.items():
             if praise in feedback:
@@ -113,7 +113,7 @@ def converse(offer: Offer, good: Mapping[str, bool], feedback: str | None = None
 
 
 def critique(offer: Offer, conversation: Encounter) -> str:
-    """What the judge writes about a conversation."""
+    """Return the judge's critique of a conversation."""
     record = offer.record(0)
     known = {"situation": record["scenario"], "secret": record["agent1_secret"], "goal": record["agent1_goal"]}
     acts = [act.to_json(number) for number, act in enumerate(conversation.acts, 1)]

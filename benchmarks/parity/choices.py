@@ -1,4 +1,4 @@
-"""How an answer to a question with options is read: by public code, and by SOUL."""
+"""Reading an answer to a question with options: by public code, and by SOUL."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _their_rank(read: Callable[[str, list[str]], list[int] | None]) -> Score:
 
 
 class Answer(NamedTuple):
-    """What a model puts into the form that it is asked for, and the letter that is right."""
+    """A model's answer in the form that it is asked for, and the letter that is right."""
 
     said: str
     gold: str

@@ -121,7 +121,7 @@ _JUDGED: tuple[Mapping[str, int], ...] = (
 
 
 def _original(number: Callable[[Mapping[str, Any]], float]) -> Callable[[Path], Score]:
-    """What the original makes of a judge's answer; `number` takes one value of its result."""
+    """The original's result for a judge's answer; `number` takes one value of its result."""
 
     def scores(clone: Path) -> Score:
         answers: list[Mapping[str, int]] = []

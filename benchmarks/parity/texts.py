@@ -62,7 +62,7 @@ _LONG = "i would not go back there even if the food were free because nobody loo
 
 
 class Texts(NamedTuple):
-    """What a model wrote, and what the person wrote."""
+    """A model's text, and the person's."""
 
     said: str
     gold: str

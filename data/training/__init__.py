@@ -1,1 +1,1 @@
-"""How `python -m data.train` builds the training files: `table` of builders and sources, `building`, `report`."""
+"""The parts of `python -m data.train`: `table` of builders and sources, `building`, `report`."""

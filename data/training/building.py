@@ -165,7 +165,7 @@ def file_of(name: str, data: Path) -> Path:
 
 
 class Building(NamedTuple):
-    """How training files are built in one run of the command: from SOURCES into DATA_DIR."""
+    """The building of training files in one run of the command: from SOURCES into DATA_DIR."""
 
     sources: Path
     data: Path

@@ -1,4 +1,4 @@
-"""Which builder makes the training file of each of the paper's ten tasks, and from which public sources.
+"""The builder that makes the training file of each of the paper's ten tasks, and from which public sources.
 
 `TRAINING` is to training files what `data.sources.BUILDS` is to evaluation files: the folders below SOURCES are the
 same, and a form without files means that the builder needs none.
@@ -46,7 +46,7 @@ class RunOptions(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingBuild(Build):
-    """How a training file is built: `python -m data.BUILDER COMMAND FILES... OPTIONS --out FILE`.
+    """The way in which a training file is built: `python -m data.BUILDER COMMAND FILES... OPTIONS --out FILE`.
 
     Attributes:
         command: the builder's command.

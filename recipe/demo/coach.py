@@ -35,7 +35,7 @@ _TASK = re.compile(
 
 @dataclass(frozen=True)
 class Scene:
-    """Where the thing of a one-chapter story was at first, and where it really is."""
+    """The first and the real place of the thing of a one-chapter story."""
 
     first: str
     truth: str
@@ -61,7 +61,7 @@ def asked_about(question: str) -> list[str]:
 
 
 def slip(story: str, choices: str, correct_answer: str, attempt: str) -> Slip:
-    """Which step of an attempt failed: the form, the true place taken for the belief, the first place, or another."""
+    """Return the mistake of an attempt: its form, the true place for the believed one, the first place, or another."""
     place = _place(choices, attempt)
     scene = read_scene(story)
     if place is None:

@@ -120,7 +120,7 @@ def _for_task(values: Mapping[str, float], task: str) -> float | None:
 
 
 def _rejection(sample: ExpertSample, row: Iterable[ExpertSample], rule: Rule, headline: Metric) -> str | None:
-    """Why a sample cannot be kept, regardless of duplicates and limits; None if it can."""
+    """Return why a sample cannot be kept, regardless of duplicates and limits; None if it can."""
     if sample.problem is not None or sample.reward is None:
         return sample.problem or "failed: unknown"
     sign = 1 if headline.higher_is_better else -1

@@ -40,7 +40,7 @@ MODEL_COLUMNS = "input_ids position_ids prompts responses response_mask loss_mas
 
 @dataclass(frozen=True)
 class PiOld:
-    """How a run gets pi_old.
+    """The way in which a run gets pi_old.
 
     Attributes:
         source: as above.

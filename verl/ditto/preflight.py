@@ -192,7 +192,7 @@ def _lengths(config: DictConfig) -> str:
 
 
 def _separate(config: DictConfig) -> str:
-    """How devices are divided, and a step with them."""
+    """Describe the division of the devices, and of a step with them."""
     parts, rollout = config.trainer.v1.separate_async.parameter_sync_step, config.actor_rollout_ref.rollout
     train, sample = (part.nnodes * part.n_gpus_per_node for part in (config.trainer, rollout))
     return f"{SEPARATE}: {train} devices train, {sample} sample; {parts} parts a step between two weight syncs"

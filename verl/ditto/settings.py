@@ -76,7 +76,7 @@ class MemorySettings(BaseModel):
 
 
 class RunSettings(BaseModel):
-    """Where a run writes its traces and metrics, and what is checked before and during training."""
+    """The folder of a run, and the checks before and during training."""
 
     model_config = _CHECKED
 
@@ -129,7 +129,7 @@ def chosen_objective(algorithm: DictConfig) -> Objective:
 
 
 class Settings(BaseModel):
-    """What DITTO adds to verl's config."""
+    """The settings that DITTO adds to verl's config."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
@@ -174,7 +174,7 @@ class Settings(BaseModel):
 
     @property
     def distillation(self) -> dict[str, Any] | None:
-        """What the engine reads in an update (`ditto/model/teaching.py`); None where the objective does not distil."""
+        """Options of the engine in an update (`ditto/model/teaching.py`); None where the objective does not distil."""
         part = self.objective.distillation
         if part is None:
             return None
@@ -191,7 +191,7 @@ class Settings(BaseModel):
 
     @property
     def cache_dir(self) -> Path:
-        """Where the judge's answers are cached, unless judge.cache_dir names another folder."""
+        """The folder of the judge's cached answers, unless judge.cache_dir names another folder."""
         return self.run_dir / "judge_cache"
 
     @property

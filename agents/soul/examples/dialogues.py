@@ -130,7 +130,7 @@ class SimArenaDocExample(SimArenaExample[SimDocRow]):
 
 
 def _pace(turns: int, real: int) -> float:
-    """How similar two numbers of messages are, in [0, 1]."""
+    """Similarity of two numbers of messages, in [0, 1]."""
     return min(turns, real) / max(turns, real)
 
 

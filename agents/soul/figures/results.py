@@ -169,7 +169,7 @@ def _differences(name: str, compared: Comparison) -> Iterator[tuple[Any, ...]]:
 
 
 def _notes(evals: Sequence[Evaluations], baseline: Evaluations) -> list[str]:
-    """Why scores may not be comparable, what the intervals are, and the hashes."""
+    """Reasons why scores may not be comparable, the kind of intervals, and the hashes."""
     ordered_runs = [baseline, *(each for each in evals if each is not baseline)]
     labels = {
         f"{each.name} ({run.folder.name})" if len(each.seeds) > 1 else each.name: run

@@ -57,7 +57,7 @@ def dataset_table(files: Sequence[Path]) -> Table:
 
 
 def _form(row: TaskRow) -> str:
-    """How the policy answers."""
+    """The form of the policy's answers."""
     if row.task.choices(row.row) is not None:
         return "one of several options"
     return "conversation" if row.task.policy_turns > 1 else "one turn"

@@ -1,4 +1,4 @@
-"""What a run spent, by task and role: `usage.json` and the table at the end of a run.
+"""The spending of a run, by task and role: `usage.json` and the table at the end of a run.
 
 The file outlives the process, so a resumed run still counts what it paid before a crash.
 """

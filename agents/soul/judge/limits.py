@@ -128,7 +128,7 @@ class Throttle:
 
 @dataclass(frozen=True)
 class BreakerSettings:
-    """When an endpoint is considered down."""
+    """The point at which an endpoint counts as down."""
 
     window_s: float = 60.0
     min_requests: int = 20  # the breaker stays closed with fewer requests in the window

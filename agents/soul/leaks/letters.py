@@ -72,7 +72,7 @@ def pointed_letters(text: str, choices: Choices) -> Iterator[Span]:
 
 
 def _points(letter: str, before: str, after: str, choices: Choices) -> bool:
-    """Whether a letter points at an option, judging by the text before and after it."""
+    """Return True if a letter points at an option, judging by the text before and after it."""
     if _is_name(letter, before, after, choices):
         return False
     if letter == "I":
@@ -91,7 +91,7 @@ def _points(letter: str, before: str, after: str, choices: Choices) -> bool:
 
 
 def _is_name(letter: str, before: str, after: str, choices: Choices) -> bool:
-    """Whether the neighbours show that a letter is something else: part of a name, a quantity, an initial."""
+    """Return True if the neighbours show that a letter is something else: part of a name, a quantity, an initial."""
     preceding, follower = _BEFORE.search(before[-40:]), _AFTER.match(after)
     word = preceding.group(1).casefold() if preceding else ""
     if word in _NAMED_BY or (follower and letter.isupper() and follower.group(1).casefold() in _NAMED_BEFORE):

@@ -83,7 +83,7 @@ class Choices:
         return merged(spans)
 
     def _tells(self, run: tuple[str, ...], letter: str) -> bool:
-        """Whether a run of words gives this option away, because it occurs nowhere else in the prompt."""
+        """Return True if a run of words gives this option away, because it occurs nowhere else in the prompt."""
         if _EMPTY.issuperset(run) and len(run) < MOST * len(self._words_of[letter]):
             return False
         others = (words for other, words in self._words_of.items() if other != letter)
@@ -126,7 +126,7 @@ def _words(text: str) -> list[tuple[str, Span]]:
 
 
 def _run_length(option: Sequence[str]) -> int:
-    """How many consecutive words count as a quotation of this option."""
+    """Number of consecutive words that count as a quotation of this option."""
     unspaced = sum(UNSPACED.match(word) is not None for word in option) > len(option) / 2
     longest = LONGEST_RUN_UNSPACED if unspaced else LONGEST_RUN
     return min(longest, max(SHORTEST_RUN, math.ceil(SHARE * len(option))))

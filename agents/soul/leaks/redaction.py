@@ -137,5 +137,5 @@ def _blanked(text: str, spans: Sequence[Span], passages: list[str]) -> str:
 
 
 def is_empty(text: str) -> bool:
-    """Whether nothing but white space, punctuation and `[withheld]` is left."""
+    """Return True if nothing but white space, punctuation and `[withheld]` is left."""
     return not re.search(r"\w", text.replace(WITHHELD, ""))

@@ -138,7 +138,7 @@ def _measures(tokens: Sequence[Hashable]) -> Lexis | None:
 
 
 def likeness(one: Lexis, other: Lexis, deviation: Lexis) -> float:
-    """How similar two writers are lexically, in [0, 1]: the mean over the three measures.
+    """Lexical similarity of two writers, in [0, 1]: the mean over the three measures.
 
     A measure scores 1 if they differ by at most one standard deviation of human writers. The score then falls linearly
     to 0 at three standard deviations.
@@ -148,7 +148,7 @@ def likeness(one: Lexis, other: Lexis, deviation: Lexis) -> float:
 
 
 def lexical_score(turns: Sequence[str], human: Sequence[str], deviation: Lexis) -> float | None:
-    """How similar a writer is to a human lexically, in [0, 1].
+    """Lexical similarity of a writer to a human, in [0, 1].
 
     A text that repeats no token has a diversity of 1, and a text of one or two tokens hardly ever repeats one. So a
     short text gets only a part of `likeness`. The full value needs at least half as many tokens as the human wrote (at

@@ -58,7 +58,7 @@ def group_runs(outcomes: Sequence[Outcome], group_of: Callable[[Any], Hashable |
 
 
 def is_right(outcome: Outcome) -> bool:
-    """Whether a sample has the full reward of a task whose rewards lie between 0 and 1."""
+    """Return True if a sample has the full reward of a task whose rewards lie between 0 and 1."""
     return isinstance(outcome.scored, Scored) and outcome.scored.verdict.reward == 1.0
 
 

@@ -1,4 +1,4 @@
-"""What a task file holds, task by task: rows, groups, duplicates, lengths, answers, and its subsets.
+"""The contents of a task file, task by task: rows, groups, duplicates, lengths, answers, and its subsets.
 
 `python -m data.check` prints these numbers, `soul figures --data` writes them as tables.
 """

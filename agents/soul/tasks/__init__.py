@@ -24,7 +24,7 @@ from soul.task import Task
 
 
 class TrainingSplit(NamedTuple):
-    """What `run_rl.sh NAME` trains: the task, its training file (`sim_rl_data/`) and validation file
+    """The training split of `run_rl.sh NAME`: the task, its training file (`sim_rl_data/`) and validation file
     (`sim_eval_data/`)."""
 
     task: str

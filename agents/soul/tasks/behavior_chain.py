@@ -75,7 +75,7 @@ class BehaviorChainRow(Row):
 
 
 def _count(chain: Any) -> int | None:
-    """How many scenes a chain has; None for plain text, in which the scenes cannot be told apart."""
+    """Number of scenes of a chain; None for plain text, in which the scenes cannot be told apart."""
     if isinstance(chain, str) and chain.lstrip()[:1] == "[":
         with suppress(ValueError):
             chain = parse_literal(chain)

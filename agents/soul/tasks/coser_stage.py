@@ -94,7 +94,7 @@ def without_thoughts(text: str) -> str:
 
 
 def audible(turn: str, speaker: str, others: Sequence[str]) -> str:
-    """What the others hear and see of a turn: no thinking, no thoughts, no name in front, no control tokens.
+    """Return what the others hear and see of a turn: no thinking, no thoughts, no name in front, no control tokens.
 
     The text is cut where the speaker starts to speak for somebody else, and after `HEARD_WORDS` words. "" is silence.
     """
@@ -113,7 +113,7 @@ def _label(names: Sequence[str]) -> re.Pattern[str]:
 
 
 class Part(View):
-    """What one participant knows of the scene: instructions, then alternately what they heard and what they said."""
+    """One participant's knowledge of the scene: instructions, then alternately what they heard and what they said."""
 
     def __init__(self, name: str, opening: Message, base: Message | None = None) -> None:
         super().__init__([opening], None if base is None else [base])
@@ -236,7 +236,7 @@ class CoSERRow(Row):
         return tuple(line for line in lines if line.text)
 
     def motivation(self, name: str) -> str:
-        """What the character wants; "" if the source does not say."""
+        """The character's aim; "" if the source does not say."""
         return next((one.motivation.strip() for one in self.key_characters if one.name == name), "")
 
     def portrait(self, name: str, shown: bool = False) -> str:

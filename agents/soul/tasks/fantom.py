@@ -171,7 +171,7 @@ def _official_set(row: FanToMRow) -> str | None:
 
 
 def _is_complete(runs: Runs) -> bool:
-    """Whether all questions of a set have an answer; a row that does not say how many there are counts as all."""
+    """Return True if all questions of a set have an answer; a row that gives no number of them counts as all."""
     wanted = max(outcome.row.set_rows for outcome in runs[0])
     return len(runs[0]) >= wanted
 

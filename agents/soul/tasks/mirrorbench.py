@@ -170,7 +170,7 @@ class Turn(BaseModel):
 
 
 class MirrorBenchRow(Row):
-    """What the user wants, and the real conversation."""
+    """The user's aim, and the real conversation."""
 
     task_description: NotBlank
     turns: Annotated[tuple[Turn, ...], Listed] = Field(validation_alias=AliasChoices("turns", "conversation"))
@@ -192,7 +192,7 @@ class MirrorBenchRow(Row):
 
     @property
     def user_turns(self) -> list[str]:
-        """What the real user wrote."""
+        """The real user's turns."""
         return user_turns(self.conversation)
 
 

@@ -129,7 +129,7 @@ class SimArena(Task[RowT], Generic[RowT]):
 
     @abstractmethod
     def situation(self, row: RowT) -> dict[str, Any]:
-        """What the judge needs to know about the session: JSON fields of its data."""
+        """Facts about the session that the judge needs: JSON fields of its data."""
 
     def preferences(self, row: RowT) -> Sequence[Trait]:
         """The preferences that the final document should meet; none if no document is written."""

@@ -226,7 +226,7 @@ class Sotopia(Task[SotopiaRow]):
         return self._opening(row, row.eval_position, feedback)
 
     def _opening(self, row: SotopiaRow, position: Position, feedback: str | None) -> list[Message]:
-        """What the person at `position` knows before the first turn. The partner never gets feedback."""
+        """Return what the person at `position` knows before the first turn. The partner never gets feedback."""
         me, other = row.of(position, "name"), row.of(other_than(position), "name")
         known = {
             "The situation": row.shown(row.scenario, position),

@@ -29,7 +29,7 @@ _MARKED_TURN = re.compile(r"^<(user|assistant)>:", re.MULTILINE)  # as the origi
 
 
 class UserLLMRow(Row):
-    """What the user is after, and the conversation so far ("" at its start)."""
+    """The user's intent, and the conversation so far ("" at its start)."""
 
     source: Source
     intent: NotBlank = Field(validation_alias=AliasChoices(*_INTENTS))
@@ -115,7 +115,7 @@ class Turn(NamedTuple):
 
     @property
     def only_ends(self) -> bool:
-        """Whether the turn ends the conversation and has no text."""
+        """Return True if the turn ends the conversation and has no text."""
         return self.ends and contentless(self.text)
 
 
@@ -250,5 +250,5 @@ def _first_turn(row: UserLLMRow, scored: Scored | Edge) -> AbstractSet[str] | Ed
 
 
 def _rightly_silent(row: UserLLMRow, turn: Turn) -> bool:
-    """Whether the turn is the end token alone, on the true last turn of a prism conversation."""
+    """Return True if the turn is the end token alone, on the true last turn of a prism conversation."""
     return row.is_last_turn and turn.only_ends

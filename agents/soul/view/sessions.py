@@ -29,7 +29,7 @@ class NoSession(Exception):
 
 
 class Place(NamedTuple):
-    """Where a session's line is."""
+    """The place of a session's line."""
 
     id: int
     file: str

@@ -83,7 +83,7 @@ def _group(record: SequenceRecord) -> tuple[str, float]:
 
 
 def _left_out(record: SequenceRecord, objective: Objective) -> str:
-    """Why no part trains a sequence with a verdict."""
+    """Return why no part trains a sequence with a verdict."""
     if record.refined:
         return "not the best"
     return "no teacher" if objective.distillation is not None else "zero weight"

@@ -190,7 +190,7 @@ def _check_folder(config: DictConfig) -> None:
 
 
 def needed(config: DictConfig) -> tuple[int, int]:
-    """How many devices and CPUs the run reserves, in Ray's accounting."""
+    """Number of devices and CPUs that the run reserves, in Ray's accounting."""
     devices = config.trainer.nnodes * config.trainer.n_gpus_per_node
     rollout = config.actor_rollout_ref.rollout
     samples = rollout.nnodes * rollout.n_gpus_per_node  # 0 unless rollouts have devices of their own
@@ -200,7 +200,7 @@ def needed(config: DictConfig) -> tuple[int, int]:
 
 
 def needed_on_a_node(config: DictConfig) -> int:
-    """How many CPUs, in Ray's accounting, a node that trains must have: verl reserves its devices as a whole."""
+    """Number of CPUs, in Ray's accounting, that a node which trains must have: verl reserves its devices as a whole."""
     return int(config.trainer.n_gpus_per_node * ResourcePoolManager.max_colocate_count)
 
 

@@ -42,7 +42,7 @@ LOGITS_PER_CHUNK = 2**27
 
 
 class _PerToken(Protocol):
-    """What is computed of the logits of a chunk."""
+    """Results that are computed from the logits of a chunk."""
 
     @property
     def outputs(self) -> int:

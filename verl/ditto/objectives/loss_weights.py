@@ -1,4 +1,4 @@
-"""How much each sampled token weighs in the loss, so that each part of an objective is averaged over its own tokens.
+"""The weight of each sampled token in the loss, so that each part of an objective is averaged over its own tokens.
 
 The loss of a mini-batch is one weighted sum over the sampled tokens of all its sequences. `actor.loss_agg_mode` says
 what one token of a part weighs. With T tokens and S sequences in what the part averages over, and n tokens in the row:

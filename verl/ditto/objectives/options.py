@@ -16,7 +16,7 @@ EVERY_OTHER = "default"  # stands in `distill.teachers` for the tasks that are n
 
 
 class ComparisonOptions(BaseModel):
-    """How a distillation compares the policy with its teacher."""
+    """The comparison of the policy with its teacher in a distillation."""
 
     model_config = _CHECKED
 
@@ -121,7 +121,7 @@ class ObjectiveOptions(BaseModel):
     distill: DistillOptions = DistillOptions()
 
     def comparison(self, part: Part) -> ComparisonOptions:
-        """How a part that distils compares the policy with its teacher."""
+        """Return how a part that distils compares the policy with its teacher."""
         return self.distill if part.teacher == "experts" else self.sdpo
 
     def weight(self, part: Part) -> float:

@@ -129,7 +129,7 @@ class SyncAlarm:
 def distance(
     old: torch.Tensor, sampled: torch.Tensor, mask: torch.Tensor, rows: Sequence[bool]
 ) -> tuple[float | None, dict[str, Any]]:
-    """How much the actor's log-probs differ from the rollout engine's.
+    """Return how much the actor's log-probs differ from the rollout engine's.
 
     Args:
         old: jagged float column, the actor's log-probs of the response tokens.

@@ -121,7 +121,7 @@ def _rewards_by_task(traces: Sequence[SessionRecord]) -> dict[str, float]:
 
 
 def _redactions(traces: Sequence[SessionRecord]) -> dict[str, float]:
-    """How much the leak guard blanked in the feedback, and whether the rest still gives answers away.
+    """Measure how much the leak guard blanked in the feedback, and if the rest still gives answers away.
 
     became_right/redacted is the share of right refined answers after a wrong draft and feedback with blanks, and
     became_right/untouched the same after other feedback. If the former is far higher, the guard lets answers through.

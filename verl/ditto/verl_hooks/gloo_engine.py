@@ -24,7 +24,7 @@ NOT_IN_GROUP = -1  # rank of the actor's other processes
 
 
 class Rendezvous(TypedDict):
-    """Where the processes of a sync meet; empty for all but actor rank 0."""
+    """The address at which the processes of a sync meet; empty for all but actor rank 0."""
 
     host: str
     port: int

@@ -140,7 +140,7 @@ class Endpoint(BaseModel):
 
     @property
     def priced(self) -> bool:
-        """Whether the cost of a call is known."""
+        """Return True if the cost of a call is known."""
         return self.price_in is not None and self.price_out is not None
 
     def cost(self, prompt_tokens: int, cached_tokens: int, completion_tokens: int) -> float:

@@ -94,7 +94,7 @@ def look_alike(token: str) -> str:
 
 
 def contentless(text: str, min_words: int = 1) -> bool:
-    """Whether a text has no content: it has too few words, or only openings that promise an answer.
+    """Return True if a text has no content: it has too few words, or only openings that promise an answer.
 
     Args:
         min_words: the least number of words: 1 for a choice, more for a message or an essay.
