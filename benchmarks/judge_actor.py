@@ -2,7 +2,7 @@
 
     python -m benchmarks.judge_actor [--workers 4] [--calls 2000] [--at-once 32] [--latency 0]
 
-The actor is the one of a training (`ditto.judging.actor`), with its cache and limits on. Each worker is a Ray actor
+The actor is the one of a training run (`ditto.judging.actor`), with its cache and limits on. Each worker is a Ray actor
 with a gateway as an agent-loop worker has it, which asks distinct questions, `--at-once` at a time, of a local server
 of fixed latency. The goal is 500 calls a second at latency 0; a step of the paper needs 5 to 40. `cpu` is the actor's
 CPU time per call: its inverse is what the actor carries where it has a core for itself.

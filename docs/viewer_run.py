@@ -26,7 +26,7 @@ STEP_S = 600.0  # seconds
 
 
 def training(folder: Path) -> Path:
-    """Write a training of STEPS steps, with GROUP sessions of ROWS rows of each task."""
+    """Write a training run of STEPS steps, with GROUP sessions of ROWS rows of each task."""
     run, dice = RunFolder(folder), random.Random(0)
     for step in range(1, STEPS + 1):
         records = list(_sessions(step))

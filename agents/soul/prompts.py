@@ -30,7 +30,7 @@ class Prompt(str):
         return prompt
 
     def __reduce__(self) -> tuple[type[Prompt], tuple[str, str]]:
-        # A training's worker sends its questions to the judge actor, and pickle makes them again there.
+        # A training run's worker sends its questions to the judge actor, and pickle makes them again there.
         return Prompt, (str(self), self.id)
 
     def fill(self, fields: Mapping[str, str]) -> Prompt:

@@ -50,7 +50,7 @@ Launch = Callable[[list[str], Path], int]  # command, log file -> exit code
 
 @dataclass(frozen=True)
 class Run:
-    """One training: an objective and a seed."""
+    """One training run: an objective and a seed."""
 
     objective: str
     seed: int
@@ -63,7 +63,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Plan:
-    """The trainings of one folder."""
+    """The training runs of one folder."""
 
     task: str  # as `run_rl.sh` takes it
     out: Path  # gets a folder for each run, logs/ and figures/
@@ -155,7 +155,7 @@ def train_all(plan: Plan, steps: int, launch: Launch) -> list[Run]:
 
 
 def launch_training(command: list[str], log: Path) -> int:
-    """Run a training with its output appended to a file, and pass signals on to it. Returns its exit code.
+    """Run a training run with its output appended to a file, and pass signals on to it. Returns its exit code.
 
     Raises:
         Stopped: we got a signal, and the training has ended.
@@ -212,7 +212,7 @@ def run_plan(plan: Plan, launch: Launch = launch_training, dry_run: bool = False
         return 0
     with FolderLock(plan.out):
         write_whole(settings, json.dumps(plan.made_of, indent=1))
-        for run in plan.runs:  # a training survives the process that started it, if that is killed
+        for run in plan.runs:  # a training run survives the process that started it, if that is killed
             if (plan.out / run.name).is_dir():
                 FolderLock(plan.out / run.name).close()
         try:

@@ -1,4 +1,4 @@
-"""`python -m recipe.ditto.submit BACKEND [--dry-run] TASK [key=value ...]`: check a training and submit it.
+"""`python -m recipe.ditto.submit BACKEND [--dry-run] TASK [key=value ...]`: check a training run and submit it.
 
 recipe/ditto/submit.sh starts it, and its --help describes the backends and their variables. What is submitted is a
 command, and for SkyPilot and KubeRay a document: the templates are slurm/ditto.sbatch, skypilot/ditto.yaml and
@@ -56,7 +56,7 @@ LONGEST_NAME = 32  # KubeRay appends to it, and Kubernetes allows 63 characters
 
 @dataclass(frozen=True)
 class Training:
-    """A training that was checked."""
+    """A training run that was checked."""
 
     words: Sequence[str]  # the task and the Hydra overrides, as they were given
     name: str

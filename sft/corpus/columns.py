@@ -1,4 +1,4 @@
-"""The columns of a file beside its conversations: which are read, which mean something that this training cannot do.
+"""The columns beside conversations: those that are read, and those that mean something that this run cannot do.
 
 A column that nothing here knows is a note of its writer (an id, a score) and is left alone. A known one that changes
 what should be trained, and is not supported, is an error: without it, the model would learn something else in silence.
@@ -20,7 +20,7 @@ ORIGIN = ("file", "row", "record", NEAR_COLUMN)
 # "file" and "row" alone could mean anything. Corpora of earlier versions lack `near`.
 _DISTILLED = ("file", "row", "record", "train_role")
 
-_TEXT_ONLY = "this training supports text only"
+_TEXT_ONLY = "this training run supports text only"
 _PAIRS = "pairs of a good and a bad answer are not supported; to train the good one, write it into messages"
 _RATED = "rated answers (KTO) are not supported; to train the good ones, keep their rows and leave out this column"
 _MASKS = "ready-made token ids and masks are not read; mark messages with weight: 0 or train: false"
@@ -43,7 +43,7 @@ UNSUPPORTED: dict[str, str] = {
 
 
 class UnsupportedColumn(SoulError):
-    """A column means something that this training cannot do; the message names file and column."""
+    """A column means something that this training run cannot do; the message names file and column."""
 
 
 def check_columns(path: str, columns: Collection[str], ignored: Collection[str] = ()) -> None:

@@ -65,7 +65,7 @@ def _turn(value: Any, where: str) -> Turn:
     content = value.get("content")
     if isinstance(content, list):  # a list of parts, as in files for vision models
         if not all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in content):
-            raise BadConversation(f"{where}, field content: a part is not text. This training supports text only.")
+            raise BadConversation(f"{where}, field content: a part is not text. This training run supports text only.")
         content = "".join(part["text"] for part in content)
     if content is not None and not isinstance(content, str):
         raise BadConversation(f"{where}, field content: expected text, got {type(content).__name__}. Fix the row.")

@@ -1,4 +1,4 @@
-"""The processes of a training, from their start to their end.
+"""The processes of a training run, from their start to their end.
 
 ranks           starts one process per device and reports how a failed one ended
 stop            how the processes learn that they must stop

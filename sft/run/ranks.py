@@ -1,4 +1,4 @@
-"""The processes of a training (ranks): torchrun starts them, passes SIGTERM and Ctrl-C on to them, and ends them.
+"""The processes of a training run (ranks): torchrun starts them, passes SIGTERM and Ctrl-C on to them, and ends them.
 
 torchrun runs inside this process, which holds the lock of the run's folder and reports why a rank failed.
 """

@@ -1,4 +1,4 @@
-"""Signals in the processes of a training: stop after the step, and never outlive the parent."""
+"""Signals in the processes of a training run: stop after the step, and never outlive the parent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The driver's side of a training: signals, the end of the trainer's actor, and who may write."""
+"""The driver's side of a training run: signals, the end of the trainer's actor, and who may write."""
 
 from __future__ import annotations
 

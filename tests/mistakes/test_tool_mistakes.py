@@ -1,6 +1,6 @@
 """Mistakes on the command lines of the tools: each kind is one paragraph with exit code 2, and nothing is written.
 
-One row for each kind of mistake and tool; the tests of a tool have the rest. The trainings' are in
+One row for each kind of mistake and tool; the tests of a tool have the rest. The training runs' are in
 test_training_mistakes.py.
 """
 
@@ -72,7 +72,7 @@ COMMANDS: Mapping[str, Sequence[tuple[Sequence[str], str]]] = {
         (["{run}", "--out", "{empty_folder}"], "is a folder; name a file"),
     ],
     "soul.figures.__main__": [
-        (FIGURES, "name trainings (--runs NAME=DIR), evaluations (--evals NAME=DIR)"),
+        (FIGURES, "name training runs (--runs NAME=DIR), evaluations (--evals NAME=DIR)"),
         ([*FIGURES, "--runs", "a={torn_training}"], "metrics.jsonl, line 2: this is no line of metrics"),
         ([*FIGURES, "--evals", "a={empty_folder}"], "has no settings.json"),
     ],

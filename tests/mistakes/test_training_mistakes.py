@@ -1,4 +1,4 @@
-"""Every kind of mistake in a training's command ends as one paragraph, with exit code 2, before anything is started.
+"""Every kind of mistake in a run's command ends as one paragraph, with exit code 2, before anything is started.
 
 Each goes through the whole `main` of `train_ppo.py` or `train_sft.py`, in this process; the config without overrides is
 composed once. Types and ranges of single keys are tested in tests/ditto/config_checks/test_keys.py, the rules in

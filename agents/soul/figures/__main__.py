@@ -3,7 +3,7 @@
     soul figures --runs ditto=outputs/ditto-1,outputs/ditto-2 grpo=outputs/grpo-1 --out figures
     soul figures --data data/sim_eval_data/*.parquet --agreement gpt-5-nano=agree.json --out figures
 
-A run is the folder of a training, finished or running; an evaluation is the folder of `soul evaluate`. Several folders
+A run is the folder of a training run; an evaluation is the folder of `soul evaluate`. Both may still grow. Several folders
 of one name are seeds. Task files and comparisons of judges with people give tables of their own. Figures are written
 as PDF, SVG, PNG and CSV, tables as Markdown, LaTeX and CSV; index.md lists them, says what could not be drawn and why,
 and has the hashes of all runs and files.
@@ -36,7 +36,7 @@ def options() -> Parser:
     """The command line."""
     parser = Parser(prog="soul figures", description=__doc__)
     add = parser.add_argument
-    add("--runs", type=named_folders, nargs="+", default=[], metavar="NAME=DIR,DIR", help="trainings")
+    add("--runs", type=named_folders, nargs="+", default=[], metavar="NAME=DIR,DIR", help="training runs")
     add("--evals", type=named_folders, nargs="+", default=[], metavar="NAME=DIR,DIR", help="evaluations")
     add("--data", type=existing_file, nargs="+", default=[], metavar="FILE", help="task files (parquet)")
     add("--agreement", type=named_file, nargs="+", default=[], metavar="NAME=FILE", help="of soul judge agree --json")
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = options().parse_args(arguments)
     if not (given.runs or given.evals or given.data or given.agreement):
         raise BadSettings(
-            "soul figures: name trainings (--runs NAME=DIR), evaluations (--evals NAME=DIR), task files (--data FILE), "
+            "soul figures: name training runs (--runs NAME=DIR), evaluations (--evals NAME=DIR), task files (--data FILE) "
             "or comparisons of judges with people (--agreement NAME=FILE)."
         )
     if given.baseline and not given.evals:
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def draw_runs(runs: Runs, out: Path, index: Index) -> None:
-    """Draw every figure that the trainings have the data for."""
+    """Draw every figure that the training runs have the data for."""
     if not runs:
         return
     palette = colours(list(runs))

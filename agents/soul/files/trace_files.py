@@ -1,4 +1,4 @@
-"""The trace files of a training, by name.
+"""The trace files of a training run, by name.
 
     traces/step_000007.jsonl          sessions of step 7, written whole; step_000007.1.jsonl is a further part of it
     traces/step_000007.jsonl.gz       the same, packed (line_file.py), where it is larger than 16 MB

@@ -3,7 +3,7 @@
 A call is admitted when all of these allow it: the cap on requests in flight, which the endpoint's 429s lower, the
 requests and the tokens per minute, the circuit breaker, and the budget of its run. Calls that have been sent before go
 first, then the order of arrival decides. All gateways of a process that ask the same model with the same key and the
-same limits share one `Limits`. A training has one process that asks (`ditto.judging`).
+same limits share one `Limits`. A training run has one process that asks (`ditto.judging`).
 
 `Bucket`, `Throttle` and `CircuitBreaker` are arithmetic on a clock that is passed in (seconds, monotonic).
 """

@@ -1,4 +1,4 @@
-"""95 % intervals, the same for the curves of a training, evaluations, comparisons and figures.
+"""95 % intervals, the same for the curves of a training run, evaluations, comparisons and figures.
 
     scores of 0 or 1 (the ends of a range)    Wilson (1927)
     paired scores of 0 or 1                   Bonett and Price (2012): one more win and one more loss

@@ -1,6 +1,6 @@
-"""Look at trainings while they run and after: `soul view outputs/` serves a page on this machine only.
+"""Look at training runs while they run and after: `soul view outputs/` serves a page on this machine only.
 
-discovery.py       finds trainings, evaluations and comparison pages below a folder: what an address can name
+discovery.py       finds training runs, evaluations and comparison pages below a folder: what an address can name
 session_row.py     what the index keeps of one session
 index.py           index.sqlite: builds it, lets it grow, checks it; its sessions as JSON columns
 sessions.py        one session's text by offset; a search looks through all of them

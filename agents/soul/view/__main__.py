@@ -1,10 +1,10 @@
-"""`soul view FOLDER`: look at trainings and evaluations in a browser, while they run and after.
+"""`soul view FOLDER`: look at training runs and evaluations in a browser, while they run and after.
 
     soul view outputs/
     soul view outputs/ditto-1 --export ditto-1.html
 
 The first form serves the folder on this machine only, at an address that it prints; Ctrl-C ends it. The second writes
-one HTML file with all numbers and the most telling sessions of a training, which needs no server.
+one HTML file with all numbers and the most telling sessions of a training run, which needs no server.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("folder", type=existing_folder, help="a run's folder, or one above several")
     parser.add_argument("--port", type=port, default=0, help="port of the server (default: any free one)")
     parser.add_argument("--no-browser", action="store_true", help="print the address, but open no browser")
-    parser.add_argument("--export", type=output_file, metavar="FILE.html", help="write a training to this file instead")
+    parser.add_argument("--export", type=output_file, metavar="FILE.html", help="write a run to this file instead")
     given = parser.parse_args(arguments)
     if given.export is None:
         serve(given.folder, given.port, opens=not given.no_browser and _has_display())

@@ -1,4 +1,4 @@
-"""Find what there is to look at below a folder: trainings, evaluations, and pages of `soul compare --html`.
+"""Find what there is to look at below a folder: training runs, evaluations, and pages of `soul compare --html`.
 
 Links to folders are not followed, and the folders of checkpoints, traces and replaced files are not entered. The facts
 about a folder are read from small files only, never from its index. The server looks up addresses in a `Catalogue` of

@@ -1,4 +1,4 @@
-"""Write a training as one HTML file: at its end, or by `soul view RUN --export FILE.html`.
+"""Write a training run as one HTML file: at its end, or by `soul view RUN --export FILE.html`.
 
 The file holds all numbers: of the run, and of every session of a finished step. The most telling sessions have their
 texts too. A browser keeps the whole file in memory, so the texts are limited, before compression.
@@ -31,7 +31,7 @@ _CANDIDATES = """SELECT s.id, f.step, s.length, s.draft, s.refined - s.draft, s.
 
 
 def write_run_report(folder: Path, file: Path | None = None) -> Path:
-    """Write all numbers of a training, and the texts of the most telling sessions of each step.
+    """Write all numbers of a training run, and the texts of the most telling sessions of each step.
 
     Args:
         file: report.html in the training's folder, unless another one is named.
@@ -51,7 +51,7 @@ def write_run_report(folder: Path, file: Path | None = None) -> Path:
 
 
 def indexed(folder: Path) -> Training:
-    """A training whose index is up to date.
+    """A training run whose index is up to date.
 
     Raises:
         RunFailed: the index cannot be built.

@@ -5,7 +5,7 @@ rebinding) is refused by its Host header. Nothing is written but indexes; addres
 
     /TOKEN/                                  the page
     /TOKEN/api/folders                       what there is to look at (discovery.py)
-    /TOKEN/api/run/ID/overview?from=REV      numbers of a training; "unchanged" if REV is still its revision
+    /TOKEN/api/run/ID/overview?from=REV      numbers of a training run; "unchanged" if REV is still its revision
     /TOKEN/api/run/ID/index?after=N&revision=R   sessions after row N; all, if some have gone since R (index.py)
     /TOKEN/api/run/ID/against/ID             the prompts of two runs (against.py)
     /TOKEN/api/run/ID/session/N              one session's record

@@ -1,4 +1,4 @@
-"""One training as the viewer keeps it: its index, a thread that brings the index up to date, and its answers."""
+"""One training run as the viewer keeps it: its index, a thread that brings the index up to date, and its answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Value = TypeVar("Value")
 
 
 class Training:
-    """A training's folder. Its methods may be called from several threads.
+    """A training run's folder. Its methods may be called from several threads.
 
     Attributes:
         indexing: the share of the files' bytes that is indexed; None while nothing is left to do.

@@ -23,7 +23,7 @@ KEY = "sk-sentinel-0815"
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a training of sotopia with a validation."""
+    """The folder of a training run of sotopia with a validation."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     folder = training(tmp_path / "outputs" / "run", 1, steps=6)
     RunFolder(folder).log_metrics(5, {"val-core/sotopia/reward/mean@1": 0.625})

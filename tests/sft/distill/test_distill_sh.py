@@ -122,7 +122,7 @@ def test_a_student_is_trained_once_on_the_same_inputs(
     said, done = run(code=3, **given)
     assert commands(said)[-1] == program and "move outputs/distilled/student" in done.stderr
     script.write_text(content)
-    assert program in commands(run(**given)[0])  # a training that failed goes on
+    assert program in commands(run(**given)[0])  # a training run that failed goes on
     said, done = run(**given)
     assert program not in commands(said) and "is there" in done.stdout and done.stdout.endswith("the table\n")
     assert program in commands(run(**given, **changed)[0])

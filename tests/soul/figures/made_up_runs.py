@@ -1,4 +1,4 @@
-"""Folders of trainings with made-up numbers, through the writers that a real run uses."""
+"""Folders of training runs with made-up numbers, through the writers that a real run uses."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ def training(
     collapse: bool = False,
     repeated_rows: int = 12,
 ) -> Path:
-    """A training of this many steps; its rewards rise by `gain` a step, and sotopia's secret by `secret`.
+    """A training run of this many steps; its rewards rise by `gain` a step, and sotopia's secret by `secret`.
 
     Args:
         collapse: entropy and lengths leave their range, so that alarms are raised.

@@ -1,4 +1,4 @@
-"""What the tests of the viewer's page share: two trainings, their server, and pages in which nothing may go wrong."""
+"""What the tests of the viewer's page share: two runs, their server, and pages in which nothing may go wrong."""
 
 import re
 
@@ -13,7 +13,7 @@ from tests.soul.view.viewed_pages import COUNT, POLL_MS, STEPS
 
 @pytest.fixture(scope="module")
 def viewed(tmp_path_factory):
-    """A server's client for the trainings "first", with a hostile session, and "second", which is a step shorter."""
+    """A server's client for the runs "first", with a hostile session, and "second", which is a step shorter."""
     root = tmp_path_factory.mktemp("outputs")
     training(root / "first", STEPS)
     add_hostile(root / "first", STEPS)

@@ -1,4 +1,4 @@
-"""Folders of trainings with invented sessions: binary answers, a scene of two people, two seats, and hostile texts."""
+"""Folders of runs with invented sessions: binary answers, a scene of two people, two seats, and hostile texts."""
 
 import json
 import random
@@ -148,7 +148,7 @@ def write_step(folder, step, sessions):
 
 
 def training(folder, steps=4, seed=0, resumed_at=2):
-    """A training with these steps, and a validation after the last one."""
+    """A training run with these steps, and a validation after the last one."""
     for step in range(1, steps + 1):
         write_step(folder, step, sessions_of(step, seed=seed))
     RunFolder(folder).write_traces("val", steps, sessions_of(steps, rows=1, seed=seed + 1))

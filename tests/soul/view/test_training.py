@@ -1,4 +1,4 @@
-"""A training as the viewer keeps it: what it reads when, and what it answers while its index is built."""
+"""A training run as the viewer keeps it: what it reads when, and what it answers while its index is built."""
 
 import threading
 

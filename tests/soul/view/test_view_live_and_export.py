@@ -1,4 +1,4 @@
-"""What the viewer's page does with a training that goes on, with hostile texts, with many sessions, and as one file.
+"""What the viewer's page does with a run that goes on, with hostile texts, with many sessions, and as one file.
 
 Promise under test: a new step grows the curves while the open session stays; hostile text stays text; every view fits a
 narrow screen; 51,200 sessions open in time; the exported file shows the same page.
@@ -20,7 +20,7 @@ playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = needs_a_browser
 
 
-# ---- a training that goes on
+# ---- a training run that goes on
 
 
 def test_a_new_step_grows_the_curves_and_keeps_the_open_session(browser, opened, tmp_path):

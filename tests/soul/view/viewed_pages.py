@@ -1,4 +1,4 @@
-"""What the tests of the viewer's page know about the trainings that they open (conftest.py)."""
+"""What the tests of the viewer's page know about the training runs that they open (conftest.py)."""
 
 STEPS, OF_STEP = 4, 48  # of the longer training; sessions of a step
 COUNT = STEPS * OF_STEP + 24 + 1  # its sessions, with the validation and the hostile one

@@ -1,4 +1,4 @@
-"""Every key that a training reads, with its type, its range and its meaning; an override of another key is refused.
+"""Every key that a training run reads, with its type, its range and its meaning; an override of another key is refused.
 
 Our own sections come from their pydantic models. verl's keys are listed here: verl's config has a thousand, and most
 are read only by code that does not run here (its older trainer, other engines and servers, its critic), so an override

@@ -1,4 +1,4 @@
-"""The run's judge actor: the one process of a training that asks judges. It has the limits, cache, budget and keys.
+"""The run's judge actor: the one process of a training run that asks judges. It has the limits, cache, budget and keys.
 
 The driver starts it before anything else. Trainer and agent-loop workers find it by name in the run's Ray namespace. A
 worker has a gateway as anywhere else, but its requests go to the actor (`remote_gateway`), as plain data. The actor
