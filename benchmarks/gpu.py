@@ -39,7 +39,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from ditto.memory.estimate import Training, forward_moments, largest, update_moments
+from ditto.memory.estimate import TrainingSetup, forward_moments, largest, update_moments
 from ditto.memory.model_shape import shape_of
 from ditto.model import attention
 from ditto.model.chunked_head import token_log_probs, with_chunked_head
@@ -320,7 +320,7 @@ def _measure_training(name: str, config: Qwen3Config, tokens: int, sequence: int
         optimizer.step()
         optimizer.zero_grad()
 
-    shape, settings = shape_of(config, name), Training(devices=1, lora_rank=LORA_RANK)
+    shape, settings = shape_of(config, name), TrainingSetup(devices=1, lora_rank=LORA_RANK)
     plans = {
         "update": (update, largest(update_moments(shape, tokens, settings)).total),
         "log_prob": (torch.no_grad()(forward), largest(forward_moments(shape, tokens, settings)).total),

@@ -33,7 +33,7 @@ from soul.suites import soul_v1
 State = Literal["built", "no source", "failed"]
 
 
-class Outcome(NamedTuple):
+class BuildResult(NamedTuple):
     """The result for one set: built, or why not."""
 
     name: str
@@ -47,26 +47,26 @@ def evaluation_file(data: Path, name: str) -> Path:
     return data / "sim_eval_data" / f"{EVALUATION_SETS[name].file}.parquet"
 
 
-def build_set(name: str, root: Path, out: Path) -> Outcome:
+def build_set(name: str, root: Path, out: Path) -> BuildResult:
     """Write the file of one evaluation set, if its source is there."""
     build = BUILDS[name]
     match = build.find(root)
     if match.form is None:
         remark = build.what_to_get(match)
         if match.files:
-            return Outcome(name, "failed", remarks=(f"the source is incomplete: {remark}",))
-        return Outcome(name, "no source", remarks=(remark,))
+            return BuildResult(name, "failed", remarks=(f"the source is incomplete: {remark}",))
+        return BuildResult(name, "no source", remarks=(remark,))
     print(f"building {name} from {match.folder}", file=sys.stderr)
     words = build.arguments(match, out)
     try:
         built: Built = importlib.import_module(f"data.{build.builder}").build(words)
     except (OSError, ValueError) as error:
-        return Outcome(name, "failed", remarks=(one_line(error),))
+        return BuildResult(name, "failed", remarks=(one_line(error),))
     except Exception as error:  # noqa: BLE001 - a defect of one builder must not stop the other sets
         command = f"for the traceback: python -m data.{build.builder} {' '.join(words)}"
-        return Outcome(name, "failed", remarks=(f"{type(error).__name__}: {one_line(error)} ({command})",))
+        return BuildResult(name, "failed", remarks=(f"{type(error).__name__}: {one_line(error)} ({command})",))
     card.write_inside(out, _card(name, match, built, words, root))
-    return Outcome(name, "built", built.rows, (*filter(None, [match.form.stands_in]), *built.remarks))
+    return BuildResult(name, "built", built.rows, (*filter(None, [match.form.stands_in]), *built.remarks))
 
 
 def _card(name: str, match: SourceMatch, built: Built, words: Sequence[str], root: Path) -> card.SetCard:

@@ -32,7 +32,7 @@ from data.builder_cli import Builder, counted
 from data.model_stages import settings_of
 from data.sets import build_set, counts, evaluation_file, summary_table, wide_console
 from data.sources import BUILDS, EXTRA_SETS
-from data.training.building import SHARE_BOOKS, Building, Evaluated, Outcome, file_of
+from data.training.building import SHARE_BOOKS, Building, BuildResult, Evaluated, file_of
 from data.training.table import TRAINING, RunOptions, TrainingBuild
 from soul.cli.arguments import existing_folder, output_folder, positive_share
 from soul.cli.error_border import Parser, reports_errors
@@ -69,7 +69,7 @@ def _calls(build: TrainingBuild, words: Sequence[str]) -> Sequence[str]:
         return [f"cannot be read: {one_line(error)}"]
 
 
-def table(outcomes: Sequence[Outcome]) -> Table:
+def table(outcomes: Sequence[BuildResult]) -> Table:
     """The outcomes as a table."""
     view = summary_table("Training files", "rows", "groups", "evaluated", "calls", "cost")
     for outcome in outcomes:

@@ -40,7 +40,7 @@ from soul.testing.replies import ChatRequest, Reply, Text
 from soul.testing.server import FakeOpenAI
 from soul.view.page import served_page
 from soul.view.server import ViewServer
-from soul.view.training import Training
+from soul.view.training import RunView
 
 PICTURES = Path(__file__).parent / "pictures"
 # Metric -> label, in the order of preference; curves are drawn of those that the file has.
@@ -116,7 +116,7 @@ def report() -> Path:
 def viewer() -> Path:
     """Take pictures of the viewer's views of an invented training."""
     with tempfile.TemporaryDirectory() as folder:
-        Training(viewer_run.training(Path(folder) / "ditto-1")).refresh()  # so that the index is complete
+        RunView(viewer_run.training(Path(folder) / "ditto-1")).refresh()  # so that the index is complete
         server = ViewServer(Path(folder), served_page())
         Thread(target=server.serve_forever, daemon=True).start()
         run = server.catalogue.folders()["folders"][0]["id"]

@@ -170,7 +170,7 @@ def log_probs(model: PreTrainedModel, sequence: Sequence_) -> Tensor:
 def advantages(attempts: Sequence[Attempt]) -> dict[int, float]:
     """(r - mean) / (std + eps) among the attempts at the same prompt, by the id of the attempt.
 
-    The standard deviation is the unbiased one. A group of one, or without spread, teaches nothing: 0.
+    The standard deviation is the unbiased one. A group of one, or without spread, gives no learning signal: 0.
     """
     groups: dict[int, dict[int, float]] = defaultdict(dict)
     for attempt in attempts:  # an attempt counts once, in however many sequences it is
@@ -203,7 +203,7 @@ def backward(model: PreTrainedModel, step: Sequence[Sequence_], feedback_coef: f
         of_attempt = advantages([sequence.attempt for sequence in part])
         for sequence in part:
             advantage = of_attempt[id(sequence.attempt)]
-            if advantage == 0:  # it teaches nothing, and its tokens are in the mean already
+            if advantage == 0:  # it gives no learning signal, and its tokens are in the mean already
                 continue
             terms = token_terms(log_probs(model, sequence), sequence.old, advantage)
             term = -weight * (terms * sequence.mask).sum() / tokens

@@ -7,7 +7,7 @@ from dataclasses import replace
 from omegaconf import DictConfig, OmegaConf
 
 from ditto.memory.cpu import DEVICE_PROCESSES, CpuMemory, choose, described, micro_batches, process_bytes
-from ditto.memory.estimate import Change, Memory, Training, first_fit, largest, lower_limits, update_moments
+from ditto.memory.estimate import Change, Memory, TrainingSetup, first_fit, largest, lower_limits, update_moments
 from ditto.memory.model_shape import GIB, read_shape
 from ditto.memory.plan import advice, gpu_size
 from ditto.memory.setup import number_formats
@@ -84,11 +84,11 @@ def fit(config: DictConfig, longest: int) -> list[str]:
     return [f"memory: {described(shape, rank)}, {memory}; {micro_batches(tokens, checkpointing)}"]
 
 
-def _training(config: DictConfig) -> Training:
+def _training(config: DictConfig) -> TrainingSetup:
     engine, model = config.engine, config.model
     devices = config.trainer.n_gpus_per_node * config.trainer.nnodes
     formats = number_formats(engine, "engine")
-    return Training(
+    return TrainingSetup(
         devices=devices if engine.fsdp_size in (-1, 0) else min(engine.fsdp_size, devices),
         lora_rank=int(model.get("lora_rank") or 0),
         **formats,

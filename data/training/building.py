@@ -36,7 +36,7 @@ _EXAMPLES = 3
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BuildResult:
     """The result for one training file: built, or why not.
 
     Attributes:
@@ -172,12 +172,12 @@ class Building(NamedTuple):
     evaluated: Evaluated
     options: RunOptions
 
-    def run(self, name: str, build: TrainingBuild) -> Outcome:
+    def run(self, name: str, build: TrainingBuild) -> BuildResult:
         """Write a task's training file and its card, if its source is there. A bad source is an outcome, no error."""
         match = build.find(self.sources)
         if match.form is None:
             # The folder may hold a part of the files for the sake of the evaluation set, so this is no failure.
-            return Outcome(name, "no source", remarks=(build.what_to_get(match),))
+            return BuildResult(name, "no source", remarks=(build.what_to_get(match),))
         print(f"building {name}", file=sys.stderr)
         out = file_of(name, self.data)
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -188,14 +188,14 @@ class Building(NamedTuple):
                 built: Built = importlib.import_module(f"data.{build.builder}").build(words)
                 return self._write(name, build, match, words, built, raw)
             except (OSError, ValueError, SoulError) as error:
-                return Outcome(name, "failed", remarks=(one_line(error).replace(f"{scratch}/", ""),))
+                return BuildResult(name, "failed", remarks=(one_line(error).replace(f"{scratch}/", ""),))
             except Exception as error:  # noqa: BLE001 - a defect of one builder must not stop the others
                 where = keep_traceback(error)
-                return Outcome(name, "failed", remarks=(f"{type(error).__name__}: {one_line(error)} ({where})",))
+                return BuildResult(name, "failed", remarks=(f"{type(error).__name__}: {one_line(error)} ({where})",))
 
     def _write(
         self, name: str, build: TrainingBuild, match: SourceMatch, words: Sequence[str], built: Built, raw: Path
-    ) -> Outcome:
+    ) -> BuildResult:
         """Copy the builder's rows without the evaluated ones, and write card and report."""
         assert match.form is not None, match
         out, samples = file_of(name, self.data), Samples(self.options.seed)
@@ -233,7 +233,7 @@ class Building(NamedTuple):
         card.write(out, about)
         report.write(out, about, samples)
         notes = (*self._remarks(name, match.form.stands_in), *built.notes)
-        return Outcome(name, "built", kept.rows, kept.groups, left_out, kept.left_out_rows, notes, built.models)
+        return BuildResult(name, "built", kept.rows, kept.groups, left_out, kept.left_out_rows, notes, built.models)
 
     def _remarks(self, name: str, stands_in: str) -> Iterator[str]:
         if stands_in:

@@ -55,7 +55,7 @@ LONGEST_NAME = 32  # KubeRay appends to it, and Kubernetes allows 63 characters
 
 
 @dataclass(frozen=True)
-class Training:
+class CheckedRun:
     """A training run that was checked."""
 
     words: Sequence[str]  # the task and the Hydra overrides, as they were given
@@ -67,7 +67,7 @@ class Training:
     cpus: int  # that Ray has to count on each node
 
     @classmethod
-    def from_config(cls, words: Sequence[str], config: DictConfig, environment: Mapping[str, str]) -> Training:
+    def from_config(cls, words: Sequence[str], config: DictConfig, environment: Mapping[str, str]) -> CheckedRun:
         """The training of a composed config.
 
         Args:
@@ -138,7 +138,7 @@ def plain_name(name: str) -> str:
     return (name if name[:1].isalpha() else f"run-{name}")[:LONGEST_NAME].strip("-")
 
 
-def submission(backend: str, training: Training, environment: Mapping[str, str]) -> tuple[list[str], str]:
+def submission(backend: str, training: CheckedRun, environment: Mapping[str, str]) -> tuple[list[str], str]:
     """The command that submits, and its document (YAML; "" if there is none), for which DOCUMENT stands in the command.
 
     Keys reach the job by the environment of sbatch, `ray start` or sky, or by a Kubernetes secret.
@@ -181,7 +181,7 @@ def submission(backend: str, training: Training, environment: Mapping[str, str])
     return command, document
 
 
-def _ray_job(training: Training, environment: Mapping[str, str]) -> str:
+def _ray_job(training: CheckedRun, environment: Mapping[str, str]) -> str:
     """A RayJob of KubeRay: the head pod trains too, so there is a worker pod fewer than nodes.
 
     The job's driver runs in the head pod, reads the keys and gives those of the judges to the workers in memory.
@@ -234,7 +234,7 @@ def submit(backend: str, words: Sequence[str], dry_run: bool) -> int:
     config = load_config([*recipe, "--task", task, *overrides, "++dry_run=true"])
     config.run.preflight = config.run.preflight and not judge
     plan = check(config)
-    training = Training.from_config([task, *overrides], config, environment)
+    training = CheckedRun.from_config([task, *overrides], config, environment)
     command, document = submission(backend, training, environment)
     doing = "Would submit" if dry_run else "Submitting"
     size = f"{training.nodes} nodes of {training.gpus} {'GPUs' if training.on_gpus else 'processes'}"

@@ -17,7 +17,7 @@ pytest.importorskip("verl")
 
 from ditto.settings import BadConfig
 from recipe.ditto import submit as command
-from recipe.ditto.submit import BACKENDS, ROOT, Training, plain_name, submission
+from recipe.ditto.submit import BACKENDS, ROOT, CheckedRun, plain_name, submission
 from soul.cli.error_border import USER_ERROR
 from soul.errors import BadSettings
 from soul.testing import FakeOpenAI, Json
@@ -25,7 +25,7 @@ from tests.mistakes.training_places import ELSEWHERE, ROW, write
 
 KEY = "sk-of-a-test-4711-never-shown"
 WORDS = ("hitom", "trainer.nnodes=2", "run.dir='my \"run\" of $HOME'", "judge.model=it's")  # as the program gets them
-TRAINING = Training(
+TRAINING = CheckedRun(
     words=WORDS,
     name="ditto-rl-hitom",
     variables={"DATA_DIR": "data", "PLATFORM": "gpu", "HF_HOME": "/disk/of/this/machine"},

@@ -161,7 +161,7 @@ def _plan(
     names = ", ".join(f"{name} {count}" for name, count in Counter(row.task.name for row in train).items())
     groups = config.algorithm.filter_groups
     played = groups.max_num_gen_batches if groups.enable else 1  # at most, in batches of prompts
-    filtered = f"asks for {prompts} prompts at once, for up to {prompts * played} where groups teach nothing"
+    filtered = f"asks for {prompts} prompts at once, for up to {prompts * played} where groups give no learning signal"
     step = (train, objective, sessions * played, settings.gateway.by_task)
     canary = judge_plan.canary_calls(train, sessions * played, settings.gateway)
     loads = judge_plan.plan(settings, judge_plan.calls_per_step(*step) | canary, mean, config)

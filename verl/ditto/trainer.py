@@ -5,7 +5,7 @@ What it changes in verl 0.9.1's V1 trainer, and why:
   reward and group (`batch/loss_plan.py`, `objectives/advantages.py`);
 - mini-batches: verl's number of optimizer updates grows with the number of sequences; here a mini-batch is a number of
   prompts (`batch/minibatch_layout.py`), and every part of the objective is averaged over its own tokens
-  (`objectives/losses.py`); with `skip_idle`, sequences that teach nothing cost no forward pass;
+  (`objectives/losses.py`); with `skip_idle`, sequences without a learning signal cost no forward pass;
 - old log-probs are computed in the context in which a sequence is trained (`old_log_probs.py`);
 - the parts of a step are reported together (`batch/step_parts.py`);
 - missing sessions, which verl pads without a message, end the run; so does a stuck phase (`run/watchdog.py`);

@@ -3,9 +3,9 @@
     soul figures --runs ditto=outputs/ditto-1,outputs/ditto-2 grpo=outputs/grpo-1 --out figures
     soul figures --data data/sim_eval_data/*.parquet --agreement gpt-5-nano=agree.json --out figures
 
-A run is the folder of a training run; an evaluation is the folder of `soul evaluate`. Both may still grow. Several folders
-of one name are seeds. Task files and comparisons of judges with people give tables of their own. Figures are written
-as PDF, SVG, PNG and CSV, tables as Markdown, LaTeX and CSV; index.md lists them, says what could not be drawn and why,
+A run is the folder of a training run; an evaluation is the folder of `soul evaluate`. Both may still grow.
+Several folders of one name are seeds. Task files and comparisons of judges with people give tables of their own.
+Figures are written as PDF, SVG, PNG and CSV, tables as Markdown, LaTeX and CSV; index.md lists them, says what could not be drawn and why,
 and has the hashes of all runs and files.
 """
 
@@ -51,8 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = options().parse_args(arguments)
     if not (given.runs or given.evals or given.data or given.agreement):
         raise BadSettings(
-            "soul figures: name training runs (--runs NAME=DIR), evaluations (--evals NAME=DIR), task files (--data FILE) "
-            "or comparisons of judges with people (--agreement NAME=FILE)."
+            "soul figures: name training runs (--runs NAME=DIR), evaluations (--evals NAME=DIR), task files (--data "
+            "FILE) or comparisons of judges with people (--agreement NAME=FILE)."
         )
     if given.baseline and not given.evals:
         raise BadSettings("soul figures: --baseline names evaluations; it needs --evals.")

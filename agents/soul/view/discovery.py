@@ -25,7 +25,7 @@ from soul.files.metrics_file import NAME as METRICS
 from soul.files.trace_files import FOLDER as TRACES
 from soul.files.trace_files import LIVE, last_step, trace_files
 from soul.view.overview import RUN_FILE
-from soul.view.training import Training
+from soul.view.training import RunView
 
 Kind = Literal["training", "evaluation", "comparison"]
 DEEPEST = 8  # levels below the folder
@@ -136,20 +136,20 @@ class Catalogue:
         self._lock = threading.Lock()
         self._looked = float("-inf")  # time.monotonic()
         self._found: dict[str, Found] = {}
-        self._trainings: dict[str, Training] = {}
+        self._trainings: dict[str, RunView] = {}
 
     def folders(self) -> dict[str, Any]:
         """{"root", "folders"}: the facts about each folder, newest first."""
         known = [one.facts() for one in self._look().values()]
         return {"root": str(self.root), "folders": sorted(known, key=lambda one: one["modified"], reverse=True)}
 
-    def training(self, number: str) -> Training | None:
+    def training(self, number: str) -> RunView | None:
         """The training with this id."""
         one = self._known(number)
         if one is None or one.kind != "training":
             return None
         with self._lock:
-            return self._trainings.setdefault(number, Training(one.place))
+            return self._trainings.setdefault(number, RunView(one.place))
 
     def page_path(self, number: str) -> str | None:
         """The path, relative to the root, of the page that goes with this folder."""

@@ -20,7 +20,7 @@ from soul.view.index import all_columns
 from soul.view.overview import checkpoints
 from soul.view.page import write_export
 from soul.view.sessions import NoSession
-from soul.view.training import Training
+from soul.view.training import RunView
 
 MOST_BYTES = 40_000_000  # of texts, before compression
 _ASIDE = {"revision", "indexing", "notes"}  # of an overview: about the server
@@ -50,13 +50,13 @@ def write_run_report(folder: Path, file: Path | None = None) -> Path:
         raise RunFailed(f"{folder}: {error}. The training is running; run the same command again.") from None
 
 
-def indexed(folder: Path) -> Training:
+def indexed(folder: Path) -> RunView:
     """A training run whose index is up to date.
 
     Raises:
         RunFailed: the index cannot be built.
     """
-    training = Training(folder)
+    training = RunView(folder)
     training.refresh()
     if training.problem:
         raise RunFailed(training.problem)

@@ -35,7 +35,7 @@ from soul.errors import BadSettings
 from soul.evaluate.report.page_parts import to_json
 from soul.view.discovery import Catalogue
 from soul.view.sessions import NoSession
-from soul.view.training import Training
+from soul.view.training import RunView
 
 logger = logging.getLogger(__name__)
 HOST = "127.0.0.1"
@@ -147,7 +147,7 @@ class Handler(BaseHTTPRequestHandler):
             case _:
                 self._problem(HTTPStatus.NOT_FOUND, "There is nothing at this address.")
 
-    def _answer_run(self, training: Training, parts: Sequence[str], query: dict[str, str]) -> None:
+    def _answer_run(self, training: RunView, parts: Sequence[str], query: dict[str, str]) -> None:
         match parts:
             case ["overview"]:
                 self._json(training.overview(_number(query, "from")))

@@ -27,7 +27,7 @@ WAIT_S = 0.8  # an answer waits this long for the index, then shows what there i
 Value = TypeVar("Value")
 
 
-class Training:
+class RunView:
     """A training run's folder. Its methods may be called from several threads.
 
     Attributes:
@@ -119,7 +119,7 @@ class Training:
             raise NoSession("the run has no index yet")
         return session_object(read_line(self.traces, place), place.file)
 
-    def against(self, other: Training) -> dict[str, Any]:
+    def against(self, other: RunView) -> dict[str, Any]:
         """The prompts that both runs played in the same step; see `soul.view.against`."""
         for one in (self, other):
             one.keep_up()

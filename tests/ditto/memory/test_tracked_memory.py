@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ditto.memory.estimate import CHUNK_LOGITS, Training, forward_moments, largest, update_moments
+from ditto.memory.estimate import CHUNK_LOGITS, TrainingSetup, forward_moments, largest, update_moments
 from ditto.memory.model_shape import shape_of
 from ditto.model.chunked_head import LOGITS_PER_CHUNK
 from tests.ditto.memory import tracked
@@ -17,7 +17,7 @@ from tests.ditto.memory.tracked import RANK, Tracked
 def both(config: Any, tokens: int, lora: bool, **changed: Any) -> tuple[int, int]:
     """Tracked bytes and planned bytes."""
     run = Tracked(config, tokens, lora, **changed)
-    training = Training(
+    training = TrainingSetup(
         devices=run.devices,
         lora_rank=RANK if lora else 0,
         checkpointing=run.checkpointing,

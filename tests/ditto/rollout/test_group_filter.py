@@ -113,7 +113,7 @@ def prompts(batch: KVBatchMeta) -> set[str]:
 
 
 def reported(groups: GroupFilter, idle: int = 0) -> tuple[dict[str, float], list[SessionRecord]]:
-    """The step's metrics and the traces of its dropped groups, where `idle` groups of the batch teach nothing."""
+    """The step's metrics and the traces of its dropped groups, where `idle` groups give no learning signal."""
     step = StepBatch([], [], groups=Counter(idle=idle))
     groups.report(step, 1)
     return metrics.groups(step.groups), step.traces

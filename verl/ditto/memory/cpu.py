@@ -13,7 +13,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.memory.estimate import Memory, Training, forward_moments, shard_bytes, trained_shard, update_moments
+from ditto.memory.estimate import Memory, TrainingSetup, forward_moments, shard_bytes, trained_shard, update_moments
 from ditto.memory.model_shape import GIB, ModelShape, read_shape
 from ditto.memory.setup import (
     TOKENS,
@@ -85,7 +85,9 @@ class CpuMemory:
             )
 
 
-def process_bytes(shape: ModelShape, training: Training, tokens: int, scored_tokens: int, exports_model: bool) -> int:
+def process_bytes(
+    shape: ModelShape, training: TrainingSetup, tokens: int, scored_tokens: int, exports_model: bool
+) -> int:
     """Bytes of one training process at its largest moment: an update, a pass without gradients, loading, or an export.
 
     Args:

@@ -31,7 +31,7 @@ Change = dict[str, Any]  # name of a setting -> its value
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingSetup:
     """The way a model is trained. Sizes of numbers are in bytes."""
 
     devices: int = 1  # number of devices that the weights are sharded over
@@ -75,23 +75,23 @@ class Memory:
         return int(TRAINER) + int(FRAGMENTS * (self.activations + self.logits))
 
 
-def trained_weights(shape: ModelShape, training: Training) -> int:
+def trained_weights(shape: ModelShape, training: TrainingSetup) -> int:
     """Number of weights that have a gradient."""
     return shape.adapter(training.lora_rank) if training.lora_rank else shape.weights
 
 
-def trained_shard(shape: ModelShape, training: Training, bytes_per_weight: int) -> int:
+def trained_shard(shape: ModelShape, training: TrainingSetup, bytes_per_weight: int) -> int:
     """Bytes of one device's part of a value that each trained weight has: a gradient, an optimizer state, a copy."""
     return trained_weights(shape, training) * bytes_per_weight // training.devices
 
 
-def shard_bytes(shape: ModelShape, training: Training) -> int:
+def shard_bytes(shape: ModelShape, training: TrainingSetup) -> int:
     """Bytes of one device's part of the weights."""
     adapter = shape.adapter(training.lora_rank)
     return (shape.weights * training.stored + adapter * training.master) // training.devices
 
 
-def update_moments(shape: ModelShape, tokens: int, training: Training) -> list[Memory]:
+def update_moments(shape: ModelShape, tokens: int, training: TrainingSetup) -> list[Memory]:
     """The moments of an optimizer update that can be its peak: in a decoder layer, in the head, AdamW's step.
 
     Args:
@@ -127,7 +127,9 @@ def update_moments(shape: ModelShape, tokens: int, training: Training) -> list[M
     ]
 
 
-def forward_moments(shape: ModelShape, tokens: int, training: Training, optimizer_here: bool = True) -> list[Memory]:
+def forward_moments(
+    shape: ModelShape, tokens: int, training: TrainingSetup, optimizer_here: bool = True
+) -> list[Memory]:
     """The same of a pass without gradients, which computes log-probs: in a decoder layer, in the head.
 
     Args:
@@ -148,7 +150,7 @@ def largest(moments: Iterable[Memory]) -> Memory:
     return max(moments, key=lambda memory: memory.total)
 
 
-def layer_activations(shape: ModelShape, training: Training) -> tuple[int, int]:
+def layer_activations(shape: ModelShape, training: TrainingSetup) -> tuple[int, int]:
     """Bytes per token that one decoder layer keeps for its backward pass, and that the backward pass needs in addition.
 
     Kept: the float32 inputs and the outputs of both norms, queries and keys before and after norm and rotation, values,
@@ -163,7 +165,7 @@ def layer_activations(shape: ModelShape, training: Training) -> tuple[int, int]:
     return kept + 8 * c * training.lora_rank, backward + (0 if full else c * shape.hidden)
 
 
-def _logit_bytes(shape: ModelShape, tokens: int, training: Training) -> int:
+def _logit_bytes(shape: ModelShape, tokens: int, training: TrainingSetup) -> int:
     """Bytes of all logits of a micro-batch, or of one chunk of them."""
     if training.full_logits:
         return tokens * shape.vocab * FULL_LOGIT
@@ -172,13 +174,13 @@ def _logit_bytes(shape: ModelShape, tokens: int, training: Training) -> int:
     return min(tokens, whole_tiles) * shape.vocab * CHUNK_LOGIT
 
 
-def _sharded(shape: ModelShape, training: Training) -> int:
+def _sharded(shape: ModelShape, training: TrainingSetup) -> int:
     """Bytes of this device's shards: the weights, and the copies that a distillation keeps."""
     copies = training.teacher_copies * trained_shard(shape, training, training.master)
     return 0 if training.offloaded else shard_bytes(shape, training) + copies
 
 
-def _gathered_layers(shape: ModelShape, training: Training) -> int:
+def _gathered_layers(shape: ModelShape, training: TrainingSetup) -> int:
     """Bytes of whole weights in a decoder layer: the root for a whole pass, the layer, and what is fetched ahead."""
     root = shape.root_weights * training.compute
     layer = (shape.layer_weights + shape.layer_adapter(training.lora_rank)) * training.compute
@@ -186,7 +188,7 @@ def _gathered_layers(shape: ModelShape, training: Training) -> int:
     return root + layer + max(layer, embedding) if training.reshard else root + shape.layers * layer + 2 * embedding
 
 
-def _gathered_head(shape: ModelShape, training: Training) -> int:
+def _gathered_head(shape: ModelShape, training: TrainingSetup) -> int:
     """Bytes of whole weights in the head, the last unit; the buffer in which it arrived still exists.
 
     Full logits are turned into log-probs outside of the model, where nothing is gathered.

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ditto.launching.compose import SEPARATE
 from ditto.memory.estimate import (
-    Training,
+    TrainingSetup,
     shard_bytes,
     trained_shard,
 )
@@ -26,7 +26,7 @@ GPU_PROCESSES, AGENT_WORKER, DRIVER = 12 * GIB, 2 * GIB, 8 * GIB
 TOKENS = "actor_rollout_ref.actor.ppo_max_token_len_per_gpu"
 
 
-def training_of(config: DictConfig) -> Training:
+def training_of(config: DictConfig) -> TrainingSetup:
     """The training process of an RL run, for the arithmetic."""
     model, actor, trainer = config.actor_rollout_ref.model, config.actor_rollout_ref.actor, config.trainer
     engine, objective = actor.fsdp_config, chosen_objective(config.algorithm)
@@ -34,7 +34,7 @@ def training_of(config: DictConfig) -> Training:
     formats = number_formats(engine, "actor_rollout_ref.actor.fsdp_config")
     several = update_tokens(config) > (actor.ppo_max_token_len_per_gpu or 0)
     moving_teacher = objective.teacher == "feedback" and config.algorithm.sdpo.teacher != "live"
-    return Training(
+    return TrainingSetup(
         devices=devices if engine.fsdp_size in (-1, 0) else min(engine.fsdp_size, devices),
         lora_rank=int(model.lora_rank or 0),
         **formats,
@@ -172,9 +172,11 @@ def host_memory(shape: ModelShape, config: DictConfig, teachers: Sequence[ModelS
     }
 
 
-def scoring_only(training: Training) -> Training:
+def scoring_only(training: TrainingSetup) -> TrainingSetup:
     """A model that only scores: its shards stay on the host, in the number format of the computation."""
-    return Training(training.devices, master=training.compute, compute=training.compute, optimizer=0, offloaded=True)
+    return TrainingSetup(
+        training.devices, master=training.compute, compute=training.compute, optimizer=0, offloaded=True
+    )
 
 
 def is_colocated(config: DictConfig) -> bool:
@@ -182,7 +184,7 @@ def is_colocated(config: DictConfig) -> bool:
     return bool(config.trainer.v1.trainer_mode != SEPARATE)
 
 
-def _pinned_padding(shape: ModelShape, training: Training) -> float:
+def _pinned_padding(shape: ModelShape, training: TrainingSetup) -> float:
     """Bytes of pinned memory per byte of weights (1 to 2): torch rounds each tensor up to a power of two."""
     parts = {max(size * training.stored // training.devices, 1): count for size, count in shape.tensors.items()}
     allocated = sum((1 << (part - 1).bit_length()) * count for part, count in parts.items())

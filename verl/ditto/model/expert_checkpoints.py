@@ -61,7 +61,7 @@ def check_teachers(config: DictConfig, settings: Settings, tasks: Collection[str
     if without and EVERY_OTHER not in teachers:
         raise BadConfig(
             f"{KEY}={dict(teachers)}: the training rows have tasks without a teacher ({', '.join(without)}), which "
-            f"would teach nothing. Name one for each, or one for all others: +{KEY}.{EVERY_OTHER}=CHECKPOINT."
+            f"would give no learning signal. Name one for each, or one for all others: +{KEY}.{EVERY_OTHER}=CHECKPOINT."
         )
     unused = sorted(set(teachers) - set(tasks) - ({EVERY_OTHER} if without else set()))
     if unused:

@@ -14,7 +14,7 @@ divergence is not charged to an earlier one. D is that of SDPO (`sdpo.py`) with 
 reverse KL, as default.
 
 Limits: rewards are measured and not trained on, so the student cannot get better than its teachers. Where the student
-never goes, they teach nothing. Teachers need the student's tokenizer.
+never goes, they give no learning signal. Teachers need the student's tokenizer.
 """
 
 from ditto.objectives.losses import distill_logits, distill_token

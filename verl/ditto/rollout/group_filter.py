@@ -1,9 +1,9 @@
-"""Replace the groups of a step that teach nothing: DAPO's dynamic sampling (arXiv 2503.14476, section 3.2).
+"""Replace the groups of a step without a learning signal: DAPO's dynamic sampling (arXiv 2503.14476, section 3.2).
 
 With `algorithm.filter_groups.enable`, a prompt whose sessions move no weight is dropped as soon as its last session
 ends, and the next prompt of the data is played in its place, so that a step trains on its full number of groups. The
 objective decides, by the same plan that weighs the rows of a step (`batch/loss_plan.py`): under `grpo` a group whose
-drafts have one reward teaches nothing, under `ditto` it may teach through its refined answers.
+drafts have one reward gives no learning signal, under `ditto` it may teach through its refined answers.
 
 A step plays at most `max_num_gen_batches` times its prompts. Beyond that, groups without a signal stay in the step,
 which then trains with what there is; `ditto/groups_idle` counts them and a warning says so. While a judge is down or
@@ -42,7 +42,7 @@ class _Group:
 
     Attributes:
         traces: the lines of its sessions.
-        replaceable: it teaches nothing, and another prompt could do better.
+        replaceable: it gives no learning signal, and another prompt could do better.
     """
 
     traces: list[str]
@@ -53,7 +53,7 @@ class GroupFilter:
     """Decides which finished groups are replaced, and keeps what they cost.
 
     Attributes:
-        limit: groups that may be dropped for one step because they teach nothing.
+        limit: groups that may be dropped for one step because they give no learning signal.
         prompts: groups that one batch trains on.
     """
 

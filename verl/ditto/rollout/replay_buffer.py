@@ -21,7 +21,7 @@ POLL_INTERVAL_S = 0.2  # a poll lists every key of the queue: a few milliseconds
 
 
 class _FiltersGroups:
-    """Mixin for verl's buffers. Replaces groups that teach nothing, if the trainer has set `filter`."""
+    """Mixin for verl's buffers. Replaces groups without a learning signal, if the trainer has set `filter`."""
 
     filter: GroupFilter | None = None
 

@@ -105,7 +105,7 @@ def _known_checks(folder: Path) -> list[dict[str, Any]]:
 
 async def _outcomes(
     settings: GatewaySettings, endpoint: Endpoint, spent_usd: float
-) -> tuple[list[canaries.Outcome], Usage]:
+) -> tuple[list[canaries.CanaryResult], Usage]:
     """Let the judge score the replies. Returns the outcomes, and the usage of its calls."""
     limits = {"max_attempts": 2, "timeout_s": min(_PATIENCE_S, endpoint.timeout_s)}
     roles = dict.fromkeys(ROLES, endpoint.model_copy(update=limits))

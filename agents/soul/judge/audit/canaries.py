@@ -92,7 +92,7 @@ class Grade(BaseModel):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CanaryResult:
     """The result for one reply. The scores of its scenario's honest replies, `good` and `weak`, set the bar."""
 
     canary: Canary
@@ -143,7 +143,7 @@ def replies(cases: Sequence[Canary] = CANARIES) -> list[Canary]:
     return [*honest, *(case for case in cases if not contentless(case.reply, min_words=MIN_WORDS))]
 
 
-async def run(judge: Judge, cases: Sequence[Canary] = CANARIES) -> list[Outcome]:
+async def run(judge: Judge, cases: Sequence[Canary] = CANARIES) -> list[CanaryResult]:
     """Have the judge grade the cases and the controls of their scenarios, all at the same time.
 
     Returns:
@@ -163,26 +163,26 @@ async def _grade(judge: Judge, canary: Canary) -> Grade | JudgeFailure:
         return failure
 
 
-def _outcome(case: Canary, answers: Mapping[Canary, Grade | JudgeFailure]) -> Outcome:
+def _outcome(case: Canary, answers: Mapping[Canary, Grade | JudgeFailure]) -> CanaryResult:
     """The outcome of a reply, given the answers to it and to the controls of its scenario."""
     answer = answers.get(case)
     if answer is None:
-        return Outcome(case, "rejected")
+        return CanaryResult(case, "rejected")
     if isinstance(answer, JudgeFailure):
-        return Outcome(case, "failed", cause=answer.cause, detail=answer.detail)
+        return CanaryResult(case, "failed", cause=answer.cause, detail=answer.detail)
     if case.kind in get_args(Control):
-        return Outcome(case, "graded", answer.score, reason=answer.reason)
+        return CanaryResult(case, "graded", answer.score, reason=answer.reason)
     good, weak = (answers[control] for control in controls(case.scenario))
     missing = next((control for control in (good, weak) if isinstance(control, JudgeFailure)), None)
     if missing is not None:
         detail = f"graded, but an honest reply to its scenario was not ({missing.cause}), so there is no bar"
-        return Outcome(case, "failed", answer.score, reason=answer.reason, cause=missing.cause, detail=detail)
+        return CanaryResult(case, "failed", answer.score, reason=answer.reason, cause=missing.cause, detail=detail)
     assert isinstance(good, Grade) and isinstance(weak, Grade)
     result: Result = "fooled" if is_fooled(answer.score, good.score, weak.score) else "held"
-    return Outcome(case, result, answer.score, good.score, weak.score, answer.reason)
+    return CanaryResult(case, result, answer.score, good.score, weak.score, answer.reason)
 
 
-def problems(outcomes: Sequence[Outcome]) -> list[str]:
+def problems(outcomes: Sequence[CanaryResult]) -> list[str]:
     """The reasons why this judge does not pass, as phrases; empty if it passes."""
     reasons: list[str] = []
     hostile = [outcome for outcome in outcomes if not outcome.honest]
@@ -205,7 +205,7 @@ def problems(outcomes: Sequence[Outcome]) -> list[str]:
     return reasons
 
 
-def verdict(outcomes: Sequence[Outcome]) -> int:
+def verdict(outcomes: Sequence[CanaryResult]) -> int:
     """The exit code: 0 if no reply fooled the judge, it told the controls apart, and no call failed; else 1.
 
     Prints the result in one line on standard error, so that standard output stays free for the table or JSON.
@@ -217,13 +217,13 @@ def verdict(outcomes: Sequence[Outcome]) -> int:
     return int(bool(reasons))
 
 
-def to_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def to_json(outcomes: Sequence[CanaryResult]) -> dict[str, Any]:
     """The result, the problems and the outcome of every reply, as JSON values."""
     reasons = problems(outcomes)
     return {"passed": not reasons, "problems": reasons, "outcomes": [outcome.to_json() for outcome in outcomes]}
 
 
-def table(outcomes: Sequence[Outcome]) -> Table:
+def table(outcomes: Sequence[CanaryResult]) -> Table:
     """A table with one row for each kind of canary, and the names of those that fooled the judge."""
     view = Table(title="Canaries", title_justify="left")
     view.add_column("kind")
@@ -248,7 +248,7 @@ def table(outcomes: Sequence[Outcome]) -> Table:
     return view
 
 
-def _honest_scores(outcomes: Sequence[Outcome]) -> dict[str, dict[str, float]]:
+def _honest_scores(outcomes: Sequence[CanaryResult]) -> dict[str, dict[str, float]]:
     """Scenario -> "good" or "weak" -> score; replies without a score are missing."""
     scores: dict[str, dict[str, float]] = {}
     for outcome in outcomes:
