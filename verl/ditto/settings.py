@@ -40,8 +40,8 @@ class FilterGroups(BaseModel):
     enable: bool = Field(
         default=False,
         description="Replace every prompt whose sessions give no learning signal by the next prompt of the data, as in "
-        "DAPO's dynamic sampling, so that each step trains on its full number of groups. The objective decides what teaches; "
-        "see [training](training.md).",
+        "DAPO's dynamic sampling, so that each step trains on its full number of groups. The objective decides "
+        "what teaches; see [training](training.md).",
     )
     max_num_gen_batches: int = Field(
         default=4,

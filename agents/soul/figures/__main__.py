@@ -5,8 +5,8 @@
 
 A run is the folder of a training run; an evaluation is the folder of `soul evaluate`. Both may still grow.
 Several folders of one name are seeds. Task files and comparisons of judges with people give tables of their own.
-Figures are written as PDF, SVG, PNG and CSV, tables as Markdown, LaTeX and CSV; index.md lists them, says what could not be drawn and why,
-and has the hashes of all runs and files.
+Figures are written as PDF, SVG, PNG and CSV, tables as Markdown, LaTeX and CSV; index.md lists them, says what could
+not be drawn and why, and has the hashes of all runs and files.
 """
 
 from __future__ import annotations
