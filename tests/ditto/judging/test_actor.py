@@ -99,12 +99,12 @@ def run(
         stop(actor)
 
 
-@pytest.mark.parametrize("cap", [2, 6])
-def test_the_cap_holds_over_all_workers_and_is_used(workers: list[Any], cap: int) -> None:
+@pytest.mark.e2e
+def test_the_cap_holds_over_all_workers_and_is_used(workers: list[Any]) -> None:
     with FakeOpenAI(Json({"score": 1}, delay=0.05)) as fake:
-        outcomes, _ = run(workers, fake, concurrency=cap)
+        outcomes, _ = run(workers, fake, concurrency=6)
     assert outcomes == {"ok": WORKERS * CALLS}
-    assert fake.peak == cap
+    assert fake.peak == 6
 
 
 def test_the_budget_holds_over_all_workers(workers: list[Any]) -> None:
@@ -119,6 +119,7 @@ def test_the_budget_holds_over_all_workers(workers: list[Any]) -> None:
     assert outcomes["ok"] < WORKERS * CALLS and cost > 0.02
 
 
+@pytest.mark.e2e
 def test_equal_questions_of_all_workers_cost_one_call_and_a_restart_pays_none_again(
     workers: list[Any], tmp_path: Path
 ) -> None:
@@ -171,6 +172,7 @@ def test_calls_in_flight_fail_with_the_cause_when_the_actor_dies_and_the_run_sto
     assert "Step 4: the run's judge actor has died" in str(judges.stop) and "checkpoint" in str(judges.stop)
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("named", ["OPENAI_API_KEY", "ANOTHER_KEY"])
 def test_workers_have_the_drivers_key_and_no_other(workers: list[Any], named: str, monkeypatch: Any) -> None:
     for name in OF_A_NODE:
