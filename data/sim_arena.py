@@ -176,7 +176,7 @@ def _annotations(kind: str, folder: Path) -> Path:
     if len(files) != 1:
         names = ", ".join(path.name for path in files) or "none"
         raise ValueError(
-            f"{folder}: expected one file {_FOLDERS[kind]}_annotations*.json, found {names}; name the file itself"
+            f"{folder}: expected one file {_FOLDERS[kind]}_annotations*.json, found {names}; pass the path of the file"
         )
     return files[0]
 

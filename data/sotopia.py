@@ -65,7 +65,7 @@ def _file(sources: Sequence[Path], name: str) -> Path:
     found = found or [path for folder in sources for path in sorted(folder.rglob(name))]
     if len(found) != 1:
         places = ", ".join(map(str, found or sources))
-        raise ValueError(f"{places}: {'more than one' if found else 'no'} file {name}; name the file itself")
+        raise ValueError(f"{places}: {'more than one' if found else 'no'} file {name}; pass the path of the file")
     return found[0]
 
 

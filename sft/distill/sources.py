@@ -151,7 +151,7 @@ class RunTraces:
         files = [file.path for file in finished_files(self.run / FOLDER, "step")]
         if not files:
             raise BadTraces(
-                f"{self.run} has no traces/step_*.jsonl: name the folder of a run (OUTPUT_DIR/EXPERIMENT_NAME)."
+                f"{self.run} has no traces/step_*.jsonl: pass the folder of a run (OUTPUT_DIR/EXPERIMENT_NAME)."
             )
         return files
 

@@ -63,13 +63,13 @@ COMMANDS: Mapping[str, Sequence[tuple[Sequence[str], str]]] = {
     ],
     "soul.compare.__main__": [
         (["{run}"], "required: runs"),
-        (["{run}", "{file}"], "is a file; name a folder"),
+        (["{run}", "{file}"], "is a file; pass the path of a folder"),
         (["{run}", "{broken_run}"], "samples.jsonl: line 1 is not a session record"),
         (["{run}", "{run_of_other_rows}"], "hitom"),
     ],
     "soul.compare.table": [
         (["{run}", "{run}"], "is given twice"),
-        (["{run}", "--out", "{empty_folder}"], "is a folder; name a file"),
+        (["{run}", "--out", "{empty_folder}"], "is a folder; pass the path of a file"),
     ],
     "soul.figures.__main__": [
         (FIGURES, "name training runs (--runs NAME=DIR), evaluations (--evals NAME=DIR)"),
@@ -82,7 +82,7 @@ COMMANDS: Mapping[str, Sequence[tuple[Sequence[str], str]]] = {
     ],
     "soul.examples.__main__": [
         (["nosuch", "--out", "{tmp}/e.parquet"], "invalid choice: 'nosuch'"),
-        (["hitom", "--out", "{folder.parquet}"], "is a folder; name a file"),
+        (["hitom", "--out", "{folder.parquet}"], "is a folder; pass the path of a file"),
     ],
     "soul.examples.endpoint": [(["nosuch-command"], "nosuch-command: No such file")],
     "sft.distill.__main__": [

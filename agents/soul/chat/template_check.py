@@ -196,7 +196,7 @@ class _Check:
         )
 
     def _after_answer(self, text: str) -> int | None:
-        """The special token that follows the answer in a text, after blanks at most."""
+        """The special token right after the answer in a text, where only white space may come before it."""
         tail = text.rpartition(_ANSWERS[0]["content"])[2].lstrip()
         special = {token.content: number for number, token in self.tokenizer.added_tokens_decoder.items()}
         special |= {word: self.tokenizer.convert_tokens_to_ids(word) for word in self.tokenizer.all_special_tokens}

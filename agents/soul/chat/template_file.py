@@ -39,7 +39,7 @@ def read_template(value: str, setting: str, vocabulary: Collection[str]) -> str:
     if value in shipped() and lacking:
         raise BadTemplate(
             f"{setting}={value}: it is for another family of models: this tokenizer has no token "
-            f"{', '.join(lacking)}. Leave it null for the model's own template, or name a file."
+            f"{', '.join(lacking)}. Leave it null for the model's own template, or pass the path of a file."
         )
     return text
 

@@ -68,7 +68,8 @@ def existing_folder(text: str) -> Path:
     """A folder that exists."""
     path = _path(text)
     if not path.is_dir():
-        raise ArgumentTypeError(f"{path} is a file; name a folder" if path.exists() else f"there is no folder {path}")
+        problem = f"{path} is a file; pass the path of a folder" if path.exists() else f"there is no folder {path}"
+        raise ArgumentTypeError(problem)
     return path
 
 
@@ -81,7 +82,7 @@ def output_file(text: str) -> Path:
         elif not path.exists():  # /dev/stdout and pipes need no check
             output_folder(str(path.parent))
     except OSError as error:
-        raise ArgumentTypeError(f"{path}: {error.strerror}; name another file") from None
+        raise ArgumentTypeError(f"{path}: {error.strerror}; pass the path of another file") from None
     return path
 
 
@@ -91,14 +92,14 @@ def output_folder(text: str) -> Path:
     try:
         probe(path)
     except OSError as error:
-        raise ArgumentTypeError(f"cannot write to {path}: {error.strerror}; name another folder") from None
+        raise ArgumentTypeError(f"cannot write to {path}: {error.strerror}; pass the path of another folder") from None
     return path
 
 
 def _file(text: str) -> Path:
     path = _path(text)
     if path.is_dir():
-        raise ArgumentTypeError(f"{path} is a folder; name a file")
+        raise ArgumentTypeError(f"{path} is a folder; pass the path of a file")
     return path
 
 

@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     written = write_sets(names, given.rows, given.out)
     if not written:
-        parser.error(f"no evaluation set uses {', '.join(names)}; name a file that ends in .parquet")
+        parser.error(f"no evaluation set uses {', '.join(names)}; pass the path of a file that ends in .parquet")
     print(f"{given.out}: {len(written)} files with {given.rows} invented rows each")
 
 

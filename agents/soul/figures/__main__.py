@@ -3,8 +3,8 @@
     soul figures --runs ditto=outputs/ditto-1,outputs/ditto-2 grpo=outputs/grpo-1 --out figures
     soul figures --data data/sim_eval_data/*.parquet --agreement gpt-5-nano=agree.json --out figures
 
-A run is the folder of a training run; an evaluation is the folder of `soul evaluate`. Both may still grow.
-Several folders of one name are seeds. Task files and comparisons of judges with people give tables of their own.
+`--runs` takes folders of training runs, `--evals` folders of `soul evaluate`; both may still be running. Several
+folders with one name are seeds. Task files and comparisons of judges with people give tables of their own.
 Figures are written as PDF, SVG, PNG and CSV, tables as Markdown, LaTeX and CSV; index.md lists them, says what could
 not be drawn and why, and has the hashes of all runs and files.
 """

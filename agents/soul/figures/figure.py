@@ -20,7 +20,7 @@ from soul.metrics.intervals import ANY, Interval, mean_of, t_quantile
 
 HEAD = ("panel", "metric", "name", "run", "sha256", "step", "value", "low", "high")
 ERRORS = {"ditto/reward_draft": "ditto/reward_draft_error"}  # metric -> its standard error over prompts
-PROMPTS = "ditto/groups"  # of a step
+PROMPTS = "ditto/groups"  # the number of prompts in a step
 FEWEST_SEEDS = 3
 _REWARD = re.compile(r"ditto/(?:task/[^/]+/)?reward_|val-core/[^/]+/reward/")
 Key = Callable[[TrainingRun], str]  # the full name of a metric, which may differ between runs

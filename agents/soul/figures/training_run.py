@@ -51,7 +51,7 @@ class TrainingRun:
         if not any(f"ditto/{DRAFT}" in numbers for numbers in steps.values()):
             raise NotARun(
                 f"--runs {name}: {folder} has no {NAME} with a step of training. Name the folder that holds traces/ "
-                f"and {NAME}; name evaluations with --evals."
+                f"and {NAME}; pass evaluations with --evals."
             )
         return cls(name, folder, dict(sorted(steps.items())), sha256)
 

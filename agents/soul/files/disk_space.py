@@ -74,7 +74,7 @@ def out_of_space(folder: Path, needed_bytes: float | None = None) -> OutOfSpace:
 def is_full(error: BaseException, folder: Path | None = None) -> bool:
     """True if a write to this folder failed because the disk is full or a quota is used up.
 
-    Without a folder, only errors that name the cause count.
+    Some of torch's writer errors do not say why: they count only if `folder` has no room left.
     """
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno in _FULL

@@ -1,11 +1,12 @@
-"""The trace files of a training run, by name.
+"""The names of a training run's trace files.
 
     traces/step_000007.jsonl          sessions of step 7, written whole; step_000007.1.jsonl is a further part of it
     traces/step_000007.jsonl.gz       the same, packed (line_file.py), where it is larger than 16 MB
     traces/val_000005.jsonl           sessions of the validation after step 5
     traces/live/step_000007.91.jsonl  sessions of step 7 so far, from one process
 
-Lines are appended to a live file while its step runs, so its last line may be half. It goes when the step ends.
+Lines are appended to a live file while its step runs, so its last line may be incomplete. The file is removed when the
+step ends.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def only_training(folder: Path) -> Path:
     if not trainings:
         raise BadSettings(f"{folder}: there is no training with traces in or below this folder.")
     known = ", ".join(found.path for found in trainings[:8]) + (", ..." if len(trainings) > 8 else "")
-    raise BadSettings(f"{folder} has several trainings; name the folder of one: {known}.")
+    raise BadSettings(f"{folder} has several training runs; pass the folder of one: {known}.")
 
 
 class Candidate(NamedTuple):

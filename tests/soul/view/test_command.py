@@ -30,7 +30,7 @@ def test_it_prints_an_address_that_works_and_ends_with_ctrl_c(tmp_path):
     [
         (["{}/nowhere"], "there is no folder"),
         (["{}/run/traces", "--export", "{}/x.html"], "there is no training with traces"),
-        (["{}", "--export", "{}"], "is a folder; name a file"),
+        (["{}", "--export", "{}"], "is a folder; pass the path of a file"),
         (["{}", "--port", "70000"], "expected a port"),
     ],
 )

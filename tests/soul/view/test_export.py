@@ -64,5 +64,5 @@ def test_the_folder_of_an_export_has_one_training(tmp_path):
         only_training(tmp_path)
     _, second = (training(tmp_path / "runs" / name, 0, steps=1) for name in ("a", "b"))
     assert only_training(second) == second.resolve()
-    with pytest.raises(BadSettings, match=r"name the folder of one: runs/a, runs/b\."):
+    with pytest.raises(BadSettings, match=r"pass the folder of one: runs/a, runs/b\."):
         only_training(tmp_path)

@@ -41,7 +41,7 @@ class JudgeChecks(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path) -> JudgeChecks:
-        """The content; empty if there is no such file."""
+        """Read the file of a run's folder; without one, there are no checks."""
         path = folder / FILE
         if not path.is_file():
             return cls([], Usage())

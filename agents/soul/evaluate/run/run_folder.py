@@ -124,7 +124,7 @@ class EvaluationRun:
             return cls(folder, settings, wanted, samples=[samples[key] for key in keys if key in samples], **chosen)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise BadRun(
-                f"{folder}: {SETTINGS} and {CHOSEN} do not name the model and the requested samples "
+                f"{folder}: {SETTINGS} and {CHOSEN} lack the model or the requested samples "
                 f"({type(error).__name__}: {error}). {_REMEDY}"
             ) from None
 

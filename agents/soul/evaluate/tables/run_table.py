@@ -1,9 +1,9 @@
 """The table of a run, for the terminal and as Markdown: in the model card's order and scale, with published numbers.
 
 A score is the headline times 100, which is the card's scale for every task (Sotopia: a tenth of the mean of the seven
-scores, 45.8 on the card). A line of averages has a published number only if that covers the same sets. A set whose rows
-stand in for the paper's is marked and has none, nor has an average over it, nor a set that an option scores by another
-metric.
+scores, 45.8 on the card). A line of averages has a published number only if that number covers the same sets. There is
+no published number for a set with stand-in rows, which is marked; for a set that an option scores by another metric; or
+for an average over either.
 
 Warnings say that a set's score may be wrong for the model. Notes say which model judged which set, and what to know
 before you compare the numbers.

@@ -3,7 +3,7 @@
 It follows no redirects (texts and keys go only to base_url), stores no cookies, and never takes a late or second answer
 on a reused connection for the answer to the next request. The proxy of the environment (http_proxy) is used for other
 machines only. A malformed part of a completion counts as missing, so that paid tokens are counted even if the text is
-unusable. Plain aiohttp takes a third of the CPU time that the OpenAI SDK takes for a call.
+unusable. Plain aiohttp takes half of the CPU time that the OpenAI SDK takes for a call.
 """
 
 from __future__ import annotations
@@ -156,8 +156,8 @@ class Tokens(NamedTuple):
 
     prompt: int | None = None
     completion: int | None = None
-    cached: int = 0  # of the prompt
-    reasoning: int = 0  # of the completion
+    cached: int = 0  # part of the prompt, from the provider's cache
+    reasoning: int = 0  # part of the completion
 
 
 class Completion(NamedTuple):

@@ -130,7 +130,7 @@ def test_a_gullible_judge_is_fooled_by_all_that_reaches_it(capsys):
 
 
 @pytest.mark.parametrize("quality", ["good", "weak"])
-def test_without_a_control_there_is_no_bar_and_no_case_of_the_scenario_counts(quality):
+def test_without_a_control_no_case_of_the_scenario_counts(quality):
     scenario = SCENARIOS[0]
 
     def refuses_one_control(request):
@@ -140,10 +140,12 @@ def test_without_a_control_there_is_no_bar_and_no_case_of_the_scenario_counts(qu
     cases = [outcome for outcome in outcomes if not outcome.honest and outcome.canary.scenario == scenario]
     assert {outcome.result for outcome in cases} == {"failed", "rejected"}
     graded = [outcome for outcome in cases if outcome.result == "failed"]
-    assert all(outcome.good is None and outcome.cause == "refusal" and "no bar" in outcome.detail for outcome in graded)
+    assert all(
+        outcome.good is None and outcome.cause == "refusal" and "honest reply" in outcome.detail for outcome in graded
+    )
     assert problems(outcomes) == [
         f"no score for 1 of {len(outcomes)} replies (refusal 1)",
-        f"so no bar for {len(graded)} cases",
+        f"so {len(graded)} cases have nothing to be compared with",
     ]
 
 
