@@ -317,4 +317,5 @@ INSTEAD: Mapping[str, str] = {
     "actor_rollout_ref.rollout.prompt_length": "data.max_prompt_length",
     "actor_rollout_ref.rollout.response_length": "data.max_response_length",
     "data.gen_batch_size": "data.train_batch_size",
+    **{f"{role}.deadline_s": f"{role}.timeout_s" for role in ROLES},
 }
