@@ -61,7 +61,7 @@ def mean_of(
         return mean_of(values, center=center, fewest=fewest)
     mean, width = statistics.fmean(values), high - low
     center = mean if center is None else center
-    if all(value in range_ for value in values):
+    if math.isfinite(width) and all(value in range_ for value in values):
         wins = sum(value == high for value in values)
         share = (wins + 2) / (n + 4)
         variance = width**2 * share * (1 - share) / (n + 4)
@@ -81,7 +81,7 @@ def difference_of(pairs: Sequence[tuple[float, float]], range_: Interval = ANY) 
     """
     n, width = len(pairs), range_[1] - range_[0]
     differences = [second - first for first, second in pairs]
-    if not all(value in range_ for pair in pairs for value in pair):
+    if not math.isfinite(width) or not all(value in range_ for pair in pairs for value in pair):
         return mean_of(differences, (-width, width))
     wins, losses = ((sum(sign * one > 0 for one in differences) + 1) / (n + 2) for sign in (1, -1))
     middle = wins - losses

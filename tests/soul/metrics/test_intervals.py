@@ -48,6 +48,7 @@ def test_no_interval_leaves_the_range_and_few_values_have_none(values, others):
 
 def test_equal_values_between_the_ends_say_nothing_about_others():
     assert mean_of([0.5] * 30, UNIT).interval is None and mean_of([1.0] * 30, UNIT).interval is not None
+    assert mean_of([0.0] * 30, (0.0, math.inf)).interval is None  # a count: only one end is known
     assert difference_of([(0.5, 0.5)] * 30, UNIT).interval is None
     assert difference_of([(1.0, 1.0)] * 30, UNIT).interval == pytest.approx((-0.087, 0.087), abs=1e-3)
 
