@@ -106,7 +106,7 @@ class DataCard(SetCard):
 
     Attributes:
         sha256: of the task file, so that a card beside another file is noticed.
-        difficulty: "training" and "evaluation" -> the measures of that file (`data.training.difficulty`).
+        difficulty: in cards of earlier versions; nothing reads it.
         date: UTC, to the second.
     """
 

@@ -239,18 +239,6 @@ def test_pruning_goes_by_number_and_not_by_name(tmp_path: Path, keep: int | None
     assert (tmp_path / "notes").exists()
 
 
-@pytest.mark.parametrize(("most", "left"), [(35, [2, 9, 10, 100]), (34, [9, 10, 100]), (24, [10, 100]), (1, [100])])
-def test_pruning_by_size_keeps_the_newest(tmp_path: Path, most: int, left: list[int]) -> None:
-    for step, size in ((100, 15), (10, 5), (9, 5), (2, 10)):
-        folder = tmp_path / f"global_step_{step}" / "actor"
-        folder.mkdir(parents=True)
-        (folder / "weights").write_bytes(b"x" * size)
-    prune(tmp_path, None, most)
-    assert saved_steps(tmp_path) == left
-    prune(tmp_path, 2, most)
-    assert saved_steps(tmp_path) == left[-2:]
-
-
 def test_pruning_never_removes_what_the_tracker_names(tmp_path: Path) -> None:
     """A run continued from an older step saves step 6 while step 100 is still there."""
     save(tmp_path, 100)

@@ -126,22 +126,16 @@ def place(root: Path, step: int) -> Path:
     return final
 
 
-def prune(root: Path, keep: int | None, most_bytes: float | None = None, in_use: Collection[int] = frozenset()) -> None:
+def prune(root: Path, keep: int | None, in_use: Collection[int] = frozenset()) -> None:
     """Remove the oldest checkpoints, but never the newest one or the one that the tracker names.
 
     Args:
         keep: this many stay; None or 0: all.
-        most_bytes: those that stay have together at most so many bytes; None: any number.
         in_use: the steps of checkpoints that somebody reads; they stay until a later call.
     """
-    if not keep and most_bytes is None:
+    if not keep:
         return
-    steps = saved_steps(root)
-    surplus = set(steps[:-keep] if keep else [])
-    if most_bytes is not None:
-        sizes = [size_of(root / f"global_step_{step}") for step in steps]
-        surplus |= {step for place, step in enumerate(steps[:-1]) if sum(sizes[place:]) > most_bytes}
-    for step in sorted(surplus - set(in_use)):
+    for step in sorted(set(saved_steps(root)[:-keep]) - set(in_use)):
         if str(step) != _tracked(root):
             trash = root / PARTIAL / f"removed_{step}"  # renamed first, so half of a checkpoint is never taken for one
             trash.parent.mkdir(exist_ok=True)
