@@ -67,6 +67,7 @@ class AttemptRecord(BaseModel):
         base: seat -> the messages before its first turn, without the feedback, for the seats where that differs from
             `seats`. Refined answers are trained in this context.
         ended: why the play ended ("answered", "turn_limit", ...); None if it failed.
+        given: in training, the answer that was read from the episode (`Task.given`).
         episode: the other fields of the task's episode class (Sotopia's acts, CoSER's lines).
         reward: in the task's own range; None if there is no verdict.
         canary: the opinion of a second judge, whose score never reaches the reward; None if it was not asked.
@@ -78,6 +79,7 @@ class AttemptRecord(BaseModel):
     seats: Conversations | None = None
     base: Conversations = Field(default_factory=dict)
     ended: str | None = None
+    given: str | None = None
     episode: dict[str, Any] = Field(default_factory=dict)
     reward: float | None = None
     metrics: dict[str, float] | None = None
@@ -155,6 +157,7 @@ class SessionRecord(BaseModel):
         sample: which of the row's samples this is, from 0 (evaluation).
         set: the evaluation set; "" in training.
         record: the row's fields, so that the sample can be shown and judged again without the file; {} in training.
+        question, target: in training, the row's question and right answer (`soul.shown_answers`).
         record_hash: `record_hash` of the row as it was played, shortened or not.
         stamp: a hash of what an evaluation's sample depends on (`evaluate.run.settings.stamp_of`).
         shortened: fields of the record that were truncated to fit the model's context.
@@ -184,6 +187,8 @@ class SessionRecord(BaseModel):
     sample: int = 0
     record_hash: str = ""
     record: dict[str, Any] = Field(default_factory=dict)
+    question: str = ""
+    target: str | None = None
     stamp: str = ""
     shortened: list[str] = Field(default_factory=list)
     groups: dict[str, str] = Field(default_factory=dict)

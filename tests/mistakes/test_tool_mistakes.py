@@ -57,7 +57,7 @@ COMMANDS: Mapping[str, Sequence[tuple[Sequence[str], str]]] = {
         ([*LOCAL, "--model", "{tmp}/nosuch"], "there is no such folder"),
         (["{hitom.parquet}", "--dry-run", "--platform", "tpu"], "--platform: 'tpu': expected gpu or cpu"),
     ],
-    "soul.evaluate.report.outputs": [
+    "soul.evaluate.outputs": [
         (["{empty_folder}"], "has no settings.json"),
         (["{broken_run}"], "samples.jsonl: line 1 is not a session record"),
     ],

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.soul.evaluate.report.browser_pages import chromium
+from tests.soul.pages.browser_pages import chromium
 
 
 @pytest.fixture(scope="module")

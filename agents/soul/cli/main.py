@@ -16,12 +16,12 @@ from collections.abc import Sequence
 COMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": ("soul.evaluate.__main__", "evaluate a model behind an API on SOUL"),
     "evaluate local": ("soul.evaluate.local", "evaluate checkpoints, served by vLLM"),
-    "report": ("soul.evaluate.report.outputs", "write the report of an evaluation again"),
+    "report": ("soul.evaluate.outputs", "write the report of an evaluation again"),
     "wandb": ("soul.evaluate.wandb_log", "log the results of an evaluation to Weights & Biases"),
     "compare": ("soul.compare.__main__", "compare evaluations row by row"),
     "compare table": ("soul.compare.table", "put evaluations into one table"),
     "figures": ("soul.figures.__main__", "draw figures and tables from training runs and evaluations"),
-    "view": ("soul.view.__main__", "look at training runs and evaluations in a browser, also while they run"),
+    "view": ("soul.pages.__main__", "look at training runs and evaluations in a browser, also while they run"),
     "judge": ("soul.judge.__main__", "show, check and audit the judges"),
     "push": ("soul.push.__main__", "upload a checkpoint or training files, with their card, to the Hugging Face hub"),
     # The training's package, of the same distribution. Like a plug-in, it is imported when it is called, never by soul.

@@ -17,8 +17,7 @@ from rich.text import Text
 from soul import tasks
 from soul.errors import BadSettings, OutOfSpace, SoulError, UnknownTask
 from soul.evaluate.numbers.results import Results
-from soul.evaluate.report import FILE as REPORT
-from soul.evaluate.report.outputs import write_outputs
+from soul.evaluate.outputs import write_outputs
 from soul.evaluate.run import engine, preflight, rescore
 from soul.evaluate.run.failures import Failures
 from soul.evaluate.run.journal import Journal, Key, is_done
@@ -47,6 +46,7 @@ from soul.files.folder_lock import FolderLock
 from soul.host_resources import infrequent_gc
 from soul.judge import Endpoint, GatewaySettings
 from soul.message import Escape
+from soul.pages.export import REPORT
 from soul.record import SessionRecord
 from soul.validation_errors import setting_problem
 

@@ -26,7 +26,7 @@ def test_a_report_that_cannot_be_written_is_a_line_in_the_log(tmp_path, caplog):
 @pytest.mark.timeout(20)
 def test_a_report_that_hangs_does_not_hold_the_run_up(tmp_path, monkeypatch):
     hang = threading.Event()
-    monkeypatch.setattr("soul.view.export.write_run_report", lambda folder: hang.wait(15))
+    monkeypatch.setattr("soul.pages.export.write_run_report", lambda folder: hang.wait(15))
     monkeypatch.setattr("ditto.run.run_folder.WAIT_S", 0.05)
     write_end_report(tmp_path)
     hang.set()

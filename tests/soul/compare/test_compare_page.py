@@ -13,8 +13,8 @@ from soul.evaluate.report import write_html
 from tests.soul.compare.test_compare import run_folder
 from tests.soul.evaluate.finished_run import finished_run
 from tests.soul.evaluate.finished_samples import TOM, numbered
-from tests.soul.evaluate.report.browser_pages import column, found, needs_a_browser, opener
-from tests.soul.evaluate.report.hostile_samples import HOSTILE
+from tests.soul.pages.browser_pages import column, found, needs_a_browser, opener
+from tests.soul.pages.hostile_samples import HOSTILE
 from tests.soul.evaluate.report.test_report import Page, carried
 from tests.soul.evaluate.run.answered import ALONE, answered, encounter, give_hitom_answers, scene
 

@@ -34,6 +34,7 @@ from soul.policy import Players
 from soul.record import digest
 from soul.rows.task_files import TaskRow
 from soul.session import Attempt, Context, Session, run_session
+from soul.shown_answers import note_answers
 
 TeacherPrompts = Mapping[tuple[str, int], tuple[int, ...]]  # seat and number of its sequence -> the draft's prompt
 
@@ -210,6 +211,8 @@ def session_outputs(
     outputs = [_output(record, session, step) for record in (trained[-1:] if validate else trained)]
     trace = session.to_record(row.file, row.number)
     trace.groups = dict(row.task.groups(row.row))
+    episodes = [each.episode if each else None for each in (session.draft, session.refined)]
+    note_answers(trace, row.task, row.row, episodes)
     trace.session, trace.prompt = name, uid
     trace.model_version = max(output.extra_fields["max_global_steps"] for output in outputs)
     trace.out_of_tokens = _out_of_tokens(session)

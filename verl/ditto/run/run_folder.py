@@ -140,7 +140,7 @@ def write_end_report(folder: Path) -> None:
     """
 
     def write() -> None:
-        from soul.view.export import write_run_report  # here: it needs what only a finished run needs
+        from soul.pages.export import write_run_report  # here: it needs what only a finished run needs
 
         try:
             logger.info("report of the run: %s", write_run_report(folder))

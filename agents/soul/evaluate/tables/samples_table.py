@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 
 from soul import tasks
 from soul.evaluate.run.run_folder import EvaluationRun
-from soul.evaluate.tables.answers import Answers, answers_of
 from soul.files.whole_file import whole_file
 from soul.judge.call.usage import Usage, total
 from soul.record import Conversations, SessionRecord
+from soul.shown_answers import Answers, answers_of
 
 FILE = "samples.parquet"
 BATCH = 500  # samples in memory at once: a few MB, tens of MB for long dialogues

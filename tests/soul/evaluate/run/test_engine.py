@@ -12,7 +12,7 @@ import pytest
 
 from soul import examples
 from soul.errors import BadSettings
-from soul.evaluate.report.outputs import write_outputs
+from soul.evaluate.outputs import write_outputs
 from soul.evaluate.run import engine
 from soul.evaluate.run.journal import Journal
 from soul.evaluate.run.options import RunChoice

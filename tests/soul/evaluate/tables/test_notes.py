@@ -4,7 +4,7 @@ import pytest
 
 from soul.errors import BadSettings
 from soul.evaluate.numbers.results import summarise
-from soul.evaluate.report.outputs import write_outputs
+from soul.evaluate.outputs import write_outputs
 from soul.evaluate.tables import run_table
 from soul.evaluate.tables.run_table import columns_of
 from soul.judge.roles import paper_judge

@@ -1,0 +1,288 @@
+"""One evaluation as the pages keep it: its samples as sessions, and its results as the terminal shows them."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from soul.evaluate.numbers.results import Results, breakdowns, summarise_run
+from soul.evaluate.numbers.set_result import SetResult
+from soul.evaluate.run.journal import FILE as JOURNAL
+from soul.evaluate.run.run_folder import CHOSEN, EvaluationRun
+from soul.evaluate.tables import run_table
+from soul.judge.call.usage import Usage, total
+from soul.judge.ledger import money, numbers
+from soul.metrics.intervals import FEWEST
+from soul.pages.index import as_columns
+from soul.pages.session_row import SessionRow
+from soul.pages.sessions import Event, NoSession, texts
+from soul.record import SessionRecord
+from soul.shown_answers import Answers, answers_of
+
+SHOWN_CHARACTERS = 80  # of an answer or a last turn, in the list
+_SAMPLING = ("reasoning_effort", "temperature", "top_p", "max_output_tokens", "seed")
+# Readable names for kinds and values of groups: records hold codes such as "ood" or "first_order_no_tom".
+_NAMES = json.loads(Path(__file__).with_name("group_names.json").read_text(encoding="utf-8"))
+# The columns of a list of samples beside those of a training run's sessions.
+OWN_COLUMNS = ("sample", "ended", "contentless", "target", "given", "groups")
+
+
+class EvaluationView:
+    """An evaluation's folder. Its methods may be called from several threads.
+
+    Samples are held in memory, because their results need whole records. A journal that grows is read again, but no
+    more often than every tenth of the time is spent on it.
+    """
+
+    kind = "evaluation"
+
+    def __init__(self, folder: Path, run: EvaluationRun | None = None, results: Results | None = None) -> None:
+        self.folder = folder
+        self._lock = threading.Lock()
+        self._state: tuple[Any, ...] = ()
+        self._next = 0.0  # time.monotonic() before which the folder is not read again
+        self._revision = 0
+        self._samples: list[SessionRecord] = []
+        self._answers: list[Answers] = []
+        self._overview: dict[str, Any] = {}
+        if run is not None and results is not None:  # what the evaluation itself has at its end
+            self._state = self._now()
+            self._take(run, results)
+
+    def _now(self) -> tuple[Any, ...]:
+        return tuple(_stamp(self.folder / name) for name in (JOURNAL, CHOSEN))
+
+    def _keep_up(self) -> None:
+        with self._lock:
+            state = self._now()
+            if state == self._state or time.monotonic() < self._next:
+                return
+            began = time.monotonic()
+            run = EvaluationRun.load(self.folder)
+            self._take(run, summarise_run(run))
+            self._state, self._next = state, time.monotonic() + 10 * (time.monotonic() - began)
+
+    def _take(self, run: EvaluationRun, results: Results) -> None:
+        names = run_table.ordered(list(results.sets))
+        self._samples = [sample for name in names for sample in run.by_set[name]]
+        self._answers = answers_of(self._samples)
+        self._overview = overview(run, results)
+        self._revision = max(self._revision + 1, int(time.time() * 1000))
+
+    def overview(self, known: int | None) -> dict[str, Any]:
+        """The results (`overview`); only "revision" and "unchanged" if the page knows this revision."""
+        self._keep_up()
+        if known == self._revision:
+            return {"revision": known, "unchanged": True, "indexing": None}
+        return {"revision": self._revision, "indexing": None, **self._overview}
+
+    def columns(self, after: int, known: int | None) -> dict[str, Any]:
+        """The samples as columns: all of them, unless the page has this revision."""
+        self._keep_up()
+        if known == self._revision:
+            return {"revision": known, "reset": False, "indexing": None, "columns": {}}
+        columns = sample_columns(self._samples, self._answers)
+        return {"revision": self._revision, "reset": after > 0, "indexing": None, "columns": columns}
+
+    def all_columns(self) -> dict[str, Any]:
+        """The columns of all samples, for an export."""
+        self._keep_up()
+        return sample_columns(self._samples, self._answers)
+
+    def ids(self) -> list[int]:
+        """The ids of all samples, from 1."""
+        self._keep_up()
+        return list(range(1, len(self._samples) + 1))
+
+    def session(self, number: int) -> dict[str, Any]:
+        """The record of a sample, with its question and answers.
+
+        Raises:
+            NoSession: there is none of this id.
+        """
+        self._keep_up()
+        if not 1 <= number <= len(self._samples):
+            raise NoSession(f"there is no sample {number}")
+        return with_answers(self._samples[number - 1].model_dump(), self._answers[number - 1])
+
+    def search(self, text: str, after: int) -> Iterator[Event]:
+        """Search the texts of all samples with a higher id, upper and lower case alike; see `soul.pages.sessions`."""
+        wanted, samples = text.lower(), self._samples
+        for place in range(after, len(samples)):
+            if any(wanted in one.lower() for one in texts(samples[place])):
+                yield {"hit": place + 1}
+            if place % 500 == 499:
+                yield {"progress": round((place + 1) / len(samples), 4)}
+        yield {"end": True}
+
+
+def with_answers(record: dict[str, Any], answers: Answers) -> dict[str, Any]:
+    """A record with the task's question, the right answer and the given one."""
+    usage = {
+        role: {k: v for k, v in (use.to_json() if isinstance(use, Usage) else use).items() if v and k != "latency"}
+        for role, use in record.get("usage", {}).items()
+    }
+    return {**record, "usage": usage, **answers._asdict()}
+
+
+def sample_columns(samples: Sequence[SessionRecord], answers: Sequence[Answers]) -> dict[str, Any]:
+    """Samples as columns: those of `soul.pages.index.COLUMNS` and OWN_COLUMNS."""
+    rows = []
+    for place, sample in enumerate(samples):
+        row = SessionRow.from_record(sample)._replace(file=sample.set)
+        rows.append((place + 1, 0, "eval", 0, *(value for name, value in row._asdict().items() if name != "metrics")))
+    own = {
+        "sample": [sample.sample for sample in samples],
+        "ended": [sample.draft.ended for sample in samples],
+        "contentless": [int(sample.draft.contentless) for sample in samples],
+        "target": [start_of(one.target) for one in answers],
+        "given": [_given(sample, one) for sample, one in zip(samples, answers, strict=True)],
+        "groups": [sample.groups for sample in samples],
+    }
+    return {**as_columns(rows), **own}
+
+
+def start_of(text: str | None) -> str | None:
+    """The beginning of a text, on one line."""
+    return None if text is None else " ".join(text.split())[:SHOWN_CHARACTERS]
+
+
+def _given(sample: SessionRecord, answers: Answers) -> str | None:
+    """The answer that was read; for a task without one right answer, the policy's last turn."""
+    if answers.target is not None or answers.given is not None:
+        return start_of(answers.given)
+    turns = [m["content"] for messages in (sample.draft.seats or {}).values() for m in messages]
+    return start_of(turns[-1]) if turns else None
+
+
+def overview(run: EvaluationRun, results: Results) -> dict[str, Any]:
+    """The results of an evaluation: texts as the terminal has them, and the numbers behind them.
+
+    Returns:
+        {"facts", "tiles", "warnings", "cautions", "notes", "settings", "titles", "published", "lines", "sets",
+        "names"}: a line has "cells" and "published" as texts, and "mean", "interval", "bounds", "range" in its
+        metric's own range; "sets" has for each set the numbers of results.json with its groups and its metric.
+    """
+    groups = breakdowns(run, results)
+    shown = run_table.columns_of(run.suite)
+    ordered = {name: results.sets[name] for name in run_table.ordered(list(results.sets))}
+    warnings = [
+        {"title": warning.title, "advice": warning.advice, "sets": by_set}
+        for warning, by_set in run_table.grouped(ordered).items()
+    ]
+    kinds = {kind for sample in run.samples for kind in sample.groups}
+    return {
+        "kind": "evaluation",
+        "facts": _facts(run, results),
+        "tiles": _tiles(run, results),
+        "warnings": warnings,
+        "cautions": run_table.cautions(run, results),
+        "notes": [_READING, *run_table.explanations(results)],
+        "settings": {key: value for key, value in run.settings.items() if value},
+        "titles": run_table.titles(results),
+        "published": [{"model": column.model, "source": column.source} for column in shown],
+        "lines": [_line(line) for line in run_table.lines(results, shown)],
+        "sets": {
+            name: _set(one, {kind: [vars(group) for group in of_kind] for kind, of_kind in groups[name].items()})
+            for name, one in ordered.items()
+        },
+        "names": {
+            "kinds": {kind: name for kind, name in _NAMES["kinds"].items() if kind in kinds},
+            "values": {kind: names for kind, names in _NAMES["values"].items() if kind in kinds},
+        },
+        "events": [],
+        "problems": [],
+    }
+
+
+_READING = (
+    "Scores are the headline times 100, the card's scale. A bar is drawn on the range of its metric: 0 to 100, unless "
+    f"another range is written below it. Intervals are 95 %, over rows; a dash stands for fewer than {FEWEST}. An "
+    "average is the mean of its sets' means; samples of several sets are never pooled. Published numbers are those of "
+    "the model card and the paper: they come from other judges and other rows, so they show what range to expect, and "
+    "are not a strict comparison."
+)
+
+
+def _line(line: run_table.TableLine) -> dict[str, Any]:
+    """A line of the table: its texts, and the numbers behind them."""
+    result = line.result
+    one = isinstance(result, SetResult)
+    usual = (0.0, 1.0)
+    return {
+        "dimension": line.dimension,
+        "set": result.name if isinstance(result, SetResult) else None,
+        "cells": line.cells,
+        "published": line.published,
+        **{name: getattr(result, name) for name in ("mean", "interval", "bounds")},
+        "range": (result.headline.low, result.headline.high) if isinstance(result, SetResult) and one else usual,
+    }
+
+
+def _set(result: SetResult, groups: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    """The numbers of a set: those of results.json without its rows, its groups, and what each role's calls took."""
+    value = {key: part for key, part in result.to_json().items() if key != "per_row"}
+    metric, reward = result.headline, result.reward
+    roles = {"policy": result.policy, **{role: use for role, use in result.usage.items() if role != "policy"}}
+    return {
+        **value,
+        "metric": {**value["metric"], "higher_is_better": metric.higher_is_better},
+        "best": reward.high if reward.higher_is_better else reward.low,
+        "worst": reward.worst,
+        "best_of": value.get("best", {}),
+        "warnings": [str(warning) for warning in run_table.warnings_of(result)],
+        "groups": groups,
+        "roles": {role: {**numbers(use), "cost": money(use)} for role, use in roles.items()},
+    }
+
+
+def _facts(run: EvaluationRun, results: Results) -> list[tuple[str, str]]:
+    policy = run.settings["policy"]
+    wanted, finished = sum(run.wanted.values()), len(run.samples)
+    rows = "all rows" if run.limit is None else f"{run.limit:,} rows"
+    repeats = f", {run.n} samples per row" if run.n > 1 else ""
+    return [
+        ("Endpoint", _address(policy)),
+        ("Sampling", _sampling(policy)),
+        *run_table.models_by_role(run, results).items(),
+        ("Rows", f"{rows} of each set, seed {run.seed}{repeats}"),
+        ("Samples", f"{finished:,}" if finished == wanted else f"{finished:,} of {wanted:,}: not finished"),
+        ("Last sample", run.ended.strftime("%Y-%m-%d %H:%M UTC")),
+        *([("Episodes of", run.settings["episodes_of"])] if "episodes_of" in run.settings else []),
+    ]
+
+
+def _tiles(run: EvaluationRun, results: Results) -> list[tuple[str, str]]:
+    """The first numbers, each with its meaning."""
+    macro, sets = results.macro, list(results.sets.values())
+    samples, invalid = sum(s.samples for s in sets), sum(s.invalid for s in sets)
+    score, _, interval = run_table.score(macro.mean, macro.interval).partition(" ")
+    counted = f"{macro.sets}" if macro.sets == macro.of else f"{macro.sets} of {macro.of}"
+    name = f"macro average of {counted} sets" if macro.of > 1 else next(iter(results.sets), "no set")
+    cost = money(total([run.judge_checks.usage, *(count for s in sets for count in s.usage.values())]))
+    return [
+        (f"{name} {interval}".strip(), score),
+        ("without a verdict", run_table.invalid_share(invalid, samples, None)),
+        ("policy and judges", cost),
+    ]
+
+
+def _address(endpoint: Mapping[str, Any]) -> str:
+    """The address of the model, or what was served if the run served it itself."""
+    known = {"model", "base_url", *_SAMPLING}
+    served = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in endpoint.items() if key not in known)
+    return str(endpoint["base_url"] or f"served for this run: {served or endpoint['model']}")
+
+
+def _sampling(endpoint: Mapping[str, Any]) -> str:
+    chosen = [f"{key.replace('_', ' ')} {endpoint[key]}" for key in _SAMPLING if endpoint.get(key) is not None]
+    return ", ".join(chosen) or "the endpoint's defaults"
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    stat = path.stat()
+    return stat.st_mtime_ns, stat.st_size

@@ -1,0 +1,178 @@
+"""Find what there is to look at below a folder: training runs and evaluations.
+
+Links to folders are not followed, and the folders of checkpoints, traces and replaced files are not entered. The facts
+about a folder are read from small files only, never from its index. Addresses are looked up in a `Catalogue` of what
+was found, so no address can name any other file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from soul.errors import SoulError
+from soul.files.folder_lock import is_held
+from soul.files.json_object import read_object
+from soul.files.metrics_file import NAME as METRICS
+from soul.files.trace_files import FOLDER as TRACES
+from soul.files.trace_files import LIVE, last_step, trace_files
+from soul.pages.sessions import Event
+from soul.pages.training_numbers import RUN_FILE
+
+Kind = Literal["training", "evaluation"]
+# Kind -> what reads its folder. Evaluations import this package, for their report; so their reader is imported by name.
+READERS: dict[Kind, str] = {
+    "training": "soul.pages.training_view:TrainingView",
+    "evaluation": "soul.evaluate.page:EvaluationView",
+}
+JOURNAL = "samples.jsonl"  # of an evaluation
+DEEPEST = 8  # levels below the folder
+_SKIPPED = {TRACES, "replaced", "node_modules", "__pycache__", "judge_cache"}
+LOOK_S = 2.0  # the folders are looked through no more often
+
+
+class RunView(Protocol):
+    """What the pages ask of a training run or an evaluation. Methods may be called from several threads.
+
+    Attributes:
+        folder: the run's.
+    """
+
+    folder: Path
+
+    def __init__(self, folder: Path) -> None: ...
+
+    def overview(self, known: int | None) -> dict[str, Any]:
+        """All numbers; only "revision", "unchanged" and "indexing" if the page knows this revision."""
+
+    def columns(self, after: int, known: int | None) -> dict[str, Any]:
+        """What is newer than this session and revision: {"revision", "reset", "indexing", "columns"}."""
+
+    def session(self, number: int) -> dict[str, Any]:
+        """A session's record with its question and answers; raises NoSession."""
+
+    def search(self, text: str, after: int) -> Iterator[Event]:
+        """{"hit": id} for each session with this text, {"progress": share} now and then, {"end": True}."""
+
+
+def open_view(kind: Kind, folder: Path) -> RunView:
+    """The reader of a folder."""
+    module, name = READERS[kind].split(":")
+    view: RunView = getattr(importlib.import_module(module), name)(folder)
+    return view
+
+
+@dataclass(frozen=True)
+class Found:
+    """The folder of a run.
+
+    Attributes:
+        id: the same in each start of the viewer.
+        path: relative to the folder that is viewed; its own name stands for itself.
+        place: the folder.
+    """
+
+    id: str
+    kind: Kind
+    path: str
+    place: Path
+
+    def facts(self) -> dict[str, Any]:
+        """The facts that the list shows; `modified` is unix time."""
+        place, name, steps, tasks, objective = self.place, self.place.stem, 0, [], None
+        changed = [place]
+        if self.kind == "training":
+            run = _object(place / RUN_FILE)
+            name, steps, objective = place.name, last_step(place / TRACES), run.get("objective")
+            tasks = [task for task in str(run.get("task") or "").split(",") if task]
+            changed += [place / METRICS, place / TRACES, place / TRACES / LIVE]
+        elif self.kind == "evaluation":
+            policy, sets = _object(place / "settings.json").get("policy"), _object(place / "chosen.json").get("samples")
+            name = str((policy.get("model") if isinstance(policy, dict) else None) or place.name)
+            tasks = list(sets) if isinstance(sets, dict) else []
+            changed.append(place / JOURNAL)
+        return {
+            "id": self.id,
+            "path": self.path,
+            "kind": self.kind,
+            "name": name,
+            "modified": max((one.stat().st_mtime for one in changed if one.exists()), default=0.0),
+            "steps": steps,
+            "tasks": tasks,
+            "objective": objective if isinstance(objective, str) else None,
+            "running": is_held(place),
+        }
+
+
+def find(root: Path) -> list[Found]:
+    """Everything below a folder, and the folder itself, by path."""
+    return sorted(_walk(root.resolve()), key=lambda found: found.path)
+
+
+def _walk(root: Path) -> Iterator[Found]:
+    for name, folders, files in os.walk(root):
+        folder = Path(name)
+        depth = len(folder.relative_to(root).parts)
+        folders[:] = [one for one in folders if depth < DEEPEST and _enters(one)]
+        if METRICS in files or any(trace_files(folder / TRACES)):
+            yield _found(root, folder, "training")
+        elif {"settings.json", "chosen.json", JOURNAL} <= set(files):
+            yield _found(root, folder, "evaluation")
+
+
+def _enters(name: str) -> bool:
+    return not (name in _SKIPPED or name.startswith((".", "global_step_")) or name.endswith(".partial"))
+
+
+def _found(root: Path, place: Path, kind: Kind) -> Found:
+    path = place.relative_to(root).as_posix() if place != root else root.name
+    mark = hashlib.blake2b(f"{kind}:{path}".encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+    return Found(mark, kind, path, place)
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        return read_object(path, SoulError, "")
+    except (OSError, SoulError):  # the page of the run, or its report, says what is wrong
+        return {}
+
+
+class Catalogue:
+    """The folders below `root`. Its methods may be called from several threads."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self._lock = threading.Lock()
+        self._looked = float("-inf")  # time.monotonic()
+        self._found: dict[str, Found] = {}
+        self._views: dict[str, RunView] = {}
+
+    def folders(self) -> dict[str, Any]:
+        """{"root", "folders"}: the facts about each folder, newest first."""
+        known = [one.facts() for one in self.found().values()]
+        return {"root": str(self.root), "folders": sorted(known, key=lambda one: one["modified"], reverse=True)}
+
+    def view(self, number: str) -> RunView | None:
+        """The run with this id."""
+        one = self._found.get(number) or self.found().get(number)
+        if one is None:
+            return None
+        with self._lock:
+            if number not in self._views:
+                self._views[number] = open_view(one.kind, one.place)
+            return self._views[number]
+
+    def found(self) -> dict[str, Found]:
+        """Id -> what was found."""
+        with self._lock:
+            if time.monotonic() - self._looked > LOOK_S:
+                self._found = {one.id: one for one in find(self.root)}
+                self._looked = time.monotonic()
+            return self._found

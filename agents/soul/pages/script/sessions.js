@@ -1,0 +1,218 @@
+// The sessions of a training run, or the samples of an evaluation, as a list.
+
+// What a researcher looks for: value of the field "state" -> [name, test of a session].
+const KINDS = {
+  improved: ["improved by feedback", (of, i) => of.gain(i) > TOLERANCE],
+  hurt: ["hurt by feedback", (of, i) => of.gain(i) !== null && of.gain(i) < -TOLERANCE],
+  same: ["feedback ignored (same reward)", (of, i) => of.gain(i) !== null && Math.abs(of.gain(i)) <= TOLERANCE && !of.best(i)],
+  right: ["draft right", (of, i) => of.get("draft", i) !== null && of.best(i)],
+  wrong: ["draft not right", (of, i) => of.get("draft", i) !== null && !of.best(i)],
+  redacted: ["feedback redacted", (of, i) => of.get("redactions", i) > 0],
+  disagree: ["judges disagree", (of, i) => of.get("disagree", i) === 1],
+  unrefined: ["without a refined episode", (of, i) => of.get("refined", i) === null],
+  failed: ["failed", (of, i) => of.get("cause", i) !== null],
+  contentless: ["empty response", (of, i) => of.get("contentless", i) === 1],
+  dropped: ["dropped groups", (of, i) => of.get("dropped", i) === 1],
+  live: ["of the running step", (of, i) => of.get("live", i) === 1],
+  text: ["with a text to read", (of, i) => of.has(i)],
+};
+const OF_EVALUATIONS = ["right", "wrong", "disagree", "failed", "contentless"];
+// The order in which such a list is shown first.
+const KIND_ORDERS = { improved: { key: "gain", descending: true }, hurt: { key: "gain", descending: false } };
+const TRAINING_COLUMNS = [
+  { key: "step", title: "step", number: true },
+  { key: "set", title: "task" },
+  { key: "question", title: "question" },
+  { key: "reward", title: "draft → refined", number: true },
+  { key: "gain", title: "gain", number: true },
+  { key: "advantage", title: "advantage", number: true },
+  { key: "state", title: "state" },
+  { key: "seconds", title: "time", number: true },
+];
+const SAMPLE_COLUMNS = [
+  { key: "set", title: "set" },
+  { key: "number", title: "row", number: true },
+  { key: "reward", title: "score", number: true },
+  { key: "question", title: "question" },
+  { key: "target", title: "expected" },
+  { key: "given", title: "given" },
+  { key: "state", title: "ended" },
+  { key: "cost", title: "cost", number: true },
+  { key: "seconds", title: "time", number: true },
+];
+
+class SessionsView {
+  constructor(app, run) {
+    this.run = run;
+    const evaluation = run.kind === "evaluation";
+    const { store } = run;
+    this.list = new List(store, placeOf(run.id, "sessions"), {
+      one: evaluation ? "sample" : "session",
+      many: evaluation ? "samples" : "sessions",
+      columns: evaluation ? SAMPLE_COLUMNS : TRAINING_COLUMNS,
+      orders: KIND_ORDERS,
+      fields: (filters) => [...this.#fields(evaluation), ...(evaluation ? this.#groups(filters.set) : [])],
+      cells: (i) => (evaluation ? this.#sampleCells(i) : this.#cells(i)),
+      value: (key, i) => this.#value(key, i),
+      link: (i) => store.link(i),
+      name: (i) => store.name(i),
+      find: (name) => store.findName(name),
+      title: (i) => store.title(i),
+      open: async (i) => ({ title: store.title(i), content: drawSession(await store.line(i), run, i) }),
+      groupOf: (i) => ({ key: `${store.get("split", i)} ${store.get("step", i)} ${store.get("prompt", i)}`, title: (members) => this.#groupTitle(members) }),
+    });
+    this.section = this.list.section;
+  }
+
+  async show([name], query) {
+    await this.run.sessions;
+    await this.list.follow(name, query);
+  }
+
+  refresh() {
+    return this.list.grown();
+  }
+
+  key(event, typing) {
+    return this.list.key(event, typing);
+  }
+
+  #fields(evaluation) {
+    const { store } = this.run;
+    const sets = [...new Set(store.where(() => true).map((i) => store.set(i)))].sort();
+    const states = evaluation ? OF_EVALUATIONS : Object.keys(KINDS);
+    const causes = store.distinct("cause").map((cause) => [`cause:${cause}`, `failed: ${words(cause)}`]);
+    const range = (name, label, from, value) => [
+      { name: `${name}_from`, label: `${label} from`, type: "number", from, test: (i, limit) => atLeast(value(i), limit) },
+      { name: `${name}_to`, label: "to", type: "number", from, test: (i, limit) => atMost(value(i), limit) },
+    ];
+    const state = (i, value) => (value.startsWith("cause:") ? store.get("cause", i) === value.slice(6) : KINDS[value]?.[1](store, i) ?? true);
+    const shared = [
+      { name: "text", label: "Search", type: "search", placeholder: "in all texts" },
+      { name: "set", label: evaluation ? "Set" : "Task", choices: [["", "all"], ...sets.map((one) => [one, one])], test: (i, value) => store.set(i) === value },
+      { name: "state", label: "Show", choices: [["", "all"], ...states.map((one) => [one, KINDS[one][0]]), ...causes], test: state },
+    ];
+    if (evaluation) return [...shared, ...range("draft", "Score", "Score", (i) => (store.get("draft", i) === null ? null : 100 * store.get("draft", i)))];
+    return [
+      ...shared,
+      { name: "split", label: "Part", choices: [["", "all"], ["step", "training"], ["val", "validation"]], test: (i, value) => store.get("split", i) === value },
+      { name: "by", label: "List", choices: [["", "sessions"], ["group", "groups"]] },
+      ...range("step", "Step", "Steps", (i) => store.get("step", i)),
+      ...range("draft", "Draft", "Rewards", (i) => store.get("draft", i)),
+      ...range("refined", "Refined", "Rewards", (i) => store.get("refined", i)),
+      ...range("gain", "Gain", "Rewards", (i) => store.gain(i)),
+    ];
+  }
+
+  // A choice for each kind of groups that the chosen set has.
+  #groups(set) {
+    const { store, overview } = this.run;
+    const kinds = new Map();
+    for (const i of set ? store.where((k) => store.set(k) === set) : []) {
+      for (const [kind, value] of Object.entries(store.get("groups", i))) kinds.set(kind, (kinds.get(kind) ?? new Set()).add(value));
+    }
+    return [...kinds].map(([kind, values]) => ({
+      name: `group.${kind}`,
+      label: kindName(overview, kind),
+      choices: [["", "all"], ...[...values].sort((a, b) => compare(a, b)).map((value) => [value, valueName(overview, kind, value)])],
+      test: (i, value) => store.get("groups", i)[kind] === value,
+    }));
+  }
+
+  #value(key, i) {
+    const { store } = this.run;
+    if (key === "gain") return store.gain(i);
+    if (key === "set") return store.set(i);
+    if (key === "reward") return store.get("draft", i);
+    if (key === "advantage") return store.get("advantage_draft", i);
+    return key === "state" ? stateOf(store, i) : store.get(key, i);
+  }
+
+  #cells(i) {
+    const { store } = this.run;
+    const number = (key) => store.get(key, i);
+    const gain = store.gain(i);
+    return {
+      step: h("a", { href: this.list.address(i) }, number("split") === "val" ? `${number("step")} val` : String(number("step"))),
+      set: h("bdi", {}, store.set(i)),
+      question: h("bdi", { title: number("question") ?? "" }, number("question")),
+      reward: [rewardBar(number("draft"), number("refined"), this.#range(i)), ` ${rewardText(number("draft"))} → ${rewardText(number("refined"))}`],
+      gain: h("span", { className: gain > TOLERANCE ? "won" : gain < -TOLERANCE ? "lost" : "" }, signedReward(gain)),
+      advantage: `${rewardText(number("advantage_draft"))} / ${rewardText(number("advantage_refined"))}`,
+      state: h("bdi", { className: number("cause") ? "failed" : "" }, stateOf(store, i)),
+      seconds: secondsText(number("seconds")),
+    };
+  }
+
+  // The range of the rewards of a session's task, for its bar.
+  #range(i) {
+    const { store } = this.run;
+    if (this.rangesOf !== store.size) {
+      this.rangesOf = store.size;
+      this.ranges = new Map();
+      for (let k = 0; k < store.size; k++) {
+        const values = [store.get("draft", k), store.get("refined", k), ...(this.ranges.get(store.set(k)) ?? [0, 1])].filter(hasValue);
+        this.ranges.set(store.set(k), [Math.min(...values), Math.max(...values)]);
+      }
+    }
+    return this.ranges.get(store.set(i));
+  }
+
+  #sampleCells(i) {
+    const { store, overview } = this.run;
+    const set = overview.sets[store.set(i)];
+    const mark = store.get("target", i) === null ? null : markOf(rightness(store.get("draft", i), set));
+    const unread = store.get("target", i) !== null && store.get("given", i) === null;
+    return {
+      set: h("a", { href: this.list.address(i) }, store.set(i)),
+      number: `${store.get("number", i)}${store.get("sample", i) ? `.${store.get("sample", i)}` : ""}`,
+      reward: scoreText(store.get("draft", i)),
+      question: h("bdi", { title: store.get("question", i) ?? "" }, store.get("question", i)),
+      target: h("bdi", {}, store.get("target", i) ?? ""),
+      given: [mark, unread ? h("em", {}, "not readable") : h("bdi", {}, store.get("given", i) ?? "")],
+      state: h("span", { className: store.get("cause", i) ? "failed" : "" }, words(store.get("cause", i) ?? store.get("ended", i) ?? "")),
+      cost: costText(store.get("cost", i)),
+      seconds: secondsText(store.get("seconds", i)),
+    };
+  }
+
+  #groupTitle(members) {
+    const { store } = this.run;
+    const mean = (key) => {
+      const values = members.map((i) => store.get(key, i)).filter(hasValue);
+      return values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
+    };
+    const numbers = `${counted(members.length)} sessions, draft ${rewardText(mean("draft"))} → refined ${rewardText(mean("refined"))}`;
+    return `${store.title(members[0])}: ${store.get("question", members[0]) ?? ""} (${numbers})`;
+  }
+}
+
+function stateOf(store, i) {
+  const notes = [];
+  if (store.get("cause", i)) notes.push(words(store.get("cause", i)));
+  if (store.get("live", i) === 1) notes.push("running");
+  if (store.get("dropped", i) === 1) notes.push("dropped");
+  if (store.get("disagree", i) === 1) notes.push("judges disagree");
+  if (store.get("redactions", i)) notes.push("redacted");
+  return notes.join(", ");
+}
+
+// Draft and refined reward as a small bar: from a ring to a dot, on the range of the task's rewards.
+function rewardBar(draft, refined, range) {
+  if (!hasValue(draft)) return null;
+  const x = scaleOf(range[0] === range[1] ? [range[0] - 0.5, range[1] + 0.5] : range, 5, 55);
+  const kind = !hasValue(refined) || Math.abs(refined - draft) <= TOLERANCE ? "same" : refined > draft ? "better" : "worse";
+  return svg(
+    "svg",
+    { class: `reward-bar ${kind}`, width: 60, height: 10, "aria-hidden": "true" },
+    svg("line", { class: "axis", x1: 5, x2: 55, y1: 5, y2: 5 }),
+    hasValue(refined) ? svg("line", { class: "way", x1: px(x(draft)), x2: px(x(refined)), y1: 5, y2: 5 }) : null,
+    svg("circle", { class: "from", cx: px(x(draft)), cy: 5, r: 3 }),
+    hasValue(refined) ? svg("circle", { class: "to", cx: px(x(refined)), cy: 5, r: 3.4 }) : null,
+  );
+}
+
+// ---- groups of an evaluation in words
+
+const kindName = (overview, kind) => overview.names?.kinds[kind] ?? kind;
+const valueName = (overview, kind, value) => overview.names?.values[kind]?.[value] ?? words(value);

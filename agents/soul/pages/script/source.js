@@ -1,0 +1,133 @@
+// Where the page gets its data: from the server of `soul view`, or from the file itself. Both answer the same addresses
+// (agents/soul/pages/api.py), so no view knows which of them it reads.
+
+const known = JSON.parse(document.getElementById("known").textContent);
+const NO_TEXT = "This file has all numbers, and the texts of chosen sessions only; soul view shows the others.";
+const PARTS_KEPT = 4; // unpacked parts of an exported file
+
+const addressOf = (...parts) => parts.map((part) => encodeURIComponent(part)).join("/");
+
+class ServedSource {
+  live = true;
+
+  async get(address, query = {}) {
+    const asked = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== undefined && value !== ""));
+    return this.#answer(await fetch(`api/${address}${asked.size ? `?${asked}` : ""}`, { cache: "no-store" }));
+  }
+
+  async post(address, body) {
+    const headers = { "Content-Type": "application/json" };
+    return this.#answer(await fetch(`api/${address}`, { method: "POST", headers, body: JSON.stringify(body) }));
+  }
+
+  async #answer(answer) {
+    const value = await answer.json().catch(() => ({ error: `the server answered ${answer.status}` }));
+    if (!answer.ok) throw new Error(value.error);
+    return value;
+  }
+
+  has() {
+    return true;
+  }
+
+  // Yields [share that is searched, ids of sessions with this text], as the server finds them.
+  // A search that nobody waits for any more ends, at the server too.
+  async *search(run, text) {
+    const stop = new AbortController();
+    try {
+      yield* this.#hits(run, text, stop.signal);
+    } finally {
+      stop.abort();
+    }
+  }
+
+  async *#hits(run, text, signal) {
+    const answer = await fetch(`api/${addressOf("run", run, "search")}?text=${encodeURIComponent(text)}`, { signal });
+    if (!answer.ok) throw new Error(`the server answered ${answer.status} to the search: ${(await answer.text()).slice(0, 300)}`);
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    let share = 0;
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      const lines = (rest + value).split("\n");
+      rest = lines.pop();
+      const said = lines.filter(Boolean).map((line) => JSON.parse(line));
+      share = said.reduce((last, one) => one.progress ?? last, share);
+      yield [share, said.flatMap((one) => one.hit ?? [])];
+    }
+  }
+}
+
+// The answers in the file: small ones by their address, single texts as lines of parts that are unpacked when needed.
+class EmbeddedSource {
+  live = false;
+  kept = new Map(); // part -> promise of its lines, the last used one last
+
+  static async open() {
+    const source = new EmbeddedSource();
+    const { addresses, starts } = JSON.parse(await unpack("texts"));
+    source.addresses = addresses;
+    source.starts = starts; // the text with which each part begins
+    source.places = new Map(addresses.map((address, i) => [address, i]));
+    return source;
+  }
+
+  async get(address) {
+    if (this.places.has(address)) return this.#text(this.places.get(address));
+    if (!document.getElementById(`data:${address}`)) throw new Error(NO_TEXT);
+    return JSON.parse(await unpack(`data:${address}`));
+  }
+
+  has(address) {
+    return this.places.has(address) || document.getElementById(`data:${address}`) !== null;
+  }
+
+  #partOf(i) {
+    return this.starts.findLastIndex((start) => start <= i);
+  }
+
+  #lines(part) {
+    const lines = this.kept.get(part) ?? unpack(`part-${part}`).then((text) => text.split("\n"));
+    this.kept.delete(part);
+    this.kept.set(part, lines);
+    if (this.kept.size > PARTS_KEPT) this.kept.delete(this.kept.keys().next().value);
+    return lines;
+  }
+
+  async #text(i) {
+    const part = this.#partOf(i);
+    return JSON.parse((await this.#lines(part))[i - this.starts[part]]);
+  }
+
+  async *search(run, text) {
+    const wanted = text.toLowerCase();
+    const escaped = JSON.stringify(text).slice(1, -1).toLowerCase();
+    const prefix = `${addressOf("run", run, "session")}/`;
+    for (let part = 0; part < this.starts.length; part++) {
+      const lines = await this.#lines(part);
+      const found = lines.flatMap((line, k) => {
+        const address = this.addresses[this.starts[part] + k];
+        if (!address.startsWith(prefix) || !line.toLowerCase().includes(escaped)) return [];
+        const hit = textsOf(JSON.parse(line)).some((one) => one.toLowerCase().includes(wanted));
+        return hit ? [Number(address.slice(prefix.length))] : [];
+      });
+      yield [(part + 1) / this.starts.length, found];
+    }
+  }
+}
+
+async function unpack(id) {
+  const base64 = document.getElementById(id).textContent;
+  const bytes = Uint8Array.fromBase64?.(base64) ?? Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+}
+
+// What can be searched, as agents/soul/pages/sessions.py has it: conversations, critiques, feedback, failures, the record.
+function textsOf({ draft, refined, feedback, feedback_failure, redacted, record, groups }) {
+  const attempts = [draft, refined].filter(Boolean).flatMap(({ seats, critique, episode, failure, ended }) => {
+    const turns = Object.values(seats ?? {}).flatMap((messages) => messages.map(({ content }) => content));
+    return [...turns, ...[critique, episode, failure, ended].flatMap(leaves)];
+  });
+  return [...attempts, ...[feedback, feedback_failure, redacted, record, groups].flatMap(leaves)];
+}

@@ -1,0 +1,171 @@
+// The sessions of one run as columns of plain lists (numbers, texts, and null where there is nothing), and the run itself.
+
+// A column as a plain list: texts that repeat come as {values, codes}.
+const listOf = (column) => (column.codes ? column.codes.map((code) => column.values[code]) : column);
+
+class Store {
+  constructor(source, run) {
+    this.source = source;
+    this.run = run;
+    this.clear();
+  }
+
+  clear() {
+    this.size = 0;
+    this.last = 0; // the highest id
+    this.columns = new Map(); // key -> its values
+  }
+
+  // Loads what is new. Returns whether anything changed.
+  async grow() {
+    const { revision, reset, columns } = await this.source.get(addressOf("run", this.run, "index"), { after: this.last, revision: this.revision });
+    if (reset) this.clear();
+    const count = this.#append(columns);
+    this.revision = revision;
+    if (reset || count) this.places = this.highest = undefined;
+    return reset || count > 0;
+  }
+
+  #append(columns) {
+    for (const [key, column] of Object.entries(columns)) {
+      if (!this.columns.has(key)) this.columns.set(key, []);
+      const values = this.columns.get(key);
+      for (const value of listOf(column)) values.push(value);
+      if (key === "id") for (const id of column) this.last = Math.max(this.last, id);
+    }
+    this.size = this.columns.get("id")?.length ?? 0;
+    return columns.id?.length ?? 0;
+  }
+
+  // The value of a session; null where there is none.
+  get(key, i) {
+    return this.columns.get(key)?.[i] ?? null;
+  }
+
+  // The texts of a column, each once, in order.
+  distinct(key) {
+    return [...new Set(this.columns.get(key) ?? [])].filter((text) => text !== null).sort();
+  }
+
+  // The sessions for which `test` holds, as places.
+  where(test) {
+    const places = [];
+    for (let i = 0; i < this.size; i++) if (test(i)) places.push(i);
+    return places;
+  }
+
+  // The task, or the evaluation set.
+  set(i) {
+    return this.get("split", i) === "eval" ? this.get("file", i) : this.get("task", i);
+  }
+
+  // Refined reward minus draft reward, or null.
+  gain(i) {
+    const draft = this.get("draft", i);
+    const refined = this.get("refined", i);
+    return draft === null || refined === null ? null : refined - draft;
+  }
+
+  // Whether the draft already has the best reward that any session of its task has: feedback could not improve it.
+  best(i) {
+    if (!this.highest) {
+      this.highest = new Map();
+      for (let k = 0; k < this.size; k++) {
+        const reward = Math.max(this.get("draft", k) ?? -Infinity, this.get("refined", k) ?? -Infinity);
+        this.highest.set(this.set(k), Math.max(reward, this.highest.get(this.set(k)) ?? -Infinity));
+      }
+    }
+    return this.get("draft", i) >= this.highest.get(this.set(i)) - TOLERANCE;
+  }
+
+  // The name of a session in links: step and its own id, or set, row and sample; it stays when the index is built again.
+  name(i) {
+    if (this.get("split", i) === "eval") return `${this.set(i)}.${this.get("number", i)}.${this.get("sample", i)}`;
+    const session = this.get("session", i);
+    const split = this.get("split", i) === "val" ? "val" : "";
+    return session ? `${split}${this.get("step", i)}.${session.toWellFormed()}` : `row ${this.get("id", i)}`;
+  }
+
+  // What a session is called in titles.
+  title(i) {
+    const sample = this.get("sample", i) ? `, sample ${this.get("sample", i)}` : "";
+    const step = this.get("split", i) === "eval" ? sample : `, step ${this.get("step", i)}`;
+    return `${this.set(i)}, row ${this.get("number", i)}${step}`;
+  }
+
+  // The sessions of the same prompt in the same step.
+  groupOf(i) {
+    const keys = ["prompt", "step", "split"];
+    const values = keys.map((key) => this.get(key, i));
+    return this.where((k) => keys.every((key, n) => this.get(key, k) === values[n]));
+  }
+
+  link(i) {
+    return placeOf(this.run, "session", this.name(i));
+  }
+
+  // The place of the session with this name; the last one where a resumed run has played it again.
+  findName(name) {
+    if (!this.places) {
+      this.places = new Map();
+      for (let i = 0; i < this.size; i++) this.places.set(this.name(i), i);
+    }
+    return this.places.get(name);
+  }
+
+  #address(i) {
+    return addressOf("run", this.run, "session", this.get("id", i));
+  }
+
+  // Whether the text of a session can be read: a file has those of the chosen sessions.
+  has(i) {
+    return this.source.has(this.#address(i));
+  }
+
+  line(i) {
+    return this.source.get(this.#address(i));
+  }
+
+  async *search(text, among) {
+    const places = new Map(among.map((i) => [this.get("id", i), i]));
+    for await (const [share, hits] of this.source.search(this.run, text)) {
+      yield [share, hits.filter((id) => places.has(id)).map((id) => places.get(id))];
+    }
+  }
+}
+
+// A training run or an evaluation: its overview and sessions, as far as they are known.
+class Run {
+  constructor(source, folder) {
+    this.source = source;
+    this.folder = folder;
+    this.id = folder.id;
+    this.name = folder.name;
+    this.kind = folder.kind;
+    this.store = new Store(source, folder.id);
+  }
+
+  // Loads the overview, which the curves need. The sessions arrive after it: await `sessions`.
+  async load() {
+    this.overview = await this.source.get(addressOf("run", this.id, "overview"));
+    this.indexing = this.overview.indexing ?? null; // the share of the traces that is read; null if all are
+    this.#grow();
+    return this;
+  }
+
+  #grow() {
+    this.sessions = this.store.grow(); // a promise of whether there are new ones
+    this.sessions.catch(() => {}); // whoever awaits it sees the error
+    return this.sessions;
+  }
+
+  // Loads what is new; returns whether anything changed.
+  async poll() {
+    await this.sessions.catch(() => {});
+    const overview = await this.source.get(addressOf("run", this.id, "overview"), { from: this.overview.revision });
+    if (!overview.unchanged) this.overview = overview;
+    this.indexing = overview.indexing ?? null;
+    const grown = await this.#grow();
+    return !overview.unchanged || grown;
+  }
+}

@@ -1,0 +1,103 @@
+// The one table of the page: sorted by its heads, with a way to take it along as CSV, LaTeX or text.
+
+// columns: [{title, key, text?: whether the cells are words, help?: what the title means}]
+// rows: lists of cells; a cell is text, a node, or {show: text or node, value: what is sorted and written to a file}.
+// more: {caption, sorts: false, name: of files, sections: the title of a row's section or null}
+function dataTable(columns, rows, more = {}) {
+  const { caption, name = caption ?? "table", sorts = true } = more;
+  const body = h("tbody");
+  const heads = columns.map((column, k) => h("th", { scope: "col", className: column.text ? "text" : "", title: column.help ?? "" }, sorts ? headButton(k) : column.title));
+  const table = h("table", { className: "data" }, caption ? h("caption", {}, caption) : null, h("thead", {}, h("tr", {}, heads)), body);
+  let order = null;
+
+  function headButton(k) {
+    return button(columns[k].title, () => {
+      const descendingFirst = !columns[k].text;
+      const next = order?.k !== k ? { k, descending: descendingFirst } : order.descending === descendingFirst ? { k, descending: !descendingFirst } : null;
+      order = next;
+      draw();
+    });
+  }
+
+  function draw() {
+    const shown = order ? [...rows].sort((a, b) => compare(valueOf(a[order.k]), valueOf(b[order.k]), order.descending)) : rows;
+    body.replaceChildren(...shown.map((row) => h("tr", {}, row.map((cell, k) => cellOf(cell, k, columns[k])))));
+    heads.forEach((head, k) => sorts && head.setAttribute("aria-sort", order?.k === k ? (order.descending ? "descending" : "ascending") : "none"));
+  }
+
+  draw();
+  return h("div", { className: "table-with-tools" }, scroller(name, table), rows.length ? takeAlong(name, columns, rows) : null);
+}
+
+const cellOf = (cell, k, { text }) => h(k ? "td" : "th", { className: text ? "text" : "", ...(k ? {} : { scope: "row" }) }, shownOf(cell));
+const isCell = (cell) => cell !== null && typeof cell === "object" && !(cell instanceof Node) && !Array.isArray(cell);
+const shownOf = (cell) => (isCell(cell) ? cell.show : cell);
+
+// What a cell is sorted by and written as: its value, or the text that it shows.
+function valueOf(cell) {
+  if (isCell(cell)) return cell.value ?? null;
+  const text = textOf(cell);
+  const number = Number(text.replaceAll(/[,$%▲▼\s]/g, ""));
+  return text === "" || text === NONE ? null : Number.isFinite(number) ? number : text;
+}
+
+const textOf = (cell) => (cell instanceof Node ? cell.textContent : Array.isArray(cell) ? cell.map(textOf).join("") : String(shownOf(cell) ?? ""));
+const cell = (value, show) => ({ value, show });
+
+// Buttons that copy or save a table; numbers keep all their digits.
+function takeAlong(name, columns, rows) {
+  const titles = columns.map(({ title }) => title);
+  const plain = rows.map((row) => row.map((one) => String(valueOf(one) ?? "")));
+  const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  const csv = () => [titles, ...plain].map((row) => row.map(quoted).join(",")).join("\n") + "\n";
+  const shown = rows.map((row) => row.map((one) => textOf(isCell(one) ? one.show : one)));
+  return h(
+    "p",
+    { className: "tools" },
+    button("Copy", () => copyText([titles, ...shown].map((row) => row.join("\t")).join("\n")), { ariaLabel: `Copy ${name}` }),
+    button("CSV", () => saveText(`${name}.csv`, csv(), "text/csv"), { ariaLabel: `Save ${name} as CSV` }),
+    button("LaTeX", () => copyText(latexOf(titles, shown, columns)), { ariaLabel: `Copy ${name} as LaTeX` }),
+    button("Link", () => copyText(location.href), { ariaLabel: `Copy a link to ${name}` }),
+  );
+}
+
+function latexOf(titles, rows, columns) {
+  const escaped = (text) => text.replace(/[&%$#_{}]/g, "\\$&").replaceAll("–", "--").replaceAll("~", "\\textasciitilde{}");
+  const line = (cells) => `${cells.map(escaped).join(" & ")} \\\\`;
+  const places = columns.map(({ text }, k) => (text || k === 0 ? "l" : "r")).join("");
+  return [`\\begin{tabular}{${places}}`, "\\toprule", line(titles), "\\midrule", ...rows.map(line), "\\bottomrule", "\\end{tabular}"].join("\n") + "\n";
+}
+
+async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    notify("Copied.");
+  } catch {
+    saveText("copied.txt", text, "text/plain"); // the browser keeps its clipboard to itself
+  }
+}
+
+function saveText(name, text, type) {
+  saveBlob(name, new Blob([text], { type }));
+}
+
+function saveBlob(name, blob) {
+  const link = h("a", { href: URL.createObjectURL(blob), download: name.replaceAll(/[^\p{L}\p{N}._-]+/gu, "-") });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+// Says something for a moment, also to screen readers.
+function notify(text) {
+  document.getElementById("notice")?.remove();
+  const notice = h("p", { id: "notice", role: "status" }, text);
+  document.body.append(notice);
+  setTimeout(() => notice.remove(), 2500);
+}
+
+// A small table without tools, for facts beside a text.
+function smallTable(caption, titles, lines) {
+  const head = h("tr", {}, titles.map((title) => h("th", { scope: "col" }, title)));
+  const body = lines.map(([name, ...cells]) => h("tr", {}, h("th", { scope: "row" }, name), cells.map((one) => h("td", {}, one))));
+  return h("table", { className: "part" }, caption ? h("caption", {}, caption) : null, h("thead", {}, head), h("tbody", {}, body));
+}

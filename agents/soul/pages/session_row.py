@@ -1,0 +1,155 @@
+"""The row that the index keeps of one session: where it belongs, its rewards, why it failed, what it cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from soul.judge.call.usage import Usage
+from soul.record import AttemptRecord, SessionRecord
+from soul.shown_answers import question_of
+
+DIGITS = 6  # after the decimal point: more would double what a page loads, and the sessions keep them all
+SHOWN_CHARACTERS = 120  # of a question, in the list
+_SAME = 1e-9  # rewards that differ by less are equal
+
+
+class SessionRow(NamedTuple):
+    """A row of the table `sessions`, without its place in the files.
+
+    Attributes:
+        number: position of the row in its task file; `row` is the record's own index.
+        prompt: the group of sessions that share a prompt.
+        draft, refined: rewards; None without a verdict or an episode.
+        cause: the first failure of the session: of the draft, the refined episode or the feedback.
+        disagree: members of a jury, or judge and canary, gave an episode different rewards.
+        valid: every episode that there is has a verdict.
+        seconds: from the first stage's start to the last one's end; without start times, the stages' sum.
+        cost: US dollars; None if a price is unknown.
+        tokens: what the policy sampled; None if neither the training nor an endpoint counted it.
+        question: first words of the question; of the critique, if the row has no question.
+        metrics: JSON: {"draft": {name: value}, "refined": {...}}.
+    """
+
+    task: str
+    file: str
+    number: int
+    row: int
+    prompt: str
+    session: str
+    draft: float | None
+    refined: float | None
+    advantage_draft: float | None
+    advantage_refined: float | None
+    redactions: int
+    cause: str | None
+    disagree: int
+    valid: int
+    dropped: int
+    seconds: float
+    cost: float | None
+    tokens: int | None
+    question: str
+    metrics: str
+
+    @classmethod
+    def from_record(cls, record: SessionRecord) -> SessionRow:
+        """The row of a session."""
+        draft, refined = record.draft, record.refined
+        failed = [cause for attempt in record.attempts if (cause := attempt.cause)]
+        failed += [record.feedback_failure.cause] if record.feedback_failure else []
+        metrics = {name: attempt.metrics for name, attempt in (("draft", draft), ("refined", refined)) if attempt}
+        return cls(
+            task=record.task,
+            file=record.file,
+            number=record.number,
+            row=record.row,
+            prompt=record.prompt or f"{record.file}:{record.number}",
+            session=record.session,
+            draft=_rounded(draft.reward),
+            refined=_rounded(refined.reward if refined else None),
+            advantage_draft=_rounded(record.advantages.get("draft")),
+            advantage_refined=_rounded(
+                record.advantages.get("refined_base", record.advantages.get("refined_feedback"))
+            ),
+            redactions=record.redactions,
+            cause=failed[0] if failed else None,
+            disagree=int(any(map(_disagree, record.attempts))),
+            valid=int(all(attempt.valid for attempt in record.attempts)),
+            dropped=int(record.dropped),
+            seconds=round(_seconds(record), 3),
+            cost=_rounded(_cost(record.usage.values())),
+            tokens=_tokens(record),
+            question=_question(record),
+            metrics=json.dumps({name: values for name, values in metrics.items() if values}),
+        )
+
+
+class CallsRow(NamedTuple):
+    """The cost of a role's calls in some sessions; `failed` counts calls without a usable answer (see `Usage`)."""
+
+    role: str
+    task: str
+    failed: int
+    calls: int
+    requests: int
+    cache_hits: int
+    prompt_tokens: int
+    completion_tokens: int
+    cost_usd: float
+    unpriced: int
+    seconds: float
+    queued_s: float
+
+
+Uses = tuple[str, Mapping[str, Usage]]  # a session's task and its calls by role
+
+
+def calls_rows(sessions: Iterable[Uses]) -> list[CallsRow]:
+    """The calls of these sessions by role and task."""
+    counts: dict[tuple[str, str], Usage] = {}
+    for task, by_role in sessions:
+        for role, usage in by_role.items():
+            counts.setdefault((role, task), Usage()).merge(usage)
+    return [
+        CallsRow(role, task, usage.failures.total(), *(getattr(usage, name) for name in CallsRow._fields[3:]))
+        for (role, task), usage in counts.items()
+    ]
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, DIGITS)
+
+
+def _disagree(attempt: AttemptRecord) -> bool:
+    rewards = [opinion.reward for opinion in attempt.jury if opinion.reward is not None]
+    if attempt.canary and attempt.canary.reward is not None and attempt.reward is not None:
+        rewards = [*rewards, attempt.canary.reward, attempt.reward]
+    return bool(rewards) and max(rewards) - min(rewards) > _SAME
+
+
+def _seconds(record: SessionRecord) -> float:
+    """The length of a session."""
+    if any(attempt.seconds.keys() - attempt.started.keys() for attempt in record.attempts):
+        return sum(sum(attempt.seconds.values()) for attempt in record.attempts)
+    start, end = record.span or (0.0, 0.0)
+    return end - start
+
+
+def _cost(usages: Iterable[Usage]) -> float | None:
+    usages = list(usages)
+    return None if any(usage.unpriced for usage in usages) else sum(usage.cost_usd for usage in usages)
+
+
+def _question(record: SessionRecord) -> str:
+    text = (question_of(record.record) if record.record else record.question) or record.draft.critique or ""
+    return " ".join(text.split())[:SHOWN_CHARACTERS].encode("utf-8", "replace").decode()  # SQLite takes no lone surrogate
+
+
+def _tokens(record: SessionRecord) -> int | None:
+    """Number of tokens that the policy sampled."""
+    if record.sequences:
+        return record.sampled_tokens
+    policy = record.usage.get("policy")
+    return policy.completion_tokens if policy else None

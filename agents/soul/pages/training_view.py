@@ -1,0 +1,180 @@
+"""One training run as the pages keep it: its index, a thread that brings the index up to date, and its answers."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from soul.errors import RunFailed
+from soul.files.metrics_file import NAME as METRICS
+from soul.files.trace_files import FOLDER as TRACES
+from soul.pages import training_numbers
+from soul.pages.against import group_means, paired
+from soul.pages.index import DamagedIndex, SessionIndex, columns_after
+from soul.pages.sessions import Event, NoSession, place_of, places_after, read_line, search, session_object
+from soul.pages.training_numbers import FAILURE, checkpoints
+from soul.record import SessionRecord
+from soul.shown_answers import answers_to
+
+logger = logging.getLogger(__name__)
+
+CHECK_S = 1.0  # the files are looked at no more often
+LOG_EVERY_S = 3.0  # between two lines in the log about an index that is being built
+WAIT_S = 0.8  # an answer waits this long for the index, then shows what there is
+Value = TypeVar("Value")
+
+
+class TrainingView:
+    """A training run's folder. Its methods may be called from several threads.
+
+    Attributes:
+        indexing: the share of the files' bytes that is indexed; None while nothing is left to do.
+        problem: why the index cannot be written; "" if it can.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.traces = folder, folder / TRACES
+        self.indexing: float | None = None
+        self.problem = ""
+        self._index: SessionIndex | None = None
+        self._lock = threading.Lock()
+        self._worker: threading.Thread | None = None
+        self._checked = 0.0  # time.monotonic()
+        self._state: tuple[Any, ...] = ()  # of the files, when the overview was made
+        self._revision = 0
+        self._overview: dict[str, Any] = {}
+
+    def keep_up(self, wait_s: float = WAIT_S) -> None:
+        """Look for new sessions, in a thread of its own; wait this long for it at most."""
+        with self._lock:
+            if self._worker is None or not self._worker.is_alive():
+                if time.monotonic() - self._checked < CHECK_S or not self.traces.is_dir():
+                    return
+                self.indexing = 0.0
+                self._worker = threading.Thread(target=self.refresh, name=f"index {self.folder.name}", daemon=True)
+                self._worker.start()
+            worker = self._worker
+        worker.join(wait_s)
+
+    def refresh(self) -> None:
+        """Bring the index up to date; what prevents it becomes `problem`."""
+
+        logged_at = time.monotonic()
+
+        def note(share: float) -> None:
+            nonlocal logged_at
+            self.indexing = share if share < 1.0 else None
+            if time.monotonic() - logged_at > LOG_EVERY_S:
+                logged_at = time.monotonic()
+                logger.info("indexing the traces of %s: %.0f %%", self.folder, 100 * share)
+
+        try:
+            if self._index is None:
+                self._index = SessionIndex(self.traces)
+            self._index.refresh(note)
+            self.problem = ""
+        except (sqlite3.DatabaseError, OSError) as error:
+            self.problem = f"The index of {self.traces} cannot be written: {error}."
+            logger.warning("%s", self.problem)
+        finally:
+            self.indexing = None
+            self._checked = time.monotonic()
+
+    def columns(self, after: int, known: int | None) -> dict[str, Any]:
+        """New sessions as columns (`columns_after`), and "indexing": the share that is indexed, or None."""
+        self.keep_up()
+        nothing = {"revision": 0, "reset": after > 0, "columns": {}}
+        return {**self._read(lambda connection: columns_after(connection, after, known), nothing), **self._progress()}
+
+    def overview(self, known: int | None) -> dict[str, Any]:
+        """All numbers of the run; only "revision", "unchanged" and "indexing" if the page knows this revision."""
+        self.keep_up()
+        with self._lock:
+            files = [_stamp(self.folder / name) for name in (METRICS, training_numbers.RUN_FILE, FAILURE)]
+            state = self._read(_index_revision, 0), files, tuple(checkpoints(self.folder))
+            if state != self._state:
+                nothing: dict[str, Any] = {"curves": {}, "calls": [], "problems": []}
+                sessions = self._read(training_numbers.sessions_part, nothing)
+                others = training_numbers.files_part(self.folder)
+                problems = [*others["problems"], *sessions["problems"]]
+                self._overview = {**others, **sessions, "problems": problems}
+                self._revision = max(self._revision + 1, int(time.time() * 1000))
+                self._state = state
+            if known == self._revision:
+                return {"revision": known, "unchanged": True, **self._progress()}
+            return {"revision": self._revision, **self._overview, **self._progress()}
+
+    def session(self, number: int) -> dict[str, Any]:
+        """The record of a session, with its question and answers.
+
+        Raises:
+            NoSession: it is not there, or not any more.
+        """
+        self._open()
+        place = self._read(lambda connection: place_of(connection, number), None)
+        if place is None:
+            raise NoSession("the run has no index yet")
+        record = session_object(read_line(self.traces, place), place.file)
+        return {**record, **answers_to(SessionRecord.model_validate(record))._asdict()}
+
+    def against(self, other: TrainingView) -> dict[str, Any]:
+        """The prompts that both runs played in the same step; see `soul.pages.against`."""
+        for one in (self, other):
+            one.keep_up()
+        return paired(self._read(group_means, {}), other._read(group_means, {}))
+
+    def search(self, text: str, after: int) -> Iterator[Event]:
+        """Search all sessions with a higher id; see `soul.pages.sessions`."""
+        self._open()
+        return search(self.traces, self._read(lambda connection: places_after(connection, after), []), text)
+
+    def _open(self) -> None:
+        """Open the index, if this is the first request for the run."""
+        if self._index is None:
+            self.keep_up()
+
+    def ask(self, question: Callable[[sqlite3.Connection], Value]) -> Value:
+        """Ask the index, after `refresh`.
+
+        Raises:
+            RunFailed: there is none, or it was damaged since.
+        """
+        try:
+            if self._index is not None:
+                return self._index.read(question)
+        except DamagedIndex as damage:
+            raise RunFailed(f"The index of {self.traces} is damaged ({damage}). Run the same command again.") from None
+        raise RunFailed(f"The index of {self.traces} is not built yet.")
+
+    def _progress(self) -> dict[str, Any]:
+        notes = [self.problem, self._index.note if self._index else ""]
+        return {"indexing": self.indexing, "notes": [note for note in notes if note]}
+
+    def _read(self, question: Callable[[sqlite3.Connection], Value], otherwise: Value) -> Value:
+        """Ask the index; `otherwise` while there is none."""
+        if self._index is None:
+            return otherwise
+        try:
+            return self._index.read(question)
+        except DamagedIndex as damage:
+            logger.info("%s; it is built again", damage)
+            self._checked = 0.0
+            return otherwise
+
+
+def _index_revision(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT revision FROM meta").fetchone()[0])
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    """The facts that change when a file does; zeros without the file."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return 0, 0, 0
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size

@@ -1,0 +1,155 @@
+"""What the viewer's server answers, and what it refuses."""
+
+import json
+
+import pytest
+
+from tests.soul.pages.browser_pages import until
+from tests.soul.figures.made_up_runs import session, training
+from tests.soul.pages.served import served
+
+
+@pytest.fixture(scope="module")
+def viewed(tmp_path_factory):
+    root = tmp_path_factory.mktemp("outputs")
+    run = training(root / "runs" / "ditto-1", 0, steps=3, tasks=("sotopia", "coser"))
+    (run / "run.json").write_text('{"objective": "ditto", "task": "sotopia", "resumed": [{"step": 2, "time": 5.0}]}')
+    (run / "global_step_2").mkdir()
+    (root / "secret.html").write_text("not a page of ours")
+    evaluation = root / "eval-base"
+    evaluation.mkdir()
+    (evaluation / "settings.json").write_text('{"policy": {"model": "base"}}')
+    (evaluation / "chosen.json").write_text('{"samples": {"hitom": [[0, 0]]}}')
+    (evaluation / "samples.jsonl").touch()
+    (evaluation / "report.html").write_text("<html>a report</html>")
+    (root / "compared.html").write_text('<html><body class="comparison"><a href="eval-base/report.html">')
+    with served(root) as client:
+        yield client
+
+
+def test_only_the_printed_address_is_answered(viewed):
+    port = viewed.server.server_address[1]
+    assert viewed.server.server_address[0] == "127.0.0.1"
+    assert viewed.answer("/")[0] == viewed.answer("/", Host=f"localhost:{port}")[0] == 200
+    for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", ""):
+        status, _, body = viewed.answer("/api/folders", Host=host)
+        assert status == 403 and b"ditto" not in body
+    for path in ("/", "/api/folders", f"{viewed.prefix[:-1]}/", f"{viewed.prefix}x/", "/%C3%A9/api/folders"):
+        assert viewed.raw(path)[0] == 404
+    assert len(viewed.server.token) >= 22  # 16 random bytes
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
+        assert viewed.answer("/api/folders", method)[0] == 405
+
+
+def test_every_answer_has_the_headers_that_protect_it(viewed):
+    run = viewed.json("/api/folders")["folders"][0]["id"]
+    for path in ("/", "/api/folders", f"/api/run/{run}/overview", "/nothing", "/files/eval-base/report.html"):
+        for method in ("GET", "HEAD"):
+            _, headers, body = viewed.answer(path, method)
+            assert headers["Content-Security-Policy"].startswith("default-src 'none'")
+            assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+            assert headers["X-Content-Type-Options"] == "nosniff"
+            assert headers["Referrer-Policy"] == "no-referrer" and headers["Cache-Control"] == "no-store"
+            assert bool(body) is (method == "GET")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/files/secret.html",
+        "/files/../outputs/secret.html",
+        "/files/%2e%2e/%2e%2e/etc/passwd",
+        "/files//etc/passwd",
+        "/files/runs/ditto-1/metrics.jsonl",
+        "/report/..%2f..%2fsecret.html",
+        "/api/run/../../folders",
+        "/api/run/runs%2fditto-1/overview",
+        "/api/folders/more",
+        "/api",
+        "/files/eval-base",
+    ],
+)
+def test_no_address_leads_to_another_file(viewed, path):
+    assert viewed.answer(path)[0] == 404
+
+
+def test_the_folders_are_listed(viewed):
+    answer = viewed.json("/api/folders")
+    facts = {one["path"]: one for one in answer["folders"]}
+    run, evaluation, page = (facts[path] for path in ("runs/ditto-1", "eval-base", "compared.html"))
+    assert len(facts) == 3 and answer["root"].endswith("outputs0")
+    assert (run["kind"], run["steps"], run["objective"], run["tasks"]) == ("training", 3, "ditto", ["sotopia"])
+    assert (evaluation["kind"], evaluation["name"], evaluation["tasks"]) == ("evaluation", "base", ["hitom"])
+    assert page["kind"] == "comparison" and not run["report"]
+    for one, text in ((evaluation, b"<html>a report</html>"), (page, b'<html><body class="comparison">')):
+        assert one["report"]
+        status, headers, _ = viewed.answer(f"/report/{one['id']}")
+        assert status == 302
+        status, _, body = viewed.raw(headers["Location"])
+        assert status == 200 and body.startswith(text)
+
+
+def test_numbers_and_sessions_of_a_run(viewed):
+    run = viewed.run("ditto-1")
+    until(lambda: run("overview")["indexing"] is None)
+    overview = run("overview")
+    assert set(overview["curves"]) == {"all", "sotopia", "coser"} and not overview["problems"]
+    metrics = overview["metrics"]["series"]
+    for name, curve in (("draft", "reward_draft"), ("refined", "reward_refined"), ("gap", "gap")):
+        assert overview["curves"]["all"][name]["mean"] == pytest.approx(metrics[f"ditto/{curve}"], abs=1e-6)
+        assert overview["curves"]["coser"][name]["mean"] == pytest.approx(
+            metrics[f"ditto/task/coser/{curve}"], abs=1e-6
+        )
+    draft = overview["curves"]["all"]["draft"]
+    assert all(
+        low < mean < high for low, mean, high in zip(*(draft[name] for name in ("low", "mean", "high")), strict=True)
+    )
+    kinds = [(event["step"], event["kind"]) for event in overview["events"]]
+    assert kinds == [(2, "resume"), (2, "checkpoint")]
+    assert run(f"overview?from={overview['revision']}")["unchanged"]
+
+    index = run("index?after=0")
+    columns = index["columns"]
+    place = columns["id"].index(columns["id"][-1])
+    record = run(f"session/{columns['id'][place]}")
+    assert record["session"] == columns["session"][place] and record["draft"]["seats"]["policy"]
+    news = run(f"index?after={columns['id'][-1]}&revision={index['revision']}")
+    assert (news["reset"], news["columns"]["id"]) == (False, [])
+
+
+def test_wrong_requests_are_answered_with_a_reason(viewed):
+    number = next(one["id"] for one in viewed.json("/api/folders")["folders"] if one["kind"] == "training")
+    for rest, status in (
+        *[("session/99999", 410), ("session/x", 400), ("index?after=-1", 400), ("index?after=%C2%B2", 400)],
+        *[("search?text=", 400), ("search", 400), ("overview?from=1e9", 400), ("else", 404)],
+    ):
+        got, _, body = viewed.answer(f"/api/run/{number}/{rest}")
+        assert got == status and json.loads(body)["error"], rest
+
+
+def test_a_search_finds_what_is_written_however_it_is_written(tmp_path):
+    """Escapes, quotes, letters outside ASCII in either form of a line, upper and lower case, lone surrogates, NaN."""
+    texts = ['He said "NO\\never"', "Ünïcode Straße", "line one\nline two", "plain", "half \ud800 pair"]
+    records = [session("sotopia", 1, number, 0, (0.5, None), text) for number, text in enumerate(texts)]
+    records[3].draft.metrics = {"odd": float("nan")}
+    traces = tmp_path / "run" / "traces"
+    traces.mkdir(parents=True)
+    lines = [record.to_line(ascii_only=number % 2 == 0) for number, record in enumerate(records)]
+    (traces / "step_000001.jsonl").write_bytes("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
+    with served(tmp_path) as client:
+        run = client.run("run")
+        until(lambda: len(run("index").get("columns", {}).get("id", ())) == len(texts))
+        (number,) = [one["id"] for one in client.json("/api/folders")["folders"]]
+
+        def hits(text):
+            status, headers, body = client.answer(f"/api/run/{number}/search?text={text}")
+            events = [json.loads(line) for line in body.splitlines()]
+            assert status == 200 and headers["Transfer-Encoding"] == "chunked" and events[-1] == {"end": True}
+            return [event["hit"] for event in events if "hit" in event]
+
+        assert hits("%22no%5CNEVER%22") == [1]
+        assert hits("%C3%9CN%C3%8FCODE") == hits("%C3%BCn") == hits("stra%C3%9Fe") == [2]
+        assert hits("one%0ALINE") == [3] and hits("PLAIN") == [4] and hits("half") == [5]
+        assert hits("sell+it.") == [1, 2, 3, 4, 5] and hits("sotopia") == hits("reward") == []
+        assert run("session/4")["draft"]["metrics"] == {"odd": "nan"}
+        assert run("session/5")["draft"]["seats"]["policy"][1]["content"] == "half \ud800 pair"

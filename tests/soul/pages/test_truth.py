@@ -1,0 +1,88 @@
+"""Every number of the viewer is that of the files: bands, shares of an export, costs without a price, two runs.
+
+Promise under test: recomputed here from the records themselves, with independent formulas.
+"""
+
+import statistics
+from collections import defaultdict
+
+import pytest
+import scipy.stats
+
+from ditto.run.run_folder import RunFolder
+from soul.judge.call.usage import Usage
+from soul.pages.export import indexed
+from tests.soul.figures.made_up_runs import session
+
+
+def run_of(folder, step, sessions):
+    RunFolder(folder).write_traces("step", step, sessions)
+    return indexed(folder)
+
+
+def overview(training):
+    return training.overview(None)
+
+
+def groups(task, rewards, step=1):
+    """Sessions of prompts; `rewards` has a list of (draft, refined) for each."""
+    return [session(task, step, number, k, pair) for number, row in enumerate(rewards) for k, pair in enumerate(row)]
+
+
+def test_bands_stay_in_the_range_and_use_few_prompts_as_few(tmp_path):
+    """Rewards near 1 used to have a band beyond 1, and five prompts the factor 1.96."""
+    rewards = [[(1.0, None), (0.9, None)], *[[(1.0, None), (1.0, None)]] * 4]
+    curve = overview(run_of(tmp_path, 1, groups("hitom", rewards)))["curves"]["hitom"]["draft"]
+    means = [statistics.fmean(draft for draft, _ in row) for row in rewards]
+    low, _ = scipy.stats.ttest_1samp(means, 0).confidence_interval()
+    assert (curve["low"][0], curve["high"][0]) == (pytest.approx(low), 1.0)
+    few = overview(run_of(tmp_path / "few", 1, groups("hitom", rewards[:4])))["curves"]["hitom"]["draft"]
+    assert few["low"] == few["high"] == [None]
+
+
+def test_the_band_of_all_tasks_is_that_of_strata(tmp_path):
+    scales = {"hitom": [0.1, 0.2, 0.3, 0.2, 0.1, 0.25], "sotopia": [0.91, 0.92, 0.93, 0.92, 0.91, 0.925]}
+    sessions = [one for task, values in scales.items() for one in groups(task, [[(value, None)] for value in values])]
+    curve = overview(run_of(tmp_path, 1, sessions))["curves"]["all"]["draft"]
+    variances = [statistics.variance(values) / 6 for values in scales.values()]
+    degrees = int(sum(variances) ** 2 / sum(v**2 / 5 for v in variances))
+    half = scipy.stats.t.ppf(0.975, degrees) * sum(variances) ** 0.5 / 2
+    assert curve["high"][0] - curve["mean"][0] == pytest.approx(half)
+
+
+def test_calls_without_a_price_keep_their_requests_hits_and_waiting(tmp_path):
+    use = Usage(calls=5, requests=3, cache_hits=2, unpriced=3, queued_s=1.5, seconds=6.0)
+    sessions = groups("hitom", [[(1.0, 1.0)] * 2])
+    for one in sessions:
+        one.usage["judge"] = use
+    (calls,) = overview(run_of(tmp_path, 1, sessions))["calls"]
+    expected = {"calls": 10, "requests": 6, "cache_hits": 4, "unpriced": 6, "queued_s": 3.0, "cost_usd": 0.0}
+    assert {name: calls[name] for name in expected} == expected
+
+
+def test_two_runs_are_compared_by_their_common_prompts(tmp_path):
+    """Drafts of two runs are independent, so pairs of drafts have no meaning; the means of a prompt's groups do."""
+    first = [[(0.1 * k, 0.5), (0.2, 0.5)] for k in range(6)]
+    second = [[(0.3, 0.9), (0.1 * k, None)] for k in range(7)]
+    one = run_of(tmp_path / "a", 1, groups("sotopia", first))
+    found = one.against(run_of(tmp_path / "b", 1, groups("sotopia", second)))
+    assert found["prompts"] == 6 and [line["kind"] for line in found["tasks"]] == ["draft", "refined"]
+    pairs = defaultdict(list)
+    for row, other in zip(first, second, strict=False):
+        pairs["draft"].append([statistics.fmean(draft for draft, _ in side) for side in (row, other)])
+    differences = [b - a for a, b in pairs["draft"]]
+    line = found["tasks"][0]
+    assert line["difference"] == pytest.approx(statistics.fmean(differences)) and line["prompts"] == 6
+    assert line["interval"] is None  # all six differ by 0.05 alike
+    assert found["differing"] == 6 and found["largest"][0]["means"][1] > found["largest"][0]["means"][0]
+
+
+def test_the_interval_of_two_runs_is_over_prompts(tmp_path):
+    first, second = (
+        [[(base + 0.01 * k * k * scale, None)] * 3 for k in range(6)] for base, scale in ((0.1, 1), (0.2, 2))
+    )
+    one = run_of(tmp_path / "a", 1, groups("sotopia", first))
+    (line,) = one.against(run_of(tmp_path / "b", 1, groups("sotopia", second)))["tasks"]
+    differences = [b[0][0] - a[0][0] for a, b in zip(first, second, strict=True)]
+    expected = scipy.stats.ttest_1samp(differences, 0).confidence_interval()
+    assert line["interval"] == pytest.approx(tuple(expected), abs=1e-5)
