@@ -7,6 +7,7 @@ training run are limited, before compression.
 
 from __future__ import annotations
 
+import importlib
 import sqlite3
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -85,6 +86,31 @@ def write_site(root: Path, out: Path) -> list[Path]:
         files.append(file)
     data = {"folders": {"root": root.resolve().name, "folders": folders}}
     return [write_page(out / "index.html", root.resolve().name, data, (), start=""), *files]
+
+
+def write_comparison(folders: Sequence[Path], file: Path, within: bool = False) -> Path:
+    """Write a comparison of runs with both texts of every row (`soul compare --html`), and return the file.
+
+    Args:
+        within: compare the refined answers of each training run with its drafts.
+
+    Raises:
+        SoulError: a folder is not a run, or there is nothing to compare.
+    """
+    runs: Any = importlib.import_module("soul.compare.runs")  # by name: that package imports this one
+    table = runs.compare_runs(folders, within=within)
+    ids = ",".join(map(str, range(len(folders))))
+    start = f"compare/{ids}" + ("/within" if within else "")
+    data = {"folders": {"root": "", "folders": []}, start: table.to_json()}
+    for place, one in enumerate(table.comparisons):
+        data |= {f"{start}/rows/{place}/{name}": runs.rows_of(one, name) for name in one.sets}
+    texts = (
+        (f"{start}/texts/{place}/{name}/{row.id}", to_json(runs.pair_texts(one, name, row.id)))
+        for place, one in enumerate(table.comparisons)
+        for name, of_set in one.sets.items()
+        for row in of_set.rows
+    )
+    return write_page(file, "Comparison", data, texts, start=f"compare/{ids}" + ("?within=1" if within else ""))
 
 
 def write_evaluation(view: Any, file: Path | None = None) -> Path:
