@@ -1,0 +1,173 @@
+"""Compare any number of runs: `compare_runs`, and the texts behind a row: `pair_texts`.
+
+Two runs are seeds of one side if all their settings are equal but for the seed (in training also folder and name), and
+their seeds differ. `against` gives the sides explicitly, as for models that were trained with several seeds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from soul.compare.comparison import Comparison, ComparisonTable, Side
+from soul.compare.evaluations import EvaluationSide, NothingToCompare, compare_evaluations
+from soul.compare.trainings import TrainingSide, compare_trainings, compare_within, config_of, means_from_traces
+from soul.errors import SoulError
+from soul.evaluate.run.run_folder import SETTINGS, EvaluationRun
+from soul.evaluate.run.settings import short_names
+from soul.evaluate.tables.answers import answers_of
+from soul.files.trace_files import FOLDER
+from soul.record import SessionRecord
+
+_OF_A_START = ("run.dir", "trainer.experiment_name", "trainer.default_local_dir", "trainer.resume_")
+
+
+class NoSides(SoulError):
+    """The folders cannot be compared: one is given twice, or they are of two kinds, or seeds of one thing."""
+
+
+def compare_runs(
+    folders: Sequence[Path], against: Sequence[Sequence[Path]] = (), *, within: bool = False
+) -> ComparisonTable:
+    """Compare evaluations, or training runs, with the first one; or the refined answers of each with its drafts.
+
+    Args:
+        folders: the first is the baseline, or one of its seeds. With `against`, all are seeds of the baseline.
+        against: the seeds of each other side.
+
+    Raises:
+        SoulError: a folder is not a run, or there is nothing to compare.
+    """
+    sides = load_sides(folders, against)
+    trainings = [side for side in sides if isinstance(side, TrainingSide)]
+    evaluations = [side for side in sides if isinstance(side, EvaluationSide)]
+    if within:
+        if evaluations:
+            raise NothingToCompare(
+                f"{evaluations[0].run.folder} has no refined answers: evaluations play drafts only. Pass training runs."
+            )
+        return ComparisonTable("within", [compare_within(side) for side in trainings])
+    if len(sides) < 2:
+        raise NoSides(
+            f"{', '.join(map(str, folders))}: there is only one side. Pass the folders of two models or settings; "
+            "name the sides with --against if all differ in their seed only; --within compares answers of one run."
+        )
+    if evaluations:
+        return ComparisonTable("across", [compare_evaluations(evaluations[0], side) for side in evaluations[1:]])
+    return ComparisonTable("across", [compare_trainings(trainings[0], side) for side in trainings[1:]])
+
+
+def load_sides(folders: Sequence[Path], against: Sequence[Sequence[Path]] = ()) -> list[EvaluationSide | TrainingSide]:
+    """Read the runs as sides, the baseline first.
+
+    Raises:
+        NoSides: a folder is given twice, or evaluations and training runs are mixed. BadRun: one is neither.
+    """
+    given = [*folders, *(folder for side in against for folder in side)]
+    for folder in given:
+        if [other.resolve() for other in given].count(folder.resolve()) > 1:
+            raise NoSides(f"{folder} is given twice. Pass the folders of different runs.")
+    training = [folder for folder in given if (folder / FOLDER).is_dir() and not (folder / SETTINGS).is_file()]
+    if training and len(training) < len(given):
+        raise NoSides(f"{training[0]} is a training run and another folder is not. Compare runs of one kind.")
+    grouped = [list(folders), *map(list, against)] if against else _by_settings(given, bool(training))
+    if training:
+        loaded = {folder: means_from_traces(folder) for folder in given}
+        labels = _labels([of_side[0] for of_side in grouped])
+        return [
+            TrainingSide(label, of_side, [loaded[folder] for folder in of_side])
+            for label, of_side in zip(labels, grouped, strict=True)
+        ]
+    runs = [[EvaluationRun.load(folder) for folder in of_side] for of_side in grouped]
+    names = [of_side[0].name for of_side in runs]
+    labels = names if len(set(names)) == len(names) else _labels([of_side[0] for of_side in grouped])
+    return [EvaluationSide(label, of_side) for label, of_side in zip(labels, runs, strict=True)]
+
+
+def _labels(folders: Sequence[Path]) -> list[str]:
+    return short_names([folder.resolve().parts[1:] for folder in folders])
+
+
+def _by_settings(folders: Sequence[Path], training: bool) -> list[list[Path]]:
+    """The folders of each side: equal settings, and seeds that differ."""
+    sides: list[tuple[str, list[str], list[Path]]] = []
+    for folder in folders:
+        settings = config_of(folder) if training else dict(EvaluationRun.load(folder).settings)
+        seeds, rest = [], []
+        for name, value in _leaves(settings):
+            if "seed" in name.rpartition(".")[2]:
+                seeds.append(f"{name} {value}")
+            elif not name.startswith(_OF_A_START):
+                rest.append(f"{name} {value}".replace(str((settings.get("run") or {}).get("dir") or "\0"), ""))
+        for text, known, places in sides:
+            if rest and text == str(rest) and str(seeds) not in known:
+                known.append(str(seeds))
+                places.append(folder)
+                break
+        else:
+            sides.append((str(rest), [str(seeds)], [folder]))
+    return [places for _, _, places in sides]
+
+
+def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, json.dumps(value)
+
+
+def pair_texts(comparison: Comparison, name: str, row: str) -> dict[str, Any]:
+    """Both texts of a row: of each side the sample that explains most of the difference.
+
+    Args:
+        name, row: of a set, and the id of one of its rows.
+
+    Raises:
+        KeyError: the comparison has no such set or row.
+    """
+    one = comparison.sets[name]
+    scores = {known.id: known[1:] for known in one.rows}[row]
+    sides: tuple[Side, Side] = (comparison.base, comparison.other)
+    if sides[0] is sides[1]:
+        both = [s for s in sides[0].sessions(name, row) if s.draft.valid and s.refined and s.refined.valid]
+        rose = 1 if scores[1] >= scores[0] else -1
+        widest = max(both, key=lambda s: rose * (_reward(_refined(s)) - _reward(s)))
+        shown = [widest, _refined(widest)]
+    else:
+        of_sides = [side.sessions(name, row) for side in sides]
+        if one.kind == "refined":
+            of_sides = [[_refined(session) for session in of_side if session.refined] for of_side in of_sides]
+        choose = (min, max) if scores[1] > scores[0] else (max, min)
+        valid = [[session for session in of_side if session.draft.valid] for of_side in of_sides]
+        shown = [pick(of_side, key=_reward) for pick, of_side in zip(choose, valid, strict=True)]
+    answers = answers_of(shown)
+    return {
+        "set": name,
+        "row": row,
+        "record": shown[0].record,
+        "question": answers[0].question,
+        "target": answers[0].target,
+        "sides": [
+            {
+                "label": label,
+                "score": score,
+                "given": answer.given,
+                "session": session.session,
+                "sample": session.sample,
+                "attempt": session.draft.model_dump(),
+            }
+            for label, score, answer, session in zip(comparison.labels, scores, answers, shown, strict=True)
+        ],
+    }
+
+
+def _refined(session: SessionRecord) -> SessionRecord:
+    """The session with its refined answer in place of the draft."""
+    return session.model_copy(update={"draft": session.refined})
+
+
+def _reward(session: SessionRecord) -> float:
+    return session.draft.reward or 0.0
