@@ -10,10 +10,10 @@ from typing import Any
 
 from soul.compare.comparison import Comparison, SetComparison, is_star
 from soul.metrics.intervals import Interval
-from soul.table import NONE, Cell, Table, markdown_text
+from soul.table import NONE, Table, markdown_text
 
 MARK = " (!)"  # follows the name of a set whose scores are not comparable
-HEAD = ("set", "rows", "baseline", "score", "difference [95 %]", "won / tied / lost", "p", "p (Holm)")
+HEAD = ("difference [95 %]", "won / tied / lost", "p", "p (Holm)")
 _DATA: tuple[str, ...] = (
     "compared",
     "set",
@@ -36,27 +36,23 @@ def table(comparisons: Sequence[Comparison], sources: Sequence[tuple[str, Any, s
     Args:
         sources: name, folder and hash of what they were computed from, for its files.
     """
-    several = len(comparisons) > 1
-    body: list[list[Cell | str]] = []
-    data: list[tuple[Any, ...]] = [_DATA]
-    sections: list[str] = []
+    first, several = comparisons[0], len(comparisons) > 1
+    head = ("set", "rows", first.labels[0], "score" if several else first.labels[1], *HEAD)
+    if first.base is first.other:
+        head = ("set", "rows", "draft", "refined", *HEAD)
+    body, sections, data = [], [], [_DATA]
     for one in comparisons:
-        lines = [_headline(one), *(_line(of_set, one.adjusted[of_set.name]) for of_set in one.by_effect)]
-        body += [[one.labels[1], *line] for line in lines] if several else lines
-        sections += [f"{one.labels[1]} headline", *[one.labels[1]] * len(one.sets)]
+        body += [_headline(one), *(_line(of_set, one.adjusted[of_set.name]) for of_set in one.by_effect)]
+        sections += [f"{one.labels[1]}: headline", *[one.labels[1]] * len(one.sets)]
         data += [_numbers(one, of_set) for of_set in one.by_effect]
-    head, base = list(HEAD), comparisons[0].labels[0] if comparisons else ""
-    within = any(one.base is one.other for one in comparisons)
-    head[2:4] = ("draft", "refined") if within else (base, "score" if several else comparisons[0].labels[1])
     return Table(
-        ["compared", *head] if several else head,
+        head,
         body,
         sections,
-        [text for one in comparisons for text in notes(one, named=several)] + [about(comparisons)],
-        frozenset({1}) if several else frozenset(),
-        frozenset({5}) if several else frozenset({4}),
+        [*(text for one in comparisons for text in notes(one, named=several)), about(comparisons)],
+        whole=frozenset({4, 5}),
         file="significance",
-        caption=f"Paired differences from {base}: 95 % intervals over rows, p-values adjusted for the number of sets.",
+        caption=f"Differences from {first.labels[0]}, with 95 % intervals over rows and adjusted p-values.",
         data=data,
         sources=sources,
     )
@@ -65,8 +61,7 @@ def table(comparisons: Sequence[Comparison], sources: Sequence[tuple[str, Any, s
 def about(comparisons: Sequence[Comparison]) -> str:
     """The note on many comparisons, and on seeds if there are any."""
     count = max((len([s for s in one.sets.values() if s.comparable]) for one in comparisons), default=0)
-    text = f"* p < 0.05 after Holm's adjustment for the {count} sets of a comparison"
-    text += "; the macro average is one test, without adjustment." if count > 1 else "."
+    text = f"* p < 0.05; of a set, adjusted for {count} of them (Holm). The macro average is one test."
     if any(len(scores) > 1 for one in comparisons for s in one.sets.values() for scores in s.seeds):
         text += " Intervals and p-values are over rows: they do not cover how far seeds differ, which is in (...)."
     return text
@@ -119,21 +114,28 @@ def title(comparisons: Sequence[Comparison]) -> str:
     return f"{', '.join(one.labels[1] for one in comparisons)} against {comparisons[0].labels[0]}"
 
 
-def _headline(comparison: Comparison) -> list[Cell | str]:
+def _headline(comparison: Comparison) -> Sequence[str]:
     macro = comparison.macro
-    name = f"macro average, {macro.sets}{'' if macro.sets == macro.of else f' of {macro.of}'} sets"
-    difference = _difference(macro.difference, macro.interval)
-    return [name, "", "", "", difference + " *" * is_star(macro.p_value), "", _p(macro.p_value), ""]
+    count = f"{macro.sets} of {macro.of}" if macro.sets != macro.of else str(macro.of)
+    name = f"{comparison.labels[1]}: macro average, {count} {'set' if macro.of == 1 else 'sets'}"
+    difference = _difference(macro.difference, macro.interval) + " *" * is_star(macro.p_value)
+    return name, "", "", "", difference, "", _p(macro.p_value), ""
 
 
-def _line(one: SetComparison, adjusted: float | None) -> list[Cell | str]:
+def _line(one: SetComparison, adjusted: float | None) -> Sequence[str]:
     means = [_score(mean, seeds) for mean, seeds in zip(one.means or (None, None), one.seeds, strict=True)]
     tally = " / ".join(f"{count:,}" for count in one.tally) if one.rows else NONE
-    estimate = one.estimate
-    difference = _difference(estimate.mean, estimate.interval) if estimate else NONE
+    difference = _difference(one.estimate.mean, one.estimate.interval) if one.estimate else NONE
     name = one.name if one.comparable else one.name + MARK
-    difference += " *" * is_star(adjusted)
-    return [name, f"{len(one.rows):,}", *means, difference, tally, _p(one.p_value), _p(adjusted)]
+    return (
+        name,
+        f"{len(one.rows):,}",
+        *means,
+        difference + " *" * is_star(adjusted),
+        tally,
+        _p(one.p_value),
+        _p(adjusted),
+    )
 
 
 def _score(mean: float | None, seeds: Sequence[float]) -> str:

@@ -7,13 +7,13 @@ their seeds differ. `against` gives the sides explicitly, as for models that wer
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from soul.compare.comparison import Comparison, ComparisonTable, Side
-from soul.compare.evaluations import EvaluationSide, NothingToCompare, compare_evaluations
-from soul.compare.trainings import TrainingSide, compare_trainings, compare_within, config_of, means_from_traces
+from soul.compare.evaluations import EvaluationSide, compare_evaluations
+from soul.compare.trainings import Groups, TrainingSide, compare_trainings, compare_within, config_of, means_from_traces
 from soul.errors import SoulError
 from soul.evaluate.run.run_folder import SETTINGS, EvaluationRun
 from soul.evaluate.run.settings import short_names
@@ -29,41 +29,21 @@ class NoSides(SoulError):
 
 
 def compare_runs(
-    folders: Sequence[Path], against: Sequence[Sequence[Path]] = (), *, within: bool = False
+    folders: Sequence[Path],
+    against: Sequence[Sequence[Path]] = (),
+    *,
+    within: bool = False,
+    groups_of: Callable[[Path], Groups] = means_from_traces,
 ) -> ComparisonTable:
     """Compare evaluations, or training runs, with the first one; or the refined answers of each with its drafts.
 
     Args:
         folders: the first is the baseline, or one of its seeds. With `against`, all are seeds of the baseline.
         against: the seeds of each other side.
+        groups_of: reads a training run; the viewer has an index (`means_from_index`).
 
     Raises:
         SoulError: a folder is not a run, or there is nothing to compare.
-    """
-    sides = load_sides(folders, against)
-    trainings = [side for side in sides if isinstance(side, TrainingSide)]
-    evaluations = [side for side in sides if isinstance(side, EvaluationSide)]
-    if within:
-        if evaluations:
-            raise NothingToCompare(
-                f"{evaluations[0].run.folder} has no refined answers: evaluations play drafts only. Pass training runs."
-            )
-        return ComparisonTable("within", [compare_within(side) for side in trainings])
-    if len(sides) < 2:
-        raise NoSides(
-            f"{', '.join(map(str, folders))}: there is only one side. Pass the folders of two models or settings; "
-            "name the sides with --against if all differ in their seed only; --within compares answers of one run."
-        )
-    if evaluations:
-        return ComparisonTable("across", [compare_evaluations(evaluations[0], side) for side in evaluations[1:]])
-    return ComparisonTable("across", [compare_trainings(trainings[0], side) for side in trainings[1:]])
-
-
-def load_sides(folders: Sequence[Path], against: Sequence[Sequence[Path]] = ()) -> list[EvaluationSide | TrainingSide]:
-    """Read the runs as sides, the baseline first.
-
-    Raises:
-        NoSides: a folder is given twice, or evaluations and training runs are mixed. BadRun: one is neither.
     """
     given = [*folders, *(folder for side in against for folder in side)]
     for folder in given:
@@ -72,43 +52,42 @@ def load_sides(folders: Sequence[Path], against: Sequence[Sequence[Path]] = ()) 
     training = [folder for folder in given if (folder / FOLDER).is_dir() and not (folder / SETTINGS).is_file()]
     if training and len(training) < len(given):
         raise NoSides(f"{training[0]} is a training run and another folder is not. Compare runs of one kind.")
-    grouped = [list(folders), *map(list, against)] if against else _by_settings(given, bool(training))
-    if training:
-        loaded = {folder: means_from_traces(folder) for folder in given}
-        labels = _labels([of_side[0] for of_side in grouped])
-        return [
-            TrainingSide(label, of_side, [loaded[folder] for folder in of_side])
-            for label, of_side in zip(labels, grouped, strict=True)
-        ]
-    runs = [[EvaluationRun.load(folder) for folder in of_side] for of_side in grouped]
-    names = [of_side[0].name for of_side in runs]
-    labels = names if len(set(names)) == len(names) else _labels([of_side[0] for of_side in grouped])
-    return [EvaluationSide(label, of_side) for label, of_side in zip(labels, runs, strict=True)]
+    if within and not training:
+        raise NoSides(f"{given[0]} has no refined answers: evaluations play drafts only. Pass training runs.")
+    runs = {} if training else {folder: EvaluationRun.load(folder) for folder in given}
+    settings = {folder: runs[folder].settings if runs else config_of(folder) for folder in given}
+    sides = [list(folders), *map(list, against)] if against else _by_settings(settings)
+    if len(sides) < 2 and not within:
+        raise NoSides(
+            f"{', '.join(map(str, folders))}: there is only one side. Pass the folders of two models or settings; "
+            "name the sides with --against if all differ in their seed only; --within compares answers of one run."
+        )
+    labels = [runs[of_side[0]].name for of_side in sides] if runs else []
+    if len(set(labels)) < len(sides):
+        labels = short_names([of_side[0].resolve().parts[1:] for of_side in sides])
+    named = list(zip(labels, sides, strict=True))
+    if runs:
+        base, *others = [EvaluationSide(label, [runs[folder] for folder in of_side]) for label, of_side in named]
+        return ComparisonTable("across", [compare_evaluations(base, other) for other in others])
+    first, *rest = [TrainingSide(label, of_side, list(map(groups_of, of_side))) for label, of_side in named]
+    if within:
+        return ComparisonTable("within", [compare_within(side) for side in (first, *rest)])
+    return ComparisonTable("across", [compare_trainings(first, side) for side in rest])
 
 
-def _labels(folders: Sequence[Path]) -> list[str]:
-    return short_names([folder.resolve().parts[1:] for folder in folders])
-
-
-def _by_settings(folders: Sequence[Path], training: bool) -> list[list[Path]]:
+def _by_settings(settings: Mapping[Path, Mapping[str, Any]]) -> list[list[Path]]:
     """The folders of each side: equal settings, and seeds that differ."""
-    sides: list[tuple[str, list[str], list[Path]]] = []
-    for folder in folders:
-        settings = config_of(folder) if training else dict(EvaluationRun.load(folder).settings)
-        seeds, rest = [], []
-        for name, value in _leaves(settings):
-            if "seed" in name.rpartition(".")[2]:
-                seeds.append(f"{name} {value}")
-            elif not name.startswith(_OF_A_START):
-                rest.append(f"{name} {value}".replace(str((settings.get("run") or {}).get("dir") or "\0"), ""))
-        for text, known, places in sides:
-            if rest and text == str(rest) and str(seeds) not in known:
-                known.append(str(seeds))
-                places.append(folder)
-                break
-        else:
-            sides.append((str(rest), [str(seeds)], [folder]))
-    return [places for _, _, places in sides]
+    sides: dict[str, dict[str, Path]] = {}
+    for folder, of_run in settings.items():
+        leaves, place = list(_leaves(of_run)), str((of_run.get("run") or {}).get("dir") or folder)
+        seeds = [leaf for leaf in leaves if "seed" in leaf[0].rpartition(".")[2]]
+        rest = [(name, value.replace(place, "")) for name, value in leaves if not name.startswith(_OF_A_START)]
+        equal = str([leaf for leaf in rest if leaf not in seeds])
+        known = sides.setdefault(equal if leaves else str(folder), {})
+        if str(seeds) in known:  # the same seed again: a side of its own
+            known = sides.setdefault(str(folder), {})
+        known[str(seeds)] = folder
+    return [list(known.values()) for known in sides.values()]
 
 
 def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:

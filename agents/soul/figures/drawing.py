@@ -131,7 +131,7 @@ def draw_curves(panel: Panel, on: Any, palette: Mapping[str, str]) -> None:
         on.plot(steps, heights, color=palette[run.name], marker="^", markersize=4, ls="", **place)
     on.set_xlabel("step")
     on.xaxis.get_major_locator().set_params(integer=True)
-    on.set_ylim(_limits(panel, *on.get_ylim()))
+    on.set_ylim(_limits(panel, on.dataLim.intervaly, on.get_ylim()))
     on.set_ylabel(_zoom(panel, *on.get_ylim()))
 
 
@@ -149,18 +149,18 @@ def draw_dots(panel: Panel, on: Any, palette: Mapping[str, str], *, named: bool)
     on.set_yticks(range(len(palette)), list(palette) if named else [""] * len(palette))
     on.set_ylim(len(palette) - 0.5, -0.5)  # the first name on top
     on.margins(x=0.12)
-    on.set_xlim(_limits(panel, *on.get_xlim()))
+    on.set_xlim(_limits(panel, on.dataLim.intervalx, on.get_xlim()))
     on.set_xlabel(_zoom(panel, *on.get_xlim()))
     on.xaxis.get_major_locator().set_params(nbins=4)
 
 
-def _limits(panel: Panel, low: float, high: float) -> tuple[float, float]:
-    """The limits of an axis of values: the range of a reward; otherwise _LEAST_SPAN of the largest value apart."""
-    lacking = max(0.0, _LEAST_SPAN * max(abs(low), abs(high)) - (high - low)) / 2
-    least, most = panel.range
+def _limits(panel: Panel, shown: Sequence[float], chosen: Sequence[float]) -> tuple[float, float]:
+    """The limits of an axis of values: the range of a reward and what is shown, or at least _LEAST_SPAN apart."""
+    lacking = max(0.0, _LEAST_SPAN * max(map(abs, chosen)) - (chosen[1] - chosen[0])) / 2
+    low, high = panel.range
     return (
-        least if math.isfinite(least) else low - lacking,
-        most if math.isfinite(most) else high + lacking,
+        min(low, shown[0]) if math.isfinite(low) else chosen[0] - lacking,
+        max(high, shown[1]) if math.isfinite(high) else chosen[1] + lacking,
     )
 
 

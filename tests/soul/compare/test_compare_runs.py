@@ -4,6 +4,7 @@ Promise under test: every number of the JSON is that of the files, recomputed he
 their seed only are one side; stars are adjusted for many comparisons; both texts of a row are those that were compared.
 """
 
+import importlib.util
 import json
 from collections import defaultdict
 
@@ -14,6 +15,7 @@ import scipy.stats
 from ditto.run.run_folder import RunFolder
 from soul.compare.__main__ import main
 from soul.compare.runs import NoSides, compare_runs, pair_texts
+from soul.compare.trainings import means_from_index
 from soul.metrics.intervals import difference_of
 from soul.metrics.significance import LEVEL, holm, p_of_pairs
 from tests.soul.compare.test_compare import run_folder
@@ -125,6 +127,13 @@ def trained(folder, gain):
     return training(folder, 1, steps=6, gain=gain, tasks=("sotopia",), repeated_rows=12)
 
 
+def from_index(folder):
+    pages = importlib.import_module("soul.pages.index" if importlib.util.find_spec("soul.pages") else "soul.view.index")
+    index = pages.SessionIndex(folder / "traces")
+    index.refresh()
+    return index.read(means_from_index)
+
+
 def sessions_of(folder):
     for file in sorted((folder / "traces").glob("step_*.jsonl")):
         yield from map(json.loads, file.read_text().splitlines())
@@ -152,8 +161,10 @@ def test_training_runs_are_compared_by_their_prompts(tmp_path, capsys):
     _, step, number, _ = widest.id.split(" ")
     for side, place, pick in zip(texts["sides"], (0, 1), (min, max), strict=True):
         assert side["attempt"]["reward"] == pick(groups[int(number), int(step)][place])
+    (indexed,) = compare_runs([base, other], groups_of=from_index).comparisons
+    assert indexed.sets["sotopia"].estimate.mean == pytest.approx(one.estimate.mean, abs=1e-6)
     assert main([str(base), "--against", str(other)]) == 0
-    assert "macro average, 1 sets" in capsys.readouterr().out
+    assert "other: macro average, 1 set" in capsys.readouterr().out
 
 
 def test_refined_answers_are_compared_with_the_drafts_of_the_same_sessions(tmp_path):
