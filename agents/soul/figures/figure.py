@@ -44,6 +44,7 @@ class Curve:
         points: mean and band, for the steps that every seed has; dots have one point, at the last step.
         seeds: run -> step -> value.
         dashed: how to draw it where a panel has two curves of one name.
+        range: of a reward; ANY for other metrics.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Curve:
     points: tuple[Point, ...]
     seeds: tuple[tuple[TrainingRun, Mapping[int, float]], ...]
     dashed: bool = False
+    range: Interval = ANY
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,11 @@ class Panel:
     zero: bool = False
     alarm: str = ""
     dots: bool = False
+
+    @property
+    def range(self) -> Interval:
+        """The range of all its metrics, which its axis shows whole."""
+        return min(curve.range[0] for curve in self.curves), max(curve.range[1] for curve in self.curves)
 
     @property
     def alarms(self) -> list[tuple[TrainingRun, list[int]]]:
@@ -125,7 +132,7 @@ def curves(runs: Runs, key: Key, *, dashed: bool = False) -> list[Curve]:
             metric = key(runs_of_name[0])
             range_ = range_of(metric, runs_of_name)
             points = (point(step, metric, [(run, values[step]) for run, values in seeds], range_) for step in common)
-            drawn.append(Curve(name, metric, tuple(points), seeds, dashed))
+            drawn.append(Curve(name, metric, tuple(points), seeds, dashed, range_))
     return drawn
 
 

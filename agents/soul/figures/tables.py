@@ -1,4 +1,4 @@
-"""Tables of task files (the paper's tables 4, 6, 7, 9, 10 and 12), and of judges against people (table 5)."""
+"""Tables of task files (the paper's tables 4, 6, 7, 9, 10, 12), of judges against people (table 5), and of metrics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from soul.cli.arguments import existing_file
+from soul.compare.evaluations import EvaluationSide
 from soul.errors import BadSettings
+from soul.evaluate.tables.run_table import ordered
+from soul.figures.training import UP, better
 from soul.judge.audit.agreement_statistics import Estimate
 from soul.judge.audit.human_agreement import Agreement
 from soul.rows.data_card import sha256
@@ -21,6 +24,30 @@ from soul.table import NONE, Cell, Table
 
 _ALL = "all"
 _CORRELATIONS = ("pearson", "spearman", "kendall")
+
+
+def metrics_table(evals: Sequence[EvaluationSide]) -> Table | None:
+    """A line for each metric of each set, a column for each name; None if no set has metrics beside its score.
+
+    Metrics are over all valid samples of a set, in their own ranges, without intervals.
+    """
+    body: list[list[Cell]] = []
+    data: list[tuple[Any, ...]] = [("set", "metric", "name", "mean", "sha256")]
+    hashes = {each.label: " ".join(sha256 for _, _, sha256 in each.sources) for each in evals}
+    for name in ordered(list(dict.fromkeys(name for each in evals for name in each.results.sets))):
+        sets = {each.label: each.results.sets[name] for each in evals if name in each.results.sets}
+        for metric in dict.fromkeys(metric for one in sets.values() for metric in one.metrics):
+            arrow = better(next(iter(sets.values())).task, metric)
+            means = {label: one.metrics[metric] for label, one in sets.items() if metric in one.metrics}
+            best = (max if arrow == UP else min)(means.values()) if arrow and len(means) > 1 else None
+            shown = {label: Cell(f"{mean:.3f}", "best" if mean == best else "") for label, mean in means.items()}
+            body.append([Cell(f"{name}: {metric}{arrow}"), *(shown.get(label, Cell(NONE)) for label in hashes)])
+            data += [(name, metric, label, mean, hashes[label]) for label, mean in means.items()]
+    if not body:
+        return None
+    caption = "Every metric beside the score, over all valid samples; an arrow says what is better."
+    sources = [source for each in evals for source in each.sources]
+    return Table(("metric", *hashes), body, file="metrics", caption=caption, data=data, sources=sources)
 
 
 def dataset_table(files: Sequence[Path]) -> Table:

@@ -10,8 +10,8 @@
 The first form serves the folder on this machine only, at an address that it prints; Ctrl-C ends it. --export and --site
 need no server: one HTML file with all numbers of a run, and with all samples of an evaluation or the most telling
 sessions of a training run; and a folder with such a file for each run. The others add a playground (which asks the
-endpoints that its settings name, and writes what you keep to --keep), an annotation of `soul judge draw`, or a review of
-training files.
+endpoints that its settings name, and writes what you keep to --keep), an annotation of `soul judge draw`, or a review
+of training files.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def options() -> Parser:
         type=output_folder,
         default=Path("kept"),
         metavar="OUT",
-        help="what the playground keeps (default kept/)",
+        help="where the playground keeps sessions",
     )
     add("--annotate", type=existing_folder, metavar="FOLDER", help="add an annotation")
     add("--review", type=existing_folder, metavar="FOLDER", help="add a review of training files")

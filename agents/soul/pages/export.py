@@ -1,4 +1,4 @@
-"""Write runs as HTML files that need no server: at a run's end, or by `soul view FOLDER --export FILE.html`, `--site OUT`.
+"""Write runs as HTML files that need no server: at a run's end, or by `soul view` with `--export` or `--site`.
 
 A file holds all numbers: of the run, and of every session of a finished step. An evaluation's samples have their texts;
 of a training run, the most telling sessions have them. A browser keeps the whole file in memory, so the texts of a

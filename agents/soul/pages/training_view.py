@@ -14,7 +14,6 @@ from soul.errors import RunFailed
 from soul.files.metrics_file import NAME as METRICS
 from soul.files.trace_files import FOLDER as TRACES
 from soul.pages import training_numbers
-from soul.pages.against import group_means, paired
 from soul.pages.index import DamagedIndex, SessionIndex, columns_after
 from soul.pages.sessions import Event, NoSession, place_of, places_after, read_line, search, session_object
 from soul.pages.training_numbers import FAILURE, checkpoints
@@ -121,12 +120,6 @@ class TrainingView:
             raise NoSession("the run has no index yet")
         record = session_object(read_line(self.traces, place), place.file)
         return {**record, **answers_to(SessionRecord.model_validate(record))._asdict()}
-
-    def against(self, other: TrainingView) -> dict[str, Any]:
-        """The prompts that both runs played in the same step; see `soul.pages.against`."""
-        for one in (self, other):
-            one.keep_up()
-        return paired(self._read(group_means, {}), other._read(group_means, {}))
 
     def search(self, text: str, after: int) -> Iterator[Event]:
         """Search all sessions with a higher id; see `soul.pages.sessions`."""
