@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare table": ("soul.compare.table", "put evaluations into one table"),
     "figures": ("soul.figures.__main__", "draw figures and tables from training runs and evaluations"),
     "view": ("soul.view.__main__", "look at training runs and evaluations in a browser, also while they run"),
+    "play": ("soul.pages.terminal", "play a row yourself, let a model play it, or talk to a simulator"),
     "judge": ("soul.judge.__main__", "show, check and audit the judges"),
     "push": ("soul.push.__main__", "upload a checkpoint or training files, with their card, to the Hugging Face hub"),
     # The training's package, of the same distribution. Like a plug-in, it is imported when it is called, never by soul.

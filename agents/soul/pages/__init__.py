@@ -1,0 +1,1 @@
+"""The pages of `soul view`, and the playground."""
