@@ -8,7 +8,8 @@
     ground.keep(session, "record")
 
 The driver of training and evaluation (`run_session`) runs every session; a person is a model whose answers are typed.
-All sessions share one thread with one event loop. The methods return JSON at once and may be called from any thread.
+All sessions share one thread with one event loop. The methods return JSON at once, from any thread, or raise
+CannotPlay. Only endpoints that the settings or the environment name are asked.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ import json
 import os
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, replace
-from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Any, Literal, get_args
 
 from soul import examples, tasks
 from soul.errors import BadRow, BadSettings, JudgeFailure, SoulError, one_line
@@ -40,11 +41,10 @@ PAGE, SHOWN = 20, 200  # rows of a page of `rows`, and characters of each
 MOST_SESSIONS = 50
 IDLE_S = 3600.0  # then a session that waits for a person ends
 PARTNER: Role = "partner"
-KEPT = {"row": "rows.jsonl", "record": "records.jsonl"}
+Kept = Literal["record", "row"]
+KEPT: dict[Kept, str] = {"record": "records.jsonl", "row": "rows.jsonl"}
 _PERSON = Endpoint.model_construct(model="a person", max_reasks=0)
 _SCORES = {"ended", "reward", "metrics", "critique", "contentless", "failure"}
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class CannotPlay(SoulError):
@@ -92,29 +92,21 @@ class _Agent:
 
 @dataclass
 class _Game:
-    """A session of the playground.
-
-    Attributes:
-        policy: with counters of its own; None: a person.
-        agent: who speaks or types now; "" for judge and environment.
-        seen: attempt -> agent -> what it saw and said so far.
-        session: what the driver has so far, once the draft has a verdict or failed.
-    """
+    """A session of the playground."""
 
     id: str
     row: TaskRow
     player: Player
-    policy: ChatModel | None
+    policy: ChatModel | None  # with counters of its own; None: a person
     has_feedback: bool
-    idle_s: float
     turn: Literal["person", "model", "refine", "done"] = "model"
-    agent: str = ""
+    agent: str = ""  # who speaks or types now; "" for judge and environment
     attempt: Literal["draft", "refined"] = "draft"
+    # attempt -> agent -> what it saw and said so far
     seen: dict[str, dict[str, list[Message]]] = field(default_factory=lambda: {"draft": {}})
     texts: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
-    refining: asyncio.Event = field(default_factory=asyncio.Event)
-    session: Session | None = None
-    running: asyncio.Task[None] | None = None
+    session: Session | None = None  # once the draft has a verdict, or failed
+    running: Future[None] | None = None
 
     def players(self, context: Context) -> Players:
         if context == "feedback":
@@ -124,9 +116,9 @@ class _Game:
 
     async def typed(self) -> Completed:
         try:
-            return Completed(await asyncio.wait_for(self.texts.get(), self.idle_s), "endpoint")
+            return Completed(await asyncio.wait_for(self.texts.get(), IDLE_S), "endpoint")
         except TimeoutError:
-            raise JudgeFailure("deadline", f"nobody typed a turn within {self.idle_s:g} s") from None
+            raise JudgeFailure("deadline", f"nobody typed a turn within {IDLE_S:g} s") from None
 
     async def goes_on(self, session: Session) -> bool:
         """Go on to the feedback; then wait until somebody asks for the refined episode."""
@@ -134,8 +126,11 @@ class _Game:
         if session.feedback is None:
             return self.has_feedback
         self.turn = "refine"
-        await asyncio.wait({asyncio.create_task(self.refining.wait())}, timeout=self.idle_s)
-        return self.refining.is_set()
+        try:
+            await self.typed()
+        except JudgeFailure:
+            return False
+        return True
 
     async def play(self, gateway: Gateway) -> None:
         client = None if self.player == "talk" else gateway.roles[PARTNER].endpoint_client
@@ -150,7 +145,8 @@ class _Game:
     def attempt_state(self, name: str, attempt: Attempt | None) -> dict[str, Any]:
         """Turns of each agent, and the verdict or the failure. Until the end a person sees their own agent alone."""
         masked, talks = self.player != "endpoint" and self.turn != "done", self.player == "talk"
-        seen = {agent: list(m) for agent, m in self.seen[name].items() if not masked or (agent == PARTNER) == talks}
+        agents = list(self.seen[name].items())  # the thread of the sessions may add one
+        seen = {agent: list(m) for agent, m in agents if not masked or (agent == PARTNER) == talks}
         scores = attempt.to_record().model_dump(mode="json", include=_SCORES) if attempt else {}
         if masked and not talks and scores:
             scores["critique"] = None  # it may name the right answer, which the feedback withholds
@@ -168,19 +164,6 @@ class _Game:
         return record.to_line()
 
 
-def _in_loop(method: Callable[Concatenate[Playground, P], T]) -> Callable[Concatenate[Playground, P], T]:
-    """Decorator: run a method in the thread of the sessions, and wait for what it returns."""
-
-    @wraps(method)
-    def called(ground: Playground, *args: P.args, **kwargs: P.kwargs) -> T:
-        async def run() -> T:
-            return method(ground, *args, **kwargs)
-
-        return asyncio.run_coroutine_threadsafe(run(), ground.loop).result()
-
-    return called
-
-
 class Playground:
     """Rows, endpoints and the sessions that are played. `close` ends them.
 
@@ -188,22 +171,17 @@ class Playground:
         files: task -> parquet file, or rows.jsonl of `keep`; None: invented rows (`soul.examples`).
         sections: settings of policy, judge, feedback, partner, environment and tasks, as `soul evaluate` takes them.
         folder: where `keep` writes.
-
-    Raises:
-        BadSettings, UnknownTask: a setting or a task is unknown. MissingKey: the variable of a key is not set.
     """
 
-    def __init__(
-        self, files: Mapping[str, Path | None], sections: Mapping[str, Any], folder: Path, idle_s: float = IDLE_S
-    ) -> None:
+    def __init__(self, files: Mapping[str, Path | None], sections: Mapping[str, Any], folder: Path) -> None:
         tasks.configure(sections.get("tasks") or {})
         self.tasks = {name: tasks.load(name) for name in files}
-        self.files, self.folder, self.idle_s = dict(files), folder, idle_s
+        self.files, self.folder = dict(files), folder
         policy = policy_endpoint(sections.get("policy"))
         if policy is None and sections.get("policy"):
             raise BadSettings("policy.model: name the model at the policy's address.")
         self.policy = policy and ChatModel(EndpointClient(policy))
-        # The others inherit from the judge. Without settings a role would ask OpenAI.
+        # The others inherit from the judge, whose default would be OpenAI's.
         judged = sections.get("judge") or os.environ.get("JUDGE_MODEL_NAME") or os.environ.get("OPENAI_BASE_URL")
         self.gateway = Gateway.connect(GatewaySettings.from_sections(sections))
         self.endpoints: dict[str, Endpoint] = {"policy": policy} if policy else {}
@@ -216,6 +194,7 @@ class Playground:
             endpoint.key()
         self._rows: dict[str, list[TaskRow]] = {}
         self._games: dict[str, _Game] = {}
+        self._lock = threading.Lock()  # of `turn` and of the number of sessions
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, daemon=True, name="playground").start()
 
@@ -228,7 +207,9 @@ class Playground:
         """End all sessions and close the connections."""
 
         async def end() -> None:
-            running = [game.running for game in self._games.values() if game.running and game.running.cancel()]
+            running = asyncio.all_tasks() - {asyncio.current_task()}
+            for each in running:
+                each.cancel()
             await asyncio.gather(*running, return_exceptions=True)
             await self.gateway.close()
             if self.policy:
@@ -248,7 +229,7 @@ class Playground:
         return {"tasks": described, "endpoints": endpoints, "folder": str(self.folder)}
 
     def notice(self, task: str) -> str:
-        """What a player should know before the start; "" for nothing."""
+        """A warning before the start: nobody gives a verdict, or feedback; "" if both are there."""
         if "judge" in self.endpoints:
             return ""
         if "judge" in self.tasks[task].calls_per_episode:
@@ -271,35 +252,29 @@ class Playground:
             self._rows[task] = load_rows(task, self.files[task])
         return self._rows[task]
 
-    @_in_loop
     def start(self, task: str, row: int | Mapping[str, Any], player: Player) -> dict[str, Any]:
-        """Start a session of the row with that number, or of a row of your own (its fields); returns its `state`.
-
-        Raises:
-            CannotPlay: there is no such row, an endpoint that the play needs is missing, or too many sessions are open.
-            BadRow: your own row is not valid.
-        """
+        """Start a session of the row with that number, or of a row of your own (its fields)."""
         rows = self._load(task)
         if isinstance(row, int) and not 0 <= row < len(rows):
             raise CannotPlay(f"{task} has the rows 0 to {len(rows) - 1}, and no row {row}.")
-        chosen = rows[row] if isinstance(row, int) else parse_row(task, dict(row), "your row")
+        chosen = rows[row] if isinstance(row, int) else parse_row(task, row, "your row")
         self._check(task, player)
-        if len(self._games) >= MOST_SESSIONS:
-            finished = next((id for id, game in self._games.items() if game.turn == "done"), None)
-            if finished is None:
-                raise CannotPlay(f"{MOST_SESSIONS} sessions are open. Finish one of them first.")
-            del self._games[finished]
         policy = self.policy.scope() if self.policy and player != "me" else None
-        has_feedback = "feedback" in self.endpoints
-        game = _Game(f"{player}-{secrets.token_hex(6)}", chosen, player, policy, has_feedback, self.idle_s)
-        self._games[game.id] = game
-        game.running = self.loop.create_task(game.play(self.gateway))
-        return self._state(game)
+        id, has_feedback = f"{player}-{secrets.token_hex(6)}", "feedback" in self.endpoints
+        with self._lock:
+            if len(self._games) >= MOST_SESSIONS:
+                finished = [game.id for game in self._games.values() if game.turn == "done"]
+                if not finished:
+                    raise CannotPlay(f"{MOST_SESSIONS} sessions are open. Finish one of them first.")
+                del self._games[finished[0]]
+            game = self._games[id] = _Game(id, chosen, player, policy, has_feedback)
+        game.running = asyncio.run_coroutine_threadsafe(game.play(self.gateway), self.loop)
+        return self.state(id)
 
     def _check(self, task: str, player: str) -> None:
         calls = self.tasks[task].calls_per_episode
-        if player not in ("me", "endpoint", "talk"):
-            raise CannotPlay(f"player={player!r}: use me, endpoint or talk.")
+        if player not in get_args(Player):
+            raise CannotPlay(f"player={player!r}: use {', '.join(get_args(Player))}.")
         if player != "me" and self.policy is None:
             raise CannotPlay("No policy is configured: set policy.model and policy.base_url.")
         if player == "talk" and PARTNER not in calls:
@@ -308,51 +283,41 @@ class Playground:
         for role in sorted(needed - self.endpoints.keys()):
             raise CannotPlay(f"{task} needs a model as the {role}: set judge.base_url or {role}.base_url.")
 
-    @_in_loop
     def state(self, session: str) -> dict[str, Any]:
         """The session so far: whose turn it is, and of each attempt the turns, and its verdict or its failure."""
-        return self._state(self._game(session))
-
-    def _state(self, game: _Game) -> dict[str, Any]:
-        session, done = game.session, game.turn == "done"
-        if done and game.running and game.running.done():
+        game = self._game(session)
+        if game.running and game.running.done():
             game.running.result()  # raises what a bug of ours raised
-        value: dict[str, Any] = {
-            "session": game.id,
-            "task": game.row.task.name,
-            "row": game.row.number,
-            "player": game.player,
-            "turn": game.turn,
-            "agent": game.agent,
-            "attempt": game.attempt,
-            **{name: game.attempt_state(name, getattr(session, name, None)) for name in game.seen},
-        }
-        if session:
-            value |= {"feedback": session.feedback, "feedback_failure": None}
-            if session.feedback_failure:
-                value["feedback_failure"] = asdict(session.feedback_failure)
-            if done:
-                value |= {"target": game.row.task.target(game.row.row), "redacted": session.redacted}
+        # The turn first: once it is "refine" or "done", the thread of the sessions has set what belongs to it.
+        value: dict[str, Any] = {name: getattr(game, name) for name in ("turn", "agent", "attempt", "player")}
+        played, row = game.session, game.row
+        value |= {"session": game.id, "task": row.task.name, "row": row.number}
+        value |= {name: game.attempt_state(name, getattr(played, name, None)) for name in list(game.seen)}
+        if played:
+            failure = played.feedback_failure
+            value |= {"feedback": played.feedback, "feedback_failure": asdict(failure) if failure else None}
+        if played and value["turn"] == "done":
+            value |= {"target": row.task.target(row.row), "redacted": played.redacted}
         return value
 
-    @_in_loop
     def say(self, session: str, text: str) -> dict[str, Any]:
         """Take the turn of the agent that you play; CannotPlay if it is not your turn."""
-        game = self._game(session, "person", "It is not your turn.")
-        game.turn = "model"
-        game.texts.put_nowait(text)
-        return self._state(game)
+        return self._answer(session, "person", text, "It is not your turn.")
 
-    @_in_loop
     def refine(self, session: str) -> dict[str, Any]:
-        """Play again, with the feedback in the policy's prompt; CannotPlay if there is none, or for a second time."""
-        game = self._game(session, "refine", "A session is refined once, after its feedback.")
-        game.turn = "model"
-        game.refining.set()
-        return self._state(game)
+        """Play again, with the feedback in the policy's prompt; CannotPlay without feedback or for a second time."""
+        return self._answer(session, "refine", "yes", "A session is refined once, after its feedback.")
 
-    @_in_loop
-    def keep(self, session: str, as_: Literal["row", "record"]) -> dict[str, Any]:
+    def _answer(self, session: str, turn: str, text: str, problem: str) -> dict[str, Any]:
+        game = self._game(session)
+        with self._lock:
+            if game.turn != turn:
+                raise CannotPlay(problem)
+            game.turn = "model"
+        self.loop.call_soon_threadsafe(game.texts.put_nowait, text)
+        return self.state(session)
+
+    def keep(self, session: str, as_: Kept) -> dict[str, Any]:
         """Append the row to rows.jsonl, or the judged session to records.jsonl, in the playground's folder."""
         game = self._game(session)
         if as_ not in KEPT:
@@ -365,21 +330,14 @@ class Playground:
             lines.write(game.kept(game.session, as_) + "\n")
         return {"file": str(file), "as": as_}
 
-    def _game(self, session: str, turn: str = "", problem: str = "") -> _Game:
-        game = self._games.get(session)
-        if game is None:
+    def _game(self, session: str) -> _Game:
+        if session not in self._games:
             raise CannotPlay("This session has ended. Start another one.")
-        if turn and game.turn != turn:
-            raise CannotPlay(problem)
-        return game
+        return self._games[session]
 
 
 def load_rows(task: str, file: Path | None) -> list[TaskRow]:
-    """The rows of a task in a parquet file or in a rows.jsonl of the playground; None: invented rows.
-
-    Raises:
-        BadRow: a row is invalid, or the file has none of the task. BadSettings: there are no invented rows of it.
-    """
+    """The rows of a task in a parquet file or in a rows.jsonl of the playground; None: invented rows."""
     if file is None:
         if task not in examples.names():
             raise BadSettings(f"{task} has no invented rows: name a file with rows.")

@@ -24,7 +24,7 @@ from rich.text import Text
 
 from soul.cli.arguments import existing_file, non_negative_int, output_folder
 from soul.cli.error_border import Parser, reports_errors
-from soul.pages.play import PARTNER, Playground
+from soul.pages.play import KEPT, PARTNER, Player, Playground
 
 COLOURS = {"system": "dim", "user": "cyan", "assistant": "green"}
 POLL_S = 0.05
@@ -49,6 +49,8 @@ def show_turns(state: dict[str, Any], printed: Counter[tuple[str, str]]) -> None
         for agent, messages in state.get(attempt, {}).get("agents", {}).items():
             if (agent == PARTNER) == (state["player"] == "talk"):
                 for message in messages[printed[attempt, agent] :]:
+                    if message["role"] == "assistant" and state["player"] != "endpoint":
+                        continue  # typed a moment ago
                     show(f"\n[{attempt}, {agent}: {message['role']}]\n{message['content']}", COLOURS[message["role"]])
                 printed[attempt, agent] = len(messages)
 
@@ -56,15 +58,15 @@ def show_turns(state: dict[str, Any], printed: Counter[tuple[str, str]]) -> None
 def show_scores(state: dict[str, Any]) -> None:
     """Print verdict or failure of the last attempt, and the feedback on a draft."""
     scores = state[state["attempt"]]
-    failures = [failure for failure in (scores.get("failure"), state.get("feedback_failure")) if failure]
     if scores.get("reward") is not None:
         metrics = ", ".join(f"{name} {value:g}" for name, value in scores["metrics"].items())
         show(f"\nReward {scores['reward']:g} ({metrics})", "bold magenta")
-    for failure in failures:
+    for failure in filter(None, (scores.get("failure"), state.get("feedback_failure"))):
         show(f"\nFailure ({failure['stage']}, {failure['cause']}): {failure['detail']}", "bold red")
-    for name, text in (("Feedback", state.get("feedback")), ("Right answer", state.get("target"))):
-        if text:
-            show(f"{name}: {text}", "yellow")
+    if state["turn"] == "refine":
+        show(f"Feedback: {state['feedback']}", "yellow")
+    if state.get("target"):
+        show(f"Right answer: {state['target']}", "yellow")
 
 
 def play(ground: Playground, state: dict[str, Any]) -> None:
@@ -85,7 +87,7 @@ def play(ground: Playground, state: dict[str, Any]) -> None:
     else:
         show_turns(state, printed)
         show_scores(state)
-    for as_ in ("record", "row"):
+    for as_ in KEPT:
         if ask(f"Keep the {as_}? [y/N]").lower() == "y":
             show(f"Added to {ground.keep(session, as_)['file']}.")
 
@@ -107,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ground = Playground.from_arguments({given.task: given.rows}, [*given.settings, *urls], given.keep)
     with closing(ground):
         show(ground.notice(given.task), "bold yellow")
-        player = "talk" if given.talk else "endpoint" if ground.policy else "me"
+        player: Player = "talk" if given.talk else "endpoint" if ground.policy else "me"
         play(ground, ground.start(given.task, given.row, player))
 
 
