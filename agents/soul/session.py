@@ -270,6 +270,7 @@ async def run_session(
     refine: bool = True,
     contexts: bool = False,
     canary: bool = False,
+    goes_on: Callable[[Session], Awaitable[bool]] | None = None,
 ) -> Session:
     """Play one session of a row.
 
@@ -280,6 +281,8 @@ async def run_session(
         refine: False in validation and test: no refined episode.
         contexts: also find the prompts of the draft's seats with the feedback, for self-distillation.
         canary: let the gateway's canary, if there is one, score the draft too.
+        goes_on: asked with the session so far before its feedback is written, and again before the refined episode;
+            the session ends if it returns False. None: it always goes on.
 
     Returns:
         The session. Errors inside it do not raise; see `Attempt.failure` and `feedback_failure`.
@@ -288,8 +291,15 @@ async def run_session(
     draft = await _attempt(task, row, new_players("base"), scope, None, settings, canary)
     prompts = tuple(prompt.id for prompt in task.prompts)
     session = Session(task.name, row, step, draft, full_marks=task.headline.high, prompts=prompts)
+
+    async def may_go_on() -> bool:
+        if goes_on is None:
+            return True
+        session.usage = scope.usage()
+        return await goes_on(session)
+
     gate = draft.verdict is not None and settings.opens(draft.verdict, task.headline.high)
-    if gate and (refine or contexts):
+    if gate and (refine or contexts) and await may_go_on():
         await _add_feedback(session, task, row, scope, settings)
     if session.feedback is not None:
         assert draft.episode is not None
@@ -297,7 +307,7 @@ async def run_session(
             session.contexts = await feedback_contexts(
                 task, row, draft.episode, scope, session.feedback, settings.episode_deadline_s
             )
-        if refine:
+        if refine and await may_go_on():
             players, text = new_players("feedback"), session.feedback
             if settings.include_draft:
                 shown = ShownDraft(draft.episode)

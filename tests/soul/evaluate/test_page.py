@@ -12,9 +12,9 @@ import pytest
 
 from soul import tasks
 from soul.evaluate.numbers.results import breakdown, breakdowns, summarise
+from soul.evaluate.outputs import main
 from soul.evaluate.report import page_parts, write_html
 from soul.evaluate.report.markup import element, join
-from soul.evaluate.outputs import main
 from soul.evaluate.tables import run_table
 from soul.suites import soul_v1
 from tests.soul.evaluate.finished_run import finished_run, real_run

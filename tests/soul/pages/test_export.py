@@ -9,8 +9,8 @@ import pytest
 
 from ditto.run.run_folder import RunFolder
 from soul.errors import BadSettings
-from soul.record import Failure
 from soul.pages.export import only_training, write_run_report
+from soul.record import Failure
 from tests.soul.figures.made_up_runs import session, training
 
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.soul.pages.browser_pages import until
 from tests.soul.figures.made_up_runs import session, training
+from tests.soul.pages.browser_pages import until
 from tests.soul.pages.served import served
 
 

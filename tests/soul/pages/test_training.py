@@ -6,9 +6,9 @@ import pytest
 
 from ditto.run.run_folder import RunFolder
 from soul.errors import RunFailed
-from soul.record import SessionRecord
 from soul.pages.index import SessionIndex
 from soul.pages.training import RunView
+from soul.record import SessionRecord
 from tests.soul.figures.made_up_runs import training
 
 
