@@ -2,7 +2,7 @@
 
     soul judge draw outputs/run --pairs draft-refined --count 100 --out labels/pairs    # sessions of a training run
     soul judge draw outputs/eval-a outputs/eval-b --pairs models --out labels/models    # the same rows of two models
-    soul judge draw outputs/eval-a --ratings --dimensions goal,relationship --out labels/ratings
+    soul judge draw outputs/eval-a --ratings --dimensions goal --out labels/ratings
     soul judge draw labels/pairs --export labels.jsonl                                  # for `soul judge agree`
 
 `soul view --annotate FOLDER` shows the texts. The folder holds annotation.json (kind, seed, sources), items.jsonl (both
@@ -20,7 +20,8 @@ import math
 import random
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -153,19 +154,17 @@ class Annotation:
         Raises:
             BadAnnotation: the name, the item or the value is refused.
         """
-        found = self._item(item)
-        if isinstance(value, str) and not found.dimensions and value in (*SHOWN, "tie"):
-            if value in SHOWN:
-                value = _TAKEN[SHOWN.index(value) ^ self._swapped(_checked(person), item)]
-        elif isinstance(value, str) or value.keys() != found.dimensions.keys():
-            expected = f"a number for each of {', '.join(found.dimensions)}" if found.dimensions else "A, B or tie"
-            raise BadAnnotation(f"item {item}: the label is {value!r}; give {expected}.")
-        else:
-            for name, (low, high) in found.dimensions.items():
-                rating = value[name]
-                if isinstance(rating, bool) or not isinstance(rating, int | float) or not low <= rating <= high:
-                    raise BadAnnotation(f"item {item}, {name}: {rating!r}; give a number from {low:g} to {high:g}.")
-        line = {"item": item, "person": _checked(person), "choice": value}
+        ranges = self._item(item).dimensions
+        if not ranges and value in SHOWN:
+            value = _TAKEN[SHOWN.index(value) ^ self._swapped(_checked(person), item)]
+        elif not ranges and value != "tie":
+            raise BadAnnotation(f"item {item}: the label is {value!r}; give A, B or tie.")
+        ratings = {name: value.get(name) if isinstance(value, Mapping) else None for name in ranges}
+        for name, (low, high) in ranges.items():
+            rating = ratings[name]
+            if isinstance(rating, bool) or not isinstance(rating, int | float) or not low <= rating <= high:
+                raise BadAnnotation(f"item {item}, {name}: {rating!r}; give a number from {low:g} to {high:g}.")
+        line = {"item": item, "person": _checked(person), "choice": ratings or value}
         append_line(self.folder / LABELS, json.dumps(line | {"time": datetime.now(UTC).isoformat(timespec="seconds")}))
 
     def labels(self) -> dict[tuple[int, str], Value]:
@@ -174,14 +173,9 @@ class Annotation:
         lines = map(json.loads, (line.text for line in read_lines(file))) if file.exists() else ()
         return {(line["item"], line["person"]): line["choice"] for line in lines}
 
-    def people(self) -> list[str]:
-        """Everybody who has labelled an item."""
-        return sorted({person for _, person in self.labels()})
-
     def progress(self) -> dict[str, Any]:
         """The number of items, and of those that each person has labelled."""
-        labels = self.labels()
-        done = {name: sum(person == name for _, person in labels) for name in self.people()}
+        done = Counter(person for _, person in self.labels())
         return {"kind": self.kind, "items": len(self.items), "people": done}
 
     def agreement(self) -> dict[str, Any]:
@@ -214,8 +208,9 @@ class Annotation:
         return len(records)
 
     def _records(self) -> Iterator[tuple[Item, dict[str, Any]]]:
-        """The labelled items as records of `soul.judge.audit.human_labels`; labels in the order of `people`."""
-        labels, people = self.labels(), self.people()
+        """The labelled items as records of `soul.judge.audit.human_labels`, with a label or None for each person."""
+        labels = self.labels()
+        people = sorted({person for _, person in labels})
         for item in self.items.values():
             given = [labels.get((item.id, person)) for person in people]
             if not any(given):
@@ -255,8 +250,7 @@ def _candidates(sources: Sequence[Path], kind: Kind, dimensions: Sequence[str]) 
             for pair in pair_up(base.by_set[name], other.by_set[name]).pairs:
                 first, second = pair.base[0], pair.other[0]
                 yield from _pair(first.task, first.draft, second.draft, sides, f"{name}, row {pair.number}")
-        return
-    for source in sources:
+    for source in sources if kind != "models" else ():
         for record, where in _records_of(source):
             if kind == "ratings":
                 for side, attempt in zip(("draft", "refined"), record.attempts, strict=False):
@@ -266,7 +260,8 @@ def _candidates(sources: Sequence[Path], kind: Kind, dimensions: Sequence[str]) 
 
 
 def _pair(task: str, one: AttemptRecord, other: AttemptRecord, sides: list[str], where: str) -> Iterator[Item]:
-    (context, first), (_, second) = _said(one), _said(other)
+    seat = _busiest(one)
+    (context, first), (_, second) = _said(one, seat), _said(other, seat)
     if first and second and first != second:  # equal texts cannot be told apart
         yield Item(task, context, [first, second], sides, [one.reward, other.reward], where, {})
 
@@ -282,16 +277,20 @@ def _rated(task: str, attempt: AttemptRecord, side: str, where: str, dimensions:
     ranges = {name: loaded.ranges.get(name, (headline.low, headline.high)) for name in names}
     for name, (low, high) in ranges.items():
         if not low <= scores[name] <= high:
-            raise BadAnnotation(
-                f"{where}: {name} is {scores[name]:g}, and {task} states no range for it. Leave it out."
-            )
-    context, text = _said(attempt)
+            raise BadAnnotation(f"{where}: {name} is {scores[name]:g}, outside {low:g} to {high:g}. Leave it out.")
+    context, text = _said(attempt, _busiest(attempt))
     yield Item(task, context, [text], [side], {name: scores[name] for name in names}, where, ranges)
 
 
-def _said(attempt: AttemptRecord) -> tuple[list[Message], list[Message]]:
-    """Return what the busiest seat saw before its first turn, and all later turns, with the policy as the user."""
-    messages: Sequence[Message] = max(attempt.in_base_context().values(), key=len, default=[])
+def _busiest(attempt: AttemptRecord) -> str:
+    """Return the seat with the longest conversation."""
+    seats = attempt.seats or {"": []}
+    return max(seats, key=lambda name: len(seats[name]))
+
+
+def _said(attempt: AttemptRecord, seat: str) -> tuple[list[Message], list[Message]]:
+    """Return what a seat saw before its first turn, and all later turns, with the policy as the user."""
+    messages = attempt.in_base_context().get(seat, [])
     context = opening(messages)
     return context, [
         Message(role="user", content=without_thinking(turn["content"]).strip())
@@ -312,10 +311,6 @@ def _records_of(source: Path) -> Iterator[tuple[SessionRecord, str]]:
             yield line.record, f"{file.path}, line {number}"
 
 
-def _names(text: str) -> Iterable[str]:
-    return tuple(dict.fromkeys(name.strip() for name in text.split(",")))
-
-
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     """Draw the items of an annotation, or export its labels."""
@@ -325,7 +320,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     what.add_argument("--pairs", choices=("draft-refined", "models"), help="two texts: which is more like a person?")
     what.add_argument("--ratings", action="store_true", help="one text on the dimensions of its task")
     what.add_argument("--export", type=output_file, metavar="FILE", help="write the labels for `soul judge agree`")
-    parser.add_argument("--dimensions", type=_names, default=(), help="metrics to rate: goal,relationship")
+    parser.add_argument("--dimensions", nargs="+", default=(), help="metrics to rate")
     parser.add_argument("--count", type=positive_int, default=100, help="number of items (default 100)")
     parser.add_argument("--seed", type=non_negative_int, default=0, help="seed of the draw and of every order")
     parser.add_argument("--out", type=output_folder, help="the folder of the annotation")

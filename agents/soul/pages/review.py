@@ -106,7 +106,7 @@ class Review:
         page: list[Any] = list(islice(found, first, first + PAGE))
         whole = not reason and not wanted
         total = pq.read_metadata(path).num_rows if whole else first + len(page) + sum(1 for _ in found)
-        shown = [one._asdict() if reason else _shown(*one, file) for one in page]
+        shown = [one._asdict() if reason else _shown(one[0], one[1], file) for one in page]
         return {"total": total, "rows": [{**one, "mark": marks.get(one["row"])} for one in shown]}
 
     def mark(self, file: str, row: str, mark: Mark) -> None:
