@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "view": ("soul.pages.__main__", "look at training runs and evaluations in a browser, also while they run"),
     "play": ("soul.playground.terminal", "play a row yourself, let a model play it, or talk to a simulator"),
     "judge": ("soul.judge.__main__", "show, check and audit the judges"),
+    "judge draw": ("soul.annotate", "draw texts for people to label, or export their labels"),
     "push": ("soul.push.__main__", "upload a checkpoint or training files, with their card, to the Hugging Face hub"),
     # The training's package, of the same distribution. Like a plug-in, it is imported when it is called, never by soul.
     "convert": ("sft.convert", "write a corpus of any format as parquet shards"),

@@ -120,9 +120,7 @@ def agreement_table(judges: Sequence[NamedFile]) -> Table:
         hashed = hashlib.sha256(content).hexdigest()
         sources.append((judge.name, judge.path, hashed))
         agreement = _agreement(judge, content)
-        for metric, measured in (("GTEval", agreement.gteval), ("pairwise", agreement.pairwise)):
-            if measured is None:
-                continue
+        for metric, measured in agreement.metrics.items():
             named = {**measured.correlations, "accuracy": measured.accuracy, "kappa": measured.kappa}
             cells = [_estimate(named.get(name)) for name in (*_CORRELATIONS, "accuracy", "kappa")]
             ceiling = NONE if measured.human_alpha is None else f"{measured.human_alpha:.2f}"

@@ -128,7 +128,7 @@ def trained(folder, gain):
 
 
 def from_index(folder):
-    pages = importlib.import_module("soul.pages.index" if importlib.util.find_spec("soul.pages") else "soul.pages.index")
+    pages = importlib.import_module("soul.pages.index")
     index = pages.SessionIndex(folder / "traces")
     index.refresh()
     return index.read(means_from_index)
