@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("soul.compare.__main__", "compare evaluations row by row"),
     "compare table": ("soul.compare.table", "put evaluations into one table"),
     "figures": ("soul.figures.__main__", "draw figures and tables from training runs and evaluations"),
+    "show": ("soul.pages.show", "summarise training runs and evaluations in the terminal, also while they run"),
     "view": ("soul.view.__main__", "look at training runs and evaluations in a browser, also while they run"),
     "judge": ("soul.judge.__main__", "show, check and audit the judges"),
     "push": ("soul.push.__main__", "upload a checkpoint or training files, with their card, to the Hugging Face hub"),

@@ -13,14 +13,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from soul.cli.arguments import existing_folder, output_file
 from soul.cli.error_border import Parser, reports_errors
 from soul.compare import report
 from soul.compare.comparison import Comparison, compare, distinct, labels
 from soul.compare.page import write_comparison
 from soul.evaluate.run.run_folder import EvaluationRun
+from soul.table import terminal
 
 
 def compared(folders: Sequence[Path]) -> list[Comparison]:
@@ -50,10 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         given.out.write_text("\n".join(map(report.markdown, comparisons)), encoding="utf-8")
     if given.json:
         print(json.dumps([report.as_json(one) for one in comparisons], indent=1, ensure_ascii=False))
-    console = Console(width=max(120, Console().width), stderr=given.json)
+    console = terminal(stderr=given.json)
     for one in comparisons:
         if not given.json:
-            console.print(report.rich_view(one))
+            console.print(report.rich_view(one, console.width))
         if given.html is not None:
             file: Path = given.html
             if len(comparisons) > 1:

@@ -72,14 +72,23 @@ def table(comparison: Comparison) -> Table:
     body = lines(comparison)
     sections = ["set"] * len(comparison.sets) + ["average"] * (len(body) - len(comparison.sets))
     place = len(titles(comparison)) - 1
-    return Table(titles(comparison), body, sections, notes(comparison), frozenset({place}), frozenset({4}))
+    return Table(
+        titles(comparison),
+        body,
+        sections,
+        notes(comparison),
+        words=frozenset({place}),
+        whole=frozenset({4}),
+        optional=(place, 5, 6, 1, 2, 3),
+    )
 
 
-def rich_view(comparison: Comparison) -> Group:
-    """The comparison for the terminal."""
+def rich_view(comparison: Comparison, width: int) -> Group:
+    """The comparison for a terminal of this width."""
     base, other = comparison.labels
     parts: list[Any] = [Text(text, style="bold red") for text in warnings(comparison)]
-    return Group(*parts, table(comparison).rich(f"{other} against {base}"))
+    view = table(comparison).fitting(width, "--out F.md writes them")
+    return Group(*parts, view.rich(f"{other} against {base}"))
 
 
 def markdown(comparison: Comparison) -> str:

@@ -11,8 +11,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from rich.console import Console
-
 from soul.cli.arguments import existing_folder, output_file
 from soul.cli.error_border import Parser, reports_errors
 from soul.compare.comparison import distinct, labels
@@ -21,6 +19,7 @@ from soul.compare.protocol import deviations
 from soul.evaluate.numbers.results import summarise_run
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.tables import side_by_side
+from soul.table import terminal
 
 Remarks = Mapping[str, Mapping[str, Sequence[str]]]  # model -> remark -> its sets
 
@@ -90,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.out is not None:
         given.out.parent.mkdir(parents=True, exist_ok=True)
         given.out.write_text(side_by_side.markdown(results, marks=marks, notes=notes), encoding="utf-8")
-    console = Console()
+    console = terminal()
     table = side_by_side.models_table(results, width=console.width, marks=marks, notes=notes)
     console.print(table.rich("Models"))
 

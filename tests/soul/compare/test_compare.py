@@ -212,7 +212,7 @@ def cells(found):
 def said(found):
     """All that the terminal and the file say; both must say it."""
     console = Console(file=StringIO(), width=1000, color_system=None)
-    console.print(rich_view(found))
+    console.print(rich_view(found, console.width))
     terminal = " ".join(console.file.getvalue().split())
     written = markdown(found).replace("`", "").replace("&lt;", "<")
     for line in cells(found):

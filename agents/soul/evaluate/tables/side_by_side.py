@@ -61,7 +61,8 @@ def models_table(
     """The table.
 
     Args:
-        width: of the terminal. A wider table is shown without intervals, and a note says so.
+        width: of the terminal. A wider table is shown without intervals, and without the columns for which there is no
+            room then (`Table.fitting`); a note says so.
         marks: marks of scores that a note explains; an average has the marks of its sets.
         notes: lines below the table that explain the marks.
     """
@@ -72,12 +73,13 @@ def models_table(
         for line in found:
             cells = [_cell(results, line, intervals, (marks or {}).get(name, {})) for name, results in models.items()]
             body.append((line.title, _counts(models, line), *cells))
-        return Table((*TITLES, *models), body, [line.dimension for line in found], below)
+        later = range(len(TITLES) + len(models) - 1, len(TITLES), -1)  # all models but the first
+        return Table((*TITLES, *models), body, [line.dimension for line in found], below, optional=(1, *later))
 
     whole = table(True, notes)
     if width is None or whole.fits(width):
         return whole
-    return table(False, ["Too narrow for the 95 % intervals; the Markdown table has them.", *notes])
+    return table(False, notes).fitting(width, "the Markdown table has them", ["the 95 % intervals"])
 
 
 def markdown(models: Models, *, marks: Marks | None = None, notes: Sequence[str] = ()) -> str:

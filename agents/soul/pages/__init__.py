@@ -1,0 +1,1 @@
+"""The facts about runs that `soul show` prints and that the page lists."""
