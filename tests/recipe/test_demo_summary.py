@@ -68,7 +68,7 @@ def test_reads_metrics_and_writes_table_and_picture(tmp_path: Path, capsys: pyte
     # a validation before training, a step without refined answers, and one with a validation
     lines[4:6] = [{"step": 5, summary.DRAFT: 0.5}, {**lines[5], summary.HELD_BACK: 0.625}]
     extra = [{"step": 0, "val/x": 1.0}]
-    metrics.write_text("\n".join(json.dumps(line) for line in [*lines, *extra]) + "\n\n", encoding="utf-8")
+    metrics.write_text("\n".join(json.dumps(line) for line in [*lines, *extra]) + "\n", encoding="utf-8")
     steps = summary.read_steps(metrics)
     assert [s.number for s in steps] == list(range(1, 13))
     assert steps[4] == Step(5, 0.5, None) and steps[5].heldback == 0.625

@@ -56,7 +56,8 @@ class RunFacts:
             watchdog ended it; "stopped": it ended before its last step or sample.
         changed: when the run wrote its newest file, in unix time.
         cause: why it failed, or which file is damaged.
-        done: last step, or number of samples in the results; `total`: of the whole run, None if unknown.
+        done: last step, or number of samples in results.json, None without it; `total`: of the whole run, None if
+            unknown.
         score: mean reward of the last step's drafts, or the macro average of an evaluation; `interval`: 95 %.
         seconds: in steps and validations, or from the last start of an evaluation to its last sample.
         cost_usd: of all calls; None if it is unknown. `unpriced`: the price of some calls is unknown.
@@ -70,7 +71,7 @@ class RunFacts:
     name: str
     state: State
     changed: float
-    done: int
+    done: int | None
     total: int | None
     score: float | None
     interval: Interval | None
@@ -193,7 +194,7 @@ def _evaluation(place: Path) -> RunFacts:
         name=str(settings["policy"]["model"]),
         state=_state(held, changed, False, all(done[name] >= wanted[name] for name in wanted)),
         changed=changed,
-        done=sum(done.values()),
+        done=sum(done.values()) if results else None,
         total=sum(wanted.values()),
         score=macro.get("mean"),
         interval=tuple(macro["interval"]) if macro.get("interval") else None,

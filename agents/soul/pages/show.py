@@ -66,11 +66,11 @@ def _show_training(run: RunFacts, console: Console) -> None:
     for name, curve in run.curves.items():  # rewards share their scale
         shared = [values for other, values in run.curves.items() if (other == "loss") == (name == "loss")]
         known = [value for values in shared for value in values if value is not None]
-        blocks = sparkline(bucketed(curve, console.width - 22), min(known), max(known))
-        console.print(Text(f"{name:<10} {blocks} {run.last[name]:.3f}"), no_wrap=True)
-    ends = f"; 95 % interval of the last drafts {_interval(run.interval)}" if run.interval else ""
+        blocks = sparkline(bucketed(curve, console.width - 36), min(known), max(known))
+        interval = _interval(run.interval) if name == "draft" else ""
+        console.print(Text(f"{name:<10} {blocks} {run.last[name]:.3f} {interval}"), no_wrap=True)
     saved = ", ".join(f"{step:,}" for step in run.checkpoints) or "none"
-    console.print(Text(f"Curves end with the last value{ends}. Cost: {_cost(run)}. Checkpoints: {saved}."))
+    console.print(Text(f"Cost: {_cost(run)}. Checkpoints: {saved}."))
 
 
 def _show_evaluation(place: Path, console: Console) -> None:
@@ -113,7 +113,8 @@ def _interval(interval: Interval | None) -> str:
 
 
 def _done(run: RunFacts) -> str:
-    return f"{run.done:,} of {run.total:,}" if run.total else f"{run.done:,}"
+    done = NONE if run.done is None else f"{run.done:,}"
+    return f"{done} of {run.total:,}" if run.total else done
 
 
 def _cost(run: RunFacts) -> str:

@@ -21,6 +21,7 @@ from soul import tasks
 from soul.compare.__main__ import compared, main
 from soul.compare.report import lines, markdown, rich_view
 from soul.evaluate.run.run_folder import BadRun
+from soul.suites.soul_v1 import SETS
 from soul.task_types import Metric
 from tests.soul.evaluate.finished_samples import TOM, numbered, sample, shuffled, usage
 
@@ -203,6 +204,19 @@ def test_what_cannot_be_compared_is_said(tmp_path, capsys):
         assert message in capsys.readouterr().err
     with pytest.raises(BadRun):
         compared([tmp_path / "nothing", a])
+
+
+@pytest.mark.parametrize(("width", "kept"), [(60, 3), (80, 5), (120, 7)])
+def test_a_narrow_terminal_leaves_columns_out_and_wraps_no_number(tmp_path, width, kept):
+    samples = [[sample(k / 4, n, of=name, task=of.task) for name, of in SETS.items() for n in range(6)] for k in (1, 2)]
+    found = two(tmp_path, *samples)
+    console = Console(file=StringIO(), width=width, color_system=None)
+    console.print(rich_view(found, width))
+    text = console.file.getvalue()
+    assert max(map(len, text.splitlines())) <= width and ("Too narrow for not paired" in text) is (width < 120)
+    rows = [[cell.strip() for cell in row.split("│")[2:-1]] for row in text.splitlines() if "│" in row]
+    for line, shown in zip(lines(found), filter(any, rows), strict=True):
+        assert len(shown) == kept and [cell for cell in line[1:] if cell in shown][: len(shown)] == shown
 
 
 def cells(found):
