@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "wandb": ("soul.evaluate.wandb_log", "log the results of an evaluation to Weights & Biases"),
     "compare": ("soul.compare.__main__", "compare evaluations or training runs row by row"),
     "figures": ("soul.figures.__main__", "draw figures and tables from training runs and evaluations"),
+    "show": ("soul.show", "summarise training runs and evaluations in the terminal, also while they run"),
     "view": ("soul.pages.__main__", "look at training runs and evaluations in a browser, also while they run"),
     "play": ("soul.playground.terminal", "play a row yourself, let a model play it, or talk to a simulator"),
     "judge": ("soul.judge.__main__", "show, check and audit the judges"),

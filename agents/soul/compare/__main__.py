@@ -16,7 +16,6 @@ import json
 import sys
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.text import Text
 
 from soul.cli.arguments import existing_folder, output_file
@@ -25,6 +24,7 @@ from soul.compare import report
 from soul.compare.evaluations import EvaluationSide
 from soul.compare.runs import NoSides, compare_runs
 from soul.compare.table import results_table
+from soul.table import terminal
 
 
 def options() -> Parser:
@@ -66,13 +66,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.out is not None:
         given.out.parent.mkdir(parents=True, exist_ok=True)
         given.out.write_text(text, encoding="utf-8")
-    console = Console(width=max(120, Console().width), stderr=given.json)
+    console = terminal(stderr=given.json)
     if given.json:
         print(json.dumps(found.to_json(), indent=1, ensure_ascii=False))
     else:
         for one in [] if given.table else found.comparisons:
             console.print(*(Text(warning, style="bold red") for warning in report.warnings(one)), sep="\n", end="")
-        console.print(shown.rich(report.title(found.comparisons)))
+        console.print(shown.fitting(console.width, "--out F.md writes them").rich(report.title(found.comparisons)))
     if given.html is not None:
         # By name, because the pages import this package.
         export = importlib.import_module("soul.pages.export")

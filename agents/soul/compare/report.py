@@ -51,6 +51,7 @@ def table(comparisons: Sequence[Comparison], sources: Sequence[tuple[str, Any, s
         sections,
         [*(text for one in comparisons for text in notes(one, named=several)), about(comparisons)],
         whole=frozenset({4, 5}),
+        optional=(5, 6, 1, 2, 3, 7),
         file="significance",
         caption=f"Differences from {first.labels[0]}, with 95 % intervals over rows and adjusted p-values.",
         data=data,

@@ -56,7 +56,7 @@ def write_view(view: RunView, kind: Kind, columns: Mapping[str, Any], chosen: Se
         columns: of all sessions.
         chosen: their ids.
     """
-    facts = {**Found("run", kind, view.folder.resolve().name, view.folder).facts(), "running": False}
+    facts = {**Found("run", kind, view.folder.resolve().name, view.folder).facts(), "state": "exported"}
     overview = {name: value for name, value in view.overview(None).items() if name not in _ASIDE}
     data = {
         "folders": {"root": "", "folders": [facts]},
@@ -82,7 +82,7 @@ def write_site(root: Path, out: Path) -> list[Path]:
             write_run_report(found.place, file)
         else:
             write_evaluation(open_view("evaluation", found.place), file)
-        folders.append({**found.facts(), "running": False, "href": file.name})
+        folders.append({**found.facts(), "state": "exported", "href": file.name})
         files.append(file)
     data = {"folders": {"root": root.resolve().name, "folders": folders}}
     return [write_page(out / "index.html", root.resolve().name, data, (), start=""), *files]

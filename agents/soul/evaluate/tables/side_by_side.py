@@ -58,21 +58,23 @@ def models_table(models: Models, *, width: int | None = None) -> Table:
     """The table.
 
     Args:
-        width: of the terminal. A wider table is shown without intervals, and a note says so.
+        width: of the terminal. A wider table is shown without intervals, and without the columns for which there is no
+            room then (`Table.fitting`); a note says so.
     """
     found = lines(models)
 
-    def table(intervals: bool, notes: Sequence[str] = ()) -> Table:
+    def table(intervals: bool) -> Table:
         body = [
             (line.title, counts(models, line), *(_cell(results, line, intervals) for results in models.values()))
             for line in found
         ]
-        return Table((*TITLES, *models), body, [line.dimension for line in found], notes)
+        later = range(len(TITLES) + len(models) - 1, len(TITLES), -1)  # all models but the first
+        return Table((*TITLES, *models), body, [line.dimension for line in found], optional=(1, *later))
 
     whole = table(True)
     if width is None or whole.fits(width):
         return whole
-    return table(False, ["Too narrow for the 95 % intervals; the Markdown table has them."])
+    return table(False).fitting(width, "the Markdown table has them", ["the 95 % intervals"])
 
 
 def markdown(models: Models) -> str:

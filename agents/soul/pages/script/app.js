@@ -130,7 +130,7 @@ class App {
   }
 
   #progress({ indexing, folder }) {
-    const state = this.source.live && folder.running ? "live" : "";
+    const state = this.source.live && ["running", "stale"].includes(folder.state) ? "live" : "";
     this.live.textContent = indexing === null ? state : `reading the traces: ${Math.round(100 * indexing)} %`;
   }
 

@@ -54,6 +54,14 @@ def test_a_narrow_terminal_keeps_every_score():
     assert [cell.strip() for cell in row.split("│")[3:-1]] == ["0.0", "12.5", "25.0", "37.5", "50.0"]
 
 
+def test_a_very_narrow_terminal_leaves_out_models_and_names_them():
+    text = drawn({f"checkpoint_{n}": everything(n / 8) for n in range(5)}, width=60)
+    assert max(map(len, text.splitlines())) <= 60
+    note = "Too narrow for the 95 % intervals, n, checkpoint_4 and checkpoint_3: the Markdown table has them."
+    row = next(line for line in text.splitlines() if f" {TOM} " in line)
+    assert note in " ".join(text.split()) and [cell.strip() for cell in row.split("│")[2:-1]] == ["0.0", "12.5", "25.0"]
+
+
 def drawn(models, width=400):
     console = Console(file=StringIO(), width=width, color_system=None)
     console.print(models_table(models, width=width).rich("Models"))
