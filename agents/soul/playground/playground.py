@@ -196,7 +196,8 @@ class Playground:
         self._games: dict[str, _Game] = {}
         self._lock = threading.Lock()  # of `turn` and of the number of sessions
         self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self.loop.run_forever, daemon=True, name="playground").start()
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True, name="playground")
+        self._thread.start()
 
     @classmethod
     def from_arguments(cls, files: Mapping[str, Path | None], settings: Sequence[str], folder: Path) -> Playground:
@@ -217,6 +218,8 @@ class Playground:
 
         asyncio.run_coroutine_threadsafe(end(), self.loop).result()
         self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
 
     def about(self) -> dict[str, Any]:
         """Tasks, the endpoints that may be asked, and the folder of what is kept."""
