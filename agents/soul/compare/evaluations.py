@@ -82,6 +82,11 @@ class EvaluationSide:
         """Label, folder and hash of the samples of each seed."""
         return [(self.label, run.folder, sha256(run.folder / FILE)) for run in self.seeds]
 
+    @property
+    def hashes(self) -> str:
+        """The hashes of all seeds."""
+        return " ".join(sha256 for _, _, sha256 in self.sources)
+
     def sessions(self, name: str, row: str) -> list[SessionRecord]:
         return [sample for sample in self.run.by_set[name] if str(sample.number) == row]
 

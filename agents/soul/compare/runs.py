@@ -13,7 +13,7 @@ from typing import Any
 
 from soul.compare.comparison import Comparison, ComparisonTable, Side
 from soul.compare.evaluations import EvaluationSide, compare_evaluations
-from soul.compare.trainings import Groups, TrainingSide, compare_trainings, compare_within, config_of, means_from_traces
+from soul.compare.trainings import Groups, TrainingSide, compare_trainings, config_of, means_from_traces
 from soul.errors import SoulError
 from soul.evaluate.run.run_folder import SETTINGS, EvaluationRun
 from soul.evaluate.run.settings import short_names
@@ -71,7 +71,7 @@ def compare_runs(
         return ComparisonTable("across", [compare_evaluations(base, other) for other in others])
     first, *rest = [TrainingSide(label, of_side, list(map(groups_of, of_side))) for label, of_side in named]
     if within:
-        return ComparisonTable("within", [compare_within(side) for side in (first, *rest)])
+        return ComparisonTable("within", [compare_trainings(side, side) for side in (first, *rest)])
     return ComparisonTable("across", [compare_trainings(first, side) for side in rest])
 
 

@@ -39,7 +39,7 @@ def results_table(sides: Sequence[EvaluationSide], compared: Sequence[Comparison
     """Scores by set and their averages.
 
     Args:
-        sides: the baseline first, or anywhere; they are columns in this order.
+        sides: the columns, in this order; the baseline is one of them.
         compared: of the sides that share rows with the baseline.
     """
     body: list[list[Cell]] = []
@@ -49,20 +49,19 @@ def results_table(sides: Sequence[EvaluationSide], compared: Sequence[Comparison
     numbers, notes = _notes(sides, by_label)
     found = lines(results)
     for line in found:
-        metric = _metric(sides, line)
-        means = {label: of.average(line.sets).mean for label, of in results.items() if set(line.sets) <= set(of.sets)}
+        known = [side for side in sides if set(line.sets) <= set(side.results.sets)]
+        metric = known[0].results.sets[line.sets[0]].headline if len(line.sets) == 1 else Metric("mean")
+        means = {side.label: side.results.average(line.sets).mean for side in known}
         ranked = all(one.sets[name].comparable for one in compared for name in line.sets if name in one.sets)
-        marks = marked(means, metric.higher_is_better) if ranked else {}
-        cells = [Cell(line.title), Cell(counts(results, line))]
-        for side in sides:
-            if means.get(side.label) is None:
-                cells.append(Cell(NONE))
-                continue
-            sign = _sign(by_label.get(side.label), line, metric)
-            noted = sorted({mark for name in line.sets for mark in numbers.get((side.label, name), ())})
-            cells.append(_cell(side, line, marks.get(side.label, ""), [sign, *noted]))
-            data.append((line.title, metric.name, side.label, *_numbers(side, line, marks.get(side.label, ""), sign)))
-        body.append(cells)
+        marks = _marks(means, metric.higher_is_better) if ranked else {}
+        cells = dict.fromkeys(results, Cell(NONE))
+        for side in known:
+            if means[side.label] is not None:
+                mark, sign = marks.get(side.label, ""), _sign(by_label.get(side.label), line, metric)
+                noted = sorted({number for name in line.sets for number in numbers.get((side.label, name), ())})
+                cells[side.label], values = _cell(side, line, mark, [sign, *noted])
+                data.append((line.title, metric.name, side.label, *values, mark, sign, side.hashes))
+        body.append([Cell(line.title), Cell(counts(results, line)), *cells.values()])
     base = compared[0].labels[0] if compared else sides[0].label
     return Table(
         ["set", "n", *results],
@@ -76,48 +75,26 @@ def results_table(sides: Sequence[EvaluationSide], compared: Sequence[Comparison
     )
 
 
-def marked(means: Mapping[str, float | None], higher_is_better: bool, digits: int = 1) -> dict[str, Mark]:
+def _marks(means: Mapping[str, float | None], higher_is_better: bool) -> dict[str, Mark]:
     """The best and the second, by the numbers as they are shown; equal ones share their mark."""
-    shown = {label: round(100 * mean, digits) for label, mean in means.items() if mean is not None}
-    if len(shown) < 2:
-        return {}
-    kinds: dict[float, Mark] = dict(
-        zip(sorted(set(shown.values()), reverse=higher_is_better), ("best", "second"), strict=False)
-    )
+    shown = {label: round(100 * mean, 1) for label, mean in means.items() if mean is not None}
+    ranks = sorted(set(shown.values()), reverse=higher_is_better) if len(shown) > 1 else []
+    kinds: dict[float, Mark] = dict(zip(ranks, ("best", "second"), strict=False))
     return {label: kinds[value] for label, value in shown.items() if value in kinds}
 
 
-def _metric(sides: Sequence[EvaluationSide], line: Line) -> Metric:
-    """The metric of a set; averages are means of scores."""
-    known = [side.results.sets[line.sets[0]].headline for side in sides if line.sets[0] in side.results.sets]
-    return Metric("mean") if len(line.sets) > 1 else known[0]
-
-
-def _cell(side: EvaluationSide, line: Line, mark: Mark, signs: Sequence[str]) -> Cell:
-    """Score, signs, interval, range of the seeds and share of samples without a verdict."""
-    average = side.results.average(line.sets)
+def _cell(side: EvaluationSide, line: Line, mark: Mark, signs: Sequence[str]) -> tuple[Cell, Sequence[Any]]:
+    """Score, signs, interval, range of the seeds, share of samples without a verdict; and the same in full."""
+    average, sets = side.results.average(line.sets), [side.results.sets[name] for name in line.sets]
     text, _, interval = score(average.mean, average.interval).partition(" ")
-    seeds = seed_scores(side, line)
+    of_seeds = [seed.average(line.sets).mean for seed in side.seed_results if set(line.sets) <= set(seed.sets)]
+    seeds = [mean for mean in of_seeds if mean is not None]
     spread = f"seeds {100 * min(seeds):.1f} to {100 * max(seeds):.1f}" if len(seeds) > 1 else ""
-    sets = [side.results.sets[name] for name in line.sets]
-    invalid, samples = sum(one.invalid for one in sets), sum(one.samples for one in sets)
+    samples, invalid = sum(one.samples for one in sets), sum(one.invalid for one in sets)
     lost = f"{invalid_share(invalid, samples, None)} invalid" if invalid else ""
-    return Cell(text, mark, " ".join(filter(None, (*signs, interval, spread, lost))))
-
-
-def seed_scores(side: EvaluationSide, line: Line) -> list[float]:
-    """The score of each seed that has all sets of the line."""
-    known = [seed.average(line.sets).mean for seed in side.seed_results if set(line.sets) <= set(seed.sets)]
-    return [mean for mean in known if mean is not None]
-
-
-def _numbers(side: EvaluationSide, line: Line, mark: Mark, sign: str) -> tuple[Any, ...]:
-    average, seeds = side.results.average(line.sets), seed_scores(side, line)
-    sets = [side.results.sets[name] for name in line.sets]
-    totals = sum(one.samples for one in sets), sum(one.invalid for one in sets)
-    hashes = " ".join(sha256 for _, _, sha256 in side.sources)
     ends = average.interval or ("", "")
-    return (average.mean, *ends, *totals, len(seeds), min(seeds), max(seeds), mark, sign, hashes)
+    values = (average.mean, *ends, samples, invalid, len(seeds), min(seeds, default=""), max(seeds, default=""))
+    return Cell(text, mark, " ".join(filter(None, (*signs, interval, spread, lost)))), values
 
 
 def _sign(one: Comparison | None, line: Line, metric: Metric) -> str:

@@ -34,6 +34,13 @@ SELECT s.task, s.file, s.number, f.split, f.step, avg(draft), avg(refined),
     avg(CASE WHEN refined IS NOT NULL THEN draft END), avg(CASE WHEN draft IS NOT NULL THEN refined END)
 FROM sessions s JOIN files f ON f.id = s.file_id WHERE NOT f.live GROUP BY 1, 2, 3, 4, 5
 """
+# Suffix of the set's name, split, and the means of both sides.
+_ACROSS = (
+    ("", "step", "draft", "draft"),
+    (", refined", "step", "refined", "refined"),
+    (", validation", "val", "draft", "draft"),
+)
+_WITHIN = (("", "step", "draft_of_both", "refined_of_both"),)
 
 
 class BadRunFile(SoulError):
@@ -115,76 +122,51 @@ class TrainingSide:
 
 
 def compare_trainings(base: TrainingSide, other: TrainingSide) -> Comparison:
-    """Compare one side with the baseline.
+    """Compare one side with the baseline; a side with itself: its refined answers with the drafts of the same sessions.
 
     Raises:
-        NothingToCompare: no prompt was played by both in the same step.
+        NothingToCompare: no prompt was played by both in the same step, or no session has both answers.
     """
-    common = base.groups.keys() & other.groups.keys()
-    sets: dict[str, SetComparison] = {}
+    common = sorted(base.groups.keys() & other.groups.keys())
     judges = [_judges(side) for side in (base, other)]
     reasons = [f"judge: {judges[0]} and {judges[1]}"] if judges[0] != judges[1] else []
-    for task, split in sorted({(prompt.task, prompt.split) for prompt in common}):
-        prompts = sorted(prompt for prompt in common if (prompt.task, prompt.split) == (task, split))
-        kinds: tuple[Kind, ...] = ("draft", "refined") if split == "step" else ("draft",)
-        for kind in kinds:
-            name = f"{task}, validation" if split == "val" else task if kind == "draft" else f"{task}, refined"
-            pairs = {p: (getattr(base.groups[p], kind), getattr(other.groups[p], kind)) for p in prompts}
-            rows = list(_rows(pairs))
-            seeds = _seed_scores(base, pairs, kind), _seed_scores(other, pairs, kind)
-            if rows:
-                first = kind == "draft" and split == "step"
-                sets[name] = SetComparison(name, metric_of(task), rows, kind, seeds, first, reasons)
-    if not sets:
-        raise NothingToCompare(
-            f"{base.folders[0]} and {other.folders[0]} played no prompt in the same step, with a verdict in both. "
-            "Train both on the same files with the same data.seed."
-        )
-    return Comparison(base, other, sets)
-
-
-def compare_within(side: TrainingSide) -> Comparison:
-    """Compare the refined answers of training with the drafts of the same sessions.
-
-    Raises:
-        NothingToCompare: no session has both, with verdicts.
-    """
-    sets = {}
-    for task in sorted({prompt.task for prompt in side.groups}):
-        groups = {p: g for p, g in side.groups.items() if (p.task, p.split) == (task, "step")}
-        if rows := list(_rows({prompt: means[2:] for prompt, means in sorted(groups.items())})):
-            seeds = _seed_scores(side, groups, "draft_of_both"), _seed_scores(side, groups, "refined_of_both")
-            sets[task] = SetComparison(task, metric_of(task), rows, "refined", seeds)
-    if not sets:
-        raise NothingToCompare(f"{side.folders[0]}: no session of its traces has a draft and a refined answer.")
-    return Comparison(side, side, sets)
+    sets: dict[str, SetComparison] = {}
+    for task in sorted({prompt.task for prompt in common}):
+        for suffix, split, left, right in _WITHIN if base is other else _ACROSS:
+            prompts = [prompt for prompt in common if (prompt.task, prompt.split) == (task, split)]
+            pairs = {p: (getattr(base.groups[p], left), getattr(other.groups[p], right)) for p in prompts}
+            if rows := list(_rows(pairs)):
+                kind: Kind = "draft" if right == "draft" else "refined"
+                seeds = _seed_scores(base, prompts, left), _seed_scores(other, prompts, right)
+                name = task + suffix
+                sets[name] = SetComparison(name, metric_of(task), rows, kind, seeds, not suffix, reasons)
+    if sets:
+        return Comparison(base, other, sets)
+    if base is other:
+        raise NothingToCompare(f"{base.folders[0]}: no session of its traces has a draft and a refined answer.")
+    raise NothingToCompare(
+        f"{base.folders[0]} and {other.folders[0]} played no prompt in the same step, with a verdict in both. Train "
+        "both on the same files with the same data.seed."
+    )
 
 
 def _rows(pairs: Mapping[Prompt, tuple[float | None, float | None]]) -> Iterator[Row]:
     """A row for each prompt: its means over the steps, named after the step in which they differ most."""
-    by_prompt: defaultdict[tuple[str, int], list[tuple[int, float, float]]] = defaultdict(list)
-    split = ""
-    for prompt, (base, other) in pairs.items():
+    by_prompt: defaultdict[tuple[str, str, int], list[tuple[int, float, float]]] = defaultdict(list)
+    for (_, file, number, split, step), (base, other) in pairs.items():
         if base is not None and other is not None:
-            by_prompt[prompt.file, prompt.number].append((prompt.step, base, other))
-            split = prompt.split
-    for (file, number), steps in by_prompt.items():
+            by_prompt[split, file, number].append((step, base, other))
+    for (split, file, number), steps in by_prompt.items():
         widest, _, _ = max(steps, key=lambda at: (abs(at[2] - at[1]), -at[0]))
         means = (statistics.fmean(at[place] for at in steps) for place in (1, 2))
         yield Row(f"{split} {widest} {number} {file}", *means)
 
 
-def _seed_scores(side: TrainingSide, prompts: Mapping[Prompt, Any], kind: str) -> list[float]:
-    """The mean of each seed over these prompts, each with its mean over the steps; a seed without any has none."""
-    scores = []
-    for groups in side.seeds:
-        by_prompt: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
-        for prompt in groups.keys() & prompts.keys():
-            if (value := getattr(groups[prompt], kind)) is not None:
-                by_prompt[prompt.file, prompt.number].append(value)
-        if by_prompt:
-            scores.append(statistics.fmean(map(statistics.fmean, by_prompt.values())))
-    return scores
+def _seed_scores(side: TrainingSide, prompts: Sequence[Prompt], kind: str) -> list[float]:
+    """The mean of each seed over these prompts; a seed without any has none."""
+    values = [{p: getattr(groups[p], kind) for p in prompts if p in groups} for groups in side.seeds]
+    rows = [list(_rows({p: (value, value) for p, value in of_seed.items()})) for of_seed in values]
+    return [statistics.fmean(row.base for row in of_seed) for of_seed in rows if of_seed]
 
 
 def metric_of(task: str) -> Metric:

@@ -33,7 +33,7 @@ def metrics_table(evals: Sequence[EvaluationSide]) -> Table | None:
     """
     body: list[list[Cell]] = []
     data: list[tuple[Any, ...]] = [("set", "metric", "name", "mean", "sha256")]
-    hashes = {each.label: " ".join(sha256 for _, _, sha256 in each.sources) for each in evals}
+    hashes = {each.label: each.hashes for each in evals}
     for name in ordered(list(dict.fromkeys(name for each in evals for name in each.results.sets))):
         sets = {each.label: each.results.sets[name] for each in evals if name in each.results.sets}
         for metric in dict.fromkeys(metric for one in sets.values() for metric in one.metrics):
