@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,8 +33,8 @@ from soul.answers.thinking import without_thinking
 from soul.cli.arguments import existing_folder, non_negative_int, output_file, output_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.compare.pairs import pair_up
-from soul.errors import SoulError
-from soul.evaluate.run.journal import FILE as JOURNAL
+from soul.errors import BadSettings
+from soul.evaluate.run.journal import read_samples
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.files.json_object import read_object
 from soul.files.line_file import append_line, read_lines, write_lines
@@ -41,21 +42,16 @@ from soul.files.trace_files import FOLDER as TRACES
 from soul.files.trace_files import finished_files
 from soul.files.whole_file import write_whole
 from soul.judge.audit import human_agreement
-from soul.judge.audit.human_labels import PairwiseLabel, RecordedLabel
+from soul.judge.audit.human_labels import parse
 from soul.judge.mirrorbench_judgments import WIN, Taken
 from soul.message import Message
-from soul.record import AttemptRecord, SessionRecord, opening, read_records
+from soul.record import AttemptRecord, opening, read_records
 
 Kind = Literal["draft-refined", "models", "ratings"]
-Value = str | Mapping[str, float]
 SETTINGS, ITEMS, LABELS = "annotation.json", "items.jsonl", "labels.jsonl"
 SHOWN = ("A", "B")  # the names of a pair's texts on the page
 _TAKEN: tuple[Taken, Taken] = ("real", "simulated")  # the names of its sides in labels
 _PERSON = re.compile(r"[\w .-]{1,40}")
-
-
-class BadAnnotation(SoulError):
-    """A folder holds no annotation, nothing can be drawn for one, or a label or a person's name is refused."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +79,13 @@ class Annotation:
     """The items and labels of a folder.
 
     Raises:
-        BadAnnotation: the folder holds no annotation.
+        BadSettings: in all methods: the folder, a name of a person, an item or a label is refused.
     """
 
     def __init__(self, folder: Path) -> None:
         if not (folder / SETTINGS).is_file():
-            raise BadAnnotation(f"{folder} has no {SETTINGS}: make an annotation with `soul judge draw --out FOLDER`.")
-        settings = read_object(folder / SETTINGS, BadAnnotation, "Draw the items again.")
+            raise BadSettings(f"{folder} has no {SETTINGS}: make an annotation with `soul judge draw --out FOLDER`.")
+        settings = read_object(folder / SETTINGS, BadSettings, "Draw the items again.")
         self.folder, self.kind, self.seed = folder, settings["kind"], settings["seed"]
         self.items = {item.id: item for item in (Item(**json.loads(line.text)) for line in read_lines(folder / ITEMS))}
 
@@ -108,12 +104,9 @@ class Annotation:
         Args:
             sources: folders of training runs and evaluations; for "models" two evaluations.
             dimensions: metrics to rate; none: those for which the task has ranges, or its headline.
-
-        Raises:
-            BadAnnotation: the folder holds an annotation, or the sources have no such items.
         """
         if (folder / SETTINGS).exists():
-            raise BadAnnotation(f"{folder} holds an annotation already. Pass the path of another folder with --out.")
+            raise BadSettings(f"{folder} holds an annotation already. Pass the path of another folder with --out.")
         items: list[Item] = []
         rng = random.Random(seed)
         for seen, item in enumerate(_candidates(sources, kind, dimensions)):
@@ -122,7 +115,7 @@ class Annotation:
             elif (place := rng.randrange(seen + 1)) < count:
                 items[place] = item
         if not items:
-            raise BadAnnotation(f"{', '.join(map(str, sources))}: nothing to label ({kind}). Name other runs.")
+            raise BadSettings(f"{', '.join(map(str, sources))}: nothing to label ({kind}). Name other runs.")
         folder.mkdir(parents=True, exist_ok=True)
         write_lines(folder / ITEMS, (json.dumps(asdict(replace(one, id=n))) for n, one in enumerate(items, start=1)))
         about = {"kind": kind, "seed": seed, "sources": list(map(str, sources))}
@@ -130,44 +123,35 @@ class Annotation:
         return cls(folder)
 
     def next(self, person: str) -> dict[str, Any] | None:
-        """The next item for a person to label, in an order of their own; None once all are labelled.
-
-        Raises:
-            BadAnnotation: the name is refused.
-        """
-        labels = self.labels()
-        order = random.Random(f"{self.seed}:{_checked(person)}").sample(sorted(self.items), len(self.items))
+        """The next item for a person to label, in an order of their own; None once all are labelled."""
+        labels, rng = self.labels(), random.Random(f"{self.seed}:{_checked(person)}")
+        order = rng.sample(sorted(self.items), len(self.items))
         return next((self.shown(person, item) for item in order if (item, person) not in labels), None)
 
     def shown(self, person: str, item: int) -> dict[str, Any]:
         """An item as a person sees it, with their own label; nothing in it tells the sides apart."""
         found, swapped = self._item(item), self._swapped(_checked(person), item)
         value = self.labels().get((item, person))
-        if isinstance(value, str) and value in _TAKEN:
+        if value in _TAKEN:
             value = SHOWN[_TAKEN.index(value) ^ swapped]
         shown = {"item": item, "task": found.task, "context": found.context, "dimensions": found.dimensions}
         return shown | {"texts": found.texts[::-1] if swapped else found.texts, "label": value}
 
-    def label(self, person: str, item: int, value: Value) -> None:
-        """Add a person's label: "A", "B" or "tie", as the texts were shown, or a rating on each dimension.
-
-        Raises:
-            BadAnnotation: the name, the item or the value is refused.
-        """
+    def label(self, person: str, item: int, value: Any) -> None:
+        """Add a person's label: "A", "B" or "tie", as the texts were shown, or a rating on each dimension."""
         ranges = self._item(item).dimensions
         if not ranges and value in SHOWN:
             value = _TAKEN[SHOWN.index(value) ^ self._swapped(_checked(person), item)]
         elif not ranges and value != "tie":
-            raise BadAnnotation(f"item {item}: the label is {value!r}; give A, B or tie.")
-        ratings = {name: value.get(name) if isinstance(value, Mapping) else None for name in ranges}
+            raise BadSettings(f"item {item}: the label is {value!r}; give A, B or tie.")
+        ratings: dict[str, Any] = {name: value.get(name) if isinstance(value, Mapping) else None for name in ranges}
         for name, (low, high) in ranges.items():
-            rating = ratings[name]
-            if isinstance(rating, bool) or not isinstance(rating, int | float) or not low <= rating <= high:
-                raise BadAnnotation(f"item {item}, {name}: {rating!r}; give a number from {low:g} to {high:g}.")
+            if type(ratings[name]) not in (int, float) or not low <= ratings[name] <= high:
+                raise BadSettings(f"item {item}, {name}: {ratings[name]!r}; give a number from {low:g} to {high:g}.")
         line = {"item": item, "person": _checked(person), "choice": ratings or value}
         append_line(self.folder / LABELS, json.dumps(line | {"time": datetime.now(UTC).isoformat(timespec="seconds")}))
 
-    def labels(self) -> dict[tuple[int, str], Value]:
+    def labels(self) -> dict[tuple[int, str], Any]:
         """The last label of each item by each person; that of a pair names the side."""
         file = self.folder / LABELS
         lines = map(json.loads, (line.text for line in read_lines(file))) if file.exists() else ()
@@ -179,54 +163,41 @@ class Annotation:
         return {"kind": self.kind, "items": len(self.items), "people": done}
 
     def agreement(self) -> dict[str, Any]:
-        """The agreement of people with each other and with the judge's rewards: metric -> its numbers.
+        """The agreement of people with each other and with the rewards, as `soul judge agree --json` writes it.
 
-        The metric of pairs is "pairwise", where the judge takes the side with the higher reward.
+        Under "pairwise" the judge takes the side with the higher reward.
         """
-        known: list[tuple[PairwiseLabel | RecordedLabel, list[float]]] = []
-        for item, record in self._records():
-            if item.dimensions:
-                label = RecordedLabel.model_validate(record)
-                known.append((label, [label.judge_score]))
-            else:
-                baseline, other = item.judge
-                taken: Taken = "tie" if math.isclose(baseline, other) else _TAKEN[other > baseline]
-                known.append((PairwiseLabel.model_validate(record), [WIN[taken]]))
-        found = human_agreement.measure(known, seed=self.seed)
-        return {name.removesuffix(", recorded"): asdict(metric) for name, metric in found.metrics.items()}
+        known = [(parse(record, str(self.folder)), [verdict]) for record, verdict in self._records()]
+        return human_agreement.measure(known, seed=self.seed).to_json()
 
     def export(self, file: Path) -> int:
-        """Write the labels as `soul judge agree` reads them, and return the number of records.
-
-        Raises:
-            BadAnnotation: nobody has labelled anything.
-        """
-        records = [record for _, record in self._records()]
+        """Write the labels as `soul judge agree` reads them, and return the number of records."""
+        records = [f"{json.dumps(record)}\n" for record, _ in self._records()]
         if not records:
-            raise BadAnnotation(f"{self.folder}: nobody has labelled an item yet (soul view --annotate).")
-        write_whole(file, (f"{json.dumps(record)}\n" for record in records))
+            raise BadSettings(f"{self.folder}: nobody has labelled an item yet (soul view --annotate).")
+        write_whole(file, records)
         return len(records)
 
-    def _records(self) -> Iterator[tuple[Item, dict[str, Any]]]:
-        """The labelled items as records of `soul.judge.audit.human_labels`, with a label or None for each person."""
+    def _records(self) -> Iterator[tuple[dict[str, Any], float]]:
+        """The labels, with one or None for each person, as `human_labels` reads them; and the verdict of the run."""
         labels = self.labels()
         people = sorted({person for _, person in labels})
         for item in self.items.values():
             given = [labels.get((item.id, person)) for person in people]
-            if not any(given):
-                continue
-            about = {"conversation_id": str(item.id), "people": people}
-            if not item.dimensions:
+            about: dict[str, Any] = {"conversation_id": str(item.id), "people": people}
+            if any(given) and not item.dimensions:
                 before = [{**turn, "role": "assistant"} for turn in item.context if turn["role"] != "system"]
-                sides = dict(zip(_TAKEN, ([*before, *text] for text in item.texts), strict=True))
-                yield item, about | sides | {"sides": dict(zip(_TAKEN, item.sides, strict=True)), "human_label": given}
-            for name in item.dimensions:
+                about |= dict(zip(_TAKEN, ([*before, *text] for text in item.texts), strict=True))
+                baseline, other = item.judge
+                taken: Taken = "tie" if math.isclose(baseline, other) else _TAKEN[other > baseline]
+                yield about | {"sides": item.sides, "human_label": given}, WIN[taken]
+            for name in item.dimensions if any(given) else ():
                 scores = [float(one[name]) if isinstance(one, Mapping) else None for one in given]
-                yield item, about | {"metric": name, "human_score": scores, "judge_score": item.judge[name]}
+                yield about | {"metric": name, "human_score": scores, "judge_score": item.judge[name]}, item.judge[name]
 
     def _item(self, number: int) -> Item:
         if number not in self.items:
-            raise BadAnnotation(f"{self.folder}: there is no item {number!r}; they are 1 to {len(self.items)}.")
+            raise BadSettings(f"{self.folder}: there is no item {number!r}; they are 1 to {len(self.items)}.")
         return self.items[number]
 
     def _swapped(self, person: str, item: int) -> bool:
@@ -236,14 +207,14 @@ class Annotation:
 
 def _checked(person: str) -> str:
     if not _PERSON.fullmatch(person) or person != person.strip():
-        raise BadAnnotation(f"{person!r}: a name has 1 to 40 letters, digits, spaces, dots, hyphens and underscores.")
+        raise BadSettings(f"{person!r}: a name has 1 to 40 letters, digits, spaces, dots, hyphens and underscores.")
     return person
 
 
 def _candidates(sources: Sequence[Path], kind: Kind, dimensions: Sequence[str]) -> Iterator[Item]:
     if kind == "models":
         if len(sources) != 2:
-            raise BadAnnotation(f"--pairs models compares two evaluations; {len(sources)} folders were named.")
+            raise BadSettings(f"--pairs models needs two evaluations; {len(sources)} folders were named.")
         base, other = runs = [EvaluationRun.load(folder) for folder in sources]
         sides = [str(run.folder) for run in runs]
         for name in (name for name in base.sets if name in other.sets):
@@ -251,7 +222,10 @@ def _candidates(sources: Sequence[Path], kind: Kind, dimensions: Sequence[str]) 
                 first, second = pair.base[0], pair.other[0]
                 yield from _pair(first.task, first.draft, second.draft, sides, f"{name}, row {pair.number}")
     for source in sources if kind != "models" else ():
-        for record, where in _records_of(source):
+        traces = finished_files(source / TRACES, "step")
+        traced = (line.record for file in traces for line in read_records(file.path))
+        for record in chain(read_samples(source).values(), traced):
+            where = f"{source}: {record.set or record.session}, row {record.number}, sample {record.sample}"
             if kind == "ratings":
                 for side, attempt in zip(("draft", "refined"), record.attempts, strict=False):
                     yield from _rated(record.task, attempt, side, where, dimensions)
@@ -260,55 +234,36 @@ def _candidates(sources: Sequence[Path], kind: Kind, dimensions: Sequence[str]) 
 
 
 def _pair(task: str, one: AttemptRecord, other: AttemptRecord, sides: list[str], where: str) -> Iterator[Item]:
-    seat = _busiest(one)
-    (context, first), (_, second) = _said(one, seat), _said(other, seat)
+    context, first, seat = _said(one)
+    _, second, _ = _said(other, seat)
     if first and second and first != second:  # equal texts cannot be told apart
         yield Item(task, context, [first, second], sides, [one.reward, other.reward], where, {})
 
 
 def _rated(task: str, attempt: AttemptRecord, side: str, where: str, dimensions: Sequence[str]) -> Iterator[Item]:
-    loaded, scores = tasks.load(task), attempt.metrics or {}
-    headline = loaded.headline
-    names = dimensions or list(loaded.ranges) or [headline.name]
-    if attempt.reward is not None:
-        scores = {headline.name: attempt.reward, **scores}
-    if not all(name in scores for name in names):
+    known, headline = tasks.load(task).ranges, tasks.load(task).headline
+    scores = {headline.name: attempt.reward, **(attempt.metrics or {})} if attempt.reward is not None else {}
+    ranges = {name: known.get(name, (headline.low, headline.high)) for name in dimensions or known or [headline.name]}
+    if not ranges.keys() <= scores.keys():
         return
-    ranges = {name: loaded.ranges.get(name, (headline.low, headline.high)) for name in names}
     for name, (low, high) in ranges.items():
         if not low <= scores[name] <= high:
-            raise BadAnnotation(f"{where}: {name} is {scores[name]:g}, outside {low:g} to {high:g}. Leave it out.")
-    context, text = _said(attempt, _busiest(attempt))
-    yield Item(task, context, [text], [side], {name: scores[name] for name in names}, where, ranges)
+            raise BadSettings(f"{where}: {name} is {scores[name]:g}, outside {low:g} to {high:g}. Leave it out.")
+    context, text, _ = _said(attempt)
+    yield Item(task, context, [text], [side], {name: scores[name] for name in ranges}, where, ranges)
 
 
-def _busiest(attempt: AttemptRecord) -> str:
-    """Return the seat with the longest conversation."""
-    seats = attempt.seats or {"": []}
-    return max(seats, key=lambda name: len(seats[name]))
-
-
-def _said(attempt: AttemptRecord, seat: str) -> tuple[list[Message], list[Message]]:
-    """Return what a seat saw before its first turn, and all later turns, with the policy as the user."""
-    messages = attempt.in_base_context().get(seat, [])
-    context = opening(messages)
-    return context, [
-        Message(role="user", content=without_thinking(turn["content"]).strip())
-        if turn["role"] == "assistant"
-        else Message(role="assistant", content=turn["content"])
-        for turn in messages[len(context) :]
-    ]
-
-
-def _records_of(source: Path) -> Iterator[tuple[SessionRecord, str]]:
-    """The sessions of a training run's finished steps, or the samples of an evaluation, each with its place."""
-    if (source / JOURNAL).is_file():
-        for sample in EvaluationRun.load(source).samples:
-            yield sample, f"{source}: {sample.set}, row {sample.number}, sample {sample.sample}"
-        return
-    for file in finished_files(source / TRACES, "step"):
-        for number, line in enumerate(read_records(file.path), start=1):
-            yield line.record, f"{file.path}, line {number}"
+def _said(attempt: AttemptRecord, seat: str | None = None) -> tuple[list[Message], list[Message], str]:
+    """What the seat, or the busiest one, saw before its first turn; all later turns, with the policy as the user."""
+    seats = attempt.in_base_context() or {"": []}
+    seat = seat if seat in seats else max(seats, key=lambda name: len(seats[name]))
+    context, turns = opening(seats[seat]), []
+    for turn in seats[seat][len(context) :]:
+        if turn["role"] == "assistant":
+            turns.append(Message(role="user", content=without_thinking(turn["content"]).strip()))
+        else:
+            turns.append(Message(role="assistant", content=turn["content"]))
+    return context, turns, seat
 
 
 @reports_errors

@@ -10,9 +10,10 @@ from data import check, rows, train
 from data.training import building
 from data.training.table import TRAINING
 from soul import examples
+from soul.errors import BadSettings
 from soul.rows import data_card as card
 from soul.rows.overlap import HeldOut
-from soul.rows.review import BY_HAND, BadMark, Review
+from soul.rows.review import BY_HAND, Review
 from soul.rows.task_files import read_rows
 from tests.data.source_files import write_json
 from tests.published import publish
@@ -190,16 +191,18 @@ def test_marks_change_the_next_build_by_these_rows_alone(tmp_path, capsys):
     scenarios, counts = built()
     review = Review(file.parent)
     (before,) = review.about()
-    assert before["rows"] == 78 == before["evaluated"] and before["listed"] == {"evaluated: book": 78}
+    assert before["rows"] == 78 == before["card"]["rows"] and before["left_out"] == {"evaluated: book": 78}
     page = review.rows(file.name, first=50)
     assert page["total"] == 78 and [one["result"]["scenario"] for one in page["rows"]] == scenarios[50:]
+    beyond = review.rows(file.name, reason="evaluated: book", first=99)
+    assert beyond == {"total": 78, "rows": []}
     found = review.rows(file.name, text="scene 7 OF walden")
     assert found["total"] == 1 and "Walden" in found["rows"][0]["source"]["prompt"]
     leak = review.rows(file.name, reason="evaluated: book", text="Scene 33 of")["rows"][0]["row"]
     for row, mark in ((leak, "keep"), ("none", "drop"), (leak, "maybe")):
-        with pytest.raises(BadMark, match="coser"):
+        with pytest.raises(BadSettings, match="coser"):
             review.mark(file.name, row, mark)
-    with pytest.raises(BadMark, match="no training file"):
+    with pytest.raises(BadSettings, match="no training file"):
         review.rows("../secret.parquet")
     dropped = found["rows"][0]["row"]
     review.mark(file.name, dropped, "drop")

@@ -94,7 +94,7 @@ def test_both_stages_keep_what_needs_the_history_and_count_the_rest(folder, caps
     assert len(row.row.conversation_history) == 13 and row.row.group.startswith("user-") and "ann" not in row.row.group
     review = Review(out.parent)
     (told,) = review.about()
-    assert told["listed"] == {why: 1 for why in about.left_out if why.startswith(("filter", "drafts"))}
+    assert told["left_out"] == {why: 1 for why in about.left_out if why.startswith(("filter", "drafts"))}
     blind = review.rows(out.name, "filter: answered from the occasion alone")["rows"][0]
     assert blind["source"]["history"] and blind["result"]["without history"]["reasoning"] == "The habit."
     for one in (blind, review.rows(out.name, "drafts: two replies are the same")["rows"][0]):

@@ -6,8 +6,9 @@ from statistics import fmean
 
 import pytest
 
-from soul.annotate import Annotation, BadAnnotation
+from soul.annotate import Annotation
 from soul.cli.main import main
+from soul.errors import BadSettings
 from soul.record import read_records
 from soul.testing import FakeOpenAI, Json, Text
 from tests.soul.compare.test_compare import by_rule, run_folder
@@ -89,12 +90,12 @@ def test_labels_outlive_a_kill_and_the_last_one_counts(run, tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "a" / "labels.jsonl").read_text().splitlines()]
     assert [line["person"] for line in lines] == [PEOPLE[0], PEOPLE[1], PEOPLE[0]]
     for name in ("", "a" * 41, "<b>", "../x", " a", "a\n"):
-        with pytest.raises(BadAnnotation, match="a name has"):
+        with pytest.raises(BadSettings, match="a name has"):
             made.next(name)
     for item, value in ((first, "C"), (first, {"goal": 1}), (99, "A")):
-        with pytest.raises(BadAnnotation, match=f"item {item}"):
+        with pytest.raises(BadSettings, match=f"item {item}"):
             made.label(PEOPLE[0], item, value)
-    with pytest.raises(BadAnnotation, match="already"):
+    with pytest.raises(BadSettings, match="already"):
         Annotation.create(tmp_path / "a", [run], "ratings", 3)
 
 
@@ -163,9 +164,9 @@ def test_ratings_reach_the_command_with_the_judges_scores(run, tmp_path, capsys)
             if len(given) == 15 and person == PEOPLE[0]:
                 break
     for bad in (11, -1, True, "7", float("nan")):
-        with pytest.raises(BadAnnotation, match="goal"):
+        with pytest.raises(BadSettings, match="goal"):
             made.label(PEOPLE[0], 1, {"goal": bad})
-    live = made.agreement()["goal"]
+    live = made.agreement()["recorded"]["goal"]
     labels, report = tmp_path / "labels.jsonl", tmp_path / "agreement.json"
     assert made.export(labels) == 20
     with FakeOpenAI(Text("?")) as fake:  # nobody is asked
@@ -191,9 +192,9 @@ def test_two_models_are_drawn_from_the_same_rows(tmp_path):
         row = int(item.source.rpartition(" ")[2])
         assert item.sides == list(map(str, folders)) and item.judge == [RUNS["base"][row], RUNS["other"][row]]
         assert item.source.startswith(TOM) and str(tmp_path) not in json.dumps(made.shown(PEOPLE[0], item.id))
-    with pytest.raises(BadAnnotation, match="two evaluations"):
+    with pytest.raises(BadSettings, match="two evaluations"):
         Annotation.create(tmp_path / "one", folders[:1], "models", 10)
-    with pytest.raises(BadAnnotation, match="nothing to label"):
+    with pytest.raises(BadSettings, match="nothing to label"):
         Annotation.create(tmp_path / "none", folders, "draft-refined", 10)
     assert len(made.items) == 4 and not (tmp_path / "none").exists()
 

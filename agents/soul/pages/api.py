@@ -30,13 +30,10 @@ class BadRequest(SoulError):
 
 
 class Extension(Protocol):
-    """A further part of the API, below its own name."""
+    """A further part of the API, below its own name. One that changes something has `post(parts, body)` too."""
 
     def get(self, parts: Sequence[str], query: Query) -> Any:
         """The answer to an address; raises NotThere."""
-
-    def post(self, parts: Sequence[str], body: Mapping[str, Any]) -> Any:
-        """Carry out a request that changes something; raises NotThere where nothing can be changed."""
 
 
 class Api:
@@ -75,8 +72,8 @@ class Api:
     def post(self, parts: Sequence[str], body: Mapping[str, Any]) -> Any:
         """Carry out a request; raises as `get`."""
         match parts:
-            case [name, *rest] if hasattr(self.extensions.get(name), "post"):
-                return self.extensions[name].post(rest, body)
+            case [name, *rest] if post := getattr(self.extensions.get(name), "post", None):
+                return post(rest, body)
             case _:
                 raise NotThere
 

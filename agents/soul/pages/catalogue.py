@@ -15,14 +15,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from soul.errors import SoulError, one_line
 from soul.files.trace_files import FOLDER as TRACES
-from soul.pages.facts import facts, is_evaluation, is_training
+from soul.pages.facts import Kind, facts, kind_of
 from soul.pages.sessions import Event
 
-Kind = Literal["training", "evaluation"]
 # Kind -> what reads its folder. Evaluations import this package, for their report; so their reader is imported by name.
 READERS: dict[Kind, str] = {
     "training": "soul.pages.training_view:TrainingView",
@@ -83,6 +82,7 @@ class Found:
         """The facts that the list shows (`soul.pages.facts`); of a damaged folder, what is wrong."""
         try:
             known = facts(self.place).to_json()
+            del known["place"]  # an exported file tells nothing about this machine
         except SoulError as error:
             known = {"name": self.place.name, "state": "failed", "cause": one_line(error), "changed": 0.0}
         return {**known, "id": self.id, "path": self.path, "kind": self.kind}
@@ -98,10 +98,8 @@ def _walk(root: Path) -> Iterator[Found]:
         folder = Path(name)
         depth = len(folder.relative_to(root).parts)
         folders[:] = [one for one in folders if depth < DEEPEST and _enters(one)]
-        if is_training(folder):
-            yield _found(root, folder, "training")
-        elif is_evaluation(folder):
-            yield _found(root, folder, "evaluation")
+        if kind := kind_of(folder):
+            yield _found(root, folder, kind)
 
 
 def _enters(name: str) -> bool:

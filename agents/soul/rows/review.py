@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import pyarrow.parquet as pq
 
-from soul.errors import SoulError
+from soul.errors import BadSettings
 from soul.files.line_file import append_line, read_lines
 from soul.files.whole_file import write_whole
 from soul.record import digest
@@ -27,12 +27,8 @@ from soul.rows import data_card
 from soul.rows.task_files import COLUMNS, TaskRow, parse_row
 
 Mark = Literal["keep", "drop"]
-MARKS, BY_HAND = "marks.jsonl", "dropped by hand"
+MARKS, LISTED, BY_HAND = "marks.jsonl", ".left_out.jsonl", "dropped by hand"
 PAGE = 50  # rows
-
-
-class BadMark(SoulError):
-    """There is no such file or row, or it cannot have this mark."""
 
 
 class LeftOut(NamedTuple):
@@ -56,14 +52,9 @@ def shown_fields(row: TaskRow) -> dict[str, Any]:
     return fields
 
 
-def left_out_file(file: Path) -> Path:
-    """The list of what was left out of a task file."""
-    return file.with_name(f"{file.name}.left_out.jsonl")
-
-
 def write_left_out(file: Path, items: list[LeftOut]) -> None:
-    """Write that list."""
-    write_whole(left_out_file(file), (f"{json.dumps(item._asdict())}\n" for item in items))
+    """Write the list of what was left out of a task file."""
+    write_whole(file.with_name(f"{file.name}{LISTED}"), (f"{json.dumps(item._asdict())}\n" for item in items))
 
 
 def marks_of(file: Path) -> dict[str, Mark]:
@@ -80,15 +71,12 @@ class Review:
         self.folder = folder
 
     def about(self) -> list[dict[str, Any]]:
-        """Each file with its card's counts, the numbers of rows that are listed by reason, and of marks."""
+        """Each file with its card, its number of rows, and the numbers of left-out items by reason and of marks."""
         files = []
         for file in sorted(self.folder.glob("*.parquet")):
-            card = data_card.read(file)
-            listed = Counter(item.reason for item in _left_out(file))
-            about = {"file": file.name, "rows": pq.read_metadata(file).num_rows, "listed": listed}
-            facts = {"task": card.task, "summary": card.summary, "left_out": card.left_out} if card else {}
-            evaluated = {"evaluated": card.contamination.rows} if card else {}
-            files.append({**about, **facts, **evaluated, "marks": Counter(marks_of(file).values())})
+            card, listed = data_card.read(file), Counter(item.reason for item in _left_out(file))
+            about = {"file": file.name, "rows": pq.read_metadata(file).num_rows, "left_out": listed}
+            files.append({**about, "marks": Counter(marks_of(file).values()), "card": card and card.model_dump()})
         return files
 
     def rows(self, file: str, reason: str = "", text: str = "", first: int = 0) -> dict[str, Any]:
@@ -103,35 +91,34 @@ class Review:
         found: Iterator[Any] = (item for item in _left_out(path) if item.reason == reason) if reason else _built(path)
         if wanted:
             found = (one for one in found if wanted in json.dumps(one, ensure_ascii=False).casefold())
-        page: list[Any] = list(islice(found, first, first + PAGE))
-        whole = not reason and not wanted
-        total = pq.read_metadata(path).num_rows if whole else first + len(page) + sum(1 for _ in found)
+        whole, total = not reason and not wanted, 0
+        page: list[Any] = []
+        for total, one in enumerate(islice(found, first + PAGE if whole else None), start=1):
+            if total > first and len(page) < PAGE:
+                page.append(one)
+        total = pq.read_metadata(path).num_rows if whole else total
         shown = [one._asdict() if reason else _shown(one[0], one[1], file) for one in page]
         return {"total": total, "rows": [{**one, "mark": marks.get(one["row"])} for one in shown]}
 
     def mark(self, file: str, row: str, mark: Mark) -> None:
-        """Mark a row for the next build.
-
-        Raises:
-            BadMark: there is no such row, or it must stay left out.
-        """
+        """Mark a row for the next build; nothing that must stay left out can be marked "keep"."""
         path = self._path(file)
         may = {item.row: item.may_keep for item in _left_out(path)}
         if mark not in get_args(Mark) or not (row in may or any(row == row_key(fields) for _, fields in _built(path))):
-            raise BadMark(f"{path}, row {row}: no such row, or {mark!r} is neither keep nor drop. Load the page again.")
+            raise BadSettings(f"{path}, row {row}: no such row, or {mark!r} is no mark. Load the page again.")
         if mark == "keep" and not may.get(row, True):
-            raise BadMark(f"{path}, row {row}: it shares a group with an evaluated row, or has no text; it stays out.")
+            raise BadSettings(f"{path}, row {row}: stays out: it is in a group with an evaluated row, or has no text.")
         line = {"file": file, "row": row, "mark": mark, "time": datetime.now(UTC).isoformat(timespec="seconds")}
         append_line(self.folder / MARKS, json.dumps(line))
 
     def _path(self, file: str) -> Path:
         if file not in {path.name for path in self.folder.glob("*.parquet")}:
-            raise BadMark(f"{self.folder} has no training file {file!r}. Build it with python -m data.train.")
+            raise BadSettings(f"{self.folder} has no training file {file!r}. Build it with python -m data.train.")
         return self.folder / file
 
 
 def _left_out(file: Path) -> Iterator[LeftOut]:
-    listed = left_out_file(file)
+    listed = file.with_name(f"{file.name}{LISTED}")
     lines = read_lines(listed) if listed.exists() else ()
     return (LeftOut(**json.loads(line.text)) for line in lines)
 

@@ -115,7 +115,7 @@ def read_labels(path: str | Path) -> list[Label]:
         BadRow: a record is invalid; the message names file, line, field and remedy.
     """
     path = Path(path)
-    labels = [_parse(record, where) for where, record in _records(path)]
+    labels = [parse(record, where) for where, record in _records(path)]
     if not labels:
         raise BadRow(f"{path}: the file has no records. Check the path, or export the labels again.")
     return labels
@@ -137,7 +137,8 @@ def _records(path: Path) -> Iterator[tuple[str, Any]]:
         raise BadRow(f"{where}: cannot be read as JSON ({error}). Write a .json list, or .jsonl with lines.") from error
 
 
-def _parse(record: Any, where: str) -> Label:
+def parse(record: Any, where: str) -> Label:
+    """One record; `where` is its place, for messages."""
     if not isinstance(record, dict):
         raise BadRow(f"{where}: expected an object, got {type(record).__name__}. {REMEDY}")
     kind = PairwiseLabel if "human_label" in record else RecordedLabel if "judge_score" in record else GTEvalLabel
