@@ -23,6 +23,8 @@ from soul.evaluate.numbers.results import summarise_run
 from soul.evaluate.run.progress import duration
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.tables.run_table import cautions, columns_of, judged_by, run_table, score
+from soul.judge.call.usage import Usage
+from soul.judge.ledger import money
 from soul.metrics.intervals import Interval
 from soul.pages.catalogue import Found, find
 from soul.pages.facts import NotARun, RunFacts, bucketed, facts, kind_of
@@ -118,9 +120,7 @@ def _done(run: RunFacts) -> str:
 
 
 def _cost(run: RunFacts) -> str:
-    if run.cost_usd is None:
-        return "price unknown" if run.unpriced else NONE
-    return f"{'at least ' if run.unpriced else ''}${run.cost_usd:,.2f}"
+    return NONE if run.cost_usd is None else money(Usage(requests=1, cost_usd=run.cost_usd, unpriced=run.unpriced))
 
 
 def _age(run: RunFacts) -> str:

@@ -225,7 +225,7 @@ def _missing_note(names: Sequence[str], where: str) -> list[str]:
 def terminal(*, stderr: bool = False) -> Console:
     """A console as wide as the terminal; a pipe or a file has 120 columns unless COLUMNS says otherwise."""
     console = Console(stderr=stderr)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
+    if not console.file.isatty() and "COLUMNS" not in os.environ:
         console.width = max(120, console.width)  # rich assumes 80
     return console
 

@@ -37,7 +37,7 @@ _CURVES = {
     "validation": r"val-core/[^/]+/reward/mean@\d+",
     "loss": "train/loss",  # of supervised fine-tuning
 }
-_ALARM, _SECONDS = "alarm/", r"timing_s/(step|testing)"
+_ALARM, _SECONDS = "alarm/", ("timing_s/step", "timing_s/testing")
 
 
 class NotARun(SoulError):
@@ -50,15 +50,14 @@ class RunFacts:
 
     Attributes:
         name: of the folder, or of the evaluated model.
-        state: "running": its lock is held; "stale": the same, but nothing was written for STALE_S; "failed": the
-            watchdog ended it; "stopped": it ended before its last step or sample.
+        state: "running": its lock is held; "stale": the same, but it wrote nothing for STALE_S; "failed": the watchdog
+            ended it; "stopped": it ended before its last step or sample.
         changed: when the run wrote its newest file, in unix time.
-        cause: why it failed, or which file is damaged.
-        done: last step, or number of samples in results.json, None without it; `total`: of the whole run, None if
-            unknown.
+        done: last step, or number of samples in results.json, None without it; `total`: of the whole run.
         score: mean reward of the last step's drafts, or the macro average of an evaluation; `interval`: 95 %.
         seconds: in steps and validations, or from the last start of an evaluation to its last sample.
-        cost_usd: of all calls; None if it is unknown. `unpriced`: the price of some calls is unknown.
+        cost_usd: of all calls; `unpriced`: the price of some of them is unknown.
+        cause: why it failed, or which file is damaged.
         alarms: name -> first step that raised it.
         last: name of a curve -> its last value.
         curves: "draft", "refined", "validation", "loss" -> at most POINTS means over equal spans of steps.
@@ -126,20 +125,20 @@ def _training(place: Path) -> RunFacts:
     except SoulError as error:
         cause = one_line(error)
 
+    keys = sorted(set().union(*steps.values()))
+
     def column(pattern: str) -> dict[int, float]:
         """Step -> the mean of its metrics with such a name."""
-        found = {
-            step: _mean([numbers[key] for key in numbers if re.fullmatch(pattern, key)])
-            for step, numbers in steps.items()
-        }
+        named = [key for key in keys if re.fullmatch(pattern, key)]
+        found = {step: _mean([numbers[key] for key in named if key in numbers]) for step, numbers in steps.items()}
         return {step: mean for step, mean in found.items() if mean is not None}
 
     run, failure, usage = (_object(place / name) for name in (RUN_FILE, FAILURE, USAGE))
     columns = {name: values for name, pattern in _CURVES.items() if (values := column(pattern))}
     drafts, last = columns.get("draft", {}), {name: list(values.values())[-1] for name, values in columns.items()}
     alarms: dict[str, int] = {}
-    for step, numbers in steps.items():
-        for name in (name for name, raised in numbers.items() if name.startswith(_ALARM) and raised):
+    for step, name in ((step, name) for step in steps for name in keys if name.startswith(_ALARM)):
+        if steps[step].get(name):
             alarms.setdefault(name.removeprefix(_ALARM), step)
     total, done = (run.get("config") or {}).get("trainer", {}).get("total_training_steps"), max(steps, default=0)
     written, names = _changed(place, METRICS), [name for name in str(run.get("task") or "").split(",") if name]
@@ -148,6 +147,7 @@ def _training(place: Path) -> RunFacts:
     ended = done >= total if total else _changed(place, REPORT) >= written > 0
     state = _state(is_held(place), changed, _changed(place, FAILURE) > written, ended)
     cost_usd, unpriced = _cost([usage["total"]] if usage else [])
+    seconds = [numbers[name] for numbers in steps.values() for name in _SECONDS if name in numbers]
     return RunFacts(
         place=place,
         kind="training",
@@ -158,9 +158,7 @@ def _training(place: Path) -> RunFacts:
         total=total,
         score=last.get("draft"),
         interval=_interval(steps[max(drafts)], names) if drafts else None,
-        seconds=math.fsum(seconds)
-        if (seconds := [n[k] for n in steps.values() for k in n if re.fullmatch(_SECONDS, k)])
-        else None,
+        seconds=math.fsum(seconds) if seconds else None,
         cost_usd=cost_usd,
         unpriced=unpriced,
         tasks=names,
@@ -219,9 +217,7 @@ def _interval(numbers: Mapping[str, float], names: Sequence[str]) -> Interval | 
 
 
 def _cost(usages: Sequence[Mapping[str, Any]]) -> tuple[float | None, bool]:
-    """The cost in US dollars, and whether the price of some calls is unknown."""
-    cost, unpriced = sum(one["cost_usd"] for one in usages), any(one["unpriced"] for one in usages)
-    return (cost if usages and (cost or not unpriced) else None), unpriced
+    return sum(one["cost_usd"] for one in usages) if usages else None, any(one["unpriced"] for one in usages)
 
 
 def _mean(values: Sequence[float]) -> float | None:
