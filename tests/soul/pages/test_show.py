@@ -18,8 +18,8 @@ from rich.console import Console
 from soul.files.folder_lock import FILE, FolderLock
 from soul.metrics.intervals import t_quantile
 from soul.pages.facts import NotARun, bucketed, facts
-from soul.show import BLOCKS, show
 from soul.pages.verdict import verdict
+from soul.show import BLOCKS, show
 from tests.soul.evaluate.finished_run import finished_run
 from tests.soul.evaluate.finished_samples import numbered
 from tests.soul.pages.invented_run import training
