@@ -30,6 +30,9 @@ class Side(Protocol):
     """One thing that is compared: the evaluations of a model, or a training run; several folders are its seeds."""
 
     @property
+    def kind(self) -> str: ...
+
+    @property
     def label(self) -> str: ...
 
     @property
@@ -244,4 +247,6 @@ class ComparisonTable:
 
     def to_json(self) -> dict[str, Any]:
         """All numbers, as JSON values."""
-        return {"scope": self.scope, "level": LEVEL, "comparisons": [one.to_json() for one in self.comparisons]}
+        kind = self.comparisons[0].base.kind
+        found = [one.to_json() for one in self.comparisons]
+        return {"scope": self.scope, "kind": kind, "level": LEVEL, "comparisons": found}

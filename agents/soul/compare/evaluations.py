@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 from soul import tasks
 from soul.compare.comparison import Comparison, Row, SetComparison
@@ -40,6 +41,7 @@ class EvaluationSide:
 
     label: str
     seeds: Sequence[EvaluationRun]
+    kind: ClassVar[str] = "evaluation"
 
     def __post_init__(self) -> None:
         first, *others = self.seeds

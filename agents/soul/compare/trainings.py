@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from soul import tasks
 from soul.compare.comparison import Comparison, Kind, Row, SetComparison
@@ -105,6 +105,7 @@ class TrainingSide:
     label: str
     folders: Sequence[Path]
     seeds: Sequence[Groups]
+    kind: ClassVar[str] = "training"
 
     @cached_property
     def groups(self) -> Groups:

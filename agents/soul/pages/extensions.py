@@ -104,8 +104,9 @@ class Play:
 class Annotate:
     """An annotation: `soul view --annotate FOLDER`.
 
-    annotate/about?person=P      progress, agreement, and the next item of a person; POST annotate/label
+    annotate/about?person=P      progress, and the next item of a person; POST annotate/label
     annotate/item/N?person=P     an item again, with the person's label
+    annotate/agreement           the numbers of `soul judge agree --json`
     """
 
     def __init__(self, annotation: Any) -> None:
@@ -116,9 +117,9 @@ class Annotate:
         person = query.get("person", "")
         match parts:
             case ["about"]:
-                shown = {"kind": self.annotation.kind, "progress": self.annotation.progress()}
-                agreement = self.annotation.agreement()
-                return {**shown, "agreement": agreement, "next": self.annotation.next(person) if person else None}
+                return {**self.annotation.progress(), "next": self.annotation.next(person) if person else None}
+            case ["agreement"]:
+                return self.annotation.agreement()
             case ["item", number]:
                 return self.annotation.shown(person, number_in({"item": number}, "item") or 0)
             case _:

@@ -90,7 +90,7 @@ def test_the_state_follows_lock_failure_and_steps(run):
 
 
 def test_an_evaluation_shows_its_table_and_its_live_numbers(tmp_path, run):
-    from soul.evaluate.report.outputs import write_outputs
+    from soul.evaluate.outputs import write_outputs
 
     done = finished_run(tmp_path / "runs" / "eval-1", numbered([1.0, 0.0, 1.0, 1.0, 1.0, None]))
     write_outputs(done)

@@ -52,25 +52,24 @@ class AnnotateView {
 
   #draw(item) {
     this.item = item;
-    const { progress } = this.about;
-    const own = Object.entries(progress).find(([person]) => person === this.person)?.[1];
+    const { items, people } = this.about;
     const undo = this.before ? button("Back to the last one (u)", () => this.#open(this.before), { className: "link" }) : null;
     this.section.replaceChildren(
-      h("header", {}, h("p", { className: "kind" }, `${this.person}: ${progressText(own)} `, undo), h("h1", {}, item ? `Item ${item.item}` : "All items are labelled. Thank you.")),
+      h("header", {}, h("p", { className: "kind" }, `${this.person}: ${counted(people[this.person])} of ${counted(items)} items `, undo), h("h1", {}, item ? `Item ${item.item}` : "All items are labelled. Thank you.")),
       ...(item ? this.#item(item) : []),
-      agreementOf(this.about),
+      this.#agreement(),
     );
     scrollTo(0, 0);
   }
 
   #item({ context, texts, dimensions, label }) {
     const pair = texts.length === 2;
-    const columns = texts.map((messages, k) => h("section", { ariaLabel: pair ? "AB"[k] : "text" }, pair ? h("h3", {}, "AB"[k]) : null, turnsOf(messages)));
+    const columns = texts.map((messages, k) => h("section", { ariaLabel: pair ? "AB"[k] : "text" }, pair ? h("h3", {}, "AB"[k]) : null, blinded(messages)));
     const choices = pair
       ? ["A", "B", "tie"].map((value) => button(value === "tie" ? "Cannot tell (t)" : `${value} (${value.toLowerCase()})`, () => this.#label(value), { className: `button${label === value ? " primary" : ""}` }))
       : this.#ratings(dimensions, label);
     return [
-      context.length ? h("details", { className: "seat-view" }, h("summary", {}, "What came before"), turnsOf(context)) : "",
+      context.length ? h("details", { className: "seat-view" }, h("summary", {}, "What came before"), blinded(context)) : "",
       h("p", { className: "note" }, pair ? "Which text was more likely written by a person?" : "Rate the text on each dimension."),
       h("div", { className: pair ? "sides" : "sides one" }, columns),
       h("div", { className: "choices" }, choices),
@@ -86,13 +85,33 @@ class AnnotateView {
     });
     return form;
   }
+
+  // How far everybody is, and how far they agree with each other and with the judge: computed when it is opened.
+  #agreement() {
+    const { items, people } = this.about;
+    const done = Object.entries(people).map(([person, count]) => [h("bdi", {}, person), `${counted(count)} of ${counted(items)}`]);
+    const numbers = h("div", { className: "parts" }, done.length ? smallTable("Progress", ["person", "labelled"], done) : small("Nobody has labelled anything yet."));
+    const details = h("details", { className: "settings" }, h("summary", {}, "Progress and agreement"), numbers);
+    details.addEventListener("toggle", async () => {
+      if (!details.open || numbers.children.length > 1) return;
+      const waiting = small("Computing ...");
+      numbers.append(waiting);
+      waiting.replaceWith(agreementTable(await this.source.get("annotate/agreement")));
+    });
+    return details;
+  }
 }
 
-const progressText = (one) => (one ? `${counted(one.done)} of ${counted(one.of)}` : "no item yet");
+// Turns without the name of who wrote them: role "user" is the side that is labelled.
+function blinded(messages) {
+  const name = { user: "the writer", assistant: "the other side", system: "setting" };
+  return h("ol", { className: "turns scene" }, messages.map(({ role, content }) => sceneTurn({ speaker: name[role], text: content, own: role === "user" })));
+}
 
-function agreementOf({ progress, agreement }) {
-  const people = Object.entries(progress).map(([person, one]) => [h("bdi", {}, person), progressText(one)]);
-  const numbers = Object.entries(agreement).map(([name, one]) => [name, cell(one.value, meanText(one.value)), one.interval ? one.interval.map(meanText).join(" to ") : NONE, counted(one.n)]);
-  const table = numbers.length ? dataTable([{ title: "measure", text: true }, { title: "value" }, { title: "95 %" }, { title: "n" }], numbers, { caption: "Agreement", name: "agreement" }) : null;
-  return h("details", { className: "settings" }, h("summary", {}, "Progress and agreement"), h("div", { className: "parts" }, people.length ? smallTable("Progress", ["person", "done"], people) : small("Nobody has labelled anything yet."), table));
+function agreementTable({ pairwise, recorded }) {
+  const rows = Object.entries({ ...(pairwise ? { pairs: pairwise } : {}), ...recorded }).flatMap(([name, one]) => {
+    const measures = { accuracy: one.accuracy, kappa: one.kappa, ...one.correlations, "alpha of the people": one.human_alpha };
+    return Object.entries(measures).filter(([, value]) => value).map(([measure, value]) => [`${name}: ${measure}`, cell(value.value, meanText(value.value)), hasValue(value.low) ? `${meanText(value.low)} to ${meanText(value.high)}` : NONE, counted(value.n)]);
+  });
+  return rows.length ? dataTable([{ title: "people and judge", text: true }, { title: "value" }, { title: "95 %" }, { title: "n" }], rows, { caption: "Agreement" }) : small("There are too few labels.");
 }

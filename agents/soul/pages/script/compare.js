@@ -40,25 +40,24 @@ class CompareView {
     return this.tables.get(address);
   }
 
-  #head({ comparisons, level }) {
+  #head({ comparisons, kind, level }) {
     const { baseline } = comparisons[0];
     const tests = Math.max(...comparisons.map(({ sets }) => sets.length));
-    const trainings = this.app.known?.some(({ id, kind }) => this.ids.split(",").includes(id) && kind === "training");
-    const other = trainings && this.app.source.live ? h("a", { href: hrefOf(`compare/${this.ids}`, { within: this.within ? "" : "1" }) }, this.within ? "run against run" : "refined against draft within each run") : null;
+    const other = kind === "training" && this.app.source.live ? h("a", { href: hrefOf(`compare/${this.ids}`, { within: this.within ? "" : "1" }) }, this.within ? "run against run" : "refined against draft within each run") : null;
     const note = `Rows are pairs, so their difficulty cancels out. Intervals are 95 %. A star is a p-value below ${level} after Holm's adjustment for ${counted(tests)} sets: without it, one set in twenty would have a star by chance. The headline is one test.`;
     return h("header", {}, h("h1", {}, this.within ? "Refined answers against drafts" : `Against ${baseline.label}`), h("p", { className: "note" }, note), other ? h("p", { className: "links" }, other) : null);
   }
 
   #one(comparison, k, table) {
     const { compared, headline, sets, notes } = comparison;
-    const unit = sets.every(({ metric }) => metric.high - metric.low <= 1) && !this.within ? 100 : 1;
+    const unit = table.kind === "evaluation" ? 100 : 1; // the card's scale, or the rewards themselves
     const text = signedBy((value) => fixed(unit * value, unit === 100 ? 1 : 3));
     const plain = (value) => fixed(hasValue(value) ? unit * value : value, unit === 100 ? 1 : 3);
     const ends = (interval) => (interval ? `${text(interval[0])} to ${text(interval[1])}` : NONE);
     const lead = headline.difference === null ? "No set is comparable." : `${text(headline.difference)} on average over ${counted(headline.sets)} of ${counted(headline.of)} sets (95 %: ${ends(headline.interval)}${headline.p_value === null ? "" : `, p = ${pText(headline.p_value)}`})${headline.star ? " *" : ""}`;
     const columns = [{ title: "set", text: true }, { title: "rows" }, { title: comparison.baseline.label }, { title: compared.label }, { title: "difference" }, { title: "95 %" }, { title: "p" }, { title: "p adjusted" }, { title: "won / tied / lost" }, { title: "between seeds" }, { title: "not comparable", text: true }];
     const rows = sets.map((one) => [
-      one.rows ? h("a", { href: this.#rowsHref(k, one.name) }, nameOf(one)) : nameOf(one),
+      one.rows ? h("a", { href: this.#rowsHref(k, one.name) }, one.name) : one.name,
       counted(one.rows),
       ...(one.means ?? [null, null]).map((mean) => cell(mean, plain(mean))),
       cell(one.difference, h("b", {}, text(one.difference), one.star ? " *" : "")),
@@ -103,7 +102,7 @@ class CompareView {
       const drawn = lines.map((one, n) => {
         const y = FOREST.top + n * FOREST.row + 11;
         const kind = n === 0 ? "headline" : one.star ? (one.effect > 0 ? "better" : "worse") : "";
-        const label = svg("text", { class: "label", x: left - 12, y: y + 4, "text-anchor": "end" }, svg("title", {}, nameOf(one)), nameOf(one).slice(0, Math.floor(left / 7)));
+        const label = svg("text", { class: "label", x: left - 12, y: y + 4, "text-anchor": "end" }, svg("title", {}, one.name), one.name.slice(0, Math.floor(left / 7)));
         const dot = svg("circle", { class: "point", cx: px(x(one.difference / width0(one))), cy: y, r: n === 0 ? 5 : 4 });
         const line = one.interval ? svg("line", { class: "range", x1: px(x(ends[n][0])), x2: px(x(ends[n][1])), y1: y, y2: y }) : null;
         const said = width < 700 ? null : svg("text", { x: width - right + 14, y: y + 4 }, `${text(one.difference)}${one.star ? " *" : ""}`);
@@ -171,7 +170,6 @@ class CompareView {
   }
 }
 
-const nameOf = ({ name, kind }) => (kind === "refined" ? `${name}, refined` : name);
 const pText = (p) => (hasValue(p) ? (p < 0.001 ? "< 0.001" : p.toFixed(3)) : NONE);
 
 // Both texts of a row beside each other, with the changed words marked.
