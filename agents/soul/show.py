@@ -53,7 +53,7 @@ def show(place: Path, console: Console) -> None:
         return console.print(listed(found).fitting(console.width, "soul show RUN shows them").rich(str(place)))
     run = facts(place)
     what = ", ".join(run.tasks) if run.kind == "training" else run.name
-    done = f"{_done(run)} {'steps' if run.kind == 'training' else 'samples'}"
+    done = f"{_done(run)} steps" if run.kind == "training" else ""  # above its table, an evaluation has a live count
     took = "" if run.seconds is None else duration(run.seconds)
     parts = [" ".join(filter(None, [run.kind, run.objective, what])), run.state, done, took, f"changed {_age(run)} ago"]
     console.print(Text(f"{place}\n{', '.join(filter(None, parts))}"), soft_wrap=True)
@@ -68,7 +68,7 @@ def _show_training(run: RunFacts, console: Console) -> None:
     for name, curve in run.curves.items():  # rewards share their scale
         shared = [values for other, values in run.curves.items() if (other == "loss") == (name == "loss")]
         known = [value for values in shared for value in values if value is not None]
-        blocks = sparkline(bucketed(curve, console.width - 36), min(known), max(known))
+        blocks = sparkline(bucketed(curve, console.width - 38), min(known), max(known))
         interval = _interval(run.interval) if name == "draft" else ""
         console.print(Text(f"{name:<10} {blocks} {run.last[name]:.3f} {interval}"), no_wrap=True)
     saved = ", ".join(f"{step:,}" for step in run.checkpoints) or "none"

@@ -133,19 +133,16 @@ class Table:
             where: end of the note: "table.md has them".
             left_out: names of what the caller has left out already.
         """
-        missing, columns, bare = [*left_out], set(range(len(self.head))), False
-        kept = replace(self, notes=[*self.notes, *_missing_note(missing, where)])
+        kept = replace(self, notes=[*self.notes, *_missing_note(left_out, where)])
         if kept.fits(width):
             return kept
-        suffixes = [self.suffixes] if any(cell.suffix for line in self.cells for cell in line) else []
-        for step in (None, *suffixes, *self.optional):
-            if isinstance(step, int):
-                columns.discard(step)
-                missing.append(" ".join(self.head[step].split()))
-            elif step is not None:
-                bare = True
-                missing.append(step)
-            kept = self._only(sorted(columns), bare, _missing_note(missing, where))
+        has_suffixes = any(cell.suffix for line in self.cells for cell in line)
+        steps: list[str | int] = [*([self.suffixes] if has_suffixes else []), *self.optional]
+        for count in range(len(steps) + 1):
+            gone = steps[:count]
+            names = [step if isinstance(step, str) else " ".join(self.head[step].split()) for step in gone]
+            left = [place for place in range(len(self.head)) if place not in gone]
+            kept = self._only(left, self.suffixes in gone, _missing_note([*left_out, *names], where))
             if kept._least_width() <= width:
                 break
         return kept
