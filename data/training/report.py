@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from data.builder_cli import Decision
-from soul.evaluate.report.markup import Markup, element, join
+from data.training.markup import Markup, element, join
 from soul.files.whole_file import write_whole
 from soul.rows.data_card import DataCard
 from soul.rows.overlap import ScopedKey

@@ -1,4 +1,4 @@
-"""Write runs as HTML files that need no server: at a run's end, or by `soul view FOLDER --export FILE.html`, `--site OUT`.
+"""Write runs as HTML files that need no server: at a run's end, or by `soul view FOLDER --export FILE`, `--site OUT`.
 
 A file holds all numbers: of the run, and of every session of a finished step. An evaluation's samples have their texts;
 of a training run, the most telling sessions have them. A browser keeps the whole file in memory, so the texts of a
@@ -23,7 +23,11 @@ from soul.pages.training_view import TrainingView
 
 REPORT = "report.html"  # in a run's folder
 MOST_BYTES = 40_000_000  # of texts, before compression
-_ASIDE = {"revision", "indexing", "notes"}  # of an overview: about the server
+# Of an overview: about the server. An evaluation's notes say how to read its numbers.
+_ASIDE: dict[Kind, set[str]] = {
+    "training": {"revision", "indexing", "notes"},
+    "evaluation": {"revision", "indexing"},
+}
 PER_KIND = 3  # sessions of each kind and step
 _CANDIDATES = """SELECT s.id, f.step, s.length, s.draft, s.refined - s.draft, s.cause IS NOT NULL
     FROM sessions s JOIN files f ON f.id = s.file_id
@@ -56,7 +60,7 @@ def write_view(view: RunView, kind: Kind, columns: Mapping[str, Any], chosen: Se
         chosen: their ids.
     """
     facts = {**Found("run", kind, view.folder.resolve().name, view.folder).facts(), "running": False}
-    overview = {name: value for name, value in view.overview(None).items() if name not in _ASIDE}
+    overview = {name: value for name, value in view.overview(None).items() if name not in _ASIDE[kind]}
     data = {
         "folders": {"root": "", "folders": [facts]},
         "run/run/overview": {"revision": 0, "indexing": None, **overview},

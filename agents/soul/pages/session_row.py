@@ -144,7 +144,9 @@ def _cost(usages: Iterable[Usage]) -> float | None:
 
 def _question(record: SessionRecord) -> str:
     text = (question_of(record.record) if record.record else record.question) or record.draft.critique or ""
-    return " ".join(text.split())[:SHOWN_CHARACTERS].encode("utf-8", "replace").decode()  # SQLite takes no lone surrogate
+    return (
+        " ".join(text.split())[:SHOWN_CHARACTERS].encode("utf-8", "replace").decode()
+    )  # SQLite takes no lone surrogate
 
 
 def _tokens(record: SessionRecord) -> int | None:

@@ -8,10 +8,10 @@ import pytest
 
 from ditto.run.run_folder import RunFolder
 from soul.files.line_file import write_lines
-from soul.record import SessionRecord
 from soul.pages.index import FILE, SessionIndex, columns_after
 from soul.pages.session_row import DIGITS
 from soul.pages.sessions import NoSession, place_of, read_line, session_object
+from soul.record import SessionRecord
 from tests.soul.figures.made_up_runs import session, training
 
 
