@@ -37,11 +37,13 @@ from soul.figures.palette import colours
 from soul.figures.training import ablations, diagnostics, gap
 from soul.figures.training_run import NamedFolders, TrainingRun, by_name, named_folders
 from soul.message import Message
+from soul.pages.api import Api
+from soul.pages.catalogue import Catalogue
+from soul.pages.page import served_page
+from soul.pages.server import ViewServer
+from soul.pages.training_view import TrainingView
 from soul.testing.replies import ChatRequest, Reply, Text
 from soul.testing.server import FakeOpenAI
-from soul.view.page import served_page
-from soul.view.server import ViewServer
-from soul.view.training import RunView
 
 PICTURES = Path(__file__).parent / "pictures"
 # Metric -> label, in the order of preference; curves are drawn of those that the file has.
@@ -117,10 +119,10 @@ def report() -> Path:
 def viewer() -> Path:
     """Take pictures of the viewer's views of an invented training."""
     with tempfile.TemporaryDirectory() as folder:
-        RunView(viewer_run.training(Path(folder) / "ditto-1")).refresh()  # so that the index is complete
-        server = ViewServer(Path(folder), served_page())
+        TrainingView(viewer_run.training(Path(folder) / "ditto-1")).refresh()  # so that the index is complete
+        server = ViewServer(Api(Catalogue(Path(folder))), served_page())
         Thread(target=server.serve_forever, daemon=True).start()
-        run = server.catalogue.folders()["folders"][0]["id"]
+        run = server.api.catalogue.folders()["folders"][0]["id"]
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=_chromium(), args=["--no-sandbox"])
             for name, (view, height) in VIEWS.items():

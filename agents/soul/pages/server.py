@@ -109,7 +109,7 @@ class Handler(BaseHTTPRequestHandler):
         own = self.headers.get("Origin") in {f"http://{host}" for host in self.server.hosts}
         if not own or self.headers.get_content_type() != "application/json":
             self._problem(HTTPStatus.FORBIDDEN, "Only the page of this server may change something.")
-        elif not length.isdigit() or int(length) > MOST_BYTES:
+        elif not length.isdecimal() or int(length) > MOST_BYTES:
             self._problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A request has at most {MOST_BYTES:,} bytes.")
         else:
             stored, parts = self.rfile.read(int(length)), asked[0]

@@ -1,228 +1,168 @@
-"""The report as a file: everything of the run is in it, nothing of it can run, and it asks nobody for anything."""
+"""An evaluation as the pages show it: the numbers of results.json, the samples of the journal, while it runs and after.
 
-import base64
-import gzip
-import hashlib
+Promise under test: report.html holds what the server answers, and both hold what the run's other files say.
+"""
+
 import json
-import math
 import re
-from html.parser import HTMLParser
 
 import pytest
 
 from soul import tasks
-from soul.evaluate.numbers.results import breakdown, breakdowns, summarise
-from soul.evaluate.outputs import main
-from soul.evaluate.report import page_parts, write_html
-from soul.evaluate.report.markup import element, join
+from soul.evaluate.numbers.results import summarise
+from soul.evaluate.outputs import main, write_outputs
+from soul.evaluate.page import SHOWN_CHARACTERS, EvaluationView
+from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.tables import run_table
+from soul.pages.sessions import NoSession
+from soul.shown_answers import Answers, answers_of, question_of
 from soul.suites import soul_v1
 from tests.soul.evaluate.finished_run import finished_run, real_run
-from tests.soul.evaluate.finished_samples import TOM, numbered, sample
-
-HOSTILE = "</script><script>alert(1)</script><!-- <img src=x onerror=alert(1)> \u2028\u2029 \x00 & \" ' \ud83d end"
-
-# Ways for a script to turn text into markup or code, or to fetch something.
-SINKS = ("innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval(", "Function(", "fetch(", "import(")
+from tests.soul.evaluate.finished_samples import TOM, numbered, record_of, sample, usage
+from tests.soul.evaluate.run.answered import ALONE, answered, give_hitom_answers
+from tests.soul.pages.browser_pages import until
+from tests.soul.pages.exported import Exported
 
 
-class Page(HTMLParser):
-    """What a browser would make of a page: its elements with their attributes, and the text in them."""
-
-    def __init__(self, text):
-        super().__init__(convert_charrefs=True)
-        self.elements, self.scripts, self.lines, self._in, self._cell = [], {}, [], None, False
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        self.elements.append((tag, dict(attributes)))
-        if tag in ("script", "style"):
-            self._in = dict(attributes).get("id") or dict(attributes).get("type") or tag
-            self.scripts[self._in] = ""
-        if tag == "tr":
-            self.lines.append([])
-        if tag in ("td", "th"):
-            self.lines[-1].append("")
-            self._cell = True
-
-    def handle_endtag(self, tag):
-        if tag in ("script", "style"):
-            self._in = None
-        if tag in ("td", "th", "tr"):
-            self._cell = False
-
-    def handle_data(self, data):
-        if self._in:
-            self.scripts[self._in] += data
-        elif self._cell:
-            self.lines[-1][-1] += data
+def overview_of(run):
+    return EvaluationView(run.folder).overview(None)
 
 
-def report_of(run):
-    found = summarise(run.samples, run.sets)
-    return write_html(run, found, breakdowns(run, found)).read_bytes().decode()
+def plain(value):
+    """The value as JSON brings it to the page."""
+    return json.loads(json.dumps(value))
 
 
-def unpacked(text):
-    return gzip.decompress(base64.b64decode(text)).decode("utf-8")
+def test_a_run_and_its_report_hold_every_number_and_every_sample(tmp_path):
+    run = real_run(tmp_path)
+    file, results = Exported(run.folder / "report.html"), json.loads((run.folder / "results.json").read_text())
+    sets = file.overview()["sets"]
+    assert list(sets) == run_table.ordered(list(results["sets"]))
+    for name, numbers in results["sets"].items():
+        shown = sets[name]
+        for key in ("mean", "interval", "bounds", "samples", "invalid", "causes", "contentless", "metrics", "groups"):
+            assert shown[key] == numbers[key], (name, key)
+        assert shown["metric"].items() >= numbers["metric"].items()
+    journal = {(one.set, one.number, one.sample): one for one in run.samples}
+    assert len(file.sessions()) == len(journal) == 12
+    columns = file.columns()
+    for number, record in file.sessions().items():
+        kept = journal[record["set"], record["number"], record["sample"]]
+        line = json.loads(kept.to_line())
+        ours = line.keys() - {"usage", "question", "target"}
+        assert {name: record[name] for name in ours} == {name: line[name] for name in ours}
+        for role, use in record["usage"].items():
+            assert use.get("completion_tokens", 0) == kept.usage[role].completion_tokens
+        place = columns["id"].index(number)
+        assert columns["file"][place] == kept.set and columns["sample"][place] == kept.sample
+        assert columns["draft"][place] == (None if kept.draft.reward is None else round(kept.draft.reward, 6))
+        assert columns["cause"][place] == (kept.draft.failure.cause if kept.draft.failure else None)
 
 
-def carried(page):
-    """The samples that the page carries."""
-    parts = [value for key, value in page.scripts.items() if key.startswith("part-")]
-    return [json.loads(line) for part in parts for line in unpacked(part).split("\n")]
+def test_the_server_answers_what_the_report_holds(tmp_path):
+    run = finished_run(tmp_path, numbered([1.0, 0.0, None, 0.5] * 3) + numbered([1.0], "paratomi"))
+    write_outputs(run)
+    file, view = Exported(tmp_path / "report.html"), EvaluationView(tmp_path)
+    overview = {name: value for name, value in view.overview(None).items() if name != "revision"}
+    assert plain(overview) == {name: value for name, value in file.overview().items() if name != "revision"}
+    assert plain(view.columns(0, None)["columns"]) == file.answers["run/run/index"]["columns"]
+    assert {number: plain(view.session(number)) for number in view.ids()} == file.sessions()
+    with pytest.raises(NoSession, match="no sample 14"):
+        view.session(14)
+    hits = [event["hit"] for event in view.search("IT HUNG", 0) if "hit" in event]
+    assert hits == [n for n, one in file.sessions().items() if one["draft"]["failure"]] and len(hits) == 3
 
 
-@pytest.fixture(scope="module")
-def everything(tmp_path_factory):
+def test_a_run_that_goes_on_is_read_again(tmp_path):
+    run = finished_run(tmp_path, numbered([1.0, 0.0, 0.25, 0.5]))
+    journal = tmp_path / "samples.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join(lines[:2]) + lines[2][:50])  # the next line is half written
+    view = EvaluationView(run.folder)
+    first, page = view.overview(None), view.columns(0, None)
+    assert ["Samples", "2 of 4: not finished"] in plain(first["facts"])
+    assert view.overview(first["revision"]) == {"revision": first["revision"], "unchanged": True, "indexing": None}
+    assert not view.columns(2, page["revision"])["columns"]
+    journal.write_text("".join(lines[:3]))
+    until(lambda: not view.overview(first["revision"]).get("unchanged"))
+    news = view.columns(2, page["revision"])
+    assert news["reset"] and news["columns"]["id"] == [1, 2, 3] and news["columns"]["draft"] == [1.0, 0.0, 0.25]
+    assert view.overview(None)["sets"][TOM]["mean"] == pytest.approx(1.25 / 3)
+
+
+def test_the_table_is_that_of_the_terminal(tmp_path):
     samples = [
         sample(None if n == 2 else (n % 2) / 2, n, of=name, task=of.task)
         for name, of in soul_v1.SETS.items()
         for n in range(4)
     ]
-    return finished_run(tmp_path_factory.mktemp("everything"), samples)
-
-
-def test_the_table_is_that_of_the_terminal(everything):
-    results = summarise(everything.samples, everything.sets)
-    page = Page(report_of(everything))
-    starts = {line[0]: line for line in reversed(page.lines) if line}
-    columns = run_table.columns_of(everything.suite)
-    for line in run_table.lines(results, columns):
-        name, score, *others = line.cells
-        found = starts[name]
-        assert found[1] == score and found[3 : 3 + len(others)] == others
-        assert tuple(found[-len(columns) :]) == line.published
-    names = [line[0] for line in page.lines if line and line[0] in everything.sets]
-    assert names == run_table.ordered(everything.sets)
-    assert "macro average, 27 sets" in starts and "macro average, paper's 10" in starts
-
-
-def test_breakdowns_failures_and_metrics_are_behind_their_line(tmp_path):
-    samples = numbered([1.0, 0.0, None, 1.0, 1.0, 0.0])
-    for number, line in enumerate(samples):
-        line.groups = {"order": str(number % 2), "told by": "a <b>stranger</b>"}
     run = finished_run(tmp_path, samples)
-    page = Page(report_of(run))
-    (first, second) = breakdown(samples, tasks.load(TOM).headline)["order"]
-    lines = [line for line in page.lines if line]
-    assert ["0", run_table.score(first.mean, first.interval), "", "3", "33.3 % (66.7 to 100.0)"] in lines
-    assert ["1", run_table.score(second.mean, second.interval), "", "3", "0 %"] in lines
-    assert any(line[0] == "a <b>stranger</b>" for line in lines) and ("b", {}) not in page.elements
-    assert ["timeout", "1"] in lines and ["answered", "1"] in lines
-    asked = [json.loads(attributes["data-browse"]) for _, attributes in page.elements if "data-browse" in attributes]
-    assert {"set": TOM, "cause": "timeout"} in asked and {"set": TOM, "kind": "order", "value": "1"} in asked
-
-
-def test_the_head_says_what_was_evaluated_and_how_far_it_came(tmp_path):
-    run = finished_run(tmp_path, numbered([1.0, 0.0]), asked=3, n=2)
-    text = re.sub(r"<[^>]+>", " ", report_of(run).partition("<details")[0])
-    for said in ("under-test", "temperature 0.7", "by rule alone (hitom)", "100 rows of each set, seed 0"):
-        assert said in text
-    assert "gpt-large" not in text  # the judge of CoSER, which is not in this run
-    assert "2 of 5: not finished" in text and re.search(r"20\d\d-\d\d-\d\d \d\d:\d\d UTC", text)
-
-
-def shown(sample):
-    """What the page's scripts read of a sample."""
-    line = json.loads(sample.to_line())
-    names = ("set", "task", "number", "row", "sample", "stamp", "groups", "shortened", "record", "prompts")
-    draft = {key: value for key, value in line["draft"].items() if key not in ("base", "episode")}
-    return {**{name: line[name] for name in names}, "draft": {**draft, **line["draft"]["episode"]}}
-
-
-def test_every_sample_is_carried_as_the_journal_has_it(tmp_path):
-    run = real_run(tmp_path)
-    page = Page(report_of(run))
-    kept = {(s["set"], s["number"], s["sample"]): s for s in carried(page)}
-    assert len(kept) == len(run.samples) == 12
-    for line in run.samples:
-        found = kept[line.set, line.number, line.sample]
-        journal = {key: value for key, value in found.items() if key not in ("target", "given")}
-        assert {**journal, "usage": None} == {**shown(line), "usage": None}
-        for role, use in found["usage"].items():
-            assert all(line.usage[role].to_json()[key] == value for key, value in use.items())
-            assert use.get("completion_tokens", 0) == line.usage[role].completion_tokens
-
-
-def test_the_index_and_the_parts_agree(tmp_path, monkeypatch):
-    monkeypatch.setattr(page_parts, "PART_CHARACTERS", 2500)
-    run = finished_run(tmp_path, numbered([1.0, 0.0, None, 0.5] * 3) + numbered([1.0], "paratomi"))
-    page = Page(report_of(run))
-    index = json.loads(unpacked(page.scripts["index"]))
-    lines = carried(page)
-    parts = [key for key in page.scripts if key.startswith("part-")]
-    sizes = [len(unpacked(page.scripts[part]).split("\n")) for part in parts]
-    assert len(parts) > 2 and index["starts"] == [sum(sizes[:place]) for place in range(len(sizes))]
-    names = [known["name"] for known in json.loads(page.scripts["known"])["sets"]]
-    for place, line in enumerate(lines):
-        assert (names[index["set"][place]], index["number"][place]) == (line["set"], line["number"])
-        assert index["reward"][place] == line["draft"]["reward"]
-        assert index["cause"][place] == (None if line["draft"]["valid"] else "timeout")
-
-
-def test_hostile_text_is_text(tmp_path):
-    lines = [sample(1.0, 0, answer=HOSTILE, groups={HOSTILE: HOSTILE}, metrics={HOSTILE: 1.0}), sample(0.0, 1)]
-    lines[0].draft.critique = HOSTILE
-    lines[0].record = {HOSTILE: HOSTILE}
-    run = finished_run(tmp_path, lines, policy={"model": HOSTILE, "base_url": HOSTILE})
-    text = report_of(run)
-    page, plain = Page(text), Page(report_of(finished_run(tmp_path / "plain", numbered([1.0, 0.0]))))
-    tags = [tag for tag, _ in page.elements]
-    for tag in ("script", "img", "b", "style", "meta", "link"):
-        assert tags.count(tag) == [name for name, _ in plain.elements].count(tag)
-    assert "alert(1)</script>" not in text and text.encode("utf-8")
-    (kept,) = (line for line in carried(page) if line["number"] == 0)
-    assert kept["draft"]["seats"]["policy"][0]["content"] == HOSTILE == kept["draft"]["critique"]
-    assert kept["record"] == {HOSTILE: HOSTILE}
-    assert json.loads(page.scripts["known"])["model"] == HOSTILE
-
-
-def test_numbers_that_a_browser_cannot_hold_are_texts():
-    value = {"nan": math.nan, "inf": [-math.inf], "big": 2**60 + 1, "fine": 2**53, "flag": True}
-    assert json.loads(page_parts.to_json(value)) == {
-        "nan": "nan",
-        "inf": ["-inf"],
-        "big": "1152921504606846977",
-        "fine": 2**53,
-        "flag": True,
+    lines = run_table.lines(summarise(run.samples, run.sets), run_table.columns_of(run.suite))
+    shown = overview_of(run)["lines"]
+    assert [(one["cells"], one["published"]) for one in shown] == [(one.cells, one.published) for one in lines]
+    assert [one["set"] for one in shown if one["set"]] == run_table.ordered(run.sets)
+    assert {one["cells"][0] for one in shown if not one["set"]} == {
+        "macro average, 27 sets",
+        "macro average, paper's 10",
+        "alignx, mean of 5",
     }
 
 
-def test_the_page_is_complete_and_may_do_nothing_else(everything):
-    text = report_of(everything)
-    page = Page(text)
-    for tag, attributes in page.elements:
-        sources = [attributes[key] for key in ("src", "srcset", "data", "poster", "action") if key in attributes]
-        assert not sources and not [key for key in attributes if key.startswith("on") or key == "style"], tag
-        if tag == "link":
-            assert attributes["href"] == "data:,"
-    (policy,) = (a["content"] for _, a in page.elements if a.get("http-equiv") == "Content-Security-Policy")
-    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
-    assert rules["default-src"] == "'none'" and "unsafe" not in policy and "connect-src" not in rules
-    for rule, content in (("script-src", page.scripts["module"]), ("style-src", page.scripts["style"])):
-        digest = base64.b64encode(hashlib.sha256(content.encode("utf-8")).digest()).decode()
-        assert rules[rule] == f"'sha256-{digest}'"
-    assert "url(" not in page.scripts["style"] and "@import" not in page.scripts["style"]
+def test_the_head_says_what_was_evaluated_and_how_far_it_came(tmp_path):
+    found = overview_of(finished_run(tmp_path, numbered([1.0, 0.0]), asked=3, n=2))
+    facts = dict(found["facts"])
+    assert facts["Sampling"] == "reasoning effort low, temperature 0.7" and facts["Samples"] == "2 of 5: not finished"
+    assert facts["Rows"] == "100 rows of each set, seed 0, 2 samples per row"
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d \d\d:\d\d UTC", facts["Last sample"])
+    said = json.dumps(found["facts"])
+    assert "by rule alone (hitom)" in said and "gpt-large" not in said  # the judge of CoSER, which is not in this run
+    empty = overview_of(finished_run(tmp_path / "empty", [], sets=["hitom", "sotopia"]))
+    assert empty["tiles"][0][0] == "macro average of 0 of 2 sets" and empty["sets"]["hitom"]["samples"] == 0
 
 
-def test_a_run_without_samples_or_with_a_set_of_ones_own_has_a_report(tmp_path):
-    empty = finished_run(tmp_path / "empty", [], sets=["hitom", "sotopia"])
-    assert "macro average of 0 of 2 sets" in report_of(empty)
-    mine = finished_run(tmp_path / "mine", numbered([1.0, 0.0], "a/b ü", task=TOM))
-    assert [known["name"] for known in json.loads(Page(report_of(mine)).scripts["known"])["sets"]] == ["a/b ü"]
+def test_the_question_is_the_field_of_that_name_or_a_labelled_line_or_the_first_line():
+    assert question_of({"story": "s", "question": "Where is it?", "scenario": "x"}) == "Where is it?"
+    assert question_of({"prompt_text": "A long story.\n\nQuestion: Who knows?\nA. he\nB. she"}) == "Who knows?"
+    assert question_of({"question": " ", "intent": "\n Find a lamp.\nCheap."}) == "Find a lamp."
+    assert question_of({"prompt": ["no text"], "numbers": 3}) == ""
 
 
-def test_markup_escapes_all_that_it_did_not_make():
-    made = element("b", "<i>", element("i", "&"), title='"<', hidden=True, id=None)
-    assert made == '<b title="&quot;&lt;" hidden>&lt;i&gt;<i>&amp;</i></b>'
-    assert join("<", None, element("br")) == "&lt;<br></br>"
+def test_answers_are_the_tasks_own_short_in_the_list_and_whole_in_the_sample(tmp_path, monkeypatch):
+    give_hitom_answers(monkeypatch)
+    right, none = answered([1.0, 0.0], ["<answer>b</answer>", "I do not\nknow."])
+    played_never = sample(None, 2)
+    played_never.draft.seats = None
+    other_version = right.model_copy(update={"record": {"question": "Where?"}})
+    gold = record_of(TOM, 0)[0]["correct_answer"]
+    assert answers_of([right]) == [Answers(record_of(TOM, 0)[0]["question"], f"the {gold}", "B")]
+    assert [found.given for found in answers_of([right, none, played_never])] == ["B", None, None]
+    assert answers_of([other_version]) == [Answers("Where?", None, None)]
+    long = "box " * 100
+    monkeypatch.setattr(tasks.load(TOM).__class__, "target", lambda self, row: long)
+    view = EvaluationView(finished_run(tmp_path, [right, none, *numbered([0.5], "sotopia")]).folder)
+    columns = view.all_columns()
+    assert columns["target"] == [None, *[long[:SHOWN_CHARACTERS]] * 2] and columns["given"] == ["...", "B", None]
+    assert [view.session(number)["target"] for number in (2, 3)] == [long, long]
+
+
+def test_groups_have_names_in_words_and_a_price_that_is_not_known_is_said(tmp_path):
+    unpriced = {"policy": usage(0.0, 100, 20, unpriced=1), "judge": usage(0.0, 100, 20, unpriced=1)}
+    groups = {"books": "ood", "mine": "a_b"}
+    some = [*numbered([1.0, 0.0], "coser", usages=unpriced, groups=groups), *numbered([1.0], usages=ALONE)]
+    found = overview_of(finished_run(tmp_path, some))
+    assert (
+        found["names"]["values"]["books"]["ood"] == "not in the training data (ood)"
+        and "books" in found["names"]["kinds"]
+    )
+    assert [group["value"] for group in plain(found["sets"]["coser"]["groups"])["books"]] == ["ood"]
+    assert "price unknown" in found["sets"]["coser"]["roles"]["policy"]["cost"]
+    assert found["sets"][TOM]["roles"]["policy"]["cost"] == "$0.50"
 
 
 def test_the_command_writes_report_and_table_of_runs(tmp_path, capsys):
     runs = [finished_run(tmp_path / name, numbered([1.0, 0.0])).folder for name in ("one", "two")]
     assert main([str(run) for run in runs]) == 0
     for run in runs:
-        assert (run / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+        assert len(Exported(run / "report.html").sessions()) == len(EvaluationRun.load(run).samples) == 2
         assert (run / "samples.parquet").stat().st_size > 0
     assert main([str(tmp_path)]) == 2 and "no settings.json" in capsys.readouterr().err

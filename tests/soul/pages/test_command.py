@@ -9,6 +9,8 @@ import urllib.request
 import pytest
 
 from soul.cli.main import main
+from tests.soul.evaluate.finished_run import finished_run
+from tests.soul.evaluate.finished_samples import numbered
 from tests.soul.figures.made_up_runs import training
 
 
@@ -29,8 +31,9 @@ def test_it_prints_an_address_that_works_and_ends_with_ctrl_c(tmp_path):
     ("arguments", "words"),
     [
         (["{}/nowhere"], "there is no folder"),
-        (["{}/run/traces", "--export", "{}/x.html"], "there is no training with traces"),
+        (["{}/run/traces", "--export", "{}/x.html"], "there is no training run or evaluation"),
         (["{}", "--export", "{}"], "is a folder; pass the path of a file"),
+        (["{}", "--site", "{}/run/metrics.jsonl"], "is a file; pass the path of another folder"),
         (["{}", "--port", "70000"], "expected a port"),
     ],
 )
@@ -44,8 +47,12 @@ def test_wrong_input_ends_with_code_2_and_says_what_to_do(tmp_path, capsys, argu
     assert not (tmp_path / "x.html").exists()
 
 
-def test_a_training_is_written_to_one_file(tmp_path, capsys):
-    training(tmp_path / "run", 0, steps=2)
-    assert main(["view", str(tmp_path), "--export", str(tmp_path / "new" / "x.html")]) == 0
-    assert "x.html (0." in capsys.readouterr().out
-    assert "<html" in (tmp_path / "new" / "x.html").read_text()
+def test_runs_are_written_to_a_file_or_a_folder(tmp_path, capsys):
+    training(tmp_path / "runs" / "run", 0, steps=2)
+    finished_run(tmp_path / "base", numbered([1.0, 0.0]))
+    for arguments in (["runs", "--export", "new/x.html"], ["base", "--export", "new/y.html"], [".", "--site", "site"]):
+        folder, option, out = arguments
+        assert main(["view", str(tmp_path / folder), option, str(tmp_path / out)]) == 0
+    said = capsys.readouterr().out
+    files = [*(tmp_path / "new").iterdir(), *(tmp_path / "site").iterdir()]
+    assert len(files) == 5 and all(f"{file} (0." in said and "<html" in file.read_text() for file in files)

@@ -4,6 +4,10 @@ import json
 
 import pytest
 
+from soul.errors import SoulError
+from soul.pages.api import NotThere
+from tests.soul.evaluate.finished_run import finished_run
+from tests.soul.evaluate.finished_samples import numbered
 from tests.soul.figures.made_up_runs import session, training
 from tests.soul.pages.browser_pages import until
 from tests.soul.pages.served import served
@@ -16,34 +20,30 @@ def viewed(tmp_path_factory):
     (run / "run.json").write_text('{"objective": "ditto", "task": "sotopia", "resumed": [{"step": 2, "time": 5.0}]}')
     (run / "global_step_2").mkdir()
     (root / "secret.html").write_text("not a page of ours")
-    evaluation = root / "eval-base"
-    evaluation.mkdir()
-    (evaluation / "settings.json").write_text('{"policy": {"model": "base"}}')
-    (evaluation / "chosen.json").write_text('{"samples": {"hitom": [[0, 0]]}}')
-    (evaluation / "samples.jsonl").touch()
-    (evaluation / "report.html").write_text("<html>a report</html>")
-    (root / "compared.html").write_text('<html><body class="comparison"><a href="eval-base/report.html">')
+    finished_run(root / "eval-base", numbered([1.0, 0.0]))
+    for name, damaged in (("torn", "samples.jsonl"), ("old", "settings.json")):
+        finished_run(root / name, numbered([1.0, 0.0]))
+        (root / name / damaged).write_text("no JSON\nat all\n")
     with served(root) as client:
         yield client
 
 
 def test_only_the_printed_address_is_answered(viewed):
     port = viewed.server.server_address[1]
-    assert viewed.server.server_address[0] == "127.0.0.1"
+    assert viewed.server.server_address[0] == "127.0.0.1" and len(viewed.server.token) >= 22  # 16 random bytes
     assert viewed.answer("/")[0] == viewed.answer("/", Host=f"localhost:{port}")[0] == 200
     for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", ""):
         status, _, body = viewed.answer("/api/folders", Host=host)
         assert status == 403 and b"ditto" not in body
     for path in ("/", "/api/folders", f"{viewed.prefix[:-1]}/", f"{viewed.prefix}x/", "/%C3%A9/api/folders"):
         assert viewed.raw(path)[0] == 404
-    assert len(viewed.server.token) >= 22  # 16 random bytes
-    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):  # no extension changes anything
         assert viewed.answer("/api/folders", method)[0] == 405
 
 
 def test_every_answer_has_the_headers_that_protect_it(viewed):
-    run = viewed.json("/api/folders")["folders"][0]["id"]
-    for path in ("/", "/api/folders", f"/api/run/{run}/overview", "/nothing", "/files/eval-base/report.html"):
+    run = viewed.ids()["runs/ditto-1"]
+    for path in ("/", "/api/folders", f"/api/run/{run}/overview", f"/api/run/{run}/search?text=a", "/nothing"):
         for method in ("GET", "HEAD"):
             _, headers, body = viewed.answer(path, method)
             assert headers["Content-Security-Policy"].startswith("default-src 'none'")
@@ -53,44 +53,85 @@ def test_every_answer_has_the_headers_that_protect_it(viewed):
             assert bool(body) is (method == "GET")
 
 
+class Notes:
+    """An extension that keeps what is posted to it."""
+
+    def __init__(self):
+        self.kept = []
+
+    def get(self, parts, query):
+        return {"kept": self.kept, "parts": parts, **query}
+
+    def post(self, parts, body):
+        if parts != ["add"]:
+            raise NotThere
+        if not body:
+            raise SoulError("an empty note\nof two lines")
+        self.kept.append(body)
+        return {"count": len(self.kept)}
+
+
+def test_only_the_page_itself_may_change_something_and_only_where_an_extension_can(tmp_path):
+    notes = Notes()
+    with served(tmp_path, notes=notes) as client:
+        port = client.server.server_address[1]
+        own = {"Origin": f"http://127.0.0.1:{port}", "Content_Type": "application/json"}
+
+        def post(path="/api/notes/add", body='{"a": 1}', **other):
+            headers = {name: value for name, value in {**own, **other}.items() if value is not None}
+            return client.answer(path, "POST", body, **headers)
+
+        assert json.loads(post()[2]) == {"count": 1}
+        assert post(Origin=f"http://localhost:{port}", Content_Type="application/json; charset=utf-8")[0] == 200
+        foreign = (f"http://127.0.0.1:{port + 1}", "https://evil.example", "null", None)
+        assert [post(Origin=one)[0] for one in foreign] == [403] * 4
+        assert [post(Content_Type=kind)[0] for kind in ("text/plain", "application/x-www-form-urlencoded")] == [403] * 2
+        assert (
+            post(Host=f"evil.example:{port}")[0] == 403 and client.raw("/api/notes/add", "POST", "{}", **own)[0] == 404
+        )
+        assert [post(Content_Length=size)[0] for size in ("1000001", "many", "\xb2", "-1")] == [413] * 4
+        assert [post(body=body)[0] for body in ("{", "[1]", "\xff")] == [400] * 3
+        for path in ("/api/notes", "/api/notes/else", "/api/folders", "/api/others/add", "/notes/add", "/"):
+            assert post(path)[0] == 404
+        status, _, body = post(body="{}")
+        assert status == 422 and json.loads(body) == {"error": "an empty note of two lines"}
+        assert client.json("/api/notes/x?y=1") == {"kept": [{"a": 1}] * 2, "parts": ["x"], "y": "1"}
+        assert client.answer("/api/notes/add", "PUT", "{}", **own)[0] == 405
+
+
 @pytest.mark.parametrize(
     "path",
     [
-        "/files/secret.html",
-        "/files/../outputs/secret.html",
-        "/files/%2e%2e/%2e%2e/etc/passwd",
-        "/files//etc/passwd",
-        "/files/runs/ditto-1/metrics.jsonl",
-        "/report/..%2f..%2fsecret.html",
-        "/api/run/../../folders",
-        "/api/run/runs%2fditto-1/overview",
-        "/api/folders/more",
-        "/api",
-        "/files/eval-base",
+        *["/secret.html", "/../outputs/secret.html", "/files/secret.html", "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd"],
+        *["/api/run/../../folders", "/api/run/runs%2fditto-1/overview", "/api/folders/more", "/api", "/eval-base"],
     ],
 )
 def test_no_address_leads_to_another_file(viewed, path):
     assert viewed.answer(path)[0] == 404
 
 
-def test_the_folders_are_listed(viewed):
+def test_the_folders_are_listed_newest_first(viewed):
     answer = viewed.json("/api/folders")
     facts = {one["path"]: one for one in answer["folders"]}
-    run, evaluation, page = (facts[path] for path in ("runs/ditto-1", "eval-base", "compared.html"))
-    assert len(facts) == 3 and answer["root"].endswith("outputs0")
+    run, evaluation = facts["runs/ditto-1"], facts["eval-base"]
+    assert len(facts) == 4 and answer["root"].endswith(viewed.server.api.catalogue.root.name)
     assert (run["kind"], run["steps"], run["objective"], run["tasks"]) == ("training", 3, "ditto", ["sotopia"])
-    assert (evaluation["kind"], evaluation["name"], evaluation["tasks"]) == ("evaluation", "base", ["hitom"])
-    assert page["kind"] == "comparison" and not run["report"]
-    for one, text in ((evaluation, b"<html>a report</html>"), (page, b'<html><body class="comparison">')):
-        assert one["report"]
-        status, headers, _ = viewed.answer(f"/report/{one['id']}")
-        assert status == 302
-        status, _, body = viewed.raw(headers["Location"])
-        assert status == 200 and body.startswith(text)
+    assert (evaluation["kind"], evaluation["name"], evaluation["tasks"]) == ("evaluation", "under-test", ["hitom"])
+    changed = [one["modified"] for one in answer["folders"]]
+    assert changed == sorted(changed, reverse=True) and not any(one["running"] for one in answer["folders"])
+
+
+def test_a_damaged_evaluation_is_named_in_one_line_and_the_others_are_shown(viewed):
+    for path in ("torn", "old"):
+        for rest in ("overview", "index", "session/1"):
+            status, _, body = viewed.answer(f"/api/run/{viewed.ids()[path]}/{rest}")
+            error = json.loads(body)["error"]
+            assert status == 422 and path in error and "\n" not in error
+    assert viewed.run("eval-base")("session/2")["draft"]["reward"] == 0.0
 
 
 def test_numbers_and_sessions_of_a_run(viewed):
-    run = viewed.run("ditto-1")
+    run = viewed.run("runs/ditto-1")
     until(lambda: run("overview")["indexing"] is None)
     overview = run("overview")
     assert set(overview["curves"]) == {"all", "sotopia", "coser"} and not overview["problems"]
@@ -118,7 +159,7 @@ def test_numbers_and_sessions_of_a_run(viewed):
 
 
 def test_wrong_requests_are_answered_with_a_reason(viewed):
-    number = next(one["id"] for one in viewed.json("/api/folders")["folders"] if one["kind"] == "training")
+    number = viewed.ids()["runs/ditto-1"]
     for rest, status in (
         *[("session/99999", 410), ("session/x", 400), ("index?after=-1", 400), ("index?after=%C2%B2", 400)],
         *[("search?text=", 400), ("search", 400), ("overview?from=1e9", 400), ("else", 404)],
@@ -139,7 +180,7 @@ def test_a_search_finds_what_is_written_however_it_is_written(tmp_path):
     with served(tmp_path) as client:
         run = client.run("run")
         until(lambda: len(run("index").get("columns", {}).get("id", ())) == len(texts))
-        (number,) = [one["id"] for one in client.json("/api/folders")["folders"]]
+        number = client.ids()["run"]
 
         def hits(text):
             status, headers, body = client.answer(f"/api/run/{number}/search?text={text}")
