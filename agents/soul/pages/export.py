@@ -63,6 +63,8 @@ def write_view(view: RunView, kind: Kind, columns: Mapping[str, Any], chosen: Se
         "run/run/overview": {"revision": 0, "indexing": None, **overview},
         "run/run/index": {"revision": 0, "reset": False, "indexing": None, "columns": columns},
     }
+    if hasattr(view, "themes"):
+        data["run/run/themes"] = view.themes()
     texts = ((f"run/run/session/{number}", to_json(view.session(number))) for number in chosen)
     first = "results" if kind == "evaluation" else "learning"
     return write_page(file, f"{facts['name']}, exported", data, texts, start=f"run/{first}")

@@ -60,7 +60,9 @@ def test_an_answer_that_could_not_be_used_is_kept_with_its_reason():
 
 def test_long_calls_are_cut_to_one_length_and_say_so():
     short, long = "Score it.", "x" * MOST_CHARACTERS
-    calls = [KeptCall(model="m", request=[{"role": "user", "content": text}], reply="7") for text in (short, long, long)]
+    calls = [
+        KeptCall(model="m", request=[{"role": "user", "content": text}], reply="7") for text in (short, long, long)
+    ]
     texts = [call.request[0]["content"] for call in bounded(calls)]
     assert texts[0] == short and texts[1] == texts[2] and texts[1].startswith("xxxx")
     left = len(texts[1].partition(" [cut here: ")[0])
