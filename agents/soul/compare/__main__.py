@@ -17,7 +17,6 @@ import sys
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.text import Text
 
 from soul.cli.arguments import existing_folder, output_file
 from soul.cli.error_border import Parser, reports_errors
@@ -25,6 +24,7 @@ from soul.compare import report
 from soul.compare.evaluations import EvaluationSide
 from soul.compare.runs import NoSides, compare_runs
 from soul.compare.table import results_table
+from soul.files.whole_file import write_whole
 
 
 def options() -> Parser:
@@ -55,28 +55,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = options().parse_args(arguments)
     found = compare_runs(given.runs, given.against, within=given.within)
     shown = report.table(found.comparisons)
-    text = report.markdown(found.comparisons)
     if given.table:
         sides = [found.comparisons[0].base, *(one.other for one in found.comparisons)]
         evaluations = [side for side in sides if isinstance(side, EvaluationSide)]
         if not evaluations:
             raise NoSides("--table shows the scores of evaluations. Leave it out for training runs.")
         shown = results_table(evaluations, found.comparisons)
-        text = shown.markdown() + "".join(f"\n{report.markdown_text(note)}\n" for note in shown.notes)
     if given.out is not None:
-        given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text(text, encoding="utf-8")
+        write_whole(given.out, report.markdown(found.comparisons, shown))
     console = Console(width=max(120, Console().width), stderr=given.json)
     if given.json:
         print(json.dumps(found.to_json(), indent=1, ensure_ascii=False))
     else:
-        for one in [] if given.table else found.comparisons:
-            console.print(*(Text(warning, style="bold red") for warning in report.warnings(one)), sep="\n", end="")
         console.print(shown.rich(report.title(found.comparisons)))
     if given.html is not None:
-        # By name, because the pages import this package.
-        export = importlib.import_module("soul.pages.export")
-        export.write_comparison([*given.runs, *(folder for side in given.against for folder in side)], given.html)
+        export = importlib.import_module("soul.pages.export")  # by name, because the pages import this package
+        export.write_comparison(given.runs, given.html, against=given.against, within=given.within)
         console.print(f"{given.html} ({given.html.stat().st_size / 1e6:,.1f} MB)", soft_wrap=True, highlight=False)
 
 
