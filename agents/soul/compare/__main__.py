@@ -24,7 +24,6 @@ from soul.compare import report
 from soul.compare.evaluations import EvaluationSide
 from soul.compare.runs import NoSides, compare_runs
 from soul.compare.table import results_table
-from soul.files.whole_file import write_whole
 
 
 def options() -> Parser:
@@ -62,7 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise NoSides("--table shows the scores of evaluations. Leave it out for training runs.")
         shown = results_table(evaluations, found.comparisons)
     if given.out is not None:
-        write_whole(given.out, report.markdown(found.comparisons, shown))
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        given.out.write_text(report.markdown(found.comparisons, shown), encoding="utf-8")
     console = Console(width=max(120, Console().width), stderr=given.json)
     if given.json:
         print(json.dumps(found.to_json(), indent=1, ensure_ascii=False))

@@ -140,7 +140,12 @@ class SetComparison:
         estimate, names = self.estimate, ("name", "kind", "comparable", "averaged", "means", "seeds", "p_value")
         return {
             **{name: getattr(self, name) for name in names},
-            "metric": {key: value for key, value in vars(self.metric).items() if key != "source"},
+            "metric": {
+                "name": self.metric.name,
+                "higher_is_better": self.metric.higher_is_better,
+                # JSON has no infinity: None where the metric has no end.
+                **{end: v if math.isfinite(v := getattr(self.metric, end)) else None for end in ("low", "high")},
+            },
             "rows": len(self.rows),
             "difference": estimate and estimate.mean,
             "interval": estimate and estimate.interval,
