@@ -162,8 +162,7 @@ def is_star(p: float | None) -> bool:
     return p is not None and p < LEVEL
 
 
-@dataclass(frozen=True)
-class Macro:
+class Macro(NamedTuple):
     """The mean of the sets' differences.
 
     Attributes:
@@ -234,7 +233,7 @@ class Comparison:
         )
         return {
             **dict(zip(("baseline", "compared"), sides, strict=True)),
-            "headline": {**vars(self.macro), "star": is_star(self.macro.p_value)},
+            "headline": {**self.macro._asdict(), "star": is_star(self.macro.p_value)},
             "sets": [one.to_json(self.adjusted[one.name]) for one in self.by_effect],
             "notes": self.notes,
         }

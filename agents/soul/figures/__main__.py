@@ -120,13 +120,7 @@ def draw_runs(runs: Runs, out: Path, index: Index, endings: Sequence[str]) -> No
 
 @dataclass
 class Index:
-    """Collects what a command writes.
-
-    Attributes:
-        sections: caption -> its files.
-        missing: a sentence for each thing that is not there.
-        sources: name, folder and hash of every run and evaluation.
-    """
+    """What a command writes: files by caption, a sentence for each thing that is not there, hashes of all runs."""
 
     sections: dict[str, list[Path]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)

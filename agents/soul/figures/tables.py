@@ -56,7 +56,7 @@ def dataset_table(files: Sequence[Path]) -> Table:
     """
     head = ("file", "task", "dimension", "subset", "form", "metric", "rows", "groups", "duplicates")
     lengths = ("mean", "median", "P90", "longest")
-    body: list[list[Cell]] = []
+    body: list[Sequence[str]] = []
     data: list[Sequence[Any]] = [(*head, "mean", "median", "p90", "least", "most")]
     for path in dict.fromkeys(files):
         for task, rows in rows_by_task(str(path)).items():
@@ -67,9 +67,9 @@ def dataset_table(files: Sequence[Path]) -> Table:
                 known = (groups(rows), duplicates) if not subset.name else (None, None)
                 counts = [subset.rows, *known]
                 spread = subset.characters
-                shown = [Cell(NONE if count is None else f"{count:,}") for count in counts]
-                shown += [Cell(f"{value:,.0f}") for value in (spread.mean, spread.median, spread.p90, spread.most)]
-                body.append([*map(Cell, (*words, metric.name)), *shown])
+                shown = [NONE if count is None else f"{count:,}" for count in counts]
+                shown += [f"{value:,.0f}" for value in (spread.mean, spread.median, spread.p90, spread.most)]
+                body.append((*words, metric.name, *shown))
                 data.append((*words, metric.name, *("" if c is None else c for c in counts), *astuple(spread)))
     titles = (*head, *(f"characters: {name}" for name in lengths))
     words_at = frozenset({1, 2, 3, 4, 5})

@@ -122,10 +122,11 @@ def by_name(option: str, given: Sequence[Named]) -> dict[str, tuple[Path, ...]]:
     chosen: dict[str, tuple[Path, ...]] = {}
     places: dict[Path, str] = {}
     for name, folders in given:
-        if name in chosen:
-            raise BadSettings(f"{option}: {name!r} is given twice. Give its seeds to one name: {name}=DIR,DIR.")
         if same := next((other for other in chosen if file_name(other) == file_name(name)), None):
-            raise BadSettings(f"{option}: the files of {same!r} and {name!r} would have the same names. Rename one.")
+            raise BadSettings(
+                f"{option}: the files of {same!r} and {name!r} would have the same names. Rename one, or give seeds to "
+                f"one name: {name}=DIR,DIR."
+            )
         chosen[name] = folders
         for folder in folders:
             if other := places.get(folder.resolve()):
