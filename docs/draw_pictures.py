@@ -35,7 +35,7 @@ from soul.examples.example import Player
 from soul.figures import drawing
 from soul.figures.palette import colours
 from soul.figures.training import ablations, diagnostics, gap
-from soul.figures.training_run import NamedFolders, TrainingRun, by_name, named_folders
+from soul.figures.training_run import Named, TrainingRun, by_name, named_folders
 from soul.message import Message
 from soul.pages.api import Api
 from soul.pages.catalogue import Catalogue
@@ -140,7 +140,7 @@ def _chromium() -> str:
     return os.environ.get("CHROMIUM") or shutil.which("chromium") or "chromium"
 
 
-def figures(named: Sequence[NamedFolders]) -> Path:
+def figures(named: Sequence[Named]) -> Path:
     """Draw the gap, the ablation and the diagnostics of these trainings. Their paths, as given, are in the files."""
     folders = by_name("figures", named)
     runs = {name: [TrainingRun.load(name, folder) for folder in of_name] for name, of_name in folders.items()}

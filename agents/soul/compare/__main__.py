@@ -16,8 +16,6 @@ import json
 import sys
 from collections.abc import Sequence
 
-from rich.text import Text
-
 from soul.cli.arguments import existing_folder, output_file
 from soul.cli.error_border import Parser, reports_errors
 from soul.compare import report
@@ -55,28 +53,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = options().parse_args(arguments)
     found = compare_runs(given.runs, given.against, within=given.within)
     shown = report.table(found.comparisons)
-    text = report.markdown(found.comparisons)
     if given.table:
         sides = [found.comparisons[0].base, *(one.other for one in found.comparisons)]
         evaluations = [side for side in sides if isinstance(side, EvaluationSide)]
         if not evaluations:
             raise NoSides("--table shows the scores of evaluations. Leave it out for training runs.")
         shown = results_table(evaluations, found.comparisons)
-        text = shown.markdown() + "".join(f"\n{report.markdown_text(note)}\n" for note in shown.notes)
     if given.out is not None:
         given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text(text, encoding="utf-8")
+        given.out.write_text(report.markdown(found.comparisons, shown), encoding="utf-8")
     console = terminal(stderr=given.json)
     if given.json:
         print(json.dumps(found.to_json(), indent=1, ensure_ascii=False))
     else:
-        for one in [] if given.table else found.comparisons:
-            console.print(*(Text(warning, style="bold red") for warning in report.warnings(one)), sep="\n", end="")
         console.print(shown.fitting(console.width, "--out F.md writes them").rich(report.title(found.comparisons)))
     if given.html is not None:
-        # By name, because the pages import this package.
-        export = importlib.import_module("soul.pages.export")
-        export.write_comparison([*given.runs, *(folder for side in given.against for folder in side)], given.html)
+        export = importlib.import_module("soul.pages.export")  # by name, because the pages import this package
+        export.write_comparison(given.runs, given.html, against=given.against, within=given.within)
         console.print(f"{given.html} ({given.html.stat().st_size / 1e6:,.1f} MB)", soft_wrap=True, highlight=False)
 
 

@@ -143,7 +143,12 @@ class SetComparison:
         estimate, names = self.estimate, ("name", "kind", "comparable", "averaged", "means", "seeds", "p_value")
         return {
             **{name: getattr(self, name) for name in names},
-            "metric": {key: value for key, value in vars(self.metric).items() if key != "source"},
+            "metric": {
+                "name": self.metric.name,
+                "higher_is_better": self.metric.higher_is_better,
+                # JSON has no infinity: None where the metric has no end.
+                **{end: v if math.isfinite(v := getattr(self.metric, end)) else None for end in ("low", "high")},
+            },
             "rows": len(self.rows),
             "difference": estimate and estimate.mean,
             "interval": estimate and estimate.interval,
@@ -160,8 +165,7 @@ def is_star(p: float | None) -> bool:
     return p is not None and p < LEVEL
 
 
-@dataclass(frozen=True)
-class Macro:
+class Macro(NamedTuple):
     """The mean of the sets' differences.
 
     Attributes:
@@ -232,7 +236,7 @@ class Comparison:
         )
         return {
             **dict(zip(("baseline", "compared"), sides, strict=True)),
-            "headline": {**vars(self.macro), "star": is_star(self.macro.p_value)},
+            "headline": {**self.macro._asdict(), "star": is_star(self.macro.p_value)},
             "sets": [one.to_json(self.adjusted[one.name]) for one in self.by_effect],
             "notes": self.notes,
         }

@@ -1,20 +1,24 @@
-"""Evaluations as a side of a comparison: several folders are seeds.
+"""Evaluations as a side of a comparison, and the rows that two of them share.
 
-Seeds are further samples of the same rows, so a row's score is its mean over them, and intervals are over rows. How far
-seeds differ is shown beside, as the scores of each.
+Several folders are seeds: further samples of the same rows, so a row's score is its mean over them, and intervals are
+over rows. How far seeds differ is shown beside, as the scores of each.
+
+Two rows are a pair if set, place in the file and record agree. Their judge prompts may differ; `protocol.py` reports
+that. A row's score is the mean reward of its valid samples, so runs with different numbers of samples per row can be
+paired. Rows that cannot be paired are counted by reason and never filled in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from soul import tasks
 from soul.compare.comparison import Comparison, Row, SetComparison
-from soul.compare.pairs import by_row, mean_reward, pair_up
 from soul.compare.protocol import Deviation, deviations
 from soul.errors import SoulError
 from soul.evaluate.numbers.results import Results, summarise_run
@@ -25,6 +29,8 @@ from soul.evaluate.tables.run_table import ordered
 from soul.record import SessionRecord
 from soul.rows.data_card import sha256
 from soul.task_types import Metric
+
+Samples = Sequence[SessionRecord]
 
 
 class MixedSeeds(SoulError):
@@ -131,7 +137,7 @@ def compare_evaluations(base: EvaluationSide, other: EvaluationSide) -> Comparis
 
 def _compare_set(base: EvaluationSide, other: EvaluationSide, name: str) -> SetComparison:
     left, right = base.run.by_set[name], other.run.by_set[name]
-    paired = pair_up(left, right)
+    paired = _pair_up(left, right)
     if not left or not right:  # requested, but no sample is finished yet
         return SetComparison(name, Metric("unknown"), [], not_paired=paired.not_paired)
     task, found = tasks.load(left[0].task), deviations(base.run, other.run, left, right)
@@ -149,7 +155,7 @@ def _compare_set(base: EvaluationSide, other: EvaluationSide, name: str) -> SetC
     return SetComparison(
         name,
         task.set_headline or task.headline,
-        [Row(str(pair.number), mean_reward(pair.base), mean_reward(pair.other)) for pair in paired.pairs],
+        [Row(str(pair.number), _mean_reward(pair.base), _mean_reward(pair.other)) for pair in paired.pairs],
         seeds=(_scores_of_seeds(base, name, numbers), _scores_of_seeds(other, name, numbers)),
         reasons=[one.text for one in found if one.matters],
         notes=notes,
@@ -162,10 +168,83 @@ def _scores_of_seeds(side: EvaluationSide, name: str, numbers: Sequence[int]) ->
     """The score of each seed over these rows; a seed without a verdict in them has none."""
     scores = []
     for run in side.seeds:
-        rows = by_row([one for one in run.by_set.get(name, ()) if one.draft.valid])
+        rows = _by_row([one for one in run.by_set.get(name, ()) if one.draft.valid])
         kept = [rows[number] for number in numbers if number in rows]
         if kept:
             task = tasks.load(kept[0][0].task)
-            means = [mean_reward(samples) for samples in kept]
+            means = [_mean_reward(samples) for samples in kept]
             scores.append(sum(means) / len(means) if task.set_headline is None else score_of(task, kept).mean)
     return [score for score in scores if score is not None]
+
+
+class Pair(NamedTuple):
+    """One row in both runs, with the valid samples of each, at least one."""
+
+    number: int
+    base: Samples
+    other: Samples
+
+
+class Paired(NamedTuple):
+    """The pairs of one set, in the order of its file.
+
+    Attributes:
+        not_paired: reason -> number of other rows; a row without a verdict in both runs counts twice.
+        shortened: pairs whose record was shortened in a run to fit the model's context.
+        failed: samples without a verdict in paired rows.
+    """
+
+    pairs: Sequence[Pair]
+    not_paired: Mapping[str, int]
+    shortened: int
+    failed: int
+
+
+def _pair_up(base: Samples, other: Samples) -> Paired:
+    """Pair the rows of one set, given each run's samples of it in any order."""
+    left, right = _by_row(base), _by_row(other)
+    both = sorted(left.keys() & right.keys())
+    same = [number for number in both if _same_record(left[number][0], right[number][0])]
+    valid = [Pair(number, _valid(left[number]), _valid(right[number])) for number in same]
+    pairs = [pair for pair in valid if pair.base and pair.other]
+    counts = {
+        "only in baseline": len(left) - len(both),
+        "only in other": len(right) - len(both),
+        "other record": len(both) - len(same),
+        "invalid in baseline": sum(not pair.base for pair in valid),
+        "invalid in other": sum(not pair.other for pair in valid),
+    }
+    samples = [[*left[pair.number], *right[pair.number]] for pair in pairs]
+    return Paired(
+        pairs,
+        {reason: count for reason, count in counts.items() if count},
+        sum(any(sample.shortened for sample in of_row) for of_row in samples),
+        sum(not sample.draft.valid for of_row in samples for sample in of_row),
+    )
+
+
+def _same_record(one: SessionRecord, other: SessionRecord) -> bool:
+    """Check whether two samples are of the same row.
+
+    Fields that were shortened in one of them, or that only one version of the task has, are not compared.
+    """
+    cut = {*one.shortened, *other.shortened}
+    left, right = one.record, other.record
+    return one.task == other.task and all(left[key] == right[key] for key in left.keys() & right.keys() - cut)
+
+
+def _by_row(samples: Samples) -> dict[int, list[SessionRecord]]:
+    """The samples of each row, in order."""
+    rows: dict[int, list[SessionRecord]] = {}
+    for sample in sorted(samples, key=lambda sample: sample.key):
+        rows.setdefault(sample.number, []).append(sample)
+    return rows
+
+
+def _mean_reward(samples: Samples) -> float:
+    """The mean reward of valid samples."""
+    return statistics.fmean(sample.draft.reward for sample in samples if sample.draft.reward is not None)
+
+
+def _valid(samples: Samples) -> Samples:
+    return [sample for sample in samples if sample.draft.valid]

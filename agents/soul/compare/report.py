@@ -36,10 +36,9 @@ def table(comparisons: Sequence[Comparison], sources: Sequence[tuple[str, Any, s
     Args:
         sources: name, folder and hash of what they were computed from, for its files.
     """
-    first, several = comparisons[0], len(comparisons) > 1
-    head = ("set", "rows", first.labels[0], "score" if several else first.labels[1], *HEAD)
-    if first.base is first.other:
-        head = ("set", "rows", "draft", "refined", *HEAD)
+    first = comparisons[0]
+    labels = ("draft", "refined") if first.base is first.other else first.labels
+    head = ("set", "rows", labels[0], labels[1] if len(comparisons) == 1 or labels[1] == "refined" else "score", *HEAD)
     body, sections, data = [], [], [_DATA]
     for one in comparisons:
         body += [_headline(one), *(_line(of_set, one.adjusted[of_set.name]) for of_set in one.by_effect)]
@@ -49,7 +48,7 @@ def table(comparisons: Sequence[Comparison], sources: Sequence[tuple[str, Any, s
         head,
         body,
         sections,
-        [*(text for one in comparisons for text in notes(one, named=several)), about(comparisons)],
+        [*(text for one in comparisons for text in notes(one, named=len(comparisons) > 1)), about(comparisons)],
         whole=frozenset({4, 5}),
         optional=(5, 6, 1, 2, 3, 7),
         file="significance",
@@ -68,22 +67,18 @@ def about(comparisons: Sequence[Comparison]) -> str:
     return text
 
 
-def warnings(comparison: Comparison) -> list[str]:
-    """The reasons why scores are not comparable, each with its sets."""
-    by_text: dict[str, list[str]] = {}
+def notes(comparison: Comparison, *, named: bool = False) -> list[str]:
+    """Why scores are not comparable, and remarks; `named`: each begins with the name of the compared side."""
+    by_reason: dict[str, list[str]] = {}
     for one in comparison.sets.values():
         for text in one.reasons:
-            by_text.setdefault(text, []).append(one.name)
-    return [
+            by_reason.setdefault(text, []).append(one.name)
+    texts = [
         f"NOT COMPARABLE in {', '.join(names)}: {text}. These differences are not due to the models alone, and no "
         "average includes them."
-        for text, names in by_text.items()
+        for text, names in by_reason.items()
     ]
-
-
-def notes(comparison: Comparison, *, named: bool = False) -> list[str]:
-    """Further remarks about the runs and their rows; `named`: each begins with the name of the compared side."""
-    texts = list(comparison.notes)
+    texts += comparison.notes
     for one in comparison.sets.values():
         texts += [f"{one.name}: {text}." for text in one.notes]
         if one.not_paired:
@@ -92,27 +87,20 @@ def notes(comparison: Comparison, *, named: bool = False) -> list[str]:
     return [f"{comparison.labels[1]}: {text}" if named else text for text in texts]
 
 
-def markdown(comparisons: Sequence[Comparison]) -> str:
-    """The comparisons as Markdown."""
-    found = table(comparisons)
-    folders = {
-        label: ", ".join(f"`{folder}`" for folder in side.folders)
-        for one in comparisons
-        for label, side in zip(one.labels, (one.base, one.other), strict=True)
-    }
-    parts = [
-        f"## {title(comparisons)}",
-        "\n".join(f"- {markdown_text(label)}: {places}" for label, places in folders.items()),
-        *(f"> **{markdown_text(text)}**" for one in comparisons for text in warnings(one)),
-        found.markdown().rstrip(),
-        *map(markdown_text, found.notes),
-    ]
-    return "\n\n".join(parts) + "\n"
+def markdown(comparisons: Sequence[Comparison], shown: Table) -> str:
+    """A table of these comparisons as Markdown, with the folders that it compares."""
+    sides = {id(side): side for one in comparisons for side in (one.base, one.other)}.values()
+    folders = [f"- {markdown_text(side.label)}: {', '.join(f'`{place}`' for place in side.folders)}" for side in sides]
+    parts = [f"## {title(comparisons)}", "\n".join(folders), shown.markdown().rstrip()]
+    return "\n\n".join([*parts, *map(markdown_text, shown.notes)]) + "\n"
 
 
 def title(comparisons: Sequence[Comparison]) -> str:
     """The heading: what is compared with what."""
-    return f"{', '.join(one.labels[1] for one in comparisons)} against {comparisons[0].labels[0]}"
+    first = comparisons[0]
+    if first.base is first.other:
+        return f"Refined answers against drafts: {', '.join(one.base.label for one in comparisons)}"
+    return f"{', '.join(one.other.label for one in comparisons)} against {first.base.label}"
 
 
 def _headline(comparison: Comparison) -> Sequence[str]:
@@ -127,16 +115,8 @@ def _line(one: SetComparison, adjusted: float | None) -> Sequence[str]:
     means = [_score(mean, seeds) for mean, seeds in zip(one.means or (None, None), one.seeds, strict=True)]
     tally = " / ".join(f"{count:,}" for count in one.tally) if one.rows else NONE
     difference = _difference(one.estimate.mean, one.estimate.interval) if one.estimate else NONE
-    name = one.name if one.comparable else one.name + MARK
-    return (
-        name,
-        f"{len(one.rows):,}",
-        *means,
-        difference + " *" * is_star(adjusted),
-        tally,
-        _p(one.p_value),
-        _p(adjusted),
-    )
+    name, starred = one.name + MARK * (not one.comparable), difference + " *" * is_star(adjusted)
+    return name, f"{len(one.rows):,}", *means, starred, tally, _p(one.p_value), _p(adjusted)
 
 
 def _score(mean: float | None, seeds: Sequence[float]) -> str:

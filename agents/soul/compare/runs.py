@@ -19,7 +19,7 @@ from soul.evaluate.run.run_folder import SETTINGS, EvaluationRun
 from soul.evaluate.run.settings import short_names
 from soul.files.trace_files import FOLDER
 from soul.record import SessionRecord
-from soul.shown_answers import answers_of
+from soul.shown_answers import Answers, answers_of
 
 _OF_A_START = ("run.dir", "trainer.experiment_name", "trainer.default_local_dir", "trainer.resume_")
 
@@ -139,7 +139,8 @@ def pair_texts(comparison: Comparison, name: str, row: str) -> dict[str, Any]:
         choose = (min, max) if scores[1] > scores[0] else (max, min)
         valid = [[session for session in of_side if session.draft.valid] for of_side in of_sides]
         shown = [pick(of_side, key=_reward) for pick, of_side in zip(choose, valid, strict=True)]
-    answers = answers_of(shown)
+    # Training keeps no record, and so no question and no right answer.
+    answers = answers_of(shown) if shown[0].record else [Answers("", None, None)] * 2
     return {
         "set": name,
         "row": row,

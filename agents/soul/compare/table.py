@@ -115,7 +115,7 @@ def _notes(sides: Sequence[EvaluationSide], compared: Mapping[str, Comparison]) 
     by_text: dict[tuple[str, str], list[str]] = {}
     for side in sides:
         for name in side.run.sets:
-            for text in (*_unfinished(side, name), *_against(compared.get(side.label), name)):
+            for text in _remarks(side, compared.get(side.label), name):
                 by_text.setdefault((side.label, text), []).append(name)
     numbers: dict[tuple[str, str], list[str]] = {}
     notes: list[str] = []
@@ -130,17 +130,13 @@ def _notes(sides: Sequence[EvaluationSide], compared: Mapping[str, Comparison]) 
     return numbers, notes
 
 
-def _unfinished(side: EvaluationSide, name: str) -> Iterator[str]:
-    for run in side.seeds:
-        if name in run.wanted and (count := len(run.by_set[name])) < run.wanted[name]:
-            of = f" of {run.folder.name}" if len(side.seeds) > 1 else ""
-            yield f"not finished, {count:,} of {run.wanted[name]:,} samples{of}"
-
-
-def _against(one: Comparison | None, name: str) -> Iterator[str]:
-    if one is None or name not in one.sets:
-        return
-    yield from (f"not comparable with {one.labels[0]}: {reason}" for reason in one.sets[name].reasons)
-    counted = {why: n for why, n in one.sets[name].not_paired.items() if not why.startswith("invalid")}
-    if counted:
-        yield f"other rows than {one.labels[0]}: {', '.join(f'{n:,} {why}' for why, n in counted.items())}"
+def _remarks(side: EvaluationSide, one: Comparison | None, name: str) -> Iterator[str]:
+    """The remarks on a set of a side, and on its comparison with the baseline."""
+    count, wanted = len(side.run.by_set[name]), side.run.wanted[name]
+    if count < wanted:
+        yield f"not finished, {count:,} of {wanted:,} samples"
+    if one and name in one.sets:
+        yield from (f"not comparable with {one.labels[0]}: {reason}" for reason in one.sets[name].reasons)
+        counts = [f"{n:,} {why}" for why, n in one.sets[name].not_paired.items() if not why.startswith("invalid")]
+        if counts:
+            yield f"other rows than {one.labels[0]}: {', '.join(counts)}"

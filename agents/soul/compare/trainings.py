@@ -8,6 +8,8 @@ headline averages the drafts of training. Within a run, sessions that have both 
 
 from __future__ import annotations
 
+import json
+import re
 import sqlite3
 import statistics
 from collections import defaultdict
@@ -190,11 +192,4 @@ def _judges(side: TrainingSide) -> str:
     """The models that score; "" if run.json is missing."""
     gateway = config_of(side.folders[0]).get("gateway") or {}
     asked = [(gateway.get("roles") or {}).get("judge"), gateway.get("jury"), gateway.get("by_task")]
-    return " + ".join(_models(asked))
-
-
-def _models(value: Any) -> list[str]:
-    if isinstance(value, dict):
-        own = [str(value["model"])] if "model" in value else []
-        return own + [model for key, inner in value.items() if key != "model" for model in _models(inner)]
-    return [model for inner in value for model in _models(inner)] if isinstance(value, list) else []
+    return " + ".join(re.findall(r'"model": "(.*?)"', json.dumps(asked)))

@@ -12,7 +12,6 @@ not be drawn and why, and has the hashes of all runs and files.
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,21 +27,13 @@ from soul.evaluate.run.run_folder import EvaluationRun
 from soul.figures.drawing import FORMATS, draw, require_matplotlib
 from soul.figures.feedback import feedback_tables
 from soul.figures.palette import colours
-from soul.figures.tables import agreement_table, dataset_table, metrics_table, named_file
+from soul.figures.tables import agreement_table, dataset_table, metrics_table
 from soul.figures.training import ablations, diagnostics, gap, metric_curves, training_curves
-from soul.figures.training_run import Runs, TrainingRun, by_name, named_folders
+from soul.figures.training_run import Runs, TrainingRun, by_name, named_files, named_folders
 from soul.files.whole_file import write_whole
 from soul.table import Table
 
 FILE, BASELINE = "index.md", "grpo"
-
-
-def formats(text: str) -> list[str]:
-    """The type of --format."""
-    chosen = text.split(",")
-    if unknown := [name for name in chosen if name not in FORMATS]:
-        raise ArgumentTypeError(f"{unknown[0]!r}: choose from {','.join(FORMATS)}")
-    return chosen
 
 
 def options() -> Parser:
@@ -52,10 +43,10 @@ def options() -> Parser:
     add("--runs", type=named_folders, nargs="+", default=[], metavar="NAME=DIR,DIR", help="training runs")
     add("--evals", type=named_folders, nargs="+", default=[], metavar="NAME=DIR,DIR", help="evaluations")
     add("--data", type=existing_file, nargs="+", default=[], metavar="FILE", help="task files (parquet)")
-    add("--agreement", type=named_file, nargs="+", default=[], metavar="NAME=FILE", help="of soul judge agree --json")
+    add("--agreement", type=named_files, nargs="+", default=[], metavar="NAME=FILE", help="of soul judge agree --json")
     add("--out", type=output_folder, required=True, help="folder for figures and tables")
     add("--baseline", metavar="NAME", help="of the evaluations to compare with: grpo, or the first")
-    add("--format", type=formats, default=FORMATS, metavar="png,pdf,svg", help="of the figures; all three by default")
+    add("--format", nargs="+", choices=FORMATS, default=FORMATS, help="of the figures; all three by default")
     return parser
 
 
@@ -79,13 +70,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     tables = evaluation_tables(evals, given.baseline, index.missing) if evals else []
     tables += [dataset_table(given.data)] if given.data else []
     tables += [agreement_table(given.agreement)] if given.agreement else []
-    out: Path = given.out
-    out.mkdir(parents=True, exist_ok=True)
+    given.out.mkdir(parents=True, exist_ok=True)
     if runs:
-        draw_runs(runs, out, index, given.format)
+        draw_runs(runs, given.out, index, given.format)
     for table in tables:
-        index.add_table(table, out)
-    print(index.write(out))
+        index.sections[table.caption] = table.write(given.out)
+        index.sources += [source for source in table.sources if source not in index.sources]
+    print(index.write(given.out))
     for sentence in index.missing:
         print(f"not drawn: {sentence}")
 
@@ -129,22 +120,11 @@ def draw_runs(runs: Runs, out: Path, index: Index, endings: Sequence[str]) -> No
 
 @dataclass
 class Index:
-    """Collects what a command writes.
-
-    Attributes:
-        sections: caption -> its files.
-        missing: a sentence for each thing that is not there.
-        sources: name, folder and hash of every run and evaluation.
-    """
+    """What a command writes: files by caption, a sentence for each thing that is not there, hashes of all runs."""
 
     sections: dict[str, list[Path]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     sources: list[tuple[str, Path, str]] = field(default_factory=list)
-
-    def add_table(self, table: Table, folder: Path) -> None:
-        """Write a table, and list it and what it was computed from."""
-        self.sections[table.caption] = table.write(folder)
-        self.sources += [source for source in table.sources if source not in self.sources]
 
     def write(self, folder: Path) -> Path:
         """Write it as Markdown."""

@@ -11,10 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from soul import tasks
-from soul.errors import UnknownTask
+from soul.compare.trainings import metric_of
 from soul.figures.training_run import Runs, TrainingRun
 from soul.metrics.intervals import ANY, Interval, mean_of, t_quantile
 
@@ -26,8 +25,7 @@ _REWARD = re.compile(r"ditto/(?:task/[^/]+/)?reward_|val-core/[^/]+/reward/")
 Key = Callable[[TrainingRun], str]  # the full name of a metric, which may differ between runs
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     """A mean at a step; without a band, `low` and `high` are None."""
 
     step: int
@@ -150,10 +148,5 @@ def point(step: int, metric: str, at: Sequence[tuple[TrainingRun, float]], range
 
 def range_of(metric: str, runs: Iterable[TrainingRun]) -> Interval:
     """The range of a reward, over the tasks of these runs; ANY for other metrics and unknown tasks."""
-    if not _REWARD.match(metric):
-        return ANY
-    try:
-        headlines = [tasks.load(task).headline for run in runs for task in run.tasks]
-    except UnknownTask:
-        return ANY
-    return (min(one.low for one in headlines), max(one.high for one in headlines)) if headlines else ANY
+    found = [metric_of(task) for run in runs for task in run.tasks] if _REWARD.match(metric) else []
+    return (min(one.low for one in found), max(one.high for one in found)) if found else ANY

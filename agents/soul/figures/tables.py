@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from dataclasses import astuple
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from soul.cli.arguments import existing_file
 from soul.compare.evaluations import EvaluationSide
 from soul.errors import BadSettings
 from soul.evaluate.tables.run_table import ordered
 from soul.figures.training import UP, better
+from soul.figures.training_run import Named
 from soul.judge.audit.agreement_statistics import Estimate
 from soul.judge.audit.human_agreement import Agreement
 from soul.rows.data_card import sha256
@@ -58,7 +56,7 @@ def dataset_table(files: Sequence[Path]) -> Table:
     """
     head = ("file", "task", "dimension", "subset", "form", "metric", "rows", "groups", "duplicates")
     lengths = ("mean", "median", "P90", "longest")
-    body: list[list[Cell]] = []
+    body: list[Sequence[str]] = []
     data: list[Sequence[Any]] = [(*head, "mean", "median", "p90", "least", "most")]
     for path in dict.fromkeys(files):
         for task, rows in rows_by_task(str(path)).items():
@@ -69,9 +67,9 @@ def dataset_table(files: Sequence[Path]) -> Table:
                 known = (groups(rows), duplicates) if not subset.name else (None, None)
                 counts = [subset.rows, *known]
                 spread = subset.characters
-                shown = [Cell(NONE if count is None else f"{count:,}") for count in counts]
-                shown += [Cell(f"{value:,.0f}") for value in (spread.mean, spread.median, spread.p90, spread.most)]
-                body.append([*map(Cell, (*words, metric.name)), *shown])
+                shown = [NONE if count is None else f"{count:,}" for count in counts]
+                shown += [f"{value:,.0f}" for value in (spread.mean, spread.median, spread.p90, spread.most)]
+                body.append((*words, metric.name, *shown))
                 data.append((*words, metric.name, *("" if c is None else c for c in counts), *astuple(spread)))
     titles = (*head, *(f"characters: {name}" for name in lengths))
     words_at = frozenset({1, 2, 3, 4, 5})
@@ -90,62 +88,39 @@ def _form(row: TaskRow) -> str:
     return "conversation" if row.task.policy_turns > 1 else "one turn"
 
 
-class NamedFile(NamedTuple):
-    """A judge's name and its file."""
-
-    name: str
-    path: Path
-
-
-def named_file(text: str) -> NamedFile:
-    """The type of an argument NAME=FILE."""
-    name, equals, file = text.partition("=")
-    if not (name.strip() and equals and file):
-        raise ArgumentTypeError(f"{text!r}: write NAME=FILE, such as gpt-5-nano=agree.json")
-    return NamedFile(name.strip(), existing_file(file))
-
-
-def agreement_table(judges: Sequence[NamedFile]) -> Table:
+def agreement_table(judges: Sequence[Named]) -> Table:
     """A line for each judge and metric, from files of `soul judge agree --json`.
 
     Raises:
         BadSettings: a file is none.
     """
     head = ("judge", "metric", "pairs", "no verdict", *_CORRELATIONS, "accuracy", "kappa", "people's alpha")
-    body: list[list[Cell]] = []
+    body: list[list[Cell | str]] = []
     data: list[tuple[Any, ...]] = [("judge", "metric", "pairs", "measure", "value", "low", "high", "sha256")]
-    sources = []
-    for judge in judges:
-        content = judge.path.read_bytes()
-        hashed = hashlib.sha256(content).hexdigest()
-        sources.append((judge.name, judge.path, hashed))
-        agreement = _agreement(judge, content)
+    sources = [(judge.name, path, sha256(path)) for judge in judges for path in judge.paths]
+    for name, path, hashed in sources:
+        try:
+            agreement = Agreement.from_json(path.read_bytes())
+        except ValueError as error:
+            raise BadSettings(
+                f"--agreement {name}: {path} is not what `soul judge agree --json FILE` writes "
+                f"({str(error).splitlines()[0]})."
+            ) from None
         for metric, measured in agreement.metrics.items():
-            named = {**measured.correlations, "accuracy": measured.accuracy, "kappa": measured.kappa}
-            cells = [_estimate(named.get(name)) for name in (*_CORRELATIONS, "accuracy", "kappa")]
+            measures = {**measured.correlations, "accuracy": measured.accuracy, "kappa": measured.kappa}
+            cells = [_estimate(measures.get(key)) for key in (*_CORRELATIONS, "accuracy", "kappa")]
             ceiling = NONE if measured.human_alpha is None else f"{measured.human_alpha:.2f}"
-            counts = (f"{measured.n:,}", f"{measured.left_out:,}")
-            body.append([*map(Cell, (judge.name, metric, *counts)), *cells, Cell(ceiling)])
-            for name, one in named.items():
+            body.append([name, metric, f"{measured.n:,}", f"{measured.left_out:,}", *cells, ceiling])
+            for key, one in measures.items():
                 if one is not None:
                     numbers = ("" if value is None else value for value in (one.value, one.low, one.high))
-                    data.append((judge.name, metric, measured.n, name, *numbers, hashed))
+                    data.append((name, metric, measured.n, key, *numbers, hashed))
     caption = "Judges against people on the same pairs of conversations, with 95 % intervals."
     note = (
         "Correlations are over pairs, with the mean of a judge's repeats and of the annotators. People's alpha "
         "(Krippendorff) is how well annotators agree with each other: no judge can be expected to agree better."
     )
     return Table(head, body, notes=[note], file="agreement", caption=caption, data=data, sources=sources)
-
-
-def _agreement(judge: NamedFile, content: bytes) -> Agreement:
-    try:
-        return Agreement.from_json(content)
-    except ValueError as error:
-        raise BadSettings(
-            f"--agreement {judge.name}: {judge.path} is not what `soul judge agree --json FILE` writes "
-            f"({str(error).splitlines()[0]})."
-        ) from None
 
 
 def _estimate(estimate: Estimate | None) -> Cell:

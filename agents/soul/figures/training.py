@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 from soul import tasks
+from soul.compare.trainings import metric_of
 from soul.errors import UnknownTask
 from soul.figures.figure import Curve, Figure, Key, Panel, curves, point, range_of
 from soul.figures.training_run import DRAFT, GAP, REFINED, Runs, TrainingRun, file_name, tasks_of
@@ -133,10 +134,7 @@ def _at_end(values: Sequence[float]) -> float:
 
 def is_reward(task: str, metric: str) -> bool:
     """Check whether a metric is the reward itself, under the name of the task's headline."""
-    try:
-        return metric in ("reward", tasks.load(task).headline.name)
-    except UnknownTask:
-        return metric == "reward"
+    return metric in ("reward", metric_of(task).name)
 
 
 def better(task: str, metric: str) -> str:

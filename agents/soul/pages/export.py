@@ -90,17 +90,19 @@ def write_site(root: Path, out: Path) -> list[Path]:
     return [write_page(out / "index.html", root.resolve().name, data, (), start=""), *files]
 
 
-def write_comparison(folders: Sequence[Path], file: Path, within: bool = False) -> Path:
+def write_comparison(
+    folders: Sequence[Path], file: Path, *, against: Sequence[Sequence[Path]] = (), within: bool = False
+) -> Path:
     """Write a comparison of runs with both texts of every row (`soul compare --html`), and return the file.
 
     Args:
-        within: compare the refined answers of each training run with its drafts.
+        against, within: as `soul.compare.runs.compare_runs` takes them.
 
     Raises:
         SoulError: a folder is not a run, or there is nothing to compare.
     """
     runs: Any = importlib.import_module("soul.compare.runs")  # by name: that package imports this one
-    table = runs.compare_runs(folders, within=within)
+    table = runs.compare_runs(folders, against, within=within)
     ids = ",".join(map(str, range(len(folders))))
     start = f"compare/{ids}" + ("/within" if within else "")
     data = {"folders": {"root": "", "folders": []}, start: table.to_json()}

@@ -167,18 +167,21 @@ def test_training_runs_are_compared_by_their_prompts(tmp_path, capsys):
     assert "other: macro average, 1 set" in capsys.readouterr().out
 
 
-def test_refined_answers_are_compared_with_the_drafts_of_the_same_sessions(tmp_path):
+@pytest.mark.parametrize("task", ["hitom", "of_a_plug_in_that_is_not_installed"])
+def test_refined_answers_are_compared_with_the_drafts_of_the_same_sessions(tmp_path, task):
     rewards = [[(0.1, 0.5), (0.3, None)], [(0.2, 0.1), (0.4, 0.8)], *[[(0.5, 0.5 + k / 10)] for k in range(4)]]
-    made = [session("hitom", 1, row, k, pair) for row, pairs in enumerate(rewards) for k, pair in enumerate(pairs)]
+    made = [session(task, 1, row, k, pair) for row, pairs in enumerate(rewards) for k, pair in enumerate(pairs)]
     RunFolder(tmp_path / "run").write_traces("step", 1, made)
-    (found,) = compare_runs([tmp_path / "run"], within=True).comparisons
-    one = found.sets["hitom"]
+    table = compare_runs([tmp_path / "run"], within=True)
+    (found,) = table.comparisons
+    one = found.sets[task]
     assert found.labels == ("run: draft", "run: refined")
     differences = [0.4, np.mean([-0.1, 0.4]), 0.0, 0.1, 0.2, 0.3]
     assert [row.other - row.base for row in one.rows] == pytest.approx(differences)
     assert one.p_value == pytest.approx(scipy.stats.ttest_1samp(differences, 0).pvalue)
-    draft, refined = pair_texts(found, "hitom", one.rows[1].id)["sides"]
+    draft, refined = pair_texts(found, task, one.rows[1].id)["sides"]
     assert (draft["attempt"]["reward"], refined["attempt"]["reward"]) == (0.4, 0.8)
+    json.dumps(table.to_json(), allow_nan=False)
 
 
 def test_seeds_of_a_training_are_found_by_its_settings(tmp_path):

@@ -35,7 +35,7 @@ def test_each_run_is_a_column(tmp_path, capsys):
     a = run_folder(tmp_path / "a", lines_of([1.0, 0.0]), "model-a")
     b = run_folder(tmp_path / "b", lines_of([1.0, 1.0]), "model-b")
     text = said(capsys, tmp_path, a, b)
-    assert text.splitlines()[0] == "| set | n | model-a | model-b |"
+    assert "\n| set | n | model-a | model-b |\n" in text
     assert f"| {TOM} | 2 | *50.0* [-] | **100.0** [-] |" in text
     assert "(1)" not in text  # nothing stands in the way
     again = run_folder(tmp_path / "c", lines_of([0.0, 0.0]), "model-a")
