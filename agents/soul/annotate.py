@@ -32,7 +32,7 @@ from soul import tasks
 from soul.answers.thinking import without_thinking
 from soul.cli.arguments import existing_folder, non_negative_int, output_file, output_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
-from soul.compare.pairs import pair_up
+from soul.compare.evaluations import pair_up
 from soul.errors import BadSettings
 from soul.evaluate.run.journal import read_samples
 from soul.evaluate.run.run_folder import EvaluationRun

@@ -137,7 +137,7 @@ def compare_evaluations(base: EvaluationSide, other: EvaluationSide) -> Comparis
 
 def _compare_set(base: EvaluationSide, other: EvaluationSide, name: str) -> SetComparison:
     left, right = base.run.by_set[name], other.run.by_set[name]
-    paired = _pair_up(left, right)
+    paired = pair_up(left, right)
     if not left or not right:  # requested, but no sample is finished yet
         return SetComparison(name, Metric("unknown"), [], not_paired=paired.not_paired)
     task, found = tasks.load(left[0].task), deviations(base.run, other.run, left, right)
@@ -200,7 +200,7 @@ class Paired(NamedTuple):
     failed: int
 
 
-def _pair_up(base: Samples, other: Samples) -> Paired:
+def pair_up(base: Samples, other: Samples) -> Paired:
     """Pair the rows of one set, given each run's samples of it in any order."""
     left, right = _by_row(base), _by_row(other)
     both = sorted(left.keys() & right.keys())
