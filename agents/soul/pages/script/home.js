@@ -3,7 +3,7 @@
 class HomeView {
   constructor(app) {
     this.app = app;
-    this.section = h("section", { ariaLabel: "Runs" });
+    this.section = h("section", { ariaLabel: "All runs" });
     this.chosen = new Set();
   }
 
