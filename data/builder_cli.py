@@ -22,6 +22,7 @@ from data.rows import Record, divide, draw_groups, split_groups, write_rows
 from soul.cli.arguments import fraction, output_file, positive_int
 from soul.cli.error_border import Parser, keep_traceback, run_command
 from soul.errors import SoulError, one_line
+from soul.rows.review import LeftOut
 
 Commands: TypeAlias = "argparse._SubParsersAction[Any]"
 Option: TypeAlias = Callable[[argparse.ArgumentParser], object]
@@ -41,15 +42,6 @@ class ModelUse(NamedTuple):
     usd: float | None
 
 
-class Decision(NamedTuple):
-    """A builder's result for one item of its source, for the report; `reason` says why it was dropped, if it was."""
-
-    key: str
-    source: Mapping[str, Any]
-    result: Mapping[str, Any]
-    reason: str
-
-
 class Rows(NamedTuple):
     """The rows that a command line asks for.
 
@@ -60,7 +52,7 @@ class Rows(NamedTuple):
         task: names the task in every row; None: the builder's own name.
         stands_in: not "": the rows are not the paper's, and why.
         models: the models that wrote or checked rows.
-        decisions: what was made of each item that a model was asked about.
+        dropped: the items that were dropped for what a model answered.
         draw_groups, draw_rows: draw so many groups, or as many as fit into so many rows, for --out; in a split, for the
             validation side (instead of --val-fraction).
     """
@@ -72,7 +64,7 @@ class Rows(NamedTuple):
     task: str | None = None
     stands_in: str = ""
     models: Sequence[ModelUse] = ()
-    decisions: Sequence[Decision] = ()
+    dropped: Sequence[LeftOut] = ()
     draw_groups: int | None = None
     draw_rows: int | None = None
 
@@ -93,7 +85,7 @@ class Built:
     left_out: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     models: tuple[ModelUse, ...] = ()
-    decisions: tuple[Decision, ...] = ()
+    dropped: tuple[LeftOut, ...] = ()
     stands_in: str = ""
 
     @property
@@ -236,7 +228,7 @@ class Builder:
             write_rows(path, rows.task or self.name.removeprefix("data."), chosen)
             files.append(BuiltFile(path, len(chosen), f"{self.groups}={len({names[i] for i in places})}"))
         notes = (*counted("removed", rows.removed), *rows.notes)
-        return Built(tuple(files), +left_out, notes, tuple(rows.models), tuple(rows.decisions), rows.stands_in)
+        return Built(tuple(files), +left_out, notes, tuple(rows.models), tuple(rows.dropped), rows.stands_in)
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:

@@ -247,15 +247,14 @@ def _fields(dialogue: Dialogue, goal: str) -> Record:
 def _rows(args: argparse.Namespace) -> Rows:
     left_out: Counter[str] = Counter()
     drawn = _drawn(args, left_out)
-    stages = Stages(args.stages, args.models)
+    stages = Stages.from_args(args)
     goals = stages.run(GOALS, [item for _, item in drawn.values()])
     records = []
-    for key, (dialogue, item) in drawn.items():
+    for key, (dialogue, _) in drawn.items():
         if key in goals:
             records.append(_fields(dialogue, goals[key].goal.strip()))
-            stages.decide(key, item.data, {"goal": goals[key].goal})
     rows = Rows(numbered(records), +(left_out + stages.dropped), task="mirrorbench")
-    return some_left(rows._replace(models=stages.uses, decisions=stages.decisions), "dialogue")
+    return some_left(rows._replace(models=stages.uses, dropped=stages.left_out), "dialogue")
 
 
 def _plan(args: argparse.Namespace) -> list[str]:

@@ -21,6 +21,7 @@ killed process left behind is cut off, so the same command goes on where it stop
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
@@ -33,12 +34,13 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from data.builder_cli import Decision, ModelUse, Option, argument
+from data.builder_cli import ModelUse, Option, argument
 from soul.cli.arguments import output_folder
 from soul.errors import CONTENT, PERMANENT, SYSTEMIC, JudgeFailure, SoulError
 from soul.judge import Gateway, GatewaySettings, Judge
 from soul.judge.roles import VARIABLES, sections_of
 from soul.prompts import Prompt
+from soul.rows.review import LeftOut
 from soul.validation_errors import first_problem
 
 Role = Literal["drafter", "filter", "goal_writer", "intent_writer"]
@@ -65,12 +67,13 @@ def settings_of(words: Sequence[str]) -> GatewaySettings:
 
 
 def model_options(name: str) -> list[Option]:
-    """The options of a builder that asks models; they become `Stages(args.stages, args.models)`."""
+    """The options of a builder that asks models; they become `Stages.from_args`."""
     folder = f"data/stages/{name}"
     return [
         argument("--against", type=Path, nargs="+", default=[], metavar="FILE", help="evaluation files to leave out"),
         argument("--stages", type=output_folder, default=folder, help=f"folder of the journals (default {folder})"),
         argument("--models", nargs="+", default=[], metavar="ROLE.KEY=VALUE", help="settings of the models"),
+        argument("--keep", action="append", default=[], metavar="KEY", help="an item to keep although a rule drops it"),
     ]
 
 
@@ -192,14 +195,21 @@ class Stages:
         words: settings of the models, ROLE.KEY=VALUE.
         dropped: items that were dropped, by stage and reason.
         uses: the models that were asked, over all runs.
-        decisions: what was made of each item, for the report; of a kept one, once the builder says so (`decide`).
+        keep: keys of items that are kept although their answer breaks a rule.
+        left_out: the dropped items themselves.
     """
 
     folder: Path
     words: Sequence[str]
+    keep: Sequence[str] = ()
     dropped: Counter[str] = field(default_factory=Counter)
     uses: list[ModelUse] = field(default_factory=list)
-    decisions: list[Decision] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+
+    @classmethod
+    def from_args(cls, args: argparse.Namespace) -> Stages:
+        """The stages of a builder with `model_options`."""
+        return cls(args.stages, args.models, args.keep)
 
     def plan(self, stage: Stage[Any], items: Sequence[Item]) -> str:
         """Number of calls that will be made, and their highest cost."""
@@ -243,17 +253,14 @@ class Stages:
             )
         answers = {}
         for entry in entries:
-            if entry.reason:
+            if entry.reason and (entry.answer is None or entry.key not in self.keep):
                 # "it quotes the user: 'we went to the'" is one reason, whatever was quoted.
                 self.dropped[f"{stage.name}: {entry.reason.partition(':')[0]}"] += 1
-                self.decide(entry.key, entry.data, entry.answer or {}, f"{stage.name}: {entry.reason}")
+                reason = f"{stage.name}: {entry.reason}"
+                self.left_out.append(LeftOut(entry.key, reason, entry.data, entry.answer or {}, bool(entry.answer)))
             else:
                 answers[entry.key] = stage.answer.model_validate(entry.answer)
         return answers
-
-    def decide(self, key: str, source: Mapping[str, Any], result: Mapping[str, Any], reason: str = "") -> None:
-        """Note for the report that an item is in the file, or why it is not."""
-        self.decisions.append(Decision(key, source, result, reason))
 
     def _journal(self, stage: Stage[Any]) -> Journal:
         model = settings_of(self.words).by_task[stage.role].model

@@ -39,6 +39,7 @@ from soul.metrics.lexical import words
 from soul.prompts import load_prompt
 from soul.record import digest
 from soul.rows.overlap import HeldOut, ScopedKey, group_keys
+from soul.rows.review import LeftOut
 from soul.rows.task_files import parse_row, read_rows
 
 BEFORE = 12  # texts of a person before the reply, at least
@@ -217,33 +218,35 @@ def _rows(args: argparse.Namespace) -> Rows:
     left_out: Counter[str] = Counter()
     removed: Counter[str] = Counter()
     found = list(questions(args, left_out, removed))
-    stages = Stages(args.stages, args.models)
+    stages = Stages.from_args(args)
     drafts = stages.run(DRAFTS, draft_items(found))
     drafted = [with_options(one, drafts[one["key"]].replies, args.seed) for one in found if one["key"] in drafts]
     seen = stages.run(ANSWERS, filter_items(drafted, history=True))
     blind = stages.run(BLIND, filter_items(drafted, history=False))
     # A question without an answer of the filter is counted once, by its verdict.
-    dropped = Counter({why: n for why, n in stages.dropped.items() if not why.startswith((ANSWERS.name, BLIND.name))})
+    dropped = Counter({why: n for why, n in stages.dropped.items() if why.startswith(DRAFTS.name)})
+    stages.left_out = [one for one in stages.left_out if one.reason.startswith(DRAFTS.name)]
     kept = []
     for record in drafted:
         key = record["key"]
         picks = {"with history": seen.get(key), "without history": blind.get(key)}
-        reason = verdict(record, *picks.values())
+        reason = "" if key in stages.keep else verdict(record, *picks.values())
         shown = {"history": json.loads(record["conversation_history"]), "occasion": record["anchor_post"]}
         result = {"options": record["answer_choices"], "right": LETTERS[record["answer_idx"]]}
-        stages.decide(key, shown, result | {name: p.model_dump() for name, p in picks.items() if p}, reason)
         if reason:
+            result |= {name: pick.model_dump() for name, pick in picks.items() if pick}
+            stages.left_out.append(LeftOut(key, reason, shown, result, may_keep=True))
             dropped[reason] += 1
         else:
             kept.append({name: value for name, value in record.items() if name != "key"})
     rows = Rows(numbered(kept), +(left_out + dropped), removed, task="twinvoice")
-    return some_left(rows._replace(models=stages.uses, decisions=stages.decisions), "question")
+    return some_left(rows._replace(models=stages.uses, dropped=stages.left_out), "question")
 
 
 def _plan(args: argparse.Namespace) -> list[str]:
     """The calls that `convert` would make, and their price; those of the filter as if every draft passed."""
     found = list(questions(args, Counter(), Counter()))
-    stages = Stages(args.stages, args.models)
+    stages = Stages.from_args(args)
     placeholder = [{**one, "answer_choices": one["answer_choices"] * 4} for one in found]
     return [
         stages.plan(DRAFTS, draft_items(found)),

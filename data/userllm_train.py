@@ -55,19 +55,17 @@ def _rows(args: argparse.Namespace) -> Rows:
     left_out: Counter[str] = Counter()
     held_out = HeldOut(read_rows([str(path) for path in args.against]))
     questions, drawn = _drawn(args, held_out, left_out)
-    stages = Stages(args.stages, args.models)
+    stages = Stages.from_args(args)
     written = stages.run(intents.INTENTS, intents.items(drawn)) if drawn else {}
     # As files, because that is what `data.userllm` reads: PRISM's conversations that have an intent, and the intents.
     args.stages.mkdir(parents=True, exist_ok=True)
     kept = [one for one in drawn if one.key in written]
-    for one in kept:
-        stages.decide(one.key, {"messages": one.tested}, {"intent": written[one.key].intent})
     prism = args.stages / "kept_conversations.jsonl"
     write_whole(prism, (json.dumps(_record(one, written[one.key].intent.strip())) + "\n" for one in kept))
     files = [*questions, *([prism] if kept else [])]
     rows = userllm.convert(files, seed=args.seed, equal_parts=True, evaluated=lambda row: _is_evaluated(row, held_out))
     counts = +(left_out + stages.dropped + Counter(rows.left_out))
-    return some_left(Rows(rows.records, counts, task="userllm", models=stages.uses, decisions=stages.decisions), "row")
+    return some_left(Rows(rows.records, counts, task="userllm", models=stages.uses, dropped=stages.left_out), "row")
 
 
 def _record(one: Conversation, intent: str) -> dict[str, object]:

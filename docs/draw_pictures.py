@@ -33,8 +33,9 @@ from soul.cli.error_border import Parser, reports_errors
 from soul.examples.endpoint import answer
 from soul.examples.example import Player
 from soul.figures import drawing
+from soul.figures.palette import colours
 from soul.figures.training import ablations, diagnostics, gap
-from soul.figures.training_run import NamedFolders, TrainingRun, by_name, named_folders
+from soul.figures.training_run import Named, TrainingRun, by_name, named_folders
 from soul.message import Message
 from soul.pages.api import Api
 from soul.pages.catalogue import Catalogue
@@ -139,11 +140,11 @@ def _chromium() -> str:
     return os.environ.get("CHROMIUM") or shutil.which("chromium") or "chromium"
 
 
-def figures(named: Sequence[NamedFolders]) -> Path:
+def figures(named: Sequence[Named]) -> Path:
     """Draw the gap, the ablation and the diagnostics of these trainings. Their paths, as given, are in the files."""
     folders = by_name("figures", named)
     runs = {name: [TrainingRun.load(name, folder) for folder in of_name] for name, of_name in folders.items()}
-    palette = drawing.colours(list(runs))
+    palette = colours(list(runs))
     for figure in (gap(runs), ablations(runs)[0], diagnostics(runs)):
         named_so = replace(figure, file=f"figures-{figure.file.partition('-')[0]}")
         *_, table = drawing.draw(named_so, PICTURES, palette, ("svg",))

@@ -20,6 +20,7 @@ from pydantic import BaseModel, Field, ValidationError, computed_field
 
 from soul.errors import Cause, SoulError
 from soul.files.line_file import read_lines
+from soul.judge.call.kept_call import KeptCall
 from soul.judge.call.usage import Usage
 from soul.message import Message
 from soul.task_types import Opinion, Row, Verdict
@@ -72,6 +73,7 @@ class AttemptRecord(BaseModel):
         reward: in the task's own range; None if there is no verdict.
         canary: the opinion of a second judge, whose score never reaches the reward; None if it was not asked.
         contentless: the policy said nothing that could be judged; the reward is the task's worst.
+        calls: what the judge was asked about the episode, and who wrote the feedback on it (the draft's).
         seconds: by stage.
         started: stage -> when it began, unix time.
     """
@@ -87,6 +89,7 @@ class AttemptRecord(BaseModel):
     jury: list[OpinionRecord] = Field(default_factory=list)
     canary: OpinionRecord | None = None
     contentless: bool = False
+    calls: list[KeptCall] = Field(default_factory=list)
     failure: Failure | None = None
     seconds: dict[str, float] = Field(default_factory=dict)
     started: dict[str, float] = Field(default_factory=dict)

@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from soul.errors import SessionError
 from soul.feedback_context import FeedbackContext, feedback_contexts
 from soul.judge import Contentless, Gateway, Usage
+from soul.judge.call.kept_call import KeptCall
 from soul.judge.call.untrusted import neutral
 from soul.jury import canary_opinion, judge_with_jury
 from soul.leaks.redaction import is_empty, redact
@@ -88,6 +89,7 @@ class Attempt:
     failure: Failure | None = None
     canary: Opinion | None = None  # what a second judge says, for diagnosis alone
     contentless: bool = False  # the policy said nothing; the verdict has the task's lowest reward
+    calls: list[KeptCall] = field(default_factory=list)  # of the judge, and of who writes the feedback
     seconds: dict[str, float] = field(default_factory=dict)  # by stage
     started: dict[str, float] = field(default_factory=dict)  # stage -> unix time
 
@@ -117,6 +119,7 @@ class Attempt:
             jury=[OpinionRecord.from_opinion(opinion) for opinion in verdict.jury] if verdict else [],
             canary=OpinionRecord.from_opinion(self.canary) if self.canary else None,
             contentless=self.contentless,
+            calls=self.calls,
             failure=self.failure,
             seconds=self.seconds,
             started=self.started,
@@ -224,6 +227,7 @@ async def score(attempt: Attempt, task: Task[Any], row: Row, gateway: Gateway) -
         except Contentless:
             verdict = await _guarded("judge", _worst(task, row, attempt.episode))
             attempt.contentless = isinstance(verdict, Verdict)
+    attempt.calls = gateway.take_calls()
     if isinstance(verdict, Failure):
         attempt.failure = verdict
     elif not math.isfinite(verdict.reward):
@@ -270,6 +274,7 @@ async def run_session(
     refine: bool = True,
     contexts: bool = False,
     canary: bool = False,
+    goes_on: Callable[[Session], Awaitable[bool]] | None = None,
 ) -> Session:
     """Play one session of a row.
 
@@ -280,6 +285,8 @@ async def run_session(
         refine: False in validation and test: no refined episode.
         contexts: also find the prompts of the draft's seats with the feedback, for self-distillation.
         canary: let the gateway's canary, if there is one, score the draft too.
+        goes_on: asked with the session so far before its feedback is written, and again before the refined episode;
+            the session ends if it returns False. None: it always goes on.
 
     Returns:
         The session. Errors inside it do not raise; see `Attempt.failure` and `feedback_failure`.
@@ -288,8 +295,15 @@ async def run_session(
     draft = await _attempt(task, row, new_players("base"), scope, None, settings, canary)
     prompts = tuple(prompt.id for prompt in task.prompts)
     session = Session(task.name, row, step, draft, full_marks=task.headline.high, prompts=prompts)
+
+    async def may_go_on() -> bool:
+        if goes_on is None:
+            return True
+        session.usage = scope.usage()
+        return await goes_on(session)
+
     gate = draft.verdict is not None and settings.opens(draft.verdict, task.headline.high)
-    if gate and (refine or contexts):
+    if gate and (refine or contexts) and await may_go_on():
         await _add_feedback(session, task, row, scope, settings)
     if session.feedback is not None:
         assert draft.episode is not None
@@ -297,7 +311,7 @@ async def run_session(
             session.contexts = await feedback_contexts(
                 task, row, draft.episode, scope, session.feedback, settings.episode_deadline_s
             )
-        if refine:
+        if refine and await may_go_on():
             players, text = new_players("feedback"), session.feedback
             if settings.include_draft:
                 shown = ShownDraft(draft.episode)
@@ -311,6 +325,7 @@ async def _add_feedback(session: Session, task: Task[Any], row: Row, scope: Gate
     """Get the feedback on the draft, or the reason why there is none."""
     with session.draft.timed("feedback"):
         feedback = await _guarded("feedback", _safe_feedback(task, row, session.draft, scope, settings))
+    session.draft.calls += scope.take_calls()
     if isinstance(feedback, Failure):
         session.feedback_failure = feedback
     elif feedback is not None:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import re
+import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -78,6 +81,8 @@ class Table:
         notes: sentences below it.
         words: further columns of text, which are aligned to the left.
         whole: columns that the terminal never wraps.
+        optional: columns that a narrow terminal leaves out, the least important first.
+        suffixes: name of what the suffixes of the cells are, which a narrow terminal leaves out before any column.
         file: name of its files, without their ending.
         caption: a sentence for its files.
         data: head and lines of its CSV: the numbers in full.
@@ -90,6 +95,8 @@ class Table:
     notes: Sequence[str] = ()
     words: frozenset[int] = frozenset()
     whole: frozenset[int] = frozenset()
+    optional: Sequence[int] = ()
+    suffixes: str = ""
     file: str = ""
     caption: str = ""
     data: Sequence[Sequence[Any]] = ()
@@ -115,6 +122,52 @@ class Table:
     def fits(self, width: int) -> bool:
         """Check whether a terminal of this width shows the table without wrapping a cell."""
         return Console(width=10_000).measure(self.rich("")).maximum <= width
+
+    def fitting(self, width: int, where: str, left_out: Sequence[str] = ()) -> Table:
+        """The table as a terminal of this width can show it without wrapping a number.
+
+        Heads are folded first, then suffixes and `optional` columns are left out, one after the other, until the rest
+        fits; names may be wrapped at words. A note says what was left out.
+
+        Args:
+            where: end of the note: "table.md has them".
+            left_out: names of what the caller has left out already.
+        """
+        kept = replace(self, notes=[*self.notes, *_missing_note(left_out, where)])
+        if kept.fits(width):
+            return kept
+        has_suffixes = any(cell.suffix for line in self.cells for cell in line)
+        steps: list[str | int] = [*([self.suffixes] if has_suffixes else []), *self.optional]
+        for count in range(len(steps) + 1):
+            gone = steps[:count]
+            names = [step if isinstance(step, str) else " ".join(self.head[step].split()) for step in gone]
+            left = [place for place in range(len(self.head)) if place not in gone]
+            kept = self._only(left, self.suffixes in gone, _missing_note([*left_out, *names], where))
+            if kept._least_width() <= width:
+                break
+        return kept
+
+    def _only(self, columns: Sequence[int], bare: bool, notes: Sequence[str]) -> Table:
+        """These columns with folded heads, whose numbers are never wrapped; `bare`: without suffixes."""
+        lines = [[replace(line[place], suffix="") if bare else line[place] for place in columns] for line in self.cells]
+        heads = []
+        for new, place in enumerate(columns):
+            head = self.head[place].removesuffix(f" ({self.suffixes})") if bare else self.head[place]
+            head = head.replace(" %", "\N{NO-BREAK SPACE}%")
+            word = min(10, max(map(len, re.split("[ \n]", head))))  # a longer word is cut
+            heads.append(textwrap.fill(head, max([word, *(cell_len(line[new].plain) for line in lines)], default=1)))
+        words = frozenset(new for new, place in enumerate(columns) if place in self.words)
+        whole = frozenset(new for new, place in enumerate(columns) if place and place not in self.words - self.whole)
+        return Table(heads, lines, self.sections, [*self.notes, *notes], words, whole)
+
+    def _least_width(self) -> int:
+        """The width in which a terminal shows the table if it wraps names and other words."""
+        width = 1
+        for place, head in enumerate(self.head):
+            texts = [*head.splitlines(), *(line[place].plain for line in self.cells)]
+            parts = texts if place in self.whole else [word for text in texts for word in text.split()]
+            width += 3 + max(map(cell_len, parts), default=0)
+        return width
 
     def markdown(self) -> str:
         """The table as Markdown."""
@@ -158,6 +211,20 @@ class Table:
         for ending, text in files.items():
             write_whole(folder / f"{self.file}.{ending}", text)
         return [folder / f"{self.file}.{ending}" for ending in files]
+
+
+def _missing_note(names: Sequence[str], where: str) -> list[str]:
+    return [f"Too narrow for {' and '.join(filter(None, [', '.join(names[:-1]), *names[-1:]]))}: {where}."] * bool(
+        names
+    )
+
+
+def terminal(*, stderr: bool = False) -> Console:
+    """A console as wide as the terminal; a pipe or a file has 120 columns unless COLUMNS says otherwise."""
+    console = Console(stderr=stderr)
+    if not console.file.isatty() and "COLUMNS" not in os.environ:
+        console.width = max(120, console.width)  # rich assumes 80
+    return console
 
 
 def markdown_text(text: str) -> str:

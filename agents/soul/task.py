@@ -34,6 +34,9 @@ class Task(ABC, Generic[RowT]):
     # Metrics of a verdict besides the headline, as far as more or less of them is clearly better. Training raises an
     # alarm if one of them gets worse while the reward rises.
     better: Mapping[str, Direction] = {}
+    ranges: Mapping[
+        str, tuple[float, float]
+    ] = {}  # of the metrics that people can rate and that are not the headline's
     set_headline: ClassVar[Metric | None] = None  # if given, the mean of `set_metrics` is the score of a set instead
     episode_type: ClassVar[type[Episode]] = Episode  # the type that `play` returns, to read saved episodes back
     # Calls that each role gets for one episode (play and verdict), and for the feedback on it. The plan of a run uses

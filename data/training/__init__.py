@@ -1,1 +1,1 @@
-"""The parts of `python -m data.train`: `table` of builders and sources, `building`, `report`."""
+"""The parts of `python -m data.train`: `table` of builders and sources, `building`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,8 +18,6 @@ from data.builder_cli import Built, ModelUse
 from data.sets import State, evaluation_file
 from data.source_folders import SourceMatch
 from data.sources import EVALUATION_SETS
-from data.training import report
-from data.training.report import Samples
 from data.training.table import RunOptions, TrainingBuild
 from soul import tasks
 from soul.cli.error_border import keep_traceback
@@ -27,7 +25,8 @@ from soul.errors import SoulError, one_line
 from soul.files.whole_file import whole_file
 from soul.rows import data_card as card
 from soul.rows.overlap import HeldOut, ScopedKey, group_keys
-from soul.rows.task_files import TaskRow, parse_row, read_rows
+from soul.rows.review import BY_HAND, LeftOut, marks_of, row_key, shown_fields, write_left_out
+from soul.rows.task_files import parse_row, read_rows
 
 EVALUATED = "in groups that are drawn for evaluation"
 SHARE_BOOKS = frozenset({"coser", "lifechoices"})  # tasks whose rows are from novels; a book may be in both
@@ -81,13 +80,18 @@ class Evaluated(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Rows and groups of a copy, and of what shares a group with evaluated rows, with names of some of the latter."""
+    """Rows and groups of a copy, and of what shares a group with evaluated rows, with names of some of the latter.
+
+    Attributes:
+        left_out: the rows that were not copied.
+    """
 
     rows: int
     groups: int
     left_out_rows: int
     left_out_groups: int
     examples: tuple[str, ...]
+    left_out: list[LeftOut]
 
 
 class _GroupCount:
@@ -113,28 +117,22 @@ class _GroupCount:
         return sum(key == parent for key, parent in self._parent.items())
 
 
-def copy_kept(
-    source: Path,
-    out: Path,
-    held_out: HeldOut,
-    on_row: Callable[[TaskRow], None],
-    on_left_out: Callable[[TaskRow, ScopedKey], None],
-) -> Kept:
+def copy_kept(source: Path, out: Path, held_out: HeldOut, by_hand: Collection[str] = ()) -> Kept:
     """Copy the task file `source` to `out`, completely or not at all, without rows that share a group with `held_out`.
 
     Every row is validated by its task's schema on the way.
 
     Args:
-        on_row: called with each row of the copy, in order.
-        on_left_out: called with each other row, and a key that it shares.
+        by_hand: keys (`review.row_key`) of further rows that are left out.
 
     Raises:
         BadRow: a row does not satisfy its task's schema.
-        ValueError: every row shares a group with evaluated ones.
+        ValueError: no row is left.
     """
     kept, left_out = _GroupCount(), _GroupCount()
     examples: dict[str, None] = {}
-    rows = number = 0
+    dropped: list[LeftOut] = []
+    rows = number = evaluated = 0
     reader = pq.ParquetFile(source)
     with whole_file(out, shared=True) as partial, pq.ParquetWriter(partial, reader.schema_arrow) as writer:
         for batch in reader.iter_batches(_BATCH):
@@ -143,20 +141,28 @@ def copy_kept(
                 row = parse_row(record["data_source"], record["extra_info"], str(source), number)
                 number += 1
                 keys = group_keys(row)
+                name = row_key(record["extra_info"])
                 if shared := held_out.shared_keys(keys):
                     left_out.add(shared)
-                    on_left_out(row, shared[0])
+                    evaluated += 1
+                    key = shared[0][1]
+                    told = f"evaluated: {key.kind}", {"shares": str(key)}, shown_fields(row)
+                    dropped.append(LeftOut(name, *told, may_keep=False))
                     examples |= {str(shared[0][1]): None} if len(examples) < _EXAMPLES else {}
+                elif name in by_hand:
+                    dropped.append(LeftOut(name, BY_HAND, {}, shown_fields(row), may_keep=True))
                 else:
                     kept.add(keys)
-                    on_row(row)
                     chosen.append(place)
             rows += len(chosen)
             if chosen:  # an empty list has no type by which rows could be taken
                 writer.write_table(pa.Table.from_batches([batch]).take(chosen))
         if not rows:
-            raise ValueError(f"every one of its {number:,} rows shares a group with an evaluation set; use other rows")
-    return Kept(rows, len(kept), number - rows, len(left_out), tuple(examples))
+            hand = f", or was {BY_HAND}" if evaluated < number else ""
+            raise ValueError(
+                f"every one of its {number:,} rows shares a group with an evaluation set{hand}; use other rows"
+            )
+    return Kept(rows, len(kept), evaluated, len(left_out), tuple(examples), dropped)
 
 
 def file_of(name: str, data: Path) -> Path:
@@ -183,7 +189,10 @@ class Building(NamedTuple):
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".building-", dir=out.parent) as scratch:
             raw = Path(scratch) / out.name
-            words = build.training_arguments(match, raw, Path(scratch) / "other.parquet", self.options)
+            keep = tuple(key for key, mark in marks_of(out).items() if mark == "keep")
+            words = build.training_arguments(
+                match, raw, Path(scratch) / "other.parquet", self.options._replace(keep=keep)
+            )
             try:
                 built: Built = importlib.import_module(f"data.{build.builder}").build(words)
                 return self._write(name, build, match, words, built, raw)
@@ -196,14 +205,14 @@ class Building(NamedTuple):
     def _write(
         self, name: str, build: TrainingBuild, match: SourceMatch, words: Sequence[str], built: Built, raw: Path
     ) -> BuildResult:
-        """Copy the builder's rows without the evaluated ones, and write card and report."""
+        """Copy the builder's rows without the evaluated ones, and write the card and what was left out."""
         assert match.form is not None, match
-        out, samples = file_of(name, self.data), Samples(self.options.seed)
-        kept = copy_kept(raw, out, self.evaluated.held_out, samples.keep, samples.drop)
-        if built.decisions:
-            samples.replace_with(built.decisions)
+        out = file_of(name, self.data)
+        kept = copy_kept(raw, out, self.evaluated.held_out, {r for r, mark in marks_of(out).items() if mark == "drop"})
+        by_hand = len(kept.left_out) - kept.left_out_rows
         # The evaluation side of a split is no file of this command, so its rows count as left out.
         left_out = {**built.left_out, **({EVALUATED: built.files[1].rows} if build.split else {})}
+        left_out |= {BY_HAND: by_hand} if by_hand else {}
         # Words of the command line: files by their names, settings as they are.
         command = ["python -m", f"data.{build.builder}", *(w if "=" in w else Path(w).name for w in words)]
         about = card.DataCard(
@@ -231,7 +240,7 @@ class Building(NamedTuple):
             date=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         card.write(out, about)
-        report.write(out, about, samples)
+        write_left_out(out, [*built.dropped, *kept.left_out])
         notes = (*self._remarks(name, match.form.stands_in), *built.notes)
         return BuildResult(name, "built", kept.rows, kept.groups, left_out, kept.left_out_rows, notes, built.models)
 

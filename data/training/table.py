@@ -36,12 +36,14 @@ class RunOptions(NamedTuple):
         models: settings of models, ROLE.KEY=VALUE.
         stages: the folder of the journals.
         evaluated: evaluation files whose groups are left out before a model is asked.
+        keep: items of one file that are kept by hand although a model's answer breaks a rule.
     """
 
     seed: int
     models: tuple[str, ...]
     stages: Path
     evaluated: tuple[Path, ...]
+    keep: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ class TrainingBuild(Build):
             folder = run.stages / self.builder.removesuffix("_train")
             words += ["--stages", str(folder), *(["--models", *run.models] if run.models else [])]
             words += ["--against", *map(str, run.evaluated)] if run.evaluated else []
+            words += [f"--keep={key}" for key in run.keep]
         return [*words, "--seed", str(run.seed), "--out", str(out)]
 
 

@@ -116,7 +116,7 @@ def follow(process: subprocess.Popen[bytes], metrics: Path, limit_s: float) -> b
     console.print("  starting Ray, FSDP and vLLM: about a minute until the first step")
     while True:
         ended = process.poll() is not None
-        steps = read_steps(metrics) if metrics.exists() else []
+        steps = read_steps(metrics)
         for step in steps[shown:]:
             refined = "" if step.refined is None else f"refined {step.refined:.3f}  "
             line = f"  step {step.number:>3}  drafts {step.draft:.3f}  {refined}{step.seconds:.1f} s"

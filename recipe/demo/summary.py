@@ -1,14 +1,11 @@
-"""Summarise the demo: tables, the picture of the rewards, and a sentence or two about what the rewards did.
+"""Summarise the demo: tables, the picture of the rewards, and what the rewards did (`soul.pages.verdict`).
 
-The sentence compares the first and the last steps and gives a standard error, so it also reports a flat or falling
-reward. With two runs, a second sentence compares their accuracies.
+With two runs, a further sentence compares their accuracies.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +13,8 @@ from pathlib import Path
 import matplotlib
 from rich.console import Console
 
+from soul.files.metrics_file import read_metrics
+from soul.pages.verdict import changed, verdict
 from soul.table import Table
 
 matplotlib.use("Agg")
@@ -23,7 +22,6 @@ from matplotlib import pyplot  # noqa: E402 - the backend without a display come
 
 DRAFT, REFINED, SECONDS = "ditto/reward_draft", "ditto/reward_refined", "timing_s/step"
 HELD_BACK = "val-core/hitom/reward/mean@1"
-CERTAIN = 2.0  # standard errors that a difference must exceed to be reported as a change
 NAMES = {"base": "base (random weights)", "warm": "warm start", "ditto": "after DITTO", "grpo": "after GRPO"}
 COLOURS = {"base": "0.6", "warm": "tab:orange", "ditto": "tab:green", "grpo": "tab:blue"}
 Accuracies = Mapping[str, Mapping[str, float]]  # name of a model, in the order of training -> `evaluate.evaluate`
@@ -47,40 +45,22 @@ class Step:
 
 
 def read_steps(path: Path) -> list[Step]:
-    """The steps of a metrics.jsonl that have a draft reward; of a step with several lines, the last value counts."""
-    by_step: dict[int, dict[str, float]] = {}
-    for line in filter(str.strip, path.read_text(encoding="utf-8").splitlines()):
-        record = json.loads(line)  # a validation has a line of its own
-        finite = {name: value for name, value in record.items() if value is not None and math.isfinite(value)}
-        by_step.setdefault(record["step"], {}).update(dict.fromkeys(record) | finite)
+    """The steps of a metrics.jsonl that have a draft reward."""
     return [
-        Step(number, draft, record.get(REFINED), record.get(HELD_BACK), record.get(SECONDS) or 0.0)
-        for number, record in sorted(by_step.items())
-        if (draft := record.get(DRAFT)) is not None
+        Step(number, numbers[DRAFT], numbers.get(REFINED), numbers.get(HELD_BACK), numbers.get(SECONDS, 0.0))
+        for number, numbers in sorted(read_metrics(path).items())
+        if DRAFT in numbers
     ]
 
 
 def sentence(steps: Sequence[Step], accuracies: Accuracies) -> str:
-    """One sentence: did the reward rise, from the first quarter of the steps to the last?
-
-    The error treats the spread inside each quarter as noise. A trend inside a quarter increases it, so the test
-    rather misses a rise than reports a false one.
-    """
-    if len(steps) < 4:
-        return f"Only {len(steps)} steps have a reward: too few to tell whether it rose."
-    drafts = [step.draft for step in steps]
-    count = max(2, len(drafts) // 4)
-    first, last = statistics.fmean(drafts[:count]), statistics.fmean(drafts[-count:])
-    error = math.sqrt((statistics.variance(drafts[:count]) + statistics.variance(drafts[-count:])) / count)
-    word = _change(last - first, error, ("rose", "fell", "did not clearly change"))
-    text = (
-        f"The drafts' mean reward {word} over {len(steps)} steps: {first:.3f} in the first quarter, {last:.3f} in the "
-        f"last (change {last - first:+.3f}, standard error {error:.3f})"
-    )
+    """The verdict on the rewards, and the change of the accuracy."""
+    gaps = {step.number: step.refined - step.draft for step in steps if step.refined is not None}
+    text = verdict([step.draft for step in steps], gaps, {})
     if {"warm", "ditto"} <= set(accuracies):
         change, error = _difference(accuracies["ditto"], accuracies["warm"])
-        text += f"; sampled accuracy on held-back stories changed by {change:+.3f} (standard error {error:.3f})"
-    return text + "."
+        text += f" Sampled accuracy on held-back stories changed by {change:+.3f} (standard error {error:.3f})."
+    return text
 
 
 def comparison(runs: Mapping[str, Sequence[Step]], accuracies: Accuracies) -> str:
@@ -88,20 +68,12 @@ def comparison(runs: Mapping[str, Sequence[Step]], accuracies: Accuracies) -> st
     first, second = runs
     costs = [f"{len(s)} steps of {n.upper()} in {sum(x.seconds for x in s):.0f} s" for n, s in runs.items()]
     change, error = _difference(accuracies[first], accuracies[second])
-    verdict = _change(change, error, ("more accurate", "less accurate", "not clearly more or less accurate"))
+    verdict = changed(change, error, ("more accurate", "less accurate", "not clearly more or less accurate"))
     return (
         f"After the same time ({', '.join(costs)}) the model trained with {first.upper()} is {verdict} on held-back "
         f"stories: {accuracies[first]['sampled']:.3f} against {accuracies[second]['sampled']:.3f} (difference "
         f"{change:+.3f}, standard error {error:.3f})."
     )
-
-
-def _change(change: float, error: float, words: tuple[str, str, str]) -> str:
-    """The word for an increase, a decrease, or neither."""
-    more, less, neither = words
-    if abs(change) <= max(CERTAIN * error, 1e-9):
-        return neither
-    return more if change > 0 else less
 
 
 def _difference(one: Mapping[str, float], other: Mapping[str, float]) -> tuple[float, float]:

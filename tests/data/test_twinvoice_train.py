@@ -14,10 +14,10 @@ import pytest
 from data import train, twinvoice_train
 from data.builder_cli import Built
 from data.model_stages import Item
-from data.training import report
 from data.twinvoice_people import read
 from data.twinvoice_train import Drafts, blank_out, draft_fault, tells
 from soul.rows import data_card as card
+from soul.rows.review import Review
 from soul.rows.task_files import read_rows
 from soul.testing import FakeOpenAI, Json
 from tests.data.source_files import write_lines
@@ -92,9 +92,17 @@ def test_both_stages_keep_what_needs_the_history_and_count_the_rest(folder, caps
     (row,) = read_rows([str(out)])
     assert row.task.options(row.row)[row.task.gold(row.row)].endswith("there, dear")
     assert len(row.row.conversation_history) == 13 and row.row.group.startswith("user-") and "ann" not in row.row.group
-    page = report.path_of(out).read_text()
-    assert page.count("<article>") == 5 and "filter: answered from the occasion alone" in page
-    assert "two replies are the same" in page and "without history" in page
+    review = Review(out.parent)
+    (told,) = review.about()
+    assert told["left_out"] == {why: 1 for why in about.left_out if why.startswith(("filter", "drafts"))}
+    blind = review.rows(out.name, "filter: answered from the occasion alone")["rows"][0]
+    assert blind["source"]["history"] and blind["result"]["without history"]["reasoning"] == "The habit."
+    for one in (blind, review.rows(out.name, "drafts: two replies are the same")["rows"][0]):
+        review.mark(out.name, one["row"], "keep")
+    with FakeOpenAI(script) as fake:
+        assert run(fake, folder) == 0 and len(fake.requests) == 2  # the filter had not been asked about one of them
+    after = card.read(out)
+    assert after is not None and after.rows == 3 and sum(about.left_out.values()) - sum(after.left_out.values()) == 2
     assert {use.role for use in about.models} == {"drafter", "filter"}
     assert {use.model for use in about.models} == {"gpt-5.4-mini", "gpt-5.4"}  # the paper's, as none was named
 

@@ -62,14 +62,13 @@ COMMANDS: Mapping[str, Sequence[tuple[Sequence[str], str]]] = {
         (["{broken_run}"], "samples.jsonl: line 1 is not a session record"),
     ],
     "soul.compare.__main__": [
-        (["{run}"], "required: runs"),
+        (["{run}"], "there is only one side"),
+        (["{run}", "--within"], "has no refined answers"),
+        (["{run}", "{run}"], "is given twice"),
+        (["{run}", "--out", "{empty_folder}"], "is a folder; pass the path of a file"),
         (["{run}", "{file}"], "is a file; pass the path of a folder"),
         (["{run}", "{broken_run}"], "samples.jsonl: line 1 is not a session record"),
         (["{run}", "{run_of_other_rows}"], "hitom"),
-    ],
-    "soul.compare.table": [
-        (["{run}", "{run}"], "is given twice"),
-        (["{run}", "--out", "{empty_folder}"], "is a folder; pass the path of a file"),
     ],
     "soul.figures.__main__": [
         (FIGURES, "name training runs (--runs NAME=DIR), evaluations (--evals NAME=DIR)"),

@@ -33,7 +33,7 @@ def run(first: float, last: float, n: int = 20, noise: float = 0.03) -> list[Ste
 )
 def test_sentence_follows_the_curve(first: float, last: float, word: str) -> None:
     text = summary.sentence(run(first, last), {})
-    assert f"reward {word} over 20 steps" in text
+    assert f"Drafts {word} over 20 steps" in text
     assert [w for w in ("rose", "fell", "did not clearly change") if w in text] == [word]
 
 
@@ -50,7 +50,9 @@ def test_constant_and_short_runs() -> None:
 def test_the_error_is_that_of_the_quarters() -> None:
     steps = [Step(n, draft, None) for n, draft in enumerate([0.0, 0.2, 0.5, 0.5, 0.5, 0.5, 0.8, 1.0])]
     text = summary.sentence(steps, {})
-    assert "0.100 in the first quarter, 0.900 in the last (change +0.800, standard error 0.141)" in text  # sqrt(0.02)
+    assert (
+        "0.100 to 0.900 (means of the first and the last quarter; the standard error of the change is 0.141)" in text
+    )  # sqrt(0.02)
 
 
 def test_accuracy_change_is_the_measured_one() -> None:
@@ -63,10 +65,10 @@ def test_accuracy_change_is_the_measured_one() -> None:
 def test_reads_metrics_and_writes_table_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     metrics, png = tmp_path / "metrics.jsonl", tmp_path / "out" / "curves.png"
     lines = [{"step": s.number, summary.DRAFT: s.draft, summary.REFINED: s.refined} for s in run(0.4, 0.8, n=12)]
-    # a validation line without rewards, a step whose refined reward is NaN, and a step that a resumed run wrote again
-    extra = [{"step": 0, "val/x": 1.0}, {"step": 5, summary.DRAFT: 0.5, summary.REFINED: float("nan")}]
-    extra += [{"step": 6, summary.HELD_BACK: 0.625}]
-    metrics.write_text("\n".join(json.dumps(line) for line in [*lines, *extra]) + "\n\n", encoding="utf-8")
+    # a validation before training, a step without refined answers, and one with a validation
+    lines[4:6] = [{"step": 5, summary.DRAFT: 0.5}, {**lines[5], summary.HELD_BACK: 0.625}]
+    extra = [{"step": 0, "val/x": 1.0}]
+    metrics.write_text("\n".join(json.dumps(line) for line in [*lines, *extra]) + "\n", encoding="utf-8")
     steps = summary.read_steps(metrics)
     assert [s.number for s in steps] == list(range(1, 13))
     assert steps[4] == Step(5, 0.5, None) and steps[5].heldback == 0.625

@@ -1,9 +1,10 @@
-"""Compare finished evaluations row by row: `soul compare --help`.
+"""Compare evaluations or training runs row by row: `soul compare --help`.
 
-pairs.py        the rows that two runs share, and counts of those that cannot be paired
+runs.py         compare_runs: folders -> ComparisonTable, runs of equal settings as seeds; pair_texts: a row's two texts
+comparison.py   the numbers: differences with intervals, adjusted p-values, the macro average; as JSON
+evaluations.py  evaluations: the rows that two share, scores of a set as a whole
+trainings.py    training runs: groups of prompts in the same step
 protocol.py     why scores are not comparable: other judges, partners, judge prompts or task options
-comparison.py   the numbers: differences with paired intervals, wins and losses, the macro average
-report.py       tables for the terminal and in Markdown, and JSON
-page/           an HTML page of every paired row, with both texts
-table.py        several runs in one table, one column per run: `soul compare table RUN RUN ...`
+report.py       the table of differences, for the terminal and in Markdown
+table.py        the table of scores, a column for each side (`--table`, and `soul figures`)
 """

@@ -1,65 +1,76 @@
-"""`soul compare RUN_A RUN_B [RUN_C ...]`: compare finished evaluations with the first one, row by row.
+"""`soul compare BASE [RUN ...] [--against OTHER ...]`: compare evaluations or training runs, row by row.
 
-    soul compare outputs/eval-base-1a2b3c4d outputs/eval-trained-5e6f7a8b --out comparison.md
-    soul compare outputs/eval-base-1a2b3c4d outputs/eval-trained-5e6f7a8b --html comparison.html --json
+    soul compare outputs/eval-base-1a2b3c4d outputs/eval-ditto-5e6f7a8b outputs/eval-grpo-90ab12cd --out comparison.md
+    soul compare outputs/grpo-1 outputs/grpo-2 --against outputs/ditto-1 outputs/ditto-2 --json
+    soul compare outputs/ditto-1 --within
 
-A run is the folder of an evaluation. Two rows are a pair if set, place in the file and record are the same.
+The first run is the baseline. Runs whose settings differ only in their seed are seeds of one side; --against gives the
+sides explicitly, one for each time it is given. Rows of evaluations are pairs if set, place in the file and record are
+the same; of training runs, the groups of a prompt in the same step.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-
-from rich.console import Console
 
 from soul.cli.arguments import existing_folder, output_file
 from soul.cli.error_border import Parser, reports_errors
 from soul.compare import report
-from soul.compare.comparison import Comparison, compare, distinct, labels
-from soul.compare.page import write_comparison
-from soul.evaluate.run.run_folder import EvaluationRun
+from soul.compare.evaluations import EvaluationSide
+from soul.compare.runs import NoSides, compare_runs
+from soul.compare.table import results_table
+from soul.table import terminal
 
 
-def compared(folders: Sequence[Path]) -> list[Comparison]:
-    """Compare every run with the first.
-
-    Raises:
-        SoulError: a folder is not an evaluation, or there is nothing to compare.
-    """
-    base, *others = runs = [EvaluationRun.load(folder) for folder in distinct(folders)]
-    first, *names = labels(runs)
-    return [compare(base, other, (first, name)) for other, name in zip(others, names, strict=True)]
+def options() -> Parser:
+    """The command line."""
+    parser = Parser(prog="soul compare", description=__doc__)
+    add = parser.add_argument
+    add("runs", type=existing_folder, nargs="+", metavar="RUN", help="folders; the first is the baseline")
+    add(
+        "--against",
+        type=existing_folder,
+        nargs="+",
+        action="append",
+        default=[],
+        metavar="RUN",
+        help="one side's seeds",
+    )
+    add("--within", action="store_true", help="compare the refined answers of each training run with its drafts")
+    add("--table", action="store_true", help="print the scores of evaluations, a column for each side")
+    add("--out", type=output_file, metavar="F.md", help="also write the table as Markdown")
+    add("--json", action="store_true", help="print all numbers as JSON in place of the table")
+    add("--html", type=output_file, metavar="F.html", help="write a page with both texts of every row")
+    return parser
 
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Compare the runs, print the tables, and write the requested files."""
-    parser = Parser(prog="soul compare", description=__doc__)
-    parser.add_argument("baseline", type=existing_folder, help="folder of the run to compare with")
-    parser.add_argument("runs", type=existing_folder, nargs="+", help="folders of the runs to compare")
-    parser.add_argument("--out", type=output_file, metavar="F.md", help="also write the tables as Markdown")
-    parser.add_argument("--html", type=output_file, metavar="F.html", help="write a page of all paired rows")
-    parser.add_argument("--json", action="store_true", help="print JSON in place of tables")
-    given = parser.parse_args(arguments)
-    comparisons = compared([given.baseline, *given.runs])
+    """Compare the runs, print the table, and write the requested files."""
+    given = options().parse_args(arguments)
+    found = compare_runs(given.runs, given.against, within=given.within)
+    shown = report.table(found.comparisons)
+    if given.table:
+        sides = [found.comparisons[0].base, *(one.other for one in found.comparisons)]
+        evaluations = [side for side in sides if isinstance(side, EvaluationSide)]
+        if not evaluations:
+            raise NoSides("--table shows the scores of evaluations. Leave it out for training runs.")
+        shown = results_table(evaluations, found.comparisons)
     if given.out is not None:
         given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text("\n".join(map(report.markdown, comparisons)), encoding="utf-8")
+        given.out.write_text(report.markdown(found.comparisons, shown), encoding="utf-8")
+    console = terminal(stderr=given.json)
     if given.json:
-        print(json.dumps([report.as_json(one) for one in comparisons], indent=1, ensure_ascii=False))
-    console = Console(width=max(120, Console().width), stderr=given.json)
-    for one in comparisons:
-        if not given.json:
-            console.print(report.rich_view(one))
-        if given.html is not None:
-            file: Path = given.html
-            if len(comparisons) > 1:
-                file = file.with_name(f"{file.stem}-{one.other.folder.resolve().name}{file.suffix}")
-            write_comparison(one, file)
-            console.print(f"{file} ({file.stat().st_size / 1e6:,.1f} MB)", soft_wrap=True, highlight=False)
+        print(json.dumps(found.to_json(), indent=1, ensure_ascii=False))
+    else:
+        console.print(shown.fitting(console.width, "--out F.md writes them").rich(report.title(found.comparisons)))
+    if given.html is not None:
+        export = importlib.import_module("soul.pages.export")  # by name, because the pages import this package
+        export.write_comparison(given.runs, given.html, against=given.against, within=given.within)
+        console.print(f"{given.html} ({given.html.stat().st_size / 1e6:,.1f} MB)", soft_wrap=True, highlight=False)
 
 
 if __name__ == "__main__":

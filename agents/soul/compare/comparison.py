@@ -1,10 +1,9 @@
-"""The numbers of a comparison: one run against a baseline, set by set, and the macro average of the differences.
+"""The numbers of a comparison: set by set, and the macro average (the headline).
 
 Rows are compared as pairs: a row's difficulty affects both scores and cancels out of their difference, so the interval
-is narrower than two separate intervals suggest. The
-macro average is over sets, never over pooled rows, and only over sets whose scores are comparable. If a task scores a
-set as a whole (`Task.set_headline`), both runs' scores are computed from the same drawn rows; wins and losses still
-count the rewards of single rows.
+is narrower than two separate intervals suggest. The macro average is over sets, never over pooled rows, and only over
+sets whose scores are comparable. A star stands for a p-value below 0.05 that is adjusted for the number of sets (Holm);
+the headline is one test, and its p-value needs no adjustment.
 """
 
 from __future__ import annotations
@@ -15,241 +14,243 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple, Protocol
 
-from soul import tasks
-from soul.compare.pairs import Pair, Paired, pair_up
-from soul.compare.protocol import Deviation, deviations
-from soul.errors import SoulError
-from soul.evaluate.numbers.set_result import score_of
-from soul.evaluate.run.run_folder import EvaluationRun
-from soul.evaluate.tables.run_table import ordered
 from soul.metrics.intervals import Estimate, Interval, difference_of, pooled, score_of_rows
 from soul.metrics.set_metrics import SetScore
+from soul.metrics.significance import LEVEL, holm, p_of_mean, p_of_pairs
+from soul.record import SessionRecord
 from soul.task_types import Metric
 
+Kind = Literal["draft", "refined"]
 _EQUAL = 1e-12  # two means of equal rewards may differ by rounding
 
 
-class NothingToCompare(SoulError):
-    """The runs share no set, or no row that has a score in both."""
+class Side(Protocol):
+    """One thing that is compared: the evaluations of a model, or a training run; several folders are its seeds."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def folders(self) -> Sequence[Path]: ...
+
+    def sessions(self, name: str, row: str) -> Sequence[SessionRecord]:
+        """The sessions of a row of a set, over all seeds."""
+        ...
+
+
+class Row(NamedTuple):
+    """A row with a score on both sides.
+
+    Attributes:
+        id: names it for `pair_texts`.
+        base, other: means over its samples and seeds.
+    """
+
+    id: str
+    base: float
+    other: float
 
 
 @dataclass(frozen=True)
 class SetComparison:
-    """One set in both runs.
+    """One set on both sides.
 
     Attributes:
-        paired: the rows; all numbers are over its pairs.
-        deviations: how the runs differ besides the model under test.
-        joint: each run's score of the paired rows as a set; None if the score is the mean of the rewards.
+        kind: the answers that are scored.
+        seeds: the score of each seed over the rows, of both sides.
+        averaged: the macro average includes it, if it is comparable.
+        reasons: why the scores are not comparable; empty if they are.
+        notes: further remarks.
+        not_paired: reason -> number of rows.
+        joint: each side's score of the rows as a set; None if the score is the mean of the rewards.
     """
 
     name: str
-    headline: Metric
-    paired: Paired
-    deviations: Sequence[Deviation] = ()
+    metric: Metric
+    rows: Sequence[Row]
+    kind: Kind = "draft"
+    seeds: tuple[Sequence[float], Sequence[float]] = ((), ())
+    averaged: bool = True
+    reasons: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    not_paired: Mapping[str, int] = field(default_factory=dict)
     joint: tuple[SetScore, SetScore] | None = None
 
     @property
-    def rows(self) -> int:
-        return len(self.paired.pairs)
-
-    @property
     def comparable(self) -> bool:
-        """Check whether the same judge scored both runs by the same prompts."""
-        return not any(deviation.matters for deviation in self.deviations)
+        """Check whether both sides were scored in the same way."""
+        return not self.reasons
 
     @property
     def means(self) -> tuple[float, float] | None:
-        """Scores of the baseline and of the other run, over the paired rows."""
+        """The scores of both sides over the rows."""
         if not self.rows:
             return None
-        if self.joint is not None:
-            base_mean, other_mean = (score.mean for score in self.joint)
-            return None if base_mean is None or other_mean is None else (base_mean, other_mean)
-        base, other = zip(*(pair.scores for pair in self.paired.pairs), strict=True)
-        return statistics.fmean(base), statistics.fmean(other)
-
-    @cached_property
-    def difference(self) -> float | None:
-        """The other run's score minus the baseline's, over the paired rows."""
-        if self.joint is not None:
-            return None if self.means is None else self.means[1] - self.means[0]
-        return statistics.fmean(pair.difference for pair in self.paired.pairs) if self.rows else None
+        if self.joint is None:
+            return statistics.fmean(row.base for row in self.rows), statistics.fmean(row.other for row in self.rows)
+        base, other = (score.mean for score in self.joint)
+        return None if base is None or other is None else (base, other)
 
     @cached_property
     def estimate(self) -> Estimate | None:
-        """The difference with its spread over pairs; None without a difference."""
-        if self.difference is None:
+        """The other side's score minus the baseline's, with its spread over rows; None without one."""
+        if (means := self.means) is None:
             return None
-        range_ = self.headline.low, self.headline.high
+        range_ = self.metric.low, self.metric.high
         if self.joint is None:
-            return difference_of([pair.scores for pair in self.paired.pairs], range_)
+            return difference_of([(row.base, row.other) for row in self.rows], range_)
         base, other = self.joint
         width = range_[1] - range_[0]
 
         def difference(weights: Any) -> Any:
             return other.values(weights) - base.values(weights)
 
-        return score_of_rows(difference, self.difference, self.rows, self.name, (-width, width))
+        return score_of_rows(difference, means[1] - means[0], len(self.rows), self.name, (-width, width))
+
+    @cached_property
+    def p_value(self) -> float | None:
+        """The p-value of the difference (`soul.metrics.significance`), before any adjustment."""
+        if self.estimate is None:
+            return None
+        differences = [row.other - row.base for row in self.rows]
+        return p_of_pairs(differences, self.estimate) if self.joint is None else p_of_mean(self.estimate)
 
     @property
-    def interval(self) -> Interval | None:
-        """The 95 % interval of the difference, over pairs (`soul.metrics.intervals`)."""
-        return self.estimate.interval if self.estimate else None
+    def effect(self) -> float | None:
+        """How much better the other side is, as a share of the metric's range if it has one; negative if worse."""
+        if self.estimate is None:
+            return None
+        width = self.metric.high - self.metric.low
+        return self._better(self.estimate.mean) / (width if math.isfinite(width) else 1.0)
 
-    def gain(self, pair: Pair) -> float:
-        """How much better the other run is in a row; negative if it is worse."""
-        gain = pair.difference if self.headline.higher_is_better else -pair.difference
-        return 0.0 if math.isclose(gain, 0, abs_tol=_EQUAL) else gain
+    def _better(self, difference: float) -> float:
+        return difference if self.metric.higher_is_better else -difference
 
     @cached_property
     def tally(self) -> tuple[int, int, int]:
-        """Number of rows that the other run wins, ties and loses."""
-        gains = [self.gain(pair) for pair in self.paired.pairs]
-        wins, losses = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
+        """Number of rows that the other side wins, ties and loses."""
+        gains = [self._better(row.other - row.base) for row in self.rows]
+        wins, losses = sum(gain > _EQUAL for gain in gains), sum(gain < -_EQUAL for gain in gains)
         return wins, len(gains) - wins - losses, losses
 
-    @property
-    def p_value(self) -> float | None:
-        """p-value of the exact two-sided sign test: the chance of a split this uneven if both are equally likely.
+    def to_json(self, adjusted: float | None) -> dict[str, Any]:
+        """All numbers, in the metric's own range."""
+        estimate, names = self.estimate, ("name", "kind", "comparable", "averaged", "means", "seeds", "p_value")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "metric": {
+                "name": self.metric.name,
+                "higher_is_better": self.metric.higher_is_better,
+                # JSON has no infinity: None where the metric has no end.
+                **{end: v if math.isfinite(v := getattr(self.metric, end)) else None for end in ("low", "high")},
+            },
+            "rows": len(self.rows),
+            "difference": estimate and estimate.mean,
+            "interval": estimate and estimate.interval,
+            "effect": self.effect,
+            "p_adjusted": adjusted,
+            "star": is_star(adjusted),
+            **dict(zip(("wins", "ties", "losses"), self.tally, strict=True)),
+            **{name: getattr(self, name) for name in ("reasons", "notes", "not_paired")},
+        }
 
-        It compares the numbers of wins and losses, not their sizes. None if every row is a tie.
-        """
-        from scipy.stats import binomtest  # here: SciPy takes a second to import
 
-        wins, _, losses = self.tally
-        return float(binomtest(wins, wins + losses).pvalue) if wins + losses else None
+def is_star(p: float | None) -> bool:
+    """Check whether a p-value has a star."""
+    return p is not None and p < LEVEL
 
 
-@dataclass(frozen=True)
-class Macro:
+class Macro(NamedTuple):
     """The mean of the sets' differences.
 
     Attributes:
-        sets: number of averaged sets, which are comparable and have a pair; `of`: number of sets in both runs.
-        interval: 95 %, from each set's own spread over its pairs; None if one of the sets has none.
+        interval: 95 %, from each set's own spread over its rows; None if one of the sets has none.
+        sets: number of averaged sets, which are comparable and have a row; `of`: number of sets on both sides.
     """
 
     difference: float | None
     interval: Interval | None
+    p_value: float | None
     sets: int
     of: int
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One run against the baseline.
+    """One side against the baseline; within a run, its refined answers against its drafts.
 
     Attributes:
-        labels: names of the two runs: their models, or their folders if the models are the same.
-        sets: in the order of the model card.
-        only_base, only_other: sets that only one of the runs has.
+        notes: remarks about the sides.
     """
 
-    base: EvaluationRun
-    other: EvaluationRun
-    labels: tuple[str, str]
-    sets: Mapping[str, SetComparison] = field(default_factory=dict)
-    only_base: tuple[str, ...] = ()
-    only_other: tuple[str, ...] = ()
+    base: Side
+    other: Side
+    sets: Mapping[str, SetComparison]
+    notes: Sequence[str] = ()
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """The names of both sides."""
+        if self.base is self.other:
+            return f"{self.base.label}: draft", f"{self.base.label}: refined"
+        return self.base.label, self.other.label
+
+    @cached_property
+    def adjusted(self) -> dict[str, float | None]:
+        """Set -> its p-value, adjusted for the number of comparable sets."""
+        return dict(
+            zip(self.sets, holm([s.p_value if s.comparable else None for s in self.sets.values()]), strict=True)
+        )
+
+    @property
+    def by_effect(self) -> list[SetComparison]:
+        """The sets, most improved first; then those that are not comparable or share no row."""
+        return sorted(self.sets.values(), key=lambda s: (not s.comparable, s.effect is None, -(s.effect or 0.0)))
 
     @property
     def macro(self) -> Macro:
-        """The average over all sets."""
-        return self.average(list(self.sets))
+        """The headline: the average over all sets that count."""
+        return self.average([name for name, one in self.sets.items() if one.averaged])
 
     def average(self, names: Sequence[str]) -> Macro:
         """The average over those of these sets whose scores are comparable."""
-        named = [self.sets[name] for name in names if name in self.sets]
-        parts = [one.estimate for one in named if one.comparable and one.estimate is not None]
-        known = bool(parts) and all(part.interval for part in parts)
-        return Macro(
-            difference=statistics.fmean(part.mean for part in parts) if parts else None,
-            interval=pooled(parts).interval if known else None,
-            sets=len(parts),
-            of=len(names),
+        parts = [s for name in names if (s := self.sets.get(name)) and s.comparable and s.estimate]
+        estimates = [part.estimate for part in parts if part.estimate]
+        if not estimates:
+            return Macro(None, None, None, 0, len(names))
+        known = all(part.interval for part in estimates)
+        total = pooled(estimates)
+        p = parts[0].p_value if len(parts) == 1 else p_of_mean(total) if known else None
+        return Macro(total.mean, total.interval if known else None, p, len(parts), len(names))
+
+    def to_json(self) -> dict[str, Any]:
+        """The comparison with its headline first, and its sets by effect."""
+        sides = (
+            {"label": label, "folders": [str(folder) for folder in side.folders]}
+            for label, side in zip(self.labels, (self.base, self.other), strict=True)
         )
+        return {
+            **dict(zip(("baseline", "compared"), sides, strict=True)),
+            "headline": {**self.macro._asdict(), "star": is_star(self.macro.p_value)},
+            "sets": [one.to_json(self.adjusted[one.name]) for one in self.by_effect],
+            "notes": self.notes,
+        }
 
 
-def compare(base: EvaluationRun, other: EvaluationRun, labels: tuple[str, str]) -> Comparison:
-    """Compare one run with the baseline.
+@dataclass(frozen=True)
+class ComparisonTable:
+    """Every side against the baseline, or the refined answers of every run against its drafts."""
 
-    Raises:
-        NothingToCompare: the runs share no set, or no row with a score in both.
-    """
-    common = [name for name in base.sets if name in other.sets]
-    if not common:
-        raise NothingToCompare(
-            f"{base.folder} and {other.folder} have no set in common: {', '.join(base.sets)}; and "
-            f"{', '.join(other.sets)}. Evaluate both on the same sets (TASKS=...)."
-        )
-    sets = {name: _compare_set(base, other, name) for name in ordered(common)}
-    if not any(one.rows for one in sets.values()):
-        raise NothingToCompare(
-            f"{base.folder} and {other.folder} share no row that has a score in both. In {', '.join(common)}: "
-            f"{_unpaired(list(sets.values()))}. Evaluate both with the same files, LIMIT and --seed."
-        )
-    return Comparison(
-        base,
-        other,
-        labels,
-        sets,
-        tuple(name for name in base.sets if name not in common),
-        tuple(name for name in other.sets if name not in common),
-    )
+    scope: Literal["across", "within"]
+    comparisons: Sequence[Comparison]
 
-
-def _compare_set(base: EvaluationRun, other: EvaluationRun, name: str) -> SetComparison:
-    left, right = base.by_set[name], other.by_set[name]
-    if not left or not right:  # requested, but no sample is finished yet
-        return SetComparison(name, Metric("unknown"), pair_up(left, right))
-    paired = pair_up(left, right)
-    task = tasks.load(left[0].task)
-    differences = deviations(base, other, left, right)
-    if task.set_headline is None:
-        return SetComparison(name, task.headline, paired, differences)
-    joint = score_of(task, [pair.base for pair in paired.pairs]), score_of(task, [pair.other for pair in paired.pairs])
-    both = joint[0].parts.keys() & joint[1].parts.keys()
-    if alone := joint[0].parts.keys() ^ joint[1].parts.keys():
-        differences.append(
-            Deviation(f"{', '.join(sorted(alone))}: defined in only one of the runs, so left out of both scores", False)
-        )
-    return SetComparison(name, task.set_headline, paired, differences, (joint[0].only(both), joint[1].only(both)))
-
-
-def _unpaired(sets: Sequence[SetComparison]) -> str:
-    counts = {
-        "rows only in the first": sum(one.paired.only_base for one in sets),
-        "rows only in the second": sum(one.paired.only_other for one in sets),
-        "rows whose records differ": sum(one.paired.changed for one in sets),
-        "rows without a verdict in one of them": sum(one.paired.unscored for one in sets),
-    }
-    return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "no row is finished"
-
-
-class SameRun(SoulError):
-    """A run would be compared with itself."""
-
-
-def distinct(folders: Sequence[Path]) -> Sequence[Path]:
-    """Return the folders, after a check that no two are the same.
-
-    Raises:
-        SameRun: two of them are the same folder.
-    """
-    places = [folder.resolve() for folder in folders]
-    for folder, place in zip(folders, places, strict=True):
-        if places.count(place) > 1:
-            raise SameRun(f"{folder} is given twice. Pass the folders of different runs.")
-    return folders
-
-
-def labels(runs: Sequence[EvaluationRun]) -> list[str]:
-    """A label for each run: the model's name; if two are equal, the folder's name; if these are too, the path."""
-    paths = [run.folder.resolve() for run in runs]
-    for names in ([run.name for run in runs], [path.name for path in paths]):
-        if len(set(names)) == len(names):
-            return names
-    return [str(path) for path in paths]
+    def to_json(self) -> dict[str, Any]:
+        """All numbers, as JSON values."""
+        kind = self.comparisons[0].base.kind
+        found = [one.to_json() for one in self.comparisons]
+        return {"scope": self.scope, "kind": kind, "level": LEVEL, "comparisons": found}

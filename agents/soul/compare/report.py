@@ -1,6 +1,6 @@
-"""A comparison as a table with its warnings and notes, for the terminal, in Markdown and on the page.
+"""A comparison as a table with its warnings and notes, for the terminal, in Markdown and for `soul figures`.
 
-Scores are headlines times 100, as on the model card. The page (`--html`) shows the rows behind them.
+Scores are headlines times 100, as on the model card. The headline comes first, then the sets by effect.
 """
 
 from __future__ import annotations
@@ -8,124 +8,122 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Group
-from rich.text import Text
-
-from soul.compare.comparison import Comparison, SetComparison
+from soul.compare.comparison import Comparison, SetComparison, is_star
 from soul.metrics.intervals import Interval
 from soul.table import NONE, Table, markdown_text
 
 MARK = " (!)"  # follows the name of a set whose scores are not comparable
-# Count of rows that are not paired -> its words.
-_NOT_PAIRED = {
-    "only_base": "only in baseline",
-    "only_other": "only in other",
-    "changed": "other record",
-    "invalid_base": "invalid in baseline",
-    "invalid_other": "invalid in other",
-}
+HEAD = ("difference [95 %]", "won / tied / lost", "p", "p (Holm)")
+_DATA: tuple[str, ...] = (
+    "compared",
+    "set",
+    "metric",
+    "rows",
+    "baseline_mean",
+    "mean",
+    "difference",
+    "low",
+    "high",
+    "won",
+    "tied",
+)
+_DATA += ("lost", "p_value", "p_adjusted", "comparable", "baseline_seeds", "seeds")
 
 
-def titles(comparison: Comparison) -> tuple[str, ...]:
-    """The column titles."""
-    return ("set", "rows", *comparison.labels, "difference [95 %]", "won / tied / lost", "p (sign test)", "not paired")
+def table(comparisons: Sequence[Comparison], sources: Sequence[tuple[str, Any, str]] = ()) -> Table:
+    """The table of all comparisons, one below the other.
+
+    Args:
+        sources: name, folder and hash of what they were computed from, for its files.
+    """
+    first = comparisons[0]
+    labels = ("draft", "refined") if first.base is first.other else first.labels
+    head = ("set", "rows", labels[0], labels[1] if len(comparisons) == 1 or labels[1] == "refined" else "score", *HEAD)
+    body, sections, data = [], [], [_DATA]
+    for one in comparisons:
+        body += [_headline(one), *(_line(of_set, one.adjusted[of_set.name]) for of_set in one.by_effect)]
+        sections += [f"{one.labels[1]}: headline", *[one.labels[1]] * len(one.sets)]
+        data += [_numbers(one, of_set) for of_set in one.by_effect]
+    return Table(
+        head,
+        body,
+        sections,
+        [*(text for one in comparisons for text in notes(one, named=len(comparisons) > 1)), about(comparisons)],
+        whole=frozenset({4, 5}),
+        optional=(5, 6, 1, 2, 3, 7),
+        file="significance",
+        caption=f"Differences from {first.labels[0]}, with 95 % intervals over rows and adjusted p-values.",
+        data=data,
+        sources=sources,
+    )
 
 
-def lines(comparison: Comparison) -> list[tuple[str, ...]]:
-    """The table's lines: the sets in the order of the model card, then the macro average."""
-    body = [_line(one) for one in comparison.sets.values()]
-    if len(comparison.sets) > 1:
-        macro = comparison.macro
-        title = f"macro average, {macro.sets}{'' if macro.sets == macro.of else f' of {macro.of}'} sets"
-        body.append((title, "", "", "", _difference(macro.difference, macro.interval), "", "", ""))
-    return body
+def about(comparisons: Sequence[Comparison]) -> str:
+    """The note on many comparisons, and on seeds if there are any."""
+    count = max((len([s for s in one.sets.values() if s.comparable]) for one in comparisons), default=0)
+    text = f"* p < 0.05; of a set, adjusted for {count} of them (Holm). The macro average is one test."
+    if any(len(scores) > 1 for one in comparisons for s in one.sets.values() for scores in s.seeds):
+        text += " Intervals and p-values are over rows: they do not cover how far seeds differ, which is in (...)."
+    return text
 
 
-def warnings(comparison: Comparison) -> list[str]:
-    """The reasons why scores are not comparable, each with its sets."""
-    return [
+def notes(comparison: Comparison, *, named: bool = False) -> list[str]:
+    """Why scores are not comparable, and remarks; `named`: each begins with the name of the compared side."""
+    by_reason: dict[str, list[str]] = {}
+    for one in comparison.sets.values():
+        for text in one.reasons:
+            by_reason.setdefault(text, []).append(one.name)
+    texts = [
         f"NOT COMPARABLE in {', '.join(names)}: {text}. These differences are not due to the models alone, and no "
         "average includes them."
-        for text, names in _deviations(comparison, matters=True)
+        for text, names in by_reason.items()
     ]
-
-
-def notes(comparison: Comparison) -> list[str]:
-    """Further remarks about the runs and their rows."""
-    texts = [f"In {', '.join(names)}: {text}." for text, names in _deviations(comparison, matters=False)]
-    for label, only in zip(comparison.labels, (comparison.only_base, comparison.only_other), strict=True):
-        if only:
-            texts.append(f"Only {label} has {', '.join(only)}.")
-    n = [run.n for run in (comparison.base, comparison.other)]
-    if n[0] != n[1]:
-        texts.append(f"Samples per row: {n[0]} and {n[1]}; a row's score is their mean.")
+    texts += comparison.notes
     for one in comparison.sets.values():
-        if one.paired.shortened:
-            texts.append(f"{one.name}: {one.paired.shortened:,} paired rows were shortened to fit a model's context.")
-        if one.paired.failed:
-            texts.append(f"{one.name}: {one.paired.failed:,} samples of paired rows have no verdict and are left out.")
-    return texts
+        texts += [f"{one.name}: {text}." for text in one.notes]
+        if one.not_paired:
+            counts = ", ".join(f"{count:,} {reason}" for reason, count in one.not_paired.items())
+            texts.append(f"{one.name}: rows that are not paired: {counts}.")
+    return [f"{comparison.labels[1]}: {text}" if named else text for text in texts]
 
 
-def table(comparison: Comparison) -> Table:
-    """The table of sets."""
-    body = lines(comparison)
-    sections = ["set"] * len(comparison.sets) + ["average"] * (len(body) - len(comparison.sets))
-    place = len(titles(comparison)) - 1
-    return Table(titles(comparison), body, sections, notes(comparison), frozenset({place}), frozenset({4}))
+def markdown(comparisons: Sequence[Comparison], shown: Table) -> str:
+    """A table of these comparisons as Markdown, with the folders that it compares."""
+    sides = {id(side): side for one in comparisons for side in (one.base, one.other)}.values()
+    folders = [f"- {markdown_text(side.label)}: {', '.join(f'`{place}`' for place in side.folders)}" for side in sides]
+    parts = [f"## {title(comparisons)}", "\n".join(folders), shown.markdown().rstrip()]
+    return "\n\n".join([*parts, *map(markdown_text, shown.notes)]) + "\n"
 
 
-def rich_view(comparison: Comparison) -> Group:
-    """The comparison for the terminal."""
-    base, other = comparison.labels
-    parts: list[Any] = [Text(text, style="bold red") for text in warnings(comparison)]
-    return Group(*parts, table(comparison).rich(f"{other} against {base}"))
+def title(comparisons: Sequence[Comparison]) -> str:
+    """The heading: what is compared with what."""
+    first = comparisons[0]
+    if first.base is first.other:
+        return f"Refined answers against drafts: {', '.join(one.base.label for one in comparisons)}"
+    return f"{', '.join(one.other.label for one in comparisons)} against {first.base.label}"
 
 
-def markdown(comparison: Comparison) -> str:
-    """The comparison as Markdown."""
-    base, other = comparison.labels
-    parts = [
-        f"## {other} against {base}",
-        f"Baseline: `{comparison.base.folder}`; compared: `{comparison.other.folder}`.",
-        *(f"> **{markdown_text(text)}**" for text in warnings(comparison)),
-        table(comparison).markdown().rstrip(),
-        *map(markdown_text, notes(comparison)),
-    ]
-    return "\n\n".join(parts) + "\n"
+def _headline(comparison: Comparison) -> Sequence[str]:
+    macro = comparison.macro
+    count = f"{macro.sets} of {macro.of}" if macro.sets != macro.of else str(macro.of)
+    name = f"{comparison.labels[1]}: macro average, {count} {'set' if macro.of == 1 else 'sets'}"
+    difference = _difference(macro.difference, macro.interval) + " *" * is_star(macro.p_value)
+    return name, "", "", "", difference, "", _p(macro.p_value), ""
 
 
-def as_json(comparison: Comparison) -> dict[str, Any]:
-    """Return the comparison for `--json`; every number is in its metric's own range."""
-    return {
-        "baseline": {"folder": str(comparison.base.folder), "label": comparison.labels[0]},
-        "compared": {"folder": str(comparison.other.folder), "label": comparison.labels[1]},
-        "sets": {name: _set_as_json(one) for name, one in comparison.sets.items()},
-        "macro": vars(comparison.macro),
-        "warnings": warnings(comparison),
-        "notes": notes(comparison),
-    }
-
-
-def _set_as_json(one: SetComparison) -> dict[str, Any]:
-    counts = {name: value for name, value in vars(one.paired).items() if name != "pairs"}
-    return {
-        "metric": one.headline.name,
-        "higher_is_better": one.headline.higher_is_better,
-        **{name: getattr(one, name) for name in ("comparable", "rows", "means", "difference", "interval", "p_value")},
-        **dict(zip(("wins", "ties", "losses"), one.tally, strict=True)),
-        **counts,
-    }
-
-
-def _line(one: SetComparison) -> tuple[str, ...]:
-    base, other = (NONE, NONE) if one.means is None else (f"{100 * mean:.1f}" for mean in one.means)
+def _line(one: SetComparison, adjusted: float | None) -> Sequence[str]:
+    means = [_score(mean, seeds) for mean, seeds in zip(one.means or (None, None), one.seeds, strict=True)]
     tally = " / ".join(f"{count:,}" for count in one.tally) if one.rows else NONE
-    name = one.name if one.comparable else one.name + MARK
-    p = NONE if one.p_value is None else f"{one.p_value:.3f}" if one.p_value >= 0.001 else "< 0.001"
-    counts = [(getattr(one.paired, key), what) for key, what in _NOT_PAIRED.items()]
-    not_paired = ", ".join(f"{count:,} {what}" for count, what in counts if count)
-    return (name, f"{one.rows:,}", base, other, _difference(one.difference, one.interval), tally, p, not_paired)
+    difference = _difference(one.estimate.mean, one.estimate.interval) if one.estimate else NONE
+    name, starred = one.name + MARK * (not one.comparable), difference + " *" * is_star(adjusted)
+    return name, f"{len(one.rows):,}", *means, starred, tally, _p(one.p_value), _p(adjusted)
+
+
+def _score(mean: float | None, seeds: Sequence[float]) -> str:
+    if mean is None:
+        return NONE
+    spread = f" ({100 * min(seeds):.1f} to {100 * max(seeds):.1f})" if len(seeds) > 1 else ""
+    return f"{100 * mean:.1f}{spread}"
 
 
 def _difference(difference: float | None, interval: Interval | None) -> str:
@@ -134,10 +132,14 @@ def _difference(difference: float | None, interval: Interval | None) -> str:
     return f"{100 * difference:+.1f} [{f'{100 * interval[0]:+.1f}, {100 * interval[1]:+.1f}' if interval else NONE}]"
 
 
-def _deviations(comparison: Comparison, *, matters: bool) -> Sequence[tuple[str, list[str]]]:
-    by_text: dict[str, list[str]] = {}
-    for name, one in comparison.sets.items():
-        for deviation in one.deviations:
-            if deviation.matters is matters:
-                by_text.setdefault(deviation.text, []).append(name)
-    return list(by_text.items())
+def _p(p: float | None) -> str:
+    return NONE if p is None else f"{p:.3f}" if p >= 0.001 else "< 0.001"
+
+
+def _numbers(comparison: Comparison, one: SetComparison) -> tuple[Any, ...]:
+    estimate = one.estimate
+    known = (estimate.mean, *(estimate.interval or ("", ""))) if estimate else ("", "", "")
+    ps = ("" if p is None else p for p in (one.p_value, comparison.adjusted[one.name]))
+    seeds = (" ".join(map(str, scores)) for scores in one.seeds)
+    start = (comparison.labels[1], one.name, one.metric.name, len(one.rows))
+    return (*start, *(one.means or ("", "")), *known, *one.tally, *ps, one.comparable, *seeds)

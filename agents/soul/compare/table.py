@@ -1,99 +1,142 @@
-"""`soul compare table RUN RUN [RUN ...]`: put finished evaluations into one table, one column per run.
+"""The scores of several models in one table, a column each: `soul compare --table`, and the results of `soul figures`.
 
-    soul compare table outputs/eval-base-1a2b3c4d outputs/eval-trained-5e6f7a8b --out models.md
-
-A run is the folder of an evaluation. A score that is not comparable with the first run's has a mark, and a note below
-the table gives the reason: another judge, other rows, other options, or an unfinished run.
+A score is the headline times 100, with its 95 % interval over rows. Bold is the best of a line, italics the second.
+A dagger marks a score that differs from the baseline's: its adjusted p-value (for an average: its p-value) is below
+0.05. A line has no best, no second and no dagger where a judge, its prompt or an option differs from the baseline's:
+such scores cannot be ranked, and a note has the reason.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from rich.console import Console
+from soul.compare.comparison import Comparison, is_star
+from soul.compare.evaluations import EvaluationSide
+from soul.evaluate.tables.run_table import invalid_share, score
+from soul.evaluate.tables.side_by_side import Line, counts, lines
+from soul.table import NONE, Cell, Mark, Table
+from soul.task_types import Metric
 
-from soul.cli.arguments import existing_folder, output_file
-from soul.cli.error_border import Parser, reports_errors
-from soul.compare.comparison import distinct, labels
-from soul.compare.pairs import pair_up
-from soul.compare.protocol import deviations
-from soul.evaluate.numbers.results import summarise_run
-from soul.evaluate.run.run_folder import EvaluationRun
-from soul.evaluate.tables import side_by_side
-
-Remarks = Mapping[str, Mapping[str, Sequence[str]]]  # model -> remark -> its sets
-
-
-def remarks(models: Mapping[str, EvaluationRun]) -> dict[str, dict[str, list[str]]]:
-    """The reasons why scores of each run are not comparable with the first run's: model -> reason -> sets."""
-    (first, base), *_ = models.items()
-    by_label: dict[str, dict[str, list[str]]] = {}
-    for label, run in models.items():
-        for name in run.sets:
-            texts = list(_unfinished(run, name))
-            if label != first:
-                texts += _against(base, run, name, first)
-            for text in texts:
-                by_label.setdefault(label, {}).setdefault(text, []).append(name)
-    return by_label
+BETTER, WORSE = "†", "‡"
+_DATA: tuple[str, ...] = (
+    "set",
+    "metric",
+    "name",
+    "mean",
+    "low",
+    "high",
+    "samples",
+    "invalid",
+    "seeds",
+    "lowest_seed",
+    "highest_seed",
+)
+_DATA += ("mark", "differs", "sha256")
 
 
-def numbered(remarks: Remarks) -> tuple[side_by_side.Marks, list[str]]:
-    """Number the remarks. Return the numbers to print behind each score, and the notes that explain them."""
-    marks: dict[str, dict[str, str]] = {}
+def results_table(sides: Sequence[EvaluationSide], compared: Sequence[Comparison]) -> Table:
+    """Scores by set and their averages.
+
+    Args:
+        sides: the columns, in this order; the baseline is one of them.
+        compared: of the sides that share rows with the baseline.
+    """
+    body: list[list[Cell]] = []
+    data: list[tuple[Any, ...]] = [_DATA]
+    results = {side.label: side.results for side in sides}
+    by_label = {one.labels[1]: one for one in compared}
+    numbers, notes = _notes(sides, by_label)
+    found = lines(results)
+    for line in found:
+        known = [side for side in sides if set(line.sets) <= set(side.results.sets)]
+        metric = known[0].results.sets[line.sets[0]].headline if len(line.sets) == 1 else Metric("mean")
+        means = {side.label: side.results.average(line.sets).mean for side in known}
+        ranked = all(one.sets[name].comparable for one in compared for name in line.sets if name in one.sets)
+        marks = _marks(means, metric.higher_is_better) if ranked else {}
+        cells = dict.fromkeys(results, Cell(NONE))
+        for side in known:
+            if means[side.label] is not None:
+                mark, sign = marks.get(side.label, ""), _sign(by_label.get(side.label), line, metric)
+                noted = sorted({number for name in line.sets for number in numbers.get((side.label, name), ())})
+                cells[side.label], values = _cell(side, line, mark, [sign, *noted])
+                data.append((line.title, metric.name, side.label, *values, mark, sign, side.hashes))
+        body.append([Cell(line.title), Cell(counts(results, line)), *cells.values()])
+    base = compared[0].labels[0] if compared else sides[0].label
+    return Table(
+        ["set", "n", *results],
+        body,
+        [line.dimension for line in found],
+        notes,
+        file="results",
+        caption=f"Scores (x 100) with 95 % intervals over rows; {BETTER} better and {WORSE} worse than {base}.",
+        data=data,
+        sources=[source for side in sides for source in side.sources],
+    )
+
+
+def _marks(means: Mapping[str, float | None], higher_is_better: bool) -> dict[str, Mark]:
+    """The best and the second, by the numbers as they are shown; equal ones share their mark."""
+    shown = {label: round(100 * mean, 1) for label, mean in means.items() if mean is not None}
+    ranks = sorted(set(shown.values()), reverse=higher_is_better) if len(shown) > 1 else []
+    kinds: dict[float, Mark] = dict(zip(ranks, ("best", "second"), strict=False))
+    return {label: kinds[value] for label, value in shown.items() if value in kinds}
+
+
+def _cell(side: EvaluationSide, line: Line, mark: Mark, signs: Sequence[str]) -> tuple[Cell, Sequence[Any]]:
+    """Score, signs, interval, range of the seeds, share of samples without a verdict; and the same in full."""
+    average, sets = side.results.average(line.sets), [side.results.sets[name] for name in line.sets]
+    text, _, interval = score(average.mean, average.interval).partition(" ")
+    of_seeds = [seed.average(line.sets).mean for seed in side.seed_results if set(line.sets) <= set(seed.sets)]
+    seeds = [mean for mean in of_seeds if mean is not None]
+    spread = f"seeds {100 * min(seeds):.1f} to {100 * max(seeds):.1f}" if len(seeds) > 1 else ""
+    samples, invalid = sum(one.samples for one in sets), sum(one.invalid for one in sets)
+    lost = f"{invalid_share(invalid, samples, None)} invalid" if invalid else ""
+    ends = average.interval or ("", "")
+    values = (average.mean, *ends, samples, invalid, len(seeds), min(seeds, default=""), max(seeds, default=""))
+    return Cell(text, mark, " ".join(filter(None, (*signs, interval, spread, lost)))), values
+
+
+def _sign(one: Comparison | None, line: Line, metric: Metric) -> str:
+    """The sign of a score that differs from the baseline's."""
+    average = one.average(line.sets) if one else None
+    if one is None or average is None or average.difference is None or average.sets < average.of:
+        return ""
+    if not is_star(one.adjusted[line.sets[0]] if len(line.sets) == 1 else average.p_value):
+        return ""
+    return BETTER if (average.difference > 0) is metric.higher_is_better else WORSE
+
+
+Numbers = Mapping[tuple[str, str], Sequence[str]]  # side and set -> the numbers of its notes, such as "(1)"
+
+
+def _notes(sides: Sequence[EvaluationSide], compared: Mapping[str, Comparison]) -> tuple[Numbers, list[str]]:
+    """Notes on scores that are not comparable or not finished, and their numbers behind the scores."""
+    by_text: dict[tuple[str, str], list[str]] = {}
+    for side in sides:
+        for name in side.run.sets:
+            for text in _remarks(side, compared.get(side.label), name):
+                by_text.setdefault((side.label, text), []).append(name)
+    numbers: dict[tuple[str, str], list[str]] = {}
     notes: list[str] = []
-    for label, by_text in remarks.items():
-        for text, names in by_text.items():
-            notes.append(f"({len(notes) + 1}) {label}: {text}, in {', '.join(names)}.")
-            for name in names:
-                before = marks.setdefault(label, {}).get(name)
-                marks[label][name] = f"{before} ({len(notes)})" if before else f"({len(notes)})"
-    return marks, notes
+    for (label, text), names in by_text.items():
+        notes.append(f"({len(notes) + 1}) {label}: {text}, in {', '.join(names)}.")
+        for name in names:
+            numbers.setdefault((label, name), []).append(f"({len(notes)})")
+    notes.append(
+        "Daggers: p < 0.05 after Holm's adjustment for the number of sets; of an average, p < 0.05. Seeds are further "
+        "samples of the same rows: intervals do not cover how far seeds differ."
+    )
+    return numbers, notes
 
 
-def _unfinished(run: EvaluationRun, name: str) -> Iterator[str]:
-    count = len(run.by_set.get(name, ()))
-    if count < run.wanted[name]:
-        yield f"not finished, {count:,} of {run.wanted[name]:,} samples"
-
-
-def _against(base: EvaluationRun, run: EvaluationRun, name: str, first: str) -> Iterator[str]:
-    left, right = base.by_set.get(name, ()), run.by_set.get(name, ())
-    if not left or not right:
-        return
-    for deviation in deviations(base, run, left, right):
-        if deviation.matters:
-            yield f"not comparable with {first}: {deviation.text}"
-    paired = pair_up(left, right)
-    differing = {
-        f"not in {first}": paired.only_other,
-        f"only in {first}": paired.only_base,
-        "with another record": paired.changed,
-    }
-    if any(differing.values()):
-        counts = ", ".join(f"{count:,} {what}" for what, count in differing.items() if count)
-        yield f"other rows than {first}: {counts}"
-
-
-@reports_errors
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command."""
-    parser = Parser(prog="soul compare table", description=__doc__)
-    parser.add_argument("runs", nargs="+", type=existing_folder, metavar="RUN", help="folder of an evaluation")
-    parser.add_argument("--out", type=output_file, metavar="F.md", help="also write the table as Markdown")
-    given = parser.parse_args(arguments)
-    runs = [EvaluationRun.load(folder) for folder in distinct(given.runs)]
-    models = dict(zip(labels(runs), runs, strict=True))
-    results = {label: summarise_run(run) for label, run in models.items()}
-    marks, notes = numbered(remarks(models))
-    if given.out is not None:
-        given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text(side_by_side.markdown(results, marks=marks, notes=notes), encoding="utf-8")
-    console = Console()
-    table = side_by_side.models_table(results, width=console.width, marks=marks, notes=notes)
-    console.print(table.rich("Models"))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def _remarks(side: EvaluationSide, one: Comparison | None, name: str) -> Iterator[str]:
+    """The remarks on a set of a side, and on its comparison with the baseline."""
+    count, wanted = len(side.run.by_set[name]), side.run.wanted[name]
+    if count < wanted:
+        yield f"not finished, {count:,} of {wanted:,} samples"
+    if one and name in one.sets:
+        yield from (f"not comparable with {one.labels[0]}: {reason}" for reason in one.sets[name].reasons)
+        counts = [f"{n:,} {why}" for why, n in one.sets[name].not_paired.items() if not why.startswith("invalid")]
+        if counts:
+            yield f"other rows than {one.labels[0]}: {', '.join(counts)}"

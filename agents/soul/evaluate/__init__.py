@@ -3,7 +3,7 @@
 soul evaluate --help          a model behind an API; --rescore: another judge over saved episodes
 soul evaluate local --help    checkpoints, served by vLLM
 soul report RUN               write the outputs again, from the journal
-soul compare RUN_A RUN_B      compare two runs row by row; soul compare table: many runs in one table
+soul compare RUN_A RUN_B      compare runs row by row; with --table: their scores in one table
 
 __main__.py, local.py         the two commands; runner.py: one evaluation, from its options to its outputs
 run/        options.py (command line), settings.py (what identifies a run, and its rows); before the first sample:

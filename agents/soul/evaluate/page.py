@@ -163,7 +163,7 @@ def overview(run: EvaluationRun, results: Results) -> dict[str, Any]:
     """The results of an evaluation: texts as the terminal has them, and the numbers behind them.
 
     Returns:
-        {"facts", "tiles", "warnings", "cautions", "notes", "settings", "titles", "published", "lines", "sets",
+        {"facts", "tiles", "warnings", "cautions", "explanations", "settings", "titles", "published", "lines", "sets",
         "names"}: a line has "cells" and "published" as texts, and "mean", "interval", "bounds", "range" in its
         metric's own range; "sets" has for each set the numbers of results.json with its groups and its metric.
     """
@@ -181,7 +181,7 @@ def overview(run: EvaluationRun, results: Results) -> dict[str, Any]:
         "tiles": _tiles(run, results),
         "warnings": warnings,
         "cautions": run_table.cautions(run, results),
-        "notes": [_READING, *run_table.explanations(results)],
+        "explanations": [_READING, *run_table.explanations(results)],
         "settings": {key: value for key, value in run.settings.items() if value},
         "titles": run_table.titles(results),
         "published": [{"model": column.model, "source": column.source} for column in shown],

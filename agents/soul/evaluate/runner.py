@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
-from rich.console import Console
 from rich.text import Text
 
 from soul import tasks
@@ -48,6 +47,7 @@ from soul.judge import Endpoint, GatewaySettings
 from soul.message import Escape
 from soul.pages.export import REPORT
 from soul.record import SessionRecord
+from soul.table import terminal
 from soul.validation_errors import setting_problem
 
 
@@ -63,7 +63,7 @@ class Served(NamedTuple):
     escape: Escape | None
 
 
-console = Console(width=max(120, Console().width))
+console = terminal()
 
 
 def settings_of(options: RunOptions, policy: Endpoint, served: dict[str, Any] | None = None) -> EvaluationSettings:
@@ -248,7 +248,7 @@ def results_of(folder: Path, journal: Journal) -> tuple[Results, Failures]:
     for warning in cautions(run, results):
         console.print(warning, markup=False, highlight=False)
     show_failures(failures)
-    console.print(f"Report: {folder / REPORT}")
+    console.print(f"Report: {folder / REPORT}", soft_wrap=True)
     return results, failures
 
 
@@ -271,7 +271,9 @@ def run_missing(
     todo = missing_samples(wanted, journal.samples, choice)
     keys = {request.key for request in wanted} - {request.key for request in todo}
     known = [journal.samples[key] for key in keys]
-    console.print(f"{settings.policy.model}: {len(known):,} samples are finished, {len(todo):,} to run; {folder}")
+    console.print(
+        f"{settings.policy.model}: {len(known):,} samples are finished, {len(todo):,} to run; {folder}", soft_wrap=True
+    )
     if not todo:
         return
     counts = Counter(request.set for request in wanted)

@@ -18,18 +18,22 @@ from pathlib import Path
 
 from soul.cli.arguments import existing_file, output_folder
 from soul.cli.error_border import Parser, reports_errors
+from soul.compare import report
+from soul.compare.comparison import Comparison
+from soul.compare.evaluations import EvaluationSide, NothingToCompare, compare_evaluations
+from soul.compare.table import results_table
 from soul.errors import BadSettings
-from soul.figures.drawing import colours, draw, require_matplotlib
-from soul.figures.evaluations import Evaluations
+from soul.evaluate.run.run_folder import EvaluationRun
+from soul.figures.drawing import FORMATS, draw, require_matplotlib
 from soul.figures.feedback import feedback_tables
-from soul.figures.results import choose_baseline, comparisons, metrics_table, results_table, significance_table
-from soul.figures.tables import agreement_table, dataset_table, named_file
+from soul.figures.palette import colours
+from soul.figures.tables import agreement_table, dataset_table, metrics_table
 from soul.figures.training import ablations, diagnostics, gap, metric_curves, training_curves
-from soul.figures.training_run import Runs, TrainingRun, by_name, named_folders
+from soul.figures.training_run import Runs, TrainingRun, by_name, named_files, named_folders
 from soul.files.whole_file import write_whole
 from soul.table import Table
 
-FILE = "index.md"
+FILE, BASELINE = "index.md", "grpo"
 
 
 def options() -> Parser:
@@ -39,9 +43,10 @@ def options() -> Parser:
     add("--runs", type=named_folders, nargs="+", default=[], metavar="NAME=DIR,DIR", help="training runs")
     add("--evals", type=named_folders, nargs="+", default=[], metavar="NAME=DIR,DIR", help="evaluations")
     add("--data", type=existing_file, nargs="+", default=[], metavar="FILE", help="task files (parquet)")
-    add("--agreement", type=named_file, nargs="+", default=[], metavar="NAME=FILE", help="of soul judge agree --json")
+    add("--agreement", type=named_files, nargs="+", default=[], metavar="NAME=FILE", help="of soul judge agree --json")
     add("--out", type=output_folder, required=True, help="folder for figures and tables")
     add("--baseline", metavar="NAME", help="of the evaluations to compare with: grpo, or the first")
+    add("--format", nargs="+", choices=FORMATS, default=FORMATS, help="of the figures; all three by default")
     return parser
 
 
@@ -56,39 +61,58 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
     if given.baseline and not given.evals:
         raise BadSettings("soul figures: --baseline names evaluations; it needs --evals.")
-    folders = by_name("--runs", given.runs)
+    folders, evaluated = by_name("--runs", given.runs), by_name("--evals", given.evals)
     if folders:
         require_matplotlib()
     runs = {name: [TrainingRun.load(name, folder) for folder in of_name] for name, of_name in folders.items()}
-    evals = [Evaluations.load(name, of_name) for name, of_name in by_name("--evals", given.evals).items()]
-    baseline = choose_baseline(evals, given.baseline) if evals else None
-    others = [dataset_table(given.data)] if given.data else []
-    others += [agreement_table(given.agreement)] if given.agreement else []
-    out: Path = given.out
-    out.mkdir(parents=True, exist_ok=True)
+    evals = [EvaluationSide(name, list(map(EvaluationRun.load, of_name))) for name, of_name in evaluated.items()]
     index = Index()
-    draw_runs(runs, out, index)
-    if baseline:
-        compared = comparisons(evals, baseline, index.missing)
-        tables = [results_table(evals, baseline, compared), metrics_table(evals)]
-        tables += [significance_table(evals, baseline, compared)] if compared else []
-        others = [*filter(None, tables), *others]
-    for table in others:
-        index.add_table(table, out)
-    print(index.write(out))
+    tables = evaluation_tables(evals, given.baseline, index.missing) if evals else []
+    tables += [dataset_table(given.data)] if given.data else []
+    tables += [agreement_table(given.agreement)] if given.agreement else []
+    given.out.mkdir(parents=True, exist_ok=True)
+    if runs:
+        draw_runs(runs, given.out, index, given.format)
+    for table in tables:
+        index.sections[table.caption] = table.write(given.out)
+        index.sources += [source for source in table.sources if source not in index.sources]
+    print(index.write(given.out))
     for sentence in index.missing:
         print(f"not drawn: {sentence}")
 
 
-def draw_runs(runs: Runs, out: Path, index: Index) -> None:
+def evaluation_tables(evals: Sequence[EvaluationSide], baseline: str | None, missing: list[str]) -> list[Table]:
+    """The tables of results, metrics and paired differences.
+
+    Args:
+        baseline: the name to compare with; None: "grpo", or the first.
+        missing: a sentence joins it where no row can be paired.
+
+    Raises:
+        BadSettings: there is no evaluation of that name.
+    """
+    by_label = {each.label: each for each in evals}
+    if baseline is not None and baseline not in by_label:
+        raise BadSettings(f"--baseline {baseline}: --evals has no such name. It has {', '.join(by_label)}.")
+    base = by_label.get(baseline or BASELINE, evals[0])
+    compared: list[Comparison] = []
+    for each in evals:
+        try:
+            compared += [compare_evaluations(base, each)] if each is not base else []
+        except NothingToCompare as error:
+            missing.append(f"significance of {each.label}: {error}")
+    sources = [source for each in evals for source in each.sources]
+    metrics, differences = metrics_table(evals), [report.table(compared, sources)] if compared else []
+    return [results_table(evals, compared), *([metrics] if metrics else []), *differences]
+
+
+def draw_runs(runs: Runs, out: Path, index: Index, endings: Sequence[str]) -> None:
     """Draw every figure that the training runs have the data for."""
-    if not runs:
-        return
     palette = colours(list(runs))
     for figure in (training_curves(runs), *metric_curves(runs), gap(runs), diagnostics(runs), *ablations(runs)):
         index.missing += figure.missing
         if figure.panels:
-            index.sections[figure.caption] = draw(figure, out, palette)
+            index.sections[figure.caption] = draw(figure, out, palette, endings)
     index.sources += [(run.name, run.folder, run.sha256) for seeds in runs.values() for run in seeds]
     for table in feedback_tables(runs, index.missing):
         index.sections[table.caption] = table.write(out)
@@ -96,22 +120,11 @@ def draw_runs(runs: Runs, out: Path, index: Index) -> None:
 
 @dataclass
 class Index:
-    """Collects what a command writes.
-
-    Attributes:
-        sections: caption -> its files.
-        missing: a sentence for each thing that is not there.
-        sources: name, folder and hash of every run and evaluation.
-    """
+    """What a command writes: files by caption, a sentence for each thing that is not there, hashes of all runs."""
 
     sections: dict[str, list[Path]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     sources: list[tuple[str, Path, str]] = field(default_factory=list)
-
-    def add_table(self, table: Table, folder: Path) -> None:
-        """Write a table, and list it and what it was computed from."""
-        self.sections[table.caption] = table.write(folder)
-        self.sources += [source for source in table.sources if source not in self.sources]
 
     def write(self, folder: Path) -> Path:
         """Write it as Markdown."""

@@ -6,6 +6,7 @@ matplotlib is imported when a figure is drawn: the base install does without it.
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ _STYLE = {
     "legend.frameon": False,
 }
 _LEAST_SPAN = 0.1  # of the largest value: what differs by less must not look like much
+ZOOMED = "(axis does not include 0)"
 _FEW = 4  # names; the seeds of more are not drawn one by one
 
 
@@ -46,15 +48,7 @@ def require_matplotlib() -> None:
         raise BadSettings("soul figures needs matplotlib, which is not installed: pip install 'ditto-soul[figures]'")
 
 
-def colours(names: Sequence[str]) -> dict[str, Any]:
-    """A colour for each name; the same in all figures of a command."""
-    from matplotlib import color_sequences
-
-    palette = color_sequences["tab10" if len(names) <= 10 else "tab20"]
-    return {name: palette[place % len(palette)] for place, name in enumerate(names)}
-
-
-def draw(figure: Figure, folder: Path, palette: Mapping[str, Any], formats: Sequence[str] = FORMATS) -> list[Path]:
+def draw(figure: Figure, folder: Path, palette: Mapping[str, str], formats: Sequence[str] = FORMATS) -> list[Path]:
     """Write a figure in all formats, and its CSV. Returns the files."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -97,7 +91,7 @@ def _metadata(figure: Figure, suffix: str) -> dict[str, Any]:
     return {"Description": f"{figure.caption} {text}", **({"Date": None} if suffix == ".svg" else {})}
 
 
-def _entries(figure: Figure, palette: Mapping[str, Any]) -> dict[str, Any]:
+def _entries(figure: Figure, palette: Mapping[str, str]) -> dict[str, Any]:
     """The legend: its labels, each with the line or marker that it explains. Dots have their names on the axis."""
     from matplotlib.lines import Line2D
 
@@ -115,7 +109,7 @@ def _entries(figure: Figure, palette: Mapping[str, Any]) -> dict[str, Any]:
     return entries
 
 
-def draw_curves(panel: Panel, on: Any, palette: Mapping[str, Any]) -> None:
+def draw_curves(panel: Panel, on: Any, palette: Mapping[str, str]) -> None:
     """The curves of a panel over the steps, with their bands, and the alarms on the axis."""
     for curve in panel.curves:
         colour, style = palette[curve.name], "--" if curve.dashed else "-"
@@ -137,10 +131,11 @@ def draw_curves(panel: Panel, on: Any, palette: Mapping[str, Any]) -> None:
         on.plot(steps, heights, color=palette[run.name], marker="^", markersize=4, ls="", **place)
     on.set_xlabel("step")
     on.xaxis.get_major_locator().set_params(integer=True)
-    on.set_ylim(_widened(*on.get_ylim()))
+    on.set_ylim(_limits(panel, on.dataLim.intervaly, on.get_ylim()))
+    on.set_ylabel(_zoom(panel, *on.get_ylim()))
 
 
-def draw_dots(panel: Panel, on: Any, palette: Mapping[str, Any], *, named: bool) -> None:
+def draw_dots(panel: Panel, on: Any, palette: Mapping[str, str], *, named: bool) -> None:
     """The dots of a panel, one below the other; the first panel of a line names them."""
     places = {name: place for place, name in enumerate(palette)}
     for curve in panel.curves:
@@ -154,11 +149,21 @@ def draw_dots(panel: Panel, on: Any, palette: Mapping[str, Any], *, named: bool)
     on.set_yticks(range(len(palette)), list(palette) if named else [""] * len(palette))
     on.set_ylim(len(palette) - 0.5, -0.5)  # the first name on top
     on.margins(x=0.12)
-    on.set_xlim(_widened(*on.get_xlim()))
+    on.set_xlim(_limits(panel, on.dataLim.intervalx, on.get_xlim()))
+    on.set_xlabel(_zoom(panel, *on.get_xlim()))
     on.xaxis.get_major_locator().set_params(nbins=4)
 
 
-def _widened(low: float, high: float) -> tuple[float, float]:
-    """The limits of an axis, at least _LEAST_SPAN of the largest value apart."""
-    lacking = max(0.0, _LEAST_SPAN * max(abs(low), abs(high)) - (high - low)) / 2
-    return low - lacking, high + lacking
+def _limits(panel: Panel, shown: Sequence[float], chosen: Sequence[float]) -> tuple[float, float]:
+    """The limits of an axis of values: the range of a reward and what is shown, or at least _LEAST_SPAN apart."""
+    lacking = max(0.0, _LEAST_SPAN * max(map(abs, chosen)) - (chosen[1] - chosen[0])) / 2
+    low, high = panel.range
+    return (
+        min(low, shown[0]) if math.isfinite(low) else chosen[0] - lacking,
+        max(high, shown[1]) if math.isfinite(high) else chosen[1] + lacking,
+    )
+
+
+def _zoom(panel: Panel, low: float, high: float) -> str:
+    """The label of an axis that shows only a part of its metric: neither the range nor 0 is its start."""
+    return "" if math.isfinite(panel.range[0]) or low <= 0 <= high else ZOOMED

@@ -15,7 +15,7 @@ from soul.figures.training_run import Runs, TrainingRun, file_name
 from soul.files.trace_files import FOLDER, finished_files
 from soul.record import SessionRecord, read_records
 from soul.rows.data_card import sha256
-from soul.table import NONE, Cell, Table
+from soul.table import NONE, Table
 
 Scenario = tuple[str, str]  # task, and the hash of the record
 
@@ -69,7 +69,7 @@ def _table(run: TrainingRun, early: SessionRecord, late: SessionRecord) -> Table
     files = [file.path for file in finished_files(run.folder / FOLDER, "step") if file.step in steps]
     return Table(
         ("", *(f"step {one.step}" for one in both)),
-        [[Cell(cell) for cell in line] for line in lines],
+        lines,
         notes=[where],
         words=frozenset({1, 2}),
         file=f"feedback-{file_name(run.name)}",

@@ -11,10 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from soul import tasks
-from soul.errors import UnknownTask
+from soul.compare.trainings import metric_of
 from soul.figures.training_run import Runs, TrainingRun
 from soul.metrics.intervals import ANY, Interval, mean_of, t_quantile
 
@@ -26,8 +25,7 @@ _REWARD = re.compile(r"ditto/(?:task/[^/]+/)?reward_|val-core/[^/]+/reward/")
 Key = Callable[[TrainingRun], str]  # the full name of a metric, which may differ between runs
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     """A mean at a step; without a band, `low` and `high` are None."""
 
     step: int
@@ -44,6 +42,7 @@ class Curve:
         points: mean and band, for the steps that every seed has; dots have one point, at the last step.
         seeds: run -> step -> value.
         dashed: how to draw it where a panel has two curves of one name.
+        range: of a reward; ANY for other metrics.
     """
 
     name: str
@@ -51,6 +50,7 @@ class Curve:
     points: tuple[Point, ...]
     seeds: tuple[tuple[TrainingRun, Mapping[int, float]], ...]
     dashed: bool = False
+    range: Interval = ANY
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,11 @@ class Panel:
     zero: bool = False
     alarm: str = ""
     dots: bool = False
+
+    @property
+    def range(self) -> Interval:
+        """The range of all its metrics, which its axis shows whole."""
+        return min(curve.range[0] for curve in self.curves), max(curve.range[1] for curve in self.curves)
 
     @property
     def alarms(self) -> list[tuple[TrainingRun, list[int]]]:
@@ -125,7 +130,7 @@ def curves(runs: Runs, key: Key, *, dashed: bool = False) -> list[Curve]:
             metric = key(runs_of_name[0])
             range_ = range_of(metric, runs_of_name)
             points = (point(step, metric, [(run, values[step]) for run, values in seeds], range_) for step in common)
-            drawn.append(Curve(name, metric, tuple(points), seeds, dashed))
+            drawn.append(Curve(name, metric, tuple(points), seeds, dashed, range_))
     return drawn
 
 
@@ -143,10 +148,5 @@ def point(step: int, metric: str, at: Sequence[tuple[TrainingRun, float]], range
 
 def range_of(metric: str, runs: Iterable[TrainingRun]) -> Interval:
     """The range of a reward, over the tasks of these runs; ANY for other metrics and unknown tasks."""
-    if not _REWARD.match(metric):
-        return ANY
-    try:
-        headlines = [tasks.load(task).headline for run in runs for task in run.tasks]
-    except UnknownTask:
-        return ANY
-    return (min(one.low for one in headlines), max(one.high for one in headlines)) if headlines else ANY
+    found = [metric_of(task) for run in runs for task in run.tasks] if _REWARD.match(metric) else []
+    return (min(one.low for one in found), max(one.high for one in found)) if found else ANY

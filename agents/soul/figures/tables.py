@@ -1,16 +1,17 @@
-"""Tables of task files (the paper's tables 4, 6, 7, 9, 10 and 12), and of judges against people (table 5)."""
+"""Tables of task files (the paper's tables 4, 6, 7, 9, 10, 12), of judges against people (table 5), and of metrics."""
 
 from __future__ import annotations
 
-import hashlib
-from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from dataclasses import astuple
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from soul.cli.arguments import existing_file
+from soul.compare.evaluations import EvaluationSide
 from soul.errors import BadSettings
+from soul.evaluate.tables.run_table import ordered
+from soul.figures.training import UP, better
+from soul.figures.training_run import Named
 from soul.judge.audit.agreement_statistics import Estimate
 from soul.judge.audit.human_agreement import Agreement
 from soul.rows.data_card import sha256
@@ -23,6 +24,30 @@ _ALL = "all"
 _CORRELATIONS = ("pearson", "spearman", "kendall")
 
 
+def metrics_table(evals: Sequence[EvaluationSide]) -> Table | None:
+    """A line for each metric of each set, a column for each name; None if no set has metrics beside its score.
+
+    Metrics are over all valid samples of a set, in their own ranges, without intervals.
+    """
+    body: list[list[Cell]] = []
+    data: list[tuple[Any, ...]] = [("set", "metric", "name", "mean", "sha256")]
+    hashes = {each.label: each.hashes for each in evals}
+    for name in ordered(list(dict.fromkeys(name for each in evals for name in each.results.sets))):
+        sets = {each.label: each.results.sets[name] for each in evals if name in each.results.sets}
+        for metric in dict.fromkeys(metric for one in sets.values() for metric in one.metrics):
+            arrow = better(next(iter(sets.values())).task, metric)
+            means = {label: one.metrics[metric] for label, one in sets.items() if metric in one.metrics}
+            best = (max if arrow == UP else min)(means.values()) if arrow and len(means) > 1 else None
+            shown = {label: Cell(f"{mean:.3f}", "best" if mean == best else "") for label, mean in means.items()}
+            body.append([Cell(f"{name}: {metric}{arrow}"), *(shown.get(label, Cell(NONE)) for label in hashes)])
+            data += [(name, metric, label, mean, hashes[label]) for label, mean in means.items()]
+    if not body:
+        return None
+    caption = "Every metric beside the score, over all valid samples; an arrow says what is better."
+    sources = [source for each in evals for source in each.sources]
+    return Table(("metric", *hashes), body, file="metrics", caption=caption, data=data, sources=sources)
+
+
 def dataset_table(files: Sequence[Path]) -> Table:
     """A line for each task of each file, and for each of its subsets.
 
@@ -31,7 +56,7 @@ def dataset_table(files: Sequence[Path]) -> Table:
     """
     head = ("file", "task", "dimension", "subset", "form", "metric", "rows", "groups", "duplicates")
     lengths = ("mean", "median", "P90", "longest")
-    body: list[list[Cell]] = []
+    body: list[Sequence[str]] = []
     data: list[Sequence[Any]] = [(*head, "mean", "median", "p90", "least", "most")]
     for path in dict.fromkeys(files):
         for task, rows in rows_by_task(str(path)).items():
@@ -42,9 +67,9 @@ def dataset_table(files: Sequence[Path]) -> Table:
                 known = (groups(rows), duplicates) if not subset.name else (None, None)
                 counts = [subset.rows, *known]
                 spread = subset.characters
-                shown = [Cell(NONE if count is None else f"{count:,}") for count in counts]
-                shown += [Cell(f"{value:,.0f}") for value in (spread.mean, spread.median, spread.p90, spread.most)]
-                body.append([*map(Cell, (*words, metric.name)), *shown])
+                shown = [NONE if count is None else f"{count:,}" for count in counts]
+                shown += [f"{value:,.0f}" for value in (spread.mean, spread.median, spread.p90, spread.most)]
+                body.append((*words, metric.name, *shown))
                 data.append((*words, metric.name, *("" if c is None else c for c in counts), *astuple(spread)))
     titles = (*head, *(f"characters: {name}" for name in lengths))
     words_at = frozenset({1, 2, 3, 4, 5})
@@ -63,64 +88,39 @@ def _form(row: TaskRow) -> str:
     return "conversation" if row.task.policy_turns > 1 else "one turn"
 
 
-class NamedFile(NamedTuple):
-    """A judge's name and its file."""
-
-    name: str
-    path: Path
-
-
-def named_file(text: str) -> NamedFile:
-    """The type of an argument NAME=FILE."""
-    name, equals, file = text.partition("=")
-    if not (name.strip() and equals and file):
-        raise ArgumentTypeError(f"{text!r}: write NAME=FILE, such as gpt-5-nano=agree.json")
-    return NamedFile(name.strip(), existing_file(file))
-
-
-def agreement_table(judges: Sequence[NamedFile]) -> Table:
+def agreement_table(judges: Sequence[Named]) -> Table:
     """A line for each judge and metric, from files of `soul judge agree --json`.
 
     Raises:
         BadSettings: a file is none.
     """
     head = ("judge", "metric", "pairs", "no verdict", *_CORRELATIONS, "accuracy", "kappa", "people's alpha")
-    body: list[list[Cell]] = []
+    body: list[list[Cell | str]] = []
     data: list[tuple[Any, ...]] = [("judge", "metric", "pairs", "measure", "value", "low", "high", "sha256")]
-    sources = []
-    for judge in judges:
-        content = judge.path.read_bytes()
-        hashed = hashlib.sha256(content).hexdigest()
-        sources.append((judge.name, judge.path, hashed))
-        agreement = _agreement(judge, content)
-        for metric, measured in (("GTEval", agreement.gteval), ("pairwise", agreement.pairwise)):
-            if measured is None:
-                continue
-            named = {**measured.correlations, "accuracy": measured.accuracy, "kappa": measured.kappa}
-            cells = [_estimate(named.get(name)) for name in (*_CORRELATIONS, "accuracy", "kappa")]
+    sources = [(judge.name, path, sha256(path)) for judge in judges for path in judge.paths]
+    for name, path, hashed in sources:
+        try:
+            agreement = Agreement.from_json(path.read_bytes())
+        except ValueError as error:
+            raise BadSettings(
+                f"--agreement {name}: {path} is not what `soul judge agree --json FILE` writes "
+                f"({str(error).splitlines()[0]})."
+            ) from None
+        for metric, measured in agreement.metrics.items():
+            measures = {**measured.correlations, "accuracy": measured.accuracy, "kappa": measured.kappa}
+            cells = [_estimate(measures.get(key)) for key in (*_CORRELATIONS, "accuracy", "kappa")]
             ceiling = NONE if measured.human_alpha is None else f"{measured.human_alpha:.2f}"
-            counts = (f"{measured.n:,}", f"{measured.left_out:,}")
-            body.append([*map(Cell, (judge.name, metric, *counts)), *cells, Cell(ceiling)])
-            for name, one in named.items():
+            body.append([name, metric, f"{measured.n:,}", f"{measured.left_out:,}", *cells, ceiling])
+            for key, one in measures.items():
                 if one is not None:
                     numbers = ("" if value is None else value for value in (one.value, one.low, one.high))
-                    data.append((judge.name, metric, measured.n, name, *numbers, hashed))
+                    data.append((name, metric, measured.n, key, *numbers, hashed))
     caption = "Judges against people on the same pairs of conversations, with 95 % intervals."
     note = (
         "Correlations are over pairs, with the mean of a judge's repeats and of the annotators. People's alpha "
         "(Krippendorff) is how well annotators agree with each other: no judge can be expected to agree better."
     )
     return Table(head, body, notes=[note], file="agreement", caption=caption, data=data, sources=sources)
-
-
-def _agreement(judge: NamedFile, content: bytes) -> Agreement:
-    try:
-        return Agreement.from_json(content)
-    except ValueError as error:
-        raise BadSettings(
-            f"--agreement {judge.name}: {judge.path} is not what `soul judge agree --json FILE` writes "
-            f"({str(error).splitlines()[0]})."
-        ) from None
 
 
 def _estimate(estimate: Estimate | None) -> Cell:

@@ -6,8 +6,9 @@ import statistics
 from collections.abc import Sequence
 
 from soul import tasks
+from soul.compare.trainings import metric_of
 from soul.errors import UnknownTask
-from soul.figures.figure import Curve, Figure, Key, Panel, curves, point
+from soul.figures.figure import Curve, Figure, Key, Panel, curves, point, range_of
 from soul.figures.training_run import DRAFT, GAP, REFINED, Runs, TrainingRun, file_name, tasks_of
 
 NOT_METRICS = ("n", "invalid_share")  # of a validation: its sessions
@@ -120,7 +121,8 @@ def _dots(title: str, runs: Runs, step: int, drafts: Key, validated: str) -> lis
         if all(values for _, values in known):
             ends = [(run, values[-1] if everywhere else _at_end(values)) for run, values in known]
             at = tuple((run, {step: value}) for run, value in ends)
-            drawn.append(Curve(name, key(seeds[0]), (point(step, "", ends),), at))
+            range_ = range_of(key(seeds[0]), seeds)
+            drawn.append(Curve(name, key(seeds[0]), (point(step, "", ends, range_),), at, range=range_))
     where = "validation" if everywhere else "drafts"
     return [Panel(f"{title}, {where}", drawn, dots=True)] if len(drawn) > 1 else []
 
@@ -132,10 +134,7 @@ def _at_end(values: Sequence[float]) -> float:
 
 def is_reward(task: str, metric: str) -> bool:
     """Check whether a metric is the reward itself, under the name of the task's headline."""
-    try:
-        return metric in ("reward", tasks.load(task).headline.name)
-    except UnknownTask:
-        return metric == "reward"
+    return metric in ("reward", metric_of(task).name)
 
 
 def better(task: str, metric: str) -> str:

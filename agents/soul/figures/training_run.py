@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from soul.cli.arguments import existing_folder
+from soul.cli.arguments import existing_file, existing_folder
 from soul.errors import BadSettings, SoulError
 from soul.files.metrics_file import NAME, read_with_hash
 
@@ -84,19 +84,28 @@ def tasks_of(runs: Runs) -> list[str]:
     return sorted({task for seeds in runs.values() for run in seeds for task in run.tasks}) or [""]
 
 
-class NamedFolders(NamedTuple):
-    """A name and its folders."""
+class Named(NamedTuple):
+    """A name and its folders or files."""
 
     name: str
-    folders: tuple[Path, ...]
+    paths: tuple[Path, ...]
 
 
-def named_folders(text: str) -> NamedFolders:
+def named_folders(text: str) -> Named:
     """The type of an argument NAME=FOLDER,FOLDER."""
-    name, equals, folders = text.partition("=")
-    if not (name.strip() and equals and folders.strip(",")):
-        raise ArgumentTypeError(f"{text!r}: write NAME=FOLDER or NAME=FOLDER,FOLDER, such as ditto=outputs/a,outputs/b")
-    return NamedFolders(name.strip(), tuple(existing_folder(part) for part in folders.split(",") if part))
+    return _named(text, existing_folder, "NAME=FOLDER or NAME=FOLDER,FOLDER, such as ditto=outputs/a,outputs/b")
+
+
+def named_files(text: str) -> Named:
+    """The type of an argument NAME=FILE,FILE."""
+    return _named(text, existing_file, "NAME=FILE, such as gpt-5-nano=agree.json")
+
+
+def _named(text: str, existing: Callable[[str], Path], form: str) -> Named:
+    name, equals, paths = text.partition("=")
+    if not (name.strip() and equals and paths.strip(",")):
+        raise ArgumentTypeError(f"{text!r}: write {form}")
+    return Named(name.strip(), tuple(existing(part) for part in paths.split(",") if part))
 
 
 def file_name(name: str) -> str:
@@ -104,7 +113,7 @@ def file_name(name: str) -> str:
     return re.sub(r"[^\w-]+", "_", name)
 
 
-def by_name(option: str, given: Sequence[NamedFolders]) -> dict[str, tuple[Path, ...]]:
+def by_name(option: str, given: Sequence[Named]) -> dict[str, tuple[Path, ...]]:
     """Name -> its folders.
 
     Raises:
@@ -113,10 +122,11 @@ def by_name(option: str, given: Sequence[NamedFolders]) -> dict[str, tuple[Path,
     chosen: dict[str, tuple[Path, ...]] = {}
     places: dict[Path, str] = {}
     for name, folders in given:
-        if name in chosen:
-            raise BadSettings(f"{option}: {name!r} is given twice. Give its seeds to one name: {name}=DIR,DIR.")
         if same := next((other for other in chosen if file_name(other) == file_name(name)), None):
-            raise BadSettings(f"{option}: the files of {same!r} and {name!r} would have the same names. Rename one.")
+            raise BadSettings(
+                f"{option}: the files of {same!r} and {name!r} would have the same names. Rename one, or give seeds to "
+                f"one name: {name}=DIR,DIR."
+            )
         chosen[name] = folders
         for folder in folders:
             if other := places.get(folder.resolve()):

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from filelock import FileLock
+
 from soul.errors import SoulError
 from soul.files.whole_file import whole_file
 
@@ -70,6 +72,13 @@ def write_lines(path: Path, lines: Iterable[str], pack_above_mb: float | None = 
         file.writelines(gzip.compress(line, _LEVEL, mtime=0) if packs else line for line in encoded)
     other.unlink(missing_ok=True)
     return target
+
+
+def append_line(path: Path, text: str) -> None:
+    """Append a line to a plain file that several may append to; the half line of a killed process is cut off."""
+    with FileLock(f"{path}.lock"), path.open("ab+") as file:
+        file.truncate(max((line.end for line in lines_of(file)), default=0))
+        file.write(f"{text}\n".encode())
 
 
 def read_lines(path: Path, start: int = 0) -> Iterator[Line]:

@@ -3,7 +3,8 @@
     soul judge show                    # the resolved endpoint of each role; keys as "set" or "NOT SET"
     soul judge check                   # make one real call for each role
     soul judge canaries [--json F]     # does the judge fall for known tricks?
-    soul judge agree --labels FILE     # does it agree with people? (MirrorBench's GTEval, pairwise)
+    soul judge agree --labels FILE     # does it agree with people? (MirrorBench's GTEval, pairwise; recorded scores)
+    soul judge draw RUN --out FOLDER   # draw texts for people to label (soul.annotate)
 
 Settings come from the environment, and from arguments such as judge.model=gpt-5-mini or
 partner.base_url=http://127.0.0.1:8000/v1.
@@ -26,7 +27,7 @@ from soul.cli.error_border import Parser, reports_errors
 from soul.errors import JudgeFailure, SoulError
 from soul.judge import preflight
 from soul.judge.audit import canaries, human_agreement
-from soul.judge.audit.human_labels import read_labels
+from soul.judge.audit.human_labels import RecordedLabel, read_labels
 from soul.judge.call.endpoint import Endpoint
 from soul.judge.gateway import Gateway
 from soul.judge.ledger import Ledger, table
@@ -101,11 +102,12 @@ async def audit(sections: Sections, args: argparse.Namespace) -> int:
     labels = read_labels(args.labels) if args.command == "agree" else []
     # There is no run folder here, so there is a cache only if judge.cache_dir is set.
     async with Gateway.connect(GatewaySettings.from_sections(sections)) as gateway:
-        await gateway.judge.check()
+        if not labels or not all(isinstance(label, RecordedLabel) for label in labels):
+            await gateway.judge.check()
         if labels:
             agreement = await human_agreement.compare(gateway.judge, labels, repeats=args.repeats, seed=args.seed)
             view, result = human_agreement.table(agreement), agreement.to_json()
-            code = 0 if all(metric.n for metric in (agreement.gteval, agreement.pairwise) if metric) else 1
+            code = 0 if all(metric.n for metric in agreement.metrics.values()) else 1
         else:
             outcomes = await canaries.run(gateway.judge)
             view, result, code = canaries.table(outcomes), canaries.to_json(outcomes), canaries.verdict(outcomes)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from soul.judge.cache import Cache
 from soul.judge.call.endpoint import Endpoint
+from soul.judge.call.kept_call import KeptCall, bounded
 from soul.judge.call.usage import Usage, merged
 from soul.judge.client import Completions, EndpointClient
 from soul.judge.judge import ChatModel, Judge
@@ -16,6 +17,7 @@ from soul.judge.limits import Budget, shared_limits
 from soul.judge.roles import ROLES, GatewaySettings, Role
 
 SAMPLED: tuple[Role, ...] = ("partner", "environment")  # never cached: the same question may get different answers
+KEPT: tuple[Role, ...] = ("judge", "feedback")  # their calls are kept with the session
 
 
 def connect_endpoints(
@@ -95,6 +97,14 @@ class Gateway:
         """The usage of each role that made a call, and of the canary; members of a jury count as the judge."""
         unique = {id(judge.usage): (role, judge.usage) for role, judge in self._judges()}  # a lone judge is its jury
         return merged((role, usage) for role, usage in unique.values() if usage.calls)
+
+    def take_calls(self) -> list[KeptCall]:
+        """The calls of judges and feedback since they were taken the last time, in a scope; see `bounded`."""
+        lists = {id(judge.kept): (role, judge.kept or []) for role, judge in self._judges() if role in KEPT}
+        calls = [call.model_copy(update={"role": role}) for role, kept in lists.values() for call in kept]
+        for _, kept in lists.values():
+            kept.clear()
+        return bounded(calls)
 
     def _judges(self) -> Iterator[tuple[str, Judge]]:
         """Every judge with its name in the usage."""

@@ -21,6 +21,7 @@ from soul.judge.cache import key_of
 from soul.judge.call import structured
 from soul.judge.call.endpoint import Endpoint
 from soul.judge.call.http import Connection
+from soul.judge.call.kept_call import KeptCall
 from soul.judge.call.untrusted import data_message, require_content
 from soul.judge.call.usage import Usage
 from soul.judge.client import Completions, EndpointClient, Request
@@ -37,6 +38,7 @@ class ChatModel:
 
     endpoint_client: Completions
     usage: Usage = field(default_factory=Usage)
+    kept: list[KeptCall] | None = None  # the questions of this scope and their answers; None outside of one
 
     @classmethod
     def connect(cls, endpoint: Endpoint, connection: Connection | None = None) -> Self:
@@ -48,8 +50,8 @@ class ChatModel:
         return self.endpoint_client.endpoint
 
     def scope(self) -> Self:
-        """The same model with separate counters, for one session."""
-        return replace(self, usage=Usage())
+        """The same model with separate counters, for one session, whose questions with a schema it keeps."""
+        return replace(self, usage=Usage(), kept=[])
 
     async def chat(self, messages: Sequence[Message]) -> str:
         """The model's next turn. It is sampled, so it never comes from the cache.
@@ -178,16 +180,24 @@ class Judge(ChatModel):
                 {"role": "system", "content": instructions},
                 {"role": "user", "content": question + complaint},
             )
-            text, source = None, ""
+            text, source, spent = None, "", Usage()
+            call = KeptCall(model=self.endpoint.model, request=list(messages))
+            if self.kept is not None:
+                self.kept.append(call)
             try:
-                request = Request(messages, form, key, fresh, reask)
-                text, source = await self.endpoint_client.complete(request, self.usage)
+                try:
+                    request = Request(messages, form, key, fresh, reask)
+                    text, source = await self.endpoint_client.complete(request, spent)
+                finally:
+                    self.usage.merge(spent)
                 free &= source != "endpoint"
+                call.reply, call.cached = text, source != "endpoint"
+                call.prompt_tokens, call.completion_tokens = spent.prompt_tokens, spent.completion_tokens
                 answer = structured.read(schema, text)
                 self.usage.cache_hits += free
                 return answer
             except JudgeFailure as failure:
-                fresh = True
+                fresh, call.failure = True, failure.cause
                 if source == "file":
                     continue
                 problem = failure.detail.removeprefix(f"{name}: ")

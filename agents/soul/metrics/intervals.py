@@ -38,6 +38,7 @@ class Estimate:
         variance: of the mean; for scores of 0 or 1 with two more of each (Agresti and Coull), so that it is never 0.
         interval: 95 %; None if too little is known.
         range: of the metric.
+        degrees: of freedom of the variance; infinite where a normal distribution is meant.
     """
 
     mean: float
@@ -45,6 +46,7 @@ class Estimate:
     variance: float
     interval: Interval | None
     range: Interval = ANY
+    degrees: float = math.inf
 
 
 def mean_of(
@@ -115,7 +117,7 @@ def score_of_rows(
     beyond = statistics.NormalDist().cdf(-widened * t_quantile(rows - 1))
     low, high = float(np.quantile(drawn, beyond)), float(np.quantile(drawn, 1 - beyond))
     known = rows >= FEWEST and low < high
-    return Estimate(mean, rows, float(np.var(drawn)) * widened**2, (low, high) if known else None, range_)
+    return Estimate(mean, rows, float(np.var(drawn)) * widened**2, (low, high) if known else None, range_, rows - 1)
 
 
 def pooled(parts: Sequence[Estimate], weights: Sequence[float] | None = None) -> Estimate:
@@ -141,7 +143,7 @@ def _by_t(mean: float, n: int, variance: float, degrees: int, range_: Interval, 
     if degrees < fewest - 1 or math.sqrt(variance) <= _ROUNDING * max(1.0, abs(mean)):
         return Estimate(mean, n, variance, None, range_)
     half = t_quantile(degrees) * math.sqrt(variance)
-    return Estimate(mean, n, variance, (max(range_[0], mean - half), min(range_[1], mean + half)), range_)
+    return Estimate(mean, n, variance, (max(range_[0], mean - half), min(range_[1], mean + half)), range_, degrees)
 
 
 @cache

@@ -3,57 +3,105 @@
     soul view outputs/
     soul view outputs/ditto-1 --export ditto-1.html
     soul view outputs/ --site site/
+    soul view outputs/ --play hitom --play sotopia=rows.parquet policy.base_url=http://127.0.0.1:8000/v1
+    soul view --annotate labels/pairs
+    soul view --review data/sim_rl_data
 
-The first form serves the folder on this machine only, at an address that it prints; Ctrl-C ends it. The others need no
-server: one HTML file with all numbers of a run, and with all samples of an evaluation or the most telling sessions of a
-training run; and a folder with such a file for each run.
+The first form serves the folder on this machine only, at an address that it prints; Ctrl-C ends it. --export and --site
+need no server: one HTML file with all numbers of a run, and with all samples of an evaluation or the most telling
+sessions of a training run; and a folder with such a file for each run. The others add a playground (which asks the
+endpoints that its settings name, and writes what you keep to --keep), an annotation of `soul judge draw`, or a review
+of training files.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import webbrowser
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from soul.cli.arguments import existing_folder, output_file, output_folder, port
 from soul.cli.error_border import Parser, reports_errors
-from soul.pages.api import Api
+from soul.pages.api import Api, Extension
 from soul.pages.catalogue import Catalogue
 from soul.pages.export import export, write_site
+from soul.pages.extensions import Annotate, Comparisons, Play, ReviewData
 from soul.pages.page import served_page
 from soul.pages.server import ViewServer
+
+
+def options() -> Parser:
+    """The command line."""
+    parser = Parser(prog="soul view", description=__doc__)
+    add = parser.add_argument
+    add("folder", type=existing_folder, nargs="?", help="a run's folder, or one above several")
+    add("--port", type=port, default=0, help="port of the server (default: any free one)")
+    add("--no-browser", action="store_true", help="print the address, but open no browser")
+    add("--export", type=output_file, metavar="FILE.html", help="write a run to this file instead")
+    add("--site", type=output_folder, metavar="OUT", help="write all runs to this folder instead")
+    add("--play", action="append", metavar="TASK[=FILE]", help="add a playground with the rows of this task")
+    add(
+        "--keep",
+        type=output_folder,
+        default=Path("kept"),
+        metavar="OUT",
+        help="where the playground keeps sessions",
+    )
+    add("--annotate", type=existing_folder, metavar="FOLDER", help="add an annotation")
+    add("--review", type=existing_folder, metavar="FOLDER", help="add a review of training files")
+    return parser
 
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
-    parser = Parser(prog="soul view", description=__doc__)
-    parser.add_argument("folder", type=existing_folder, help="a run's folder, or one above several")
-    parser.add_argument("--port", type=port, default=0, help="port of the server (default: any free one)")
-    parser.add_argument("--no-browser", action="store_true", help="print the address, but open no browser")
-    parser.add_argument("--export", type=output_file, metavar="FILE.html", help="write a run to this file instead")
-    parser.add_argument("--site", type=output_folder, metavar="OUT", help="write all runs to this folder instead")
-    given = parser.parse_args(arguments)
+    parser = options()
+    given, settings = parser.parse_known_intermixed_args(arguments)
+    if unknown := [one for one in settings if one.startswith("-") or "=" not in one]:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    if settings and not given.play:
+        parser.error(f"{settings[0]} is a setting of the playground: give --play TASK, too")
+    root = given.folder or given.annotate or given.review
+    if root is None and not given.play:
+        parser.error("give the folder of a run, or one above several")
     if given.export is None and given.site is None:
-        serve(given.folder, given.port, opens=not given.no_browser and _has_display())
+        serve(root or given.keep, given, settings)
         return
-    files = [export(given.folder, given.export)] if given.export else write_site(given.folder, given.site)
-    for file in files:
+    for file in [export(root, given.export)] if given.export else write_site(root, given.site):
         print(f"{file} ({file.stat().st_size / 1e6:,.1f} MB)")
 
 
-def serve(folder: Path, port_: int, opens: bool) -> None:
+def extensions(given: Namespace, settings: Sequence[str]) -> dict[str, Extension]:
+    """What was asked for beside the runs. Modules are imported by name, because some of them import the pages."""
+    found: dict[str, Extension] = {}
+    if given.play:
+        playground: Any = importlib.import_module("soul.playground.playground").Playground
+        files = {task: Path(file) if file else None for task, _, file in (one.partition("=") for one in given.play)}
+        found["play"] = Play(playground.from_arguments(files, settings, given.keep))
+    if given.annotate:
+        found["annotate"] = Annotate(importlib.import_module("soul.annotate").Annotation(given.annotate))
+    if given.review:
+        found["review"] = ReviewData(importlib.import_module("soul.rows.review").Review(given.review))
+    return found
+
+
+def serve(folder: Path, given: Namespace, settings: Sequence[str]) -> None:
     """Serve a folder until Ctrl-C.
 
     Raises:
-        BadSettings: the port is taken.
+        BadSettings: the port is taken, or a setting of the playground is wrong.
     """
-    server = ViewServer(Api(Catalogue(folder)), served_page(f"{folder.resolve().name} - soul view"), port_)
+    catalogue, more = Catalogue(folder), extensions(given, settings)
+    page = served_page(f"{folder.resolve().name} - soul view", extensions=list(more))
+    server = ViewServer(Api(catalogue, {"compare": Comparisons(catalogue), **more}), page, given.port)
     try:
         print(f"{folder} is at {server.address}\nOnly this machine reaches it. Ctrl-C ends it.", flush=True)
-        if opens:
+        if not given.no_browser and _has_display():
             webbrowser.open(server.address)
         server.serve_forever()
     except KeyboardInterrupt:

@@ -4,6 +4,7 @@
     run/ID/overview?from=REV                 numbers of a run; "unchanged" if REV is still its revision
     run/ID/index?after=N&revision=R          sessions after row N; all, if some have gone since R
     run/ID/session/N                         one session's record
+    run/ID/themes                            what the feedback of a training run is about (themes.py)
     run/ID/search?text=T                     lines {"hit": N}, {"progress": share}, {"end": true}
 
 An address that begins with the name of an extension goes to it: `compare/...`, `play/...`.
@@ -30,13 +31,10 @@ class BadRequest(SoulError):
 
 
 class Extension(Protocol):
-    """A further part of the API, below its own name."""
+    """A further part of the API, below its own name. One that changes something has `post(parts, body)` too."""
 
     def get(self, parts: Sequence[str], query: Query) -> Any:
         """The answer to an address; raises NotThere."""
-
-    def post(self, parts: Sequence[str], body: Mapping[str, Any]) -> Any:
-        """Carry out a request that changes something; raises NotThere where nothing can be changed."""
 
 
 class Api:
@@ -75,8 +73,8 @@ class Api:
     def post(self, parts: Sequence[str], body: Mapping[str, Any]) -> Any:
         """Carry out a request; raises as `get`."""
         match parts:
-            case [name, *rest] if hasattr(self.extensions.get(name), "post"):
-                return self.extensions[name].post(rest, body)
+            case [name, *rest] if post := getattr(self.extensions.get(name), "post", None):
+                return post(rest, body)
             case _:
                 raise NotThere
 
@@ -89,6 +87,9 @@ def _of_run(view: RunView, parts: Sequence[str], query: Query) -> dict[str, Any]
             return view.columns(number_in(query, "after") or 0, number_in(query, "revision"))
         case ["session", number]:
             return view.session(number_in({"session": number}, "session") or 0)
+        case ["themes"] if hasattr(view, "themes"):
+            found: dict[str, Any] = view.themes()
+            return found
         case ["search"] if query.get("text"):
             return view.search(query["text"], number_in(query, "after") or 0)
         case ["search"]:

@@ -15,24 +15,18 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
-from soul.errors import SoulError
-from soul.files.folder_lock import is_held
-from soul.files.json_object import read_object
-from soul.files.metrics_file import NAME as METRICS
+from soul.errors import SoulError, one_line
 from soul.files.trace_files import FOLDER as TRACES
-from soul.files.trace_files import LIVE, last_step, trace_files
+from soul.pages.facts import Kind, facts, kind_of
 from soul.pages.sessions import Event
-from soul.pages.training_numbers import RUN_FILE
 
-Kind = Literal["training", "evaluation"]
 # Kind -> what reads its folder. Evaluations import this package, for their report; so their reader is imported by name.
 READERS: dict[Kind, str] = {
     "training": "soul.pages.training_view:TrainingView",
     "evaluation": "soul.evaluate.page:EvaluationView",
 }
-JOURNAL = "samples.jsonl"  # of an evaluation
 DEEPEST = 8  # levels below the folder
 _SKIPPED = {TRACES, "replaced", "node_modules", "__pycache__", "judge_cache"}
 LOOK_S = 2.0  # the folders are looked through no more often
@@ -85,30 +79,13 @@ class Found:
     place: Path
 
     def facts(self) -> dict[str, Any]:
-        """The facts that the list shows; `modified` is unix time."""
-        place, name, steps, tasks, objective = self.place, self.place.stem, 0, [], None
-        changed = [place]
-        if self.kind == "training":
-            run = _object(place / RUN_FILE)
-            name, steps, objective = place.name, last_step(place / TRACES), run.get("objective")
-            tasks = [task for task in str(run.get("task") or "").split(",") if task]
-            changed += [place / METRICS, place / TRACES, place / TRACES / LIVE]
-        elif self.kind == "evaluation":
-            policy, sets = _object(place / "settings.json").get("policy"), _object(place / "chosen.json").get("samples")
-            name = str((policy.get("model") if isinstance(policy, dict) else None) or place.name)
-            tasks = list(sets) if isinstance(sets, dict) else []
-            changed.append(place / JOURNAL)
-        return {
-            "id": self.id,
-            "path": self.path,
-            "kind": self.kind,
-            "name": name,
-            "modified": max((one.stat().st_mtime for one in changed if one.exists()), default=0.0),
-            "steps": steps,
-            "tasks": tasks,
-            "objective": objective if isinstance(objective, str) else None,
-            "running": is_held(place),
-        }
+        """The facts that the list shows (`soul.pages.facts`); of a damaged folder, what is wrong."""
+        try:
+            known = facts(self.place).to_json()
+            del known["place"]  # an exported file tells nothing about this machine
+        except SoulError as error:
+            known = {"name": self.place.name, "state": "failed", "cause": one_line(error), "changed": 0.0}
+        return {**known, "id": self.id, "path": self.path, "kind": self.kind}
 
 
 def find(root: Path) -> list[Found]:
@@ -117,14 +94,12 @@ def find(root: Path) -> list[Found]:
 
 
 def _walk(root: Path) -> Iterator[Found]:
-    for name, folders, files in os.walk(root):
+    for name, folders, _ in os.walk(root):
         folder = Path(name)
         depth = len(folder.relative_to(root).parts)
         folders[:] = [one for one in folders if depth < DEEPEST and _enters(one)]
-        if METRICS in files or any(trace_files(folder / TRACES)):
-            yield _found(root, folder, "training")
-        elif {"settings.json", "chosen.json", JOURNAL} <= set(files):
-            yield _found(root, folder, "evaluation")
+        if kind := kind_of(folder):
+            yield _found(root, folder, kind)
 
 
 def _enters(name: str) -> bool:
@@ -135,13 +110,6 @@ def _found(root: Path, place: Path, kind: Kind) -> Found:
     path = place.relative_to(root).as_posix() if place != root else root.name
     mark = hashlib.blake2b(f"{kind}:{path}".encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
     return Found(mark, kind, path, place)
-
-
-def _object(path: Path) -> dict[str, Any]:
-    try:
-        return read_object(path, SoulError, "")
-    except (OSError, SoulError):  # the page of the run, or its report, says what is wrong
-        return {}
 
 
 class Catalogue:
@@ -157,7 +125,7 @@ class Catalogue:
     def folders(self) -> dict[str, Any]:
         """{"root", "folders"}: the facts about each folder, newest first."""
         known = [one.facts() for one in self.found().values()]
-        return {"root": str(self.root), "folders": sorted(known, key=lambda one: one["modified"], reverse=True)}
+        return {"root": str(self.root), "folders": sorted(known, key=lambda one: one["changed"], reverse=True)}
 
     def view(self, number: str) -> RunView | None:
         """The run with this id."""

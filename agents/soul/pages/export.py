@@ -1,4 +1,4 @@
-"""Write runs as HTML files that need no server: at a run's end, or by `soul view FOLDER --export FILE`, `--site OUT`.
+"""Write runs as HTML files that need no server: at a run's end, or by `soul view` with `--export` or `--site`.
 
 A file holds all numbers: of the run, and of every session of a finished step. An evaluation's samples have their texts;
 of a training run, the most telling sessions have them. A browser keeps the whole file in memory, so the texts of a
@@ -7,6 +7,7 @@ training run are limited, before compression.
 
 from __future__ import annotations
 
+import importlib
 import sqlite3
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -23,11 +24,7 @@ from soul.pages.training_view import TrainingView
 
 REPORT = "report.html"  # in a run's folder
 MOST_BYTES = 40_000_000  # of texts, before compression
-# Of an overview: about the server. An evaluation's notes say how to read its numbers.
-_ASIDE: dict[Kind, set[str]] = {
-    "training": {"revision", "indexing", "notes"},
-    "evaluation": {"revision", "indexing"},
-}
+_ASIDE = {"revision", "indexing", "notes"}  # of an overview: about the server
 PER_KIND = 3  # sessions of each kind and step
 _CANDIDATES = """SELECT s.id, f.step, s.length, s.draft, s.refined - s.draft, s.cause IS NOT NULL
     FROM sessions s JOIN files f ON f.id = s.file_id
@@ -59,13 +56,15 @@ def write_view(view: RunView, kind: Kind, columns: Mapping[str, Any], chosen: Se
         columns: of all sessions.
         chosen: their ids.
     """
-    facts = {**Found("run", kind, view.folder.resolve().name, view.folder).facts(), "running": False}
-    overview = {name: value for name, value in view.overview(None).items() if name not in _ASIDE[kind]}
+    facts = {**Found("run", kind, view.folder.resolve().name, view.folder).facts(), "state": "exported"}
+    overview = {name: value for name, value in view.overview(None).items() if name not in _ASIDE}
     data = {
         "folders": {"root": "", "folders": [facts]},
         "run/run/overview": {"revision": 0, "indexing": None, **overview},
         "run/run/index": {"revision": 0, "reset": False, "indexing": None, "columns": columns},
     }
+    if hasattr(view, "themes"):
+        data["run/run/themes"] = view.themes()
     texts = ((f"run/run/session/{number}", to_json(view.session(number))) for number in chosen)
     first = "results" if kind == "evaluation" else "learning"
     return write_page(file, f"{facts['name']}, exported", data, texts, start=f"run/{first}")
@@ -85,10 +84,37 @@ def write_site(root: Path, out: Path) -> list[Path]:
             write_run_report(found.place, file)
         else:
             write_evaluation(open_view("evaluation", found.place), file)
-        folders.append({**found.facts(), "running": False, "href": file.name})
+        folders.append({**found.facts(), "state": "exported", "href": file.name})
         files.append(file)
     data = {"folders": {"root": root.resolve().name, "folders": folders}}
     return [write_page(out / "index.html", root.resolve().name, data, (), start=""), *files]
+
+
+def write_comparison(
+    folders: Sequence[Path], file: Path, *, against: Sequence[Sequence[Path]] = (), within: bool = False
+) -> Path:
+    """Write a comparison of runs with both texts of every row (`soul compare --html`), and return the file.
+
+    Args:
+        against, within: as `soul.compare.runs.compare_runs` takes them.
+
+    Raises:
+        SoulError: a folder is not a run, or there is nothing to compare.
+    """
+    runs: Any = importlib.import_module("soul.compare.runs")  # by name: that package imports this one
+    table = runs.compare_runs(folders, against, within=within)
+    ids = ",".join(map(str, range(len(folders))))
+    start = f"compare/{ids}" + ("/within" if within else "")
+    data = {"folders": {"root": "", "folders": []}, start: table.to_json()}
+    for place, one in enumerate(table.comparisons):
+        data |= {f"{start}/rows/{place}/{name}": runs.rows_of(one, name) for name in one.sets}
+    texts = (
+        (f"{start}/texts/{place}/{name}/{row.id}", to_json(runs.pair_texts(one, name, row.id)))
+        for place, one in enumerate(table.comparisons)
+        for name, of_set in one.sets.items()
+        for row in of_set.rows
+    )
+    return write_page(file, "Comparison", data, texts, start=f"compare/{ids}" + ("?within=1" if within else ""))
 
 
 def write_evaluation(view: Any, file: Path | None = None) -> Path:

@@ -44,11 +44,11 @@ Progress = Callable[[float], None]  # called with the share of the bytes that ar
 Value = TypeVar("Value")
 
 FILE, LOCK = "index.sqlite", ".index.lock"
-VERSION = 5  # of the tables; raise it when you change them
+VERSION = 6  # of the tables; raise it when you change them
 BUSY_S = 30.0  # how long a reader waits for a change
 _TYPES = {"float | None": "REAL", "float": "REAL", "int": "INTEGER", "int | None": "INTEGER"}
 _FACTS = ("inode", "mtime_ns", "size", "indexed", "lines")
-_CODED = ("split", "task", "file", "prompt", "cause", "question")
+_CODED = ("split", "task", "file", "prompt", "cause", "prompts", "question")
 # Column of the page -> where it comes from.
 COLUMNS = {
     "id": "s.id",

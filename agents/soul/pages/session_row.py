@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import NamedTuple
 
 from soul.judge.call.usage import Usage
@@ -28,6 +29,9 @@ class SessionRow(NamedTuple):
         seconds: from the first stage's start to the last one's end; without start times, the stages' sum.
         cost: US dollars; None if a price is unknown.
         tokens: what the policy sampled; None if neither the training nor an endpoint counted it.
+        prompts: ids of the judge's prompts.
+        said, told: characters that the policy wrote in the draft, and those of the feedback; None without feedback.
+        followed: 0: both answers are the same; 1: the refined one is another; 2: another, and right; None: not known.
         question: first words of the question; of the critique, if the row has no question.
         metrics: JSON: {"draft": {name: value}, "refined": {...}}.
     """
@@ -50,6 +54,10 @@ class SessionRow(NamedTuple):
     seconds: float
     cost: float | None
     tokens: int | None
+    prompts: str
+    said: int
+    told: int | None
+    followed: int | None
     question: str
     metrics: str
 
@@ -81,6 +89,10 @@ class SessionRow(NamedTuple):
             seconds=round(_seconds(record), 3),
             cost=_rounded(_cost(record.usage.values())),
             tokens=_tokens(record),
+            prompts=", ".join(record.prompts).encode("utf-8", "replace").decode(),
+            said=sum(len(one["content"]) for one in chain(*(draft.seats or {}).values()) if one["role"] == "assistant"),
+            told=None if record.feedback is None else len(record.feedback),
+            followed=_followed(record),
             question=_question(record),
             metrics=json.dumps({name: values for name, values in metrics.items() if values}),
         )
@@ -144,9 +156,16 @@ def _cost(usages: Iterable[Usage]) -> float | None:
 
 def _question(record: SessionRecord) -> str:
     text = (question_of(record.record) if record.record else record.question) or record.draft.critique or ""
-    return (
-        " ".join(text.split())[:SHOWN_CHARACTERS].encode("utf-8", "replace").decode()
-    )  # SQLite takes no lone surrogate
+    shown = " ".join(text.split())[:SHOWN_CHARACTERS]
+    return shown.encode("utf-8", "replace").decode()  # SQLite takes no lone surrogates
+
+
+def _followed(record: SessionRecord) -> int | None:
+    first, second = record.draft.given, record.refined.given if record.refined else None
+    if first is None or second is None:
+        return None
+    right = (record.target, *(record.target or "").split(" or "))  # see `Task.target`
+    return 0 if first == second else 2 if second in right else 1
 
 
 def _tokens(record: SessionRecord) -> int | None:

@@ -8,12 +8,14 @@ were replaced count, as in the metrics; those of the running step do not: the fa
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
 import sqlite3
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +24,9 @@ from soul.errors import SoulError, UnknownTask, one_line
 from soul.files.json_object import read_object
 from soul.files.metrics_file import NAME, read_metrics
 from soul.metrics.intervals import ANY, Estimate, Interval, mean_of, pooled
+from soul.pages.judge_numbers import judge_part
 from soul.pages.session_row import CallsRow
+from soul.pages.verdict import verdict
 
 RUN_FILE = "run.json"
 _CALLS = f"""
@@ -52,10 +56,11 @@ class BadRunFile(SoulError):
 
 
 def sessions_part(connection: sqlite3.Connection) -> dict[str, Any]:
-    """The part of the overview that comes from the index: {"curves", "calls", "problems"}."""
+    """The part of the overview that comes from the index: {"curves", "calls", "problems"}, and `judge_part`."""
     calls = connection.execute(_CALLS)
     names = [column[0] for column in calls.description]
     return {
+        **judge_part(connection),
         "curves": curves(connection),
         "calls": [dict(zip(names, row, strict=True)) for row in calls],
         "problems": [problem for (problem,) in connection.execute(_PROBLEMS)],
@@ -63,7 +68,7 @@ def sessions_part(connection: sqlite3.Connection) -> dict[str, Any]:
 
 
 def files_part(folder: Path) -> dict[str, Any]:
-    """The part that comes from the other files: {"run", "metrics", "events", "problems"}."""
+    """The part that comes from the other files: {"run", "metrics", "about", "events", "problems"}."""
     problems: list[str] = []
     run: dict[str, Any] = {}
     metrics: Mapping[int, Mapping[str, float]] = {}
@@ -81,7 +86,28 @@ def files_part(folder: Path) -> dict[str, Any]:
     names = sorted({name for numbers in metrics.values() for name in numbers} - {"step"})
     series = {name: [_number(metrics[step].get(name)) for step in steps] for name in names}
     happened = events(folder, run, metrics)
-    return {"run": run, "metrics": {"steps": steps, "series": series}, "events": happened, "problems": problems}
+    numbers = {"metrics": {"steps": steps, "series": series}, "about": described(names)}
+    return {"run": run, **numbers, "events": happened, "problems": problems}
+
+
+def described(names: Iterable[str]) -> dict[str, str]:
+    """Metric -> its meaning in docs/training.md, from which metric_texts.json is made; of known metrics."""
+    texts = json.loads((Path(__file__).parent / "metric_texts.json").read_text(encoding="utf-8"))
+    known = [(re.compile(re.sub("<[a-z]+>", ".+", name)), text) for name, text in reversed(texts.items())]
+    return {name: text for name in names for pattern, text in known if pattern.fullmatch(name)}
+
+
+def in_words(curves: Mapping[str, Any], events: Iterable[Mapping[str, Any]]) -> str:
+    """The sentence about a run's curves and alarms; "" without a step."""
+    if not (curve := curves.get(ALL)):
+        return ""
+    means = {name: dict(zip(curve["steps"], curve[name]["mean"], strict=True)) for name in ("draft", "gap")}
+    drafts, gaps = ({step: one for step, one in means[name].items() if one is not None} for name in ("draft", "gap"))
+    alarms: dict[str, int] = {}
+    for event in events:
+        if event["kind"] == "alarm":
+            alarms.setdefault(event["text"], event["step"])
+    return verdict(list(drafts.values()), gaps, alarms)
 
 
 def _number(value: Any) -> float | None:
@@ -156,7 +182,9 @@ def curves(connection: sqlite3.Connection) -> dict[str, Any]:
 
     Returns:
         Task or "all" -> {"steps", "draft", "refined", "gap", "validation": {"mean", "low", "high", "n"}, "better",
-        "same", "worse"}; lists have one value a step, None where there is none.
+        "same", "worse", "range": of the tasks' rewards, None without limits, "shares": "better" or "worse" -> their
+        share over all steps, and its interval over the prompts of steps}; lists have one value a step, None where
+        there is none.
     """
     groups: defaultdict[str, defaultdict[tuple[str, int], list[_Group]]] = defaultdict(lambda: defaultdict(list))
     for split, step, task, *numbers in connection.execute(_GROUPS):
@@ -178,12 +206,15 @@ def _curves(by_task: Mapping[str, _Groups]) -> dict[str, Any]:
             points.append(_point(means))
         return {key: [point[place] for point in points] for place, key in enumerate(("mean", "low", "high", "n"))}
 
+    bounds = min(low for low, _ in ranges.values()), max(high for _, high in ranges.values())
     trained = [[one for groups in by_task.values() for one in groups.get(("step", step), ())] for step in steps]
     return {
         "steps": steps,
         **{name: curve("step", name) for name in ("draft", "refined", "gap")},
         "validation": curve("val", "draft"),
         **{name: [_share(groups, name) for groups in trained] for name in ("better", "same", "worse")},
+        "range": bounds if all(map(math.isfinite, bounds)) else None,
+        "shares": {name: _share_of_run([*chain(*trained)], name) for name in ("better", "worse")},
     }
 
 
@@ -222,3 +253,11 @@ def _point(means: Sequence[_Mean]) -> tuple[float | None, float | None, float | 
 def _share(groups: Sequence[_Group], name: str) -> float | None:
     both = sum(group.gap_n or 0 for group in groups)
     return sum(getattr(group, name) or 0 for group in groups) / both if both else None
+
+
+def _share_of_run(groups: Sequence[_Group], name: str) -> dict[str, Any] | None:
+    of_prompts = [getattr(group, name) / group.gap_n for group in groups if group.gap_n]
+    if not of_prompts:
+        return None
+    share = _share(groups, name)
+    return {"share": share, "interval": mean_of(of_prompts, (0.0, 1.0), center=share).interval}

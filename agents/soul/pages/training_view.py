@@ -14,9 +14,9 @@ from soul.errors import RunFailed
 from soul.files.metrics_file import NAME as METRICS
 from soul.files.trace_files import FOLDER as TRACES
 from soul.pages import training_numbers
-from soul.pages.against import group_means, paired
 from soul.pages.index import DamagedIndex, SessionIndex, columns_after
-from soul.pages.sessions import Event, NoSession, place_of, places_after, read_line, search, session_object
+from soul.pages.sessions import Event, NoSession, Place, place_of, places_after, read_line, search, session_object
+from soul.pages.themes import places, themes
 from soul.pages.training_numbers import FAILURE, checkpoints
 from soul.record import SessionRecord
 from soul.shown_answers import answers_to
@@ -48,6 +48,7 @@ class TrainingView:
         self._state: tuple[Any, ...] = ()  # of the files, when the overview was made
         self._revision = 0
         self._overview: dict[str, Any] = {}
+        self._themes: tuple[list[Place], dict[str, Any]] | None = None
 
     def keep_up(self, wait_s: float = WAIT_S) -> None:
         """Look for new sessions, in a thread of its own; wait this long for it at most."""
@@ -98,11 +99,12 @@ class TrainingView:
             files = [_stamp(self.folder / name) for name in (METRICS, training_numbers.RUN_FILE, FAILURE)]
             state = self._read(_index_revision, 0), files, tuple(checkpoints(self.folder))
             if state != self._state:
-                nothing: dict[str, Any] = {"curves": {}, "calls": [], "problems": []}
+                nothing: dict[str, Any] = {"curves": {}, "calls": [], "problems": [], "judges": [], "lengths": {}}
                 sessions = self._read(training_numbers.sessions_part, nothing)
                 others = training_numbers.files_part(self.folder)
                 problems = [*others["problems"], *sessions["problems"]]
-                self._overview = {**others, **sessions, "problems": problems}
+                said = training_numbers.in_words(sessions["curves"], others["events"])
+                self._overview = {**others, **sessions, "problems": problems, "verdict": said}
                 self._revision = max(self._revision + 1, int(time.time() * 1000))
                 self._state = state
             if known == self._revision:
@@ -122,11 +124,14 @@ class TrainingView:
         record = session_object(read_line(self.traces, place), place.file)
         return {**record, **answers_to(SessionRecord.model_validate(record))._asdict()}
 
-    def against(self, other: TrainingView) -> dict[str, Any]:
-        """The prompts that both runs played in the same step; see `soul.pages.against`."""
-        for one in (self, other):
-            one.keep_up()
-        return paired(self._read(group_means, {}), other._read(group_means, {}))
+    def themes(self) -> dict[str, Any]:
+        """What the feedback is about; see `soul.pages.themes`."""
+        self.keep_up()
+        nothing: list[Place] = []
+        known = self._read(places, nothing)
+        if not self._themes or self._themes[0] != known:
+            self._themes = known, themes(self.traces, known)
+        return self._themes[1]
 
     def search(self, text: str, after: int) -> Iterator[Event]:
         """Search all sessions with a higher id; see `soul.pages.sessions`."""

@@ -190,6 +190,7 @@ class Sotopia(Task[SotopiaRow]):
     better: Mapping[str, Direction] = dict.fromkeys(
         (*RANGES, "weighted", "secret_kept", "well_formed", "answered"), "higher"
     )
+    ranges = RANGES
     calls_per_episode: Mapping[Role, float] = {"judge": 1.0, "partner": TURNS / 2}
     policy_turns = TURNS / 2
     # No `cuts`: public rows have fewer than 1,000 words, nearly all of them in the goals, which must stay whole.

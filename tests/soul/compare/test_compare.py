@@ -1,4 +1,4 @@
-"""Two finished evaluations, row by row.
+"""Finished evaluations, row by row.
 
 Promise under test: only what is the same row is paired; what is not paired is counted and said; differences, intervals,
 wins and p-values are those of their definitions, computed here anew; scores of different judges are called so and enter
@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from soul import tasks
-from soul.compare.__main__ import compared, main
-from soul.compare.report import lines, markdown, rich_view
+from soul.compare.__main__ import main
+from soul.compare.report import markdown, table
+from soul.compare.runs import compare_runs
 from soul.evaluate.run.run_folder import BadRun
 from soul.task_types import Metric
 from tests.soul.evaluate.finished_samples import TOM, numbered, sample, shuffled, usage
@@ -51,7 +52,7 @@ def two(tmp_path, base, other, **of_other):
     """The comparison of two runs of these lines."""
     a = run_folder(tmp_path / "a", base, "model-a")
     b = run_folder(tmp_path / "b", other, "model-b", **of_other)
-    (found,) = compared([a, b])
+    (found,) = compare_runs([a, b]).comparisons
     return found
 
 
@@ -68,12 +69,12 @@ REWARDS = st.lists(
 def test_the_numbers_are_those_of_their_definitions(tmp_path_factory, rewards):
     base, other = zip(*rewards, strict=True)
     found = two(tmp_path_factory.mktemp("runs"), by_rule(base), shuffled(by_rule(other))).sets[TOM]
-    assert found.rows == len(rewards) and found.comparable
+    assert len(found.rows) == len(rewards) and found.comparable
     assert found.means == pytest.approx((np.mean(base), np.mean(other)), abs=1e-12)
-    assert found.difference == pytest.approx(np.mean(np.subtract(other, base)), abs=1e-12)
+    assert found.estimate.mean == pytest.approx(np.mean(np.subtract(other, base)), abs=1e-12)
     wins, losses = sum(b > a for a, b in rewards), sum(b < a for a, b in rewards)
     assert found.tally == (wins, len(rewards) - wins - losses, losses)
-    assert found.interval is None or len(rewards) >= 5
+    assert found.estimate.interval is None or len(rewards) >= 5
 
 
 @pytest.mark.parametrize(("wins", "losses"), [(0, 0), (1, 0), (0, 4), (3, 3), (6, 1)])
@@ -95,8 +96,8 @@ def test_the_interval_is_over_pairs(tmp_path):
     hard = rng.random(400) * 0.9
     better = hard + 0.05 + rng.normal(0, 0.01, 400)
     found = two(tmp_path, by_rule(hard.tolist()), by_rule(better.tolist())).sets[TOM]
-    low, high = found.interval
-    assert low < found.difference < high
+    low, high = found.estimate.interval
+    assert low < found.estimate.mean < high
     differences = better - hard
     assert (high - low) / 2 == pytest.approx(1.96 * differences.std() / math.sqrt(400), rel=0.1)
     assert (high - low) / 2 < hard.std() / math.sqrt(400) / 10  # two intervals side by side would overlap
@@ -106,7 +107,7 @@ def test_several_samples_of_a_row_are_its_mean_and_n_may_differ(tmp_path):
     base = [sample(r, 0, k, usages=ALONE) for k, r in enumerate([1.0, 0.0, 0.0, None])]
     found = two(tmp_path, base, by_rule([1.0]), n=4).sets[TOM]
     assert found.means == (pytest.approx(1 / 3), 1.0)
-    assert found.paired.failed == 1 and found.paired.unscored == 0
+    assert found.notes == ["1 samples of paired rows have no verdict"]
 
 
 def test_what_cannot_be_paired_is_counted(tmp_path):
@@ -114,12 +115,9 @@ def test_what_cannot_be_paired_is_counted(tmp_path):
     other = by_rule([0.0, None, 1.0, 1.0, None])
     other[3].record = {**other[3].record, "question": "Where is it now?"}
     found = two(tmp_path, base, [*other, sample(1.0, 9, usages=ALONE)])
-    paired = found.sets[TOM].paired
-    assert [pair.number for pair in paired.pairs] == [0]
-    assert (paired.only_base, paired.only_other, paired.changed) == (1, 1, 1)
-    assert (paired.invalid_base, paired.invalid_other, paired.unscored) == (2, 2, 3)
-    cell = cells(found)[0][-1]
-    assert cell == "1 only in baseline, 1 only in other, 1 other record, 2 invalid in baseline, 2 invalid in other"
+    assert [row.id for row in found.sets[TOM].rows] == ["0"]
+    counted = "1 only in baseline, 1 only in other, 1 other record, 2 invalid in baseline, 2 invalid in other"
+    assert f"hitom: rows that are not paired: {counted}." in said(found)
 
 
 def judged(rewards):
@@ -148,7 +146,8 @@ def test_scores_of_another_protocol_are_called_not_comparable_and_are_in_no_aver
     assert found.sets[TOM].comparable  # it scores by rule
     assert (found.macro.sets, found.macro.of) == (1, 2) and found.macro.difference == 0.5
     text = said(found)
-    assert f"NOT COMPARABLE in sotopia: {reason}" in text or (reason in text and "NOT COMPARABLE in sotopia" in text)
+    assert "NOT COMPARABLE in sotopia: " in text and reason in text
+    assert found.adjusted["sotopia"] is None and found.adjusted[TOM] == found.sets[TOM].p_value
     assert "macro average, 1 of 2 sets" in text and "sotopia (!)" in text
 
 
@@ -165,7 +164,7 @@ def test_the_macro_average_is_of_sets_and_never_pooled(tmp_path):
     found = two(tmp_path, base, other)
     assert found.macro.difference == pytest.approx((0.5 - 0.5) / 2)
     assert found.macro.interval is None  # two pairs of paratomi have none
-    assert found.average([TOM]).interval == found.sets[TOM].interval
+    assert found.average([TOM]).interval == found.sets[TOM].estimate.interval
     alone = two(tmp_path / "x", base, [*by_rule([1.0] * 40), sample(None, 0, of="paratomi")])
     assert (alone.macro.sets, alone.macro.of) == (1, 2)
 
@@ -173,48 +172,29 @@ def test_the_macro_average_is_of_sets_and_never_pooled(tmp_path):
 def test_lower_is_better_turns_wins_and_not_differences(tmp_path, monkeypatch):
     monkeypatch.setattr(type(tasks.load(TOM)), "headline", Metric("error", higher_is_better=False))
     found = two(tmp_path, by_rule([0.0, 1.0, 1.0]), by_rule([1.0, 0.0, 0.5])).sets[TOM]
-    assert found.tally == (2, 0, 1) and found.difference == pytest.approx(-0.5 / 3)
-
-
-def test_json_holds_the_numbers_of_the_tables(tmp_path, capsys):
-    folders = [
-        run_folder(tmp_path / name, by_rule(rewards)) for name, rewards in (("a", [0.0] * 6), ("b", [1.0, 0.0] * 3))
-    ]
-    page = tmp_path / "page.html"
-    main([*map(str, folders), "--json", "--html", str(page)])
-    (found,) = json.loads(capsys.readouterr().out)
-    (known,) = compared(folders)
-    of_set, one = found["sets"][TOM], known.sets[TOM]
-    assert (of_set["wins"], of_set["ties"], of_set["losses"]) == one.tally == (3, 3, 0)
-    assert of_set["difference"] == one.difference == 0.5 and tuple(of_set["interval"]) == one.interval
-    assert found["macro"]["difference"] == known.macro.difference and page.exists()
+    assert found.tally == (2, 0, 1) and found.estimate.mean == pytest.approx(-0.5 / 3) and found.effect > 0
 
 
 def test_what_cannot_be_compared_is_said(tmp_path, capsys):
     a = run_folder(tmp_path / "a", by_rule([0.0, 1.0]))
     others = {
         "no set in common: hitom; and paratomi": run_folder(tmp_path / "b", by_rule([1.0], "paratomi")),
-        "1 rows only in the second": run_folder(tmp_path / "c", [sample(1.0, 7, usages=ALONE)]),
-        "2 rows without a verdict": run_folder(tmp_path / "d", by_rule([None, None])),
+        "1 only in other": run_folder(tmp_path / "c", [sample(1.0, 7, usages=ALONE)]),
+        "2 invalid in other": run_folder(tmp_path / "d", by_rule([None, None])),
         "has no settings.json": tmp_path,
     }
     for message, folder in others.items():
         assert main([str(a), str(folder)]) == 2
         assert message in capsys.readouterr().err
     with pytest.raises(BadRun):
-        compared([tmp_path / "nothing", a])
-
-
-def cells(found):
-    return lines(found)
+        compare_runs([tmp_path / "nothing", a])
 
 
 def said(found):
-    """All that the terminal and the file say; both must say it."""
+    """All that the file says; the terminal shows the same cells."""
     console = Console(file=StringIO(), width=1000, color_system=None)
-    console.print(rich_view(found))
+    shown = table([found])
+    console.print(shown.rich("title"))
     terminal = " ".join(console.file.getvalue().split())
-    written = markdown(found).replace("`", "").replace("&lt;", "<")
-    for line in cells(found):
-        assert all(cell in terminal for cell in line) and all(cell.replace("|", "\\|") in written for cell in line)
-    return terminal
+    assert all(" ".join(cell.plain.split()) in terminal for line in shown.cells for cell in line)
+    return markdown([found], shown).replace("`", "").replace("&lt;", "<")

@@ -9,15 +9,23 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import re
 import statistics
 from pathlib import Path
+from typing import Any
 
 import pytest
+from matplotlib.figure import Figure as Canvas
+from matplotlib.image import imread
 from scipy.stats import t
 
+import soul
+from soul import tasks
 from soul.figures import drawing
 from soul.figures.__main__ import main
-from soul.figures.training import training_curves
+from soul.figures.figure import Figure
+from soul.figures.palette import COLOURS, colours
+from soul.figures.training import ablations, diagnostics, gap, training_curves
 from soul.figures.training_run import TrainingRun
 from tests.soul.figures.made_up_runs import training
 
@@ -130,7 +138,7 @@ def test_every_file_holds_the_hashes_of_its_runs(runs: dict[str, Path], drawn: P
 def test_the_same_runs_give_the_same_files(runs: dict[str, Path], drawn: Path, tmp_path: Path) -> None:
     names = {"ditto": [runs["ditto-1"], runs["ditto-2"]], "grpo": [runs["grpo"]]}
     loaded = {name: [TrainingRun.load(name, folder) for folder in folders] for name, folders in names.items()}
-    for file in drawing.draw(training_curves(loaded), tmp_path, drawing.colours(list(loaded))):
+    for file in drawing.draw(training_curves(loaded), tmp_path, colours(list(loaded))):
         assert file.read_bytes() == (drawn / file.name).read_bytes(), file.name
 
 
@@ -144,3 +152,49 @@ def test_each_task_of_a_mixture_has_its_panels(tmp_path: Path) -> None:
         "hitom: reward of drafts": {("mixed", "ditto/task/hitom/reward_draft")},
     }
     assert figure.missing == ["training, hitom: no step has a reward of drafts in all seeds of alone."]
+
+
+def axes_of(figure: Figure, out: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The axes of a figure as they are written, by title."""
+    seen: list[Any] = []
+    save = Canvas.savefig
+    monkeypatch.setattr(
+        Canvas, "savefig", lambda self, *words, **named: (seen.append(self), save(self, *words, **named))
+    )
+    files = drawing.draw(figure, out, colours(["ditto", "grpo"]), ("png",))
+    assert [file.suffix for file in files] == [".png", ".csv"]
+    height, width, _ = imread(files[0]).shape
+    assert min(height, width) > 200
+    return {axes.get_title(): axes for axes in seen[0].axes}
+
+
+def test_axes_are_honest(runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reward's axis has its whole range; another axis has 0, or says that it has not."""
+    loaded = {"ditto": [TrainingRun.load("ditto", runs["ditto-1"])], "grpo": [TrainingRun.load("grpo", runs["grpo"])]}
+    metric = tasks.load("sotopia").headline
+    curves = axes_of(training_curves(loaded), tmp_path, monkeypatch)
+    lows, highs = zip(*(axes.get_ylim() for axes in curves.values()), strict=True)
+    assert set(lows) == {metric.low}
+    assert min(highs) > metric.high  # the made-up rewards leave the range, and are shown
+    (figure,) = ablations(loaded)
+    dots = axes_of(figure, tmp_path, monkeypatch)
+    assert dots["reward, validation"].get_xlim() == pytest.approx((metric.low, 0.2 + 0.02 * 24))
+    assert metric.high < 0.2 + 0.02 * 24
+    for title, axes in {**axes_of(diagnostics(loaded), tmp_path, monkeypatch), **dots}.items():
+        low, high = axes.get_xlim() if axes is dots.get(title) else axes.get_ylim()
+        label = axes.get_xlabel() if axes is dots.get(title) else axes.get_ylabel()
+        assert (label == drawing.ZOOMED) is not (low <= 0 <= high), title
+    assert axes_of(gap(loaded), tmp_path, monkeypatch)["sotopia: gap, in sessions with both"].get_ylim()[0] <= 0
+
+
+def test_figures_and_pages_have_the_same_colours() -> None:
+    """In the CSS the first value of a variable is that of the light theme."""
+    places = [Path(soul.__file__).parent / name for name in ("pages/style.css", "view/view.css")]
+    css = next(place for place in places if place.is_file()).read_text()
+    for name, colour in COLOURS.items():
+        assert re.search(rf"--{name}:\s*(#\w+)", css)[1].lower() == colour
+
+
+def test_only_the_chosen_formats_are_written(runs: dict[str, Path], tmp_path: Path) -> None:
+    assert main(["--runs", f"grpo={runs['grpo']}", "--out", str(tmp_path), "--format", "png"]) == 0
+    assert {file.suffix for file in tmp_path.iterdir() if file.stem == "training"} == {".png", ".csv"}

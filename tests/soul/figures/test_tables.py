@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ditto.run.run_folder import RunFolder
-from soul.compare.comparison import compare
+from soul.compare.evaluations import EvaluationSide, compare_evaluations
 from soul.evaluate.numbers.results import summarise
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.figures.__main__ import main
@@ -58,24 +58,25 @@ def test_scores_and_signs_are_those_of_evaluate_and_compare(tmp_path: Path) -> N
     alone = summarise(grpo.samples, grpo.sets).sets["hitom"]
     assert alone.mean is not None and alone.interval is not None
     low, high = (f"{100 * end:.1f}" for end in alone.interval)
-    ditto, of_grpo = line(markdown, "| hitom ")[1:]
+    ditto, of_grpo = line(markdown, "| hitom ")[2:]
     assert of_grpo == f"*{100 * alone.mean:.1f}* [{low}, {high}]"
     means = [summarise(run.samples, run.sets).sets["hitom"].mean for run in seeds]
     assert None not in means
     both = sum(filter(None, means)) / 2
     assert ditto.startswith(f"**{100 * both:.1f}** †") and "seeds" in ditto  # the baseline is grpo, not the first
-    assert line(latex, "hitom ")[1].startswith(rf"\textbf{{{100 * both:.1f}}} {{\scriptsize $\dagger$ [")
+    assert line(latex, "hitom ")[2].startswith(rf"\textbf{{{100 * both:.1f}}} {{\scriptsize $\dagger$ [")
     (row,) = [row for row in rows if (row["set"], row["name"]) == ("hitom", "ditto")]
     assert (row["samples"], row["seeds"], row["mark"], row["differs"]) == (str(2 * ROWS), "2", "best", "†")
-    assert line(markdown, "| macro average, 2 sets ")[1].startswith("**")
+    assert line(markdown, "| macro average, 2 sets ")[2].startswith("**")
     # One seed: the paired difference is that of `soul compare`.
     assert main(["--evals", f"grpo={grpo.folder}", f"ditto={seeds[0].folder}", "--out", str(tmp_path / "one")]) == 0
-    compared = compare(grpo, seeds[0], ("grpo", "ditto")).sets["paratomi"]
+    sides = EvaluationSide("grpo", [grpo]), EvaluationSide("ditto", [seeds[0]])
+    compared = compare_evaluations(*sides).sets["paratomi"]
     with (tmp_path / "one" / "significance.csv").open(newline="") as file:
         (written,) = [row for row in csv.DictReader(file) if row["set"] == "paratomi"]
-    assert compared.interval is not None
-    expected = [compared.difference, *compared.interval, compared.p_value]
-    assert [float(written[key]) for key in ("difference", "low", "high", "p_sign_test")] == expected
+    assert compared.estimate is not None and compared.estimate.interval is not None
+    expected = [compared.estimate.mean, *compared.estimate.interval, compared.p_value]
+    assert [float(written[key]) for key in ("difference", "low", "high", "p_value")] == expected
 
 
 def test_every_metric_beside_the_score_has_a_line(tmp_path: Path) -> None:
@@ -92,7 +93,7 @@ def test_scores_of_another_judge_are_not_ranked(tmp_path: Path, capsys: pytest.C
     a = finished_run(tmp_path / "a", numbered([0.1, 0.3], "coser", usages=judged), by_task={})
     b = finished_run(tmp_path / "b", numbered([0.5, 0.6], "coser", usages=judged), by_task={}, roles={"judge": judge})
     markdown, _, rows = tables(tmp_path / "out", "--evals", f"a={a.folder}", f"b={b.folder}", "--baseline", "a")
-    assert not any(row["mark"] or row["differs"] for row in rows) and "*" not in line(markdown, "| coser ")[2]
+    assert not any(row["mark"] or row["differs"] for row in rows) and "*" not in line(markdown, "| coser ")[3]
     assert "b: not comparable with a: judge: gpt-judge and another, in coser." in markdown
     assert not (tmp_path / "out" / "training.pdf").exists()
     assert main(["--evals", f"both={a.folder},{b.folder}", "--out", str(tmp_path / "seeds")]) == 2
@@ -127,4 +128,4 @@ def test_the_papers_own_row_is_marked_too(tmp_path: Path, monkeypatch: pytest.Mo
         samples = [one for of in SETS for one in numbered([float(n < right) for n in range(ROWS)], of)]
         finished_run(tmp_path / name, [*samples, *numbered([0.0, 1.0] * 10, "mistakes")])
     markdown, *_ = tables(tmp_path / "out", "--evals", *(f"{name}={tmp_path / name}" for name in ("grpo", "ditto")))
-    assert " † [" in line(markdown, "| macro average, paper's 10 ")[2]
+    assert " † [" in line(markdown, "| macro average, paper's 10 ")[3]

@@ -55,7 +55,7 @@ def test_files_cards_and_a_page_arrive_as_a_dataset(hub: FakeHub, built: Path) -
     cards = {f"{HITOM}.card.json", "more.parquet.card.json"}
     assert files.keys() == {"README.md", HITOM, "more.parquet"} | cards
     assert files["more.parquet"] == more.read_bytes()
-    assert f"Not uploaded: {HITOM}.report.html" in done.stdout
+    assert f"Not uploaded: {HITOM}.left_out.jsonl" in done.stdout
     _, header, page = files["README.md"].decode().split("---\n", 2)
     said = yaml.safe_load(header)
     assert said["license"] == ["apache-2.0", "cc-by-sa-4.0"]

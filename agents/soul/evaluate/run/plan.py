@@ -26,6 +26,7 @@ ANSWER_TOKENS = 300  # of an answer in a one-turn task
 TURN_TOKENS = 80  # of one turn of a dialogue
 VERDICT_TOKENS = 150  # of a judge's answer to one call
 POLICY, JUDGE_TEST = "policy", "judge test"
+WIDER = "a wider terminal shows them"
 ROLES = (POLICY, "judge", "partner", "environment")
 ASSUMED = (
     f"Assumptions: a token is {CHARS_PER_TOKEN} characters. The answer to a one-turn task has {ANSWER_TOKENS} tokens, "
@@ -130,10 +131,13 @@ def show(console: Console, settings: EvaluationSettings, plan: EvaluationPlan) -
     title = f"Plan: {settings.policy.model} on {len(plan.sets)} sets{suite}, {rows}, {samples:,} samples to run"
     sums = ("tokens in", "tokens out", "price")
     head = ["set", "rows", "samples", "judge", *(f"{role}\ncalls" for role in ROLES), *sums]
-    console.print(Table(head, [set_cells(one) for one in plan.sets], words=frozenset({3})).rich(title))
+    last = len(head) - 1
+    view = Table(head, [set_cells(one) for one in plan.sets], words=frozenset({3}), optional=(last - 1, last - 2, 1, 2))
+    console.print(view.fitting(console.width, WIDER).rich(title))
     head = ["role", "model", "key", "calls", *sums]
     lines = [_endpoint_cells(load) for load in plan.loads]
-    console.print(Table(head, lines, words=frozenset({1, 2}), whole=frozenset({2})).rich("Endpoints"))
+    view = Table(head, lines, words=frozenset({1, 2}), whole=frozenset({2}), optional=(5, 4))
+    console.print(view.fitting(console.width, WIDER).rich("Endpoints"))
     for text in _sentences(settings, plan):
         console.print(text, markup=False, highlight=False)
 

@@ -1,6 +1,6 @@
-"""Live progress of an evaluation: each set's count, running score and failures, the time left, and the cost so far.
+"""Live progress of an evaluation: running and failed sets with their scores, the time left, and the cost so far.
 
-A live table on a terminal, elsewhere a plain line every ten seconds.
+A live table on a terminal, which it never outgrows; elsewhere a plain line every ten seconds.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from soul.record import SessionRecord
 
 PLAIN_EVERY_S = 10.0
+FRAME = 5  # lines: the head and the borders of the live table, and the cursor's
 
 
 class Progress:
@@ -48,7 +50,7 @@ class Progress:
         if console.is_terminal:  # stderr stays where it goes, unless that is this terminal
             redirects = sys.stderr.isatty()
             self._live = Live(
-                console=console, refresh_per_second=4, get_renderable=self.table, redirect_stderr=redirects
+                console=console, refresh_per_second=4, get_renderable=self.view, redirect_stderr=redirects
             )
 
     def __enter__(self) -> Progress:
@@ -102,17 +104,32 @@ class Progress:
         rate = fresh / max(1e-9, time.monotonic() - self._start)
         return f"{total:,} of {wanted:,} samples, {rate:,.1f}/s{left}, {failed}{cost}"
 
-    def table(self) -> Table:
-        """The live view."""
-        view = Table(title=self.line(), caption="Scores so far lean to short episodes, which end first.")
-        view.title_justify = view.caption_justify = "left"
+    def view(self) -> Group:
+        """The live view: the running and failed sets for which there is room, counts of the others, and `line`."""
+        width, height = self.console.size
+        running = [name for name, wanted in self.wanted.items() if 0 < self.done[name] < wanted]
+        failed = [name for name in self.wanted if self.failed[name]]
+        finished = sum(self.done[name] >= wanted for name, wanted in self.wanted.items())
+        waiting = sum(not self.done[name] for name in self.wanted)
+        counts = f"Of {len(self.wanted)} sets {finished} are finished, {len(running)} running, {waiting} waiting."
+        below = [counts, "Scores so far lean to short episodes, which end first.", self.line()]
+        room = height - FRAME - sum(len(Text(text).wrap(self.console, width)) for text in below)
+        listed = list(dict.fromkeys([*failed, *running]))
+        if len(listed) > room:
+            room -= 1
+            below.insert(0, f"{len(listed) - max(0, room)} more are running or failed.")
+        shown = set(listed[: max(0, room)])
+        table = Table()
         for column in ("set", "samples", "score so far", "failed"):
-            view.add_column(column, justify="left" if column == "set" else "right")
-        for name, wanted in self.wanted.items():
-            score = self.score(name)
-            shown = "" if score is None else f"{100 * score:.1f}"
-            view.add_row(name, f"{self.done[name]}/{wanted}", shown, str(self.failed[name] or ""))
-        return view
+            table.add_column(column, justify="left" if column == "set" else "right", no_wrap=True)
+        for name in self.wanted:
+            if name in shown:
+                score = self.score(name)
+                text = "" if score is None else f"{100 * score:.1f}"
+                table.add_row(
+                    Text(name), f"{self.done[name]:,}/{self.wanted[name]:,}", text, str(self.failed[name] or "")
+                )
+        return Group(*([table] if shown else []), *map(Text, below))
 
 
 def duration(seconds: float) -> str:

@@ -29,7 +29,7 @@ from soul.judge.roles import Role, paper_judge
 from soul.metrics.intervals import Interval
 from soul.suites import soul_v1, suite
 from soul.suites.published import Column
-from soul.table import NONE, Table
+from soul.table import NONE, Cell, Table
 
 SHOWN = soul_v1.COLUMNS
 OWN = ("set", "score [95 %]", "n", "invalid (bounds)", "cost")
@@ -107,22 +107,31 @@ def lines(results: Results, columns: Sequence[Column] = SHOWN) -> list[TableLine
 
 
 def run_table(results: Results, columns: Sequence[Column] = SHOWN, *, width: int | None = None) -> Table:
-    """The table with its notes; without published columns if it would be wider than this terminal."""
+    """The table with its notes; if it is wider than this terminal, without the published columns and what else is
+    too much (`Table.fitting`)."""
     notes = [*explanations(results), *warning_lines(results.sets)]
     table = _table(results, columns, notes)
-    if width is None or not columns or table.fits(width):
+    if width is None or table.fits(width):
         return table
-    return _table(results, (), [*notes, "Too narrow for the published numbers: table.md and the report have them."])
+    left_out = ["the published numbers"] if columns else []
+    return _table(results, (), notes).fitting(width, "table.md and the report have them", left_out)
 
 
 def _table(results: Results, columns: Sequence[Column], notes: Sequence[str]) -> Table:
-    found = lines(results, columns)
+    found, own = lines(results, columns), titles(results)
+    invalid = own.index("invalid (bounds)")
+    body = [[*map(Cell, line.cells), *map(Cell, line.published)] for line in found]
+    for cells in body:
+        share, bounded, bounds = cells[invalid].text.partition(" (")
+        cells[invalid] = Cell(share, suffix=bounded.strip() + bounds)
     return Table(
-        head=[*titles(results), *(f"{c.model}\n({c.source})" for c in columns)],
-        lines=[[*line.cells, *line.published] for line in found],
+        head=[*own, *(f"{c.model}\n({c.source})" for c in columns)],
+        lines=body,
         sections=[line.dimension for line in found],
         notes=notes,
         whole=frozenset({0, 1}),  # names and intervals; other columns wrap if the terminal is narrow
+        optional=(len(own) - 1, *range(2, invalid - 1), invalid - 1, invalid),
+        suffixes="bounds",
     )
 
 

@@ -2,7 +2,7 @@
 
 Averages are over the sets for which every model has a number, so that all columns have the same sets; their title says
 how many. This table is for comparing models by eye; `soul compare` tells whether a difference is significant. For
-finished runs, use `soul compare table`; `soul figures` writes the same lines with marks.
+finished runs, use `soul compare --table`; `soul figures` writes the same.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from soul.evaluate.numbers.results import Results, natural
+from soul.evaluate.numbers.results import Results
 from soul.evaluate.tables.run_table import invalid_share, ordered, score
 from soul.suites import soul_v1
 from soul.table import NONE, Table
 
 TITLES = ("set", "n")
 Models = Mapping[str, Results]
-Marks = Mapping[str, Mapping[str, str]]  # model -> set -> the mark behind its score, such as "(1)"
 
 
 @dataclass(frozen=True)
@@ -55,44 +54,40 @@ def lines(models: Models) -> list[Line]:
     return table
 
 
-def models_table(
-    models: Models, *, width: int | None = None, marks: Marks | None = None, notes: Sequence[str] = ()
-) -> Table:
+def models_table(models: Models, *, width: int | None = None) -> Table:
     """The table.
 
     Args:
-        width: of the terminal. A wider table is shown without intervals, and a note says so.
-        marks: marks of scores that a note explains; an average has the marks of its sets.
-        notes: lines below the table that explain the marks.
+        width: of the terminal. A wider table is shown without intervals, and without the columns for which there is no
+            room then (`Table.fitting`); a note says so.
     """
     found = lines(models)
 
-    def table(intervals: bool, below: Sequence[str]) -> Table:
-        body = []
-        for line in found:
-            cells = [_cell(results, line, intervals, (marks or {}).get(name, {})) for name, results in models.items()]
-            body.append((line.title, _counts(models, line), *cells))
-        return Table((*TITLES, *models), body, [line.dimension for line in found], below)
+    def table(intervals: bool) -> Table:
+        body = [
+            (line.title, counts(models, line), *(_cell(results, line, intervals) for results in models.values()))
+            for line in found
+        ]
+        later = range(len(TITLES) + len(models) - 1, len(TITLES), -1)  # all models but the first
+        return Table((*TITLES, *models), body, [line.dimension for line in found], optional=(1, *later))
 
-    whole = table(True, notes)
+    whole = table(True)
     if width is None or whole.fits(width):
         return whole
-    return table(False, ["Too narrow for the 95 % intervals; the Markdown table has them.", *notes])
+    return table(False).fitting(width, "the Markdown table has them", ["the 95 % intervals"])
 
 
-def markdown(models: Models, *, marks: Marks | None = None, notes: Sequence[str] = ()) -> str:
-    """The table as Markdown, with the notes below it, in which HTML tags are escaped."""
-    titled = {f"{name}: score [95 %]": results for name, results in models.items()}
-    table = models_table(titled, marks={f"{name}: score [95 %]": of_sets for name, of_sets in (marks or {}).items()})
-    return table.markdown() + "".join(f"\n{note.replace('<', '&lt;')}\n" for note in notes)
+def markdown(models: Models) -> str:
+    """The table as Markdown."""
+    return models_table({f"{name}: score [95 %]": results for name, results in models.items()}).markdown()
 
 
 def _mean(results: Results, name: str) -> float | None:
     return results.sets[name].mean if name in results.sets else None
 
 
-def _cell(results: Results, line: Line, intervals: bool, marks: Mapping[str, str]) -> str:
-    """Score, interval, the share of samples without a verdict if there are any, and the marks."""
+def _cell(results: Results, line: Line, intervals: bool) -> str:
+    """Score, interval, and the share of samples without a verdict if there are any."""
     sets = [results.sets[name] for name in line.sets if name in results.sets]
     if not sets:
         return ""
@@ -101,13 +96,13 @@ def _cell(results: Results, line: Line, intervals: bool, marks: Mapping[str, str
     shown = shown if intervals else shown.partition(" [")[0]
     if invalid := sum(one.invalid for one in sets):
         shown += f", {invalid_share(invalid, sum(one.samples for one in sets), None)} invalid"
-    return " ".join([shown, *sorted({marks[name] for name in line.sets if name in marks}, key=natural)])
+    return shown
 
 
-def _counts(models: Models, line: Line) -> str:
-    """Number of samples: one number if the models agree, else one per model."""
-    counts = []
+def counts(models: Models, line: Line) -> str:
+    """The number of samples: one number if the models agree, else one per model."""
+    numbers = []
     for results in models.values():
         sets = [results.sets[name] for name in line.sets if name in results.sets]
-        counts.append(f"{sum(one.samples for one in sets):,}" if sets else NONE)
-    return counts[0] if len(set(counts)) == 1 else " / ".join(counts)
+        numbers.append(f"{sum(one.samples for one in sets):,}" if sets else NONE)
+    return numbers[0] if len(set(numbers)) == 1 else " / ".join(numbers)

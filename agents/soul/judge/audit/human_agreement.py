@@ -1,4 +1,4 @@
-"""Measure how well a judge agrees with people, on pairs of conversations that people labelled.
+"""Measure how well a judge agrees with people, on conversations that people labelled.
 
 Failed judgments are counted and excluded, never scored. If there are several annotators, the table also shows how well
 they agree among themselves, which is the most that can be expected of a judge.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
 from statistics import fmean
 from typing import Any
@@ -26,7 +26,7 @@ from soul.judge.audit.agreement_statistics import (
     correlations,
     krippendorff_alpha,
 )
-from soul.judge.audit.human_labels import GTEvalLabel, Label, PairwiseLabel
+from soul.judge.audit.human_labels import GTEvalLabel, Label, PairwiseLabel, RecordedLabel
 from soul.judge.judge import Judge
 from soul.judge.mirrorbench_judgments import WIN, gteval, pairwise
 
@@ -52,12 +52,24 @@ class MetricAgreement:
 
 @dataclass(frozen=True)
 class Agreement:
-    """The result of `compare`; None for a metric that the file has no labels for."""
+    """The result of `compare`; None for a metric that the file has no labels for.
+
+    Attributes:
+        recorded: metric of a task -> the agreement with the scores that its judge gave when the texts were written.
+    """
 
     gteval: MetricAgreement | None
     pairwise: MetricAgreement | None
     repeats: int
     seed: int
+    recorded: Mapping[str, MetricAgreement] = field(default_factory=dict)
+
+    @property
+    def metrics(self) -> dict[str, MetricAgreement]:
+        """Every metric that was labelled, by the name that tables show."""
+        asked = {"GTEval": self.gteval, "pairwise": self.pairwise}
+        known = {name: metric for name, metric in asked.items() if metric}
+        return known | {f"{name}, recorded": metric for name, metric in self.recorded.items()}
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -80,17 +92,26 @@ async def compare(judge: Judge, labels: Sequence[Label], *, repeats: int = 1, se
     """
 
     async def judged(label: Label) -> Verdicts:
+        if isinstance(label, RecordedLabel):
+            return [label.judge_score]
         return await asyncio.gather(*(_verdict(judge, label, seed, i) for i in range(repeats)))
 
     verdicts = await asyncio.gather(*map(judged, labels))
-    metrics: list[MetricAgreement | None] = []
-    for kind in (GTEvalLabel, PairwiseLabel):
-        pairs = [(label, given) for label, given in zip(labels, verdicts, strict=True) if isinstance(label, kind)]
-        metrics.append(_metric(pairs, kind is PairwiseLabel, seed) if pairs else None)
-    return Agreement(metrics[0], metrics[1], repeats, seed)
+    return measure(list(zip(labels, verdicts, strict=True)), repeats=repeats, seed=seed)
 
 
-async def _verdict(judge: Judge, label: Label, seed: int, sample: int) -> float | Cause:
+def measure(judged: Sequence[tuple[Label, Verdicts]], *, repeats: int = 1, seed: int = 0) -> Agreement:
+    """Compare labels with verdicts that are known."""
+    by_metric: dict[str | type[Label], list[tuple[Label, Verdicts]]] = {}
+    for pair in judged:
+        name = pair[0].metric if isinstance(pair[0], RecordedLabel) else type(pair[0])
+        by_metric.setdefault(name, []).append(pair)
+    found = {name: _metric(pairs, name is PairwiseLabel, seed) for name, pairs in by_metric.items()}
+    recorded = {name: metric for name, metric in found.items() if isinstance(name, str)}
+    return Agreement(found.get(GTEvalLabel), found.get(PairwiseLabel), repeats, seed, recorded)
+
+
+async def _verdict(judge: Judge, label: GTEvalLabel | PairwiseLabel, seed: int, sample: int) -> float | Cause:
     real, simulated = label.conversations
     try:
         if isinstance(label, GTEvalLabel):
@@ -132,9 +153,7 @@ def _majority(scores: Sequence[float]) -> float:
 def table(agreement: Agreement) -> Table:
     """The agreement as a table for the terminal."""
     shown = Table("metric", "measure", "value", "95% interval", "pairs", title="The judge against human labels")
-    for name, metric in (("GTEval", agreement.gteval), ("pairwise", agreement.pairwise)):
-        if metric is None:
-            continue
+    for name, metric in agreement.metrics.items():
         if shown.row_count:
             shown.add_section()
         estimates = {**metric.correlations, "accuracy": metric.accuracy, "Cohen's kappa": metric.kappa}

@@ -1,9 +1,12 @@
 """Read human labels of simulated conversations from a file, to compare a judge with them.
 
-There are two kinds of records, distinguished by their label. A file (JSONL, or .json with one list) may mix them:
+There are three kinds of records, distinguished by their fields. A file (JSONL, or .json with one list) may mix them:
 
     {"conversation_id": .., "real": [{role, content}, ..], "simulated": [..], "human_score": 0.7 or [0.6, null, 0.8]}
     {"conversation_id": .., "real": [..], "simulated": [..], "human_label": "real" | "simulated" | "tie", or a list}
+    {"conversation_id": .., "metric": "goal", "human_score": 7 or [7, null, 4], "judge_score": 5}
+
+The last kind has what a judge said when the text was written, so nobody is asked again.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from soul.judge.mirrorbench_judgments import WIN, Taken
 from soul.message import Message
 from soul.validation_errors import first_problem
 
-REMEDY = "Fix the record; the docstring of soul.judge.audit.human_labels shows both kinds."
+REMEDY = "Fix the record; the docstring of soul.judge.audit.human_labels shows the kinds."
 
 
 class Turn(BaseModel):
@@ -45,7 +48,8 @@ def _labelled(labels: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 _Turns = Annotated[tuple[Turn, ...], AfterValidator(_with_user)]
-_Score = Annotated[float, Field(ge=0, le=1, strict=True, allow_inf_nan=False)]  # strict: JSON's true is not 1
+_Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]  # strict: JSON's true is not 1
+_Score = Annotated[_Number, Field(ge=0, le=1)]
 
 
 class _Label(BaseModel):
@@ -88,7 +92,20 @@ class PairwiseLabel(_Label):
         return tuple(None if label is None else WIN[label] for label in self.labels)
 
 
-Label = GTEvalLabel | PairwiseLabel
+class RecordedLabel(BaseModel):
+    """People's scores of one text on a metric of its task, one per annotator, and the score that its judge gave."""
+
+    model_config = ConfigDict(frozen=True, coerce_numbers_to_str=True)
+
+    conversation_id: str
+    metric: str
+    judge_score: _Number
+    scores: Annotated[tuple[_Number | None, ...], _Each, AfterValidator(_labelled)] = Field(
+        validation_alias="human_score"
+    )
+
+
+Label = GTEvalLabel | PairwiseLabel | RecordedLabel
 
 
 def read_labels(path: str | Path) -> list[Label]:
@@ -98,7 +115,7 @@ def read_labels(path: str | Path) -> list[Label]:
         BadRow: a record is invalid; the message names file, line, field and remedy.
     """
     path = Path(path)
-    labels = [_parse(record, where) for where, record in _records(path)]
+    labels = [parse(record, where) for where, record in _records(path)]
     if not labels:
         raise BadRow(f"{path}: the file has no records. Check the path, or export the labels again.")
     return labels
@@ -120,11 +137,13 @@ def _records(path: Path) -> Iterator[tuple[str, Any]]:
         raise BadRow(f"{where}: cannot be read as JSON ({error}). Write a .json list, or .jsonl with lines.") from error
 
 
-def _parse(record: Any, where: str) -> Label:
+def parse(record: Any, where: str) -> Label:
+    """One record; `where` is its place, for messages."""
     if not isinstance(record, dict):
         raise BadRow(f"{where}: expected an object, got {type(record).__name__}. {REMEDY}")
+    kind = PairwiseLabel if "human_label" in record else RecordedLabel if "judge_score" in record else GTEvalLabel
     try:
-        return (PairwiseLabel if "human_label" in record else GTEvalLabel).model_validate(record)
+        return kind.model_validate(record)
     except ValidationError as error:
         problem = first_problem(error)
         raise BadRow(f"{where}, field {problem.field}: {problem.message}. {REMEDY}") from error

@@ -7,7 +7,7 @@ const VIEWS = {
   training: { learning: LearningView, feedback: FeedbackView, sessions: SessionsView, judge: JudgeView, costs: CostsView, group: GroupView, row: RowView },
   evaluation: { results: ResultsView, sessions: SessionsView },
 };
-const TITLES = { learning: "Learning", feedback: "Feedback", sessions: "Sessions", judge: "Judge", costs: "Cost and time", results: "Results" };
+const TITLES = { learning: "Learning", feedback: "Feedback", sessions: "Sessions", judge: "Judge", costs: "Cost and time", results: "Results", play: "Playground", annotate: "Annotation", review: "Data review" };
 const WHOLE = { compare: CompareView, play: PlayView, annotate: AnnotateView, review: ReviewView }; // views of no single run
 const KEYS = [
   ["1 2 3 ...", "the views of a run"],
@@ -67,6 +67,7 @@ class App {
   async #show(place, query) {
     const [id, view, ...parts] = place.split("/").map(decodeURIComponent);
     if (!this.known) await this.folders();
+    if (!id && !this.known.length && known.extensions?.length) return location.replace(`#${known.extensions[0]}`);
     if (!id) {
       if (this.known.length === 1 && !this.known[0].href) return location.replace(`#${placeOf(this.known[0].id, firstView(this.known[0]))}`);
       return this.#turnTo("home", () => new HomeView(this), null, [], query);
@@ -116,7 +117,7 @@ class App {
       if (list) at.href = list.address(); // keeps the filters
       return at;
     });
-    const others = run ? [] : [this.source.live && this.known.length > 1 && link("Compare", "compare", name === "compare"), ...(known.extensions ?? []).map((one) => link(words(one)[0].toUpperCase() + one.slice(1), one, name === one))];
+    const others = run ? [] : [this.source.live && this.known.length > 1 && link("Compare", "compare", name === "compare"), ...(known.extensions ?? []).map((one) => link(TITLES[one], one, name === one))];
     const about = h("span", { className: "of" }, this.live, " ", run ? h("bdi", { title: run.folder.path }, run.folder.path) : null);
     const help = button("?", () => this.#legend(), { ariaLabel: "Keys", className: "help" });
     this.nav.replaceChildren(...[runs, ...links, ...others, about, help].filter(Boolean));
@@ -129,7 +130,7 @@ class App {
   }
 
   #progress({ indexing, folder }) {
-    const state = this.source.live && folder.running ? "live" : "";
+    const state = this.source.live && ["running", "stale"].includes(folder.state) ? "live" : "";
     this.live.textContent = indexing === null ? state : `reading the traces: ${Math.round(100 * indexing)} %`;
   }
 

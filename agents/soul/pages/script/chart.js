@@ -1,4 +1,4 @@
-// What all pictures share: SVG elements, scales and ticks.
+// What all pictures share: SVG elements, scales and ticks, and a way to take a picture along.
 
 // Creates an SVG element with these attributes and children; text is inserted as text.
 function svg(name, attributes, ...children) {
@@ -59,13 +59,30 @@ function drawnToWidth(host, draw) {
   return () => width && draw(width);
 }
 
-// What the colours of stacked bars mean.
-function stackLegend(names) {
-  const sample = (k) =>
-    svg("svg", { width: 12, height: 12, "aria-hidden": "true" }, svg("rect", { class: `stack part-${k + 1}`, width: 12, height: 12 }));
-  return h(
-    "p",
-    { className: "legend" },
-    names.map((name, k) => h("span", { className: "key" }, sample(k), ` ${name}`)),
-  );
+const LOOKS = "fill stroke stroke-width stroke-dasharray stroke-linejoin opacity font-family font-size font-weight".split(" ");
+const TITLE_HEIGHT = 26;
+
+// Saves a drawing as PNG, twice as sharp as on the screen. Its computed looks become attributes of a copy, because the page's
+// style does not reach into an image.
+async function savePicture(title, drawing) {
+  const copy = drawing.cloneNode(true);
+  const [shown, copied] = [drawing, copy].map((one) => [one, ...one.querySelectorAll("*")]);
+  shown.forEach((one, k) => {
+    const style = getComputedStyle(one);
+    for (const look of LOOKS) copied[k].setAttribute(look, style.getPropertyValue(look));
+  });
+  const image = h("img", { src: `data:image/svg+xml,${encodeURIComponent(new XMLSerializer().serializeToString(copy))}` });
+  await image.decode();
+  const { width, height } = drawing.getBoundingClientRect();
+  const canvas = h("canvas", { width: 2 * width, height: 2 * (height + TITLE_HEIGHT) });
+  const pen = canvas.getContext("2d");
+  const page = getComputedStyle(document.body);
+  pen.scale(2, 2);
+  pen.fillStyle = page.backgroundColor;
+  pen.fillRect(0, 0, width, height + TITLE_HEIGHT);
+  pen.fillStyle = page.color;
+  pen.font = `600 14px ${page.fontFamily}`;
+  pen.fillText(title, 8, 18);
+  pen.drawImage(image, 0, TITLE_HEIGHT, width, height);
+  canvas.toBlob((blob) => saveBlob(`${title}.png`, blob));
 }

@@ -1,168 +1,214 @@
-// Curves over the steps, with bands, events on the axis, a cursor for mouse and keys, and the same numbers as a table.
+// Curves or stacked areas over the steps, with bands, events on the axis, labels at the ends of the lines, zoom, a cursor for mouse
+// and keys, and the same numbers as a table.
 
-const CHART_HEIGHT = 210;
-const MARGIN = { left: 46, right: 14, top: 10, bottom: 26 };
+const MARGIN = { left: 46, right: 14, top: 12, bottom: 26 };
 const EVENT_SIGNS = { resume: "↻", checkpoint: "◆", outage: "✕", alarm: "!" };
 const DOTS_UP_TO = 40; // points: longer curves are drawn without dots
+const LETTER = 6.1; // pixels of a label's letter
+const DRAGGED = 6; // pixels from which on a click is a drag
+const TWICE_MS = 250; // a click on a zoomed chart may be the first of two
 
-// data: {steps, lines: [{name, kind, mean, low?, high?, n?}], events?, include?: values that the axis must show}
-// kind is the CSS class that gives a line its colour and dashes.
+// data: {steps, lines: [{name, kind, mean, low?, high?, n?}], events?, stacked?: whether the lines add up, smooth?: 0 to 0.95,
+//        include?: values that the axis must show, bounds?: those that it shows unless it is zoomed, zoom?: [first, last step],
+//        across?: what the steps are}
+// kind is the CSS class that gives a line its colour and dashes. onZoom(range or null) keeps the zoom in an address.
 class CurveChart {
-  constructor(title, openStep) {
-    this.openStep = openStep;
-    this.cursor = null; // a place in `steps`
+  constructor(title, openStep, { height = 210, onZoom } = {}) {
+    const zoom = (range) => this.update({ ...this.data, zoom: range });
+    Object.assign(this, { title, openStep, height, onZoom: onZoom ?? zoom, cursor: null }); // cursor: a place in `steps`
     this.host = h("div", { className: "plot" });
-    this.legend = h("p", { className: "legend" });
+    this.note = h("p", { className: "small" });
     this.said = h("p", { className: "said-values", role: "status" });
     this.table = h("details", { className: "numbers" }, h("summary", {}, "Table"));
     this.table.addEventListener("toggle", () => this.#fillTable());
-    this.element = h(
-      "figure",
-      { className: "chart" },
-      h("figcaption", {}, h("h3", {}, title)),
-      this.legend,
-      this.host,
-      this.said,
-      this.table,
-    );
-    this.title = title;
+    this.tools = h("div", {});
+    const below = h("div", { className: "below" }, this.table, this.tools);
+    this.element = h("figure", { className: "chart" }, h("figcaption", {}, h("h3", {}, title), this.note), this.host, this.said, below);
     this.redraw = drawnToWidth(this.host, (width) => this.#draw(width));
   }
 
   update(data) {
-    const grown = JSON.stringify(data) !== JSON.stringify(this.data);
-    if (!grown) return;
+    if (JSON.stringify(data) === JSON.stringify(this.data)) return;
     this.data = data;
     if (this.cursor !== null && this.cursor >= data.steps.length) this.cursor = null;
-    this.legend.replaceChildren(...data.lines.map((line) => legendOf(line)));
+    const { steps, zoom, across = "step" } = data;
+    this.note.textContent = zoom
+      ? `Zoomed to ${across}s ${zoom[0]} to ${zoom[1]}; the axis of values fits them.`
+      : "";
     this.redraw();
     this.#fillTable();
+    const picture = button("PNG", () => savePicture(this.title, this.svg), { ariaLabel: `Save ${this.title} as PNG` });
+    const tools = takeAlong(this.title, ...this.#rows());
+    tools.querySelectorAll("button")[1].after(picture);
+    this.tools.replaceChildren(tools);
   }
 
   #draw(width) {
     if (!this.data) return;
-    const { steps, lines, events = [], include = [] } = this.data;
-    const values = lines.flatMap(({ mean, low, high }) => [...mean, ...(low ?? []), ...(high ?? [])]);
-    const [low, high] = rangeOf(values, include);
+    const { steps, include = [], bounds, events = [], stacked, zoom } = this.data;
+    this.places = steps.map((_, i) => i).filter((i) => !zoom || (steps[i] >= zoom[0] && steps[i] <= zoom[1]));
+    this.lines = this.#layers();
+    const values = this.lines.flatMap(({ top, mean, low, high }) => this.places.flatMap((i) => (stacked ? [top[i]] : [top[i], mean[i], low?.[i], high?.[i]])));
+    const [low, high] = rangeOf(values, [...include, ...(stacked ? [0] : []), ...((!zoom && bounds) || [])]);
     const room = (high - low) * 0.05;
-    this.x = scaleOf(rangeOf(steps), MARGIN.left, width - MARGIN.right);
-    this.y = scaleOf([low - room, high + room], CHART_HEIGHT - MARGIN.bottom, MARGIN.top);
+    const longest = Math.max(0, ...this.lines.map(({ name }) => name.length));
+    this.right = width - Math.max(MARGIN.right, Math.min(width * 0.3, longest * LETTER + 12));
+    this.bottom = this.height - MARGIN.bottom;
+    this.x = scaleOf(rangeOf(this.places.map((i) => steps[i])), MARGIN.left, this.right);
+    this.y = scaleOf([stacked ? low : low - room, high + room], this.bottom, MARGIN.top);
     const focused = document.activeElement === this.svg;
-    const parts = [
-      this.#axes(width, [low, high]),
-      this.#events(events),
-      lines.map((line) => this.#band(line)),
-      lines.map((line) => this.#line(line)),
-    ];
-    this.mark = svg("line", { class: "cursor", y1: MARGIN.top, y2: CHART_HEIGHT - MARGIN.bottom, visibility: "hidden" });
-    this.svg = svg(
-      "svg",
-      { width, height: CHART_HEIGHT, viewBox: `0 0 ${width} ${CHART_HEIGHT}`, tabindex: 0, role: "slider" },
-      ...parts.flat(),
-      this.mark,
-    );
-    this.svg.setAttribute("aria-label", `${this.title}, step`);
-    this.svg.setAttribute("aria-valuemin", steps[0] ?? 0);
-    this.svg.setAttribute("aria-valuenow", steps.at(-1) ?? 0);
-    this.svg.setAttribute("aria-valuemax", steps.at(-1) ?? 0);
-    this.svg.addEventListener("pointermove", (event) => this.#point(event.offsetX));
-    this.svg.addEventListener("pointerleave", () => this.svg !== document.activeElement && this.#moveTo(null));
-    this.svg.addEventListener("click", (event) => (this.#point(event.offsetX), this.#openCursor()));
-    this.svg.addEventListener("keydown", (event) => this.#key(event));
+    this.mark = svg("line", { class: "cursor", y1: MARGIN.top, y2: this.bottom, visibility: "hidden" });
+    this.chosen = svg("rect", { class: "chosen", y: MARGIN.top, height: this.bottom - MARGIN.top, width: 0 });
+    const looks = { width, height: this.height, viewBox: `0 0 ${width} ${this.height}`, tabindex: 0, role: "slider" };
+    const says = { "aria-label": `${this.title}, ${this.data.across ?? "step"}`, "aria-valuemin": steps[0] ?? 0, "aria-valuemax": steps.at(-1) ?? 0 };
+    const shapes = [this.lines.map((line) => this.#band(line)), this.lines.map((line) => this.#line(line, width)), this.#labels(width)];
+    this.svg = svg("svg", { ...looks, ...says, "aria-valuenow": steps.at(-1) ?? 0 }, this.#axes(width, [low, high]), shapes, this.#events(events), this.chosen, this.mark);
+    this.#listen();
     this.host.replaceChildren(this.svg);
     this.#moveTo(this.cursor);
     if (focused) this.svg.focus({ preventScroll: true });
   }
 
+  // Each line with its drawn values `top`, and what lies below an area, `from`.
+  #layers() {
+    const { steps, lines, stacked, smooth } = this.data;
+    const sums = steps.map(() => 0);
+    return lines.map((line) => {
+      if (!stacked) return { ...line, top: smooth ? smoothed(line.mean, smooth) : line.mean, raw: smooth ? line.mean : null };
+      const from = [...sums];
+      line.mean.forEach((value, i) => (sums[i] += value ?? 0));
+      return { ...line, from, top: sums.map((sum, i) => (hasValue(line.mean[i]) ? sum : null)) };
+    });
+  }
+
+  #listen() {
+    const on = (name, listener) => this.svg.addEventListener(name, listener);
+    on("pointerdown", (event) => (this.from = event.offsetX));
+    on("pointermove", (event) => {
+      this.#point(event.offsetX);
+      if (this.from === undefined || !event.buttons) return;
+      this.svg.setPointerCapture(event.pointerId);
+      this.chosen.setAttribute("x", Math.min(this.from, event.offsetX));
+      this.chosen.setAttribute("width", Math.abs(event.offsetX - this.from));
+    });
+    on("pointerleave", () => this.svg !== document.activeElement && this.#moveTo(null));
+    on("pointerup", (event) => this.#chosen(event.offsetX));
+    on("dblclick", () => (clearTimeout(this.soon), this.data.zoom && this.onZoom(null)));
+    on("keydown", (event) => this.#key(event));
+  }
+
+  // A drag zooms, a click opens the step.
+  #chosen(x) {
+    const { from } = this;
+    this.from = undefined;
+    if (from === undefined) return;
+    const { steps, zoom } = this.data;
+    const [first, last] = [Math.min(from, x), Math.max(from, x)];
+    const inside = this.places.filter((i) => this.x(steps[i]) >= first - 1 && this.x(steps[i]) <= last + 1).map((i) => steps[i]);
+    this.chosen.setAttribute("width", 0);
+    if (last - first > DRAGGED) return inside.length > 1 && this.onZoom([inside[0], inside.at(-1)]);
+    this.#point(x);
+    clearTimeout(this.soon);
+    this.soon = setTimeout(() => this.#openCursor(), zoom ? TWICE_MS : 0);
+  }
+
   #axes(width, [low, high]) {
     const { steps } = this.data;
-    const bottom = CHART_HEIGHT - MARGIN.bottom;
-    const [first, last] = rangeOf(steps);
+    const [first, last] = rangeOf(this.places.map((i) => steps[i]));
     const across = ticksBetween(first, last, Math.max(2, Math.floor(width / 80))).filter((step) => Number.isInteger(step));
-    const up = ticksBetween(low, high, 4);
+    const up = ticksBetween(low, high, Math.max(3, Math.floor(this.height / 60)));
+    const y = (value) => ({ x1: MARGIN.left, x2: this.right, y1: px(this.y(value)), y2: px(this.y(value)) });
     return [
-      up.map((value) =>
-        svg("line", {
-          class: value === 0 ? "zero" : "grid",
-          x1: MARGIN.left,
-          x2: width - MARGIN.right,
-          y1: px(this.y(value)),
-          y2: px(this.y(value)),
-        }),
-      ),
-      up.map((value) =>
-        svg("text", { class: "tick", x: MARGIN.left - 6, y: px(this.y(value) + 3.5), "text-anchor": "end" }, tickText(value)),
-      ),
-      across.map((step) => svg("text", { class: "tick", x: px(this.x(step)), y: bottom + 17, "text-anchor": "middle" }, String(step))),
+      up.map((value) => svg("line", { class: value === 0 ? "zero" : "grid", ...y(value) })),
+      up.map((value) => svg("text", { class: "tick", x: MARGIN.left - 6, y: px(this.y(value) + 3.5), "text-anchor": "end" }, tickText(value))),
+      across.map((step) => svg("text", { class: "tick", x: px(this.x(step)), y: this.bottom + 17, "text-anchor": "middle" }, String(step))),
     ];
   }
 
   #events(events) {
-    const top = MARGIN.top;
     const { steps } = this.data;
-    const drawn = events.filter(({ step }) => step >= steps[0] && step <= steps.at(-1));
-    return drawn.map(({ step, kind, text }) => {
+    const [first, last] = [steps[this.places[0]], steps[this.places.at(-1)]];
+    return events.filter(({ step }) => step >= first && step <= last).map(({ step, kind, text }) => {
       const x = px(this.x(step));
-      const sign = svg("text", { class: "sign", x, y: top + 2, "text-anchor": "middle" }, EVENT_SIGNS[kind] ?? "·");
-      const line = svg("line", { x1: x, x2: x, y1: top + 5, y2: CHART_HEIGHT - MARGIN.bottom });
+      const sign = svg("text", { class: "sign", x, y: MARGIN.top - 2, "text-anchor": "middle" }, EVENT_SIGNS[kind] ?? "·");
+      const line = svg("line", { x1: x, x2: x, y1: MARGIN.top + 2, y2: this.bottom });
       return svg("g", { class: `event ${EVENT_SIGNS[kind] ? kind : ""}` }, svg("title", {}, `step ${step}: ${kind}: ${text}`), line, sign);
     });
   }
 
-  #band({ kind, low, high }) {
+  #points(values, places) {
+    return places.map((i) => `${px(this.x(this.data.steps[i]))},${px(this.y(values[i]))}`);
+  }
+
+  #band({ kind, low, high, from, top, name }) {
+    const area = (looks, below, above, places) => svg("polygon", { ...looks, points: [...this.#points(above, places), ...this.#points(below, places).reverse()].join(" ") });
+    if (from) {
+      const known = this.places.filter((i) => hasValue(top[i]));
+      const shape = area({ class: `area ${kind}` }, from, top, known);
+      if (known.length === 1) shape.setAttribute("points", this.#bar(from[known[0]], top[known[0]]));
+      shape.append(svg("title", {}, name));
+      return shape;
+    }
     if (!low || !high) return null;
-    return runsOf(this.data.steps, (i) => hasValue(low[i]) && hasValue(high[i])).map((run) => {
-      const above = run.map((i) => `${px(this.x(this.data.steps[i]))},${px(this.y(high[i]))}`);
-      const below = run.map((i) => `${px(this.x(this.data.steps[i]))},${px(this.y(low[i]))}`).reverse();
-      return svg("polygon", { class: `band ${kind}`, points: [...above, ...below].join(" ") });
-    });
+    return runsOf(this.places, (i) => hasValue(low[i]) && hasValue(high[i])).map((run) => area({ class: `band ${kind}` }, low, high, run));
+  }
+
+  // The area of a single step.
+  #bar(from, top) {
+    const [left, right] = [MARGIN.left + 20, this.right - 20].map(px);
+    return `${left},${px(this.y(top))} ${right},${px(this.y(top))} ${right},${px(this.y(from))} ${left},${px(this.y(from))}`;
   }
 
   // Steps without a value are bridged: validation has one only now and then.
-  #line({ kind, name, mean }) {
-    const { steps } = this.data;
-    const places = steps.map((_, i) => i).filter((i) => hasValue(mean[i]));
-    const points = places.map((i) => `${px(this.x(steps[i]))},${px(this.y(mean[i]))}`);
-    const dots =
-      places.length <= DOTS_UP_TO
-        ? places.map((i) => svg("circle", { class: `dot ${kind}`, cx: px(this.x(steps[i])), cy: px(this.y(mean[i])), r: 2.4 }))
-        : [];
-    return [svg("polyline", { class: `curve ${kind}`, points: points.join(" ") }, svg("title", {}, name)), dots];
+  #line({ kind, name, top, raw, from }) {
+    if (from) return null;
+    const places = this.places.filter((i) => hasValue(top[i]));
+    const curve = (values, more) => svg("polyline", { class: `curve ${kind}${more}`, points: this.#points(values, places).join(" ") }, svg("title", {}, name));
+    const dots = places.length <= DOTS_UP_TO && !raw ? places : [];
+    const dot = (i) => svg("circle", { class: `dot ${kind}`, cx: px(this.x(this.data.steps[i])), cy: px(this.y(top[i])), r: 2.4 });
+    return [raw ? curve(raw, " faint") : null, curve(top, ""), dots.map(dot)];
+  }
+
+  // The names at the ends of the lines, moved apart where they would cover each other.
+  #labels(width) {
+    const most = Math.floor((width - this.right - 8) / LETTER);
+    const ends = this.lines.map(({ name, kind, top, from }) => {
+      const i = this.places.findLast((place) => hasValue(top[place]));
+      return i === undefined ? null : { name, kind, y: this.y(from ? (from[i] + top[i]) / 2 : top[i]) + 3.5 };
+    });
+    const labels = ends.filter(Boolean).sort((a, b) => a.y - b.y);
+    labels.forEach((one, k) => (one.y = Math.max(one.y, (labels[k - 1]?.y ?? 0) + 12)));
+    labels.reverse().forEach((one, k) => (one.y = Math.min(one.y, (labels[k - 1]?.y ?? this.bottom + 16) - 12)));
+    const short = (name) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
+    return labels.map(({ name, kind, y }) => svg("text", { class: `label ${kind}`, x: this.right + 7, y: px(y) }, short(name), svg("title", {}, name)));
   }
 
   #point(x) {
     const { steps } = this.data;
-    let nearest = null;
-    for (let i = 0; i < steps.length; i++) {
-      if (nearest === null || Math.abs(this.x(steps[i]) - x) < Math.abs(this.x(steps[nearest]) - x)) nearest = i;
-    }
-    this.#moveTo(nearest);
+    const away = (i) => Math.abs(this.x(steps[i]) - x);
+    this.#moveTo(this.places.reduce((nearest, i) => (nearest === null || away(i) < away(nearest) ? i : nearest), null));
   }
 
   #moveTo(place) {
-    this.cursor = place;
-    this.mark.setAttribute("visibility", place === null ? "hidden" : "visible");
-    if (place === null) {
-      this.said.textContent = "";
-      return;
-    }
-    const { steps, lines, events = [] } = this.data;
-    const x = px(this.x(steps[place]));
-    this.mark.setAttribute("x1", x);
-    this.mark.setAttribute("x2", x);
+    this.cursor = this.places.includes(place) ? place : null;
+    this.mark.setAttribute("visibility", this.cursor === null ? "hidden" : "visible");
+    if (this.cursor === null) return (this.said.textContent = "");
+    const { steps, lines, events = [], across = "step" } = this.data;
+    for (const end of ["x1", "x2"]) this.mark.setAttribute(end, px(this.x(steps[place])));
     const values = lines.filter(({ mean }) => hasValue(mean[place])).map((line) => `${line.name} ${valueText(line, place)}`);
     const here = events.filter(({ step }) => step === steps[place]).map(({ kind, text }) => `${kind}: ${text}`);
-    this.said.textContent = [`step ${steps[place]}`, ...values, ...here].join(" · ");
+    this.said.textContent = [`${across} ${steps[place]}`, ...values, ...here].join(" · ");
     this.svg.setAttribute("aria-valuenow", steps[place]);
     this.svg.setAttribute("aria-valuetext", this.said.textContent);
   }
 
   #key(event) {
-    const { steps } = this.data;
-    const now = this.cursor ?? steps.length;
-    const moves = { ArrowLeft: now - 1, ArrowRight: (this.cursor ?? -1) + 1, Home: 0, End: steps.length - 1 };
-    if (event.key in moves && steps.length) this.#moveTo(Math.max(0, Math.min(steps.length - 1, moves[event.key])));
+    const now = this.places.indexOf(this.cursor);
+    const last = this.places.length - 1;
+    const moves = { ArrowLeft: now < 0 ? last : now - 1, ArrowRight: now + 1, Home: 0, End: last };
+    if (event.key in moves && last >= 0) this.#moveTo(this.places[Math.max(0, Math.min(last, moves[event.key]))]);
     else if (event.key === "Enter") this.#openCursor();
+    else if (event.key === "Escape" && this.data.zoom) this.onZoom(null);
     else return;
     event.preventDefault();
   }
@@ -171,16 +217,16 @@ class CurveChart {
     if (this.cursor !== null) this.openStep?.(this.data.steps[this.cursor]);
   }
 
+  // Columns and rows of the numbers, with all their digits.
+  #rows() {
+    const { steps, lines, across = "step" } = this.data;
+    const columns = lines.flatMap((line) => ["mean", "low", "high", "n"].filter((key) => line[key]).map((key) => [line[key], key === "mean" ? line.name : `${line.name} ${key}`]));
+    const rows = steps.map((step, i) => [cell(step, String(step)), ...columns.map(([values]) => cell(values[i], fixed(values[i], Number.isInteger(values[i]) ? 0 : 4)))]);
+    return [[{ title: across }, ...columns.map(([, title]) => ({ title }))], rows];
+  }
+
   #fillTable() {
-    if (!this.table.open || !this.data) return;
-    const { steps, lines } = this.data;
-    const rows = steps.map((step, i) => [String(step), ...lines.map((line) => (hasValue(line.mean[i]) ? valueText(line, i) : "–"))]);
-    const scroller = h(
-      "div",
-      { className: "scroller", tabIndex: 0, role: "region", ariaLabel: `${this.title}, table` },
-      smallTable(null, ["step", ...lines.map(({ name }) => name)], rows),
-    );
-    this.table.replaceChildren(this.table.firstChild, scroller);
+    if (this.table.open && this.data) this.table.replaceChildren(this.table.firstChild, dataTable(...this.#rows(), { name: `${this.title}, table` }));
   }
 }
 
@@ -189,25 +235,47 @@ function valueText({ mean, low, high, n }, i) {
   return `${shortNumber(mean[i])}${band}${n && hasValue(n[i]) ? `, n=${n[i]}` : ""}`;
 }
 
-// The stretches of places for which `test` holds.
+// The stretches of a list for whose entries `test` holds.
 function runsOf(list, test) {
   const runs = [];
-  let run = [];
-  for (let i = 0; i <= list.length; i++) {
-    if (i < list.length && test(i)) run.push(i);
-    else if (run.length) {
-      runs.push(run);
-      run = [];
-    }
-  }
+  list.forEach((one, k) => {
+    if (!test(one)) return;
+    if (!k || !test(list[k - 1])) runs.push([]);
+    runs.at(-1).push(one);
+  });
   return runs;
 }
 
-function legendOf({ name, kind }) {
-  const sample = svg(
-    "svg",
-    { width: 26, height: 10, "aria-hidden": "true" },
-    svg("line", { class: `curve ${kind}`, x1: 1, x2: 25, y1: 5, y2: 5 }),
-  );
-  return h("span", { className: "key" }, sample, ` ${name}`);
+// An exponential mean of the values so far, without the pull of its start.
+function smoothed(values, weight) {
+  let [sum, total] = [0, 0];
+  return values.map((value) => {
+    if (!hasValue(value)) return null;
+    [sum, total] = [weight * sum + (1 - weight) * value, weight * total + (1 - weight)];
+    return sum / total;
+  });
+}
+
+// The charts of a view: each is made once and then updated, so that it keeps cursor and focus.
+class Charts {
+  constructor(run, options = {}) {
+    Object.assign(this, { run, options, all: new Map() });
+  }
+
+  // The element of a chart; `filters` are those of the list that a click on a step opens.
+  draw(title, data, { key = title, filters = {}, ...options } = {}) {
+    if (!this.all.has(key)) this.all.set(key, new CurveChart(title, null, { ...this.options, ...options }));
+    const chart = this.all.get(key);
+    if (!data.across) chart.openStep = (step) => go(placeOf(this.run.id, "sessions"), { step_from: step, step_to: step, ...filters });
+    chart.update(data);
+    return chart.element;
+  }
+
+  // A chart of those of these metrics that the run has: {metric: name of its line}; nothing without any.
+  metrics(title, names, more = {}, options = {}) {
+    const { steps = [], series = {} } = this.run.overview.metrics ?? {};
+    const lines = Object.entries(names).filter(([metric]) => series[metric]?.some(hasValue));
+    const drawn = lines.map(([metric, name], k) => ({ name, kind: `series-${(k % 6) + 1}`, mean: series[metric] }));
+    return lines.length ? this.draw(title, { steps, events: this.run.overview.events ?? [], lines: drawn, ...more }, options) : null;
+  }
 }

@@ -1,108 +1,134 @@
-// View (b): where does feedback help, and where does it hurt? Draft against refined reward of each task, and lists of the
-// sessions to read first.
+// Where does feedback help, and where does it hurt? Shares over the steps and by task, draft against refined reward, whether answers
+// followed, what the feedback says again and again, and lists of the sessions to read first.
 
 const FIRST = 5; // sessions of a list
 const LISTS = ["improved", "hurt", "same", "redacted", "disagree"];
+// Name of a share -> state of the list of sessions, and the name of its interval.
+const SIDES = { helped: ["improved", "better"], hurt: ["hurt", "worse"], ignored: ["same"], "already best": ["kept"] };
 
 class FeedbackView {
   constructor(app, run) {
-    this.app = app;
-    this.run = run;
-    this.section = h("section", { ariaLabel: "Feedback" });
+    Object.assign(this, { app, run });
+    this.charts = new Charts(run);
+    this.tasks = h("select", { name: "set" });
+    const step = (name) => h("input", { type: "number", name, step: 1 });
+    this.form = h("form", { className: "choices" }, h("label", {}, "Task ", this.tasks), h("label", {}, "Step from ", step("from")), h("label", {}, "to ", step("to")));
+    this.form.addEventListener("change", () => go(placeOf(run.id, "feedback"), Object.fromEntries(new FormData(this.form))));
+    this.form.addEventListener("submit", (event) => event.preventDefault());
+    [this.shares, this.pictures, this.lists] = ["charts wide", "charts small-charts", "charts lists"].map((className) => h("div", { className }));
+    [this.byTask, this.said] = [h("div", {}), h("div", {})];
+    this.section = h("section", { ariaLabel: "Feedback" }, h("header", {}, h("h1", {}, "Where feedback helps and hurts")), this.form, this.shares, this.byTask, this.pictures, this.said, this.lists);
   }
 
   async show(_parts, query) {
-    const { run } = this;
-    await run.sessions;
-    if (!this.form) this.#frame(run);
+    await this.run.sessions;
     this.filters = { set: query.get("set") ?? "", from: query.get("from") ?? "", to: query.get("to") ?? "" };
     for (const [name, value] of Object.entries(this.filters)) this.form.elements[name].value = value;
     this.refresh();
   }
 
-  #frame(run) {
-    this.tasks = h("select", { name: "set" });
-    const step = (name) => h("input", { type: "number", name, step: 1 });
-    this.form = h(
-      "form",
-      { className: "choices" },
-      h("label", {}, "Task ", this.tasks),
-      h("label", {}, "Step from ", step("from")),
-      h("label", {}, "to ", step("to")),
-    );
-    this.form.addEventListener("change", () => go(placeOf(run.id, "feedback"), Object.fromEntries(new FormData(this.form))));
-    this.form.addEventListener("submit", (event) => event.preventDefault());
-    this.pictures = h("div", { className: "charts small-charts" });
-    this.lists = h("div", { className: "charts lists" });
-    this.section.replaceChildren(h("header", {}, h("h1", {}, "Where feedback helps and hurts")), this.form, this.pictures, this.lists);
-  }
-
   refresh() {
-    const { run } = this;
+    const { run, filters } = this;
     const { store } = run;
-    const state = `${store.revision} ${store.size} ${JSON.stringify(this.filters)}`;
-    if (this.drawn === state && this.drawnRun === run) return;
+    const state = `${store.revision} ${store.size} ${JSON.stringify(filters)}`;
+    if (this.drawn === state) return;
     this.drawn = state;
-    this.drawnRun = run;
     const tasks = store.distinct("task");
-    fillSelect(this.tasks, [["", "all"], ...tasks.map((task) => [task, task])], this.filters.set);
-    const { set, from, to } = this.filters;
-    this.listed = { set, step_from: from, step_to: to }; // the same filters in the list
-    const places = store.where(
-      (i) => (set === "" || store.set(i) === set) && store.get("split", i) === "step" && within(store.get("step", i), from, to),
-    );
-    const axes = [
-      { name: "draft", value: (i) => store.get("draft", i), low: "draft_from", high: "draft_to" },
-      { name: "refined", value: (i) => store.get("refined", i), low: "refined_from", high: "refined_to" },
-    ];
-    const open = (task) => (query) => go(placeOf(run.id, "sessions"), { ...this.listed, set: task, split: "step", ...query });
-    const pictures = tasks
-      .filter((task) => set === "" || task === set)
-      .map((task) =>
-        drawPairs(
-          task,
-          places.filter((i) => store.set(i) === task),
-          axes,
-          open(task),
-        ),
-      );
-    this.pictures.replaceChildren(...pictures);
-    this.lists.replaceChildren(...LISTS.map((kind) => this.#list(run, kind, places)));
+    fillSelect(this.tasks, [["", "all"], ...tasks.map((task) => [task, task])], filters.set);
+    const { set, from, to } = filters;
+    this.listed = { set, step_from: from, step_to: to, split: "step" }; // the same filters in the list
+    const places = store.where((i) => (set === "" || store.set(i) === set) && store.get("split", i) === "step" && within(store.get("step", i), from, to));
+    const both = places.filter((i) => store.gain(i) !== null && store.get("live", i) !== 1);
+    const shown = tasks.filter((task) => set === "" || task === set);
+    this.shares.replaceChildren(this.#overSteps(both));
+    this.byTask.replaceChildren(this.#table(shown, both));
+    const axis = (name) => ({ name, value: (i) => store.get(name, i), low: `${name}_from`, high: `${name}_to` });
+    const open = (task) => (query) => go(placeOf(run.id, "sessions"), { ...this.listed, set: task, ...query });
+    const of = (task) => places.filter((i) => store.set(i) === task);
+    this.pictures.replaceChildren(...shown.map((task) => drawPairs(task, of(task), [axis("draft"), axis("refined")], open(task))));
+    this.lists.replaceChildren(...LISTS.map((kind) => this.#list(kind, places)));
+    this.#themes(both, state);
   }
 
-  #list(run, kind, places) {
-    const { store } = run;
+  #overSteps(both) {
+    const { store, overview } = this.run;
+    const steps = [...new Set(both.map((i) => store.get("step", i)))].sort((a, b) => a - b);
+    const of = new Map(steps.map((step) => [step, []]));
+    for (const i of both) of.get(store.get("step", i)).push(i);
+    const share = (state) => steps.map((step) => of.get(step).filter((i) => KINDS[state][1](store, i)).length / of.get(step).length);
+    const kinds = ["better", "worse", "same", "kept"];
+    const lines = Object.entries(SIDES).map(([name, [state]], k) => ({ name, kind: kinds[k], mean: share(state) }));
+    return this.charts.draw("Share of the sessions with both rewards", { steps, stacked: true, events: overview.events ?? [], lines }, { filters: { set: this.filters.set, split: "step" } });
+  }
+
+  // A count that leads to its sessions.
+  #count(count, query) {
+    return cell(count, h("a", { href: hrefOf(placeOf(this.run.id, "sessions"), { ...this.listed, ...query }) }, counted(count)));
+  }
+
+  #table(tasks, both) {
+    const { store, overview } = this.run;
+    const whole = !this.filters.from && !this.filters.to; // the intervals are those of all steps
+    const percent = (count, n) => cell(n ? count / n : null, percentText(n ? count / n : null));
+    const rows = tasks.map((task) => {
+      const own = both.filter((i) => store.set(i) === task);
+      const count = (state, among = own) => among.filter((i) => KINDS[state][1](store, i)).length;
+      const sides = Object.values(SIDES).flatMap(([state, name]) => {
+        const interval = whole && overview.curves[task]?.shares[name]?.interval;
+        const range = interval ? interval.map((end) => (100 * end).toFixed(1)).join(" to ") : NONE;
+        return [this.#count(count(state), { set: task, state }), percent(count(state), own.length), ...(name ? [range] : [])];
+      });
+      const read = own.filter((i) => store.get("followed", i) !== null);
+      const followed = ["moved", "landed"].flatMap((state) => (read.length ? [this.#count(count(state, read), { set: task, state }), percent(count(state, read), read.length)] : [NONE, NONE]));
+      return [task, cell(own.length, counted(own.length)), ...sides, ...followed];
+    });
+    const titles = Object.entries(SIDES).flatMap(([name, [, interval]]) => [name, "share", ...(interval ? ["95 % interval"] : [])]);
+    const columns = ["task", "sessions", ...titles, "answer changed", "share", "to the right one", "share"].map((title, k) => ({ title, text: !k }));
+    return dataTable(columns, rows, { caption: "By task" });
+  }
+
+  // What the feedback says: repeated sentences, and words that go together, with the gains of their sessions.
+  async #themes(both, state) {
+    const { store } = this.run;
+    const { read, sentences, themes } = await themesOf(this.run);
+    if (this.drawn !== state) return;
+    const places = new Map(both.map((i) => [store.get("id", i), i]));
+    const table = (caption, list) => {
+      const rows = list.map(({ text, ids }) => [text, ids.filter((id) => places.has(id)).map((id) => store.gain(places.get(id)))]).filter(([, gains]) => gains.length);
+      const share = (gains, sign) => percentText(gains.filter((gain) => sign * gain > TOLERANCE).length / gains.length);
+      const mean = (gains) => gains.reduce((sum, gain) => sum + gain, 0) / gains.length;
+      const cells = rows.map(([text, gains]) => [h("bdi", {}, text), this.#count(gains.length, { theme: text }), cell(mean(gains), signedMean(mean(gains))), share(gains, 1), share(gains, -1)]);
+      const columns = ["", "sessions", "mean gain", "helped", "hurt"].map((title, k) => ({ title, text: !k }));
+      return rows.length ? dataTable(columns, cells, { caption }) : part(caption, small("There is none."));
+    };
+    const parts = h("div", { className: "parts said-often" }, table("Repeated sentences", sentences), table("Words that go together", themes));
+    this.said.replaceChildren(h("h2", {}, "What the feedback says"), small(`From the latest ${counted(read)} sessions with both rewards.`), parts);
+  }
+
+  #list(kind, places) {
+    const { store } = this.run;
     const [name, test] = KINDS[kind];
     const matches = places.filter((i) => test(store, i));
     const readable = matches.filter((i) => store.has(i));
     const order = KIND_ORDERS[kind];
     // The largest changes first; of the other kinds the latest.
-    const first = order
-      ? readable.sort((a, b) => compare(store.gain(a), store.gain(b), order.descending) || b - a)
-      : readable.slice(-FIRST).reverse();
-    const rows = first
-      .slice(0, FIRST)
-      .map((i) => [
-        h(
-          "a",
-          { href: `#${store.link(i)}` },
-          h("bdi", {}, `${store.set(i)}, row ${store.get("number", i)}, step ${store.get("step", i)}`),
-        ),
-        `${rewardText(store.get("draft", i))} → ${rewardText(store.get("refined", i))}`,
-        signedReward(store.gain(i)),
-      ]);
-    const query = new URLSearchParams({ state: kind, split: "step" });
-    for (const [key, value] of Object.entries(this.listed)) if (value) query.set(key, value);
-    if (order) query.set("sort", (order.descending ? "-" : "") + order.key);
-    const all = h("a", { href: linkTo(placeOf(store.run, "sessions"), query) }, `all ${counted(matches.length)}`);
-    const content = rows.length
-      ? smallTable(null, ["session", "draft → refined", "gain"], rows)
-      : h("p", { className: "small" }, matches.length ? NO_TEXT : "There is none.");
-    return h(
-      "section",
-      { ariaLabel: name },
-      h("h3", {}, name[0].toUpperCase() + name.slice(1), matches.length ? [" · ", all] : null),
-      content,
-    );
+    const byGain = (a, b) => compare(store.gain(a), store.gain(b), order.descending) || b - a;
+    const first = order ? readable.sort(byGain) : readable.slice(-FIRST).reverse();
+    const title = (i) => h("a", { href: `#${store.link(i)}` }, h("bdi", {}, store.title(i)));
+    const rewards = (i) => `${rewardText(store.get("draft", i))} → ${rewardText(store.get("refined", i))}`;
+    const rows = first.slice(0, FIRST).map((i) => [title(i), rewards(i), signedReward(store.gain(i))]);
+    const query = { state: kind, ...this.listed, sort: order ? (order.descending ? "-" : "") + order.key : "" };
+    const all = h("a", { href: hrefOf(placeOf(store.run, "sessions"), query) }, `all ${counted(matches.length)}`);
+    const content = rows.length ? smallTable(null, ["session", "draft → refined", "gain"], rows) : small(matches.length ? NO_TEXT : "There is none.");
+    return h("section", { ariaLabel: name }, h("h3", {}, name[0].toUpperCase() + name.slice(1), matches.length ? [" · ", all] : null), content);
   }
+}
+
+// What a run's feedback says, read again when the run has grown.
+async function themesOf(run) {
+  if (run.themesRead !== run.store.revision) {
+    run.themesRead = run.store.revision;
+    run.themes = run.source.get(addressOf("run", run.id, "themes"));
+  }
+  return (run.themesKnown = await run.themes);
 }

@@ -1,162 +1,172 @@
-// View (a): is the policy learning, and is the gap between drafts and refined answers alive?
+// Is the policy learning, and is the gap between drafts and refined answers alive? One large chart, small ones below it, every metric
+// on demand, and the run's settings.
 
-const SERIES = { entropy: "actor/entropy", gradient: "actor/grad_norm", failures: "ditto/share_invalid" };
+const OWN_METRICS = {
+  "Entropy of the policy": { "actor/entropy": "entropy" },
+  "Gradient norm": { "actor/grad_norm": "gradient" },
+};
+const MULTIPLE = { height: 150 };
 const FAILURE_COLOURS = 5; // causes with a line of their own, the most frequent first
+const MATCHES_SHOWN = 40; // metrics that a search shows
+const SMOOTHEST = 0.95;
 
 class LearningView {
   constructor(app, run) {
-    this.app = app;
-    this.run = run;
-    this.section = h("section", { ariaLabel: "Learning" });
-    this.charts = new Map(); // key -> CurveChart
+    Object.assign(this, { app, run });
+    this.charts = new Charts(run, { onZoom: (range) => this.#set({ zoom: range ? range.join("-") : "" }) });
+    this.head = h("header", {});
+    const set = ({ target }) => this.#set({ [target.name]: target.value === target.dataset.none ? "" : target.value });
+    const none = (name, value, more) => ({ name, on: { change: set }, ...more, "data-none": value });
+    this.taskField = h("select", none("task", "all"));
+    this.smoothField = h("input", none("smooth", "0", { type: "number", min: 0, max: SMOOTHEST, step: 0.05 }));
+    this.whole = button("Show all steps", () => this.#set({ zoom: "" }), { className: "button" });
+    const choices = h("div", { className: "choices" }, h("label", {}, "Task ", this.taskField), h("label", {}, "Smoothing ", this.smoothField), this.whole);
+    [this.large, this.multiples] = ["charts wide", "charts small-charts"].map((className) => h("div", { className }));
+    this.find = h("input", { type: "search", placeholder: "name or meaning", on: { input: () => this.#picker() } });
+    this.picker = h("ul", { className: "picker" });
+    const search = (field) => h("div", { className: "choices" }, h("label", {}, "Search ", field));
+    const metrics = h("details", { className: "settings" }, h("summary", {}, "All metrics"), search(this.find), this.picker);
+    this.findSetting = h("input", { type: "search", on: { input: () => this.#settings() } });
+    this.otherField = h("select", none("against", ""));
+    this.settings = h("div", {});
+    const fields = h("div", { className: "choices" }, h("label", {}, "Search ", this.findSetting), h("label", {}, "Differences to ", this.otherField));
+    this.config = h("details", { className: "settings" }, h("summary", {}, "Settings"), fields, this.settings);
+    this.section = h("section", { ariaLabel: "Learning" }, this.head, choices, this.large, this.multiples, metrics, this.config);
   }
 
   show(_parts, query) {
-    this.task = query.get("task") ?? "all";
-    this.metric = query.get("metric") ?? "";
+    this.query = Object.fromEntries(query);
+    this.task = this.query.task ?? "all";
+    const [first, last] = (this.query.zoom ?? "").split("-").map(Number);
+    this.zoom = first < last ? [first, last] : null;
+    this.smooth = Math.min(SMOOTHEST, Math.max(0, Number(this.query.smooth) || 0));
+    this.chosen = (this.query.metrics ?? "").split(",").filter(Boolean);
+    if (this.query.against) this.config.open = true;
     this.refresh();
+    this.run.sessions.then(() => this.#head());
+  }
+
+  #set(changes) {
+    go(placeOf(this.run.id, "learning"), { ...this.query, ...changes });
+  }
+
+  key(event, typing) {
+    if (event.key !== "Escape" || typing || !this.zoom) return false;
+    this.#set({ zoom: "" });
+    return true;
   }
 
   refresh() {
-    const { run } = this;
-    if (!this.head) this.section.replaceChildren(...this.#frame(run));
-    const { curves, metrics } = run.overview;
-    this.#head(run);
-    this.#choices(curves, metrics);
-    const drawn = [...this.#main(run), ...this.#series(run)];
-    setChildren(this.grid, drawn);
+    const { curves } = this.run.overview;
     const tasks = Object.keys(curves).filter((task) => task !== "all");
-    const small = tasks.length > 1 && this.task === "all" ? tasks.map((task) => this.#reward(run, task, task)) : [];
-    setChildren(this.tasks, small);
-    this.tasksTitle.hidden = !small.length;
+    this.#head();
+    fillSelect(this.taskField, [["all", "all tasks"], ...tasks.map((task) => [task, task])], this.task);
+    this.smoothField.value = this.smooth;
+    this.whole.hidden = !this.zoom;
+    const reward = this.#reward(this.task, this.task === "all" ? "Reward" : `Reward, ${this.task}`, { height: 330 });
+    setChildren(this.large, [reward ?? small("No step of this task has finished.")]);
+    const byTask = tasks.length > 1 && this.task === "all" ? tasks.map((task) => this.#reward(task, task, MULTIPLE)) : [];
+    setChildren(this.multiples, [...this.#chosen(), ...this.#ofTask(), ...byTask, ...this.#ofRun()].filter(Boolean));
+    this.#picker();
+    this.#settings();
   }
 
-  #frame(run) {
-    this.head = h("header", {});
-    this.choice = h("form", { className: "choices" });
-    this.grid = h("div", { className: "charts" });
-    this.tasks = h("div", { className: "charts small-charts" });
-    this.tasksTitle = h("h2", {}, "Reward by task");
-    this.taskField = h("select", { name: "task" });
-    this.metricField = h("select", { name: "metric" });
-    this.choice.append(h("label", {}, "Task ", this.taskField), h("label", {}, "Another metric ", this.metricField));
-    this.choice.addEventListener("input", () =>
-      go(placeOf(run.id, "learning"), { task: this.taskField.value === "all" ? "" : this.taskField.value, metric: this.metricField.value }),
-    );
-    this.choice.addEventListener("submit", (event) => event.preventDefault());
-    return [this.head, this.choice, this.grid, this.tasksTitle, this.tasks];
-  }
-
-  #head(run) {
-    const { overview, store } = run;
+  #head() {
+    const { overview, store, name } = this.run;
     const about = overview.run ?? {};
     const all = overview.curves.all ?? { steps: [] };
-    const last = all.steps.length - 1;
-    const now = (name) => (all[name] && last >= 0 ? meanText(lastOf(all[name].mean)) : "–");
-    const tiles = {
-      "last step": String(all.steps[last] ?? "–"),
-      draft: now("draft"),
-      refined: now("refined"),
-      gap: now("gap"),
-      validation: now("validation"),
-      sessions: store.size ? counted(store.size) : "–",
-    };
+    const now = (key) => (all[key] ? meanText(all[key].mean.findLast(hasValue)) : NONE);
+    const named = Object.fromEntries(["draft", "refined", "gap", "validation"].map((key) => [key, now(key)]));
     const resumed = about.resumed?.length ? `, resumed at step ${about.resumed.map(({ step }) => step).join(", ")}` : "";
-    const started = about.started ? `started ${new Date(1000 * about.started).toLocaleString("en-GB")}${resumed}` : "";
+    const started = about.started ? `started ${dateText(about.started)}${resumed}` : "";
+    const problems = [...(overview.notes ?? []), ...(overview.problems ?? [])].map((problem) => h("p", {}, problem));
     this.head.replaceChildren(
       h("p", { className: "kind" }, ["Training run", about.objective, started].filter(Boolean).join(" · ")),
-      h("h1", {}, h("bdi", {}, run.name)),
-      h(
-        "dl",
-        { className: "tiles" },
-        Object.entries(tiles).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
-      ),
-      problemsOf(overview),
+      h("h1", {}, h("bdi", {}, name)),
+      h("p", { className: "lead" }, overview.verdict ?? ""),
+      tiles({ "last step": String(all.steps.at(-1) ?? NONE), ...named, sessions: store.size ? counted(store.size) : NONE }),
+      problems.length ? h("div", { className: "warnings" }, problems) : "",
     );
   }
 
-  #choices(curves, metrics) {
-    const tasks = ["all", ...Object.keys(curves).filter((task) => task !== "all")];
-    fillSelect(
-      this.taskField,
-      tasks.map((task) => [task, task === "all" ? "all tasks" : task]),
-      this.task,
-    );
-    const names = Object.keys(metrics.series ?? {}).sort();
-    fillSelect(this.metricField, [["", "choose"], ...names.map((name) => [name, name])], this.metric);
+  // What all charts of the view share.
+  #shared() {
+    return { events: this.run.overview.events ?? [], zoom: this.zoom, smooth: this.smooth };
   }
 
-  #main(run) {
-    const curve = run.overview.curves[this.task];
-    if (!curve) return [h("p", { className: "small" }, "No step of this task has finished.")];
-    const { steps } = curve;
-    const events = run.overview.events ?? [];
-    const reward = this.#reward(run, this.task, "Reward, 95 % bands over prompts");
-    if (!curve.gap?.mean.some(hasValue)) return [reward]; // nothing was refined
-    const gap = this.#chart("gap", "Gap: refined minus draft, 95 % band", run);
-    gap.update({ steps, events, include: [0], lines: [{ name: "gap", kind: "gap", ...curve.gap }] });
-    const shares = this.#chart("shares", "Refined against draft: share of sessions", run);
-    const lines = ["better", "same", "worse"].map((name) => ({ name, kind: name, mean: curve[name] }));
-    shares.update({ steps, events, include: [0, 1], lines });
-    return [reward, gap.element, shares.element];
+  #reward(task, title, options) {
+    const curve = this.run.overview.curves[task];
+    const names = ["draft", "refined", "validation"].filter((name) => curve?.[name].mean.some(hasValue));
+    if (!names.length) return null;
+    const lines = names.map((name) => ({ name, kind: name, ...curve[name] }));
+    const data = { steps: curve.steps, bounds: curve.range, lines, ...this.#shared() };
+    return this.charts.draw(title, data, { key: `reward ${task} ${options.height}`, filters: { set: task === "all" ? "" : task }, ...options });
   }
 
-  #reward(run, task, title) {
-    const curve = run.overview.curves[task];
-    const chart = this.#chart(`reward ${title}`, title, run, task);
-    const lines = ["draft", "refined", "validation"].filter((name) => curve[name]?.mean.some(hasValue));
-    chart.update({
-      steps: curve.steps,
-      events: run.overview.events ?? [],
-      lines: lines.map((name) => ({ name, kind: name, ...curve[name] })),
-    });
-    return chart.element;
+  #ofTask() {
+    const { task } = this;
+    const curve = this.run.overview.curves[task];
+    if (!curve?.gap.mean.some(hasValue)) return []; // nothing was refined
+    const filters = { set: task === "all" ? "" : task, split: "step" };
+    const shared = { steps: curve.steps, ...this.#shared() };
+    const shares = ["better", "same", "worse"].map((name) => ({ name, kind: name, mean: curve[name] }));
+    return [
+      this.charts.draw("Gap: refined minus draft", { ...shared, include: [0], lines: [{ name: "gap", kind: "gap", ...curve.gap }] }, { key: `gap ${task}`, filters, ...MULTIPLE }),
+      this.charts.draw("Refined against draft: share of sessions", { ...shared, stacked: true, lines: shares }, { key: `shares ${task}`, filters, ...MULTIPLE }),
+    ];
   }
 
-  #series(run) {
-    const { steps = [], series = {} } = run.overview.metrics ?? {};
-    const events = run.overview.events ?? [];
-    const one = (key, title, lines, include = []) => {
-      const chart = this.#chart(key, title, run);
-      chart.update({ steps, events, include, lines });
-      return chart.element;
-    };
-    const line = (name, key, kind) => ({ name, kind, mean: series[key] });
-    const causes = Object.keys(series).filter((key) => key.startsWith("ditto/invalid/"));
-    const often = (key) => -series[key].reduce((sum, value) => sum + (value ?? 0), 0);
-    causes.sort((a, b) => often(a) - often(b));
-    const failures = causes.slice(0, FAILURE_COLOURS).map((key, k) => line(words(key.slice(14)), key, `series-${k + 1}`));
-    const drawn = [];
-    if (series[SERIES.entropy]) drawn.push(one("entropy", "Entropy of the policy", [line("entropy", SERIES.entropy, "series-1")], [0]));
-    if (series[SERIES.gradient]) drawn.push(one("gradient", "Gradient norm", [line("gradient norm", SERIES.gradient, "series-1")], [0]));
-    if (series[SERIES.failures])
-      drawn.push(
-        one("failures", "Failures: share of sessions", [line("drafts without a verdict", SERIES.failures, "worse"), ...failures], [0]),
-      );
-    if (series[this.metric]) drawn.unshift(one(`metric ${this.metric}`, this.metric, [line(this.metric, this.metric, "series-1")]));
-    return drawn;
+  #ofRun() {
+    const { series = {} } = this.run.overview.metrics ?? {};
+    const own = Object.entries(OWN_METRICS).map(([title, names]) => this.charts.metrics(title, names, { include: [0], ...this.#shared() }, MULTIPLE));
+    const often = (key) => series[key].reduce((sum, value) => sum + (value ?? 0), 0);
+    const causes = Object.keys(series).filter((key) => key.startsWith("ditto/invalid/")).sort((a, b) => often(b) - often(a));
+    const named = causes.slice(0, FAILURE_COLOURS).map((key) => [key, words(key.slice(14))]);
+    const failures = { "ditto/share_invalid": "no verdict", ...Object.fromEntries(named) };
+    return [...own, this.charts.metrics("Failures: share of sessions", failures, { include: [0], ...this.#shared() }, MULTIPLE)];
   }
 
-  #chart(key, title, run, task = this.task) {
-    const name = `${this.task} ${key}`;
-    if (!this.charts.has(name)) {
-      const open = (step) => go(placeOf(run.id, "sessions"), { step_from: step, step_to: step, set: task === "all" ? "" : task });
-      this.charts.set(name, new CurveChart(title, open));
-    }
-    return this.charts.get(name);
+  // ---- every metric
+
+  #chosen() {
+    return this.chosen.map((name) => this.charts.metrics(name, { [name]: name.split("/").at(-1) }, this.#shared(), { key: `metric ${name}`, ...MULTIPLE }));
+  }
+
+  #picker() {
+    const { metrics, about = {} } = this.run.overview;
+    const wanted = this.find.value.toLowerCase().split(/\s+/);
+    const fits = (name) => wanted.every((word) => `${name} ${about[name] ?? ""}`.toLowerCase().includes(word));
+    const names = Object.keys(metrics?.series ?? {}).filter((name) => this.chosen.includes(name) || fits(name));
+    const first = names.sort((a, b) => this.chosen.includes(b) - this.chosen.includes(a)).slice(0, MATCHES_SHOWN);
+    const choose = ({ target }) => this.#set({ metrics: [...this.chosen.filter((name) => name !== target.value), ...(target.checked ? [target.value] : [])].join(",") });
+    const box = (name) => h("input", { type: "checkbox", value: name, checked: this.chosen.includes(name), on: { change: choose } });
+    const lines = first.map((name) => h("li", {}, h("label", {}, box(name), h("b", {}, ` ${name} `), h("small", {}, about[name] ?? ""))));
+    const more = names.length > first.length ? [small(`and ${names.length - first.length} more: search for some of them`)] : [];
+    this.picker.replaceChildren(...lines, ...more);
+  }
+
+  // ---- settings
+
+  async #settings() {
+    const others = (this.app.known ?? []).filter(({ id, kind, href }) => kind === "training" && id !== this.run.id && !href);
+    const { against = "" } = this.query;
+    fillSelect(this.otherField, [["", "no run"], ...others.map(({ id, path }) => [id, path])], against);
+    this.otherField.parentElement.hidden = !others.length;
+    const name = others.find(({ id }) => id === against)?.path;
+    if (name && this.other?.id !== against) this.other = { id: against, overview: await this.app.source.get(addressOf("run", against, "overview")) };
+    if ((this.query.against ?? "") !== against) return; // the reader has chosen another one meanwhile
+    const of = ({ run = {} }) => Object.fromEntries(settingsOf(run.config ?? run));
+    const [mine, theirs] = [of(this.run.overview), name ? of(this.other.overview) : {}];
+    const wanted = this.findSetting.value.toLowerCase();
+    const keys = [...new Set([...Object.keys(mine), ...Object.keys(theirs)])].sort().filter((key) => !name || mine[key] !== theirs[key]);
+    const rows = keys.filter((key) => `${key} ${mine[key]}`.toLowerCase().includes(wanted)).map((key) => [key, mine[key] ?? NONE, ...(name ? [theirs[key] ?? NONE] : [])]);
+    const columns = ["setting", "this run", ...(name ? [name] : [])].map((title) => ({ title, text: true }));
+    this.settings.replaceChildren(small(`${counted(rows.length)} settings${name ? " that differ" : ""}`), dataTable(columns, rows, { name: "Settings" }));
   }
 }
 
-// What the viewer could not read: damaged lines, a missing run.json.
-function problemsOf({ problems = [], notes = [] }) {
-  const all = [...notes, ...problems];
-  return all.length
-    ? h(
-        "div",
-        { className: "warnings" },
-        all.map((problem) => h("p", {}, problem)),
-      )
-    : "";
-}
-
-const lastOf = (values) => values.findLast(hasValue);
+// Names and values of the leaves of a configuration.
+const settingsOf = (value, name = "") =>
+  value !== null && typeof value === "object" && !Array.isArray(value)
+    ? Object.entries(value).flatMap(([key, one]) => settingsOf(one, name ? `${name}.${key}` : key))
+    : [[name, JSON.stringify(value)]];

@@ -22,7 +22,7 @@ class ResultsView {
       this.#warnings(),
       ...overview.cautions.map((text) => h("p", { className: "note" }, text)),
       this.#table(),
-      h("div", { className: "notes" }, overview.notes.map((text) => h("p", {}, text))),
+      h("div", { className: "notes" }, overview.explanations.map((text) => h("p", {}, text))),
       h("details", { className: "settings" }, h("summary", {}, "Settings"), h("pre", {}, JSON.stringify(overview.settings, null, 1))),
     );
   }

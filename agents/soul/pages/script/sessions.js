@@ -5,6 +5,9 @@ const KINDS = {
   improved: ["improved by feedback", (of, i) => of.gain(i) > TOLERANCE],
   hurt: ["hurt by feedback", (of, i) => of.gain(i) !== null && of.gain(i) < -TOLERANCE],
   same: ["feedback ignored (same reward)", (of, i) => of.gain(i) !== null && Math.abs(of.gain(i)) <= TOLERANCE && !of.best(i)],
+  kept: ["draft already best (same reward)", (of, i) => of.gain(i) !== null && Math.abs(of.gain(i)) <= TOLERANCE && of.best(i)],
+  moved: ["refined answer changed", (of, i) => of.get("followed", i) > 0],
+  landed: ["refined answer changed to the right one", (of, i) => of.get("followed", i) === 2],
   right: ["draft right", (of, i) => of.get("draft", i) !== null && of.best(i)],
   wrong: ["draft not right", (of, i) => of.get("draft", i) !== null && !of.best(i)],
   redacted: ["feedback redacted", (of, i) => of.get("redactions", i) > 0],
@@ -66,6 +69,7 @@ class SessionsView {
 
   async show([name], query) {
     await this.run.sessions;
+    if (query.get("theme")) await themesOf(this.run);
     await this.list.follow(name, query);
   }
 
@@ -97,11 +101,20 @@ class SessionsView {
       ...shared,
       { name: "split", label: "Part", choices: [["", "all"], ["step", "training"], ["val", "validation"]], test: (i, value) => store.get("split", i) === value },
       { name: "by", label: "List", choices: [["", "sessions"], ["group", "groups"]] },
+      ...this.#theme(),
       ...range("step", "Step", "Steps", (i) => store.get("step", i)),
       ...range("draft", "Draft", "Rewards", (i) => store.get("draft", i)),
       ...range("refined", "Refined", "Rewards", (i) => store.get("refined", i)),
       ...range("gain", "Gain", "Rewards", (i) => store.gain(i)),
     ];
+  }
+
+  // What the feedback says (feedback.js), once a link has asked for it.
+  #theme() {
+    const { sentences, themes } = this.run.themesKnown ?? { sentences: [], themes: [] };
+    const ids = new Map([...sentences, ...themes].map((one) => [one.text, new Set(one.ids)]));
+    const choices = [["", "all"], ...[...ids.keys()].map((text) => [text, text.slice(0, 60)])];
+    return ids.size ? [{ name: "theme", label: "Feedback says", choices, test: (i, text) => ids.get(text)?.has(this.run.store.get("id", i)) ?? false }] : [];
   }
 
   // A choice for each kind of groups that the chosen set has.

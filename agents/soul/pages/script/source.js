@@ -7,6 +7,8 @@ const PARTS_KEPT = 4; // unpacked parts of an exported file
 
 const addressOf = (...parts) => parts.map((part) => encodeURIComponent(part)).join("/");
 
+const decodedOf = (address) => address.split("/").map(decodeURIComponent).join("/");
+
 class ServedSource {
   live = true;
 
@@ -73,13 +75,15 @@ class EmbeddedSource {
     return source;
   }
 
-  async get(address) {
+  async get(encoded) {
+    const address = decodedOf(encoded);
     if (this.places.has(address)) return this.#text(this.places.get(address));
     if (!document.getElementById(`data:${address}`)) throw new Error(NO_TEXT);
     return JSON.parse(await unpack(`data:${address}`));
   }
 
-  has(address) {
+  has(encoded) {
+    const address = decodedOf(encoded);
     return this.places.has(address) || document.getElementById(`data:${address}`) !== null;
   }
 
@@ -103,7 +107,7 @@ class EmbeddedSource {
   async *search(run, text) {
     const wanted = text.toLowerCase();
     const escaped = JSON.stringify(text).slice(1, -1).toLowerCase();
-    const prefix = `${addressOf("run", run, "session")}/`;
+    const prefix = `run/${run}/session/`;
     for (let part = 0; part < this.starts.length; part++) {
       const lines = await this.#lines(part);
       const found = lines.flatMap((line, k) => {

@@ -12,6 +12,7 @@ from rich.console import Console
 from soul.cli import logs
 from soul.evaluate.run import progress
 from soul.evaluate.run.progress import Progress
+from soul.suites.soul_v1 import SETS
 from tests.soul.evaluate.finished_samples import numbered
 
 WAITS = (
@@ -41,6 +42,26 @@ def test_a_warning_is_one_whole_line_and_stands_there_once(terminal, stderr_is_o
     here, elsewhere = (text, err) if terminal and stderr_is_one else (err, text)
     (line,) = [line.strip() for line in re.split(r"[\r\n]+", here) if "calls wait" in line]
     assert line.endswith(f" WARNING soul.judge.limits: {WAITS}") and "calls wait" not in elsewhere + out
+
+
+@pytest.mark.parametrize("started", [0, 3, 27])
+def test_the_live_view_of_27_sets_fits_a_small_terminal(started):
+    """Running and failed sets are listed as far as there is room, all others counted; the last line is the whole."""
+    console = Console(file=io.StringIO(), force_terminal=True, width=80, height=24, color_system=None)
+    names = list(SETS)
+    under_way = Progress(console, dict.fromkeys(names, 2), dict.fromkeys(names, 1.0))
+    for number, name in enumerate(names[:started]):
+        for one in numbered([None, 1.0] if number == 0 else [1.0], of=name, task=SETS[name].task):
+            under_way.add(one)
+    console.print(under_way.view())
+    text = console.file.getvalue()
+    assert len(text.splitlines()) <= 23 and max(map(len, text.splitlines())) <= 80
+    listed = [name for name in names if f" {name} " in text]
+    assert text.splitlines()[-1].startswith(f"{under_way.done.total()} of 54 samples")
+    finished, running = int(started > 0), max(0, started - 1)  # the first set is finished, and one sample of it failed
+    assert f"Of 27 sets {finished} are finished, {running} running, {27 - started} waiting." in text
+    assert listed == names[: len(listed)] and len(listed) == min(started, 15)
+    assert (f"{started - 15} more are running or failed." in text) is (started > 15)
 
 
 def test_the_time_left_follows_the_calls_that_are_left(monkeypatch):

@@ -6,6 +6,7 @@ forms show the same cells.
 
 from io import StringIO
 
+import pytest
 from rich.console import Console
 
 from soul.evaluate.numbers.results import summarise
@@ -46,12 +47,19 @@ def test_averages_are_over_the_sets_of_all_models_and_say_so():
     assert found["macro average, 1 of 3 sets, of all models"][1:] == ["25.0 [-]", "100.0 [-]"]
 
 
-def test_a_narrow_terminal_keeps_every_score():
-    models = {f"checkpoint_{n}": everything(n / 8) for n in range(5)}
-    text = drawn(models, width=100)
-    assert max(map(len, text.splitlines())) <= 100 and "Too narrow for the 95 % intervals" in text
+@pytest.mark.parametrize(
+    ("width", "left_out", "first", "scores"),
+    [
+        (100, "the 95 % intervals", 3, ["0.0", "12.5", "25.0", "37.5", "50.0"]),
+        (60, "the 95 % intervals, n, checkpoint_4 and checkpoint_3", 2, ["0.0", "12.5", "25.0"]),
+    ],
+)
+def test_a_narrow_terminal_leaves_out_intervals_and_then_models(width, left_out, first, scores):
+    text = drawn({f"checkpoint_{n}": everything(n / 8) for n in range(5)}, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert f"Too narrow for {left_out}: the Markdown table has them." in " ".join(text.split())
     row = next(line for line in text.splitlines() if f" {TOM} " in line)
-    assert [cell.strip() for cell in row.split("│")[3:-1]] == ["0.0", "12.5", "25.0", "37.5", "50.0"]
+    assert [cell.strip() for cell in row.split("│")[first:-1]] == scores
 
 
 def drawn(models, width=400):

@@ -1,0 +1,237 @@
+"""The facts about a training run or an evaluation that a list of runs shows, read from the small files of its folder.
+
+Traces and journals are never read, so the facts of a hundred runs take a moment. `soul show` and the page use the same.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from soul.errors import SoulError, one_line
+from soul.files.folder_lock import is_held
+from soul.files.json_object import read_object
+from soul.files.metrics_file import NAME as METRICS
+from soul.files.metrics_file import read_metrics
+from soul.files.trace_files import FOLDER as TRACES
+from soul.files.trace_files import trace_files
+from soul.metrics.intervals import ANY, FEWEST, Interval, t_quantile
+from soul.pages.training_numbers import FAILURE, RUN_FILE, checkpoints, range_of
+from soul.pages.verdict import verdict
+
+Kind = Literal["training", "evaluation"]
+State = Literal["running", "stale", "finished", "failed", "stopped"]
+STALE_S = 15 * 60.0  # a run that writes nothing for so long may hang
+POINTS = 60  # of a curve
+REPORT, USAGE = "report.html", "usage.json"
+SETTINGS, CHOSEN, JOURNAL = "settings.json", "chosen.json", "samples.jsonl"  # of an evaluation (soul.evaluate.run)
+_CURVES = {
+    "draft": "ditto/reward_draft",
+    "refined": "ditto/reward_refined",
+    "validation": r"val-core/[^/]+/reward/mean@\d+",
+    "loss": "train/loss",  # of supervised fine-tuning
+}
+_ALARM, _SECONDS = "alarm/", ("timing_s/step", "timing_s/testing")
+
+
+class NotARun(SoulError):
+    """A folder is neither that of a training run nor that of an evaluation, or its files are damaged."""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """The facts about one run.
+
+    Attributes:
+        name: of the folder, or of the evaluated model.
+        state: "running": its lock is held; "stale": the same, but it wrote nothing for STALE_S; "failed": the watchdog
+            ended it; "stopped": it ended before its last step or sample.
+        changed: when the run wrote its newest file, in unix time.
+        done: last step, or number of samples in results.json, None without it; `total`: of the whole run.
+        score: mean reward of the last step's drafts, or the macro average of an evaluation; `interval`: 95 %.
+        seconds: in steps and validations, or from the last start of an evaluation to its last sample.
+        cost_usd: of all calls; `unpriced`: the price of some of them is unknown.
+        cause: why it failed, or which file is damaged.
+        alarms: name -> first step that raised it.
+        last: name of a curve -> its last value.
+        curves: "draft", "refined", "validation", "loss" -> at most POINTS means over equal spans of steps.
+    """
+
+    place: Path
+    kind: Kind
+    name: str
+    state: State
+    changed: float
+    done: int | None
+    total: int | None
+    score: float | None
+    interval: Interval | None
+    seconds: float | None
+    cost_usd: float | None
+    unpriced: bool
+    tasks: Sequence[str]
+    cause: str = ""
+    objective: str = ""
+    verdict: str = ""
+    alarms: Mapping[str, int] = field(default_factory=dict)
+    checkpoints: Sequence[int] = ()
+    last: Mapping[str, float] = field(default_factory=dict)
+    curves: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The facts as a JSON object."""
+        return {**asdict(self), "place": str(self.place)}
+
+
+def kind_of(place: Path) -> Kind | None:
+    """The kind of run in this folder; None if there is none."""
+    if (place / METRICS).is_file() or trace_files(place / TRACES):
+        return "training"
+    return "evaluation" if all((place / name).is_file() for name in (SETTINGS, CHOSEN, JOURNAL)) else None
+
+
+def facts(place: Path) -> RunFacts:
+    """The facts about the run in this folder.
+
+    Raises:
+        NotARun: there is none, or its files are damaged.
+    """
+    kind = kind_of(place)
+    if kind is None:
+        raise NotARun(f"{place} has no training run ({METRICS}, {TRACES}/) and no evaluation ({CHOSEN}, {JOURNAL}).")
+    try:
+        return _training(place) if kind == "training" else _evaluation(place)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise NotARun(f"{place}: a file of the run is damaged ({type(error).__name__}: {error}).") from None
+
+
+def bucketed(values: Sequence[float | None], count: int) -> list[float | None]:
+    """At most so many means over equal spans; None for a span without values."""
+    count = min(count, len(values))
+    spans = (values[len(values) * i // count : len(values) * (i + 1) // count] for i in range(count))
+    return [_mean([value for value in span if value is not None]) for span in spans]
+
+
+def _training(place: Path) -> RunFacts:
+    cause, steps = "", {}
+    try:
+        steps = dict(sorted(read_metrics(place / METRICS).items()))
+    except SoulError as error:
+        cause = one_line(error)
+
+    keys = sorted(set().union(*steps.values()))
+
+    def column(pattern: str) -> dict[int, float]:
+        """Step -> the mean of its metrics with such a name."""
+        named = [key for key in keys if re.fullmatch(pattern, key)]
+        found = {step: _mean([numbers[key] for key in named if key in numbers]) for step, numbers in steps.items()}
+        return {step: mean for step, mean in found.items() if mean is not None}
+
+    run, failure, usage = (_object(place / name) for name in (RUN_FILE, FAILURE, USAGE))
+    columns = {name: values for name, pattern in _CURVES.items() if (values := column(pattern))}
+    drafts, last = columns.get("draft", {}), {name: list(values.values())[-1] for name, values in columns.items()}
+    alarms: dict[str, int] = {}
+    for step, name in ((step, name) for step in steps for name in keys if name.startswith(_ALARM)):
+        if steps[step].get(name):
+            alarms.setdefault(name.removeprefix(_ALARM), step)
+    total, done = (run.get("config") or {}).get("trainer", {}).get("total_training_steps"), max(steps, default=0)
+    written, names = _changed(place, METRICS), [name for name in str(run.get("task") or "").split(",") if name]
+    traces = [file.stat.st_mtime for file in trace_files(place / TRACES)]
+    changed = max([_changed(place, METRICS, RUN_FILE, FAILURE, USAGE), *traces])
+    ended = done >= total if total else _changed(place, REPORT) >= written > 0
+    state = _state(is_held(place), changed, _changed(place, FAILURE) > written, ended)
+    cost_usd, unpriced = _cost([usage["total"]] if usage else [])
+    seconds = [numbers[name] for numbers in steps.values() for name in _SECONDS if name in numbers]
+    return RunFacts(
+        place=place,
+        kind="training",
+        name=place.resolve().name,
+        state=state,
+        changed=changed,
+        done=done,
+        total=total,
+        score=last.get("draft"),
+        interval=_interval(steps[max(drafts)], names) if drafts else None,
+        seconds=math.fsum(seconds) if seconds else None,
+        cost_usd=cost_usd,
+        unpriced=unpriced,
+        tasks=names,
+        cause=str(failure.get("cause", "")) if state == "failed" else cause,
+        objective=str(run.get("objective") or ""),
+        verdict=verdict(list(drafts.values()), column("ditto/gap"), alarms) if drafts else "",
+        alarms=alarms,
+        checkpoints=checkpoints(place),
+        last=last,
+        curves={name: bucketed([values.get(step) for step in steps], POINTS) for name, values in columns.items()},
+    )
+
+
+def _evaluation(place: Path) -> RunFacts:
+    settings, chosen, results = (_object(place / name) for name in (SETTINGS, CHOSEN, "results.json"))
+    wanted = {name: len(keys) for name, keys in chosen["samples"].items()}
+    sets, macro = results.get("sets", {}), results.get("averages", {}).get("macro", {})
+    done = {name: sets.get(name, {}).get("samples", 0) for name in wanted}
+    tests = [results["judge_tests"]["usage"]] if "judge_tests" in results else []
+    cost_usd, unpriced = _cost([*(usage for one in sets.values() for usage in one["usage"].values()), *tests])
+    changed, seconds = _changed(place, JOURNAL, CHOSEN), _changed(place, JOURNAL) - _changed(place, CHOSEN)
+    # Later generations (NAME-HASH.2) use the lock of the first one; the newest is the one that grows.
+    first, _, number = place.name.rpartition(".")
+    owner, count = (place.with_name(first), int(number)) if first and number.isdigit() else (place, 1)
+    held = is_held(owner) and not owner.with_name(f"{owner.name}.{count + 1}").exists()
+    return RunFacts(
+        place=place,
+        kind="evaluation",
+        name=str(settings["policy"]["model"]),
+        state=_state(held, changed, False, all(done[name] >= wanted[name] for name in wanted)),
+        changed=changed,
+        done=sum(done.values()) if results else None,
+        total=sum(wanted.values()),
+        score=macro.get("mean"),
+        interval=tuple(macro["interval"]) if macro.get("interval") else None,
+        seconds=seconds if seconds > 0 else None,
+        cost_usd=cost_usd,
+        unpriced=unpriced,
+        tasks=list(wanted),
+    )
+
+
+def _state(held: bool, changed: float, failed: bool, ended: bool) -> State:
+    if held:
+        return "stale" if time.time() - changed > STALE_S else "running"
+    return "failed" if failed else "finished" if ended else "stopped"
+
+
+def _interval(numbers: Mapping[str, float], names: Sequence[str]) -> Interval | None:
+    """The 95 % interval of the drafts' reward over a step's prompts: Student's t, cut at the range of a single task."""
+    prompts, error = int(numbers.get("ditto/groups", 0)), numbers.get("ditto/reward_draft_error")
+    if prompts < FEWEST or not error:
+        return None
+    (low, high), half = range_of(names[0]) if len(names) == 1 else ANY, t_quantile(prompts - 1) * error
+    return max(low, numbers[_CURVES["draft"]] - half), min(high, numbers[_CURVES["draft"]] + half)
+
+
+def _cost(usages: Sequence[Mapping[str, Any]]) -> tuple[float | None, bool]:
+    return sum(one["cost_usd"] for one in usages) if usages else None, any(one["unpriced"] for one in usages)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return statistics.fmean(values) if values else None
+
+
+def _changed(place: Path, *names: str) -> float:
+    """When the newest of these files changed; 0 if there are none."""
+    return max([path.stat().st_mtime for path in map(place.joinpath, names) if path.exists()], default=0.0)
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """The object in a file; {} if it is missing, damaged or being written."""
+    try:
+        return read_object(path, SoulError, "")
+    except (OSError, SoulError):
+        return {}
