@@ -1,7 +1,6 @@
-"""Pages on the disk as a reader opens them: in headless Chromium, which must ask for nothing and report no error."""
+"""Pages as a reader opens them: in headless Chromium, where nothing may go wrong and only known addresses are asked."""
 
 import os
-import re
 import shutil
 import time
 from contextlib import contextmanager
@@ -12,6 +11,9 @@ CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
 needs_a_browser = pytest.mark.skipif(
     CHROMIUM is None, reason="no browser: install chromium, or name one with CHROMIUM=..."
 )
+POLL_MS = 150  # between two looks of a served page
+NOW = "main > section:not([hidden])"  # the view that is shown
+PANE = f"{NOW} article.pane"  # the open session
 
 
 @contextmanager
@@ -25,28 +27,26 @@ def chromium():
 
 
 @contextmanager
-def opener(browser, file, others=()):
-    """A function that opens a file; at the end nothing else was asked for, and nothing went wrong in it.
-
-    Args:
-        others: files that links in it may lead to.
-    """
+def opener(browser, start):
+    """A function that opens an address below `start`; at the end nothing else was asked, and nothing went wrong."""
     pages, asked, wrong = [], [], []
 
-    def open_(link="", width=1400, height=900, **options):
+    def open_(link="", width=1440, height=900, **options):
         page = browser.new_page(viewport={"width": width, "height": height}, **options)
+        page.set_default_timeout(8000)
         pages.append(page)
-        page.on("request", lambda request: asked.append(request.url.partition("#")[0]))
+        page.on("request", lambda request: asked.append(request.url))
         page.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("console", lambda message: wrong.append(message.text))
-        page.goto(f"{file.as_uri()}{link}")
+        page.goto(f"{start}{link}")
         return page
 
     yield open_
     for page in pages:
         page.close()
-    assert set(asked) <= {file.as_uri(), *(other.as_uri() for other in others)} and not wrong
+    others = [url for url in asked if not url.startswith((start, "blob:"))]
+    assert not wrong and not others
 
 
 def until(condition, seconds=8.0):
@@ -59,21 +59,24 @@ def until(condition, seconds=8.0):
 
 def found(page, text):
     """Wait until the list says this."""
-    until(lambda: page.inner_text("#found") == text)
+    page.locator(f"{NOW} .pager [role=status]", has_text=text).wait_for()
+    assert page.inner_text(f"{NOW} .pager [role=status]") == text
 
 
 def column(page, name):
     """The texts in a column of the list."""
-    return page.locator(f"#list tbody td.{name}").all_inner_texts()
+    return page.locator(f"{NOW} .list tbody td.{name}").all_inner_texts()
 
 
-def luminance(colour):
-    """The relative luminance of a computed colour, 0 to 1."""
-    parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
-    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+def settled(page):
+    """Wait until the view is drawn and its text stays the same; returns the text."""
+    texts = [""]
 
+    def same():
+        texts.append(page.inner_text("main"))
+        page.wait_for_timeout(100)
+        return texts[-1] == texts[-2] and texts[-1].strip() and "Loading" not in texts[-1]
 
-def contrast_of(one, other):
-    """The contrast of two luminances, 1 to 21."""
-    return (max(one, other) + 0.05) / (min(one, other) + 0.05)
+    page.locator(NOW).wait_for()
+    until(same)
+    return texts[-1]

@@ -10,6 +10,8 @@ from tests.soul.pages.hostile_samples import HOSTILE
 
 STARTED = 1_700_000_000.0
 GROUP = 8
+STEPS, OF_STEP = 4, 48  # of the training that the tests open; sessions of a step
+COUNT = STEPS * OF_STEP + 24 + 1  # its sessions, with the validation and the hostile one
 SECRET = "garden"  # what the leak guard withheld
 
 

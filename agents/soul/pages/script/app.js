@@ -163,7 +163,7 @@ class App {
   // ---- keys
 
   #key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || !this.now) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || !this.now || document.querySelector("dialog[open]")) return;
     const typing = event.target.closest("input, select, textarea, [contenteditable]");
     if (this.now.view.key?.(event, typing)) return event.preventDefault();
     if (typing) return;

@@ -54,7 +54,8 @@ function compare(a, b, descending) {
 // ---- small elements
 
 const options = (pairs) => pairs.map(([value, text]) => h("option", { value }, text));
-const part = (title, ...content) => h("section", {}, h("h3", {}, title), ...content);
+// A part of an open session. Wide tables scroll in it, for which keys need the focus.
+const part = (title, ...content) => h("section", { tabIndex: 0, role: "group", ariaLabel: title }, h("h3", {}, title), ...content);
 const small = (...content) => h("p", { className: "small" }, ...content);
 const button = (text, click, properties = {}) => h("button", { type: "button", on: { click }, ...properties }, text);
 const scroller = (name, content) => h("div", { className: "scroller", tabIndex: 0, role: "region", ariaLabel: name }, content);

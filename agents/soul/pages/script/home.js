@@ -5,7 +5,7 @@ const CURVES = ["draft", "refined", "validation"];
 class HomeView {
   constructor(app) {
     this.app = app;
-    this.section = h("section", { ariaLabel: "Runs" });
+    this.section = h("section", { ariaLabel: "All runs" });
     this.chosen = new Set();
   }
 

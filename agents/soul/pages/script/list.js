@@ -27,7 +27,7 @@ class List {
     const table = h("table", { className: "list", ariaLabel: about.many }, h("thead", {}, this.heads), this.body);
     this.listing = h("div", { className: "listing" }, h("div", { className: "pager" }, this.found, this.turns), table);
     this.pane = h("article", { className: "pane", tabIndex: -1, hidden: true });
-    this.section = h("section", { className: "browser", ariaLabel: about.many }, this.form, h("div", { className: "panes" }, this.listing, this.pane));
+    this.section = h("section", { className: "browser", ariaLabel: about.many }, h("h1", { className: "unseen" }, about.many), this.form, h("div", { className: "panes" }, this.listing, this.pane));
     this.#listen();
   }
 

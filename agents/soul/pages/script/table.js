@@ -6,7 +6,7 @@
 function dataTable(columns, rows, more = {}) {
   const { caption, name = caption ?? "table", sorts = true } = more;
   const body = h("tbody");
-  const heads = columns.map((column, k) => h("th", { scope: "col", className: column.text ? "text" : "", title: column.help ?? "" }, sorts ? headButton(k) : column.title));
+  const heads = columns.map((column, k) => (column.title ? h("th", { scope: "col", className: column.text ? "text" : "", title: column.help ?? "" }, sorts ? headButton(k) : column.title) : h("td")));
   const table = h("table", { className: "data" }, caption ? h("caption", {}, caption) : null, h("thead", {}, h("tr", {}, heads)), body);
   let order = null;
 
@@ -22,7 +22,7 @@ function dataTable(columns, rows, more = {}) {
   function draw() {
     const shown = order ? [...rows].sort((a, b) => compare(valueOf(a[order.k]), valueOf(b[order.k]), order.descending)) : rows;
     body.replaceChildren(...shown.map((row) => h("tr", {}, row.map((cell, k) => cellOf(cell, k, columns[k])))));
-    heads.forEach((head, k) => sorts && head.setAttribute("aria-sort", order?.k === k ? (order.descending ? "descending" : "ascending") : "none"));
+    heads.forEach((head, k) => sorts && columns[k].title && head.setAttribute("aria-sort", order?.k === k ? (order.descending ? "descending" : "ascending") : "none"));
   }
 
   draw();
@@ -97,7 +97,7 @@ function notify(text) {
 
 // A small table without tools, for facts beside a text.
 function smallTable(caption, titles, lines) {
-  const head = h("tr", {}, titles.map((title) => h("th", { scope: "col" }, title)));
-  const body = lines.map(([name, ...cells]) => h("tr", {}, h("th", { scope: "row" }, name), cells.map((one) => h("td", {}, one))));
+  const head = h("tr", {}, titles.map((title) => (title ? h("th", { scope: "col" }, title) : h("td"))));
+  const body = lines.map(([name, ...cells]) => h("tr", {}, name ? h("th", { scope: "row" }, name) : h("td"), cells.map((one) => h("td", {}, one))));
   return h("table", { className: "part" }, caption ? h("caption", {}, caption) : null, h("thead", {}, head), h("tbody", {}, body));
 }
