@@ -15,7 +15,7 @@ from soul.pages.sessions import NoSession, Place, read_line
 
 LATEST = 10_000  # sessions that are read
 SENTENCES, THEMES, WORDS = 12, 8, 5  # that are shown; words of a theme
-SHORTEST = 12  # characters of a sentence
+SHORTEST = 8  # characters of a sentence
 COMMON = 0.6  # share of the texts from which on a word is no theme
 _PLACES = f"""SELECT s.id, f.name, f.inode, s."offset", s.length FROM sessions s JOIN files f ON f.id = s.file_id
     WHERE NOT f.live AND f.split = 'step' AND s.told IS NOT NULL AND draft IS NOT NULL AND refined IS NOT NULL

@@ -25,7 +25,7 @@ function fourCells(pairs, values, [x, y], open) {
       const kind = b > a ? "better" : b < a ? "worse" : "same";
       const name = `${x.name} ${shortNumber(a)}, ${y.name} ${shortNumber(b)}: ${counted(count)} sessions`;
       const click = () => open(query);
-      return h("button", { type: "button", className: `count-cell ${kind}`, ariaLabel: name, on: { click } }, h("b", {}, counted(count)), h("small", {}, `${share} %`));
+      return h("button", { type: "button", className: `count-cell ${kind}`, ariaLabel: name, on: { click } }, h("b", {}, counted(count)), h("small", {}, ` ${share} %`));
     }),
   ]);
   const table = smallTable(null, ["", ...values.map((b) => `${y.name} ${shortNumber(b)}`)], rows);
