@@ -1,7 +1,7 @@
 """The calls of a session as its record keeps them: what a judge was sent, verbatim, and what it answered.
 
-The cache cannot stand in for this: it has answers by a hash of the question, and no questions. A session keeps at most a
-fixed number of characters, so that a judge that reads long episodes does not multiply the size of the traces.
+The cache cannot stand in for this: it has answers by a hash of the question, and no questions. A session keeps at most
+a fixed number of characters, so that a judge that reads long episodes does not multiply the size of the traces.
 """
 
 from __future__ import annotations
