@@ -11,17 +11,7 @@ function changesBetween(before, after) {
   for (const split of [wordsOf, linesOf]) {
     const [a, b] = [split(before), split(after)];
     const shared = sharedPairs(a, b);
-    if (shared)
-      return {
-        before: marked(
-          a,
-          shared.map(([i]) => i),
-        ),
-        after: marked(
-          b,
-          shared.map(([, k]) => k),
-        ),
-      };
+    if (shared) return { before: marked(a, shared.map(([i]) => i)), after: marked(b, shared.map(([, k]) => k)) };
   }
   return { before: [{ text: before, changed: true }], after: [{ text: after, changed: true }] };
 }
@@ -86,7 +76,8 @@ function marked(pieces, shared) {
   return joined;
 }
 
-// The pieces as text with marks: `tag` is "del" or "ins".
-function drawChanges(pieces, tag) {
-  return pieces.map(({ text, changed }) => (changed && text.trim() ? h(tag, {}, text) : document.createTextNode(text)));
+// The pieces as text with marks: `tag` is "del" or "ins". `requests` are those that inserted words may follow (turns.js).
+function drawChanges(pieces, tag, requests) {
+  const draw = (text) => h(tag, {}, tag === "ins" && requests ? requests.drawInserted(text) : text);
+  return pieces.map(({ text, changed }) => (changed && text.trim() ? draw(text) : document.createTextNode(text)));
 }

@@ -22,17 +22,8 @@ class GroupView {
     this.state = `${store.revision} ${store.size}`;
     const title = `${store.set(first)}, row ${store.get("number", first)}, step ${step}`;
     this.table = h("div", {});
-    this.section.replaceChildren(
-      h(
-        "header",
-        {},
-        h("p", { className: "kind" }, `Group of ${counted(this.members.length)} sessions · `, rowLink(store, first)),
-        h("h1", {}, h("bdi", {}, title)),
-      ),
-      this.#strip(store),
-      this.#facts(store),
-      this.table,
-    );
+    const kind = h("p", { className: "kind" }, `Group of ${counted(this.members.length)} sessions · `, rowLink(store, first));
+    this.section.replaceChildren(h("header", {}, kind, h("h1", {}, h("bdi", {}, title))), this.#strip(store), this.#facts(store), this.table);
     await this.#sequences(run);
   }
 
@@ -54,27 +45,11 @@ class GroupView {
         svg("line", { class: "grid", x1: px(x(value)), x2: px(x(value)), y1: 8, y2: STRIP.height - 24 }),
         svg("text", { class: "tick", x: px(x(value)), y: STRIP.height - 8, "text-anchor": "middle" }, tickText(value)),
       ]);
-      host.replaceChildren(
-        svg(
-          "svg",
-          {
-            width,
-            height: STRIP.height,
-            viewBox: `0 0 ${width} ${STRIP.height}`,
-            role: "img",
-            "aria-label": "Rewards of the group's drafts and refined answers; the table below has the numbers",
-          },
-          axis,
-          rows,
-        ),
-      );
+      const label = "Rewards of the group's drafts and refined answers; the table below has the numbers";
+      host.replaceChildren(svg("svg", { width, height: STRIP.height, viewBox: `0 0 ${width} ${STRIP.height}`, role: "img", "aria-label": label }, axis, rows));
     });
-    return h(
-      "figure",
-      { className: "chart" },
-      h("figcaption", {}, h("h3", {}, "Rewards of the group; the bar is the mean and one standard deviation to each side")),
-      host,
-    );
+    const title = h("h3", {}, "Rewards of the group; the bar is the mean and one standard deviation to each side");
+    return h("figure", { className: "chart" }, h("figcaption", {}, title), host);
   }
 
   // Equal rewards are stacked, so that each session has a dot.
@@ -85,22 +60,14 @@ class GroupView {
       const at = Math.round(x(reward) / 9);
       const level = stacked.get(at) ?? 0;
       stacked.set(at, level + 1);
-      const dot = svg(
-        "circle",
-        { class: `dot ${kind}`, cx: px(x(reward)), cy: px(y - STRIP.stacked * level), r: 4.5 },
-        svg("title", {}, `${kind} ${k + 1}: ${shortNumber(reward)}`),
-      );
+      const place = { class: `dot ${kind}`, cx: px(x(reward)), cy: px(y - STRIP.stacked * level), r: 4.5 };
+      const dot = svg("circle", place, svg("title", {}, `${kind} ${k + 1}: ${shortNumber(reward)}`));
       dot.addEventListener("click", () => (location.hash = store.link(this.members[k])));
       return dot;
     });
     const { mean, spread } = momentsOf(rewards);
-    const bar =
-      mean === null
-        ? []
-        : [
-            svg("line", { class: `spread ${kind}`, x1: px(x(mean - spread)), x2: px(x(mean + spread)), y1: y + 12, y2: y + 12 }),
-            svg("line", { class: `mean ${kind}`, x1: px(x(mean)), x2: px(x(mean)), y1: y + 6, y2: y + 18 }),
-          ];
+    const across = (name, [from, to], [top, bottom]) => svg("line", { class: `${name} ${kind}`, x1: px(x(from)), x2: px(x(to)), y1: y + top, y2: y + bottom });
+    const bar = mean === null ? [] : [across("spread", [mean - spread, mean + spread], [12, 12]), across("mean", [mean, mean], [6, 18])];
     return [svg("text", { x: 0, y: y + 4 }, kind), bar, dots];
   }
 
@@ -118,36 +85,31 @@ class GroupView {
     const { store } = run;
     const { name } = this;
     const members = this.members.filter((i) => store.has(i));
-    this.table.replaceChildren(h("p", { className: "small" }, "Loading the records of the group ..."));
+    this.table.replaceChildren(small("Loading the records of the group ..."));
     const lines = await Promise.all(members.map((i) => store.line(i)));
     if (this.name !== name) return;
     const rows = lines.flatMap((line, k) => {
       const i = members[k];
       const link = h("a", { href: `#${store.link(i)}`, "aria-current": store.name(i) === name ? "true" : "false" }, `session ${k + 1}`);
-      const rewards = [rewardText(store.get("draft", i)), rewardText(store.get("refined", i)), signedReward(store.gain(i))];
-      const sequences = line.sequences ?? [];
-      if (!sequences.length)
-        return [[link, ...rewards, "none", "–", "–", "–", line.draft.failure ? words(line.draft.failure.cause) : "not in the record"]];
-      return sequences.map((one, n) => [
-        n ? "" : link,
-        ...(n ? ["", "", ""] : rewards),
-        words(one.kind),
-        rewardText(one.advantage),
-        rewardText(one.weight),
-        rewardText(one.distill_weight),
-        one.masked ?? "trained",
-      ]);
+      const head = [link, rewardText(store.get("draft", i)), rewardText(store.get("refined", i)), signedReward(store.gain(i))];
+      const why = line.draft.failure ? words(line.draft.failure.cause) : "not in the record";
+      if (!line.sequences?.length) return [[...head, "none", NONE, NONE, NONE, why]];
+      const seen = (one) => [words(one.kind), rewardText(one.advantage), ...[one.weight, one.distill_weight].map(weightText), one.masked ?? "trained"];
+      return line.sequences.map((one, n) => [...(n ? ["", "", "", ""] : head), ...seen(one)]);
     });
     const seen = lines.flatMap((line) => line.sequences ?? []);
     const missing = this.members.length - members.length;
     const titles = ["session", "draft", "refined", "gain", "sequence", "advantage", "weight of a token", "distillation", "in the loss"];
+    const columns = titles.map((title) => ({ title, text: ["session", "sequence", "in the loss"].includes(title) }));
     this.table.replaceChildren(
-      seen.length ? partsOf(seen) : h("p", { className: "small" }, "No advantage is known: the step is not trained yet."),
-      missing ? h("p", { className: "small" }, `${NO_TEXT} ${counted(missing)} sessions of the group are not in the tables.`) : "",
-      scroller("Sessions of the group", smallTable("Sessions and their sequences", titles, rows)),
+      seen.length ? partsOf(seen) : small("No advantage is known: the step is not trained yet."),
+      missing ? small(`${NO_TEXT} ${counted(missing)} sessions of the group are not in the tables.`) : "",
+      dataTable(columns, rows, { caption: "Sessions and their sequences", sorts: false }),
     );
   }
 }
+
+const weightText = (value) => (hasValue(value) ? shortNumber(value) : NONE); // of a token: far below what two digits show
 
 // What each part of the objective saw: its sequences, the range of their advantages, and whether they give a signal.
 function partsOf(sequences) {
@@ -164,7 +126,8 @@ function partsOf(sequences) {
       learns ? "" : "no learning signal: all its advantages are 0",
     ];
   });
-  return scroller("What the objective saw", smallTable("What the objective saw", ["sequences", "count", "trained", "advantage", ""], rows));
+  const columns = ["sequences", "count", "trained", "advantage", ""].map((title, k) => ({ title, text: k === 0 || k === 4 }));
+  return dataTable(columns, rows, { caption: "What the objective saw", sorts: false });
 }
 
 // Mean and standard deviation (of the sample) of the values that there are.

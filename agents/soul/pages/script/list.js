@@ -9,7 +9,7 @@
 //   link(i), find(name)   the address of an entry, and back
 //   open(i)           promise of {title, content} of an open entry
 //   orders            value of the field "state" -> the order that it brings
-//   groupOf(i)        with a field "by": key and title of the entry's group
+//   groupOf(i)        with a field "by": the key of the entry's group, and cells(members) of its head, the first one a text
 
 const PAGE_SIZE = 100;
 const REDRAW_MS = 400; // between two looks at what a search has found
@@ -168,6 +168,7 @@ class List {
         const { key: group } = this.about.groupOf(i);
         this.groups.set(group, [...(this.groups.get(group) ?? []), i]);
       }
+      this.shown = [...this.groups.values()].flat();
     }
     this.page = Math.min(this.page, this.pages - 1);
     this.draw();
@@ -182,6 +183,7 @@ class List {
     const { many, columns } = this.about;
     const [count, all] = [counted(this.shown.length), counted(this.store.size)];
     this.found.textContent = count === all ? `${all} ${many}` : `${count} of ${all} ${many}`;
+    if (this.groups) this.found.textContent += ` in ${counted(this.groups.size)} groups`;
     if (!this.shown.length) this.found.textContent = this.store.size ? `None of ${all} ${many} matches these filters.` : `There are no ${many} yet.`;
     const turn = (step, text, name) => button(text, () => this.#turn(step), { ariaLabel: name, disabled: step < 0 ? this.page === 0 : this.page === this.pages - 1 });
     this.turns.replaceChildren(turn(-1, "←", "Previous page"), `${this.page + 1} / ${this.pages}`, turn(1, "→", "Next page"));
@@ -208,12 +210,33 @@ class List {
 
   #groupRows(key, members) {
     const open = this.unfolded.has(key);
-    const fold = button(this.about.groupOf(members[0]).title(members), () => {
-      if (!this.unfolded.delete(key)) this.unfolded.add(key);
-      this.draw();
-    }, { ariaExpanded: String(open), className: "opener" });
-    const head = h("tr", { className: "group" }, h("th", { colSpan: this.about.columns.length, scope: "rowgroup" }, fold));
+    const { cells } = this.about.groupOf(members[0]);
+    const [first, ...others] = this.about.columns;
+    const texts = cells(members);
+    const fold = button(texts[first.key], () => this.#fold(key, !open), { ariaExpanded: String(open), className: "opener" });
+    fold.dataset.group = key;
+    const rest = others.map(({ key: column, number }) => h("td", { className: `${column}${number ? " number" : ""}` }, texts[column]));
+    const head = h("tr", { className: "group" }, h("th", { scope: "row", className: first.key }, fold), rest);
     return [head, ...(open ? members.map((i) => this.#row(i)) : [])];
+  }
+
+  // Opens or closes a group; its head keeps the focus.
+  #fold(key, open) {
+    if (open) this.unfolded.add(key);
+    else this.unfolded.delete(key);
+    this.draw();
+    [...this.body.querySelectorAll("[data-group]")].find(({ dataset }) => dataset.group === key)?.focus({ preventScroll: true });
+  }
+
+  // In a list of groups the arrow keys move the focus over the rows; right and left open and close a group.
+  #keyInGroups(event) {
+    const stops = [...this.body.rows].map((row) => row.querySelector("button, a"));
+    const at = stops.findIndex((stop) => stop.closest("tr").contains(document.activeElement));
+    const { group } = stops[at]?.dataset ?? {};
+    const way = { ArrowRight: true, ArrowLeft: false }[event.key];
+    if (group !== undefined && way !== undefined) this.#fold(group, way);
+    else if (way === false) stops.slice(0, at).findLast(({ dataset }) => dataset.group !== undefined)?.focus(); // to the head of its group
+    else if (way === undefined) stops[Math.max(0, Math.min(stops.length - 1, at + MOVES[event.key]))]?.focus();
   }
 
   #turn(step) {
@@ -244,8 +267,11 @@ class List {
   async open(i) {
     this.opened = i;
     this.openName = this.about.name(i);
-    const place = this.groups ? -1 : Math.floor(this.shown.indexOf(i) / PAGE_SIZE);
-    if (place >= 0 && place !== this.page) {
+    const group = this.groups && this.about.groupOf(i).key;
+    const place = Math.floor((this.groups ? [...this.groups.keys()].indexOf(group) : this.shown.indexOf(i)) / PAGE_SIZE);
+    const folded = this.groups?.has(group) && !this.unfolded.has(group);
+    if (folded) this.unfolded.add(group);
+    if (place >= 0 && (folded || place !== this.page)) {
       this.page = place;
       this.draw();
     }
@@ -308,7 +334,8 @@ class List {
     }
     if (typing || !(event.key in MOVES)) return false;
     if (this.pane.contains(event.target) && event.key.match(/Up|Down/)) return false; // these scroll the open entry
-    this.move(MOVES[event.key]);
+    if (this.groups && this.pane.hidden) this.#keyInGroups(event);
+    else this.move(MOVES[event.key]);
     return true;
   }
 

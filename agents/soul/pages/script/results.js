@@ -39,23 +39,25 @@ class ResultsView {
     return lines.length ? h("section", { className: "warnings", ariaLabel: "Warnings" }, lines) : "";
   }
 
+  // The lines of table.md, with the details of an opened set below its line. Costs are left out if no price is known.
   #table() {
     const { titles, published, lines } = this.run.overview;
+    const priced = lines.some(({ cells }) => /[1-9]/.test(cells.at(-1)));
+    const own = titles.slice(2).filter((title) => priced || title !== "cost");
     const columns = [
       { title: "set", text: true },
       { title: titles[1] },
-      { title: "0 to 100", help: "The score with its interval; dashed: the score if every sample without a verdict were the worst, and the best" },
-      ...titles.slice(2).map((title) => ({ title })),
-      ...published.map(({ model, source }) => ({ title: `${model} (${source})`, help: "published" })),
+      { title: "", help: "The score with its interval; dashed: the score if every sample without a verdict were the worst, and the best" },
+      ...own.map((title) => ({ title })),
+      ...published.map(({ model, source }) => ({ title: `${model} (${source})`, soft: true, help: "published" })),
     ];
     const rows = lines.map((line) => {
       const [name, score, ...others] = line.cells;
       const opener = line.set === null ? h("b", {}, name) : button(name, () => this.#toggle(line.set), { className: "opener", ariaExpanded: String(this.unfolded.has(line.set)) });
-      return [cell(name, opener), cell(line.mean, h("b", {}, score)), cell(line.mean, intervalBar(line)), ...others, ...line.published];
+      return [cell(name, opener), cell(line.mean, h("b", {}, score)), cell(line.mean, intervalBar(line)), ...others.slice(0, own.length), ...line.published];
     });
-    const table = dataTable(columns, rows, { name: `results of ${this.run.name}` });
-    const details = [...this.unfolded].filter((set) => set in this.run.overview.sets).map((set) => this.#detail(set));
-    return h("div", {}, table, h("div", { className: "details" }, details));
+    const below = (k) => (this.unfolded.has(lines[k].set) ? this.#detail(lines[k].set) : null);
+    return dataTable(columns, rows, { name: `results of ${this.run.name}`, sections: lines.map(({ dimension }) => dimension), below });
   }
 
   #toggle(set) {
@@ -63,6 +65,7 @@ class ResultsView {
     const query = new URLSearchParams([...this.unfolded].map((one) => ["open", one]));
     history.replaceState(null, "", linkTo(placeOf(this.run.id, "results"), query));
     this.refresh();
+    this.section.querySelectorAll(".opener").forEach((one) => one.textContent === set && one.focus({ preventScroll: true }));
     document.getElementById(`set-${set}`)?.scrollIntoView({ block: "nearest" });
   }
 
@@ -116,18 +119,19 @@ function severalTable({ best_of, self_consistency = {} }) {
 
 function rolesTable({ roles, seconds, samples }) {
   if (!samples) return null;
-  const rows = Object.entries(roles).map(([role, use]) => [role, ...[use.calls, use.prompt_tokens, use.completion_tokens].map(counted), fixed(use.latency_p50_s, 2), fixed(use.latency_p95_s, 2), use.cost]);
+  const priced = Object.values(roles).some(({ cost }) => /[1-9]/.test(cost));
+  const rows = Object.entries(roles).map(([role, use]) => [role, ...[use.calls, use.prompt_tokens, use.completion_tokens].map(counted), fixed(use.latency_p50_s, 2), fixed(use.latency_p95_s, 2), ...(priced ? [use.cost] : [])]);
   const stages = Object.entries(seconds).map(([stage, sum]) => [stage, fixed(sum / samples, 2)]);
-  return [smallTable("Calls and cost", ["role", "calls", "tokens in", "tokens out", "p50 s", "p95 s", "cost"], rows), smallTable("Seconds per sample", ["stage", "mean"], stages)];
+  return [smallTable("Calls and cost", ["role", "calls", "tokens in", "tokens out", "p50 s", "p95 s", ...(priced ? ["cost"] : [])], rows), smallTable("Seconds per sample", ["stage", "mean"], stages)];
 }
 
-// A score with its interval and bounds, drawn on the range of its metric.
+// A score with its interval and bounds, drawn on the range of its metric, whose ends are below it unless they are 0 and 100.
 function intervalBar({ mean, interval, bounds, range }) {
   if (!hasValue(mean)) return null;
   const x = scaleOf(range, BAR.margin, BAR.width - BAR.margin);
   const line = (kind, [low, high], y) => svg("line", { class: kind, x1: px(x(low)), x2: px(x(high)), y1: y, y2: y });
   const ticks = [0, 0.25, 0.5, 0.75, 1].map((share) => range[0] + share * (range[1] - range[0]));
-  return svg(
+  const bar = svg(
     "svg",
     { class: "bar", width: BAR.width, height: BAR.height, role: "img", "aria-label": scoreInterval({ mean, interval }) },
     ticks.map((value) => svg("line", { class: value === 0 ? "zero" : "tick", x1: px(x(value)), x2: px(x(value)), y1: 1, y2: BAR.height - 1 })),
@@ -135,4 +139,6 @@ function intervalBar({ mean, interval, bounds, range }) {
     interval ? line("interval", interval, 7) : null,
     svg("circle", { class: "mean", cx: px(x(mean)), cy: 7, r: 3 }),
   );
+  if (range[0] === 0 && range[1] === 1) return bar;
+  return h("span", { className: "scaled" }, bar, h("small", {}, ...range.map((end) => h("span", {}, shortNumber(100 * end)))));
 }

@@ -24,11 +24,13 @@ class RowView {
     this.all = query.get("all") === "1" || this.texts.length <= STEPS_FIRST;
     const title = `${store.set(first)}, row ${store.get("number", first)} over the steps`;
     const kind = `${store.get("split", first) === "val" ? "validation" : "training"} · file ${store.get("file", first) || "unknown"} · played in ${counted(this.steps.length)} steps`;
+    const all = button(`Show all ${counted(this.texts.length)} steps`, () => go(placeOf(run.id, "row", name), { all: "1" }), { className: "link" });
     this.table = h("div", {});
+    this.asked = h("p", { className: "asked", dir: "auto" });
     this.section.replaceChildren(
-      h("header", {}, h("p", { className: "kind" }, h("bdi", {}, kind)), h("h1", {}, h("bdi", {}, title))),
+      h("header", {}, h("p", { className: "kind" }, h("bdi", {}, kind)), h("h1", {}, h("bdi", {}, title)), this.asked),
       this.#chart(run),
-      this.#choice(run),
+      h("div", { className: "choices" }, this.all ? null : all),
       this.table,
     );
     await this.#fill(run);
@@ -45,85 +47,41 @@ class RowView {
       const moments = this.steps.map(({ members }) => momentsOf(members.map((i) => store.get(kind, i))));
       return { name: kind, kind, mean: moments.map(({ mean }) => mean), n: moments.map(({ count }) => count) };
     });
-    const chart = new CurveChart("Mean reward of the row's group", (step) =>
-      go(placeOf(run.id, "group", store.name(this.steps.find((one) => one.step === step).members[0]))),
-    );
+    const open = (step) => go(placeOf(run.id, "group", store.name(this.steps.find((one) => one.step === step).members[0])));
+    const chart = new CurveChart("Mean reward of the row's group", open);
     chart.update({ steps: this.steps.map(({ step }) => step), lines: lines.filter(({ mean }) => mean.some(hasValue)) });
     return h("div", { className: "charts" }, chart.element);
   }
 
-  #choice(run) {
-    const more = h("button", { type: "button", className: "link" }, `Show all ${counted(this.texts.length)} steps`);
-    more.addEventListener("click", () => go(placeOf(run.id, "row", this.name), { all: "1" }));
-    return h("div", { className: "choices" }, this.all ? null : more);
-  }
-
   async #fill(run) {
     const steps = this.texts;
-    const count = steps.length;
-    const shown = this.all
-      ? steps
-      : Array.from({ length: STEPS_FIRST }, (_, k) => steps[Math.round((k * (count - 1)) / (STEPS_FIRST - 1))]);
-    this.table.replaceChildren(h("p", { className: "small" }, "Loading the records ..."));
+    const spread = Array.from({ length: STEPS_FIRST }, (_, k) => steps[Math.round((k * (steps.length - 1)) / (STEPS_FIRST - 1))]);
+    const shown = this.all ? steps : spread;
+    if (!steps.length) return this.table.replaceChildren(small(NO_TEXT));
+    this.table.replaceChildren(small("Loading the records ..."));
     const lines = await Promise.all(shown.map(({ members }) => run.store.line(members[0])));
     if (this.texts !== steps) return; // another row was opened meanwhile
+    this.asked.textContent = lines[0].question ?? "";
     this.table.replaceChildren(...shown.map((one, k) => this.#step(run, one, lines[k])));
   }
 
   #step(run, { step, members }, line) {
-    const i = members[0];
-    const link = h("a", { href: `#${run.store.link(i)}` }, `Step ${step}`);
+    const requests = new Requests(line.feedback);
     const [draft, refined] = [lastOwnTurn(line.draft), lastOwnTurn(line.refined)];
     const changes = draft !== null && refined !== null ? changesBetween(draft, refined) : null;
-    const cell = (title, reward, text, pieces, tag) =>
-      h(
-        "section",
-        { ariaLabel: title },
-        h("p", { className: "small" }, `${title} ${rewardText(reward)}`),
-        text === null ? h("em", {}, "none") : h("div", { className: "said", dir: "auto" }, pieces ? drawChanges(pieces, tag) : text),
-      );
-    return h(
-      "section",
-      { className: "step-line" },
-      h("h3", {}, link),
-      h(
-        "div",
-        { className: "sides three" },
-        cell("draft", line.draft.reward, draft, changes?.before, "del"),
-        h(
-          "section",
-          { ariaLabel: "feedback" },
-          h("p", { className: "small" }, "feedback"),
-          line.feedback ? h("div", { className: "said", dir: "auto" }, withheldMarked(line.feedback)) : h("em", {}, "none"),
-        ),
-        cell("refined", line.refined?.reward, refined, changes?.after, "ins"),
-      ),
-    );
+    const cell = (title, reward, content) => h("section", { ariaLabel: title }, small(`${title}${reward === undefined ? "" : ` ${rewardText(reward)}`}`), content?.length ? h("div", { className: "said", dir: "auto" }, content) : h("em", {}, "none"));
+    const [before, after] = changes ? [drawChanges(changes.before, "del"), drawChanges(changes.after, "ins", requests)] : [draft, refined];
+    const cells = [cell("draft", line.draft.reward, before), cell("feedback", undefined, requests.draw()), cell("refined", line.refined?.reward ?? null, after)];
+    return h("section", { className: "step-line" }, h("h3", {}, h("a", { href: `#${run.store.link(members[0])}` }, `Step ${step}`)), h("div", { className: "sides three" }, cells));
   }
 }
 
 // The steps in which a session's row was played, with the sessions of each.
 function stepsOfRow(store, first, test = () => true) {
-  const [split, task, file, number] = [
-    store.get("split", first),
-    store.get("task", first),
-    store.get("file", first),
-    store.get("number", first),
-  ];
+  const keys = ["split", "task", "file", "number"];
+  const values = keys.map((key) => store.get(key, first));
+  const members = store.where((i) => keys.every((key, k) => store.get(key, i) === values[k]) && test(i));
   const byStep = new Map();
-  for (const i of store.where((k) => store.get("task", k) === task)) {
-    if (store.get("number", i) !== number || store.get("file", i) !== file || store.get("split", i) !== split || !test(i)) continue;
-    const step = store.get("step", i);
-    if (!byStep.has(step)) byStep.set(step, []);
-    byStep.get(step).push(i);
-  }
-  return [...byStep].sort(([a], [b]) => a - b).map(([step, members]) => ({ step, members }));
-}
-
-// What the policy said last, which is all it said in a task of one turn.
-function lastOwnTurn(attempt) {
-  const turns = Object.values(attempt?.seats ?? {})
-    .flat()
-    .filter((message) => !isContext(message));
-  return turns.length ? turns.at(-1).content : null;
+  for (const i of members) byStep.set(store.get("step", i), [...(byStep.get(store.get("step", i)) ?? []), i]);
+  return [...byStep].sort(([a], [b]) => a - b).map(([step, of]) => ({ step, members: of }));
 }

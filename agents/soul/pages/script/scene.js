@@ -66,8 +66,10 @@ function thoughtsIn(turn) {
   return thoughts.join(" ");
 }
 
-function drawScene(turns) {
-  return h("ol", { className: "turns scene" }, turns.map(sceneTurn));
+// The reasoning before a turn, folded; nothing without one.
+function privately(reasoning) {
+  if (!reasoning) return null;
+  return h("details", { className: "private" }, h("summary", {}, `private: reasoning, ${counted(reasoning.length)} characters`), h("div", { className: "said", dir: "auto" }, reasoning));
 }
 
 function sceneTurn({ speaker, note, text, thought, reasoning, own, narrator }) {
@@ -76,7 +78,7 @@ function sceneTurn({ speaker, note, text, thought, reasoning, own, narrator }) {
     "li",
     { className: `turn ${kind}` },
     h("div", { className: "who" }, h("b", {}, h("bdi", {}, speaker)), note ? ` ${note}` : null),
-    reasoning ? h("details", { className: "private" }, h("summary", {}, `private: reasoning, ${counted(reasoning.length)} characters`), h("div", { className: "said", dir: "auto" }, reasoning)) : null,
+    privately(reasoning),
     thought ? h("div", { className: "private" }, h("span", { className: "label" }, "private thought: "), h("span", { className: "said", dir: "auto" }, thought)) : null,
     h("div", { className: "said", dir: "auto" }, text),
   );

@@ -18,7 +18,8 @@ function drawSession(line, run, i) {
     part("Verdicts", verdictTable(line), opinionTables(line)),
     line.sequences?.length ? part("Training sequences", sequenceTable(line.sequences)) : null,
     part("Cost and time", took(line)),
-    part("As the model saw and wrote it", both.map((attempt, k) => ownViews(attempt, k ? "refined" : "draft"))),
+    part("As the model saw and wrote it", both.map((attempt, k) => ownViews(attempt, k ? "refined" : "draft", line.sequences ?? []))),
+    part("What the judge was asked and answered", callsOf(both)),
     Object.keys(line.record ?? {}).length ? h("details", { className: "record" }, h("summary", {}, "Record"), recordOf(line.record)) : null,
     small("Judge prompts: ", h("bdi", {}, line.prompts.join(", ") || "none"), ...identityOf(line)),
   ].filter(Boolean);
@@ -38,7 +39,7 @@ const failureOf = ({ stage, cause, detail }) => h("div", { className: "failure" 
 function sessionHead(line, run, i) {
   const { draft, refined } = line;
   const training = run.kind === "training";
-  const set = training ? { best: line.full_marks } : run.overview.sets[line.set];
+  const set = training ? { best: line.full_marks ?? 1, worst: 0 } : run.overview.sets[line.set];
   const text = training ? rewardText : scoreText;
   const gain = refined && hasValue(draft.reward) && hasValue(refined.reward) ? refined.reward - draft.reward : null;
   const change = gain === null ? null : gain > TOLERANCE ? ["won", "▲ better"] : gain < -TOLERANCE ? ["lost", "▼ worse"] : ["", "= same"];
@@ -91,7 +92,7 @@ function withheldMarked(text) {
   return text.split(WITHHELD).flatMap((piece, k) => (k ? [h("mark", {}, WITHHELD), piece] : [piece]));
 }
 
-function feedbackOf({ feedback, redactions, redacted = [], draft }) {
+function feedbackOf({ feedback, redactions, redacted = [], draft }, requests) {
   const passages = redacted.length ? h("ul", {}, redacted.map((passage) => h("li", {}, h("del", { dir: "auto" }, passage)))) : null;
   const guard = redactions ? h("div", { className: "guard" }, h("p", {}, `The leak guard withheld ${counted(redactions)} ${redactions === 1 ? "passage" : "passages"}.`), passages) : null;
   const written = draft.critique && draft.critique !== feedback;
@@ -99,7 +100,7 @@ function feedbackOf({ feedback, redactions, redacted = [], draft }) {
     "section",
     { ariaLabel: "Feedback" },
     h("h3", {}, "Feedback"),
-    feedback ? h("blockquote", { dir: "auto" }, withheldMarked(feedback)) : small("None was given."),
+    feedback ? h("blockquote", { dir: "auto" }, requests.draw()) : small("None was given."),
     guard,
     written ? h("details", { className: "seat-view" }, h("summary", {}, "The judge's critique of the draft, as written"), h("blockquote", { dir: "auto" }, draft.critique)) : null,
   );
@@ -145,28 +146,41 @@ function sequenceTable(sequences) {
 
 // ---- the conversations as they were
 
-function ownViews(attempt, name) {
-  return Object.entries(attempt.seats ?? {}).map(([seat, messages]) =>
-    h("details", { className: "seat-view" }, h("summary", {}, h("bdi", {}, `${name}, agent ${seat}`), h("small", {}, ` ${counted(messages.length)} messages`)), turnsOf(messages)),
-  );
+function ownViews(attempt, name, sequences) {
+  return Object.entries(attempt.seats ?? {}).map(([seat, messages]) => {
+    const own = sequences.filter((one) => one.attempt === name && one.seat === seat);
+    const tokens = own.map((one) => `, ${words(one.kind)}: ${counted(one.prompt_tokens)} tokens in, ${counted(one.response_tokens)} sampled`);
+    return h("details", { className: "seat-view" }, h("summary", {}, h("bdi", {}, `${name}, agent ${seat}`), h("small", {}, ` ${counted(messages.length)} messages`, tokens)), turnsOf(messages));
+  });
+}
+
+// The calls of the judge and of who wrote the feedback, word for word.
+function callsOf(attempts) {
+  const calls = attempts.flatMap((attempt, k) => (attempt.calls ?? []).map((call) => ({ ...call, of: k ? "refined" : "draft" })));
+  if (!calls.length) return small("No call is in the record: the task's rules gave the verdict, or an earlier version of soul wrote it.");
+  return calls.map(({ of, role, model, request, reply, failure, prompt_tokens, completion_tokens, cached }) => {
+    const tokens = cached ? "from the cache" : `${counted(prompt_tokens)} tokens in, ${counted(completion_tokens)} out`;
+    const title = h("summary", {}, h("bdi", {}, `${role} of the ${of}, ${model}`), h("small", {}, ` ${tokens}`), failure ? h("small", { className: "failed" }, ` ${words(failure)}`) : null);
+    return h("details", { className: "seat-view" }, title, turnsOf([...request, { role: "judge", content: reply ?? "" }], "to the judge"));
+  });
 }
 
 const WHO = { system: "system", user: "to the policy", assistant: "policy" };
 
-function turnsOf(messages) {
-  return h("ol", { className: "turns" }, messages.map(messageTurn));
+function turnsOf(messages, asked = WHO.user) {
+  return h("ol", { className: "turns" }, messages.map((message) => messageTurn(message, { ...WHO, user: asked })));
 }
 
-function messageTurn({ role, content }) {
+function messageTurn({ role, content }, who) {
   const said = h("div", { className: "said", dir: "auto" });
-  const turn = h("li", { className: `turn ${role}` });
+  const turn = h("li", { className: `turn ${role === "judge" ? "assistant" : role}` });
   if (role === "system") {
     said.textContent = content;
-    turn.append(h("details", {}, h("summary", {}, WHO[role], h("small", {}, ` ${counted(content.length)} characters`)), said));
+    turn.append(h("details", {}, h("summary", {}, who[role], h("small", {}, ` ${counted(content.length)} characters`)), said));
     return turn;
   }
-  turn.append(h("div", { className: "who" }, WHO[role] ?? role), said);
-  if (role === "assistant" || content.length <= LONG) {
+  turn.append(h("div", { className: "who" }, who[role] ?? role), said);
+  if (role === "assistant" || role === "judge" || content.length <= LONG) {
     said.textContent = content;
     if (!content.trim()) said.append(h("em", {}, "(nothing)"));
     return turn;

@@ -62,7 +62,7 @@ class SessionsView {
       find: (name) => store.findName(name),
       title: (i) => store.title(i),
       open: async (i) => ({ title: store.title(i), content: drawSession(await store.line(i), run, i) }),
-      groupOf: (i) => ({ key: `${store.get("split", i)} ${store.get("step", i)} ${store.get("prompt", i)}`, title: (members) => this.#groupTitle(members) }),
+      groupOf: (i) => ({ key: `${store.get("split", i)} ${store.get("step", i)} ${store.get("prompt", i)}`, cells: (members) => this.#groupCells(members) }),
     });
     this.section = this.list.section;
   }
@@ -189,14 +189,22 @@ class SessionsView {
     };
   }
 
-  #groupTitle(members) {
+  // The head of a group: number of its sessions, and means over those that have a value.
+  #groupCells(members) {
     const { store } = this.run;
-    const mean = (key) => {
-      const values = members.map((i) => store.get(key, i)).filter(hasValue);
-      return values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
+    const [first] = members;
+    const mean = (of) => momentsOf(members.map(of)).mean;
+    const [draft, refined] = ["draft", "refined"].map((key) => mean((i) => store.get(key, i)));
+    const gain = mean((i) => store.gain(i));
+    return {
+      step: `${store.get("step", first)}${store.get("split", first) === "val" ? " val" : ""}`,
+      set: h("bdi", {}, store.set(first)),
+      question: [h("b", {}, `${counted(members.length)} × `), h("bdi", { title: store.get("question", first) ?? "" }, store.get("question", first))],
+      reward: [rewardBar(draft, refined, this.#range(first)), ` ${meanText(draft)} → ${meanText(refined)}`],
+      gain: signedMean(gain),
+      state: h("a", { href: `#${placeOf(this.run.id, "group", store.name(first))}` }, "group"),
+      seconds: secondsText(mean((i) => store.get("seconds", i))),
     };
-    const numbers = `${counted(members.length)} sessions, draft ${rewardText(mean("draft"))} → refined ${rewardText(mean("refined"))}`;
-    return `${store.title(members[0])}: ${store.get("question", members[0]) ?? ""} (${numbers})`;
   }
 }
 

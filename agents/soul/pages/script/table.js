@@ -1,12 +1,12 @@
 // The one table of the page: sorted by its heads, with a way to take it along as CSV, LaTeX or text.
 
-// columns: [{title, key, text?: whether the cells are words, help?: what the title means}]
+// columns: [{title, key, text?: whether the cells are words, soft?: whether they stand back, help?: what the title means}]
 // rows: lists of cells; a cell is text, a node, or {show: text or node, value: what is sorted and written to a file}.
-// more: {caption, sorts: false, name: of files, sections: the title of a row's section or null}
+// more: {caption, sorts: false, name: of files, sections: the title of each row's section, below(k): what stands below row k}
 function dataTable(columns, rows, more = {}) {
   const { caption, name = caption ?? "table", sorts = true } = more;
   const body = h("tbody");
-  const heads = columns.map((column, k) => (column.title ? h("th", { scope: "col", className: column.text ? "text" : "", title: column.help ?? "" }, sorts ? headButton(k) : column.title) : h("td")));
+  const heads = columns.map((column, k) => (column.title ? h("th", { scope: "col", className: classOf(column), title: column.help ?? "" }, sorts ? headButton(k) : column.title) : h("td")));
   const table = h("table", { className: "data" }, caption ? h("caption", {}, caption) : null, h("thead", {}, h("tr", {}, heads)), body);
   let order = null;
 
@@ -21,7 +21,16 @@ function dataTable(columns, rows, more = {}) {
 
   function draw() {
     const shown = order ? [...rows].sort((a, b) => compare(valueOf(a[order.k]), valueOf(b[order.k]), order.descending)) : rows;
-    body.replaceChildren(...shown.map((row) => h("tr", {}, row.map((cell, k) => cellOf(cell, k, columns[k])))));
+    const across = (className, content) => h("tr", { className }, h("td", { colSpan: columns.length, className: "text" }, content));
+    let section = "";
+    const lines = shown.flatMap((row) => {
+      const k = more.sections || more.below ? rows.indexOf(row) : -1;
+      const [title, below] = [order ? "" : (more.sections?.[k] ?? ""), more.below?.(k)];
+      const head = title && title !== section ? across("section", title) : null;
+      section = title;
+      return [head, h("tr", {}, row.map((cell, n) => cellOf(cell, n, columns[n]))), below && across("below", below)].filter(Boolean);
+    });
+    body.replaceChildren(...lines);
     heads.forEach((head, k) => sorts && columns[k].title && head.setAttribute("aria-sort", order?.k === k ? (order.descending ? "descending" : "ascending") : "none"));
   }
 
@@ -29,7 +38,8 @@ function dataTable(columns, rows, more = {}) {
   return h("div", { className: "table-with-tools" }, scroller(name, table), rows.length ? takeAlong(name, columns, rows) : null);
 }
 
-const cellOf = (cell, k, { text }) => h(k ? "td" : "th", { className: text ? "text" : "", ...(k ? {} : { scope: "row" }) }, shownOf(cell));
+const classOf = ({ text, soft }) => `${text ? "text" : ""}${soft ? " soft" : ""}`;
+const cellOf = (cell, k, column) => h(k ? "td" : "th", { className: classOf(column), ...(k ? {} : { scope: "row" }) }, shownOf(cell));
 const isCell = (cell) => cell !== null && typeof cell === "object" && !(cell instanceof Node) && !Array.isArray(cell);
 const shownOf = (cell) => (isCell(cell) ? cell.show : cell);
 
