@@ -115,10 +115,10 @@ def test_the_folders_are_listed_newest_first(viewed):
     facts = {one["path"]: one for one in answer["folders"]}
     run, evaluation = facts["runs/ditto-1"], facts["eval-base"]
     assert len(facts) == 4 and answer["root"].endswith(viewed.server.api.catalogue.root.name)
-    assert (run["kind"], run["steps"], run["objective"], run["tasks"]) == ("training", 3, "ditto", ["sotopia"])
+    assert (run["kind"], run["done"], run["objective"], run["tasks"]) == ("training", 3, "ditto", ["sotopia"])
     assert (evaluation["kind"], evaluation["name"], evaluation["tasks"]) == ("evaluation", "under-test", ["hitom"])
-    changed = [one["modified"] for one in answer["folders"]]
-    assert changed == sorted(changed, reverse=True) and not any(one["running"] for one in answer["folders"])
+    changed = [one["changed"] for one in answer["folders"]]
+    assert changed == sorted(changed, reverse=True) and not any(one["state"] == "running" for one in answer["folders"])
 
 
 def test_a_damaged_evaluation_is_named_in_one_line_and_the_others_are_shown(viewed):

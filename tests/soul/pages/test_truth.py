@@ -4,7 +4,6 @@ Promise under test: recomputed here from the records themselves, with independen
 """
 
 import statistics
-from collections import defaultdict
 
 import pytest
 import scipy.stats
@@ -58,31 +57,3 @@ def test_calls_without_a_price_keep_their_requests_hits_and_waiting(tmp_path):
     (calls,) = overview(run_of(tmp_path, 1, sessions))["calls"]
     expected = {"calls": 10, "requests": 6, "cache_hits": 4, "unpriced": 6, "queued_s": 3.0, "cost_usd": 0.0}
     assert {name: calls[name] for name in expected} == expected
-
-
-def test_two_runs_are_compared_by_their_common_prompts(tmp_path):
-    """Drafts of two runs are independent, so pairs of drafts have no meaning; the means of a prompt's groups do."""
-    first = [[(0.1 * k, 0.5), (0.2, 0.5)] for k in range(6)]
-    second = [[(0.3, 0.9), (0.1 * k, None)] for k in range(7)]
-    one = run_of(tmp_path / "a", 1, groups("sotopia", first))
-    found = one.against(run_of(tmp_path / "b", 1, groups("sotopia", second)))
-    assert found["prompts"] == 6 and [line["kind"] for line in found["tasks"]] == ["draft", "refined"]
-    pairs = defaultdict(list)
-    for row, other in zip(first, second, strict=False):
-        pairs["draft"].append([statistics.fmean(draft for draft, _ in side) for side in (row, other)])
-    differences = [b - a for a, b in pairs["draft"]]
-    line = found["tasks"][0]
-    assert line["difference"] == pytest.approx(statistics.fmean(differences)) and line["prompts"] == 6
-    assert line["interval"] is None  # all six differ by 0.05 alike
-    assert found["differing"] == 6 and found["largest"][0]["means"][1] > found["largest"][0]["means"][0]
-
-
-def test_the_interval_of_two_runs_is_over_prompts(tmp_path):
-    first, second = (
-        [[(base + 0.01 * k * k * scale, None)] * 3 for k in range(6)] for base, scale in ((0.1, 1), (0.2, 2))
-    )
-    one = run_of(tmp_path / "a", 1, groups("sotopia", first))
-    (line,) = one.against(run_of(tmp_path / "b", 1, groups("sotopia", second)))["tasks"]
-    differences = [b[0][0] - a[0][0] for a, b in zip(first, second, strict=True)]
-    expected = scipy.stats.ttest_1samp(differences, 0).confidence_interval()
-    assert line["interval"] == pytest.approx(tuple(expected), abs=1e-5)

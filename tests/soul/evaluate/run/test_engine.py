@@ -33,6 +33,7 @@ from soul.rows.data_card import SetCard, write_inside
 from soul.suites.soul_v1 import SETS as SETS_OF_SOUL
 from soul.testing import FakeOpenAI, ServerError, Text, Unauthorized
 from tests.killed import killed_and_finished
+from tests.soul.pages.exported import Exported
 
 ROOT = Path(__file__).resolve().parents[4]
 SETS = ("hitom", "sotopia")
@@ -293,7 +294,6 @@ def test_table_and_report_of_a_run_mark_a_set_whose_file_says_that_it_stands_in_
     run = EvaluationRun.load(folder)
     assert run.stand_ins == {"hitom": "Lo-ToM stands in for Hi-ToM", "sotopia": "invented rows"}  # by `soul examples`
     write_outputs(run)
-    for page in ("table.md", "report.html"):
-        text = (folder / page).read_text()
+    for text in ((folder / "table.md").read_text(), json.dumps(Exported(folder / "report.html").overview())):
         assert "Other rows than the paper" in text and "Lo-ToM stands in for Hi-ToM" in text
     assert re.search(r"\| hitom \| - \* \|.*\|  \|", (folder / "table.md").read_text())
