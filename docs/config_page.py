@@ -31,18 +31,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "configuration.md"
 RECIPE = ROOT / "recipe" / "ditto" / "config" / "ditto.yaml"
 TASK_OPTIONS = {
-    "merged_dimensions": "One judge call per scene instead of four. Cheaper, but agrees less well with people.",
-    "assistant": "Who speaks the assistant's turns: the `record`, or a `model` (the partner's endpoint).",
     "reward": (
         "mean: the paper's score, the mean of the seven raw scores / 10; weighted: the original's reward, 0 to 1. Both "
         "are metrics in any case."
     ),
     "judge_samples": (
         "Samples of each judgment; null takes as many as the published runs (six calls per episode), 1 needs three."
-    ),
-    "controls": (
-        "Judge the real and the simulated conversation against themselves too, and calibrate by that (ten more calls "
-        "per episode)."
     ),
     "strict_answers": "Accept an answer only in the exact form that the prompt asks for.",
     "detector": "The AI detector: `judge`, or your own function as `package.module:function`.",

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-import statistics
 import string
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NamedTuple, Optional, cast
-
-import numpy as np
+from typing import NamedTuple, Optional
 
 from benchmarks.parity.comparison import Comparison, Score, authors_names, authors_score, judged_by_rule
 from soul.metrics.lexical import Lexis, gpt4o_tokens, jaccard_diversity, lexis
 from soul.metrics.ngram import bleu, rouge_l, token_f1
 from soul.tasks.humanual import length_factor
-from soul.tasks.mirrorbench import Calibrated
 from soul.tasks.userllm_turn import intent_overlap, turn_tokens
 
 # --- CoSER: gca_evaluation/utils.py of github.com/Neph0s/CoSER
@@ -96,12 +90,6 @@ _TURNS = [
     ["so it leaves at nine and the other one at ten " * 9],
 ]
 _PARAMETERS = {"mattr": (50,), "hdd": (42,), "yules_k": ()}
-# The score of each sample, and those of its HH and PP controls.
-_CONTROLLED = [
-    [(0.5, 1.0, 0.3), (0.7, 0.8, 0.3), (0.1, 0.9, 0.3)],
-    [(0.9, 1.0, 1.0), (1.0, 1.0, 1.0)],
-    [(0.4, 0.5, 0.6), (0.7, 0.5, 0.6)],
-]
 
 
 def _measure(name: str) -> Comparison:
@@ -118,28 +106,6 @@ def _measure(name: str) -> Comparison:
         Sequence=Sequence,
     )
     return Comparison("mirrorbench", name, "mirrorbench", _TURNS, ours, theirs)
-
-
-def _calibrated(samples: Sequence[tuple[float, float, float]]) -> float:
-    columns = [np.array(column) for column in zip(*samples, strict=True)]
-    count = len(samples)
-    metric = Calibrated("gteval_calibrated", np.arange(count), np.ones(count), *columns)
-    return float(metric.values(np.ones((1, count)))[0])
-
-
-def _their_calibrated(clone: Path) -> Score:
-    names = "HH_LABEL PP_LABEL CONTROL_METADATA_KEY CalibrationAnchors derive_anchors apply_linear_calibration"
-    given = {"dataclass": dataclass, "mean": statistics.fmean, "Sequence": Sequence, "Iterable": Iterable}
-    given |= {"MetricValue": Any, "__name__": "builtins"}
-    path = clone / "mirrorbench" / "metrics" / "judge" / "calibration.py"
-    code = SimpleNamespace(**authors_names(path, names.split(), given))
-
-    def score(samples: Sequence[tuple[float, float, float]]) -> float:
-        controls = [{"controls": {"hh": {"score": hh}, "pp": {"score": pp}}} for _, hh, pp in samples]
-        values = [SimpleNamespace(metadata=cast(Mapping[str, Any], one), values=[]) for one in controls]
-        return statistics.fmean(code.apply_linear_calibration([one[0] for one in samples], code.derive_anchors(values)))
-
-    return score
 
 
 # --- UserLLM: agents/userllm of the paper's own public code (OdysSim)
@@ -202,7 +168,6 @@ COMPARISONS = [
     _humanual("length_factor", length_factor),
     _humanual("lexical_f1", token_f1),
     *map(_measure, Lexis._fields),
-    Comparison("mirrorbench", "gteval_calibrated", "mirrorbench", _CONTROLLED, _calibrated, _their_calibrated),
     Comparison(
         *("userllm", "role_adherence", "OdysSim", _ASKED, _role),
         authors_score(_HELPERS, "_normalize_for_choice_match", _their_role, re=re),

@@ -79,18 +79,18 @@ def unconfigured():
 
 
 def test_options_reach_the_task_and_can_be_taken_back(unconfigured):
-    tasks.configure({"mirrorbench": {"assistant": "model"}})
-    assert "partner" in tasks.load("mirrorbench").calls_per_episode
+    tasks.configure({"mirrorbench": {"judge_samples": 1}})
+    assert tasks.load("mirrorbench").calls_per_episode == {"judge": 3}
     assert tasks.load("mirrorbench") is tasks.load("mirrorbench")
     tasks.configure({})
-    assert "partner" not in tasks.load("mirrorbench").calls_per_episode
+    assert tasks.load("mirrorbench").calls_per_episode == {"judge": 6}
 
 
 @pytest.mark.parametrize(
     "options, said",
     [
-        ({"mirrorbench": {"assistent": "model"}}, "tasks.mirrorbench.assistent: mirrorbench has the options assistant"),
-        ({"mirrorbench": {"assistant": "nobody"}}, "tasks.mirrorbench: assistant='nobody': use record or model"),
+        ({"mirrorbench": {"samples": 1}}, "tasks.mirrorbench.samples: mirrorbench has the options judge_samples"),
+        ({"sotopia": {"reward": "raw"}}, "tasks.sotopia: reward='raw': use mean or weighted"),
         ({"hitom": {"anything": 1}}, "tasks.hitom.anything: hitom has the options strict_answers"),
         ({"hitom": {"strict_answers": "no"}}, "tasks.hitom: strict_answers='no': use true or false"),
         ({"humanual": {"anything": 1}}, "tasks.humanual.anything: humanual has no options"),

@@ -4,7 +4,7 @@
     task = tasks.load("hitom")
 
 Register a task of your own in the entry-point group `soul.tasks` (name -> Task class). The options of a task are the
-keyword arguments of its class: `tasks.configure({"mirrorbench": {"assistant": "model"}})`; in a run they are the
+keyword arguments of its class: `tasks.configure({"sotopia": {"reward": "weighted"}})`; in a run they are the
 section `tasks` of the config.
 """
 

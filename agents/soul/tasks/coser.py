@@ -3,8 +3,7 @@
 The policy plays every character, one seat each. After each turn an environment model decides who speaks next, and it
 narrates what happens around the characters. No scene ends before the characters have had six turns in total. A judge
 compares the scene with the one in the book and lists flaws with severities from 1 to 5 in four dimensions, one call
-each (protocol and score: paper, appendix C.7). `merged_dimensions=true` asks about all four in one call. That costs a
-quarter and agrees less well with people; its score has another name (`overall_in_one_call`) and no published number.
+each (protocol and score: paper, appendix C.7).
 
 Two metrics need no judge and equal the values in CoSER's published files: `bleu` (BLEU-4 of NLTK 3) and `rouge_l` (F1
 of the longest common subsequence of words), over texts in which the speakers' names precede the turns.
@@ -48,7 +47,6 @@ from soul.tasks.coser_stage import (
 
 DIMENSIONS = ("storyline_consistency", "anthropomorphism", "character_fidelity", "storyline_quality")
 CRITICS: Mapping[str, Prompt] = {name: load_prompt(f"coser/{name}") for name in DIMENSIONS}
-MERGED_CRITIC = load_prompt("coser/judge", 3)
 MAJORS_ONLY = "character_fidelity"  # the dimension in which only the major characters are judged
 
 
@@ -70,16 +68,6 @@ class DimensionReview(BaseModel):
         if self.flaws and not self.critique.strip():
             raise ValueError("there are flaws but no critique: say what to do differently")
         return self
-
-
-class MergedReview(BaseModel):
-    """The judge's answer if one call covers all four dimensions."""
-
-    storyline_consistency: list[Flaw]
-    anthropomorphism: list[Flaw]
-    character_fidelity: list[Flaw]
-    storyline_quality: list[Flaw]
-    critique: str = Field(min_length=1)
 
 
 Review = tuple[dict[str, list[Flaw]], str | None]  # the flaws by dimension, and advice for the cast
@@ -105,12 +93,6 @@ async def review(judge: Judge, context: Mapping[str, Any], majors: Sequence[str]
     critiques = {name.replace("_", " ").capitalize(): one.critique.strip() for name, one in reviews.items()}
     advice = "\n".join(f"{name}: {critique}" for name, critique in critiques.items() if critique)
     return {name: one.flaws for name, one in reviews.items()}, advice or None
-
-
-async def merged_review(judge: Judge, context: Mapping[str, Any], majors: Sequence[str]) -> Review:
-    """Ask about all four dimensions in one call."""
-    answer = await judge.ask(MergedReview, MERGED_CRITIC, {**context, "major_characters": list(majors)})
-    return {name: getattr(answer, name) for name in DIMENSIONS}, answer.critique
 
 
 MAX_ROUNDS = 20  # turns of a scene, including the narrator's
@@ -145,15 +127,8 @@ class NextSpeaker(BaseModel):
     next_speaker: str = Field(min_length=1)
 
 
-IN_ONE_CALL = Metric("overall_in_one_call", source="the four dimensions, asked for in one call")
-
-
 class CoSER(Task[CoSERRow]):
-    """Act the scene in which Mr Bennet calls Elizabeth into his study.
-
-    Args:
-        merged_dimensions: ask the judge about all four dimensions in one call instead of four.
-    """
+    """Act the scene in which Mr Bennet calls Elizabeth into his study."""
 
     name = "coser"
     version = 4  # 4: characters know the plot summary; BLEU and ROUGE-L as in the published files
@@ -169,18 +144,9 @@ class CoSER(Task[CoSERRow]):
     predictor = load_prompt("coser/next_speaker", 4)
     narrator = load_prompt("coser/environment", 2)
 
-    def __init__(self, *, merged_dimensions: bool = False) -> None:
-        if not isinstance(merged_dimensions, bool):
-            raise ValueError(f"merged_dimensions={merged_dimensions!r}: use true or false")
-        self.merged_dimensions = merged_dimensions
-        if merged_dimensions:
-            self.headline = IN_ONE_CALL
-            self.calls_per_episode = {**self.calls_per_episode, "judge": 1.0}
-
     @property
     def prompts(self) -> tuple[Prompt, ...]:
-        critics = (MERGED_CRITIC,) if self.merged_dimensions else tuple(CRITICS.values())
-        return (*critics, self.predictor, self.narrator)
+        return (*CRITICS.values(), self.predictor, self.narrator)
 
     def check(self, row: CoSERRow) -> None:
         if not row.cast:
@@ -292,8 +258,7 @@ class CoSER(Task[CoSERRow]):
             "reference": reference,
             "simulation": [str(line) for line in episode.lines],
         }
-        ask = merged_review if self.merged_dimensions else review
-        by_dimension, critique = await ask(judge, context, row.majors)
+        by_dimension, critique = await review(judge, context, row.majors)
         severities = {name: [flaw.severity for flaw in flaws] for name, flaws in by_dimension.items()}
         scores = {name: dimension_score(found, episode.turns) for name, found in severities.items()}
         simulated = "\n\n".join(str(line) for line in episode.lines if line.text)

@@ -1,9 +1,8 @@
 """MirrorBench: play the user of an AI assistant so that nobody can tell it from a person (Hathidara et al., 2026).
 
 The policy gets a description of what a real user wanted and writes all the user turns. The assistant's turns are
-replayed from the real conversation (paper, C.9, "Our adaptation"), or with `assistant=model`, the benchmark's own
-setting, written by a model that sees the real conversation. Reward: the mean of three judgments (GTEval, pairwise
-indistinguishability, rubric-and-reason) and a lexical score.
+replayed from the real conversation (paper, C.9, "Our adaptation"). Reward: the mean of three judgments (GTEval,
+pairwise indistinguishability, rubric-and-reason) and a lexical score.
 
 Each judgment is the mean of several samples, one call each: one of GTEval, three of pairwise (A and B alternate) and
 two of rubric-and-reason, as in the benchmark's published runs; `judge_samples=1` halves the price. The paper names
@@ -16,11 +15,6 @@ rewards that the paper prints; with a deviation or a mean per subset they do not
 tokens are, not what they say, so a text far shorter than the human's is scaled down (`soul.metrics.lexical`). If the
 human wrote fewer than five tokens, there is no lexical score. The z-scores per subset are metrics.
 
-With `controls=true` every episode also gets the benchmark's controls (ten more calls): the real conversation judged
-against itself (HH) and the simulated one against itself (PP). The set then has GTEval and pairwise calibrated by them,
-as the public code does; the reward stays as it is. Read the controls first: a judge that gives both the same score
-leaves nothing between them, and then every calibrated score is 0 or 1.
-
 Neither the policy nor the judge sees an assistant turn at the end of a record: it would only tell the judge which
 conversation is real.
 """
@@ -30,18 +24,15 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
-import numpy as np
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from soul.answers.thinking import spoken_as_user, without_thinking
+from soul.answers.thinking import spoken_as_user
 from soul.dialogue import View
 from soul.judge import Judge, Role
-from soul.judge.call.untrusted import as_json, contentless, neutral, require_content
-from soul.judge.judge import all_answers
+from soul.judge.call.untrusted import contentless, require_content
 from soul.judge.mirrorbench_judgments import (
     GTEVAL_INSTRUCTIONS,
     PAIRWISE_INSTRUCTIONS,
@@ -55,83 +46,12 @@ from soul.judge.mirrorbench_judgments import (
 from soul.leaks.quotations import runs
 from soul.message import Message
 from soul.metrics.lexical import Lexis, lexical_score, lexis
-from soul.metrics.set_metrics import Array, Outcome, SetMetric
 from soul.one_turn import with_feedback
 from soul.policy import Players
-from soul.prompts import Prompt, load_prompt
+from soul.prompts import Prompt
 from soul.row_fields import Label, Listed, drop_empty_groups
 from soul.task import Task
 from soul.task_types import Episode, GroupKey, Metric, NotBlank, Row, Strata, Verdict
-
-CALIBRATED = ("gteval", "pairwise")
-_GAP = 1e-6  # the smallest difference of the controls, as in the public code
-
-
-async def controls(
-    judge: Judge, real: Conversation, simulated: Conversation, seed: int, samples: Samples
-) -> dict[str, float]:
-    """The scores of both controls of an episode: "hh_gteval", "pp_pairwise" and so on."""
-    human, proxy = await all_answers(
-        judgments(judge, real, real, seed, samples),
-        judgments(judge, simulated, simulated, seed, samples._replace(rubric_and_reason=0)),
-    )
-    both = {"hh": human, "pp": proxy}
-    return {f"{kind}_{name}": score for kind, judged in both.items() for name, score in judged.scores.items()}
-
-
-@dataclass(frozen=True)
-class Calibrated:
-    """The mean of a judgment's scores between the mean of its PP control (0) and that of its HH control (1).
-
-    Attributes:
-        places, shares: the row of each sample, and its share of the row.
-        scores, human, proxy: the sample's score, and those of its HH and PP controls; NaN for a silent episode, which
-            was not judged and counts as 0.
-    """
-
-    name: str
-    places: Array
-    shares: Array
-    scores: Array
-    human: Array
-    proxy: Array
-
-    @classmethod
-    def from_outcomes(cls, judgment: str, outcomes: Sequence[Outcome]) -> Calibrated:
-        """Build it from samples that have a verdict."""
-        names = judgment, f"hh_{judgment}", f"pp_{judgment}"
-        metrics = [outcome.scored.verdict.metrics for outcome in outcomes if not isinstance(outcome.scored, str)]
-        return cls(
-            f"{judgment}_calibrated",
-            np.array([outcome.place for outcome in outcomes], dtype=int),
-            np.array([outcome.share for outcome in outcomes]),
-            *(np.array([values.get(name, np.nan) for values in metrics]) for name in names),
-        )
-
-    def values(self, weights: Array) -> Array:
-        drawn = weights[:, self.places] * self.shares
-        judged = ~np.isnan(self.scores)
-        heard = drawn[:, judged]
-        human, proxy = (_divided(heard @ control[judged], heard.sum(axis=1)) for control in (self.human, self.proxy))
-        units = np.maximum(_GAP, human - proxy)[:, None]
-        scores = np.clip((self.scores[judged] - proxy[:, None]) / units, 0, 1)
-        return _divided((heard * np.nan_to_num(scores)).sum(axis=1), drawn.sum(axis=1))
-
-
-def calibrated_metrics(outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
-    """The calibrated score of each judgment; none if no sample has controls."""
-    known = [outcome for outcome in outcomes if not isinstance(outcome.scored, str)]
-    metrics = [outcome.scored.verdict.metrics for outcome in known if not isinstance(outcome.scored, str)]
-    if not any(f"hh_{CALIBRATED[0]}" in values for values in metrics):
-        return []
-    return [Calibrated.from_outcomes(judgment, known) for judgment in CALIBRATED]
-
-
-def _divided(top: Array, bottom: Array) -> Array:
-    return np.where(bottom > 0, top / np.where(bottom > 0, bottom, 1), np.nan)
-
-
-Assistant = Literal["record", "model"]
 
 RULES = """\
 You play a person who writes to an AI assistant. You write this person's messages; the messages you receive are the \
@@ -140,10 +60,6 @@ marks around it, no comments on it. Write the way this person would type, in len
 do not reveal more at a time than this person would. Never answer, help or explain: that is the assistant's job."""
 
 OPENING = "(The conversation begins here. Write your first message to the assistant.)"
-# Sent to the model that plays the assistant if the record starts with an assistant turn.
-BEGUN = "(The user opens the conversation.)"
-SILENCE = "..."  # stands for an empty turn, which an endpoint may refuse
-
 # Real users of MirrorBench: the deviation over all of them, and mean and deviation per subset. Computed from the 795
 # published conversations (195, 200, 200, 200); the test of data.mirrorbench recomputes them.
 DEVIATION = Lexis(mattr=0.12072, hdd=0.11375, yules_k=102.203)
@@ -200,9 +116,7 @@ class MirrorBench(Task[MirrorBenchRow]):
     """Ask an assistant for directions to the library as a person in a hurry would.
 
     Args:
-        assistant: where the assistant's turns come from: the "record", or a "model" (the partner of the players).
         judge_samples: samples of each of the three judgments; None: as many as in the published runs.
-        controls: whether to judge real and simulated conversation against themselves too, and to calibrate by that.
     """
 
     name = "mirrorbench"
@@ -214,32 +128,16 @@ class MirrorBench(Task[MirrorBenchRow]):
     strata = Strata("dataset")
     calls_per_episode: Mapping[Role, float] = {"judge": sum(PUBLISHED_SAMPLES)}
     policy_turns = 2.1  # mean number of user turns in a published conversation
-    substitute = load_prompt("mirrorbench/assistant", 2)  # instructions of the model that plays the assistant
 
-    def __init__(
-        self,
-        *,
-        assistant: str = "record",
-        judge_samples: int | None = None,
-        controls: bool = False,
-    ) -> None:
-        if assistant not in get_args(Assistant):
-            raise ValueError(f"assistant={assistant!r}: use {' or '.join(get_args(Assistant))}")
+    def __init__(self, *, judge_samples: int | None = None) -> None:
         if judge_samples is not None and (type(judge_samples) is not int or judge_samples < 1):
             raise ValueError(f"judge_samples={judge_samples!r}: use a whole number of at least 1, or null")
-        if type(controls) is not bool:
-            raise ValueError(f"controls={controls!r}: use true or false")
-        self.assistant, self.controls = assistant, controls
         self.samples = Samples(*[judge_samples] * len(Samples._fields)) if judge_samples else PUBLISHED_SAMPLES
-        # The model that plays the assistant is called between user turns: 1.1 times per published conversation.
-        others: dict[Role, float] = {"partner": 1.1} if assistant == "model" else {}
-        more = 2 * sum(self.samples) - self.samples.rubric_and_reason if controls else 0
-        self.calls_per_episode = {"judge": float(sum(self.samples) + more), **others}
+        self.calls_per_episode = {"judge": float(sum(self.samples))}
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
-        judges = (GTEVAL_INSTRUCTIONS, PAIRWISE_INSTRUCTIONS, RUBRIC_INSTRUCTIONS)
-        return (*judges, self.substitute) if self.assistant == "model" else judges
+        return (GTEVAL_INSTRUCTIONS, PAIRWISE_INSTRUCTIONS, RUBRIC_INSTRUCTIONS)
 
     def check(self, row: MirrorBenchRow) -> None:
         if not row.user_turns:
@@ -265,23 +163,9 @@ class MirrorBench(Task[MirrorBenchRow]):
         begins = 1 if record[0]["role"] == "assistant" else 0
         for place in range(begins, len(record), 2):
             if place > begins:
-                reply = record[place - 1]["content"]
-                user.hear(await self._reply(row, user.messages, players) if self.assistant == "model" else reply)
+                user.hear(record[place - 1]["content"])
             await user.take_seat(seat)
         return Episode({"policy": user.messages}, ended="record_over")
-
-    async def _reply(self, row: MirrorBenchRow, messages: Sequence[Message], players: Players) -> str:
-        """The next assistant turn, by a model that sees the conversation so far and the real conversation."""
-        # `neutral`: control tokens must not reach the model's chat template, and half a surrogate cannot be sent.
-        turns: list[Message] = [
-            {"role": turn["role"], "content": neutral(turn["content"]).strip() or SILENCE}
-            for turn in conversation(messages)
-        ]
-        if turns[0]["role"] == "assistant":
-            turns.insert(0, {"role": "user", "content": BEGUN})
-        instructions = self.substitute.fill({"reference": as_json({"turns": row.conversation})})
-        reply = await players.partner.chat([{"role": "system", "content": instructions}, *turns])
-        return without_thinking(reply).strip() or SILENCE
 
     def groups(self, row: MirrorBenchRow) -> Mapping[str, str]:
         return drop_empty_groups({"dataset": row.dataset})
@@ -306,12 +190,7 @@ class MirrorBench(Task[MirrorBenchRow]):
         reward = statistics.fmean(scores.values())
         answered = 1 - sum(map(contentless, texts)) / len(texts)
         metrics = {self.headline.name: reward, **scores, **_measures(row, lexis(texts)), "answered": answered}
-        if self.controls:
-            metrics |= await controls(judge, row.conversation, simulated, row.index, self.samples)
         return Verdict(reward, metrics, _critique(judged))
-
-    def set_metrics(self, rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
-        return calibrated_metrics(outcomes)
 
     def missing_form(self, row: MirrorBenchRow, episode: Episode) -> str | None:
         texts = user_turns(conversation(episode.seats["policy"]))

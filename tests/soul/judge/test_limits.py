@@ -340,35 +340,6 @@ def test_500_calls_that_wait_give_one_line_every_ten_seconds_and_short_waits_non
     assert [line.split(" for ")[0] for line in lines(caplog)] == ["500 calls wait"] * 4 + ["250 calls wait"] * 3
 
 
-@pytest.mark.parametrize(
-    "given, outcome, line",
-    [
-        ({}, "ok", "at most 1 requests at a time (concurrency)"),
-        ({"requests_per_minute": 6}, "ok", "the limit is requests_per_minute=6"),
-        ({"tokens_per_minute": 60}, "ok", "the limit is tokens_per_minute=60"),
-        ({"breaker": {"min_requests": 1}}, "timeout", "paused, then one request tests it; 100% of 1 requests failed"),
-        ({}, "rate_limit", "it answers 429 (rate limit)"),
-    ],
-)
-def test_the_line_names_the_endpoint_and_the_limit(given, outcome, line, caplog):
-    async def main(loop):
-        crowd = Crowd(loop, 1, **given)
-        if outcome == "rate_limit":
-            await crowd.limits.enter(100.0)
-            crowd.limits.leave("rate_limit", 100.0, 0.0, retry_after_s=60.0)
-        else:
-            await crowd.call(0.0, outcome)
-        tasks = [asyncio.create_task(crowd.call(0.01 if given else 9.0)) for _ in range(5)]
-        await asyncio.sleep(3.5)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    simulate(main)
-    first = lines(caplog)[0]
-    assert " calls wait for m at http://u: " in first and line in first
-
-
 def test_limits_are_shared_by_address_key_model_and_limits():
     settings = {"model": "m", "base_url": "http://shared"}
     limits = shared_limits(Endpoint(**settings, temperature=0.5))

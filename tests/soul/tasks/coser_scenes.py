@@ -7,7 +7,7 @@ import re
 from hypothesis import strategies as st
 
 from soul.session import RefineSettings, run_session
-from soul.tasks.coser import CRITICS, DIMENSIONS, MAX_ROUNDS, MERGED_CRITIC, CoSER
+from soul.tasks.coser import CRITICS, DIMENSIONS, MAX_ROUNDS, CoSER
 from soul.tasks.coser_stage import END, ENVIRONMENT, Scene, SpokenLine
 from soul.testing import FakeOpenAI, Json, Text, fake_gateway, fake_judge, scripted_players
 
@@ -46,7 +46,7 @@ CIRCUMSTANCE = {
     "major_characters": ["Ada", "Captain Roe"],
 }
 CAST = ("Ada", "Captain Roe", "Sailors")
-TASK, MERGED = CoSER(), CoSER(merged_dimensions=True)
+TASK = CoSER()
 FLAWLESS = {name: [] for name in DIMENSIONS} | {"critique": "Captain Roe should threaten less."}
 
 
@@ -57,19 +57,14 @@ def row_of(index=7, **changes):
 
 
 def role(request):
-    """Who is asked: "predictor", "narrator", "critic" (merged), or the dimension whose critic it is."""
-    prompts = {"predictor": TASK.predictor, "narrator": TASK.narrator, "critic": MERGED_CRITIC, **CRITICS}
+    """Who is asked: "predictor", "narrator", or the dimension whose critic it is."""
+    prompts = {"predictor": TASK.predictor, "narrator": TASK.narrator, **CRITICS}
     return next(name for name, prompt in prompts.items() if request.asks(prompt))
 
 
 def critics(review):
-    """What critics answer, of one dimension or merged. `review`: flaws by dimension, and one critique for all."""
-
-    def script(request):
-        name = role(request)
-        return Json(review if name == "critic" else {"flaws": review[name], "critique": review["critique"]})
-
-    return script
+    """What critics answer. `review`: flaws by dimension, and one critique for all."""
+    return lambda request: Json({"flaws": review[role(request)], "critique": review["critique"]})
 
 
 def advice(critique):
@@ -117,8 +112,8 @@ def scene_of(turns, narrations=0, text="You will have to pay me for every single
     return Scene({"Ada": [{"role": "assistant", "content": text}]}, "closed", tuple(lines))
 
 
-def judge_data(row, scene=None):
-    fake = FakeOpenAI(critics(FLAWLESS))
+def judge_data(row, scene=None, fake=None):
+    fake = fake or FakeOpenAI(critics(FLAWLESS))
     asyncio.run(TASK.judge(row, scene or scene_of(6), fake_judge(fake)))
     return next(request.data for request in fake.requests if role(request) == "character_fidelity")
 

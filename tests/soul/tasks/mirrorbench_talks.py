@@ -43,9 +43,8 @@ def speaker(turns):
     return lambda messages: turns[sum(m["role"] == "assistant" for m in messages)]
 
 
-def play(row, policy, feedback=None, task=TASK, gateway=None):
+def play(row, policy, feedback=None, task=TASK):
     players = scripted_players(policy if callable(policy) or isinstance(policy, str) else speaker(policy))()
-    players.gateway = gateway
     return asyncio.run(task.play(row, players, feedback)), players
 
 

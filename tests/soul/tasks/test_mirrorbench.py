@@ -1,4 +1,4 @@
-"""MirrorBench: the record as a row, who hears what, and a model in the assistant's place.
+"""MirrorBench: the record as a row and who hears what.
 
 Promise under test: the policy never gets to see what the real user says next, and the assistant's turns are the
 record's.
@@ -8,11 +8,7 @@ import json
 
 import pytest
 
-from soul.tasks.mirrorbench import SILENCE, MirrorBench, conversation
-from soul.testing import FakeOpenAI, Text, fake_gateway
 from tests.soul.tasks.mirrorbench_talks import LESSON, RECORD, SIMULATED, TASK, play, row_of
-
-# --- rows
 
 
 def test_json_lists_aliases_nulls_and_the_way_to_another_process_give_one_row():
@@ -63,23 +59,3 @@ def test_the_seat_sees_an_alternating_conversation_that_only_grows(feedback):
             assert messages[: len(heard[number - 1][0])] == heard[number - 1][0]
     assert list(episode.seats["policy"]) == [*heard[-1][0], {"role": "assistant", "content": SIMULATED[-1]}]
     assert episode.ended == "record_over"
-
-
-# --- a model as assistant
-
-
-def test_a_model_hears_the_clean_turns_and_the_real_conversation_and_nothing_else():
-    task = MirrorBench(assistant="model")
-    fake = FakeOpenAI([Text("<think>hm</think>A bowline holds."), Text("Lead the end through.")])
-    said = ["<think>my plan</think>User: Which knot?", "<think>only a plan", "bye"]
-    episode, players = play(row_of(), said, LESSON, task, fake_gateway(fake))
-    assert len(fake.requests) == 2 == 3 - 1
-    assert [m["content"] for m in fake.requests[1].messages[1:]] == ["Which knot?", "A bowline holds.", SILENCE]
-    for request in fake.requests:
-        assert [m["role"] for m in request.messages] == ["system", "user", "assistant", "user"][: len(request.messages)]
-        assert "plan" not in request.text and LESSON not in request.text and "coach" not in request.text
-        assert "Make a loop and lead the end through it." in request.messages[0]["content"]
-        assert "whats a good knot" in request.messages[0]["content"] and "{{" not in request.messages[0]["content"]
-    spoken = [m["content"] for m in episode.seats["policy"][2:]]
-    assert spoken == [said[0], "A bowline holds.", said[1], "Lead the end through.", said[2]]
-    assert [m["content"] for m in conversation(episode.seats["policy"])][::2] == ["Which knot?", "", "bye"]

@@ -1,24 +1,16 @@
-"""MirrorBench: the overall reward, the controls, feedback without the real user's words, and the whole session.
+"""MirrorBench: the overall reward, feedback without the real user's words, and the whole session.
 
 Promise under test: the paper's four examples have the values that it prints, and a judgment that fails is no score.
 """
 
 import re
-import statistics
 
-import numpy as np
 import pytest
 
 from soul.judge.mirrorbench_judgments import simulated_slot
 from soul.leaks.redaction import redact
 from soul.metrics.lexical import Lexis, lexis
-from soul.metrics.set_metrics import Outcome
-from soul.task_types import Scored, Verdict
-from soul.tasks.mirrorbench import (
-    MirrorBench,
-    conversation,
-    user_turns,
-)
+from soul.tasks.mirrorbench import conversation, user_turns
 from tests.soul.samples import DATA
 from tests.soul.tasks.mirrorbench_talks import LESSON, SIMULATED, TASK, panel, play, row_of, verdict_of
 
@@ -97,56 +89,6 @@ def test_the_judges_see_clean_turns_as_data_and_no_last_assistant_turn():
     alone = [request for request in fake.requests if "conversation" in request.data]
     assert len(alone) == 2 and slots == []
     assert not any(turn in request.text for request in alone for turn in row.user_turns if len(turn) > 3)
-
-
-# --- rubric and controls
-
-
-def test_controls_set_a_conversation_beside_itself_and_leave_the_reward():
-    row, fake = row_of(), panel(0.25, "tie")
-    task = MirrorBench(controls=True)
-    episode = play(row, SIMULATED)[0]
-    verdict = verdict_of(row, episode, fake, task)
-    assert len(fake.requests) == task.calls_per_episode["judge"] == 16
-    beside = [[user_turns(side) for side in request.data.values()] for request in fake.requests]
-    assert (
-        sum(sides == [row.user_turns] * 2 for sides in beside) == 4 == sum(sides == [SIMULATED] * 2 for sides in beside)
-    )
-    assert sum(sides == [row.user_turns] for sides in beside) == 2 == sum(sides == [SIMULATED] for sides in beside)
-    added = {"hh_gteval", "hh_pairwise", "hh_rubric_and_reason", "pp_gteval", "pp_pairwise"}
-    plain = verdict_of(row, episode, panel(0.25, "tie"))
-    assert set(verdict.metrics) - set(plain.metrics) == added and verdict.reward == plain.reward
-    assert MirrorBench(controls=True, judge_samples=1).calls_per_episode["judge"] == 8.0
-
-
-def calibrated(scores, human, proxy, weights=None, task=TASK):
-    """The calibrated GTEval of a set, from each sample's score and its controls."""
-    metrics = [
-        {"gteval": s, "hh_gteval": h, "pp_gteval": p, "pairwise": 0.5, "hh_pairwise": 0.5, "pp_pairwise": 0.5}
-        if s is not None
-        else {}
-        for s, h, p in zip(scores, human, proxy, strict=True)
-    ]
-    outcomes = [
-        Outcome(place, 1.0, row_of(), Scored(None, Verdict(0.5, one, None))) for place, one in enumerate(metrics)
-    ]
-    found = {metric.name: metric for metric in task.set_metrics(len(scores), outcomes)}
-    assert set(found) == {"gteval_calibrated", "pairwise_calibrated"}
-    weights = [[1.0] * len(scores)] if weights is None else weights
-    return found["gteval_calibrated"].values(np.array(weights)).tolist()
-
-
-def test_scores_are_calibrated_between_the_means_of_the_controls():
-    assert calibrated([0.5, 0.7, 0.1, 1.0], [1.0, 0.8, 0.9, 0.9], [0.3] * 4) == pytest.approx(
-        [statistics.fmean([1 / 3, 2 / 3, 0, 1])]
-    )
-    drawn = calibrated([0.5, 0.7], [1.0, 0.6], [0.2, 0.4], weights=[[2, 0], [0, 2], [1, 1]])
-    assert drawn == pytest.approx([0.3 / 0.8, 1.0, statistics.fmean([0.2 / 0.5, 0.4 / 0.5])])
-    assert calibrated([0.5, None], [0.8, None], [0.4, None]) == pytest.approx([0.25 / 2])  # silence counts as 0
-    assert calibrated([0.9, 1.0], [1.0] * 2, [1.0] * 2) == [0.0]  # a judge that gives both controls the same
-    assert (
-        list(TASK.set_metrics(1, [Outcome(0, 1.0, row_of(), Scored(None, Verdict(0.5, {"gteval": 0.5}, None)))])) == []
-    )
 
 
 # --- feedback
