@@ -48,7 +48,7 @@ def options() -> Parser:
     add(
         "--keep",
         type=output_folder,
-        default=Path("kept"),
+        default=Path("outputs/play"),
         metavar="OUT",
         help="where the playground keeps sessions",
     )

@@ -139,7 +139,7 @@ def sessions_of(folder):
         yield from map(json.loads, file.read_text().splitlines())
 
 
-def test_training_runs_are_compared_by_their_prompts(tmp_path, capsys):
+def test_training_runs_are_compared_by_their_prompts(tmp_path, capsys, monkeypatch):
     base, other = trained(tmp_path / "base", 0.02), trained(tmp_path / "other", 0.06)
     groups = defaultdict(lambda: ([], []))
     for place, folder in enumerate((base, other)):
@@ -163,6 +163,7 @@ def test_training_runs_are_compared_by_their_prompts(tmp_path, capsys):
         assert side["attempt"]["reward"] == pick(groups[int(number), int(step)][place])
     (indexed,) = compare_runs([base, other], groups_of=from_index).comparisons
     assert indexed.sets["sotopia"].estimate.mean == pytest.approx(one.estimate.mean, abs=1e-6)
+    monkeypatch.setenv("COLUMNS", "160")
     assert main([str(base), "--against", str(other)]) == 0
     assert "other: macro average, 1 set" in capsys.readouterr().out
 

@@ -1,4 +1,4 @@
-"""A training run whose sessions were played: real tasks and judges' calls, a policy that follows the feedback it gets."""
+"""A training run whose sessions were played: real tasks and judges' calls, a policy that follows its feedback."""
 
 import asyncio
 

@@ -53,6 +53,7 @@ def test_all_27_sets_in_one_table(data, tmp_path):
             EXPERIMENT_NAME="mine",
             LIMIT="1",
             N="2",
+            COLUMNS="160",
         )
     assert done.returncode == 0, done.stderr
     (folder,) = tmp_path.glob("mine-*")

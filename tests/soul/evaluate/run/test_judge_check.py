@@ -15,6 +15,7 @@ from soul.judge.audit import canaries
 from soul.judge.audit.canaries import CANARIES, SCENARIOS
 from soul.suites import soul_v1
 from soul.testing import FakeOpenAI, Json, Text
+from tests.soul.pages.exported import Exported
 
 
 @pytest.fixture

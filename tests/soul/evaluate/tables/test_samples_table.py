@@ -60,6 +60,8 @@ def kept_in_columns(sample):
     line = json.loads(sample.to_line())
     usage = {role: {k: v for k, v in use.items() if k != "latency"} for role, use in line["usage"].items()}
     names = ("set", "task", "number", "row", "sample", "stamp", "groups", "prompts", "shortened", "record", "draft")
+    for name in ("given", "calls"):  # the answer has a column of its own; what a judge was sent is in the journal
+        del line["draft"][name]
     return {**{name: line[name] for name in names}, "usage": usage}
 
 

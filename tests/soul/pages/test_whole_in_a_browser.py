@@ -1,0 +1,139 @@
+"""Home, comparison, playground, annotation and review in a browser, and a run that grows: what is shown equals the files.
+
+Promise under test: what people do in the page (compare, play, label, mark) arrives in files, by keys and buttons alone.
+"""
+
+import json
+from contextlib import closing
+
+import pytest
+
+from soul.annotate import Annotation
+from soul.compare.runs import compare_runs
+from soul.examples.endpoint import answer
+from soul.pages.catalogue import Catalogue
+from soul.pages.export import write_comparison, write_site
+from soul.pages.extensions import Annotate, Comparisons, Play
+from soul.pages.page import served_page
+from soul.playground.playground import Playground
+from soul.record import read_records
+from soul.testing import FakeOpenAI
+from tests.soul.pages.browser_pages import NOW, PANE, POLL_MS, found, needs_a_browser, opener, settled, until
+from tests.soul.pages.invented_run import STEPS, sessions_of, training, write_step
+from tests.soul.pages.served import served
+
+pytest.importorskip("playwright.sync_api")
+pytestmark = needs_a_browser
+
+
+@pytest.fixture
+def whole(browser, outputs, tmp_path):
+    """Opens addresses of a server with all parts: comparisons, a playground over HTTP, an annotation."""
+    labels = Annotation.create(tmp_path / "labels", [outputs / "first"], "draft-refined", count=6)
+    with FakeOpenAI(answer) as fake:
+        settings = [f"judge.base_url={fake.url}", "judge.api_key_env=none"]
+        with closing(Playground.from_arguments({"hitom": None}, settings, tmp_path / "kept")) as ground:
+            parts = {"play": Play(ground), "annotate": Annotate(labels)}
+            page = served_page(poll_ms=POLL_MS, extensions=list(parts))
+            compare = Comparisons(Catalogue(outputs))
+            with served(outputs, page, compare=compare, **parts) as client:
+                with opener(browser, client.server.address) as open_:
+                    yield open_, client
+
+
+def test_two_runs_are_ticked_at_home_and_compared(whole, outputs):
+    open_, client = whole
+    page = open_()
+    for name in ("first", "second"):
+        page.get_by_label(f"compare {name}").check()
+    page.get_by_role("button", name="Compare 2 runs").click()
+    page.locator(".forest.headline").wait_for()
+    (expected,) = compare_runs([outputs / "first", outputs / "second"]).comparisons
+    rows = page.locator(f"{NOW} table.data tbody tr")
+    shown = {row.split("\t")[0]: row.split("\t") for row in rows.all_inner_texts()}
+    assert set(shown) == set(expected.sets)
+    for name, one in expected.sets.items():
+        assert shown[name][1:4] == [str(len(one.rows)), *(f"{mean:.3f}" for mean in one.means)]
+        assert shown[name][4].rstrip(" *") == f"{one.estimate.mean:+.3f}".replace("+0.000", "0.000")
+    page.get_by_role("link", name="sotopia", exact=True).click()
+    found(page, f"{len(expected.sets['sotopia'].rows)} rows")
+    page.locator("tbody tr[data-place]").first.click()
+    page.locator(f"{PANE} .sides .score").first.wait_for()
+    assert page.locator(f"{PANE} .sides section").count() == 2
+
+
+def test_comparison_and_site_are_files_that_need_no_server(browser, outputs, tmp_path):
+    file = write_comparison([outputs / "first", outputs / "second"], tmp_path / "comparison.html", within=True)
+    with opener(browser, file.as_uri()) as open_:
+        page = open_()
+        page.locator(".forest.headline").first.wait_for()
+        assert "Refined answers against drafts" in settled(page)
+    index, *files = write_site(outputs, tmp_path / "site")
+    assert len(files) == 3
+    with opener(browser, index.parent.as_uri()) as open_:
+        for name in ("first", "second", "base"):
+            page = open_(f"/{index.name}")
+            page.get_by_role("link", name=name, exact=True).click()
+            page.locator("h1").wait_for()
+            assert not page.locator("#problem").is_visible() and len(settled(page)) > 300
+
+
+def test_a_person_plays_a_row_answers_again_and_keeps_it(whole, tmp_path):
+    open_, client = whole
+    page = open_("#play")
+    page.get_by_label("Play row 1", exact=True).click()
+    for turn, text in (("Send", "<answer>B</answer>"), ("Answer again with the feedback", "<answer>A</answer>")):
+        if turn != "Send":
+            page.get_by_role("button", name=turn).click()
+        page.locator("textarea").fill(text)
+        page.keyboard.press("Control+Enter")
+    page.get_by_text("Expected").wait_for()
+    page.get_by_role("button", name="Keep as a record").click()
+    page.locator("#notice", has_text="Kept in").wait_for()
+    (line,) = read_records(tmp_path / "kept" / "records.jsonl")
+    shown = [float(text) for text in page.locator(f"{NOW} .score strong").all_inner_texts()]
+    assert shown == [attempt.reward for attempt in line.record.attempts]
+    assert line.record.feedback in page.inner_text(f"{NOW} blockquote")
+
+
+def test_a_person_labels_blinded_pairs_by_keys_and_goes_on_later(whole, tmp_path):
+    open_, client = whole
+    page = open_("#annotate")
+    page.get_by_label("your name").fill("Ann")
+    page.keyboard.press("Enter")
+    for k, key in enumerate("abt"):
+        page.get_by_text(f"Ann: {k} of 6 items").wait_for()
+        assert "policy" not in page.inner_text(NOW) and "refined" not in page.inner_text(NOW)
+        page.keyboard.press(key)
+    page.get_by_text("Ann: 3 of 6 items").wait_for()
+    again = open_("#annotate/Ann")
+    again.get_by_text("Ann: 3 of 6 items").wait_for()
+    assert len((tmp_path / "labels" / "labels.jsonl").read_text().splitlines()) == 3
+
+
+def test_a_run_that_grows_keeps_the_open_session_and_the_focus(browser, tmp_path):
+    folder = training(tmp_path / "outputs" / "growing", 2)
+    with served(tmp_path / "outputs", served_page(poll_ms=POLL_MS)) as client:
+        until(lambda: client.run("growing")("index")["columns"].get("id"))
+        before = len(client.run("growing")("index")["columns"]["id"])
+        with opener(browser, client.server.address) as open_:
+            page = open_(f"#{client.ids()['growing']}/session/2.hitom-1_3")
+            page.locator(f"{PANE} .score").wait_for()
+            text = page.inner_text(PANE)
+            page.locator(f"{PANE} .turn button").first.focus()
+            write_step(folder, 3, sessions_of(3))
+            found(page, f"{before + len(sessions_of(3))} sessions")
+            assert page.inner_text(PANE) == text
+            assert page.evaluate("document.activeElement.ariaLabel") == "Previous"
+
+
+def test_the_numbers_of_a_session_are_those_of_the_api(opened, viewed):
+    run = viewed.run("first")
+    columns = run("index")["columns"]
+    place = columns["session"].index("hitom-1_3")
+    page = opened(f"session/{columns['step'][place]}.hitom-1_3")
+    record = run(f"session/{columns['id'][place]}")
+    page.locator(f"{PANE} .score").wait_for()
+    shown = page.inner_text(f"{PANE} .score")
+    assert shown.startswith(f"{record['draft']['reward']:.2f} → {record['refined']['reward']:.2f}")
+    assert STEPS >= columns["step"][place] and json.dumps(record["feedback"])[1:20] in json.dumps(page.inner_text(PANE))
