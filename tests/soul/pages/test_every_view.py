@@ -142,9 +142,10 @@ def test_an_exported_file_shows_the_same_page(browser, opened, viewed, outputs, 
         texts = [settled(page) for page in (exported, live)]
         assert texts[0] == texts[1]
         for name, view in views.items():
-            if "session/" in view and run == "first":
+            if run == "first" and view.partition("/")[0] in ("session", "group", "row"):
                 continue  # which sessions have texts is chosen; see below
             exported.goto(f"{file.as_uri()}#run/{view}")
             live.goto(f"{viewed.server.address}#{number}/{view}")
-            texts = [settled(page) for page in (exported, live)]
+            # A list of a file names the first sessions that have a text there; their counts are the same.
+            texts = [settled(page).split("Improved by feedback")[0] for page in (exported, live)]
             assert texts[0] == texts[1] and len(texts[0]) > 100, name

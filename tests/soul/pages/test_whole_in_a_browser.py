@@ -1,4 +1,4 @@
-"""Home, comparison, playground, annotation and review in a browser, and a run that grows: what is shown equals the files.
+"""Home, comparison, playground and annotation in a browser, and a run that grows: what is shown equals the files.
 
 Promise under test: what people do in the page (compare, play, label, mark) arrives in files, by keys and buttons alone.
 """

@@ -23,7 +23,7 @@ class CurveChart {
     this.table.addEventListener("toggle", () => this.#fillTable());
     this.tools = h("div", {});
     const below = h("div", { className: "below" }, this.table, this.tools);
-    this.element = h("figure", { className: "chart" }, h("figcaption", {}, h("h3", {}, title), this.note), this.host, this.said, below);
+    this.element = h("figure", { className: "chart" }, h("figcaption", {}, h("h2", { className: "title" }, title), this.note), this.host, this.said, below);
     this.redraw = drawnToWidth(this.host, (width) => this.#draw(width));
   }
 

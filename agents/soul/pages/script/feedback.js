@@ -120,7 +120,7 @@ class FeedbackView {
     const query = { state: kind, ...this.listed, sort: order ? (order.descending ? "-" : "") + order.key : "" };
     const all = h("a", { href: hrefOf(placeOf(store.run, "sessions"), query) }, `all ${counted(matches.length)}`);
     const content = rows.length ? smallTable(null, ["session", "draft → refined", "gain"], rows) : small(matches.length ? NO_TEXT : "There is none.");
-    return h("section", { ariaLabel: name }, h("h3", {}, name[0].toUpperCase() + name.slice(1), matches.length ? [" · ", all] : null), content);
+    return h("section", { ariaLabel: name }, h("h2", { className: "title" }, name[0].toUpperCase() + name.slice(1), matches.length ? [" · ", all] : null), content);
   }
 }
 

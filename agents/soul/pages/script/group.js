@@ -48,7 +48,7 @@ class GroupView {
       const label = "Rewards of the group's drafts and refined answers; the table below has the numbers";
       host.replaceChildren(svg("svg", { width, height: STRIP.height, viewBox: `0 0 ${width} ${STRIP.height}`, role: "img", "aria-label": label }, axis, rows));
     });
-    const title = h("h3", {}, "Rewards of the group; the bar is the mean and one standard deviation to each side");
+    const title = h("h2", { className: "title" }, "Rewards of the group; the bar is the mean and one standard deviation to each side");
     return h("figure", { className: "chart" }, h("figcaption", {}, title), host);
   }
 

@@ -9,7 +9,7 @@ class JudgeView {
     this.grid = h("div", { className: "charts" });
     this.lengths = h("div", { className: "charts" });
     this.failures = h("div", {});
-    const parts = [part("Alarms", this.alarms), this.grid, h("h2", {}, "Reward against length"), this.lengths, h("h2", {}, "Failures by cause"), this.failures];
+    const parts = [h("h2", {}, "Alarms"), this.alarms, this.grid, h("h2", {}, "Reward against length"), this.lengths, h("h2", {}, "Failures by cause"), this.failures];
     this.section = h("section", { ariaLabel: "Judge" }, h("header", {}, h("h1", {}, "Can the judge be trusted?")), ...parts);
   }
 

@@ -142,7 +142,7 @@ class LearningView {
     const box = (name) => h("input", { type: "checkbox", value: name, checked: this.chosen.includes(name), on: { change: choose } });
     const lines = first.map((name) => h("li", {}, h("label", {}, box(name), h("b", {}, ` ${name} `), h("small", {}, about[name] ?? ""))));
     const more = names.length > first.length ? [small(`and ${names.length - first.length} more: search for some of them`)] : [];
-    this.picker.replaceChildren(...lines, ...more);
+    this.picker.replaceChildren(...[...lines, ...more].map((one) => (one.localName === "li" ? one : h("li", {}, one))));
   }
 
   // ---- settings

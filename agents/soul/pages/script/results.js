@@ -23,7 +23,7 @@ class ResultsView {
       ...overview.cautions.map((text) => h("p", { className: "note" }, text)),
       this.#table(),
       h("div", { className: "notes" }, overview.explanations.map((text) => h("p", {}, text))),
-      h("details", { className: "settings" }, h("summary", {}, "Settings"), h("pre", {}, JSON.stringify(overview.settings, null, 1))),
+      h("details", { className: "settings" }, h("summary", {}, "Settings"), h("pre", { tabIndex: 0 }, JSON.stringify(overview.settings, null, 1))),
     );
   }
 
@@ -79,7 +79,7 @@ class ResultsView {
       { className: "detail", id: `set-${name}`, ariaLabel: name },
       h("p", { className: "meaning" }, meaning),
       set.warnings.map((warning) => h("p", { className: "warning" }, warning)),
-      h("div", { className: "parts" }, this.#groups(name, set), metricsTable(set), severalTable(set), this.#failures(name, set), rolesTable(set)),
+      h("div", { className: "parts" }, this.#groups(name, set), metricsTable(name, set), severalTable(set), this.#failures(name, set), rolesTable(set)),
     );
   }
 
@@ -107,9 +107,9 @@ class ResultsView {
 
 const scoreInterval = ({ mean, interval }) => `${scoreText(mean)} [${interval ? interval.map(scoreText).join(", ") : NONE}]`;
 
-function metricsTable({ metrics }) {
+function metricsTable(set, { metrics }) {
   const rows = Object.entries(metrics).map(([name, value]) => [name, cell(value, meanText(value))]);
-  return rows.length ? dataTable([{ title: "metric", text: true }, { title: "value" }], rows, { caption: "Other metrics" }) : null;
+  return rows.length ? dataTable([{ title: "metric", text: true }, { title: "value" }], rows, { caption: "Other metrics", name: `other metrics of ${set}` }) : null;
 }
 
 function severalTable({ best_of, self_consistency = {} }) {

@@ -69,10 +69,10 @@ class RowView {
     const requests = new Requests(line.feedback);
     const [draft, refined] = [lastOwnTurn(line.draft), lastOwnTurn(line.refined)];
     const changes = draft !== null && refined !== null ? changesBetween(draft, refined) : null;
-    const cell = (title, reward, content) => h("section", { ariaLabel: title }, small(`${title}${reward === undefined ? "" : ` ${rewardText(reward)}`}`), content?.length ? h("div", { className: "said", dir: "auto" }, content) : h("em", {}, "none"));
+    const cell = (title, reward, content) => h("section", { ariaLabel: `${title} of step ${step}` }, small(`${title}${reward === undefined ? "" : ` ${rewardText(reward)}`}`), content?.length ? h("div", { className: "said", dir: "auto" }, content) : h("em", {}, "none"));
     const [before, after] = changes ? [drawChanges(changes.before, "del"), drawChanges(changes.after, "ins", requests)] : [draft, refined];
     const cells = [cell("draft", line.draft.reward, before), cell("feedback", undefined, requests.draw()), cell("refined", line.refined?.reward ?? null, after)];
-    return h("section", { className: "step-line" }, h("h3", {}, h("a", { href: `#${run.store.link(members[0])}` }, `Step ${step}`)), h("div", { className: "sides three" }, cells));
+    return h("section", { className: "step-line" }, h("h2", { className: "title" }, h("a", { href: `#${run.store.link(members[0])}` }, `Step ${step}`)), h("div", { className: "sides three" }, cells));
   }
 }
 

@@ -8,7 +8,7 @@ const PAIR_SIZE = 300;
 // open: function from a query of the list.
 function drawPairs(title, places, [x, y], open) {
   const pairs = places.map((i) => [x.value(i), y.value(i)]).filter(([a, b]) => a !== null && b !== null);
-  const heading = h("figcaption", {}, h("h3", {}, h("bdi", {}, title)), small(`${counted(pairs.length)} sessions with both rewards`));
+  const heading = h("figcaption", {}, h("h2", { className: "title" }, h("bdi", {}, title)), small(`${counted(pairs.length)} sessions with both rewards`));
   if (!pairs.length) return h("figure", { className: "chart" }, heading);
   const values = [...new Set(pairs.flat())].sort((a, b) => a - b);
   return h("figure", { className: "chart" }, heading, (values.length <= 2 ? fourCells : bubbles)(pairs, values, [x, y], open));

@@ -61,7 +61,7 @@ class SessionsView {
       name: (i) => store.name(i),
       find: (name) => store.findName(name),
       title: (i) => store.title(i),
-      open: async (i) => ({ title: store.title(i), content: drawSession(await store.line(i), run, i) }),
+      open: async (i) => ({ title: `${store.title(i)}${placeInGroup(store, i)}`, content: drawSession(await store.line(i), run, i) }),
       groupOf: (i) => ({ key: `${store.get("split", i)} ${store.get("step", i)} ${store.get("prompt", i)}`, cells: (members) => this.#groupCells(members) }),
     });
     this.section = this.list.section;
@@ -206,6 +206,12 @@ class SessionsView {
       seconds: secondsText(mean((i) => store.get("seconds", i))),
     };
   }
+}
+
+// Which session of its group it is.
+function placeInGroup(store, i) {
+  const members = store.groupOf(i);
+  return members.length > 1 ? `, session ${members.indexOf(i) + 1}` : "";
 }
 
 function stateOf(store, i) {

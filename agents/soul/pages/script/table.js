@@ -39,7 +39,11 @@ function dataTable(columns, rows, more = {}) {
 }
 
 const classOf = ({ text, soft }) => `${text ? "text" : ""}${soft ? " soft" : ""}`;
-const cellOf = (cell, k, column) => h(k ? "td" : "th", { className: classOf(column), ...(k ? {} : { scope: "row" }) }, shownOf(cell));
+function cellOf(cell, k, column) {
+  const names = k === 0 && textOf(cell) !== ""; // an empty cell is the head of nothing
+  return h(names ? "th" : "td", { className: classOf(column), ...(names ? { scope: "row" } : {}) }, shownOf(cell));
+}
+
 const isCell = (cell) => cell !== null && typeof cell === "object" && !(cell instanceof Node) && !Array.isArray(cell);
 const shownOf = (cell) => (isCell(cell) ? cell.show : cell);
 

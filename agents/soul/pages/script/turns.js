@@ -14,7 +14,7 @@ function promptOf({ draft }) {
   if (!seats.length) return null;
   const size = seats.flatMap(([, messages]) => messages).reduce((sum, { content }) => sum + content.length, 0);
   const title = seats.length > 1 ? `Prompts of ${seats.length} agents: each one's private context` : "Prompt";
-  const views = seats.map(([seat, messages]) => [seats.length > 1 ? h("h4", {}, h("bdi", {}, `Agent ${seat}`)) : null, turnsOf(messages)]);
+  const views = seats.map(([seat, messages]) => [seats.length > 1 ? h("h3", {}, h("bdi", {}, `Agent ${seat}`)) : null, turnsOf(messages)]);
   return h("details", { className: "seat-view prompt", open: seats.length === 1 }, h("summary", {}, title, h("small", {}, ` ${counted(size)} characters`)), views);
 }
 
