@@ -2,11 +2,11 @@
 
     python docs/draw_pictures.py curves outputs/demo/run/metrics.jsonl    # docs/pictures/curves.svg
     python docs/draw_pictures.py report                                   # docs/pictures/report.png, needs chromium
-    python docs/draw_pictures.py viewer                                   # docs/pictures/viewer-*.png, needs chromium
+    python docs/draw_pictures.py viewer outputs/RUN                       # docs/pictures/viewer-*.png, needs chromium
     python docs/draw_pictures.py figures ditto=DIR,DIR grpo=DIR           # docs/pictures/figures-*.svg
 
 The report is of an evaluation of all sets with invented rows. The model and its judges are stand-ins that answer by
-rule, so the numbers show the form and mean nothing. So do those of the viewer's training (viewer_run.py).
+rule, so the numbers show the form and mean nothing. The viewer's are of a training run of a real small model.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ from pathlib import Path
 from threading import Thread
 from typing import cast
 
-import viewer_run
 from playwright.sync_api import sync_playwright
 
 from soul import examples
-from soul.cli.arguments import existing_file
+from soul.cli.arguments import existing_file, existing_folder
 from soul.cli.error_border import Parser, reports_errors
 from soul.examples.endpoint import answer
 from soul.examples.example import Player
@@ -55,7 +54,7 @@ CURVES = {
 }
 WIDTH, HEIGHT = 1280, 900  # pixels of the report's picture
 # Picture of the viewer -> the view's address, and the picture's height in pixels.
-VIEWS = {"learning": ("learning", 720), "feedback": ("feedback", 640), "session": ("session/9.hitom-1_2", 800)}
+VIEWS = {"learning": ("learning", 720), "feedback": ("feedback", 640), "session": ("sessions?state=improved", 800)}
 MODEL, ROWS = "stand-in", 16  # the model under test, and the rows of each set
 
 
@@ -116,10 +115,11 @@ def report() -> Path:
     return file
 
 
-def viewer() -> Path:
-    """Take pictures of the viewer's views of an invented training."""
+def viewer(run_folder: Path) -> Path:
+    """Take pictures of the viewer's views of a training run."""
     with tempfile.TemporaryDirectory() as folder:
-        TrainingView(viewer_run.training(Path(folder) / "ditto-1")).refresh()  # so that the index is complete
+        shutil.copytree(run_folder, Path(folder) / run_folder.name, ignore=shutil.ignore_patterns("global_step_*"))
+        TrainingView(Path(folder) / run_folder.name).refresh()  # so that the index is complete
         server = ViewServer(Api(Catalogue(Path(folder))), served_page())
         Thread(target=server.serve_forever, daemon=True).start()
         run = server.api.catalogue.folders()["folders"][0]["id"]
@@ -129,6 +129,9 @@ def viewer() -> Path:
                 page = browser.new_page(viewport={"width": WIDTH, "height": height})
                 page.goto(f"{server.address}#{run}/{view}")
                 page.wait_for_load_state("networkidle")
+                if name == "session":
+                    page.keyboard.press("j")  # opens the first
+                    page.locator("article.pane .score").wait_for()
                 page.screenshot(path=PICTURES / f"viewer-{name}.png")
             browser.close()
         server.shutdown()
@@ -159,14 +162,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     pictures = parser.add_subparsers(dest="picture", required=True)
     pictures.add_parser("curves").add_argument("metrics", type=existing_file)
     pictures.add_parser("report")
-    pictures.add_parser("viewer")
+    pictures.add_parser("viewer").add_argument("run", type=existing_folder)
     pictures.add_parser("figures").add_argument("runs", type=named_folders, nargs="+", metavar="NAME=DIR,DIR")
     given = parser.parse_args(arguments)
     PICTURES.mkdir(exist_ok=True)
     if given.picture == "curves":
         print(curves(given.metrics))
     else:
-        draw = {"report": report, "viewer": viewer, "figures": lambda: figures(given.runs)}
+        draw = {"report": report, "viewer": lambda: viewer(given.run), "figures": lambda: figures(given.runs)}
         print(draw[given.picture]())
     return 0
 
