@@ -54,7 +54,7 @@ CURVES = {
 }
 WIDTH, HEIGHT = 1280, 900  # pixels of the report's picture
 # Picture of the viewer -> the view's address, and the picture's height in pixels.
-VIEWS = {"learning": ("learning", 720), "feedback": ("feedback", 640), "session": ("sessions?state=improved", 800)}
+VIEWS = {"learning": ("learning", 720), "feedback": ("feedback", 640), "session": ("sessions", 800)}
 MODEL, ROWS = "stand-in", 16  # the model under test, and the rows of each set
 
 
@@ -130,6 +130,7 @@ def viewer(run_folder: Path) -> Path:
                 page.goto(f"{server.address}#{run}/{view}")
                 page.wait_for_load_state("networkidle")
                 if name == "session":
+                    page.locator("tbody tr[data-place]").first.wait_for()
                     page.keyboard.press("j")  # opens the first
                     page.locator("article.pane .score").wait_for()
                 page.screenshot(path=PICTURES / f"viewer-{name}.png")
