@@ -61,6 +61,8 @@ def full():
         sample=2,
         record_hash="ab" * 16,
         record={"text": HALF, "numbers": [1, 2.5, None]},
+        question=HALF,
+        target="B. box",
         stamp="0123456789ab",
         shortened=["history"],
         groups={"order": "2"},
