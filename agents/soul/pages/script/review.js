@@ -15,7 +15,11 @@ class ReviewView {
   }
 
   #overview(folder, files) {
-    const rows = files.map(({ file, task, rows: count, listed, marks, evaluated }) => [h("a", { href: `#${placeOf("review", file)}` }, file), task ?? "", counted(count), counted(Object.values(listed).reduce((sum, n) => sum + n, 0)), hasValue(evaluated) ? counted(evaluated) : NONE, `${counted(marks.keep)} / ${counted(marks.drop)}`]);
+    const sum = (counts) => Object.values(counts ?? {}).reduce((total, count) => total + count, 0);
+    const rows = files.map(({ file, rows: count, left_out, marks, card }) => {
+      const all = Math.max(sum(card?.left_out), sum(left_out));
+      return [h("a", { href: `#${placeOf("review", file)}` }, file), card?.task ?? "", counted(count), counted(all), card ? counted(card.contamination.rows) : NONE, `${counted(marks.keep)} / ${counted(marks.drop)}`];
+    });
     const columns = [{ title: "file", text: true }, { title: "task", text: true }, { title: "rows" }, { title: "left out" }, { title: "evaluated rows checked" }, { title: "marked keep / drop" }];
     this.section.replaceChildren(h("header", {}, h("h1", {}, "Review of training data"), h("p", { className: "kind" }, folder)), rows.length ? dataTable(columns, rows, { name: "training files" }) : h("p", { className: "empty" }, "There is no training file in this folder. Build one: python -m data.train."));
   }
@@ -24,18 +28,25 @@ class ReviewView {
     const { reason, text, first } = this.choice;
     const { total, rows } = await this.source.get(addressOf("review", "rows", one.file), this.choice);
     const follow = (values) => go(placeOf("review", one.file), { ...this.choice, first: "", ...values });
-    const reasons = h("select", { name: "reason" }, options([["", `built (${counted(one.rows)})`], ...Object.entries(one.listed).map(([name, count]) => [name, `${name} (${counted(count)})`])]));
+    const reasons = h("select", { name: "reason" }, options([["", `built (${counted(one.rows)})`], ...Object.entries(one.left_out).map(([name, count]) => [name, `${name} (${counted(count)})`])]));
     reasons.value = reason;
     reasons.addEventListener("input", () => follow({ reason: reasons.value }));
     const search = h("input", { type: "search", value: text, placeholder: "in the rows", on: { change: () => follow({ text: search.value }) } });
     const jump = h("input", { type: "number", min: 1, max: total, value: first + 1, on: { change: () => follow({ first: Math.max(0, Number(jump.value) - 1) }) } });
     const page = (step) => button(step < 0 ? "←" : "→", () => follow({ first: Math.max(0, first + step * 50) }), { ariaLabel: step < 0 ? "Previous page" : "Next page", disabled: step < 0 ? first === 0 : first + rows.length >= total });
     this.section.replaceChildren(
-      h("header", {}, h("p", { className: "kind" }, h("a", { href: "#review" }, "all files")), h("h1", {}, one.file), one.summary ? h("p", { className: "note" }, one.summary) : ""),
+      h("header", {}, h("p", { className: "kind" }, h("a", { href: "#review" }, "all files")), h("h1", {}, one.file)),
+      this.#counts(one),
       h("div", { className: "choices" }, h("label", {}, "Rows ", reasons), h("label", {}, "Search ", search), h("label", {}, "Jump to row ", jump)),
       h("div", { className: "pager" }, rows.length ? `${counted(first + 1)} to ${counted(first + rows.length)} of ${counted(total)}` : "No row matches.", h("span", { className: "turn" }, page(-1), page(1))),
       ...rows.map((row) => this.#row(one.file, row)),
     );
+  }
+
+  // Why items were left out; those of a reason that is a choice in "Rows" can be read.
+  #counts({ left_out, card }) {
+    const rows = Object.entries({ ...left_out, ...card?.left_out }).map(([reason, count]) => [reason, counted(count)]);
+    return rows.length ? smallTable("Left out", ["reason", "items"], rows) : "";
   }
 
   #row(file, { row, reason, source, result, may_keep, mark }) {
