@@ -62,6 +62,22 @@ def test_two_runs_are_ticked_at_home_and_compared(whole, outputs):
     assert page.locator(f"{PANE} .sides section").count() == 2
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 390])
+def test_axe_has_no_finding_in_the_pages_of_no_single_run(whole, width, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="bash scripts/env auto dev installs it")
+    open_, client = whole
+    ids = client.ids()
+    runs = f"{ids['first']},{ids['second']}"
+    for place in ("", f"compare/{runs}", f"compare/{runs}/rows/0/sotopia", "play", "annotate", "annotate/Ann"):
+        page = open_(f"#{place}", width=width, color_scheme=scheme)
+        settled(page)
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, place
+        assert not page.locator("#problem").is_visible(), place
+        found = axe.Axe().run(page).response["violations"]
+        assert not [(place, one["id"], one["nodes"][0]["html"][:200]) for one in found]
+
+
 def test_comparison_and_site_are_files_that_need_no_server(browser, outputs, tmp_path):
     file = write_comparison([outputs / "first", outputs / "second"], tmp_path / "comparison.html", within=True)
     with opener(browser, file.as_uri()) as open_:

@@ -64,7 +64,7 @@ class AnnotateView {
 
   #item({ context, texts, dimensions, label }) {
     const pair = texts.length === 2;
-    const columns = texts.map((messages, k) => h("section", { ariaLabel: pair ? "AB"[k] : "text" }, pair ? h("h3", {}, "AB"[k]) : null, blinded(messages)));
+    const columns = texts.map((messages, k) => h("section", { ariaLabel: pair ? "AB"[k] : "text" }, pair ? h("h2", { className: "title" }, "AB"[k]) : null, blinded(messages)));
     const choices = pair
       ? ["A", "B", "tie"].map((value) => button(value === "tie" ? "Cannot tell (t)" : `${value} (${value.toLowerCase()})`, () => this.#label(value), { className: `button${label === value ? " primary" : ""}` }))
       : this.#ratings(dimensions, label);

@@ -105,7 +105,7 @@ class PlayView {
   }
 
   #attempt(name, { agents, reward, metrics, critique, failure, contentless }) {
-    const talks = Object.entries(agents).map(([agent, messages]) => [Object.keys(agents).length > 1 ? h("h4", {}, `agent ${agent}`) : null, turnsOf(messages)]);
+    const talks = Object.entries(agents).map(([agent, messages]) => [Object.keys(agents).length > 1 ? h("h3", {}, `agent ${agent}`) : null, turnsOf(messages)]);
     const verdict = failure ? failureOf(failure) : hasValue(reward) ? h("p", { className: "score" }, h("strong", {}, rewardText(reward)), contentless ? " empty response: the worst score" : " reward") : null;
     const values = Object.entries(metrics ?? {}).map(([metric, value]) => [metric, shortNumber(value)]);
     return h("section", { ariaLabel: name }, h("h2", {}, name === "draft" ? "Draft" : "Refined"), talks, verdict, values.length > 1 ? smallTable(null, ["metric", "value"], values) : null, critique ? h("blockquote", { dir: "auto" }, critique) : null);
