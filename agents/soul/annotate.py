@@ -197,7 +197,7 @@ class Annotation:
 
     def _item(self, number: int) -> Item:
         if number not in self.items:
-            raise BadSettings(f"{self.folder}: there is no item {number!r}; they are 1 to {len(self.items)}.")
+            raise BadSettings(f"{self.folder} has no item {number!r}; items have the numbers 1 to {len(self.items)}.")
         return self.items[number]
 
     def _swapped(self, person: str, item: int) -> bool:
@@ -254,7 +254,11 @@ def _rated(task: str, attempt: AttemptRecord, side: str, where: str, dimensions:
 
 
 def _said(attempt: AttemptRecord, seat: str | None = None) -> tuple[list[Message], list[Message], str]:
-    """What the seat, or the busiest one, saw before its first turn; all later turns, with the policy as the user."""
+    """Split a conversation: what an agent saw before its first turn, and all later turns with the policy as the user.
+
+    Args:
+        seat: the agent; the one with the longest conversation if there is none of this name.
+    """
     seats = attempt.in_base_context() or {"": []}
     seat = seat if seat in seats else max(seats, key=lambda name: len(seats[name]))
     context, turns = opening(seats[seat]), []

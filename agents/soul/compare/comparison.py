@@ -27,7 +27,7 @@ _EQUAL = 1e-12  # two means of equal rewards may differ by rounding
 
 
 class Side(Protocol):
-    """One thing that is compared: the evaluations of a model, or a training run; several folders are its seeds."""
+    """A side of a comparison: the evaluations of a model, or a training run. Several folders are its seeds."""
 
     @property
     def kind(self) -> str: ...
@@ -122,7 +122,7 @@ class SetComparison:
 
     @property
     def effect(self) -> float | None:
-        """How much better the other side is, as a share of the metric's range if it has one; negative if worse."""
+        """The gain of the other side, as a share of the metric's range if it has one; negative if it is worse."""
         if self.estimate is None:
             return None
         width = self.metric.high - self.metric.low

@@ -40,7 +40,7 @@ def compare_runs(
     Args:
         folders: the first is the baseline, or one of its seeds. With `against`, all are seeds of the baseline.
         against: the seeds of each other side.
-        groups_of: reads a training run; the viewer has an index (`means_from_index`).
+        groups_of: function that reads the groups of a training run's folder; the page reads its index.
 
     Raises:
         SoulError: a folder is not a run, or there is nothing to compare.
@@ -51,7 +51,7 @@ def compare_runs(
             raise NoSides(f"{folder} is given twice. Pass the folders of different runs.")
     training = [folder for folder in given if (folder / FOLDER).is_dir() and not (folder / SETTINGS).is_file()]
     if training and len(training) < len(given):
-        raise NoSides(f"{training[0]} is a training run and another folder is not. Compare runs of one kind.")
+        raise NoSides(f"{training[0]} is a training run, but another folder is none. Compare runs of one kind.")
     if within and not training:
         raise NoSides(f"{given[0]} has no refined answers: evaluations play drafts only. Pass training runs.")
     runs = {} if training else {folder: EvaluationRun.load(folder) for folder in given}
@@ -60,7 +60,7 @@ def compare_runs(
     if len(sides) < 2 and not within:
         raise NoSides(
             f"{', '.join(map(str, folders))}: there is only one side. Pass the folders of two models or settings; "
-            "name the sides with --against if all differ in their seed only; --within compares answers of one run."
+            "if they differ in their seed only, name the sides with --against. --within compares the answers of one run."
         )
     labels = [runs[of_side[0]].name for of_side in sides] if runs else []
     if len(set(labels)) < len(sides):
@@ -108,7 +108,7 @@ def rows_of(comparison: Comparison, name: str) -> dict[str, Any]:
 
     def question(row: str) -> str:
         if not isinstance(comparison.base, EvaluationSide):
-            return ""  # a training run's rows are in its traces, which would be read for each
+            return ""  # its questions are in the traces, which would be read again for each row
         return answers_of(comparison.base.sessions(name, row)[:1])[0].question
 
     rows = [{**row._asdict(), "question": question(row.id)} for row in one.rows]

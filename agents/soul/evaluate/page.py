@@ -27,8 +27,6 @@ SHOWN_CHARACTERS = 80  # of an answer or a last turn, in the list
 _SAMPLING = ("reasoning_effort", "temperature", "top_p", "max_output_tokens", "seed")
 # Readable names for kinds and values of groups: records hold codes such as "ood" or "first_order_no_tom".
 _NAMES = json.loads(Path(__file__).with_name("group_names.json").read_text(encoding="utf-8"))
-# The columns of a list of samples beside those of a training run's sessions.
-OWN_COLUMNS = ("sample", "ended", "contentless", "target", "given", "groups")
 
 
 class EvaluationView:
@@ -106,7 +104,7 @@ class EvaluationView:
         """
         self._keep_up()
         if not 1 <= number <= len(self._samples):
-            raise NoSession(f"there is no sample {number}")
+            raise NoSession(f"sample {number} does not exist")
         return with_answers(self._samples[number - 1].model_dump(), self._answers[number - 1])
 
     def search(self, text: str, after: int) -> Iterator[Event]:
@@ -130,7 +128,7 @@ def with_answers(record: dict[str, Any], answers: Answers) -> dict[str, Any]:
 
 
 def sample_columns(samples: Sequence[SessionRecord], answers: Sequence[Answers]) -> dict[str, Any]:
-    """Samples as columns: those of `soul.pages.index.COLUMNS` and OWN_COLUMNS."""
+    """Samples as columns: those of `soul.pages.index.COLUMNS`, and those that only a list of samples has."""
     rows = []
     for place, sample in enumerate(samples):
         row = SessionRow.from_record(sample)._replace(file=sample.set)

@@ -120,7 +120,7 @@ def draw_runs(runs: Runs, out: Path, index: Index, endings: Sequence[str]) -> No
 
 @dataclass
 class Index:
-    """What a command writes: files by caption, a sentence for each thing that is not there, hashes of all runs."""
+    """The output of a command: files by caption, a sentence for each missing thing, hashes of all runs."""
 
     sections: dict[str, list[Path]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)

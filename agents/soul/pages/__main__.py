@@ -7,11 +7,11 @@
     soul view --annotate labels/pairs
     soul view --review data/sim_rl_data
 
-The first form serves the folder on this machine only, at an address that it prints; Ctrl-C ends it. --export and --site
-need no server: one HTML file with all numbers of a run, and with all samples of an evaluation or the most telling
-sessions of a training run; and a folder with such a file for each run. The others add a playground (which asks the
-endpoints that its settings name, and writes what you keep to --keep), an annotation of `soul judge draw`, or a review
-of training files.
+The first form serves the folder on this machine only, at an address that it prints; Ctrl-C ends it. --export writes one
+HTML file, which needs no server: it has all numbers of a run, and the samples of an evaluation or the most telling
+sessions of a training run. --site writes such a file for each run. --play adds a playground: it asks the endpoints that
+the settings name and writes the sessions that you keep to --keep. --annotate adds an annotation of `soul judge draw`,
+--review a review of training files.
 """
 
 from __future__ import annotations

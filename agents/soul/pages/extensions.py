@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from soul.pages.api import BadRequest, NotThere, Query, number_in
@@ -32,29 +33,35 @@ class Comparisons:
         ids, *rest = parts or [""]
         within = rest[:1] == ["within"]
         table = self._table(runs, ids, within)
-        match rest[within:]:
-            case []:
-                return table.to_json()
-            case ["rows", place, name]:
-                return runs.rows_of(self._one(table, place), name)
-            case ["texts", place, name, row]:
-                try:
+        try:
+            match rest[within:]:
+                case []:
+                    return table.to_json()
+                case ["rows", place, name]:
+                    return runs.rows_of(self._one(table, place), name)
+                case ["texts", place, name, row]:
                     return runs.pair_texts(self._one(table, place), name, row)
-                except KeyError:
-                    raise NotThere from None
-            case _:
-                raise NotThere
+        except KeyError:  # no such set or row
+            pass
+        raise NotThere
 
     def _table(self, runs: Any, ids: str, within: bool) -> Any:
-        found = [self.catalogue.view(one) for one in ids.split(",")]
-        if None in found:
+        found = [view for one in ids.split(",") if (view := self.catalogue.view(one))]
+        if len(found) < ids.count(",") + 1:
             raise NotThere
-        state = tuple(view.overview(None)["revision"] for view in found if view)
+        state = tuple(view.overview(None)["revision"] for view in found)
         key = f"{ids} {within} {state}"
         if key not in self._tables:
             if len(self._tables) >= 4:
                 del self._tables[next(iter(self._tables))]
-            self._tables[key] = runs.compare_runs([view.folder for view in found if view], within=within)
+            views: dict[Path, Any] = {view.folder: view for view in found}
+
+            def groups_of(folder: Path) -> Any:
+                """The groups of a training run, from its index, which is much faster to read than its traces."""
+                trainings: Any = importlib.import_module("soul.compare.trainings")
+                return views[folder].ask(trainings.means_from_index)
+
+            self._tables[key] = runs.compare_runs(list(views), within=within, groups_of=groups_of)
         return self._tables[key]
 
     @staticmethod

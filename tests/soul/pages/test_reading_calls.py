@@ -1,6 +1,7 @@
 """A session keeps what its judge was sent and what it answered, word for word and within a bound."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -36,8 +37,16 @@ def test_the_record_has_the_requests_and_replies_of_judge_and_feedback(name, tmp
     record = played(name, fake, cache)
     sent = [request.body["messages"] for request in fake.requests]
     calls = kept(record)
-    whole = [call.request for call in calls if not call.cached and "[cut here: " not in str(call.request)]
-    assert whole and all(request in sent for request in whole)
+    asked = [[(one["role"], one["content"].split(" [cut here: ")[0]) for one in call.request] for call in calls]
+    for request in (one for one, call in zip(asked, calls, strict=True) if not call.cached):
+        assert any(
+            len(messages) == len(request)
+            and all(
+                m["role"] == role and m["content"].startswith(text)
+                for m, (role, text) in zip(messages, request, strict=True)
+            )
+            for messages in sent
+        )
     for role in ("judge", "feedback"):
         usage, of_role = record.usage.get(role, Usage()), [call for call in calls if call.role == role]
         assert sum(not call.cached for call in of_role) == usage.requests
@@ -45,10 +54,19 @@ def test_the_record_has_the_requests_and_replies_of_judge_and_feedback(name, tmp
         assert sum(call.completion_tokens for call in of_role) == usage.completion_tokens
     assert {call.role for call in calls} <= {"judge", "feedback"}
     if name == "hitom":  # its player repeats itself, so that the second session asks nothing new
-        asked = len(fake.requests)
+        before = len(fake.requests)
         again = kept(played(name, fake, cache))
-        assert [call.reply for call in again] == [call.reply for call in calls] and len(fake.requests) == asked
+        assert [call.reply for call in again] == [call.reply for call in calls] and len(fake.requests) == before
         assert all(call.cached and call.prompt_tokens == 0 for call in again)
+
+
+@pytest.mark.parametrize("name", ["hitom", "sotopia", "coser", "lifechoices", "userllm"])
+def test_the_calls_at_most_about_double_a_line(name):
+    line = played(name, FakeOpenAI(answer)).model_dump()
+    whole = len(json.dumps(line))
+    for attempt in filter(None, (line["draft"], line["refined"])):
+        del attempt["calls"]
+    assert whole < 2.2 * len(json.dumps(line))
 
 
 def test_an_answer_that_could_not_be_used_is_kept_with_its_reason():

@@ -1,7 +1,7 @@
 """The calls of a session as its record keeps them: what a judge was sent, verbatim, and what it answered.
 
-The cache cannot stand in for this: it has answers by a hash of the question, and no questions. A session keeps at most
-a fixed number of characters, so that a judge that reads long episodes does not multiply the size of the traces.
+The cache cannot replace it: it maps a hash of the question to the answer and does not keep the question. An attempt
+keeps a fixed number of characters at most, so that a judge that reads long episodes does not multiply the traces.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from soul.message import Message
 
-MOST_CHARACTERS = 20_000  # of an attempt's calls; a session has two attempts
+MOST_CHARACTERS = 8_000  # of an attempt's calls; a session has two attempts
 
 
 class KeptCall(BaseModel):
