@@ -60,7 +60,7 @@ def compare_runs(
     if len(sides) < 2 and not within:
         raise NoSides(
             f"{', '.join(map(str, folders))}: there is only one side. Pass the folders of two models or settings; "
-            "if they differ in their seed only, name the sides with --against. --within compares the answers of one run."
+            "if they differ in their seed only, name the sides with --against. --within compares answers of one run."
         )
     labels = [runs[of_side[0]].name for of_side in sides] if runs else []
     if len(set(labels)) < len(sides):
