@@ -284,11 +284,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=non_negative_int, default=0, help="seed of the draw and of every order")
     parser.add_argument("--out", type=output_folder, help="the folder of the annotation")
     given = parser.parse_args(arguments)
+    if given.dimensions and not given.ratings:
+        parser.error("--dimensions belongs to --ratings")
     if given.export:
         print(f"{given.export}: {Annotation(given.sources[0]).export(given.export):,} records")
         return
-    if given.out is None or (given.dimensions and not given.ratings):
-        parser.error("give --out FOLDER" if given.out is None else "--dimensions belongs to --ratings")
+    if given.out is None:
+        parser.error("give --out FOLDER")
     kind: Kind = given.pairs or "ratings"
     made = Annotation.create(given.out, given.sources, kind, given.count, given.seed, given.dimensions)
     print(f"{given.out}: {len(made.items):,} items ({kind}). Label them: soul view --annotate {given.out}")

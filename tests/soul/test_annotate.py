@@ -138,7 +138,9 @@ def test_pairs_agree_with_rewards_and_judges_as_counted_by_hand(run, tmp_path, c
         return Json({"reasoning": "?", "human": max("AB", key=lambda side: len(text_of(data[side])))})
 
     labels, report = tmp_path / "labels.jsonl", tmp_path / "agreement.json"
-    assert not main(["judge", "draw", str(tmp_path / "a"), "--export", str(labels)])
+    export = ["judge", "draw", str(tmp_path / "a"), "--export", str(labels)]
+    assert main([*export, "--dimensions", "goal"]) == 2  # nothing is rated here
+    assert not main(export)
     with FakeOpenAI(longer) as fake:
         url = f"judge.base_url={fake.url}"
         words = ["judge.api_key_env=none", "--labels", str(labels), "--json", str(report)]

@@ -51,7 +51,7 @@ def compare_runs(
             raise NoSides(f"{folder} is given twice. Pass the folders of different runs.")
     training = [folder for folder in given if (folder / FOLDER).is_dir() and not (folder / SETTINGS).is_file()]
     if training and len(training) < len(given):
-        raise NoSides(f"{training[0]} is a training run, but another folder is none. Compare runs of one kind.")
+        raise NoSides(f"{training[0]} is a training run, but another folder is not. Compare runs of one kind.")
     if within and not training:
         raise NoSides(f"{given[0]} has no refined answers: evaluations play drafts only. Pass training runs.")
     runs = {} if training else {folder: EvaluationRun.load(folder) for folder in given}

@@ -72,6 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.export is None and given.site is None:
         serve(root or given.keep, given, settings)
         return
+    if given.play or given.annotate or given.review:
+        parser.error("--play, --annotate and --review need a server: leave --export and --site out")
     for file in [export(root, given.export)] if given.export else write_site(root, given.site):
         print(f"{file} ({file.stat().st_size / 1e6:,.1f} MB)")
 

@@ -33,6 +33,7 @@ def test_it_prints_an_address_that_works_and_ends_with_ctrl_c(tmp_path):
         (["{}/nowhere"], "there is no folder"),
         (["{}/run/traces", "--export", "{}/x.html"], "there is no training run or evaluation"),
         (["{}", "--export", "{}"], "is a folder; pass the path of a file"),
+        (["{}", "--play", "hitom", "--export", "{}/x.html"], "need a server"),
         (["{}", "--site", "{}/run/metrics.jsonl"], "is a file; pass the path of another folder"),
         (["{}", "--port", "70000"], "expected a port"),
     ],
