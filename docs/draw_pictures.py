@@ -2,11 +2,11 @@
 
     python docs/draw_pictures.py curves outputs/demo/run/metrics.jsonl    # docs/pictures/curves.svg
     python docs/draw_pictures.py report                                   # docs/pictures/report.png, needs chromium
-    python docs/draw_pictures.py viewer outputs/RUN                       # docs/pictures/viewer-*.png, needs chromium
+    python docs/draw_pictures.py viewer outputs/demo/run                  # docs/pictures/viewer-*.png, needs chromium
     python docs/draw_pictures.py figures ditto=DIR,DIR grpo=DIR           # docs/pictures/figures-*.svg
 
 The report is of an evaluation of all sets with invented rows. The model and its judges are stand-ins that answer by
-rule, so the numbers show the form and mean nothing. The viewer's are of a training run of a real small model.
+rule, so the numbers show the form and mean nothing. The viewer's are of the demo's training run.
 """
 
 from __future__ import annotations
