@@ -98,7 +98,8 @@ class Build:
 
         A form is complete in one folder if possible, or its files are taken from several.
         """
-        folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+        below = root.iterdir() if root.is_dir() else ()
+        folders = sorted(path for path in below if path.is_dir() and not path.name.startswith("."))
         names = dict.fromkeys(map(_plain, self.folders))
         homes = {f: _files_below(f) for name in names for f in folders if _plain(f.name) == name}
         found = {form: self._find_form(form, homes) for form in self.forms}

@@ -3,11 +3,13 @@
     python -m data.train SOURCES --out data              ->  data/sim_rl_data/*.parquet, data/sim_eval_data/*.parquet
     python -m data.train SOURCES --out data --dry-run    what would be built, what is missing, the price of calls
     python -m data.train SOURCES --out data goal_writer.model=gpt-5.4 judge.budget_usd=20
+    python -m data.train --tasks hitom --out data        rows that are generated, which need no SOURCES
 
 SOURCES holds a folder for each benchmark with the files as their authors publish them, as for `python -m data.sets`;
 docs/data.md lists them. `bash recipe/ditto/run_rl.sh paper` trains on the result.
 
-The evaluation files come first. Each training file then leaves out every row that shares a story, a conversation, a
+The evaluation files come first. Where the benchmark's own file of a generated task is missing, rows to validate on are
+generated beside the training file. Each training file then leaves out every row that shares a story, a conversation, a
 book, a question or a user with an evaluation file in `--out`, of any of the 27 sets. A card, FILE.card.json, says where
 the rows come from.
 
@@ -32,7 +34,7 @@ from data.builder_cli import Builder, counted
 from data.model_stages import settings_of
 from data.sets import build_set, counts, evaluation_file, summary_table, wide_console
 from data.sources import BUILDS, EXTRA_SETS
-from data.training.building import SHARE_BOOKS, Building, BuildResult, Evaluated, file_of
+from data.training.building import SHARE_BOOKS, Building, BuildResult, Evaluated, build_validation, file_of
 from data.training.table import TRAINING, RunOptions, TrainingBuild
 from soul.cli.arguments import existing_folder, output_folder, positive_share
 from soul.cli.error_border import Parser, reports_errors
@@ -109,7 +111,8 @@ def _options(args: argparse.Namespace) -> RunOptions:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Build the files. Returns the exit code: 0, or 1 if a source exists but its file could not be built."""
     parser = Parser(prog="python -m data.train", description=__doc__)
-    parser.add_argument("sources", type=existing_folder, metavar="SOURCES", help="holds a folder for each benchmark")
+    sources = "holds a folder for each benchmark (default: OUT/sources)"
+    parser.add_argument("sources", type=existing_folder, nargs="?", metavar="SOURCES", help=sources)
     parser.add_argument("models", nargs="*", metavar="ROLE.KEY=VALUE", help="settings of the models that write rows")
     parser.add_argument("--out", type=output_folder, default="data", help="DATA_DIR (default data)")
     parser.add_argument("--tasks", type=_tasks, default=list(TRAINING), help="hitom,coser,... (default: all ten)")
@@ -117,11 +120,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--near", type=positive_share, metavar="SHARE", help="leave out near duplicates too (0.6)")
     parser.add_argument("--dry-run", action="store_true", help="print the plan and write nothing")
     args = parser.parse_intermixed_args(arguments)
+    root = args.sources or args.out / "sources"
     settings_of(args.models)  # a wrong setting is an error before anything is built
     chosen = {name: TRAINING[name] for name in args.tasks}
     console = wide_console()
     if args.dry_run:
-        console.print(plan(chosen, args.sources, _options(args)))
+        console.print(plan(chosen, root, _options(args)))
         if absent := [name for name in chosen if not evaluation_file(args.out, name).exists()]:
             console.print(
                 f"The plan includes what will be left out as evaluated, as there is no file of {', '.join(absent)}."
@@ -129,12 +133,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     # Books are compared between the two tasks that take them from novels, so both evaluation files are needed.
     compared = dict.fromkeys([*args.tasks, *(SHARE_BOOKS if SHARE_BOOKS & set(args.tasks) else ())])
-    extra = [n for n, part in EXTRA_SETS.items() if part.task in compared and BUILDS[n].find(args.sources).form]
-    without = list(_evaluation_files([*compared, *extra], args.sources, args.out))
+    extra = [n for n, part in EXTRA_SETS.items() if part.task in compared and BUILDS[n].find(root).form]
+    without = list(_evaluation_files([*compared, *extra], root, args.out))
     evaluated = Evaluated.in_folder(args.out, args.near)
-    building = Building(args.sources, args.out, evaluated, _options(args))
+    building = Building(root, args.out, evaluated, _options(args))
     outcomes = [building.run(name, build) for name, build in chosen.items()]
     console.print(table(outcomes))
+    for name, build in chosen.items():
+        if build.validation and not evaluation_file(args.out, name).exists():
+            file, rows = build_validation(name, build, args.out, args.seed)
+            console.print(f"{name}: {rows:,} generated rows to validate a training run on: {file}")
     if without:
         console.print("Evaluation files that were not built:", *without, sep="\n  ")
     for outcome in outcomes:

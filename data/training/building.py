@@ -170,6 +170,19 @@ def file_of(name: str, data: Path) -> Path:
     return data / "sim_rl_data" / f"{tasks.TASK_FILES[name].train}.parquet"
 
 
+def build_validation(name: str, build: TrainingBuild, data: Path, seed: int) -> tuple[Path, int]:
+    """Generate rows to validate a training run on, for whoever lacks the benchmark's own file.
+
+    They have another seed than the training rows. The file is not the benchmark's, so it is not where an evaluation
+    looks; `run_rl.sh` falls back to it. Returns the file and its number of rows.
+    """
+    file = tasks.generated_validation_file(tasks.TASK_FILES[name], data)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    words = [build.command, *build.validation, "--seed", str(seed + 1), "--out", str(file)]
+    built: Built = importlib.import_module(f"data.{build.builder}").build(words)
+    return file, built.files[0].rows
+
+
 class Building(NamedTuple):
     """The building of training files in one run of the command: from SOURCES into DATA_DIR."""
 

@@ -55,6 +55,7 @@ class TrainingBuild(Build):
         split: the source also holds the evaluation rows. The builder then gets --train-out and --val-out, with the seed
             of `data.sets`, so that both draw the same rows for evaluation.
         asks_models: the builder has `data.model_stages.model_options`.
+        validation: options of the command for rows to validate on, of a task whose rows are generated.
         size: the number of rows in the paper, for people.
     """
 
@@ -62,6 +63,7 @@ class TrainingBuild(Build):
     split: bool = False
     takes_training_files: bool = True
     asks_models: bool = False
+    validation: tuple[str, ...] = ()
     size: str = ""
 
     def training_arguments(self, match: SourceMatch, out: Path, beside: Path, run: RunOptions) -> list[str]:
@@ -103,6 +105,7 @@ TRAINING: dict[str, TrainingBuild] = {
         (Form(()),),
         command="generate",
         options=("--stories", "200"),
+        validation=("--stories", "20"),
         size="6,000 rows from 200 stories",
     ),
     "paratomi": TrainingBuild(

@@ -9,6 +9,7 @@ import pytest
 from data import check, rows, train
 from data.training import building
 from data.training.table import TRAINING
+from ditto.launching.launcher_environment import rl_words
 from soul import examples
 from soul.errors import BadSettings
 from soul.rows import data_card as card
@@ -172,6 +173,23 @@ def test_a_card_beside_another_file_is_an_error(tmp_path, capsys, monkeypatch):
     file.write_bytes(file.read_bytes() + b" ")
     with pytest.raises(Exception, match="describes another file"):
         card.read(file)
+
+
+def test_generated_rows_need_no_sources_and_come_with_rows_to_validate_on(tmp_path, capsys, monkeypatch):
+    small = replace(TRAINING["hitom"], options=("--stories", "4"), validation=("--stories", "1"))
+    monkeypatch.setitem(TRAINING, "hitom", small)
+    environment = {"DATA_DIR": str(tmp_path), "OUTPUT_DIR": str(tmp_path), "HF_HOME": str(tmp_path)}
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    assert train.main(["--out", str(tmp_path), "--tasks", "hitom"]) == 0
+    generated = tmp_path / "sim_rl_data" / "hitom_rl_val.parquet"
+    assert f"30 generated rows to validate a training run on: {generated}" in capsys.readouterr().out
+    stories = [{row.row.story for row in read_rows([str(file)])} for file in sorted(generated.parent.glob("*.parquet"))]
+    assert len(stories) == 2 and not set.intersection(*stories)
+    assert str(generated) in " ".join(rl_words("hitom", environment))
+    benchmark = tmp_path / "sim_eval_data" / "hitom_val.parquet"
+    benchmark.parent.mkdir()
+    benchmark.touch()  # the benchmark's own rows come first
+    assert str(benchmark) in " ".join(rl_words("hitom", environment))
 
 
 def test_marks_change_the_next_build_by_these_rows_alone(tmp_path, capsys):

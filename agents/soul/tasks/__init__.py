@@ -15,6 +15,7 @@ import inspect
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import entry_points
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
@@ -170,6 +171,11 @@ def _made(name: str, kind: type[Task[Any]]) -> Task[Any]:
         return kind(**options)
     except ValueError as error:
         raise BadSettings(f"tasks.{name}: {error}") from error
+
+
+def generated_validation_file(split: TrainingSplit, data: Path) -> Path:
+    """The file below DATA_DIR of rows that are generated to validate on, where the benchmark's own are missing."""
+    return data / "sim_rl_data" / f"{split.train.removesuffix('_train')}_val.parquet"
 
 
 def launches(names_: str) -> list[TrainingSplit]:

@@ -36,7 +36,7 @@ def rl_words(task: str, environment: Mapping[str, str]) -> list[str]:
         tasks.load(launch.task)
     data = Path(environment.get("DATA_DIR") or "data")
     train = [str(data / "sim_rl_data" / f"{launch.train}.parquet") for launch in launches]
-    val = [str(data / "sim_eval_data" / f"{launch.val}.parquet") for launch in launches]
+    val = [str(_validation_file(launch, data)) for launch in launches]
     train = names_in("TRAIN_FILES", environment) or train
     words = [
         *_common(environment, f"ditto-rl-{task.replace(',', '+')}"),
@@ -48,6 +48,12 @@ def rl_words(task: str, environment: Mapping[str, str]) -> list[str]:
     if model := environment.get("ACTOR_MODEL_PATH"):
         words.append(quoted("actor_rollout_ref.model.path", model, "ACTOR_MODEL_PATH"))
     return words
+
+
+def _validation_file(split: tasks.TrainingSplit, data: Path) -> Path:
+    """The benchmark's file; the one that `data.train` generates, where only that one exists."""
+    file, generated = data / "sim_eval_data" / f"{split.val}.parquet", tasks.generated_validation_file(split, data)
+    return generated if generated.is_file() and not file.is_file() else file
 
 
 def sft_words(environment: Mapping[str, str]) -> list[str]:
