@@ -12,6 +12,7 @@
 #   DATA_DIR                      folder of the task files (data)
 #   TRAIN_FILES, VAL_FILES        parquet files, space-separated; a name with spaces stands in quotes
 #   OUTPUT_DIR, EXPERIMENT_NAME   the run's folder is OUTPUT_DIR/EXPERIMENT_NAME (outputs/ditto-rl-TASK)
+#   N_GPUS, TOTAL_TRAINING_STEPS, TEST_FREQ, SAVE_FREQ
 #   DRY_RUN=1                     check everything, print the plan, start nothing
 #   PLATFORM=cpu|gpu              instead of the platform that is detected
 #   OPENAI_API_KEY, OPENAI_BASE_URL, JUDGE_MODEL_NAME, JUDGE_MODEL_REASONING    the judge

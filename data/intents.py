@@ -28,7 +28,7 @@ from pydantic import BaseModel, Field
 from data.builder_cli import BadSource, counted
 from data.model_stages import Item, Stage, Stages, settings_of
 from data.reading import read_json_lines, required_text
-from soul.cli.arguments import output_file, positive_int
+from soul.cli.arguments import is_setting, output_file, positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings
 from soul.leaks.quotations import runs
@@ -219,13 +219,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dry-run", action="store_true", help="print the plan and its price, and make no call")
     args = parser.parse_intermixed_args(arguments)
-    args.sources = [Path(word) for word in args.words if "=" not in word]
+    args.sources = [Path(word) for word in args.words if not is_setting(word)]
     if not args.sources:
         raise BadSettings("Name PRISM's conversations.jsonl.")
     if args.out.suffix != ".jsonl":
         raise BadSettings(f"--out {args.out}: the name must end in .jsonl, as `convert` reads it by that.")
     try:
-        _run(args, [word for word in args.words if "=" in word])
+        _run(args, [word for word in args.words if is_setting(word)])
     except ValueError as error:
         raise BadSource(f"data.userllm intents: {error}") from error
 

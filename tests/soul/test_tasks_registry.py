@@ -5,6 +5,7 @@ import re
 import pytest
 
 from soul import tasks
+from soul.cli.main import main
 from soul.errors import BadSettings, UnknownTask
 from soul.suites import soul_v1
 from soul.task import Task
@@ -52,7 +53,7 @@ def test_several_launches_are_a_mixture():
         tasks.launches("sotopia,hitm")
 
 
-def test_a_task_of_the_users_own_loads_and_launches(monkeypatch):
+def test_a_task_of_the_users_own_loads_launches_and_is_listed(monkeypatch, capsys):
     class Mine:
         name = "mine"
 
@@ -68,6 +69,7 @@ def test_a_task_of_the_users_own_loads_and_launches(monkeypatch):
         assert "mine" in tasks.names()
         assert isinstance(tasks.load("mine"), Mine)
         assert tasks.launch("mine") == tasks.TrainingSplit("mine", "mine_rl_train", "mine_val")
+        assert main(["tasks"]) == 0 and {"hitom", "mine"} <= set(capsys.readouterr().out.split())
     finally:
         tasks.load.cache_clear()
 

@@ -32,6 +32,11 @@ def _number(kind: Callable[[str], Number], expected: str, allowed: Callable[[Num
     return parsed
 
 
+def is_setting(word: str) -> bool:
+    """Check that a word is KEY=VALUE. A path that exists is none, even with "=" in it (outputs/lr=1e-4)."""
+    return "=" in word and not Path(word).exists()
+
+
 positive_int = _number(int, "a whole number, 1 or more", lambda number: number >= 1)
 non_negative_int = _number(int, "a whole number, 0 or more", lambda number: number >= 0)
 port = _number(int, "a port, 0 to 65535", lambda number: 0 <= number <= 65535)  # 0: any free port

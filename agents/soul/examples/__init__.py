@@ -20,6 +20,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from soul import tasks
+from soul.errors import UnknownTask
 from soul.examples.example import Example
 
 # Task -> "module:Class" where good and bad answers are not letters; imported only when it is asked for.
@@ -53,7 +54,7 @@ def load(name: str) -> Example[Any]:
     """The example of the task with that name (`data_source`).
 
     Raises:
-        KeyError: the task has no example.
+        UnknownTask: the task has no example.
     """
     if name in _CLASSES:
         return resolve_name(f"soul.examples.{_CLASSES[name]}")(name)
@@ -61,4 +62,7 @@ def load(name: str) -> Example[Any]:
         return Example(name)
     if name in _external():
         return _external()[name].load()()
-    raise KeyError(f"no example of the task {name!r}; there are examples of {', '.join(names())}")
+    raise UnknownTask(
+        f"The task {name!r} has no example: register one in the entry-point group soul.examples (docs/add_a_task.md). "
+        f"There are examples of {', '.join(names())}."
+    )

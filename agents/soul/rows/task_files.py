@@ -64,7 +64,11 @@ def read_table(file: str) -> pa.Table:
     if Path(file).is_dir():
         raise BadRow(f"{file} is a folder. Name the parquet files in it.")
     if not Path(file).is_file():
-        raise BadRow(f"{file}: there is no such file. Name parquet files with TRAIN_FILES and VAL_FILES, or see data/.")
+        raise BadRow(
+            f"{file} does not exist. Build it in a checkout of the repository with python -m data.train --out DATA_DIR "
+            f"(docs/data.md), write invented rows with soul examples TASK --out {file}, or pass the paths of other "
+            "files in TRAIN_FILES and VAL_FILES."
+        )
     try:
         with pq.ParquetFile(file) as parquet:  # `read_table` imports pandas
             table = parquet.read()

@@ -128,6 +128,11 @@ def _set_options(options: Mapping[str, dict[str, Any]]) -> None:
     load.cache_clear()
 
 
+def registered() -> list[str]:
+    """The tasks of other packages, registered in the entry-point group `soul.tasks`."""
+    return sorted(_external())
+
+
 def names() -> list[str]:
     """The tasks (`data_source` values) that can be loaded in this environment."""
     return sorted({*CLASSES, *_external()})

@@ -1,4 +1,4 @@
-"""`soul tasks` lists the tasks that can be trained; `soul evaluate` takes the same names.
+"""List the tasks that can be trained, yours among them; `soul evaluate` takes the same names.
 
 soul tasks
 """
@@ -16,7 +16,7 @@ from soul.cli.error_border import Parser, reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     """List the names."""
     Parser(prog="soul tasks", description=__doc__).parse_args(arguments)
-    print("\n".join(tasks.TASK_FILES))
+    print("\n".join(dict.fromkeys([*tasks.TASK_FILES, *tasks.registered()])))
 
 
 if __name__ == "__main__":

@@ -307,6 +307,13 @@ DEFAULTS: Mapping[str, Any] = {
 DEFAULTS["judge"].update(defaults_of(JudgePolicy))
 # Keys of verl that nothing reads here -> what to use in their place.
 INSTEAD: Mapping[str, str] = {
+    # Short names that other trainers have, and whose nearest key here means something else.
+    "learning_rate": "actor_rollout_ref.actor.optim.lr",
+    "temperature": "actor_rollout_ref.rollout.temperature",
+    "model": "actor_rollout_ref.model.path",
+    "epochs": "trainer.total_epochs",
+    "max_steps": "trainer.total_training_steps",
+    "grad_clip": "actor_rollout_ref.actor.optim.clip_grad",
     "gateway": "the sections judge, feedback, partner and environment",
     "reward": "the sections judge, feedback, partner and environment, or add a task (docs/add_a_task.md)",
     "critic": "algorithm.objective: there is no critic, advantages are statistics of a group's rewards",

@@ -6,6 +6,7 @@ They come before the overrides of the command line, which win. A variable may ho
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Mapping
@@ -17,15 +18,29 @@ from ditto.settings import BadConfig
 from soul import tasks
 from soul.files.writable import check_writable
 
-# Variables of run_sft.sh that hold text or a whole number -> the key that each one sets.
+logger = logging.getLogger(__name__)
+
+# Variables that hold text or a whole number -> the key that each one sets.
 _SFT_TEXTS = {"DATA_DIR": "data.dir", "ACTOR_MODEL_PATH": "model.path", "RL_TEST_FILES": "trainer.rl_test_files"}
-_SFT_NUMBERS = {
-    "RL_TEST_FREQ": "trainer.rl_test_freq",
+_NUMBERS = {
     "N_GPUS": "trainer.n_gpus_per_node",
-    "NNODES": "trainer.nnodes",
     "TOTAL_TRAINING_STEPS": "trainer.total_training_steps",
     "TEST_FREQ": "trainer.test_freq",
     "SAVE_FREQ": "trainer.save_freq",
+}
+_SFT_NUMBERS = _NUMBERS | {"RL_TEST_FREQ": "trainer.rl_test_freq", "NNODES": "trainer.nnodes"}
+# Variables of other launchers -> what this one reads instead.
+_UNREAD = {
+    "MODEL_PATH": "ACTOR_MODEL_PATH",
+    "MODEL_NAME": "ACTOR_MODEL_PATH",
+    "JUDGE_MODEL": "JUDGE_MODEL_NAME",
+    "TRAIN_FILE": "TRAIN_FILES",
+    "VAL_FILE": "VAL_FILES",
+    "NUM_GPUS": "N_GPUS",
+    "TOTAL_STEPS": "TOTAL_TRAINING_STEPS",
+    "LR": "the override of the learning rate (docs/configuration.md)",
+    "LEARNING_RATE": "the override of the learning rate (docs/configuration.md)",
+    "BATCH_SIZE": "data.train_batch_size=N",
 }
 
 
@@ -47,7 +62,7 @@ def rl_words(task: str, environment: Mapping[str, str]) -> list[str]:
         words += ["data.mixture.rows_per_task=1024", "data.mixture.val_rows_per_task=100"]
     if model := environment.get("ACTOR_MODEL_PATH"):
         words.append(quoted("actor_rollout_ref.model.path", model, "ACTOR_MODEL_PATH"))
-    return words
+    return words + _numbers(environment, _NUMBERS)
 
 
 def _validation_file(split: tasks.TrainingSplit, data: Path) -> Path:
@@ -64,8 +79,11 @@ def sft_words(environment: Mapping[str, str]) -> list[str]:
             words.append(quoted(f"data.{variable.lower()}", files, variable))
     texts = {variable: key for variable, key in _SFT_TEXTS.items() if environment.get(variable)}
     words += [quoted(key, environment[variable], variable) for variable, key in texts.items()]
-    numbers = {variable: key for variable, key in _SFT_NUMBERS.items() if environment.get(variable)}
-    return words + [f"{key}={_number(variable, environment)}" for variable, key in numbers.items()]
+    return words + _numbers(environment, _SFT_NUMBERS)
+
+
+def _numbers(environment: Mapping[str, str], keys: Mapping[str, str]) -> list[str]:
+    return [f"{key}={_number(variable, environment)}" for variable, key in keys.items() if environment.get(variable)]
 
 
 def _common(environment: Mapping[str, str], default_name: str) -> list[str]:
@@ -73,6 +91,8 @@ def _common(environment: Mapping[str, str], default_name: str) -> list[str]:
     platform = environment.get("PLATFORM") or "gpu"
     if platform not in ("cpu", "gpu"):
         raise BadConfig(f"PLATFORM={platform}: use cpu or gpu, or leave it unset.")
+    for variable in _UNREAD.keys() & environment.keys():
+        logger.warning("%s is not read by this launcher: use %s", variable, _UNREAD[variable])
     if environment.get("OMP_NUM_THREADS"):
         _number("OMP_NUM_THREADS", environment)
     output = environment.get("OUTPUT_DIR") or "outputs"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from soul.cli.arguments import non_negative_int, one_of, output_folder, positive_float, positive_int
+from soul.cli.arguments import is_setting, non_negative_int, one_of, output_folder, positive_float, positive_int
 from soul.cli.error_border import Parser
 from soul.errors import BadSettings
 from soul.judge.roles import sections_of
@@ -73,13 +73,14 @@ class RunOptions:
         Raises:
             BadSettings: a word is neither a set nor a setting, or a suite is unknown or combined with sets.
         """
-        names, chosen = [word for word in given.words if "=" not in word], suite(given.suite) if given.suite else None
+        names = [word for word in given.words if not is_setting(word)]
+        chosen = suite(given.suite) if given.suite else None
         if names and given.suite:
             raise BadSettings(f"Name sets ({', '.join(names)}) or a suite ({given.suite}), not both (TASKS and SUITE).")
         return cls(
             sets=tuple(names),
             suite=chosen,
-            sections=sections_of([word for word in given.words if "=" in word], ["tasks"]),
+            sections=sections_of([word for word in given.words if is_setting(word)], ["tasks"]),
             deadline_s=given.deadline,
             choice=RunChoice.from_arguments(given),
             **{name: getattr(given, name) for name in _AS_GIVEN},
