@@ -45,11 +45,11 @@ class Prompt(str):
 
 
 @cache
-def load_prompt(name: str, version: int = 1) -> Prompt:
-    """Load a prompt.
+def load_prompt(name: str, version: int = 1, folder: Path = FOLDER) -> Prompt:
+    """Load a prompt: the file NAME.vVERSION.txt in the folder, SOUL's own by default.
 
     Raises:
         FileNotFoundError: there is no such prompt, or no such version.
     """
-    path = FOLDER / f"{name}.v{version}.txt"
+    path = folder / f"{name}.v{version}.txt"
     return Prompt(path.read_text(encoding="utf-8").strip(), f"{name}.v{version}")

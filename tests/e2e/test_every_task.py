@@ -20,19 +20,19 @@ from soul.testing import FakeOpenAI
 from tests.e2e import every_task
 from tests.e2e.run import processes_of
 from tests.metric_names import undocumented
-from tests.soul.add_a_task import install
+from tests.soul.add_a_task import install_new
 
 pytestmark = pytest.mark.e2e
 
-NAMES = ("hitom", "humanual_book", "sotopia", "coser", "tips")
-SOURCES = {"hitom", "humanual-book", "sotopia", "coser", "tips"}
+NAMES = ("hitom", "humanual_book", "sotopia", "coser", "dilemmas")
+SOURCES = {"hitom", "humanual-book", "sotopia", "coser", "dilemmas"}
 
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> every_task.Outcome:
     """The run; an epoch is two prompts of every task, four of hitom."""
     folder = tmp_path_factory.mktemp("mixture")
-    package = install(tmp_path_factory.mktemp("tips"))
+    package = install_new(tmp_path_factory.mktemp("new"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH")])))
         patch.syspath_prepend(str(package))

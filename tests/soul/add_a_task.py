@@ -1,30 +1,43 @@
-"""The package that docs/add_a_task.md describes, made from the page itself: what the page says is what is tested."""
+"""The packages that docs/add_a_task.md describes, laid out as an installer would, for PYTHONPATH."""
 
 from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
+
+from soul.new_task.__main__ import create
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "add_a_task.md"
 
 
-def files() -> dict[str, str]:
-    """File name -> text, of the blocks that begin with a comment that names a file."""
-    blocks = re.findall(r"```(?:python|toml)\n# (\S+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+def page_files() -> dict[str, str]:
+    """File name -> text, of the page's blocks that begin with a comment that names a file."""
+    blocks = re.findall(r"```python\n# (\S+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     return dict(blocks)
 
 
-def install(folder: Path) -> Path:
-    """Lay the package out as an installer would, entry points included, so that it is found on PYTHONPATH."""
-    found = files()
-    for name in ("tips.py", "tips_example.py", "test_tips.py"):
-        (folder / name).write_text(found[name])
-    project = tomllib.loads(found["pyproject.toml"])["project"]
-    info = folder / f"{project['name']}-{project['version']}.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
-    groups = project["entry-points"].items()
-    text = "\n".join(f"[{group}]\n" + "\n".join(f"{k} = {v}" for k, v in points.items()) for group, points in groups)
-    (info / "entry_points.txt").write_text(text + "\n")
+def install_new(folder: Path) -> Path:
+    """`soul init dilemmas`; returns the folder for PYTHONPATH."""
+    package = create("dilemmas", folder)
+    project = tomllib.loads((package / "pyproject.toml").read_text())["project"]
+    _register(package, project["name"], project["entry-points"])
+    return package
+
+
+def install_tips(folder: Path) -> Path:
+    """The page's task with a score of its own; returns the folder for PYTHONPATH."""
+    for name in ("tips.py", "tips_example.py"):
+        (folder / name).write_text(page_files()[name])
+    points = {"soul.tasks": {"tips": "tips:Tips"}, "soul.examples": {"tips": "tips_example:TipsExample"}}
+    _register(folder, "tips", points)
     return folder
+
+
+def _register(folder: Path, name: str, groups: Mapping[str, Mapping[str, str]]) -> None:
+    info = folder / f"{name}-0.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1\n")
+    sections = (f"[{group}]\n" + "\n".join(f"{k} = {v}" for k, v in points.items()) for group, points in groups.items())
+    (info / "entry_points.txt").write_text("\n".join(sections) + "\n")

@@ -11,52 +11,27 @@ tasks have so few invented stories that both files share them: train with `data.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from soul import examples, tasks
 from soul.cli.arguments import output_file, output_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
+from soul.rows.convert import write_task_file
 from soul.rows.data_card import SetCard, write_inside
 from soul.suites import soul_v1
 
 
 def write(names: Sequence[str], count: int, out: Path, first: int = 0) -> None:
-    """Write `count` rows of each task to one parquet file, starting with number `first` of its example.
-
-    Lists and objects are written as JSON, and so are values of a field whose type differs between rows.
-    """
-    columns: dict[str, list[Any]] = {"data_source": [], "prompt": [], "extra_info": []}
-    for name in names:
-        example = examples.load(name)
-        for number in range(first, first + count):
-            record = {"index": number, **example.record(number)}
-            columns["data_source"].append(name)
-            columns["prompt"].append(example.task.prompt(example.row(number)))
-            columns["extra_info"].append({key: _plain(value) for key, value in record.items() if value is not None})
-    types: dict[str, set[type]] = {}
-    for info in columns["extra_info"]:
-        for key, value in info.items():
-            types.setdefault(key, set()).add(type(value))
-    # A parquet column has one type, but FanToM's answers are indices, names and texts.
-    for info in columns["extra_info"]:
-        mixed = [key for key, value in info.items() if len(types[key]) > 1 and not isinstance(value, str)]
-        info.update({key: json.dumps(info[key]) for key in mixed})
-    out.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table(columns), out)
+    """Write `count` rows of each task to one parquet file, starting with number `first` of its example."""
+    numbers = range(first, first + count)
+    rows = ((name, {"index": n, **examples.load(name).record(n)}) for name in names for n in numbers)
+    written = write_task_file(rows, out, "soul examples")
     facts: dict[str, Any] = {"sources": [], "where": "soul examples", "left_out": {}, "notes": []}
-    rows, task = len(columns["data_source"]), ",".join(names)
-    write_inside(out, SetCard(task=task, rows=rows, stands_in="invented rows", builder="soul examples", **facts))
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, str | int | float | bool) else json.dumps(value, ensure_ascii=False)
+    about = SetCard(task=",".join(names), rows=written, stands_in="invented rows", builder="soul examples", **facts)
+    write_inside(out, about)
 
 
 def write_sets(names: Collection[str], count: int, folder: Path) -> list[Path]:

@@ -50,11 +50,13 @@ class Example(Generic[RowT]):
         full_marks: the oracle's lowest reward, as a share of the headline's range: 1 unless a part of the score has no
             right answer.
         hidden: fields of the row that no seat's first prompt may depend on: the gold answer, a partner's secrets.
+        folder: the folder of NAME.json.
     """
 
     name: str
     full_marks: ClassVar[float] = 1.0
     hidden: Sequence[str] = ()
+    folder: ClassVar[Path] = FOLDER
 
     def __init__(self, name: str | None = None) -> None:
         self.name = name or self.name
@@ -67,7 +69,7 @@ class Example(Generic[RowT]):
 
     @cached_property
     def _file(self) -> Mapping[str, Any]:
-        path = FOLDER / f"{self.name}.json"
+        path = self.folder / f"{self.name}.json"
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
     def hidden_in(self, row: RowT) -> Sequence[str]:

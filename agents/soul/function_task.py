@@ -1,0 +1,90 @@
+"""A task from two functions: one gives an answer its reward, one its critique.
+
+    from soul.function_task import PromptRow, function_task
+
+    def reward(row: PromptRow, text: str) -> float:
+        return float(row.answer in text)
+
+    def critique(row: PromptRow, text: str) -> str:
+        return "Name the place, not the person."
+
+    Places = function_task("places", reward, critique)      # register Places in the entry-point group `soul.tasks`
+
+Rows have a prompt, and what else the functions read. The class has the methods of any other task; `soul init` makes a
+package with fields and prompts of your own (docs/add_a_task.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pydantic import ConfigDict
+
+from soul.judge import Judge
+from soul.one_turn import OneTurnTask, variant
+from soul.task_types import Episode, Metric, NotBlank, Row, Verdict
+
+
+class PromptRow(Row):
+    """A prompt and its answer, which no model sees but the critic; further fields are attributes of the row."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    prompt: NotBlank
+    answer: str = ""
+
+
+Reward = Callable[[PromptRow, str], float]
+Critique = Callable[[PromptRow, str], str]
+
+
+class _FunctionTask(OneTurnTask[PromptRow]):
+    """What all tasks of functions share; `function_task` sets name, headline and functions."""
+
+    row_type = PromptRow
+    reward_function: Reward
+    critique_function: Critique | None
+
+    def render(self, row: PromptRow) -> str:
+        return row.prompt
+
+    def gold(self, row: PromptRow) -> str:
+        return row.answer
+
+    def secrets(self, row: PromptRow) -> Sequence[str]:
+        return (row.answer,) if row.answer else ()
+
+    def target(self, row: PromptRow) -> str | None:
+        return row.answer or None
+
+    async def judge(self, row: PromptRow, episode: Episode, judge: Judge) -> Verdict:
+        reward = float(type(self).reward_function(row, episode.answer)) if episode.answer.strip() else self.headline.low
+        return Verdict(reward, {self.headline.name: reward})
+
+    async def feedback(self, row: PromptRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
+        if (by_rule := type(self).critique_function) is not None:
+            return by_rule(row, episode.answer)
+        return await super().feedback(row, episode, verdict, judge)
+
+
+def function_task(
+    name: str, reward: Reward, critique: Critique | None = None, headline: Metric | None = None
+) -> type[OneTurnTask[PromptRow]]:
+    """Make the class of a task with one turn.
+
+    Args:
+        name: the rows' `data_source`.
+        reward: row and answer -> reward, in the headline's range; an empty answer has its lowest value.
+        critique: row and answer -> critique; None: the feedback's model writes it, from prompt, `answer` and attempt.
+        headline: name and range of the reward; None: "reward", from 0 to 1.
+    """
+    return variant(
+        _FunctionTask,
+        name,
+        f"The task {name}, of two functions.",
+        name=name,
+        headline=headline or Metric("reward", source="its function"),
+        reward_function=staticmethod(reward),
+        critique_function=critique and staticmethod(critique),
+        calls_per_feedback=0.0 if critique else OneTurnTask.calls_per_feedback,
+    )
