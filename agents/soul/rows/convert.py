@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from soul.errors import BadSettings, SoulError, one_line
 from soul.files.whole_file import whole_file
 from soul.rows.task_files import parse_row
 
-_READERS = {
+_READERS: Mapping[str, Callable[[Path], pd.DataFrame]] = {
     ".jsonl": lambda file: pd.read_json(file, lines=True, dtype=False, convert_dates=False),
     ".json": lambda file: pd.read_json(file, dtype=False, convert_dates=False),
     ".csv": lambda file: pd.read_csv(file, keep_default_na=False),
