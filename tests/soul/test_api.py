@@ -1,0 +1,109 @@
+"""SOUL from Python, inside a running event loop: every number is that of the command line's files."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import FunctionType
+
+import pytest
+
+from soul import api, examples
+from soul.errors import BadSettings, SessionError
+from soul.examples.__main__ import write
+from soul.examples.endpoint import answer
+from soul.testing.replies import ServerError
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
+
+
+def right(row):
+    return examples.load(row.task.name).player("oracle", row.row)
+
+
+def wrong(row):
+    return examples.load(row.task.name).player("contrarian", row.row)
+
+
+@pytest.mark.parametrize("name", ["hitom", "sotopia", "humanual-book"])
+def test_a_row_is_played_and_refined(name) -> None:
+    async def policy(messages):  # functions may be coroutines
+        return right(row)(messages)
+
+    row = api.rows(name)[0]
+    session = asyncio.run(api.play(row, policy, judge=answer, refine=True))
+    assert session.draft.verdict and session.feedback and session.refined and session.refined.verdict
+    assert session.draft.verdict.reward == session.refined.verdict.reward > 0
+
+
+def test_an_answer_is_scored_criticised_and_refined() -> None:
+    async def inside_a_loop():
+        row = api.rows("hitom")[0]
+        good, bad = right(row)([]), wrong(row)([])
+        scores = [(await api.score(row, text, judge=answer)).reward for text in (good, bad, "")]
+        critique = await api.critique(row, bad, judge=answer)
+        heard = []
+        refined = await api.refine(row, lambda messages: heard.append(messages) or good, critique, judge=answer)
+        return scores, critique, heard, refined
+
+    scores, critique, heard, refined = asyncio.run(inside_a_loop())
+    assert scores == [1.0, 0.0, 0.0]
+    assert critique in heard[0][-1]["content"] and refined.verdict.reward == 1.0
+
+
+def test_failures_are_typed() -> None:
+    row = api.rows("hitom")[0]
+    with pytest.raises(SessionError):
+        asyncio.run(api.critique(row, "B", judge=lambda request: ServerError()))
+    with pytest.raises(BadSettings, match="several turns"):
+        asyncio.run(api.score(api.rows("sotopia")[0], "Hello.", judge=answer))
+
+
+def test_an_evaluation_is_that_of_the_command(tmp_path) -> None:
+    write(["hitom"], 12, tmp_path / "hitom.parquet")
+    rows = api.rows("hitom", tmp_path / "hitom.parquet")
+    by_prompt = {row.task.prompt(row.row)[-1]["content"]: row for row in rows}
+
+    def policy(messages):  # right on even rows
+        row = by_prompt[messages[-1]["content"]]
+        return (wrong if row.row.index % 2 else right)(row)(messages)
+
+    async def inside_a_loop():
+        return await api.evaluate(policy, [str(tmp_path / "hitom.parquet")], judge=answer, out=tmp_path / "out")
+
+    evaluation = asyncio.run(inside_a_loop())
+    saved = json.loads((evaluation.folder / "results.json").read_text())["sets"]
+    (name,) = saved
+    assert saved[name]["mean"] == 0.5
+    assert evaluation.frame().loc[name, "mean"] == saved[name]["mean"]
+    assert evaluation.report.is_file() and name in evaluation.table()
+
+
+def test_an_error_of_the_function_is_raised(tmp_path) -> None:
+    write(["hitom"], 2, tmp_path / "hitom.parquet")
+
+    def policy(messages):
+        raise LookupError("my own bug")
+
+    with pytest.raises(LookupError, match="my own bug"):
+        asyncio.run(api.evaluate(policy, [str(tmp_path / "hitom.parquet")], judge=answer, out=tmp_path / "out"))
+
+
+def test_the_page_runs_from_top_to_bottom(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    code = compile("\n".join(blocks), str(PAGE), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    names: dict[str, object] = {}
+    asyncio.run(FunctionType(code, names)())
+    assert list(names["scores"].index) == ["hitom", "lifechoices"] and names["evaluation"].report.is_file()
+
+
+def test_it_needs_no_torch() -> None:
+    code = "import sys; import soul.api; print([m for m in ('torch', 'ray', 'verl', 'vllm') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "[]", done.stderr
