@@ -45,7 +45,7 @@ def read_records(source: str, split: str = "train") -> list[dict[str, Any]]:
         if path.is_file():
             if (reader := _READERS.get(path.suffix)) is None:
                 raise BadSettings(f"{path}: use a file that ends in {', '.join(_READERS)}.")
-            return reader(path).to_dict("records")
+            return [{str(key): value for key, value in r.items()} for r in reader(path).to_dict("records")]
         from datasets import load_dataset  # of the training environment
 
         return list(load_dataset(source, split=split))
