@@ -27,26 +27,6 @@ def test_it_prints_an_address_that_works_and_ends_with_ctrl_c(tmp_path):
     assert process.returncode == 0 and not errors
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["{}/nowhere"], "there is no folder"),
-        (["{}/run/traces", "--export", "{}/x.html"], "there is no training run or evaluation"),
-        (["{}", "--export", "{}"], "is a folder; pass the path of a file"),
-        (["{}", "--site", "{}/run/metrics.jsonl"], "is a file; pass the path of another folder"),
-        (["{}", "--port", "70000"], "expected a port"),
-    ],
-)
-def test_wrong_input_ends_with_code_2_and_says_what_to_do(tmp_path, capsys, arguments, words):
-    training(tmp_path / "run", 0, steps=1)
-    try:
-        code = main(["view", *(one.format(tmp_path) for one in arguments)])
-    except SystemExit as exit_:  # of argparse
-        code = exit_.code
-    assert code == 2 and words in " ".join(capsys.readouterr().err.split())
-    assert not (tmp_path / "x.html").exists()
-
-
 def test_runs_are_written_to_a_file_or_a_folder(tmp_path, capsys):
     training(tmp_path / "runs" / "run", 0, steps=2)
     finished_run(tmp_path / "base", numbered([1.0, 0.0]))

@@ -50,7 +50,6 @@ class SessionsView {
     const evaluation = run.kind === "evaluation";
     const { store } = run;
     this.list = new List(store, placeOf(run.id, "sessions"), {
-      one: evaluation ? "sample" : "session",
       many: evaluation ? "samples" : "sessions",
       columns: evaluation ? SAMPLE_COLUMNS : TRAINING_COLUMNS,
       orders: KIND_ORDERS,

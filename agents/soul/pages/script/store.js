@@ -113,6 +113,18 @@ class Store {
     return this.places.get(name);
   }
 
+  // The same, where the session must be there.
+  named(name) {
+    const i = this.findName(name);
+    if (i === undefined) throw new Error(`there is no session ${name} in this run`);
+    return i;
+  }
+
+  // A text that changes with the sessions.
+  get state() {
+    return `${this.revision} ${this.size}`;
+  }
+
   #address(i) {
     return addressOf("run", this.run, "session", this.get("id", i));
   }

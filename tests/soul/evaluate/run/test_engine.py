@@ -239,15 +239,6 @@ def test_a_line_that_a_crash_cut_short_is_dropped(data, tmp_path):
     journal.close()
 
 
-def test_an_unknown_set_and_a_missing_file_are_named(tmp_path):
-    with pytest.raises(BadSettings, match="no evaluation set 'hitomm'"):
-        choose_sets(["hitomm"], tmp_path)
-    with pytest.raises(BadSettings, match="No file for hitom .*DATA_DIR.*data.sets"):
-        choose_sets(["hitom"], tmp_path)
-    with pytest.raises(BadSettings, match="no file mine.parquet"):
-        choose_sets(["mine.parquet"], tmp_path)
-
-
 def test_sets_without_a_file_are_left_out_where_that_is_allowed(data):
     found, missing = find_sets(["hitom", "coser", "alignx_ugc"], data)
     assert list(found) == ["hitom"] and list(missing) == ["coser", "alignx_ugc"]

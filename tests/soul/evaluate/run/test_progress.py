@@ -1,47 +1,15 @@
 """What is seen of a run under way: counts, the time that is left, and what calls wait for, once and in whole lines."""
 
 import io
-import logging
-import re
-import sys
 from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
-from soul.cli import logs
 from soul.evaluate.run import progress
 from soul.evaluate.run.progress import Progress
 from soul.suites.soul_v1 import SETS
 from tests.soul.evaluate.finished_samples import numbered
-
-WAITS = (
-    "500 calls wait for gpt-5.4 at https://api.openai.com/v1: at most 64 requests at a time (concurrency), " + "x" * 60
-)
-
-
-def shown(terminal=False):
-    """A run of two samples, and a warning between them."""
-    out = io.StringIO()
-    console = Console(file=out, force_terminal=terminal, width=400)
-    with Progress(console, {"hitom": 4}, {"hitom": 1.0}) as run:
-        one, two = numbered([1.0, None])
-        run.add(one)
-        with logs.to_stderr():
-            logging.getLogger("soul.judge.limits").warning("%s", WAITS)
-        run.add(two)
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue())
-
-
-@pytest.mark.parametrize("terminal, stderr_is_one", [(False, False), (False, True), (True, False), (True, True)])
-def test_a_warning_is_one_whole_line_and_stands_there_once(terminal, stderr_is_one, capsys, monkeypatch):
-    """Above the live table where that covers stderr too, else on stderr."""
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: stderr_is_one)
-    text = shown(terminal)
-    out, err = capsys.readouterr()
-    here, elsewhere = (text, err) if terminal and stderr_is_one else (err, text)
-    (line,) = [line.strip() for line in re.split(r"[\r\n]+", here) if "calls wait" in line]
-    assert line.endswith(f" WARNING soul.judge.limits: {WAITS}") and "calls wait" not in elsewhere + out
 
 
 @pytest.mark.parametrize("started", [0, 3, 27])
