@@ -7,7 +7,7 @@ import pytest
 from soul.annotate import Annotation
 from soul.examples.endpoint import answer
 from soul.pages.catalogue import Catalogue
-from soul.pages.extensions import Annotate, Comparisons, Play
+from soul.pages.extensions import Comparisons, annotate, play
 from soul.pages.page import served_page
 from soul.playground.playground import Playground
 from soul.testing import FakeOpenAI
@@ -42,7 +42,7 @@ def viewed(outputs, written):
     with FakeOpenAI(answer) as fake:
         settings = [f"judge.base_url={fake.url}", "judge.api_key_env=none"]
         with closing(Playground.from_arguments({"hitom": None}, settings, written / "kept")) as ground:
-            parts = {"play": Play(ground), "annotate": Annotate(labels)}
+            parts = {"play": play(ground), "annotate": annotate(labels)}
             page = served_page(poll_ms=POLL_MS, extensions=list(parts))
             with served(outputs, page, compare=Comparisons(Catalogue(outputs)), **parts) as client:
                 until(lambda: len(client.run("first")("index")["columns"].get("id", ())) == COUNT)
