@@ -153,16 +153,6 @@ def test_a_judge_that_refuses_its_key_stops_the_eval(tmp_path):
     assert log.status == "error" and "Stopped" in log.error.message
 
 
-def test_a_model_that_fails_is_inspects_matter(tmp_path):
-    def script(request):
-        return Unauthorized() if "Story:" in request.text else policy_or_judge(request)
-
-    with FakeOpenAI(script) as fake:
-        task = soul(set=rows("hitom", tmp_path, 2), **JUDGE, **{"judge.base_url": fake.url})
-        log = evaluated(fake, task, tmp_path / "logs", fail_on_error=False)
-    assert all(sample.error and not sample.scores for sample in log.samples)
-
-
 def test_a_limit_of_inspect_leaves_the_sample_unscored(tmp_path):
     with FakeOpenAI(policy_or_judge) as fake:
         task = soul(set=rows("sotopia", tmp_path, 2), **JUDGE, **{"judge.base_url": fake.url})

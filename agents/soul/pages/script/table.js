@@ -105,6 +105,15 @@ function notify(text) {
   setTimeout(() => notice.remove(), 2500);
 }
 
+// Does what was asked for, and says what prevents it.
+async function tried(work) {
+  try {
+    await work();
+  } catch (error) {
+    notify(error.message);
+  }
+}
+
 // A small table without tools, for facts beside a text.
 function smallTable(caption, titles, lines) {
   const head = h("tr", {}, titles.map((title) => (title ? h("th", { scope: "col" }, title) : h("td"))));
