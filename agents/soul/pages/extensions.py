@@ -77,22 +77,25 @@ class Comparisons:
         return table.comparisons[number]
 
 
+Gets = Mapping[tuple[str, int], Callable[..., Any]]
+
+
 @dataclass(frozen=True)
 class Routes:
     """An extension made of functions.
 
     Attributes:
-        gets: an address, with "/" for each further part, -> function of the query and those parts.
+        gets: an address and the number of further parts -> function of the query and those parts.
         posts: an address -> function of values of the request's body, and their names.
     """
 
-    gets: Mapping[str, Callable[..., Any]]
+    gets: Gets
     posts: Mapping[str, tuple[Callable[..., Any], str]]
 
     def get(self, parts: Sequence[str], query: Query) -> Any:
         """The answer to an address."""
         name, *rest = parts or [""]
-        if (answer := self.gets.get(name + "/" * len(rest))) is None:
+        if (answer := self.gets.get((name, len(rest)))) is None:
             raise NotThere
         return answer(query, *rest)
 
@@ -112,10 +115,10 @@ class Routes:
 
 def play(ground: Any) -> Routes:
     """A playground: `soul view --play`."""
-    gets = {
-        "about": lambda query: ground.about(),
-        "rows/": lambda query, task: ground.rows(task, query.get("text", ""), number_in(query, "first") or 0),
-        "state/": lambda query, session: ground.state(session),
+    gets: Gets = {
+        ("about", 0): lambda query: ground.about(),
+        ("rows", 1): lambda query, task: ground.rows(task, query.get("text", ""), number_in(query, "first") or 0),
+        ("state", 1): lambda query, session: ground.state(session),
     }
     posts = {
         "start": (ground.start, "task row player"),
@@ -136,7 +139,7 @@ def annotate(annotation: Any) -> Routes:
     def item(query: Query, number: str) -> Any:
         return annotation.shown(query.get("person", ""), number_in({"item": number}, "item") or 0)
 
-    gets = {"about": about, "item/": item, "agreement": lambda query: annotation.agreement()}
+    gets: Gets = {("about", 0): about, ("item", 1): item, ("agreement", 0): lambda query: annotation.agreement()}
     return Routes(gets, {"label": (annotation.label, "person item value")})
 
 
@@ -146,5 +149,5 @@ def review(data: Any) -> Routes:
     def rows(query: Query, file: str) -> Any:
         return data.rows(file, query.get("reason", ""), query.get("text", ""), number_in(query, "first") or 0)
 
-    gets = {"about": lambda query: {"folder": str(data.folder), "files": data.about()}, "rows/": rows}
+    gets: Gets = {("about", 0): lambda query: {"folder": str(data.folder), "files": data.about()}, ("rows", 1): rows}
     return Routes(gets, {"mark": (data.mark, "file row mark")})
