@@ -47,8 +47,7 @@ def show(place: Path, console: Console) -> None:
         NotARun: there is none. SoulError: its files are damaged.
     """
     if kind_of(place) is None:
-        found = [one for one in find(place) if one.kind != "comparison"]
-        if not found:
+        if not (found := find(place)):
             raise NotARun(f"{place} has no training run and no evaluation. Pass a run's folder, or one above several.")
         return console.print(listed(found).fitting(console.width, "soul show RUN shows them").rich(str(place)))
     run = facts(place)

@@ -62,22 +62,12 @@ def question_of(record: Mapping[str, Any]) -> str:
     return text.strip().partition("\n")[0].strip()
 
 
-def saved_row(task: Task[Any], sample: SessionRecord) -> Row | None:
-    """The row of a sample; None if this version of the task does not accept the record."""
-    try:
-        return task.row_type.model_validate(sample.record)
-    except ValidationError:
-        return None
-
-
-def given_answer(task: Task[Any], row: Row, sample: SessionRecord) -> str | None:
-    """The answer that was read from a sample; None if none could be read or the play failed."""
-    return task.given(row, task.saved_episode(sample.draft)) if sample.draft.seats else None
-
-
 def _target_and_given(sample: SessionRecord) -> tuple[str | None, str | None]:
     task = tasks.load(sample.task)
     if type(task).target is Task.target:  # no single answer is right, so there is no need to parse the row
         return None, None
-    row = saved_row(task, sample)
-    return (None, None) if row is None else (task.target(row), given_answer(task, row, sample))
+    try:
+        row = task.row_type.model_validate(sample.record)
+    except ValidationError:  # this version of the task does not accept the record
+        return None, None
+    return task.target(row), task.given(row, task.saved_episode(sample.draft)) if sample.draft.seats else None

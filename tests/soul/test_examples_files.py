@@ -32,16 +32,3 @@ def test_a_folder_holds_every_set_and_training_file_under_the_launchers_names(tm
         paths = f"sim_rl_data/{launch.train}.parquet", f"sim_eval_data/{launch.val}.parquet"
         train, val = ({row.row.index for row in read_rows([str(tmp_path / path)])} for path in paths)
         assert train == {3, 4, 5} and val == {0, 1, 2}, name
-
-
-def test_a_folder_for_named_tasks_holds_their_sets_only(tmp_path):
-    main(["hitom", "alignx_demo", "--rows", "1", "--out", str(tmp_path)])
-    written = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.parquet")}
-    sets = {"sim_eval_data/hitom_val.parquet", "sim_eval_data/alignx_demo_val.parquet"}
-    assert written == {*sets, "sim_rl_data/hitom_rl_train.parquet"}
-
-
-def test_a_task_without_a_set_is_one_line(tmp_path, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        main(["humanual", "--out", str(tmp_path)])
-    assert "no evaluation set uses humanual" in capsys.readouterr().err

@@ -14,7 +14,6 @@ from inspect_ai.log import read_eval_log  # noqa: E402
 from inspect_ai.model import get_model  # noqa: E402
 
 from soul import examples  # noqa: E402
-from soul.errors import BadSettings  # noqa: E402
 from soul.evaluate.run import engine  # noqa: E402
 from soul.evaluate.run.journal import Journal  # noqa: E402
 from soul.evaluate.run.settings import EvaluationSettings, sample_requests  # noqa: E402
@@ -154,16 +153,6 @@ def test_a_judge_that_refuses_its_key_stops_the_eval(tmp_path):
     assert log.status == "error" and "Stopped" in log.error.message
 
 
-def test_a_model_that_fails_is_inspects_matter(tmp_path):
-    def script(request):
-        return Unauthorized() if "Story:" in request.text else policy_or_judge(request)
-
-    with FakeOpenAI(script) as fake:
-        task = soul(set=rows("hitom", tmp_path, 2), **JUDGE, **{"judge.base_url": fake.url})
-        log = evaluated(fake, task, tmp_path / "logs", fail_on_error=False)
-    assert all(sample.error and not sample.scores for sample in log.samples)
-
-
 def test_a_limit_of_inspect_leaves_the_sample_unscored(tmp_path):
     with FakeOpenAI(policy_or_judge) as fake:
         task = soul(set=rows("sotopia", tmp_path, 2), **JUDGE, **{"judge.base_url": fake.url})
@@ -171,20 +160,6 @@ def test_a_limit_of_inspect_leaves_the_sample_unscored(tmp_path):
     assert log.status == "success" and all(sample.limit.type == "token" for sample in log.samples)
     (headline,) = (score for score in log.results.scores if score.name == "verdict")
     assert headline.unscored_samples == 2
-
-
-@pytest.mark.parametrize(
-    "arguments, said",
-    [
-        ({"policy.model": "x"}, "use Inspect's options for the model under test"),
-        ({"jugde.model": "x"}, "where section is one of judge"),
-        ({"judge.modle": "x"}, "modle"),
-        ({"set": ["hitom", "sotopia"]}, "is one set"),
-    ],
-)
-def test_wrong_arguments_are_said(arguments, said, tmp_path):
-    with pytest.raises(BadSettings, match=said):
-        soul(**{"set": rows("hitom", tmp_path), **arguments})
 
 
 @pytest.mark.e2e  # two processes that import inspect_ai

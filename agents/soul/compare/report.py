@@ -14,20 +14,10 @@ from soul.table import NONE, Table, markdown_text
 
 MARK = " (!)"  # follows the name of a set whose scores are not comparable
 HEAD = ("difference [95 %]", "won / tied / lost", "p", "p (Holm)")
-_DATA: tuple[str, ...] = (
-    "compared",
-    "set",
-    "metric",
-    "rows",
-    "baseline_mean",
-    "mean",
-    "difference",
-    "low",
-    "high",
-    "won",
-    "tied",
+_DATA = tuple(
+    "compared set metric rows baseline_mean mean difference low high "
+    "won tied lost p_value p_adjusted comparable baseline_seeds seeds".split()
 )
-_DATA += ("lost", "p_value", "p_adjusted", "comparable", "baseline_seeds", "seeds")
 
 
 def table(comparisons: Sequence[Comparison], sources: Sequence[tuple[str, Any, str]] = ()) -> Table:

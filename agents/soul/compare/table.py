@@ -19,20 +19,9 @@ from soul.table import NONE, Cell, Mark, Table
 from soul.task_types import Metric
 
 BETTER, WORSE = "†", "‡"
-_DATA: tuple[str, ...] = (
-    "set",
-    "metric",
-    "name",
-    "mean",
-    "low",
-    "high",
-    "samples",
-    "invalid",
-    "seeds",
-    "lowest_seed",
-    "highest_seed",
+_DATA = tuple(
+    "set metric name mean low high samples invalid seeds lowest_seed highest_seed mark differs sha256".split()
 )
-_DATA += ("mark", "differs", "sha256")
 
 
 def results_table(sides: Sequence[EvaluationSide], compared: Sequence[Comparison]) -> Table:

@@ -11,7 +11,6 @@ run/        options.py (command line), settings.py (what identifies a run, and i
             journal.py, run_folder.py; our own models: checkpoint.py, vllm_server.py
 numbers/    results.py (a run, and its groups of rows), set_result.py (a set and its rows)
 tables/     run_table.py (one run, its warnings and notes), side_by_side.py (several), samples_table.py
-            (samples.parquet), answers.py (question, right and given answer)
-report/     report.html; outputs.py writes it with results.json, table.md and samples.parquet, from a run's journal
+page.py     the evaluation on the pages; outputs.py writes report.html, results.json, table.md and samples.parquet
 wandb_log.py    results in Weights & Biases
 """

@@ -131,8 +131,7 @@ def sample_columns(samples: Sequence[SessionRecord], answers: Sequence[Answers])
     """Samples as columns: those of `soul.pages.index.COLUMNS`, and those that only a list of samples has."""
     rows = []
     for place, sample in enumerate(samples):
-        row = SessionRow.from_record(sample)._replace(file=sample.set)
-        rows.append((place + 1, 0, "eval", 0, *(value for name, value in row._asdict().items() if name != "metrics")))
+        rows.append((place + 1, 0, "eval", 0, *SessionRow.from_record(sample)._replace(file=sample.set)))
     own = {
         "sample": [sample.sample for sample in samples],
         "ended": [sample.draft.ended for sample in samples],
@@ -209,15 +208,14 @@ _READING = (
 def _line(line: run_table.TableLine) -> dict[str, Any]:
     """A line of the table: its texts, and the numbers behind them."""
     result = line.result
-    one = isinstance(result, SetResult)
-    usual = (0.0, 1.0)
+    of_set = result if isinstance(result, SetResult) else None
     return {
         "dimension": line.dimension,
-        "set": result.name if isinstance(result, SetResult) else None,
+        "set": of_set and of_set.name,
         "cells": line.cells,
         "published": line.published,
         **{name: getattr(result, name) for name in ("mean", "interval", "bounds")},
-        "range": (result.headline.low, result.headline.high) if isinstance(result, SetResult) and one else usual,
+        "range": (of_set.headline.low, of_set.headline.high) if of_set else (0.0, 1.0),
     }
 
 

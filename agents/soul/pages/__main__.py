@@ -30,7 +30,7 @@ from soul.cli.error_border import Parser, reports_errors
 from soul.pages.api import Api, Extension
 from soul.pages.catalogue import Catalogue
 from soul.pages.export import export, write_site
-from soul.pages.extensions import Annotate, Comparisons, Play, ReviewData
+from soul.pages.extensions import Comparisons, annotate, play, review
 from soul.pages.page import served_page
 from soul.pages.server import ViewServer
 
@@ -84,11 +84,11 @@ def extensions(given: Namespace, settings: Sequence[str]) -> dict[str, Extension
     if given.play:
         playground: Any = importlib.import_module("soul.playground.playground").Playground
         files = {task: Path(file) if file else None for task, _, file in (one.partition("=") for one in given.play)}
-        found["play"] = Play(playground.from_arguments(files, settings, given.keep))
+        found["play"] = play(playground.from_arguments(files, settings, given.keep))
     if given.annotate:
-        found["annotate"] = Annotate(importlib.import_module("soul.annotate").Annotation(given.annotate))
+        found["annotate"] = annotate(importlib.import_module("soul.annotate").Annotation(given.annotate))
     if given.review:
-        found["review"] = ReviewData(importlib.import_module("soul.rows.review").Review(given.review))
+        found["review"] = review(importlib.import_module("soul.rows.review").Review(given.review))
     return found
 
 

@@ -90,26 +90,20 @@ class Found:
 
 def find(root: Path) -> list[Found]:
     """Everything below a folder, and the folder itself, by path."""
-    return sorted(_walk(root.resolve()), key=lambda found: found.path)
-
-
-def _walk(root: Path) -> Iterator[Found]:
+    root, found = root.resolve(), []
     for name, folders, _ in os.walk(root):
-        folder = Path(name)
-        depth = len(folder.relative_to(root).parts)
-        folders[:] = [one for one in folders if depth < DEEPEST and _enters(one)]
-        if kind := kind_of(folder):
-            yield _found(root, folder, kind)
+        place = Path(name)
+        below = place.relative_to(root)
+        folders[:] = [one for one in folders if len(below.parts) < DEEPEST and _enters(one)]
+        if kind := kind_of(place):
+            path = below.as_posix() if below.parts else root.name
+            mark = hashlib.blake2b(f"{kind}:{path}".encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+            found.append(Found(mark, kind, path, place))
+    return sorted(found, key=lambda one: one.path)
 
 
 def _enters(name: str) -> bool:
     return not (name in _SKIPPED or name.startswith((".", "global_step_")) or name.endswith(".partial"))
-
-
-def _found(root: Path, place: Path, kind: Kind) -> Found:
-    path = place.relative_to(root).as_posix() if place != root else root.name
-    mark = hashlib.blake2b(f"{kind}:{path}".encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
-    return Found(mark, kind, path, place)
 
 
 class Catalogue:

@@ -79,11 +79,7 @@ def write_site(root: Path, out: Path) -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
     folders, files = [], []
     for found in find(root):
-        file = out / f"{found.id}.html"
-        if found.kind == "training":
-            write_run_report(found.place, file)
-        else:
-            write_evaluation(open_view("evaluation", found.place), file)
+        file = _write(found, out / f"{found.id}.html")
         folders.append({**found.facts(), "state": "exported", "href": file.name})
         files.append(file)
     data = {"folders": {"root": root.resolve().name, "folders": folders}}
@@ -150,14 +146,18 @@ def export(folder: Path, file: Path) -> Path:
     """
     match find(folder):
         case [one]:
-            if one.kind == "training":
-                return write_run_report(one.place, file)
-            return write_evaluation(open_view("evaluation", one.place), file)
+            return _write(one, file)
         case []:
             raise BadSettings(f"{folder}: there is no training run or evaluation in or below this folder.")
         case several:
             known = ", ".join(found.path for found in several[:8]) + (", ..." if len(several) > 8 else "")
             raise BadSettings(f"{folder} has several runs; pass the folder of one, or --site: {known}.")
+
+
+def _write(found: Found, file: Path) -> Path:
+    if found.kind == "training":
+        return write_run_report(found.place, file)
+    return write_evaluation(open_view("evaluation", found.place), file)
 
 
 class Candidate(NamedTuple):

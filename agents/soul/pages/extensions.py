@@ -1,5 +1,14 @@
 """The parts of the API for comparisons, playground, annotation and reviews of data (`soul.pages.api.Extension`).
 
+    compare/ID,ID[/within]                      all numbers, as `soul compare --json` prints them
+    compare/ID,ID[/within]/rows/K/SET           the rows of a set in the K-th comparison
+    compare/ID,ID[/within]/texts/K/SET/ROW      both texts of a row
+    play/about, play/rows/TASK?text=T&first=N, play/state/SESSION; POST play/start, say, refine, keep
+    annotate/about?person=P                     progress, and the next item of a person; POST annotate/label
+    annotate/item/N?person=P                    an item again, with the person's label
+    annotate/agreement                          the numbers of `soul judge agree --json`
+    review/about, review/rows/FILE?reason=R&text=T&first=N; POST review/mark
+
 Each takes the object that does the work, which is made elsewhere: `soul.compare`, `soul.playground`, `soul.annotate`,
 `soul.rows.review`. None of these is imported here, so they may import the pages.
 """
@@ -7,7 +16,8 @@ Each takes the object that does the work, which is made elsewhere: `soul.compare
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +26,7 @@ from soul.pages.catalogue import Catalogue
 
 
 class Comparisons:
-    """Comparisons of runs of the catalogue.
-
-    compare/ID,ID[/within]                      all numbers, as `soul compare --json` prints them
-    compare/ID,ID[/within]/rows/K/SET           the rows of a set in the K-th comparison
-    compare/ID,ID[/within]/texts/K/SET/ROW      both texts of a row
-    """
+    """Comparisons of runs of the catalogue."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
@@ -72,113 +77,77 @@ class Comparisons:
         return table.comparisons[number]
 
 
-class Play:
-    """A playground: `soul view --play`.
+Gets = Mapping[tuple[str, int], Callable[..., Any]]
 
-    play/about, play/rows/TASK?text=T&first=N, play/state/SESSION; POST play/start, say, refine, keep
+
+@dataclass(frozen=True)
+class Routes:
+    """An extension made of functions.
+
+    Attributes:
+        gets: an address and the number of further parts -> function of the query and those parts.
+        posts: an address -> function of values of the request's body, and their names.
     """
 
-    def __init__(self, playground: Any) -> None:
-        self.playground = playground
+    gets: Gets
+    posts: Mapping[str, tuple[Callable[..., Any], str]]
 
     def get(self, parts: Sequence[str], query: Query) -> Any:
         """The answer to an address."""
-        match parts:
-            case ["about"]:
-                return self.playground.about()
-            case ["rows", task]:
-                return self.playground.rows(task, query.get("text", ""), number_in(query, "first") or 0)
-            case ["state", session]:
-                return self.playground.state(session)
-            case _:
-                raise NotThere
+        name, *rest = parts or [""]
+        if (answer := self.gets.get((name, len(rest)))) is None:
+            raise NotThere
+        return answer(query, *rest)
 
     def post(self, parts: Sequence[str], body: Mapping[str, Any]) -> Any:
-        """Carry out a request."""
-        match parts:
-            case ["start"]:
-                return self.playground.start(*_of(body, "task", "row", "player"))
-            case ["say"]:
-                return self.playground.say(*_of(body, "session", "text"))
-            case ["refine"]:
-                return self.playground.refine(*_of(body, "session"))
-            case ["keep"]:
-                return self.playground.keep(*_of(body, "session", "as"))
-            case _:
-                raise NotThere
+        """Carry out a request.
+
+        Raises:
+            BadRequest: its body lacks a value.
+        """
+        if len(parts) != 1 or parts[0] not in self.posts:
+            raise NotThere
+        work, names = self.posts[parts[0]]
+        if missing := [name for name in names.split() if name not in body]:
+            raise BadRequest(f"{missing[0]}: the request has no such value")
+        return work(*(body[name] for name in names.split())) or {}
 
 
-class Annotate:
-    """An annotation: `soul view --annotate FOLDER`.
-
-    annotate/about?person=P      progress, and the next item of a person; POST annotate/label
-    annotate/item/N?person=P     an item again, with the person's label
-    annotate/agreement           the numbers of `soul judge agree --json`
-    """
-
-    def __init__(self, annotation: Any) -> None:
-        self.annotation = annotation
-
-    def get(self, parts: Sequence[str], query: Query) -> Any:
-        """The answer to an address."""
-        person = query.get("person", "")
-        match parts:
-            case ["about"]:
-                return {**self.annotation.progress(), "next": self.annotation.next(person) if person else None}
-            case ["agreement"]:
-                return self.annotation.agreement()
-            case ["item", number]:
-                return self.annotation.shown(person, number_in({"item": number}, "item") or 0)
-            case _:
-                raise NotThere
-
-    def post(self, parts: Sequence[str], body: Mapping[str, Any]) -> Any:
-        """Add a label."""
-        match parts:
-            case ["label"]:
-                self.annotation.label(*_of(body, "person", "item", "value"))
-                return {}
-            case _:
-                raise NotThere
+def play(ground: Any) -> Routes:
+    """A playground: `soul view --play`."""
+    gets: Gets = {
+        ("about", 0): lambda query: ground.about(),
+        ("rows", 1): lambda query, task: ground.rows(task, query.get("text", ""), number_in(query, "first") or 0),
+        ("state", 1): lambda query, session: ground.state(session),
+    }
+    posts = {
+        "start": (ground.start, "task row player"),
+        "say": (ground.say, "session text"),
+        "refine": (ground.refine, "session"),
+        "keep": (ground.keep, "session as"),
+    }
+    return Routes(gets, posts)
 
 
-class ReviewData:
-    """The training files of a folder and what was left out of them: `soul view --review FOLDER`.
+def annotate(annotation: Any) -> Routes:
+    """An annotation: `soul view --annotate FOLDER`."""
 
-    review/about, review/rows/FILE?reason=R&text=T&first=N; POST review/mark
-    """
+    def about(query: Query) -> dict[str, Any]:
+        person = query.get("person")
+        return {**annotation.progress(), "next": annotation.next(person) if person else None}
 
-    def __init__(self, review: Any) -> None:
-        self.review = review
+    def item(query: Query, number: str) -> Any:
+        return annotation.shown(query.get("person", ""), number_in({"item": number}, "item") or 0)
 
-    def get(self, parts: Sequence[str], query: Query) -> Any:
-        """The answer to an address."""
-        match parts:
-            case ["about"]:
-                return {"folder": str(self.review.folder), "files": self.review.about()}
-            case ["rows", file]:
-                first = number_in(query, "first") or 0
-                return self.review.rows(file, query.get("reason", ""), query.get("text", ""), first)
-            case _:
-                raise NotThere
-
-    def post(self, parts: Sequence[str], body: Mapping[str, Any]) -> Any:
-        """Mark a row."""
-        match parts:
-            case ["mark"]:
-                self.review.mark(*_of(body, "file", "row", "mark"))
-                return {}
-            case _:
-                raise NotThere
+    gets: Gets = {("about", 0): about, ("item", 1): item, ("agreement", 0): lambda query: annotation.agreement()}
+    return Routes(gets, {"label": (annotation.label, "person item value")})
 
 
-def _of(body: Mapping[str, Any], *names: str) -> list[Any]:
-    """The values of a request's body.
+def review(data: Any) -> Routes:
+    """The training files of a folder and what was left out of them: `soul view --review FOLDER`."""
 
-    Raises:
-        BadRequest: one is missing.
-    """
-    missing = [name for name in names if name not in body]
-    if missing:
-        raise BadRequest(f"{missing[0]}: the request has no such value")
-    return [body[name] for name in names]
+    def rows(query: Query, file: str) -> Any:
+        return data.rows(file, query.get("reason", ""), query.get("text", ""), number_in(query, "first") or 0)
+
+    gets: Gets = {("about", 0): lambda query: {"folder": str(data.folder), "files": data.about()}, ("rows", 1): rows}
+    return Routes(gets, {"mark": (data.mark, "file row mark")})

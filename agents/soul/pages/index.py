@@ -44,7 +44,7 @@ Progress = Callable[[float], None]  # called with the share of the bytes that ar
 Value = TypeVar("Value")
 
 FILE, LOCK = "index.sqlite", ".index.lock"
-VERSION = 6  # of the tables; raise it when you change them
+VERSION = 7  # of the tables; raise it when you change them
 BUSY_S = 30.0  # how long a reader waits for a change
 _TYPES = {"float | None": "REAL", "float": "REAL", "int": "INTEGER", "int | None": "INTEGER"}
 _FACTS = ("inode", "mtime_ns", "size", "indexed", "lines")
@@ -53,7 +53,7 @@ _CODED = ("split", "task", "file", "prompt", "cause", "prompts", "question")
 COLUMNS = {
     "id": "s.id",
     **{name: f"f.{name}" for name in ("step", "split", "live")},
-    **{name: f's."{name}"' for name in SessionRow._fields if name != "metrics"},
+    **{name: f's."{name}"' for name in SessionRow._fields},
 }
 _ROWS = f"SELECT {', '.join(COLUMNS.values())} FROM sessions s JOIN files f ON f.id = s.file_id"
 _SAME_FILE = f"UPDATE files SET {', '.join(f'{name} = ?' for name in _FACTS)} WHERE id = ?"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import NamedTuple
@@ -33,7 +32,6 @@ class SessionRow(NamedTuple):
         said, told: characters that the policy wrote in the draft, and those of the feedback; None without feedback.
         followed: 0: both answers are the same; 1: the refined one is another; 2: another, and right; None: not known.
         question: first words of the question; of the critique, if the row has no question.
-        metrics: JSON: {"draft": {name: value}, "refined": {...}}.
     """
 
     task: str
@@ -59,7 +57,6 @@ class SessionRow(NamedTuple):
     told: int | None
     followed: int | None
     question: str
-    metrics: str
 
     @classmethod
     def from_record(cls, record: SessionRecord) -> SessionRow:
@@ -67,7 +64,6 @@ class SessionRow(NamedTuple):
         draft, refined = record.draft, record.refined
         failed = [cause for attempt in record.attempts if (cause := attempt.cause)]
         failed += [record.feedback_failure.cause] if record.feedback_failure else []
-        metrics = {name: attempt.metrics for name, attempt in (("draft", draft), ("refined", refined)) if attempt}
         return cls(
             task=record.task,
             file=record.file,
@@ -94,7 +90,6 @@ class SessionRow(NamedTuple):
             told=None if record.feedback is None else len(record.feedback),
             followed=_followed(record),
             question=_question(record),
-            metrics=json.dumps({name: values for name, values in metrics.items() if values}),
         )
 
 

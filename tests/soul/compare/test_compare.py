@@ -18,10 +18,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from soul import tasks
-from soul.compare.__main__ import main
 from soul.compare.report import markdown, table
 from soul.compare.runs import compare_runs
-from soul.evaluate.run.run_folder import BadRun
 from soul.task_types import Metric
 from tests.soul.evaluate.finished_samples import TOM, numbered, sample, shuffled, usage
 
@@ -173,21 +171,6 @@ def test_lower_is_better_turns_wins_and_not_differences(tmp_path, monkeypatch):
     monkeypatch.setattr(type(tasks.load(TOM)), "headline", Metric("error", higher_is_better=False))
     found = two(tmp_path, by_rule([0.0, 1.0, 1.0]), by_rule([1.0, 0.0, 0.5])).sets[TOM]
     assert found.tally == (2, 0, 1) and found.estimate.mean == pytest.approx(-0.5 / 3) and found.effect > 0
-
-
-def test_what_cannot_be_compared_is_said(tmp_path, capsys):
-    a = run_folder(tmp_path / "a", by_rule([0.0, 1.0]))
-    others = {
-        "no set in common: hitom; and paratomi": run_folder(tmp_path / "b", by_rule([1.0], "paratomi")),
-        "1 only in other": run_folder(tmp_path / "c", [sample(1.0, 7, usages=ALONE)]),
-        "2 invalid in other": run_folder(tmp_path / "d", by_rule([None, None])),
-        "has no settings.json": tmp_path,
-    }
-    for message, folder in others.items():
-        assert main([str(a), str(folder)]) == 2
-        assert message in capsys.readouterr().err
-    with pytest.raises(BadRun):
-        compare_runs([tmp_path / "nothing", a])
 
 
 def said(found):

@@ -5,8 +5,6 @@ that is not finished is marked, and a note says which set and why; what is compa
 Markdown say the same.
 """
 
-import json
-
 from soul.compare.__main__ import main
 from tests.soul.compare.test_compare import run_folder
 from tests.soul.evaluate.finished_run import finished_run
@@ -40,20 +38,6 @@ def test_each_run_is_a_column(tmp_path, capsys):
     assert "(1)" not in text  # nothing stands in the way
     again = run_folder(tmp_path / "c", lines_of([0.0, 0.0]), "model-a")
     assert "| a | c |" in said(capsys, tmp_path, a, again)  # the same model twice: by their folders
-
-
-def test_another_judge_is_marked_where_a_judge_scored(tmp_path, capsys):
-    def lines():
-        return [*lines_of([1.0, 0.0]), *lines_of([0.5, 0.5], "coser", JUDGED)]
-
-    a = run_folder(tmp_path / "a", lines(), "a")
-    settings = json.loads((a / "settings.json").read_text())
-    roles = {role: {**endpoint, "model": "judge-2"} for role, endpoint in settings["roles"].items()}
-    text = said(capsys, tmp_path, a, run_folder(tmp_path / "b", lines(), "b", roles=roles))
-    assert "(1) b: not comparable with a: judge: judge-1 and judge-2, in coser." in text
-    marked = {line.split("|")[1].strip(): "(1)" in line for line in text.splitlines() if line.startswith("|")}
-    assert marked[TOM] is False and marked["coser"] is True  # hitom is scored by rule
-    assert marked["macro average, 2 sets"] is True
 
 
 def test_other_rows_and_unfinished_runs_are_marked(tmp_path, capsys):

@@ -102,17 +102,6 @@ def test_an_adapter_is_served_on_its_base(tmp_path):
     assert command[command.index("--lora-modules") + 1] == f"{found.name}={adapter}"
 
 
-@pytest.mark.parametrize(
-    "path, what", [("nowhere", "no such folder"), ("empty", "no config.json"), ("bare", "weights")]
-)
-def test_what_is_no_model_is_said_before_anything_starts(tmp_path, capsys, path, what, bin):
-    (tmp_path / "empty").mkdir()
-    model(tmp_path / "bare")
-    (tmp_path / "bare" / "model.safetensors").unlink()
-    assert local.main(["hitom", "--model", str(tmp_path / path)]) == 2
-    assert what in capsys.readouterr().err and not starts(bin)
-
-
 def test_devices_and_arguments_of_the_user_reach_vllm():
     checkpoint = Checkpoint("Qwen--Qwen3-8B", "Qwen/Qwen3-8B", None, "Qwen/Qwen3-8B")
     command = ServerSettings(2, 4, ("--max-model-len", "900"), "cpu").command(checkpoint, 1234)

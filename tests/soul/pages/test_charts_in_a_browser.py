@@ -4,58 +4,38 @@ import csv
 import io
 import re
 import statistics
-import threading
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from soul.pages.api import Api
-from soul.pages.catalogue import Catalogue
 from soul.pages.page import served_page
-from soul.pages.server import ViewServer
-from tests.soul.pages.browser_pages import needs_a_browser, settled, until
+from tests.soul.pages.browser_pages import needs_a_browser, opener, settled, until
 from tests.soul.pages.charted_run import ADVICE, ALARM, ALARM_AT, STEPS, both, charted_run
+from tests.soul.pages.served import served
 
 pytestmark = needs_a_browser
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """The sessions of a run, its address, and that of a server for it and another one."""
+    """The sessions of a run, and a client of the server for it and another one."""
     root = tmp_path_factory.mktemp("outputs")
     sessions = charted_run(root / "mine")
     charted_run(root / "other")
-    server = ViewServer(Api(Catalogue(root)), served_page(poll_ms=200))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    ids = {one["name"]: one["id"] for one in server.api.catalogue.folders()["folders"]}
-    for name in ids:
-        server.api.catalogue.view(ids[name]).refresh()
-    yield sessions, server.address, ids
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with served(root, served_page(poll_ms=200)) as client:
+        for number in client.ids().values():
+            client.server.api.catalogue.view(number).refresh()
+        yield sessions, client
 
 
 @pytest.fixture
 def opened(browser, run):
     """Opens a view of the run; nothing may go wrong in it."""
-    pages, wrong = [], []
-
-    def open_(view):
-        page = browser.new_page(viewport={"width": 1400, "height": 900}, accept_downloads=True)
-        page.set_default_timeout(8000)
-        pages.append(page)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("console", lambda message: wrong.append(message.text))
-        page.goto(f"{run[1]}#{run[2]['mine']}/{view}")
-        return page
-
-    yield open_
-    for page in pages:
-        page.close()
-    assert not wrong
+    _, client = run
+    mine = client.ids()["mine"]
+    with opener(browser, client.server.address) as open_:
+        yield lambda view: open_(f"#{mine}/{view}", width=1400)
 
 
 def figure(page, title):
@@ -155,7 +135,7 @@ def test_smoothing_keeps_the_raw_line_and_metrics_stand_side_by_side(opened, run
 
 
 def test_settings_are_compared_with_another_run(opened, run):
-    page = opened(f"learning?against={run[2]['other']}")
+    page = opened(f"learning?against={run[1].ids()['other']}")
     page.get_by_text("1 settings that differ").wait_for()
     (row,) = table(page, "Settings")
     assert (row["setting"], row["this run"], row["other"]) == ("files", '["a","mine"]', '["a","other"]')

@@ -12,7 +12,6 @@ import scipy.stats
 
 import soul.pages
 from soul.pages.export import indexed
-from soul.pages.judge_numbers import relation
 from soul.pages.training_numbers import described
 from tests.soul.pages.charted_run import ADVICE, ALARM, ALARM_AT, STEPS, both, charted_run
 
@@ -132,11 +131,6 @@ def test_lengths_are_compared_within_prompts(run):
         assert np.average(one["mean"], weights=one["count"]) == pytest.approx(rewards.mean(), abs=1e-6)
     told = training.overview(None)["lengths"]["sotopia"]["critique"]
     assert told["n"] == len(both(sessions, "sotopia"))
-
-
-def test_a_constant_length_has_no_correlation(run):
-    found = relation([("a", 5, 0.0), ("a", 5, 1.0), ("b", 7, 0.5)])
-    assert found["correlation"] is None and found["interval"] is None and found["count"] == [1, 1, 1]
 
 
 def test_each_version_of_a_prompt_has_its_own_mean(run):

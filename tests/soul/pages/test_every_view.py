@@ -26,17 +26,19 @@ EVALUATION = {
     "sample": "session/hitom.2.0?set=hitom",
     "hostile sample": "session/hitom.260.0",
 }
-VIEWS = [
-    ("", None),
-    *((view, "first") for view in TRAINING.values()),
-    *((view, "base") for view in EVALUATION.values()),
-]
-NAMES = ["home", *TRAINING, *EVALUATION]
+OTHERS = {
+    "home": "",
+    "comparison": "compare/{first},{second}",
+    "rows": "compare/{first},{second}/rows/0/sotopia",
+    **{view: view for view in ("play", "annotate", "annotate/Ann")},
+}
+RUNS = {None: OTHERS, "first": TRAINING, "base": EVALUATION}
+VIEWS = {name: (view, run) for run, views in RUNS.items() for name, view in views.items()}
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1440, 390])
-@pytest.mark.parametrize(("view", "run"), VIEWS, ids=NAMES)
+@pytest.mark.parametrize(("view", "run"), VIEWS.values(), ids=VIEWS)
 def test_axe_has_no_finding_and_the_page_fits(opened, view, run, width, scheme):
     page = opened(view, run, width=width, color_scheme=scheme)
     settled(page)

@@ -13,7 +13,7 @@ from soul.evaluate.numbers.results import summarise_run
 from soul.evaluate.outputs import write_outputs
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.examples.__main__ import write
-from soul.pages.extensions import ReviewData
+from soul.pages.extensions import review
 from soul.pages.page import served_page
 from soul.rows.review import Review, marks_of
 from tests.soul.pages.browser_pages import NOW, needs_a_browser, opener, settled
@@ -109,9 +109,7 @@ def test_the_results_are_those_of_results_json_and_table_md(opened, outputs):
 def test_a_row_of_a_training_file_is_marked_and_stays_marked(browser, tmp_path):
     file = tmp_path / "data" / "hitom.parquet"
     write(["hitom"], 60, file)
-    with served(
-        tmp_path / "data", served_page(extensions=["review"]), review=ReviewData(Review(file.parent))
-    ) as client:
+    with served(tmp_path / "data", served_page(extensions=["review"]), review=review(Review(file.parent))) as client:
         with opener(browser, client.server.address) as open_:
             page = open_("#review")
             page.get_by_role("link", name="hitom.parquet").click()

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from soul.files.folder_lock import FILE, FolderLock
 from soul.metrics.intervals import t_quantile
-from soul.pages.facts import NotARun, bucketed, facts
+from soul.pages.facts import bucketed, facts
 from soul.pages.verdict import verdict
 from soul.show import BLOCKS, show
 from tests.soul.evaluate.finished_run import finished_run
@@ -107,14 +107,6 @@ def test_an_evaluation_shows_its_table_and_its_live_numbers(tmp_path, run):
         for name, score in {"ditto-1": "0.860", "eval-1": f"{100 * found.score:.1f}", "eval-2": "-"}.items():
             (line,) = [line for line in text.splitlines() if f" {name} " in line]
             assert f" {score} " in line
-
-
-def test_what_is_no_run_is_refused_and_a_damaged_one_is_a_note(tmp_path, run):
-    with pytest.raises(NotARun, match="no training run and no evaluation"):
-        show(tmp_path / "runs" / "ditto-1" / "global_step_10", Console(file=StringIO()))
-    broken = finished_run(tmp_path / "runs" / "eval-1", numbered([1.0]))
-    (broken.folder / "chosen.json").write_text("{}")
-    assert "eval-1: a file of the run is damaged" in " ".join(shown(tmp_path / "runs", 200).split())
 
 
 def test_curves_and_sentences_of_short_and_flat_runs():

@@ -4,20 +4,13 @@ Promise under test: what people do in the page (compare, play, label, mark) arri
 """
 
 import json
-from contextlib import closing
 
 import pytest
 
-from soul.annotate import Annotation
 from soul.compare.runs import compare_runs
-from soul.examples.endpoint import answer
-from soul.pages.catalogue import Catalogue
 from soul.pages.export import write_comparison, write_site
-from soul.pages.extensions import Annotate, Comparisons, Play
 from soul.pages.page import served_page
-from soul.playground.playground import Playground
 from soul.record import read_records
-from soul.testing import FakeOpenAI
 from tests.soul.pages.browser_pages import NOW, PANE, POLL_MS, found, needs_a_browser, opener, settled, until
 from tests.soul.pages.invented_run import STEPS, sessions_of, training, write_step
 from tests.soul.pages.served import served
@@ -26,24 +19,8 @@ pytest.importorskip("playwright.sync_api")
 pytestmark = needs_a_browser
 
 
-@pytest.fixture
-def whole(browser, outputs, tmp_path):
-    """Opens addresses of a server with all parts: comparisons, a playground over HTTP, an annotation."""
-    labels = Annotation.create(tmp_path / "labels", [outputs / "first"], "draft-refined", count=6)
-    with FakeOpenAI(answer) as fake:
-        settings = [f"judge.base_url={fake.url}", "judge.api_key_env=none"]
-        with closing(Playground.from_arguments({"hitom": None}, settings, tmp_path / "kept")) as ground:
-            parts = {"play": Play(ground), "annotate": Annotate(labels)}
-            page = served_page(poll_ms=POLL_MS, extensions=list(parts))
-            compare = Comparisons(Catalogue(outputs))
-            with served(outputs, page, compare=compare, **parts) as client:
-                with opener(browser, client.server.address) as open_:
-                    yield open_, client
-
-
-def test_two_runs_are_ticked_at_home_and_compared(whole, outputs):
-    open_, client = whole
-    page = open_()
+def test_two_runs_are_ticked_at_home_and_compared(opened, outputs):
+    page = opened("", None)
     for name in ("first", "second"):
         page.get_by_label(f"compare {name}").check()
     page.get_by_role("button", name="Compare 2 runs").click()
@@ -62,22 +39,6 @@ def test_two_runs_are_ticked_at_home_and_compared(whole, outputs):
     assert page.locator(f"{PANE} .sides section").count() == 2
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1440, 390])
-def test_axe_has_no_finding_in_the_pages_of_no_single_run(whole, width, scheme):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="bash scripts/env auto dev installs it")
-    open_, client = whole
-    ids = client.ids()
-    runs = f"{ids['first']},{ids['second']}"
-    for place in ("", f"compare/{runs}", f"compare/{runs}/rows/0/sotopia", "play", "annotate", "annotate/Ann"):
-        page = open_(f"#{place}", width=width, color_scheme=scheme)
-        settled(page)
-        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, place
-        assert not page.locator("#problem").is_visible(), place
-        found = axe.Axe().run(page).response["violations"]
-        assert not [(place, one["id"], one["nodes"][0]["html"][:200]) for one in found]
-
-
 def test_comparison_and_site_are_files_that_need_no_server(browser, outputs, tmp_path):
     file = write_comparison([outputs / "first", outputs / "second"], tmp_path / "comparison.html", within=True)
     with opener(browser, file.as_uri()) as open_:
@@ -94,9 +55,8 @@ def test_comparison_and_site_are_files_that_need_no_server(browser, outputs, tmp
             assert not page.locator("#problem").is_visible() and len(settled(page)) > 300
 
 
-def test_a_person_plays_a_row_answers_again_and_keeps_it(whole, tmp_path):
-    open_, client = whole
-    page = open_("#play")
+def test_a_person_plays_a_row_answers_again_and_keeps_it(opened, written):
+    page = opened("play", None)
     page.get_by_label("Play row 1", exact=True).click()
     for turn, text in (("Send", "<answer>B</answer>"), ("Answer again with the feedback", "<answer>A</answer>")):
         if turn != "Send":
@@ -106,15 +66,14 @@ def test_a_person_plays_a_row_answers_again_and_keeps_it(whole, tmp_path):
     page.get_by_text("Expected").wait_for()
     page.get_by_role("button", name="Keep as a record").click()
     page.locator("#notice", has_text="Kept in").wait_for()
-    (line,) = read_records(tmp_path / "kept" / "records.jsonl")
+    (line,) = read_records(written / "kept" / "records.jsonl")
     shown = [float(text) for text in page.locator(f"{NOW} .score strong").all_inner_texts()]
     assert shown == [attempt.reward for attempt in line.record.attempts]
     assert line.record.feedback in page.inner_text(f"{NOW} blockquote")
 
 
-def test_a_person_labels_blinded_pairs_by_keys_and_goes_on_later(whole, tmp_path):
-    open_, client = whole
-    page = open_("#annotate")
+def test_a_person_labels_blinded_pairs_by_keys_and_goes_on_later(opened, written):
+    page = opened("annotate", None)
     page.get_by_label("your name").fill("Ann")
     page.keyboard.press("Enter")
     for k, key in enumerate("abt"):
@@ -122,9 +81,9 @@ def test_a_person_labels_blinded_pairs_by_keys_and_goes_on_later(whole, tmp_path
         assert "policy" not in page.inner_text(NOW) and "refined" not in page.inner_text(NOW)
         page.keyboard.press(key)
     page.get_by_text("Ann: 3 of 6 items").wait_for()
-    again = open_("#annotate/Ann")
+    again = opened("annotate/Ann", None)
     again.get_by_text("Ann: 3 of 6 items").wait_for()
-    assert len((tmp_path / "labels" / "labels.jsonl").read_text().splitlines()) == 3
+    assert len((written / "labels" / "labels.jsonl").read_text().splitlines()) == 3
 
 
 def test_a_run_that_grows_keeps_the_open_session_and_the_focus(browser, tmp_path):

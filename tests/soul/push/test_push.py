@@ -98,14 +98,3 @@ def test_a_secret_and_a_damaged_model_are_refused(
         assert code == USER_ERROR and says in shown.err and "a1B2" not in shown.err
     else:
         assert code == 0 and ".env" not in shown.out.split("Not uploaded")[0]
-
-
-def test_a_folder_without_weights_and_a_bad_name_are_refused(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    step = run / "global_step_7"
-    for words, says in (
-        ((str(tmp_path), "me/x"), "neither config.json nor adapter_config.json"),
-        ((str(step), "simulator"), "write OWNER/NAME"),
-    ):
-        assert main([*words, "--dry-run"]) == USER_ERROR and says in capsys.readouterr().err

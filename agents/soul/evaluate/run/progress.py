@@ -1,6 +1,6 @@
 """Live progress of an evaluation: running and failed sets with their scores, the time left, and the cost so far.
 
-A live table on a terminal, which it never outgrows; elsewhere a plain line every ten seconds.
+A live table on a terminal; elsewhere a plain line every ten seconds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from rich.text import Text
 from soul.record import SessionRecord
 
 PLAIN_EVERY_S = 10.0
-FRAME = 5  # lines: the head and the borders of the live table, and the cursor's
 
 
 class Progress:
@@ -105,31 +104,21 @@ class Progress:
         return f"{total:,} of {wanted:,} samples, {rate:,.1f}/s{left}, {failed}{cost}"
 
     def view(self) -> Group:
-        """The live view: the running and failed sets for which there is room, counts of the others, and `line`."""
-        width, height = self.console.size
+        """The live view: `line`, and the failed and running sets. rich cuts off what the terminal has no room for."""
         running = [name for name, wanted in self.wanted.items() if 0 < self.done[name] < wanted]
         failed = [name for name in self.wanted if self.failed[name]]
         finished = sum(self.done[name] >= wanted for name, wanted in self.wanted.items())
         waiting = sum(not self.done[name] for name in self.wanted)
         counts = f"Of {len(self.wanted)} sets {finished} are finished, {len(running)} running, {waiting} waiting."
-        below = [counts, "Scores so far lean to short episodes, which end first.", self.line()]
-        room = height - FRAME - sum(len(Text(text).wrap(self.console, width)) for text in below)
-        listed = list(dict.fromkeys([*failed, *running]))
-        if len(listed) > room:
-            room -= 1
-            below.insert(0, f"{len(listed) - max(0, room)} more are running or failed.")
-        shown = set(listed[: max(0, room)])
+        above = [self.line(), counts, "Scores so far lean to short episodes, which end first."]
         table = Table()
         for column in ("set", "samples", "score so far", "failed"):
             table.add_column(column, justify="left" if column == "set" else "right", no_wrap=True)
-        for name in self.wanted:
-            if name in shown:
-                score = self.score(name)
-                text = "" if score is None else f"{100 * score:.1f}"
-                table.add_row(
-                    Text(name), f"{self.done[name]:,}/{self.wanted[name]:,}", text, str(self.failed[name] or "")
-                )
-        return Group(*([table] if shown else []), *map(Text, below))
+        for name in dict.fromkeys([*failed, *running]):
+            score = self.score(name)
+            text = "" if score is None else f"{100 * score:.1f}"
+            table.add_row(Text(name), f"{self.done[name]:,}/{self.wanted[name]:,}", text, str(self.failed[name] or ""))
+        return Group(*map(Text, above), *([table] if table.rows else []))
 
 
 def duration(seconds: float) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -39,49 +39,64 @@ _USAGE = pa.struct(
     ]
 )
 _MESSAGES = pa.list_(pa.struct([("seat", pa.string()), ("role", pa.string()), ("content", pa.string())]))
-_SAMPLE_FIELDS = ("set", "task", "number", "row", "sample", "stamp", "prompts", "shortened")  # columns of the same name
-_DRAFT_FIELDS = ("valid", "reward", "critique", "ended", "contentless")
-_TOTALS = ("calls", "prompt_tokens", "completion_tokens")
+_TEXT, _TEXTS, _COUNT, _NUMBER = pa.string(), pa.list_(pa.string()), pa.int64(), pa.float64()
+_Value = Callable[[SessionRecord, Answers], Any]
 
-SCHEMA = pa.schema(
-    [
-        ("model", pa.string()),
-        ("set", pa.string()),
-        ("task", pa.string()),
-        ("number", pa.int64()),  # the row's position in the set's file
-        ("row", pa.int64()),  # the record's own index
-        ("sample", pa.int64()),
-        ("valid", pa.bool_()),
-        ("failure_stage", pa.string()),
-        ("cause", pa.string()),
-        ("failure_detail", pa.string()),
-        ("metric", pa.string()),  # the headline's name, of which `reward` is a value
-        ("reward", pa.float64()),
-        ("metrics", pa.map_(pa.string(), pa.float64())),
-        ("critique", pa.string()),
-        ("target", pa.string()),  # the right answer, if the task has a single one
-        ("given", pa.string()),  # the answer that was read; null if none could be
-        ("jury", pa.string()),  # JSON
-        ("ended", pa.string()),
-        ("contentless", pa.bool_()),
-        ("groups", pa.map_(pa.string(), pa.string())),
-        ("messages", _MESSAGES),  # seat by seat; null if the play failed
-        ("episode", pa.string()),  # JSON: the other fields of the task's episode (Sotopia's acts, CoSER's lines)
-        ("usage", pa.list_(_USAGE)),
-        *((f"policy_{name}", pa.int64()) for name in _TOTALS),
-        ("policy_cost_usd", pa.float64()),  # null if a request's price is unknown, or if another run played
-        *((f"judges_{name}", pa.int64()) for name in _TOTALS),
-        ("judges_cost_usd", pa.float64()),
-        ("seconds_play", pa.float64()),
-        ("seconds_judge", pa.float64()),
-        ("started_play", pa.float64()),  # unix time
-        ("started_judge", pa.float64()),
-        ("prompts", pa.list_(pa.string())),
-        ("stamp", pa.string()),
-        ("record", pa.string()),  # JSON
-        ("shortened", pa.list_(pa.string())),  # fields of the record that were truncated to fit the model's context
-    ]
-)
+
+def _total(who: str, counter: str) -> _Value:
+    """A sum that readers want first, of the policy or of all others; null if it is not known."""
+
+    def value(sample: SessionRecord, _: Answers) -> Any:
+        counts = [count for role, count in sample.usage.items() if (role == "policy") is (who == "policy")]
+        if who == "policy" and not counts:  # the episode was played by another run, and judged again
+            return None
+        usage = total(counts)
+        return None if counter == "cost_usd" and usage.unpriced else getattr(usage, counter)
+
+    return value
+
+
+# Column -> its type, and its value for a sample.
+_COLUMNS: dict[str, tuple[pa.DataType, _Value]] = {
+    "set": (_TEXT, lambda sample, _: sample.set),
+    "task": (_TEXT, lambda sample, _: sample.task),
+    "number": (_COUNT, lambda sample, _: sample.number),  # the row's position in the set's file
+    "row": (_COUNT, lambda sample, _: sample.row),  # the record's own index
+    "sample": (_COUNT, lambda sample, _: sample.sample),
+    "valid": (pa.bool_(), lambda sample, _: sample.draft.valid),
+    "failure_stage": (_TEXT, lambda sample, _: sample.draft.failure and sample.draft.failure.stage),
+    "cause": (_TEXT, lambda sample, _: sample.draft.failure and sample.draft.failure.cause),
+    "failure_detail": (_TEXT, lambda sample, _: sample.draft.failure and sample.draft.failure.detail),
+    # The headline's name, of which `reward` is a value.
+    "metric": (_TEXT, lambda sample, _: tasks.load(sample.task).headline.name),
+    "reward": (_NUMBER, lambda sample, _: sample.draft.reward),
+    "metrics": (pa.map_(_TEXT, _NUMBER), lambda sample, _: _pairs(sample.draft.metrics)),
+    "critique": (_TEXT, lambda sample, _: sample.draft.critique),
+    "target": (_TEXT, lambda _, answers: answers.target),  # the right answer, if the task has a single one
+    "given": (_TEXT, lambda _, answers: answers.given),  # the answer that was read; null if none could be
+    "jury": (_TEXT, lambda sample, _: _json([opinion.model_dump() for opinion in sample.draft.jury])),
+    "ended": (_TEXT, lambda sample, _: sample.draft.ended),
+    "contentless": (pa.bool_(), lambda sample, _: sample.draft.contentless),
+    "groups": (pa.map_(_TEXT, _TEXT), lambda sample, _: _pairs(sample.groups)),
+    "messages": (_MESSAGES, lambda sample, _: _messages(sample.draft.seats)),  # seat by seat; null if the play failed
+    # The other fields of the task's episode (Sotopia's acts, CoSER's lines).
+    "episode": (_TEXT, lambda sample, _: _json(sample.draft.episode)),
+    "usage": (pa.list_(_USAGE), lambda sample, _: [_counts(role, count) for role, count in sample.usage.items()]),
+    **{
+        f"{who}_{counter}": (_NUMBER if counter == "cost_usd" else _COUNT, _total(who, counter))
+        for who in ("policy", "judges")
+        for counter in ("calls", "prompt_tokens", "completion_tokens", "cost_usd")
+    },
+    "seconds_play": (_NUMBER, lambda sample, _: sample.draft.seconds.get("play")),
+    "seconds_judge": (_NUMBER, lambda sample, _: sample.draft.seconds.get("judge")),
+    "started_play": (_NUMBER, lambda sample, _: sample.draft.started.get("play")),  # unix time
+    "started_judge": (_NUMBER, lambda sample, _: sample.draft.started.get("judge")),
+    "prompts": (_TEXTS, lambda sample, _: sample.prompts),
+    "stamp": (_TEXT, lambda sample, _: sample.stamp),
+    "record": (_TEXT, lambda sample, _: _json(sample.record)),
+    "shortened": (_TEXTS, lambda sample, _: sample.shortened),  # fields that were truncated to fit the model's context
+}
+SCHEMA = pa.schema([("model", _TEXT), *((name, kind) for name, (kind, _) in _COLUMNS.items())])
 
 
 def write_parquet(run: EvaluationRun, path: Path) -> None:
@@ -90,43 +105,15 @@ def write_parquet(run: EvaluationRun, path: Path) -> None:
     with whole_file(path) as partial, pq.ParquetWriter(partial, schema, compression="zstd") as writer:
         for start in range(0, len(run.samples), BATCH):
             samples = run.samples[start : start + BATCH]
-            rows = [_row(run.name, *pair) for pair in zip(samples, answers_of(samples), strict=True)]
+            rows = [
+                {"model": run.name, **{name: value(*pair) for name, (_, value) in _COLUMNS.items()}}
+                for pair in zip(samples, answers_of(samples), strict=True)
+            ]
             try:
                 batch = pa.RecordBatch.from_pylist(rows, schema)
             except UnicodeEncodeError:  # a lone surrogate somewhere
                 batch = pa.RecordBatch.from_pylist(_storable(rows), schema)
             writer.write_batch(batch)
-
-
-def _row(model: str, sample: SessionRecord, answers: Answers) -> dict[str, Any]:
-    """One sample under the columns."""
-    draft, failure, usage = sample.draft, sample.draft.failure, sample.usage
-    policy = [count for role, count in usage.items() if role == "policy"]
-    judges = [count for role, count in usage.items() if role != "policy"]
-    return {
-        "model": model,
-        **{name: getattr(sample, name) for name in _SAMPLE_FIELDS},
-        **{name: getattr(draft, name) for name in _DRAFT_FIELDS},
-        "failure_stage": failure and failure.stage,
-        "cause": failure and failure.cause,
-        "failure_detail": failure and failure.detail,
-        "metric": tasks.load(sample.task).headline.name,
-        "metrics": None if draft.metrics is None else list(draft.metrics.items()),
-        "jury": json.dumps([opinion.model_dump() for opinion in draft.jury], ensure_ascii=False),
-        "target": answers.target,
-        "given": answers.given,
-        "groups": list(sample.groups.items()),
-        "messages": _messages(draft.seats),
-        "episode": json.dumps(draft.episode, ensure_ascii=False),
-        "usage": [_counts(role, count) for role, count in usage.items()],
-        **_totals("policy", policy if "policy" in usage else None),
-        **_totals("judges", judges),
-        "seconds_play": draft.seconds.get("play"),
-        "seconds_judge": draft.seconds.get("judge"),
-        "started_play": draft.started.get("play"),
-        "started_judge": draft.started.get("judge"),
-        "record": json.dumps(sample.record, ensure_ascii=False),
-    }
 
 
 def _storable(value: Any) -> Any:
@@ -142,6 +129,14 @@ def _valid(text: str) -> str:
     return _LONE_SURROGATE.sub("\ufffd", text)
 
 
+def _pairs(values: Mapping[str, Any] | None) -> list[tuple[str, Any]] | None:
+    return None if values is None else list(values.items())
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
 def _messages(seats: Conversations | None) -> list[dict[str, str]] | None:
     if seats is None:
         return None
@@ -155,12 +150,3 @@ def _messages(seats: Conversations | None) -> list[dict[str, str]] | None:
 def _counts(role: str, usage: Usage) -> dict[str, Any]:
     counts = {name: getattr(usage, name) for name in (*_COUNTS, *_AMOUNTS)}
     return {"role": role, **counts, "failures": list(usage.failures.items())}
-
-
-def _totals(who: str, counts: Sequence[Usage] | None) -> dict[str, Any]:
-    """The sums that readers want first; null if a cost is not fully known, or if nothing was counted."""
-    if counts is None:  # the episode was played by another run, and judged again
-        return {f"{who}_{name}": None for name in (*_TOTALS, "cost_usd")}
-    usage = total(counts)
-    sums: dict[str, Any] = {f"{who}_{name}": getattr(usage, name) for name in _TOTALS}
-    return {**sums, f"{who}_cost_usd": None if usage.unpriced else usage.cost_usd}

@@ -40,14 +40,12 @@ class AnnotateView {
     this.#draw(await this.source.get(addressOf("annotate", "item", number), { person: this.person }));
   }
 
-  async #label(value) {
-    try {
+  #label(value) {
+    return tried(async () => {
       await this.source.post("annotate/label", { person: this.person, item: this.item.item, value });
       this.before = this.item.item;
       await this.#next();
-    } catch (error) {
-      notify(error.message);
-    }
+    });
   }
 
   #draw(item) {

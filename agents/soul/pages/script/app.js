@@ -170,8 +170,7 @@ class App {
     const links = [...this.nav.querySelectorAll("a")].filter((link) => link.hash !== "");
     if (event.key === "/") {
       event.preventDefault();
-      const list = this.now.view.list ?? null;
-      if (list) list.focusSearch();
+      if (this.now.view.list) this.now.view.list.focusSearch();
       else if (this.now.run) this.#search(this.now.run);
     } else if (event.key === "?") this.#legend();
     else if (event.key === "h") location.hash = "";
@@ -197,5 +196,5 @@ const firstView = ({ kind }) => Object.keys(VIEWS[kind])[0];
 
 (known.served ? Promise.resolve(new ServedSource()) : EmbeddedSource.open()).then(
   (source) => new App(source).start(),
-  (error) => (document.querySelector("main").textContent = `The data cannot be unpacked (${error.message}): use a browser from 2023 or later.`),
+  (error) => (document.querySelector("main").textContent = `The data cannot be unpacked (${error.message}): use a browser from 2024 or later.`),
 );

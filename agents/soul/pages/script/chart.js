@@ -48,6 +48,14 @@ function tickText(value) {
   return size && size < 1e-3 ? value.toExponential(0) : shortNumber(value);
 }
 
+// Lines across a picture at these ticks of `x`, between two heights, with their numbers at a third one.
+function axisAcross(ticks, x, [top, bottom], y, text = tickText) {
+  return ticks.map((value) => [
+    svg("line", { class: value === 0 ? "zero" : "grid", x1: px(x(value)), x2: px(x(value)), y1: top, y2: bottom }),
+    svg("text", { class: "tick", x: px(x(value)), y, "text-anchor": "middle" }, text(value)),
+  ]);
+}
+
 // Draws into `host` again whenever its width changes, so that texts keep their size on every screen.
 function drawnToWidth(host, draw) {
   let width = 0;

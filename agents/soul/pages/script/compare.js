@@ -84,7 +84,7 @@ class CompareView {
 
   // Differences with their intervals, most improved first; the headline above them.
   #forest(sets, headline, text, k) {
-    const lines = [{ name: "headline", ...headline, difference: headline.difference, comparable: true }, ...sets.filter((one) => one.comparable && one.difference !== null)].filter(({ difference }) => difference !== null);
+    const lines = [{ name: "headline", ...headline }, ...sets.filter((one) => one.comparable && one.difference !== null)].filter(({ difference }) => difference !== null);
     if (lines.length < 2) return "";
     const host = h("div", { className: "plot" });
     const height = FOREST.top + lines.length * FOREST.row;
@@ -95,10 +95,8 @@ class CompareView {
       const left = Math.min(FOREST.left, width * 0.35);
       const right = width < 700 ? 12 : FOREST.right;
       const x = scaleOf([low, high], left, width - right);
-      const marks = ticksBetween(low, high, Math.max(2, Math.floor(width / 140))).map((value) => [
-        svg("line", { class: value === 0 ? "zero" : "grid", x1: px(x(value)), x2: px(x(value)), y1: FOREST.top - 6, y2: height }),
-        svg("text", { x: px(x(value)), y: 12, "text-anchor": "middle" }, `${value > 0 ? "+" : ""}${shortNumber(Number((100 * value).toPrecision(3)))}`),
-      ]);
+      const percent = (value) => `${value > 0 ? "+" : ""}${shortNumber(Number((100 * value).toPrecision(3)))}`;
+      const marks = axisAcross(ticksBetween(low, high, Math.max(2, Math.floor(width / 140))), x, [FOREST.top - 6, height], 12, percent);
       const drawn = lines.map((one, n) => {
         const y = FOREST.top + n * FOREST.row + 11;
         const kind = n === 0 ? "headline" : one.star ? (one.effect > 0 ? "better" : "worse") : "";
@@ -112,7 +110,7 @@ class CompareView {
       });
       host.replaceChildren(svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Differences with their intervals; the table below has the numbers" }, marks, drawn));
     });
-    return h("figure", { className: "chart large" }, h("figcaption", {}, small("Difference as a percentage of the metric's range, with its 95 % interval")), host);
+    return h("figure", { className: "chart" }, h("figcaption", {}, small("Difference as a percentage of the metric's range, with its 95 % interval")), host);
   }
 
   // ---- the curves of training runs
@@ -154,7 +152,6 @@ class CompareView {
     };
     const counts = (name) => counted(store.where((i) => outcome(i) === name).length);
     return new List(store, place, {
-      one: "row",
       many: "rows",
       columns: [{ key: "row", title: "row", number: true }, { key: "question", title: "question" }, { key: "base", title: comparison.baseline.label, number: true }, { key: "other", title: comparison.compared.label, number: true }, { key: "difference", title: "difference", number: true }, { key: "outcome", title: "outcome" }],
       orders: { won: { key: "difference", descending: true }, lost: { key: "difference", descending: false } },

@@ -6,14 +6,10 @@ const TIMES = { "timing_s/gen": "rollout takes", "timing_s/rollout_judging": "ju
 const SLOWEST = { split: "step", sort: "-seconds" }; // the list that a step leads to
 
 class CostsView {
-  constructor(app, run) {
-    this.app = app;
+  constructor(_app, run) {
     this.run = run;
     this.charts = new Charts(run);
-    const field = (name) => h("input", { type: "number", name, step: 1 });
-    this.form = h("form", { className: "choices" }, h("label", {}, "Step from ", field("from")), h("label", {}, "to ", field("to")));
-    this.form.addEventListener("change", () => go(placeOf(run.id, "costs"), Object.fromEntries(new FormData(this.form))));
-    this.form.addEventListener("submit", (event) => event.preventDefault());
+    this.form = stepForm(placeOf(run.id, "costs"));
     this.lead = h("p", { className: "lead" });
     this.tables = h("div", { className: "parts" });
     this.grid = h("div", { className: "charts" });
@@ -21,17 +17,13 @@ class CostsView {
   }
 
   show(_parts, query) {
-    this.filters = { from: query.get("from") ?? "", to: query.get("to") ?? "" };
-    for (const [name, value] of Object.entries(this.filters)) this.form.elements[name].value = value;
+    this.filters = readInto(this.form, query);
     this.refresh();
   }
 
   refresh() {
-    const { calls: all = [], metrics = {}, revision } = this.run.overview;
+    const { calls: all = [], metrics = {} } = this.run.overview;
     const calls = all.filter(({ step }) => within(step, this.filters.from, this.filters.to));
-    const state = `${revision} ${JSON.stringify(this.filters)}`;
-    if (this.drawn === state) return;
-    this.drawn = state;
     const names = ["role", "task"];
     this.tables.replaceChildren(callTable("Calls by role and task", names, calls), callTable("Calls by role", names.slice(0, 1), calls));
     setChildren(this.grid, [this.#parts(metrics), ...this.#sums(calls)]);
@@ -42,7 +34,7 @@ class CostsView {
     const steps = [...new Set(calls.map(({ step }) => step))].sort((a, b) => a - b);
     const roles = [...new Set(calls.map(({ role }) => role))].sort().slice(0, PARTS_SHOWN);
     const priced = isPriced(calls);
-    const sum = (step, key, role) => calls.filter((one) => one.step === step && (!role || one.role === role)).reduce((total, one) => total + (one[key] ?? 0), 0);
+    const sum = (step, key, role) => sumOf(calls.filter((one) => one.step === step && (!role || one.role === role)).map((one) => one[key]));
     const line = (name, k, key, role) => ({ name, kind: `series-${k + 1}`, mean: steps.map((step) => sum(step, key, role)) });
     const lines = roles.map((role, k) => line(role, k, priced ? "cost_usd" : "requests", role));
     if (!priced) lines.push(line("from the cache", 5, "cache_hits"));
@@ -54,7 +46,7 @@ class CostsView {
   #parts({ steps: all = [], series = {} }) {
     const places = all.map((_, i) => i).filter((i) => within(all[i], this.filters.from, this.filters.to));
     const values = (key) => places.map((i) => series[key]?.[i] ?? 0);
-    const total = (key) => values(key).reduce((sum, value) => sum + value, 0);
+    const total = (key) => sumOf(values(key));
     const whole = total("timing_s/step");
     const said = Object.entries(TIMES).filter(([key]) => whole && series[key]).map(([key, text]) => `${text} ${Math.round((100 * total(key)) / whole)} %`).join(", ");
     this.lead.textContent = said ? `Of a step's time, ${said}.` : "";
@@ -64,7 +56,7 @@ class CostsView {
     keys.sort((a, b) => total(b) - total(a));
     const lines = keys.slice(0, PARTS_SHOWN).map((key, k) => ({ name: words(key.slice(9)), kind: `series-${k + 1}`, mean: values(key) }));
     const others = keys.slice(PARTS_SHOWN);
-    if (others.length) lines.push({ name: "other", kind: "series-6", mean: places.map((_, k) => others.reduce((sum, key) => sum + values(key)[k], 0)) });
+    if (others.length) lines.push({ name: "other", kind: "series-6", mean: places.map((_, k) => sumOf(others.map((key) => values(key)[k]))) });
     return this.charts.draw("Parts of a step, seconds", { steps: places.map((i) => all[i]), stacked: true, lines }, { filters: SLOWEST });
   }
 }
@@ -76,16 +68,11 @@ const CALL_TITLES = ["calls", "failed", "requests", "from the cache", "tokens in
 const isPriced = (calls) => calls.some(({ cost_usd, unpriced, requests }) => cost_usd || (requests && !unpriced));
 
 function callTable(caption, names, calls) {
-  const sums = new Map();
-  for (const call of calls) {
-    const key = names.map((name) => call[name]).join("\n");
-    const sum = sums.get(key) ?? Object.fromEntries(CALL_SUMS.map((name) => [name, 0]));
-    for (const name of CALL_SUMS) sum[name] += call[name] ?? 0;
-    sums.set(key, sum);
-  }
+  const groups = Map.groupBy(calls, (call) => names.map((name) => call[name]).join("\n"));
+  const sums = [...groups].map(([key, own]) => [key, Object.fromEntries(CALL_SUMS.map((name) => [name, sumOf(own.map((call) => call[name]))]))]);
   const priced = isPriced(calls);
   const cost = ({ cost_usd, unpriced }) => cell(cost_usd, unpriced && !cost_usd ? NONE : `${unpriced ? "at least " : ""}${costText(cost_usd)}`);
-  const rows = [...sums].sort(([, a], [, b]) => b.cost_usd - a.cost_usd || b.calls - a.calls).map(([key, one]) => [
+  const rows = sums.sort(([, a], [, b]) => b.cost_usd - a.cost_usd || b.calls - a.calls).map(([key, one]) => [
     ...key.split("\n"),
     ...CALL_SUMS.slice(0, 6).map((name) => cell(one[name], counted(one[name]))),
     ...(priced ? [cost(one)] : []),

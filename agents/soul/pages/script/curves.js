@@ -32,9 +32,7 @@ class CurveChart {
     this.data = data;
     if (this.cursor !== null && this.cursor >= data.steps.length) this.cursor = null;
     const { steps, zoom, across = "step" } = data;
-    this.note.textContent = zoom
-      ? `Zoomed to ${across}s ${zoom[0]} to ${zoom[1]}; the axis of values fits them.`
-      : "";
+    this.note.textContent = zoom ? `Zoomed to ${across}s ${zoom[0]} to ${zoom[1]}; the axis of values fits them.` : "";
     this.redraw();
     this.#fillTable();
     const picture = button("PNG", () => savePicture(this.title, this.svg), { ariaLabel: `Save ${this.title} as PNG` });

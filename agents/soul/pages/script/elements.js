@@ -18,6 +18,7 @@ const NONE = "–";
 const TOLERANCE = 1e-9; // rewards are compared after JSON, so that 0.1 + 0.2 passes for 0.3
 const hasValue = (value) => typeof value === "number" && Number.isFinite(value);
 const counted = (count) => Number(count ?? 0).toLocaleString("en");
+const sumOf = (values) => values.reduce((sum, value) => sum + (value ?? 0), 0);
 const words = (code) => code.replaceAll("_", " ");
 const fixed = (value, digits) => (hasValue(value) ? value.toFixed(digits) : value === null || value === undefined ? NONE : String(value));
 const rewardText = (reward) => fixed(reward, 2); // of one session
@@ -77,6 +78,20 @@ function fillSelect(select, pairs, value) {
 function setChildren(parent, elements) {
   const same = elements.length === parent.children.length && elements.every((element, k) => parent.children[k] === element);
   if (!same) parent.replaceChildren(...elements);
+}
+
+// The form of a view of steps, which keeps its fields in the address.
+function stepForm(place, ...fields) {
+  const step = (name) => h("input", { type: "number", name, step: 1 });
+  const on = { change: () => go(place, Object.fromEntries(new FormData(form))), submit: (event) => event.preventDefault() };
+  const form = h("form", { className: "choices", on }, fields, h("label", {}, "Step from ", step("from")), h("label", {}, "to ", step("to")));
+  return form;
+}
+
+// Fills such a form from the address; returns its values.
+function readInto(form, query) {
+  for (const field of form.elements) field.value = query.get(field.name) ?? "";
+  return Object.fromEntries([...form.elements].map(({ name }) => [name, query.get(name) ?? ""]));
 }
 
 function leaves(value) {

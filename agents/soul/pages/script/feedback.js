@@ -7,14 +7,11 @@ const LISTS = ["improved", "hurt", "same", "redacted", "disagree"];
 const SIDES = { helped: ["improved", "better"], hurt: ["hurt", "worse"], ignored: ["same"], "already best": ["kept"] };
 
 class FeedbackView {
-  constructor(app, run) {
-    Object.assign(this, { app, run });
+  constructor(_app, run) {
+    this.run = run;
     this.charts = new Charts(run);
     this.tasks = h("select", { name: "set" });
-    const step = (name) => h("input", { type: "number", name, step: 1 });
-    this.form = h("form", { className: "choices" }, h("label", {}, "Task ", this.tasks), h("label", {}, "Step from ", step("from")), h("label", {}, "to ", step("to")));
-    this.form.addEventListener("change", () => go(placeOf(run.id, "feedback"), Object.fromEntries(new FormData(this.form))));
-    this.form.addEventListener("submit", (event) => event.preventDefault());
+    this.form = stepForm(placeOf(run.id, "feedback"), h("label", {}, "Task ", this.tasks));
     [this.shares, this.pictures, this.lists] = ["charts wide", "charts small-charts", "charts lists"].map((className) => h("div", { className }));
     [this.byTask, this.said] = [h("div", {}), h("div", {})];
     this.section = h("section", { ariaLabel: "Feedback" }, h("header", {}, h("h1", {}, "Where feedback helps and hurts")), this.form, this.shares, this.byTask, this.pictures, this.said, this.lists);
@@ -22,15 +19,14 @@ class FeedbackView {
 
   async show(_parts, query) {
     await this.run.sessions;
-    this.filters = { set: query.get("set") ?? "", from: query.get("from") ?? "", to: query.get("to") ?? "" };
-    for (const [name, value] of Object.entries(this.filters)) this.form.elements[name].value = value;
+    this.filters = readInto(this.form, query);
     this.refresh();
   }
 
   refresh() {
     const { run, filters } = this;
     const { store } = run;
-    const state = `${store.revision} ${store.size} ${JSON.stringify(filters)}`;
+    const state = `${store.state} ${JSON.stringify(filters)}`;
     if (this.drawn === state) return;
     this.drawn = state;
     const tasks = store.distinct("task");
@@ -52,9 +48,8 @@ class FeedbackView {
 
   #overSteps(both) {
     const { store, overview } = this.run;
-    const steps = [...new Set(both.map((i) => store.get("step", i)))].sort((a, b) => a - b);
-    const of = new Map(steps.map((step) => [step, []]));
-    for (const i of both) of.get(store.get("step", i)).push(i);
+    const of = Map.groupBy(both, (i) => store.get("step", i));
+    const steps = [...of.keys()].sort((a, b) => a - b);
     const share = (state) => steps.map((step) => of.get(step).filter((i) => KINDS[state][1](store, i)).length / of.get(step).length);
     const kinds = ["better", "worse", "same", "kept"];
     const lines = Object.entries(SIDES).map(([name, [state]], k) => ({ name, kind: kinds[k], mean: share(state) }));

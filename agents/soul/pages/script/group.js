@@ -1,35 +1,40 @@
-// View (d): the group of a session. All drafts and refined answers of its prompt on one reward axis, with mean and spread,
-// and what the loss does with each: advantages, weights, masks.
+// The views of what one session belongs to. View (d): its group. All drafts and refined answers of its prompt on one reward axis,
+// with mean and spread, and what the loss does with each: advantages, weights, masks.
 
 const STRIP = { height: 186, left: 64, right: 16, first: 50, between: 72, stacked: 5 }; // pixels
 
-class GroupView {
-  constructor(app, run) {
-    this.app = app;
-    this.run = run;
-    this.section = h("section", { ariaLabel: "Group" });
+// A view of the session that its address names, drawn again when there are other sessions.
+class NamedView {
+  constructor(run, ariaLabel) {
+    Object.assign(this, { run, section: h("section", { ariaLabel }) });
   }
 
-  async show([name]) {
-    const { run } = this;
-    await run.sessions;
+  async show([name], query) {
+    await this.run.sessions;
+    const { store } = this.run;
+    Object.assign(this, { name, query, state: store.state });
+    await this.draw(this.run, store.named(name));
+  }
+
+  refresh() {
+    if (this.run.store.state !== this.state) return this.show([this.name], this.query);
+  }
+}
+
+class GroupView extends NamedView {
+  constructor(_app, run) {
+    super(run, "Group");
+  }
+
+  async draw(run, first) {
     const { store } = run;
-    const first = store.findName(name);
-    if (first === undefined) throw new Error(`there is no session ${name} in this run`);
-    this.name = name;
     const step = store.get("step", first);
     this.members = store.groupOf(first);
-    this.state = `${store.revision} ${store.size}`;
     const title = `${store.set(first)}, row ${store.get("number", first)}, step ${step}`;
     this.table = h("div", {});
     const kind = h("p", { className: "kind" }, `Group of ${counted(this.members.length)} sessions · `, rowLink(store, first));
     this.section.replaceChildren(h("header", {}, kind, h("h1", {}, h("bdi", {}, title))), this.#strip(store), this.#facts(store), this.table);
     await this.#sequences(run);
-  }
-
-  refresh() {
-    const { store } = this.run;
-    if (`${store.revision} ${store.size}` !== this.state) return this.show([this.name]);
   }
 
   #strip(store) {
@@ -41,10 +46,7 @@ class GroupView {
       const x = scaleOf(range, STRIP.left + 10, width - STRIP.right - 10);
       const rows = kinds.map((kind, k) => this.#stripRow(store, kind, STRIP.first + k * STRIP.between, x, values(kind)));
       const ticks = ticksBetween(...range, Math.max(2, Math.floor(width / 120)));
-      const axis = ticks.map((value) => [
-        svg("line", { class: "grid", x1: px(x(value)), x2: px(x(value)), y1: 8, y2: STRIP.height - 24 }),
-        svg("text", { class: "tick", x: px(x(value)), y: STRIP.height - 8, "text-anchor": "middle" }, tickText(value)),
-      ]);
+      const axis = axisAcross(ticks, x, [8, STRIP.height - 24], STRIP.height - 8);
       const label = "Rewards of the group's drafts and refined answers; the table below has the numbers";
       host.replaceChildren(svg("svg", { width, height: STRIP.height, viewBox: `0 0 ${width} ${STRIP.height}`, role: "img", "aria-label": label }, axis, rows));
     });

@@ -1,8 +1,7 @@
 // Can the judge be trusted? Its rewards by version of its prompt and by length, canaries, jury, failures, waiting, and alarms.
 
 class JudgeView {
-  constructor(app, run) {
-    this.app = app;
+  constructor(_app, run) {
     this.run = run;
     this.charts = new Charts(run);
     this.alarms = h("ul", { className: "events" });
@@ -76,11 +75,11 @@ class JudgeView {
 
   #failures() {
     const { store } = this.run;
-    const counts = new Map();
-    for (const i of store.where((k) => store.get("cause", k) !== null && store.get("split", k) === "step")) counts.set(store.get("cause", i), (counts.get(store.get("cause", i)) ?? 0) + 1);
-    const all = store.where((i) => store.get("split", i) === "step").length;
+    const all = store.where((i) => store.get("split", i) === "step");
+    const failed = Map.groupBy(all.filter((i) => store.get("cause", i) !== null), (i) => store.get("cause", i));
+    const counts = [...failed].map(([cause, { length }]) => [cause, length]);
     const link = (cause, count) => h("a", { href: hrefOf(placeOf(this.run.id, "sessions"), { state: `cause:${cause}`, split: "step" }) }, counted(count));
-    const rows = [...counts].sort(([, a], [, b]) => b - a).map(([cause, count]) => [words(cause), cell(count, link(cause, count)), cell(count / all, percentText(count / all))]);
+    const rows = counts.sort(([, a], [, b]) => b - a).map(([cause, count]) => [words(cause), cell(count, link(cause, count)), cell(count / all.length, percentText(count / all.length))]);
     return rows.length ? dataTable([{ title: "cause", text: true }, { title: "sessions" }, { title: "share" }], rows, { name: "Failures by cause" }) : small("No session failed.");
   }
 }

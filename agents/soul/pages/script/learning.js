@@ -119,7 +119,7 @@ class LearningView {
   #ofRun() {
     const { series = {} } = this.run.overview.metrics ?? {};
     const own = Object.entries(OWN_METRICS).map(([title, names]) => this.charts.metrics(title, names, { include: [0], ...this.#shared() }, MULTIPLE));
-    const often = (key) => series[key].reduce((sum, value) => sum + (value ?? 0), 0);
+    const often = (key) => sumOf(series[key]);
     const causes = Object.keys(series).filter((key) => key.startsWith("ditto/invalid/")).sort((a, b) => often(b) - often(a));
     const named = causes.slice(0, FAILURE_COLOURS).map((key) => [key, words(key.slice(14))]);
     const failures = { "ditto/share_invalid": "no verdict", ...Object.fromEntries(named) };

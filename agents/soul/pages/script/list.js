@@ -1,7 +1,7 @@
 // A list of the entries of a store, with filters, order and pages, and the open entry beside it. It is used for sessions,
 // samples, paired rows and reviewed rows; `about` says what is particular to each:
 //
-//   one, many         the words for an entry and for several
+//   many              the word for entries
 //   fields()          filters: [{name, label, type, choices?: [[value, text]], test?(i, value), from?: name of its summary}]
 //   columns           [{key, title, number?}]
 //   cells(i)          key -> content of a cell
@@ -161,15 +161,8 @@ class List {
   #order(places) {
     const { key, descending } = this.order;
     this.shown = places.sort((a, b) => (key ? compare(this.about.value(key, a), this.about.value(key, b), descending) : 0) || a - b);
-    this.groups = null;
-    if (this.filters.by) {
-      this.groups = new Map();
-      for (const i of this.shown) {
-        const { key: group } = this.about.groupOf(i);
-        this.groups.set(group, [...(this.groups.get(group) ?? []), i]);
-      }
-      this.shown = [...this.groups.values()].flat();
-    }
+    this.groups = this.filters.by ? Map.groupBy(this.shown, (i) => this.about.groupOf(i).key) : null;
+    if (this.groups) this.shown = [...this.groups.values()].flat();
     this.page = Math.min(this.page, this.pages - 1);
     this.draw();
   }
@@ -180,7 +173,7 @@ class List {
 
   draw() {
     this.drawn = true;
-    const { many, columns } = this.about;
+    const { many } = this.about;
     const [count, all] = [counted(this.shown.length), counted(this.store.size)];
     this.found.textContent = count === all ? `${all} ${many}` : `${count} of ${all} ${many}`;
     if (this.groups) this.found.textContent += ` in ${counted(this.groups.size)} groups`;
@@ -196,7 +189,6 @@ class List {
     for (const head of this.heads.cells) {
       head.ariaSort = head.dataset.key === this.order.key ? (this.order.descending ? "descending" : "ascending") : "none";
     }
-    this.listing.style.setProperty("--columns", columns.length);
     this.#mark();
     this.#remember();
   }

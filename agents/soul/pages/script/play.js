@@ -62,19 +62,11 @@ class PlayView {
 
   #ownRow() {
     const text = h("textarea", { ariaLabel: "row as JSON", spellcheck: false });
-    return [text, button("Play it", () => this.#try(() => this.#start(JSON.parse(text.value))), { className: "button" })];
-  }
-
-  async #try(work) {
-    try {
-      await work();
-    } catch (error) {
-      notify(error.message);
-    }
+    return [text, button("Play it", () => tried(() => this.#start(JSON.parse(text.value))), { className: "button" })];
   }
 
   #start(row) {
-    return this.#try(async () => {
+    return tried(async () => {
       const { session } = await this.source.post("play/start", { task: this.choice.task, row, player: this.choice.player });
       go(placeOf("play", session));
     });
@@ -101,7 +93,7 @@ class PlayView {
 
   async #again(session) {
     if (this.session !== session || this.section.hidden) return;
-    await this.#try(async () => this.#draw(await this.source.get(addressOf("play", "state", session))));
+    await tried(async () => this.#draw(await this.source.get(addressOf("play", "state", session))));
   }
 
   #attempt(name, { agents, reward, metrics, critique, failure, contentless }) {
@@ -112,7 +104,7 @@ class PlayView {
   }
 
   #next({ turn, session, agent, feedback }) {
-    const ask = (address, body) => this.#try(async () => this.#draw(await this.source.post(`play/${address}`, { session, ...body })));
+    const ask = (address, body) => tried(async () => this.#draw(await this.source.post(`play/${address}`, { session, ...body })));
     if (turn === "model") return h("p", { className: "small", role: "status" }, agent ? `${agent} writes ...` : "The judge reads ...");
     if (turn === "person") {
       const text = h("textarea", { ariaLabel: `your turn as ${agent}`, placeholder: `Your turn as ${agent}. Ctrl-Enter sends it.` });
@@ -120,7 +112,7 @@ class PlayView {
       text.addEventListener("keydown", (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && send());
       return h("form", { className: "form" }, text, h("p", {}, button("Send", send, { className: "button primary" })));
     }
-    const keep = (as) => this.#try(async () => notify(`Kept in ${(await this.source.post("play/keep", { session, as })).file}.`));
+    const keep = (as) => tried(async () => notify(`Kept in ${(await this.source.post("play/keep", { session, as })).file}.`));
     return h("p", { className: "choices" }, turn === "refine" && feedback ? button("Answer again with the feedback", () => ask("refine", {}), { className: "button primary" }) : null, button("Keep as a record", () => keep("record"), { className: "button" }), button("Keep as a row", () => keep("row"), { className: "button" }));
   }
 }

@@ -52,14 +52,10 @@ class ReviewView {
   #row(file, { row, reason, source, result, may_keep, mark }) {
     const marks = h("span", { className: "turn" });
     const draw = (now) => marks.replaceChildren(...["keep", "drop"].map((name) => button(name, () => set(name), { className: `button${now === name ? " primary" : ""}`, disabled: name === "keep" && !may_keep, ariaPressed: String(now === name) })));
-    const set = async (name) => {
-      try {
-        await this.source.post("review/mark", { file, row, mark: name });
-        draw(name);
-      } catch (error) {
-        notify(error.message);
-      }
-    };
+    const set = (name) => tried(async () => {
+      await this.source.post("review/mark", { file, row, mark: name });
+      draw(name);
+    });
     draw(mark);
     const titles = [reason ? `left out: ${reason}` : "built", may_keep ? "" : ", must stay out"].join("");
     return h("section", { className: "step-line record" }, h("div", { className: "pager" }, h("span", {}, titles, " ", h("kbd", {}, row)), marks), h("div", { className: "sides" }, part("Source", recordOf(source)), part("Row", recordOf(result))));

@@ -3,28 +3,19 @@
 
 const STEPS_FIRST = 8; // steps that are shown at first, spread over the training
 
-class RowView {
-  constructor(app, run) {
-    this.app = app;
-    this.run = run;
-    this.section = h("section", { ariaLabel: "Row over the steps" });
+class RowView extends NamedView {
+  constructor(_app, run) {
+    super(run, "Row over the steps");
   }
 
-  async show([name], query) {
-    const { run } = this;
-    await run.sessions;
+  async draw(run, first) {
     const { store } = run;
-    const first = store.findName(name);
-    if (first === undefined) throw new Error(`there is no session ${name} in this run`);
-    this.name = name;
-    this.query = query;
-    this.state = `${store.revision} ${store.size}`;
     this.steps = stepsOfRow(store, first);
     this.texts = stepsOfRow(store, first, (i) => store.has(i));
-    this.all = query.get("all") === "1" || this.texts.length <= STEPS_FIRST;
+    this.all = this.query.get("all") === "1" || this.texts.length <= STEPS_FIRST;
     const title = `${store.set(first)}, row ${store.get("number", first)} over the steps`;
     const kind = `${store.get("split", first) === "val" ? "validation" : "training"} · file ${store.get("file", first) || "unknown"} · played in ${counted(this.steps.length)} steps`;
-    const all = button(`Show all ${counted(this.texts.length)} steps`, () => go(placeOf(run.id, "row", name), { all: "1" }), { className: "link" });
+    const all = button(`Show all ${counted(this.texts.length)} steps`, () => go(placeOf(run.id, "row", this.name), { all: "1" }), { className: "link" });
     this.table = h("div", {});
     this.asked = h("p", { className: "asked", dir: "auto" });
     this.section.replaceChildren(
@@ -34,11 +25,6 @@ class RowView {
       this.table,
     );
     await this.#fill(run);
-  }
-
-  refresh() {
-    const { store } = this.run;
-    if (`${store.revision} ${store.size}` !== this.state) return this.show([this.name], this.query);
   }
 
   #chart(run) {
@@ -81,7 +67,5 @@ function stepsOfRow(store, first, test = () => true) {
   const keys = ["split", "task", "file", "number"];
   const values = keys.map((key) => store.get(key, first));
   const members = store.where((i) => keys.every((key, k) => store.get(key, i) === values[k]) && test(i));
-  const byStep = new Map();
-  for (const i of members) byStep.set(store.get("step", i), [...(byStep.get(store.get("step", i)) ?? []), i]);
-  return [...byStep].sort(([a], [b]) => a - b).map(([step, of]) => ({ step, members: of }));
+  return [...Map.groupBy(members, (i) => store.get("step", i))].sort(([a], [b]) => a - b).map(([step, of]) => ({ step, members: of }));
 }

@@ -50,7 +50,6 @@ class SessionsView {
     const evaluation = run.kind === "evaluation";
     const { store } = run;
     this.list = new List(store, placeOf(run.id, "sessions"), {
-      one: evaluation ? "sample" : "session",
       many: evaluation ? "samples" : "sessions",
       columns: evaluation ? SAMPLE_COLUMNS : TRAINING_COLUMNS,
       orders: KIND_ORDERS,
@@ -149,26 +148,12 @@ class SessionsView {
       step: h("a", { href: this.list.address(i) }, number("split") === "val" ? `${number("step")} val` : String(number("step"))),
       set: h("bdi", {}, store.set(i)),
       question: h("bdi", { title: number("question") ?? "" }, number("question")),
-      reward: [rewardBar(number("draft"), number("refined"), this.#range(i)), ` ${rewardText(number("draft"))} → ${rewardText(number("refined"))}`],
+      reward: [rewardBar(number("draft"), number("refined"), store.range(i)), ` ${rewardText(number("draft"))} → ${rewardText(number("refined"))}`],
       gain: h("span", { className: gain > TOLERANCE ? "won" : gain < -TOLERANCE ? "lost" : "" }, signedReward(gain)),
       advantage: `${rewardText(number("advantage_draft"))} / ${rewardText(number("advantage_refined"))}`,
       state: h("bdi", { className: number("cause") ? "failed" : "" }, stateOf(store, i)),
       seconds: secondsText(number("seconds")),
     };
-  }
-
-  // The range of the rewards of a session's task, for its bar.
-  #range(i) {
-    const { store } = this.run;
-    if (this.rangesOf !== store.size) {
-      this.rangesOf = store.size;
-      this.ranges = new Map();
-      for (let k = 0; k < store.size; k++) {
-        const values = [store.get("draft", k), store.get("refined", k), ...(this.ranges.get(store.set(k)) ?? [0, 1])].filter(hasValue);
-        this.ranges.set(store.set(k), [Math.min(...values), Math.max(...values)]);
-      }
-    }
-    return this.ranges.get(store.set(i));
   }
 
   #sampleCells(i) {
@@ -200,7 +185,7 @@ class SessionsView {
       step: `${store.get("step", first)}${store.get("split", first) === "val" ? " val" : ""}`,
       set: h("bdi", {}, store.set(first)),
       question: [h("b", {}, `${counted(members.length)} × `), h("bdi", { title: store.get("question", first) ?? "" }, store.get("question", first))],
-      reward: [rewardBar(draft, refined, this.#range(first)), ` ${meanText(draft)} → ${meanText(refined)}`],
+      reward: [rewardBar(draft, refined, store.range(first)), ` ${meanText(draft)} → ${meanText(refined)}`],
       gain: signedMean(gain),
       state: h("a", { href: `#${placeOf(this.run.id, "group", store.name(first))}` }, "group"),
       seconds: secondsText(mean((i) => store.get("seconds", i))),
@@ -224,10 +209,10 @@ function stateOf(store, i) {
   return notes.join(", ");
 }
 
-// Draft and refined reward as a small bar: from a ring to a dot, on the range of the task's rewards.
+// Draft and refined reward as a small bar: from a ring to a dot, on 0 to 1 and the range of the task's rewards.
 function rewardBar(draft, refined, range) {
   if (!hasValue(draft)) return null;
-  const x = scaleOf(range[0] === range[1] ? [range[0] - 0.5, range[1] + 0.5] : range, 5, 55);
+  const x = scaleOf([Math.min(0, range[0]), Math.max(1, range[1])], 5, 55);
   const kind = !hasValue(refined) || Math.abs(refined - draft) <= TOLERANCE ? "same" : refined > draft ? "better" : "worse";
   return svg(
     "svg",

@@ -87,10 +87,6 @@ class EmbeddedSource {
     return this.places.has(address) || document.getElementById(`data:${address}`) !== null;
   }
 
-  #partOf(i) {
-    return this.starts.findLastIndex((start) => start <= i);
-  }
-
   #lines(part) {
     const lines = this.kept.get(part) ?? unpack(`part-${part}`).then((text) => text.split("\n"));
     this.kept.delete(part);
@@ -100,7 +96,7 @@ class EmbeddedSource {
   }
 
   async #text(i) {
-    const part = this.#partOf(i);
+    const part = this.starts.findLastIndex((start) => start <= i);
     return JSON.parse((await this.#lines(part))[i - this.starts[part]]);
   }
 

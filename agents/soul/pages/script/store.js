@@ -22,7 +22,7 @@ class Store {
     if (reset) this.clear();
     const count = this.#append(columns);
     this.revision = revision;
-    if (reset || count) this.places = this.highest = undefined;
+    if (reset || count) this.places = this.ranges = undefined;
     return reset || count > 0;
   }
 
@@ -66,16 +66,21 @@ class Store {
     return draft === null || refined === null ? null : refined - draft;
   }
 
-  // Whether the draft already has the best reward that any session of its task has: feedback could not improve it.
-  best(i) {
-    if (!this.highest) {
-      this.highest = new Map();
+  // The lowest and the highest reward that any session of this one's task has.
+  range(i) {
+    if (!this.ranges) {
+      this.ranges = new Map();
       for (let k = 0; k < this.size; k++) {
-        const reward = Math.max(this.get("draft", k) ?? -Infinity, this.get("refined", k) ?? -Infinity);
-        this.highest.set(this.set(k), Math.max(reward, this.highest.get(this.set(k)) ?? -Infinity));
+        const rewards = [this.get("draft", k), this.get("refined", k), ...(this.ranges.get(this.set(k)) ?? [])].filter(hasValue);
+        this.ranges.set(this.set(k), [Math.min(...rewards), Math.max(...rewards)]);
       }
     }
-    return this.get("draft", i) >= this.highest.get(this.set(i)) - TOLERANCE;
+    return this.ranges.get(this.set(i));
+  }
+
+  // Whether the draft already has the best reward: feedback could not improve it.
+  best(i) {
+    return this.get("draft", i) >= this.range(i)[1] - TOLERANCE;
   }
 
   // The name of a session in links: step and its own id, or set, row and sample; it stays when the index is built again.
@@ -111,6 +116,18 @@ class Store {
       for (let i = 0; i < this.size; i++) this.places.set(this.name(i), i);
     }
     return this.places.get(name);
+  }
+
+  // The same, where the session must be there.
+  named(name) {
+    const i = this.findName(name);
+    if (i === undefined) throw new Error(`there is no session ${name} in this run`);
+    return i;
+  }
+
+  // A text that changes with the sessions.
+  get state() {
+    return `${this.revision} ${this.size}`;
   }
 
   #address(i) {

@@ -69,7 +69,7 @@ function takeAlong(name, columns, rows) {
     "p",
     { className: "tools" },
     button("Copy", () => copyText([titles, ...shown].map((row) => row.join("\t")).join("\n")), { ariaLabel: `Copy ${name}` }),
-    button("CSV", () => saveText(`${name}.csv`, csv(), "text/csv"), { ariaLabel: `Save ${name} as CSV` }),
+    button("CSV", () => saveBlob(`${name}.csv`, new Blob([csv()], { type: "text/csv" })), { ariaLabel: `Save ${name} as CSV` }),
     button("LaTeX", () => copyText(latexOf(titles, shown, columns)), { ariaLabel: `Copy ${name} as LaTeX` }),
     button("Link", () => copyText(location.href), { ariaLabel: `Copy a link to ${name}` }),
   );
@@ -87,12 +87,8 @@ async function copyText(text) {
     await navigator.clipboard.writeText(text);
     notify("Copied.");
   } catch {
-    saveText("copied.txt", text, "text/plain"); // the browser keeps its clipboard to itself
+    saveBlob("copied.txt", new Blob([text], { type: "text/plain" })); // the browser keeps its clipboard to itself
   }
-}
-
-function saveText(name, text, type) {
-  saveBlob(name, new Blob([text], { type }));
 }
 
 function saveBlob(name, blob) {
@@ -107,6 +103,15 @@ function notify(text) {
   const notice = h("p", { id: "notice", role: "status" }, text);
   document.body.append(notice);
   setTimeout(() => notice.remove(), 2500);
+}
+
+// Does what was asked for, and says what prevents it.
+async function tried(work) {
+  try {
+    await work();
+  } catch (error) {
+    notify(error.message);
+  }
 }
 
 // A small table without tools, for facts beside a text.

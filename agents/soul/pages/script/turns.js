@@ -77,8 +77,7 @@ function plainTurn(role, text, seat, reasoning) {
 // Marks the changed words of each own turn against the turn of the same number and speaker in the other attempt.
 function markTurns(drafted, second, requests) {
   if (!drafted || !second) return;
-  const waiting = new Map();
-  for (const turn of drafted) waiting.set(turn.key, [...(waiting.get(turn.key) ?? []), turn]);
+  const waiting = Map.groupBy(drafted, ({ key }) => key);
   for (const turn of second) {
     const before = waiting.get(turn.key)?.shift();
     if (before && turn.own) markPair(before, turn, requests);

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from soul.evaluate.numbers.results import Group, breakdown, natural
 from soul.task_types import Metric
-from tests.soul.evaluate.finished_samples import numbered, sample, shuffled
+from tests.soul.evaluate.finished_samples import sample, shuffled
 
 ACCURACY = Metric("accuracy")
 ROWS = st.lists(
@@ -70,8 +70,3 @@ def test_numbers_are_ordered_as_numbers():
     assert sorted(["10", "2", "b 10", "b 9", "B", "a", "1.5", "0"], key=natural) == [
         *("0", "1.5", "2", "10", "a", "B", "b 9", "b 10"),
     ]
-
-
-def test_the_groups_of_a_task_arrive():
-    found = breakdown(numbered([float(n < 5) for n in range(10)]), ACCURACY)
-    assert [(group.value, group.mean) for group in found["order"]] == [(str(n), 0.5) for n in range(5)]

@@ -7,7 +7,6 @@ never become a score; the order in which samples were finished, and how large a 
 import itertools
 import json
 import math
-import random
 
 import pytest
 from hypothesis import given
@@ -107,13 +106,6 @@ def test_few_rows_have_a_dash_and_all_right_is_not_certainty():
     assert of(numbered([1.0] * 3)).interval is None
     low, high = of(numbered([1.0] * 20)).interval
     assert high == 1.0 and low == pytest.approx(20 / (20 + 1.959964**2))  # Wilson's
-
-
-def test_numbers_do_not_depend_on_the_order_of_the_journal():
-    samples = lines([[random.Random(n).random() for _ in range(3)] + [None] for n in range(20)])
-    want = json.dumps(summarise(samples, [TOM]).to_json())
-    for seed in range(3):
-        assert json.dumps(summarise(shuffled(samples, seed), [TOM]).to_json()) == want
 
 
 def test_the_macro_average_is_of_sets_and_never_pooled():

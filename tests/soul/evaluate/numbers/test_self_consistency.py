@@ -78,12 +78,9 @@ def test_rows_with_a_failed_sample_are_not_in_it_and_that_is_said():
 
 
 VOTES = {
-    "fantom": {
-        0: ("choice", {"(b)": "B", "B": "B", "Z": None, "I think B": None}),
-        1: ("list", {}),
-        2: ("binary", {"No, nobody": "no", "YES.": "yes", "yes and no": None}),
-        3: ("fact", {"The bakery.": "bakery", "bakery": "bakery"}),
-    },
+    "choice": {"(b)": "B", "B": "B", "Z": None, "I think B": None},
+    "binary": {"No, nobody": "no", "YES.": "yes", "yes and no": None},
+    "fact": {"The bakery.": "bakery", "bakery": "bakery"},
 }
 
 
@@ -93,10 +90,9 @@ def test_wording_is_no_part_of_a_vote():
     for number in range(8):
         row = example.row(number)
         seen.add(row.kind)
-        for kind, votes in VOTES["fantom"].values():
-            for text, vote in votes.items() if kind == row.kind else ():
-                episode = Episode({"policy": [{"role": "assistant", "content": f"Hm. <answer>{text}</answer>"}]})
-                assert example.task.vote(row, episode) == vote, (row.kind, text)
+        for text, vote in VOTES.get(row.kind, {}).items():
+            episode = Episode({"policy": [{"role": "assistant", "content": f"Hm. <answer>{text}</answer>"}]})
+            assert example.task.vote(row, episode) == vote, (row.kind, text)
         if row.kind == "list":
             gold = list(row.correct_answer)
             forms = (", ".join(gold), " and ".join(reversed(gold)).upper())

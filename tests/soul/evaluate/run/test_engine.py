@@ -5,6 +5,7 @@ import json
 import os
 import re
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,13 +47,12 @@ def data(tmp_path):
 
 def write_sets(folder, rows=12):
     for name in SETS:
-        for path in choose(folder, name):
-            write([name], rows, path)
+        write([name], rows, file_of(folder, name))
     return folder
 
 
-def choose(folder, name):
-    return [folder / "sim_eval_data" / f"{SETS_OF_SOUL[name].file}.parquet"]
+def file_of(folder, name):
+    return folder / "sim_eval_data" / f"{SETS_OF_SOUL[name].file}.parquet"
 
 
 def settings_of(url, data, **changes):
@@ -69,16 +69,17 @@ def policy_or_judge(request):
     return Text('{"action_type": "leave", "argument": ""}' if len(request.messages) > 1 else "<answer>B</answer>")
 
 
-def evaluated(fake, data, folder, retry_failed=False, **changes):
-    settings = settings_of(fake.url, data, **changes)
-    journal = Journal(folder)
+def started(settings, folder):
+    """All samples after one start of the run, and those that it took."""
     seen = []
-    try:
-        todo = missing_samples(sample_requests(settings), journal.samples, RunChoice(retry_failed))
+    with closing(Journal(folder)) as journal:
+        todo = missing_samples(sample_requests(settings), journal.samples, RunChoice())
         asyncio.run(engine.evaluate(settings, todo, journal, folder, seen.append))
-    finally:
-        journal.close()
     return list(journal.samples.values()), seen
+
+
+def evaluated(fake, data, folder, **changes):
+    return started(settings_of(fake.url, data, **changes), folder)
 
 
 def test_every_sample_is_taken_once_and_scored_by_its_task(data, tmp_path):
@@ -164,13 +165,8 @@ def start_with_budget(fake, data, folder, budget, limit=None):
     judge = {**base.gateway.judge.model_dump(exclude_none=True), "api_key_env": "none"}
     price = DOLLARS_A_TOKEN * 1e6
     priced = {"price_in": price, "price_out": price, "budget_usd": budget}
-    settings = base.model_copy(update={"gateway": GatewaySettings.from_sections({"judge": {**judge, **priced}})})
-    journal = Journal(folder)
-    try:
-        todo = missing_samples(sample_requests(settings), journal.samples, RunChoice())
-        asyncio.run(engine.evaluate(settings, todo, journal, folder, lambda sample: None))
-    finally:
-        journal.close()
+    gateway = GatewaySettings.from_sections({"judge": {**judge, **priced}})
+    started(base.model_copy(update={"gateway": gateway}), folder)
 
 
 def paid_usd(folder):
@@ -239,15 +235,6 @@ def test_a_line_that_a_crash_cut_short_is_dropped(data, tmp_path):
     journal.close()
 
 
-def test_an_unknown_set_and_a_missing_file_are_named(tmp_path):
-    with pytest.raises(BadSettings, match="no evaluation set 'hitomm'"):
-        choose_sets(["hitomm"], tmp_path)
-    with pytest.raises(BadSettings, match="No file for hitom .*DATA_DIR.*data.sets"):
-        choose_sets(["hitom"], tmp_path)
-    with pytest.raises(BadSettings, match="no file mine.parquet"):
-        choose_sets(["mine.parquet"], tmp_path)
-
-
 def test_sets_without_a_file_are_left_out_where_that_is_allowed(data):
     found, missing = find_sets(["hitom", "coser", "alignx_ugc"], data)
     assert list(found) == ["hitom"] and list(missing) == ["coser", "alignx_ugc"]
@@ -284,8 +271,9 @@ def test_kill_9_at_any_moment_loses_nothing_and_asks_nothing_twice(data, tmp_pat
 
 def test_table_and_report_of_a_run_mark_a_set_whose_file_says_that_it_stands_in_for_others(data, tmp_path):
     facts = {"sources": [], "where": "", "builder": "", "left_out": {}, "notes": []}
-    (file,) = choose(data, "hitom")
-    write_inside(file, SetCard(task="hitom", rows=12, stands_in="Lo-ToM stands in for Hi-ToM", **facts))
+    write_inside(
+        file_of(data, "hitom"), SetCard(task="hitom", rows=12, stands_in="Lo-ToM stands in for Hi-ToM", **facts)
+    )
     files = choose_sets(list(SETS), data)
     settings = settings_of("http://127.0.0.1:1/v1", data, stand_ins=stand_ins_of(files))
     folder = tmp_path / "run"

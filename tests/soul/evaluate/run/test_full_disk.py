@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from soul.errors import FolderInUse, OutOfSpace
+from soul.errors import FolderInUse
 from soul.evaluate import __main__ as command_line
 from soul.evaluate.run.journal import Journal
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
 from soul.files.folder_lock import FolderLock
-from soul.record import AttemptRecord, SessionRecord
 from soul.testing import FakeOpenAI
 
 ROOM = 8000  # bytes that the disk still takes
@@ -37,25 +36,6 @@ def on_small_disk(journal: Journal) -> Journal:
     journal._file.close()
     journal._file = SmallDisk(journal.path, "ab")
     return journal
-
-
-def sample(number: int) -> SessionRecord:
-    text = {"text": "x" * 1000}
-    return SessionRecord(task="hitom", set="hitom", number=number, row=number, record=text, draft=AttemptRecord())
-
-
-def test_the_journal_ends_with_its_last_whole_line_and_goes_on_once_there_is_room(tmp_path: Path) -> None:
-    journal = on_small_disk(Journal(tmp_path))
-    with pytest.raises(OutOfSpace, match=f"no space left in {tmp_path}"):
-        for number in range(10):
-            journal.add(sample(number))
-    journal.close()
-    lines = journal.path.read_bytes().splitlines(keepends=True)
-    assert [json.loads(line)["number"] for line in lines] == [0, 1, 2, 3] and lines[-1].endswith(b"\n")
-    again = Journal(tmp_path)
-    again.add(sample(4))
-    again.close()
-    assert len(Journal(tmp_path).samples) == 5
 
 
 @pytest.fixture

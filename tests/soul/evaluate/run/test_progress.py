@@ -1,67 +1,27 @@
-"""What is seen of a run under way: counts, the time that is left, and what calls wait for, once and in whole lines."""
+"""What is seen of a run under way: counts, scores, and the time that is left."""
 
 import io
-import logging
-import re
-import sys
 from types import SimpleNamespace
 
-import pytest
 from rich.console import Console
 
-from soul.cli import logs
 from soul.evaluate.run import progress
 from soul.evaluate.run.progress import Progress
-from soul.suites.soul_v1 import SETS
 from tests.soul.evaluate.finished_samples import numbered
 
-WAITS = (
-    "500 calls wait for gpt-5.4 at https://api.openai.com/v1: at most 64 requests at a time (concurrency), " + "x" * 60
-)
 
-
-def shown(terminal=False):
-    """A run of two samples, and a warning between them."""
-    out = io.StringIO()
-    console = Console(file=out, force_terminal=terminal, width=400)
-    with Progress(console, {"hitom": 4}, {"hitom": 1.0}) as run:
-        one, two = numbered([1.0, None])
-        run.add(one)
-        with logs.to_stderr():
-            logging.getLogger("soul.judge.limits").warning("%s", WAITS)
-        run.add(two)
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue())
-
-
-@pytest.mark.parametrize("terminal, stderr_is_one", [(False, False), (False, True), (True, False), (True, True)])
-def test_a_warning_is_one_whole_line_and_stands_there_once(terminal, stderr_is_one, capsys, monkeypatch):
-    """Above the live table where that covers stderr too, else on stderr."""
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: stderr_is_one)
-    text = shown(terminal)
-    out, err = capsys.readouterr()
-    here, elsewhere = (text, err) if terminal and stderr_is_one else (err, text)
-    (line,) = [line.strip() for line in re.split(r"[\r\n]+", here) if "calls wait" in line]
-    assert line.endswith(f" WARNING soul.judge.limits: {WAITS}") and "calls wait" not in elsewhere + out
-
-
-@pytest.mark.parametrize("started", [0, 3, 27])
-def test_the_live_view_of_27_sets_fits_a_small_terminal(started):
-    """Running and failed sets are listed as far as there is room, all others counted; the last line is the whole."""
-    console = Console(file=io.StringIO(), force_terminal=True, width=80, height=24, color_system=None)
-    names = list(SETS)
-    under_way = Progress(console, dict.fromkeys(names, 2), dict.fromkeys(names, 1.0))
-    for number, name in enumerate(names[:started]):
-        for one in numbered([None, 1.0] if number == 0 else [1.0], of=name, task=SETS[name].task):
-            under_way.add(one)
+def test_the_live_view_has_the_whole_first_and_then_the_failed_and_running_sets():
+    console = Console(file=io.StringIO(), width=80, color_system=None)
+    wanted = {"hitom": 2, "paratomi": 2, "fantom": 2}
+    under_way = Progress(console, wanted, dict.fromkeys(wanted, 1.0))
+    for one in [*numbered([1.0, None]), *numbered([0.5], "paratomi")]:
+        under_way.add(one)
     console.print(under_way.view())
-    text = console.file.getvalue()
-    assert len(text.splitlines()) <= 23 and max(map(len, text.splitlines())) <= 80
-    listed = [name for name in names if f" {name} " in text]
-    assert text.splitlines()[-1].startswith(f"{under_way.done.total()} of 54 samples")
-    finished, running = int(started > 0), max(0, started - 1)  # the first set is finished, and one sample of it failed
-    assert f"Of 27 sets {finished} are finished, {running} running, {27 - started} waiting." in text
-    assert listed == names[: len(listed)] and len(listed) == min(started, 15)
-    assert (f"{started - 15} more are running or failed." in text) is (started > 15)
+    whole, counts, _, *table = console.file.getvalue().splitlines()
+    assert whole.startswith("3 of 6 samples") and "1 failed (timeout 1)" in whole
+    assert counts == "Of 3 sets 1 are finished, 1 running, 1 waiting."
+    cells = [[cell.strip() for cell in row.strip("│").split("│")] for row in table if row.startswith("│")]
+    assert cells == [["hitom", "2/2", "100.0", "1"], ["paratomi", "1/2", "50.0", ""]]
 
 
 def test_the_time_left_follows_the_calls_that_are_left(monkeypatch):

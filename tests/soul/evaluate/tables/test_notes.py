@@ -1,15 +1,9 @@
 """What stands beside a table: who judged which set, which sets are missing, and where the paper asked another model."""
 
-import pytest
-
-from soul.errors import BadSettings
 from soul.evaluate.numbers.results import summarise
 from soul.evaluate.outputs import write_outputs
 from soul.evaluate.tables import run_table
-from soul.evaluate.tables.run_table import columns_of
-from soul.judge.roles import paper_judge
-from soul.suites import SUITES, soul_v1, suite
-from soul.suites.published import column
+from soul.suites import soul_v1
 from tests.soul.evaluate.finished_run import ENDPOINT, finished_run
 from tests.soul.evaluate.finished_samples import sample
 
@@ -59,18 +53,3 @@ def test_missing_sets_are_said_in_the_table_file(tmp_path):
     (tmp_path / "chosen.json").write_text(json.dumps({**chosen, "limit": 5, "suite": "paper"}))
     warnings = noted(type(run).load(tmp_path))[1]
     assert "The suite paper takes 100 rows of each set; this run takes 5 rows." in warnings
-
-
-def test_a_suite_is_frozen_and_of_sets_that_there_are():
-    paper = suite("paper")
-    assert paper.sets == soul_v1.PAPER and paper.rows == 100
-    assert {name: paper_judge(soul_v1.SETS[name].task) for name in paper.sets}["coser"] == "gpt-5.4"
-    assert columns_of("paper") == paper.columns and column("paper", "GRPO 8B") in paper.columns
-    assert (
-        suite("all") is suite("card") is suite("soul_v1")
-        and set(suite("all").sets) == set(soul_v1.SETS)
-        and len(soul_v1.SETS) == 27
-    )
-    assert columns_of(None) == SUITES["soul_v1"].columns
-    with pytest.raises(BadSettings, match="no suite 'papers'. Choose from paper, soul_v1, all, card"):
-        suite("papers")

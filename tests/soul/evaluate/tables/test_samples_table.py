@@ -24,47 +24,6 @@ def written(run, tmp_path):
     return pq.read_table(tmp_path / "samples.parquet").to_pylist(maps_as_pydicts="strict")
 
 
-def journal_line(row):
-    """What the row's columns say, in the journal's form."""
-    seats = None if row["messages"] is None else {}
-    for message in row["messages"] or []:
-        seats.setdefault(message["seat"], []).append({"role": message["role"], "content": message["content"]})
-    failure = {"stage": row["failure_stage"], "cause": row["cause"], "detail": row["failure_detail"]}
-    seconds, started = (
-        {stage: row[f"{name}_{stage}"] for stage in ("play", "judge") if row[f"{name}_{stage}"] is not None}
-        for name in ("seconds", "started")
-    )
-    draft = {
-        "base": {},
-        "episode": json.loads(row["episode"]),
-        **{name: row[name] for name in ("ended", "reward", "metrics", "critique", "contentless", "valid")},
-        "seats": seats,
-        "jury": json.loads(row["jury"]),
-        "failure": failure if row["cause"] else None,
-        "canary": None,  # an evaluation has none
-        "seconds": seconds,
-        "started": started,
-    }
-    names = ("set", "task", "number", "row", "sample", "stamp", "groups", "prompts", "shortened")
-    roles = {use["role"]: {key: value for key, value in use.items() if key != "role"} for use in row["usage"]}
-    return {
-        **{name: row[name] for name in names},
-        "record": json.loads(row["record"]),
-        "draft": draft,
-        "usage": roles,
-    }
-
-
-def kept_in_columns(sample):
-    """The fields of a record that have columns; of the usage all but the latencies."""
-    line = json.loads(sample.to_line())
-    usage = {role: {k: v for k, v in use.items() if k != "latency"} for role, use in line["usage"].items()}
-    names = ("set", "task", "number", "row", "sample", "stamp", "groups", "prompts", "shortened", "record", "draft")
-    for name in ("given", "calls"):  # the answer has a column of its own; what a judge was sent is in the journal
-        del line["draft"][name]
-    return {**{name: line[name] for name in names}, "usage": usage}
-
-
 @pytest.fixture(scope="module")
 def real(tmp_path_factory):
     return real_run(tmp_path_factory.mktemp("real"))
@@ -72,9 +31,25 @@ def real(tmp_path_factory):
 
 def test_every_line_of_a_real_run_can_be_read_back(real, tmp_path):
     rows = written(real, tmp_path)
-    assert [journal_line(row) for row in rows] == [kept_in_columns(line) for line in real.samples]
     assert len(rows) == 12 and {row["valid"] for row in rows} == {True, False}
     assert {row["model"] for row in rows} == {"under-test"}
+    for row, kept in zip(rows, real.samples, strict=True):
+        draft, line = kept.draft, json.loads(kept.to_line())
+        for name in ("set", "task", "number", "row", "sample", "stamp", "groups", "prompts", "shortened"):
+            assert row[name] == getattr(kept, name)
+        for name in ("ended", "reward", "metrics", "critique", "contentless", "valid"):
+            assert row[name] == getattr(draft, name)
+        assert [json.loads(row[name]) for name in ("record", "episode")] == [kept.record, draft.episode]
+        assert json.loads(row["jury"]) == line["draft"]["jury"]
+        said = [{"seat": seat, **one} for seat, seen in (draft.seats or {}).items() for one in seen]
+        assert row["messages"] == (None if draft.seats is None else said)
+        assert (row["cause"], row["failure_stage"]) == (draft.cause, draft.failure and draft.failure.stage)
+        for stage in ("play", "judge"):
+            times = draft.seconds.get(stage), draft.started.get(stage)
+            assert (row[f"seconds_{stage}"], row[f"started_{stage}"]) == times
+        for use in row["usage"]:
+            known = line["usage"][use.pop("role")]
+            assert use == {name: count for name, count in known.items() if name != "latency"}
 
 
 def test_totals_are_the_sums_of_the_roles(real, tmp_path):
