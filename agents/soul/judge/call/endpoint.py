@@ -22,7 +22,6 @@ DEFAULT_MODEL = "gpt-5-nano"  # the judge of the paper
 # Most tokens of an answer of a judge, partner or environment without `max_output_tokens`: several times the longest
 # verdict with its thoughts. Without a limit, a model that repeats itself writes until its context ends.
 MOST_TOKENS = 16_384
-MAX_ANSWER_BYTES = 8_000_000  # also after decompression
 _TIMEOUTS = 5  # the deadline of a request with all its retries, in timeouts of one
 
 StructuredMode = Literal["json_schema", "json_object", "prompt"]
@@ -187,7 +186,7 @@ class Endpoint(BaseModel):
 
     def connection(self) -> HttpConnection:
         """The connections to this endpoint, which are made when they are used."""
-        return HttpConnection(self.url, self.key(), MAX_ANSWER_BYTES)
+        return HttpConnection(self.url, self.key())
 
 
 def _problem(key: str) -> str | None:
