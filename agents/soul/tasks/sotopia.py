@@ -21,7 +21,7 @@ from soul.dialogue import View, audible
 from soul.judge import Judge, Role
 from soul.message import Message
 from soul.policy import Players
-from soul.prompts import Prompt, load_prompt
+from soul.prompts import load_prompt
 from soul.row_fields import drop_empty_groups
 from soul.task import Task
 from soul.task_types import Direction, Episode, GroupKey, Metric, Verdict
@@ -206,10 +206,6 @@ class Sotopia(Task[SotopiaRow]):
             raise ValueError(f"reward={reward!r}: use mean or weighted")
         if reward == "weighted":
             self.headline = WEIGHTED
-
-    @property
-    def prompts(self) -> tuple[Prompt, ...]:
-        return (self.critic,)
 
     def check(self, row: SotopiaRow) -> None:
         if row.agent1_name.casefold() == row.agent2_name.casefold():

@@ -9,7 +9,6 @@ from soul.cli.redaction import redact, redact_guessing, shown_url, without_secre
 from soul.errors import BadKey, BadSettings, JudgeFailure, MissingKey
 from soul.judge import Endpoint, GatewaySettings, Judge
 from soul.testing import FakeOpenAI, Unauthorized
-from tests.soul.judge.served_judge import ask
 
 KEY = "sk-sentinel-0123456789abcdef"
 
@@ -27,8 +26,6 @@ NO_KEYS = {
     "blank at the start": (f" {KEY}", "a blank"),
     "curly quotes": (f"“{KEY}”", "another character that no key has"),
     "straight quotes": (f'"{KEY}"', "is enclosed in quotation marks"),
-    "a zero-width space": (f"{KEY}\u200b", "another character"),
-    "a few letters": ("sk-9z", "too short \\(5 characters, a key has at least 8"),
 }
 
 
@@ -117,7 +114,7 @@ def test_an_address_is_in_no_message_and_no_log_with_its_secrets(secret, monkeyp
         url = fake.url.replace("//", "//user:sentinel-password@") if secret == "user" else fake.url + secret
         endpoint = fake.endpoint(base_url=url, api_key_env="SOUL_TEST_KEY")
         with pytest.raises(JudgeFailure) as caught:
-            ask(Judge.connect(endpoint))
+            asyncio.run(Judge.connect(endpoint).check())
     shown = f"{caught.value} {endpoint.address} {endpoint.name}"
     assert "sentinel" not in shown
     lines = [r.getMessage() for r in caplog.records]

@@ -19,7 +19,6 @@ from soul.judge.limits import (
     HOLD_S,
     JITTER,
     ROUNDED_S,
-    BreakerSettings,
     Budget,
     CircuitBreaker,
     Limits,
@@ -37,7 +36,7 @@ class Crowd:
     def __init__(self, loop, cap, breaker=None, budget_usd=None, **limits):
         self.loop, self.cap, self.rng = loop, cap, random.Random(0)
         endpoint = Endpoint(model="m", base_url="http://u", concurrency=cap, **limits)
-        self.limits = Limits(endpoint, BreakerSettings(**(breaker or {})), loop.time)
+        self.limits = Limits(endpoint, CircuitBreaker(**(breaker or {})), loop.time)
         self.budget = Budget(budget_usd)
         self.flying, self.peak, self.outcomes, self.starts = 0, 0, Counter(), []
 
@@ -193,7 +192,7 @@ def test_a_single_refusal_at_the_cap_lowers_it_by_one_without_a_pause_and_it_gro
 
 def opened(outcomes, probes=0, **given_):
     """A breaker after these outcomes, and so many failed probes."""
-    made = CircuitBreaker(BreakerSettings(**{"min_requests": 10, "max_pauses": 2, **given_}))
+    made = CircuitBreaker(**{"min_requests": 10, "max_pauses": 2, **given_})
     for outcome, count in outcomes.items():
         for _ in range(count):
             made.record(0.0, outcome, "HTTP 500")

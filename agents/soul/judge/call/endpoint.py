@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from soul.cli.redaction import SHORTEST, blank, is_placeholder, redact, secret_parameter, shown_url, watch
+from soul.cli.redaction import blank, redact, secret_parameter, shown_url, watch
 from soul.errors import BadKey, MissingKey
 from soul.judge.call.http import HttpConnection
 
@@ -194,6 +194,4 @@ def _problem(key: str) -> str | None:
         return "contains a blank, a line break or another character that no key has"
     if len(key) > 1 and key[0] in "\"'`" and key[-1] == key[0]:
         return "is enclosed in quotation marks, which are part of its value"
-    if len(key) < SHORTEST and not is_placeholder(key):
-        return f"is too short ({len(key)} characters, a key has at least {SHORTEST}; placeholders like EMPTY are fine)"
     return None
