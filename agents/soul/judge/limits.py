@@ -171,7 +171,12 @@ class CircuitBreaker:
             self._counts[outcome] += 1
             while self._window[0][0] < now - _WINDOW_S:
                 self._counts[self._window.popleft()[1]] -= 1
-            self._evaluate(now)
+            if len(self._window) < self._min_requests or self._share() <= self._most:
+                return
+            if all(cause in PERMANENT for cause, n in self._counts.items() if cause != OK and n):
+                self.state = "tripped"  # waiting does not help against a wrong key or an unknown model
+            else:
+                self._open(now)
 
     def summary(self) -> str:
         """Share and causes of the failures in the window, and the last failure."""
@@ -180,14 +185,6 @@ class CircuitBreaker:
 
     def _share(self) -> float:
         return 1.0 - self._counts[OK] / len(self._window) if self._window else 1.0
-
-    def _evaluate(self, now: float) -> None:
-        if len(self._window) < self._min_requests or self._share() <= self._most:
-            return
-        if all(cause in PERMANENT for cause, n in self._counts.items() if cause != OK and n):
-            self.state = "tripped"  # waiting does not help against a wrong key or an unknown model
-        else:
-            self._open(now)
 
     def _open(self, now: float) -> None:
         if self._pauses >= self._max_pauses:

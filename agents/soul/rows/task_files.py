@@ -6,7 +6,7 @@ with the task's fields and `index`) and, for verl, `prompt`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,13 +46,11 @@ def read_rows(files: Sequence[str]) -> list[TaskRow]:
     Raises:
         BadRow: a file, a column or a row is missing or invalid.
     """
-    return [row for file in files for row in _read_file(file)]
-
-
-def _read_file(file: str) -> Iterator[TaskRow]:
-    table = read_table(file)
-    for number, record in enumerate(table.select(list(COLUMNS)).to_pylist()):
-        yield parse_row(record["data_source"], record["extra_info"], file, number)
+    return [
+        parse_row(record["data_source"], record["extra_info"], file, number)
+        for file in files
+        for number, record in enumerate(read_table(file).select(list(COLUMNS)).to_pylist())
+    ]
 
 
 def read_table(file: str) -> pa.Table:

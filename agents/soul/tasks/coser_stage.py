@@ -196,8 +196,12 @@ class CoSERRow(Row):
         if not isinstance(record, Mapping):
             return record
         outer = without_nulls(record)
-        fields = {**_circumstance(outer.pop("circumstance", {})), **outer}
-        fields = {key: _parsed(key, value) for key, value in fields.items()}
+        scene = without_nulls(_json("circumstance", outer.pop("circumstance", {})))
+        if not isinstance(scene, dict):
+            raise ValueError("circumstance is not a JSON object")
+        fields: dict[Any, Any] = {**scene, **outer}
+        fields |= {name: as_list(fields[name]) for name in _NAMES & fields.keys()}
+        fields |= {name: _json(name, fields[name]) for name in _OBJECTS & fields.keys()}
         plot = fields.pop("plot", None)
         if isinstance(plot, Mapping):
             renamed = {"plot_summary": plot.get("summary"), "plot_characters": plot.get("key_characters")}
@@ -247,20 +251,6 @@ class CoSERRow(Row):
             profile += f" {MARK}" if profile and profile != whole else ""
         description = next((one.description.strip() for one in self.plot_characters if one.name == name), "")
         return "\n\n".join(text for text in (description, profile) if text)
-
-
-def _circumstance(value: Any) -> dict[Any, Any]:
-    scene = without_nulls(_json("circumstance", value))
-    if not isinstance(scene, dict):
-        raise ValueError("circumstance is not a JSON object")
-    return scene
-
-
-def _parsed(name: str, value: Any) -> Any:
-    """A field's value, parsed if it is JSON text."""
-    if name in _NAMES:
-        return as_list(value)
-    return _json(name, value) if name in _OBJECTS else value
 
 
 def _json(name: str, value: Any) -> Any:
