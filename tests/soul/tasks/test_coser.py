@@ -18,15 +18,12 @@ from tests.soul.tasks.coser_scenes import (
     FLAWLESS,
     TASK,
     advice,
-    company,
     critics,
     instructions,
     judge_data,
     role,
-    roundabout,
     row_of,
     scene_of,
-    session_of,
 )
 
 # --- rows
@@ -152,7 +149,7 @@ def test_the_judge_gets_everything_as_data():
     assert data["plot_summary"].startswith("In the end") and data["scenario"].startswith("Night")
 
 
-# --- the session
+# --- feedback
 
 
 @pytest.mark.parametrize(
@@ -163,7 +160,7 @@ def test_the_judge_gets_everything_as_data():
     ],
 )
 def test_the_books_lines_are_withheld_from_the_feedback(critique, leaked):
-    session = session_of(company(roundabout("Captain Roe", "Ada"), {**FLAWLESS, "critique": critique}))
-    assert session.redacted and leaked not in session.feedback and "[withheld]" in session.feedback
+    text, withheld = redact(critique, TASK.secrets(row_of()))
+    assert withheld and leaked not in text and "[withheld]" in text
     honest = "Ada yields too soon: let her be proud, and let Captain Roe hide his fear of the sea."
     assert redact(honest, TASK.secrets(row_of())) == (honest, [])

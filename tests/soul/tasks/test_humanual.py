@@ -6,10 +6,10 @@ import statistics
 
 import pytest
 
-from soul.session import RefineSettings, run_session
+from soul.leaks.redaction import redact
 from soul.task_types import Episode
 from soul.tasks.humanual import DIMENSIONS, Humanual, HumanualRow, length_factor, response
-from soul.testing import FakeOpenAI, Json, fake_gateway, fake_judge, scripted_players
+from soul.testing import FakeOpenAI, Json, fake_judge
 
 GOLD = (
     "Nope, not your fault at all, mate! He knew the rules before he moved in and he still left the dishes for a whole "
@@ -146,11 +146,6 @@ def test_the_judge_gets_both_texts_as_data_and_one_call():
 # --- feedback
 
 
-def session(policy, script):
-    gateway = fake_gateway(script, max_attempts=1, max_reasks=0)
-    return asyncio.run(run_session(TASK, row_of(), scripted_players(policy), gateway, RefineSettings()))
-
-
 @pytest.mark.parametrize(
     "quote",
     [
@@ -161,6 +156,5 @@ def session(policy, script):
     ],
 )
 def test_feedback_never_contains_the_gold_text(quote):
-    done = session("x <response>It depends.</response>", Json(opinion(f'The person said "{quote}" - be like that.')))
-    assert done.redacted and quote.lower() not in done.feedback.lower()
-    assert "be like that" in done.feedback
+    text, withheld = redact(f'The person said "{quote}" - be like that.', TASK.secrets(row_of()))
+    assert withheld and quote.lower() not in text.lower() and "be like that" in text
