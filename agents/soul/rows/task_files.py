@@ -41,11 +41,7 @@ class TaskRow:
 
 
 def read_rows(files: Sequence[str]) -> list[TaskRow]:
-    """All rows of the files, in order.
-
-    Raises:
-        BadRow: a file, a column or a row is missing or invalid.
-    """
+    """All rows of the files, in order. Raises BadRow: a file, a column or a row is missing or invalid."""
     return [
         parse_row(record["data_source"], record["extra_info"], file, number)
         for file in files
@@ -82,11 +78,7 @@ def read_table(file: str) -> pa.Table:
 
 
 def parse_row(data_source: Any, extra_info: Any, file: str = "<memory>", number: int = 0) -> TaskRow:
-    """Validate one record.
-
-    Raises:
-        BadRow: the record is invalid; the message names file, row and field.
-    """
+    """Validate one record. Raises BadRow: the record is invalid; the message names file, row and field."""
     where = f"{file}, row {number}"
     if not isinstance(data_source, str):
         raise BadRow(

@@ -333,11 +333,7 @@ def _before_leaving(text: str) -> str | None:
 
 
 def _spoken(reply: str) -> str:
-    """A partner's turn without its thinking.
-
-    Raises:
-        JudgeFailure: nothing is left.
-    """
+    """A partner's turn without its thinking. Raises JudgeFailure: nothing is left."""
     spoken = neutral(without_thinking(reply)).strip()
     if not spoken:
         raise JudgeFailure("empty", "the partner's turn contains nothing but thinking")

@@ -254,11 +254,7 @@ class UserLLM(Task[UserLLMRow]):
 
 
 def _imported(name: str) -> Detector:
-    """The detector function of that name.
-
-    Raises:
-        ValueError: there is no such function.
-    """
+    """The detector function of that name. Raises ValueError: there is no such function."""
     try:
         if ":" in name and callable(function := resolve_name(name)):
             return cast(Detector, function)

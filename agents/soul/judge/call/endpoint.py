@@ -161,11 +161,7 @@ class Endpoint(BaseModel):
         return redact(blank(text, key))
 
     def key(self) -> str:
-        """The key that is sent.
-
-        Raises:
-            MissingKey: the key's variable is not set, or its value cannot be a key.
-        """
+        """The key that is sent. Raises MissingKey: the key's variable is not set, or its value cannot be a key."""
         variable, server = self.api_key_env, f"{self.address} (model {self.model})"
         if variable is None:
             return ANY_KEY
