@@ -65,12 +65,12 @@ class Scene(Episode):
     @property
     def turns(self) -> int:
         """The number of turns that the characters had, without the narrator's."""
-        return character_turns(self.lines)
+        return len(character_lines(self.lines))
 
 
-def character_turns(lines: Sequence[SpokenLine]) -> int:
-    """The number of lines that are turns of characters and not of the narrator."""
-    return sum(line.speaker != ENVIRONMENT for line in lines)
+def character_lines(lines: Sequence[SpokenLine]) -> list[SpokenLine]:
+    """The turns of the characters, without the narrator's."""
+    return [line for line in lines if line.speaker != ENVIRONMENT]
 
 
 def without_thoughts(text: str) -> str:

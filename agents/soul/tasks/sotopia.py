@@ -265,8 +265,7 @@ class Sotopia(Task[SotopiaRow]):
         return Encounter({"policy": policy.messages}, ended, tuple(acts))
 
     async def judge(self, row: SotopiaRow, episode: Episode, judge: Judge) -> Verdict:
-        if not isinstance(episode, Encounter):
-            raise TypeError(f"Sotopia judges an Encounter, as its `play` returns it, not a {type(episode).__name__}")
+        assert isinstance(episode, Encounter), episode
         me = row.of(row.eval_position, "name")
         own = [act for act in episode.acts if act.speaker == me]
         texts = ["\n".join(act.text for act in own)]

@@ -29,9 +29,7 @@ def test_an_index_that_names_no_reply(number):
         TASK.check(row_with(answer_idx=number))
 
 
-@pytest.mark.parametrize(
-    "dimension, name", [(3, "accuracy_dimension_3"), ("Social Persona", "accuracy_social_persona")]
-)
+@pytest.mark.parametrize("dimension, name", [(3, "dimension_3"), ("Social Persona", "social_persona")])
 def test_accuracy_by_dimension(dimension, name):
     metrics = dict.fromkeys(("accuracy", "accuracy_strict", "answered", "answered_strict"), 1.0)
     assert verdict_of(TASK, row_with(dimension=dimension), tagged("B")).metrics == {**metrics, f"accuracy_{name}": 1.0}

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from soul.cli.redaction import blank, redact, secret_parameter, shown_url, watch
-from soul.errors import BadKey, MissingKey
+from soul.errors import MissingKey
 from soul.judge.call.http import HttpConnection
 
 ANY_KEY = "EMPTY"  # local servers accept any key; sent if no key variable is named
@@ -173,21 +173,15 @@ class Endpoint(BaseModel):
                 f"No key for the endpoint {server}: the environment variable {variable} is not set. Set it "
                 f"(export {variable}=...), or name another variable with judge.api_key_env. {remedy}"
             )
-        if (problem := _problem(key)) is not None:
-            raise BadKey(
-                f"The key for the endpoint {server}, in the environment variable {variable}, {problem}. Set the "
-                f"variable to the key alone: export {variable}='...'. {remedy}"
+        quoted = len(key) > 1 and key[0] in "\"'`" and key[-1] == key[0]
+        if quoted or not all("!" <= character <= "~" for character in key):
+            raise MissingKey(
+                f"The key for the endpoint {server}, in the environment variable {variable}, has quotation marks, a "
+                f"blank, a line break or another character that no key has. Set it to the key alone: "
+                f"export {variable}='...'. {remedy}"
             )
         return key
 
     def connection(self) -> HttpConnection:
         """The connections to this endpoint, which are made when they are used."""
         return HttpConnection(self.url, self.key())
-
-
-def _problem(key: str) -> str | None:
-    if not all("!" <= character <= "~" for character in key):
-        return "contains a blank, a line break or another character that no key has"
-    if len(key) > 1 and key[0] in "\"'`" and key[-1] == key[0]:
-        return "is enclosed in quotation marks, which are part of its value"
-    return None
