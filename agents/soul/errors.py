@@ -60,11 +60,7 @@ class BadRow(SoulError):
 
 
 class MissingKey(SoulError):
-    """The environment variable that should hold an endpoint's key is not set."""
-
-
-class BadKey(MissingKey):
-    """The value of that environment variable cannot be a key: it has a line break or curly quotes, or is too short."""
+    """The environment variable of an endpoint's key is not set, or its value can be no key."""
 
 
 class BadSettings(SoulError):

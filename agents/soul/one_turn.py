@@ -85,10 +85,6 @@ class OneTurnTask(Task[RowT], Generic[RowT]):
     def given(self, row: RowT, episode: Episode) -> str | None:
         return self.vote(row, episode) if isinstance(self, Voting) else None
 
-    @property
-    def prompts(self) -> Sequence[Prompt]:
-        return (self.critic,)
-
     def prompt(self, row: RowT, feedback: str | None = None) -> list[Message]:
         system = self.system(row)
         messages: list[Message] = [{"role": "system", "content": system}] if system else []

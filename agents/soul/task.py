@@ -48,11 +48,12 @@ class Task(ABC, Generic[RowT]):
     # Fields of the row that may be shortened if its prompt is too long, in this order, and the end to keep: the start
     # of a biography, the end of a history (soul/rows/truncation.py).
     cuts: ClassVar[tuple[tuple[str, Literal["start", "end"]], ...]] = ()
+    critic: ClassVar[Prompt]  # the instructions of the task's judge, if there is one call
 
     @property
     def prompts(self) -> Sequence[Prompt]:
         """The judge prompts that this task uses; the trace records their versions."""
-        return ()
+        return (self.critic,) if hasattr(self, "critic") else ()
 
     @abstractmethod
     async def play(self, row: RowT, players: Players, feedback: str | None) -> Episode:

@@ -16,7 +16,6 @@ from benchmarks.parity.comparison import Comparison, Score, authors_names, autho
 from data import twinvoice
 from soul.tasks.behavior_chain import chain_scores
 from soul.tasks.sim_arena import session_scores
-from soul.tasks.socsci210 import wasserstein
 from soul.tasks.sotopia import RANGES, headline_of, weighted_of
 
 # --- BehaviorChain: pipeline/09_calculate_result.py of github.com/O-L1RU1/BehaviorChain
@@ -94,17 +93,6 @@ def _their_likeness(kind: str) -> Callable[[Path], Score]:
         return score
 
     return load
-
-
-# --- SocSci210: the authors' code is not at hand; the distance is checked against SciPy's
-
-_SAMPLES = [([0, 1], [0, 1]), ([0, 0, 1], [1]), ([0.2, 0.4, 0.4], [0.5, 1, 0]), ([0] * 9 + [1], [0.25] * 10)]
-
-
-def _scipy(_: Path) -> Score:
-    from scipy.stats import wasserstein_distance
-
-    return lambda pair: float(wasserstein_distance(*pair))
 
 
 # --- Sotopia: both rewards, beside the original's code and the authors'
@@ -190,7 +178,6 @@ COMPARISONS = [
     _chain("longest_run", 1),
     Comparison("sim_math", "likeness (headline)", "OdysSim", _MATH, _likeness, _their_likeness("math")),
     Comparison("sim_doc", "likeness (headline)", "OdysSim", _DOC, _likeness, _their_likeness("doc")),
-    Comparison("socsci210", "wasserstein", "", _SAMPLES, lambda pair: wasserstein(*pair), _scipy),
     Comparison("sotopia", _HEADLINE, "sotopia", _JUDGED, headline_of, _reduced),
     Comparison(
         *("sotopia", _HEADLINE, "OdysSim", _JUDGED, headline_of),

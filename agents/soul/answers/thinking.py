@@ -85,17 +85,12 @@ def after_thinking(text: str) -> str:
         action, _, kind = str(tag.lastgroup).partition("_")
         if action == "close" and position:
             break
-        end = tag.end() if action == "close" else _end_of_block(text, tag.end(), kind)
+        closing = [tag] if action == "close" else TAG.finditer(text, tag.end())
+        end = next((one.end() for one in closing if one.lastgroup == f"close_{kind}"), None)
         if end is None:
             break
         position = end
     return text[position:]
-
-
-def _end_of_block(text: str, position: int, kind: str) -> int | None:
-    """Where the block of this kind ends whose content begins at `position`; None if it is not closed."""
-    closing = (tag.end() for tag in TAG.finditer(text, position) if tag.lastgroup == f"close_{kind}")
-    return next(closing, None)
 
 
 def spoken_as_user(text: str) -> str:

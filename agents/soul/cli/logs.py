@@ -49,11 +49,7 @@ _handler = _Handler()
 
 
 def set_up() -> None:
-    """Start to log to stderr. A second call changes only the level.
-
-    Raises:
-        BadSettings: SOUL_LOG is not a level.
-    """
+    """Start to log to stderr. A second call changes only the level. Raises BadSettings: SOUL_LOG is not a level."""
     level = os.environ.get(VARIABLE, "INFO").strip().upper() or "INFO"
     if level not in LEVELS:
         raise BadSettings(f"{VARIABLE}={os.environ[VARIABLE]}: use {', '.join(LEVELS[:-1])} or {LEVELS[-1]}.")
@@ -67,11 +63,7 @@ def set_up() -> None:
 
 @contextmanager
 def to_stderr() -> Iterator[None]:
-    """Log to stderr inside this block, and restore the loggers afterwards.
-
-    Raises:
-        BadSettings: as `set_up`.
-    """
+    """Log to stderr inside this block, and restore the loggers afterwards. Raises as `set_up`."""
     loggers = [logging.getLogger(name) for name in _PACKAGES]
     before = [(logger.level, logger.propagate, list(logger.handlers)) for logger in loggers]
     set_up()

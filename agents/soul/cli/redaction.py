@@ -1,9 +1,8 @@
 """Replace keys by `***` in texts that leave the process: error messages, logs, tracebacks.
 
 Endpoints repeat a wrong key in their answer, HTTP libraries log whole URLs, and a traceback may contain any text. A key
-is the value of an environment variable with a name like OPENAI_API_KEY, or of one that `watch` names. Short values and
-placeholders (EMPTY) stay, because blanking "a" would garble every text; the gateway never sends such keys
-(agents/soul/judge/call/endpoint.py).
+is the value of an environment variable with a name like OPENAI_API_KEY, or of one that `watch` names. Short values
+stay, because blanking "a" would garble every text.
 """
 
 from __future__ import annotations
@@ -15,13 +14,6 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 SHORTEST = 8  # shorter values are not blanked
 BLANK = "***"
-# Values that people export for local servers, which need no key.
-PLACEHOLDERS = frozenset(
-    "empty none null nil na n/a no-key nokey no_key not-needed not_needed unused dummy dummy-key fake fake-key test"
-    " test-key local localhost x xx xxx xxxx - . 0 1 abc abc123 123 1234 123456 key api-key api_key apikey token"
-    " token-abc123 secret placeholder vllm sglang ollama llamacpp llama.cpp lm-studio lmstudio tgi sk- sk-xxx sk-none"
-    " sk-dummy sk-test sk-empty sk-1234 sk-no-key-required no-key-required any anything whatever offline".split()
-)
 _SECRET_NAME = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
 # Names of parameters in a URL that hold a key: api_key, subscriptionKey, X-Amz-Signature, sig.
 _PARAMETER = (
@@ -41,14 +33,9 @@ def watch(name: str) -> None:
     _watched.add(name)
 
 
-def is_placeholder(key: str) -> bool:
-    """Check whether a key stands for "no key" (EMPTY, none, dummy, ...)."""
-    return key.lower() in PLACEHOLDERS
-
-
 def blank(text: str, key: str) -> str:
-    """The text with this key replaced by `***`; unchanged if the key is too short or a placeholder."""
-    return text.replace(key, BLANK) if len(key) >= SHORTEST and not is_placeholder(key) else text
+    """The text with this key replaced by `***`; unchanged if the key is too short, like EMPTY of a local server."""
+    return text.replace(key, BLANK) if len(key) >= SHORTEST else text
 
 
 def redact(text: str) -> str:

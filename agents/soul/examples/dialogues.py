@@ -97,7 +97,7 @@ class SimArenaExample(Example[RowT]):
         return one_by_one([*said[:-1], f"{said[-1]}\nterminate conversation"])
 
     def reply(self, request: ChatRequest) -> Reply | None:
-        if not request.asks(self.task_class.judge_prompt):
+        if not request.asks(self.task_class.critic):
             return None
         attempt, real = (request.data[f"messages_of_the_{who}"] for who in ("attempt", "real_person"))
         scores = _fields(request, token_f1("\n".join(attempt), "\n".join(real)))

@@ -52,11 +52,6 @@ def finished_files(traces: Path, split: str) -> list[TraceFile]:
     return [file for file in trace_files(traces) if file.split == split and not file.live]
 
 
-def last_step(traces: Path) -> int:
-    """The last training step that has a finished trace file; 0 without any."""
-    return max((file.step for file in finished_files(traces, "step")), default=0)
-
-
 def _named(traces: Path, prefix: str, pattern: re.Pattern[str]) -> Iterator[TraceFile]:
     try:
         entries = list(os.scandir(traces / prefix))

@@ -12,9 +12,8 @@ The way of one call:
     limits.py        where calls wait: concurrency, rates, circuit breaker, budget
     call/http.py     the request, the completion, the cause of a failure
 
-Around it: gateway.py (all roles of a run), roles.py and call/endpoint.py (settings), ledger.py (what a run spent),
-preflight.py and load.py (before a run), __main__.py (the command), mirrorbench_judgments.py, and audit/: does the judge
-fall for known tricks (canaries.py), does it agree with people (human_agreement.py)?
+Around it: gateway.py (all roles of a run), roles.py (settings), ledger.py (what a run spent), preflight.py and load.py
+(before a run), and audit/: does the judge fall for known tricks, does it agree with people?
 """
 
 from soul.judge.call.endpoint import ANY_KEY, Endpoint

@@ -83,10 +83,6 @@ class ChatModel:
         """Close the connections."""
         await self.endpoint_client.close()
 
-    async def check(self) -> None:
-        """Make one real call, to find a wrong URL, model or key before a run starts."""
-        await self.chat([{"role": "user", "content": "This is a connection test. Reply with one word: ready"}])
-
     async def _counted(self, answer: Coroutine[Any, Any, AnswerT]) -> AnswerT:
         """Await an answer, and count the call and its final failure."""
         self.usage.calls += 1
@@ -145,6 +141,7 @@ class Judge(ChatModel):
         return await self._counted(self._answer(schema, instructions, data_message(data), key))
 
     async def check(self) -> None:
+        """Make one real call, to find a wrong URL, model or key before a run starts."""
         await replace(self, cached=False).ask(
             _Ready, 'This is a connection test. Reply with the JSON object {"ready": true}.', {"ping": True}
         )

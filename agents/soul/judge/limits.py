@@ -36,6 +36,7 @@ LONG_S = 5.0  # the longest such pause
 ROUNDED_S = 1.0  # Retry-After has whole seconds, rounded up, so it asks for up to a second too much
 JITTER = 0.05  # a pause is extended at random by up to this share, so that several runs do not come back together
 HOLD_S = 2.0  # how long the cap does not grow after a wave
+_WINDOW_S = 60.0  # of the circuit breaker
 _LOOK_EVERY_S = 1.0  # how long a call waits at most until its budget is looked at again
 _SOONEST_S = 0.001  # a shorter timer may fire a rounding error too early, over and over
 _PATIENCE_S, _REPEAT_S = 2.0, 10.0  # a shorter wait is not worth a log line; between two lines
@@ -126,17 +127,6 @@ class Throttle:
         self._cap = max(1.0, self._least, min(self._cap, float(in_flight)))
 
 
-@dataclass(frozen=True)
-class BreakerSettings:
-    """The point at which an endpoint counts as down."""
-
-    window_s: float = 60.0
-    min_requests: int = 20  # the breaker stays closed with fewer requests in the window
-    share: float = 0.5  # the breaker opens if a larger share of the window failed
-    pause_s: float = 30.0  # the first pause; each further one is twice as long
-    max_pauses: int = 3  # the breaker trips after this many pauses in a row
-
-
 class CircuitBreaker:
     """Stops sending to an endpoint that fails as a whole, tries again, and finally gives up.
 
@@ -145,10 +135,16 @@ class CircuitBreaker:
     After a few pauses in a row it trips for good, and the run saves and stops. 429 is the throttle's business. An
     unusable answer (a refusal, a wrong schema) counts as a success, because a pause would not help;
     judge.max_failure_rate limits those.
+
+    Args:
+        min_requests: the breaker stays closed with fewer requests in the window.
+        share: it opens if a larger share of the window failed.
+        pause_s: the first pause; each further one is twice as long.
+        max_pauses: it trips after this many pauses in a row.
     """
 
-    def __init__(self, settings: BreakerSettings) -> None:
-        self.settings = settings
+    def __init__(self, min_requests: int = 20, share: float = 0.5, pause_s: float = 30.0, max_pauses: int = 3) -> None:
+        self._min_requests, self._most, self._pause_s, self._max_pauses = min_requests, share, pause_s, max_pauses
         self.state: Literal["closed", "open", "probing", "tripped"] = "closed"
         self.until = 0.0  # the end of the pause
         self._pauses = 0  # in a row
@@ -173,9 +169,14 @@ class CircuitBreaker:
         elif self.state == "closed":  # while it is open, outcomes are from before the pause
             self._window.append((now, outcome))
             self._counts[outcome] += 1
-            while self._window[0][0] < now - self.settings.window_s:
+            while self._window[0][0] < now - _WINDOW_S:
                 self._counts[self._window.popleft()[1]] -= 1
-            self._evaluate(now)
+            if len(self._window) < self._min_requests or self._share() <= self._most:
+                return
+            if all(cause in PERMANENT for cause, n in self._counts.items() if cause != OK and n):
+                self.state = "tripped"  # waiting does not help against a wrong key or an unknown model
+            else:
+                self._open(now)
 
     def summary(self) -> str:
         """Share and causes of the failures in the window, and the last failure."""
@@ -185,19 +186,11 @@ class CircuitBreaker:
     def _share(self) -> float:
         return 1.0 - self._counts[OK] / len(self._window) if self._window else 1.0
 
-    def _evaluate(self, now: float) -> None:
-        if len(self._window) < self.settings.min_requests or self._share() <= self.settings.share:
-            return
-        if all(cause in PERMANENT for cause, n in self._counts.items() if cause != OK and n):
-            self.state = "tripped"  # waiting does not help against a wrong key or an unknown model
-        else:
-            self._open(now)
-
     def _open(self, now: float) -> None:
-        if self._pauses >= self.settings.max_pauses:
+        if self._pauses >= self._max_pauses:
             self.state = "tripped"
             return
-        self.state, self.until = "open", now + self.settings.pause_s * 2**self._pauses
+        self.state, self.until = "open", now + self._pause_s * 2**self._pauses
         self._pauses += 1
 
 
@@ -229,15 +222,12 @@ class Limits:
     """Admits the requests to one endpoint. All callers must use one event loop at a time."""
 
     def __init__(
-        self,
-        endpoint: Endpoint,
-        breaker: BreakerSettings | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        self, endpoint: Endpoint, breaker: CircuitBreaker | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.endpoint, self._clock = endpoint, clock
         now = clock()
         self.throttle = Throttle(endpoint.concurrency)
-        self.breaker = CircuitBreaker(breaker or BreakerSettings())
+        self.breaker = breaker or CircuitBreaker()
         self._requests = Bucket(endpoint.requests_per_minute, now)
         self._tokens = Bucket(endpoint.tokens_per_minute, now)
         self._in_flight = 0

@@ -6,7 +6,7 @@ Plans assume a length for answers, and a warm cache makes a run cheaper.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 
 from soul.judge.call.endpoint import Endpoint
@@ -70,11 +70,8 @@ def summed(loads: Iterable[Load], key: Callable[[Load], Hashable]) -> list[Load]
     groups: defaultdict[Hashable, list[Load]] = defaultdict(list)
     for load in loads:
         groups[key(load)].append(load)
-    return [_sum(group) for group in groups.values()]
-
-
-def _sum(group: Sequence[Load]) -> Load:
-    calls, tokens_in, tokens_out = (
-        sum(getattr(load, name) for load in group) for name in ("calls", "tokens_in", "tokens_out")
-    )
-    return replace(group[0], calls=calls, tokens_in=tokens_in, tokens_out=tokens_out)
+    names = ("calls", "tokens_in", "tokens_out")
+    return [
+        replace(group[0], **{name: sum(getattr(load, name) for load in group) for name in names})
+        for group in groups.values()
+    ]

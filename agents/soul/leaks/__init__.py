@@ -1,5 +1,1 @@
-"""Keep the gold answer out of the feedback.
-
-redaction.py     withhold the answer, and whatever points at an option or quotes one
-letters.py       find letters that point at an option; quotations.py finds quoted options
-"""
+"""Keep the gold answer out of the feedback (redaction.py), also letters and quotations that point at it."""

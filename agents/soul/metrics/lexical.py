@@ -68,11 +68,7 @@ def mattr(tokens: Sequence[Hashable], window: int = WINDOW) -> float:
     """Moving-average type-token ratio (Covington and McFall, 2010), in (0, 1].
 
     For a text shorter than the window it is the plain type-token ratio.
-
-    Raises:
-        ValueError: there are no tokens.
     """
-    _require(tokens)
     window = min(window, len(tokens))
     counts = Counter(tokens[:window])
     types = total = len(counts)
@@ -90,11 +86,7 @@ def hdd(tokens: Sequence[Hashable], sample: int = SAMPLE) -> float:
     replacement.
 
     For a text with fewer tokens it is the plain type-token ratio.
-
-    Raises:
-        ValueError: there are no tokens.
     """
-    _require(tokens)
     sample = min(sample, len(tokens))
     draws = math.comb(len(tokens), sample)
     # Tokens with the same frequency have the same chance of being drawn at least once.
@@ -106,12 +98,7 @@ def hdd(tokens: Sequence[Hashable], sample: int = SAMPLE) -> float:
 
 
 def yules_k(tokens: Sequence[Hashable]) -> float:
-    """Yule's K (1944): how much a text repeats its tokens; 0 if no token appears twice.
-
-    Raises:
-        ValueError: there are no tokens.
-    """
-    _require(tokens)
+    """Yule's K (1944): how much a text repeats its tokens; 0 if no token appears twice."""
     squares = sum(count * count for count in Counter(tokens).values())
     return 1e4 * (squares - len(tokens)) / len(tokens) ** 2
 
@@ -126,11 +113,7 @@ class Lexis(NamedTuple):
 
 def lexis(turns: Sequence[str]) -> Lexis | None:
     """The measures of all turns of one writer, taken as one text; None if there are no tokens."""
-    return _measures(_tokens(turns))
-
-
-def _tokens(turns: Sequence[str]) -> list[int]:
-    return gpt4o_tokens(" ".join(turns))
+    return _measures(gpt4o_tokens(" ".join(turns)))
 
 
 def _measures(tokens: Sequence[Hashable]) -> Lexis | None:
@@ -158,7 +141,7 @@ def lexical_score(turns: Sequence[str], human: Sequence[str], deviation: Lexis) 
     Returns:
         None if the human wrote fewer than `MIN_TOKENS` tokens, which is too little for a comparison.
     """
-    own_tokens, human_tokens = _tokens(turns), _tokens(human)
+    own_tokens, human_tokens = (gpt4o_tokens(" ".join(said)) for said in (turns, human))
     own, other = _measures(own_tokens), _measures(human_tokens)
     if other is None or len(human_tokens) < MIN_TOKENS:
         return None
@@ -176,8 +159,3 @@ def jaccard_diversity(sets: Sequence[AbstractSet[object]]) -> float | None:
     if len(sets) < 2:
         return None
     return statistics.fmean(1 - len(a & b) / len(a | b) if a or b else 0.0 for a, b in combinations(sets, 2))
-
-
-def _require(tokens: Sequence[Hashable]) -> None:
-    if not tokens:
-        raise ValueError("a text without tokens has no lexical diversity")

@@ -6,7 +6,7 @@ with the task's fields and `index`) and, for verl, `prompt`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,18 +41,12 @@ class TaskRow:
 
 
 def read_rows(files: Sequence[str]) -> list[TaskRow]:
-    """All rows of the files, in order.
-
-    Raises:
-        BadRow: a file, a column or a row is missing or invalid.
-    """
-    return [row for file in files for row in _read_file(file)]
-
-
-def _read_file(file: str) -> Iterator[TaskRow]:
-    table = read_table(file)
-    for number, record in enumerate(table.select(list(COLUMNS)).to_pylist()):
-        yield parse_row(record["data_source"], record["extra_info"], file, number)
+    """All rows of the files, in order. Raises BadRow: a file, a column or a row is missing or invalid."""
+    return [
+        parse_row(record["data_source"], record["extra_info"], file, number)
+        for file in files
+        for number, record in enumerate(read_table(file).select(list(COLUMNS)).to_pylist())
+    ]
 
 
 def read_table(file: str) -> pa.Table:
@@ -88,36 +82,28 @@ def read_table(file: str) -> pa.Table:
 
 
 def parse_row(data_source: Any, extra_info: Any, file: str = "<memory>", number: int = 0) -> TaskRow:
-    """Validate one record.
-
-    Raises:
-        BadRow: the record is invalid; the message names file, row and field.
-    """
+    """Validate one record. Raises BadRow: the record is invalid; the message names file, row and field."""
     where = f"{file}, row {number}"
+
+    def bad(field: str, problem: str) -> BadRow:
+        return BadRow(f"{where}, field {field}: {problem}. Fix the record or build the file again.")
+
     if not isinstance(data_source, str):
-        raise BadRow(
-            f"{where}, field data_source: expected the name of a task, got {data_source!r}. Fix the record or build "
-            "the file again."
-        )
+        raise bad("data_source", f"expected the name of a task, got {data_source!r}")
     try:
         task = tasks.load(data_source)
     except UnknownTask as error:
         raise BadRow(f"{where}, field data_source: {error}") from error
     if not isinstance(extra_info, dict):
-        raise BadRow(
-            f"{where}, field extra_info: expected a struct of the task's fields, got {type(extra_info).__name__}. "
-            "Fix the record or build the file again."
-        )
+        raise bad("extra_info", f"expected a struct of the task's fields, got {type(extra_info).__name__}")
     try:
         row = task.row_type.model_validate({"index": number, **without_nulls(extra_info)})
         task.check(row)
     except ValidationError as error:
         problem = first_problem(error)
-        raise BadRow(
-            f"{where}, field {problem.field or 'extra_info'}: {problem.message}. Fix the record or build the file "
-            f"again (schema: {task.row_type.__name__} in {task.row_type.__module__})."
-        ) from error
+        schema = f"schema: {task.row_type.__name__} in {task.row_type.__module__}"
+        raise bad(problem.field or "extra_info", f"{problem.message} ({schema})") from error
     except ValueError as error:
         name, _, message = str(error).partition(": ")
-        raise BadRow(f"{where}, field {name}: {message}. Fix the record or build the file again.") from error
+        raise bad(name, message) from error
     return TaskRow(task, row, file, number)

@@ -98,11 +98,7 @@ def models(source: Source) -> tuple[str, ...]:
 
 @cache
 def column(source: Source, model: str) -> Column:
-    """The numbers of a model in a source.
-
-    Raises:
-        ValueError: the source has no such model.
-    """
+    """The numbers of a model in a source. Raises ValueError: the source has no such model."""
     if model not in models(source):
         raise ValueError(f"the {source} has no model {model!r}; it has {', '.join(models(source))}")
     table, at = _tables()[source], models(source).index(model)

@@ -20,35 +20,23 @@ class EvaluationSet(NamedTuple):
     file: str
 
 
+_TASKS = {  # set -> task, where the names differ
+    "behaviorchain": "behavior_chain",
+    "sim_math": "sim_arena_math",
+    "sim_doc": "sim_arena_doc",
+}
+_NAMES = """
+    sotopia coser lifechoices userllm mirrorbench fantom hitom paratomi mistakes twinvoice social_r1 behaviorchain
+    sim_math sim_doc humanual_book humanual_chat humanual_email humanual_news humanual_opinion humanual_politics
+    socsci210 humanllm alignx_demo alignx_pair alignx_ugc alignx_arbitrary alignx_history16
+"""
 SETS: Mapping[str, EvaluationSet] = MappingProxyType(
     {
-        "sotopia": EvaluationSet("sotopia", "sotopia_hard_val"),
-        "coser": EvaluationSet("coser", "coser_val"),
-        "lifechoices": EvaluationSet("lifechoices", "lifechoices_val"),
-        "userllm": EvaluationSet("userllm", "userllm_val"),
-        "mirrorbench": EvaluationSet("mirrorbench", "mirrorbench_val"),
-        "fantom": EvaluationSet("fantom", "fantom_val"),
-        "hitom": EvaluationSet("hitom", "hitom_val"),
-        "paratomi": EvaluationSet("paratomi", "paratomi_val"),
-        "mistakes": EvaluationSet("mistakes", "mistakes_val"),
-        "twinvoice": EvaluationSet("twinvoice", "twinvoice_val"),
-        "social_r1": EvaluationSet("social_r1", "social_r1_val"),
-        "behaviorchain": EvaluationSet("behavior_chain", "behaviorchain_val"),
-        "sim_math": EvaluationSet("sim_arena_math", "sim_math_val"),
-        "sim_doc": EvaluationSet("sim_arena_doc", "sim_doc_val"),
-        "humanual_book": EvaluationSet("humanual-book", "humanual_book_val"),
-        "humanual_chat": EvaluationSet("humanual-chat", "humanual_chat_val"),
-        "humanual_email": EvaluationSet("humanual-email", "humanual_email_val"),
-        "humanual_news": EvaluationSet("humanual-news", "humanual_news_val"),
-        "humanual_opinion": EvaluationSet("humanual-opinion", "humanual_opinion_val"),
-        "humanual_politics": EvaluationSet("humanual-politics", "humanual_politics_val"),
-        "socsci210": EvaluationSet("socsci210", "socsci210_val"),
-        "humanllm": EvaluationSet("humanllm", "humanllm_val"),
-        "alignx_demo": EvaluationSet("alignx_demo", "alignx_demo_val"),
-        "alignx_pair": EvaluationSet("alignx_pair", "alignx_pair_val"),
-        "alignx_ugc": EvaluationSet("alignx_ugc", "alignx_ugc_val"),
-        "alignx_arbitrary": EvaluationSet("alignx_arbitrary", "alignx_arbitrary_val"),
-        "alignx_history16": EvaluationSet("alignx_history16", "alignx_history16_val"),
+        name: EvaluationSet(
+            _TASKS.get(name, name.replace("humanual_", "humanual-")),
+            "sotopia_hard_val" if name == "sotopia" else f"{name}_val",
+        )
+        for name in _NAMES.split()
     }
 )
 # The model card has one number for these five.

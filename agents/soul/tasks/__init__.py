@@ -198,11 +198,7 @@ def launches(names_: str) -> list[TrainingSplit]:
 
 
 def launch(name: str) -> TrainingSplit:
-    """The training split of a name.
-
-    Raises:
-        UnknownTask: no such name.
-    """
+    """The training split of a name. Raises UnknownTask: no such name."""
     if name in TASK_FILES:
         return TASK_FILES[name]
     if name in names():  # a task of the user's own

@@ -86,8 +86,13 @@ class AlignX(LetterTask[AlignXRow]):
         parts = {
             "About the user": row.demographic.strip(),
             "What the user prefers": "" if row.demographic.strip() else row.profile.strip(),
-            "What the user chose before": "\n\n".join(_pair(pair) for pair in self.pairs(row)),
-            "What the user wrote before": "\n\n".join(_comment(comment) for comment in self.comments(row)),
+            "What the user chose before": "\n\n".join(
+                _with_post(pair, f"The user preferred: {pair['chosen']}\nThe user liked less: {pair['rejected']}")
+                for pair in self.pairs(row)
+            ),
+            "What the user wrote before": "\n\n".join(
+                _with_post(comment, f"The user's comment: {comment['comment']}") for comment in self.comments(row)
+            ),
         }
         known = "".join(f"{title}:\n{text}\n\n" for title, text in parts.items() if text)
         options = "\n\n".join(f"Response {letter}:\n{text}" for letter, text in self.options(row).items())
@@ -124,14 +129,9 @@ class AlignX(LetterTask[AlignXRow]):
         return (row.chosen, row.rejected, *_POINTERS)
 
 
-def _pair(pair: Mapping[str, str]) -> str:
-    post = f"Post: {pair['prompt']}\n" if pair.get("prompt") else ""
-    return f"{post}The user preferred: {pair['chosen']}\nThe user liked less: {pair['rejected']}"
-
-
-def _comment(comment: Mapping[str, str]) -> str:
-    post = f"Post: {comment['prompt']}\n" if comment.get("prompt") else ""
-    return f"{post}The user's comment: {comment['comment']}"
+def _with_post(entry: Mapping[str, str], text: str) -> str:
+    """What the user said of a post, after the post if there is one."""
+    return f"Post: {entry['prompt']}\n{text}" if entry.get("prompt") else text
 
 
 AlignXDemo = variant(AlignX, "AlignXDemo", "Rows with a self-description of the user.", name="alignx_demo")

@@ -39,7 +39,7 @@ from soul.tasks.coser_stage import (
     Scene,
     SpokenLine,
     audible,
-    character_turns,
+    character_lines,
     named,
     same_name,
     stand_in,
@@ -231,7 +231,7 @@ class CoSER(Task[CoSERRow]):
         self, row: CoSERRow, lines: Sequence[SpokenLine], others: list[str], environment: Judge
     ) -> str:
         """The speaker after these lines, or `END`. Nobody speaks twice in a row."""
-        candidates = [*others, END] if character_turns(lines) >= MIN_TURNS else others
+        candidates = [*others, END] if len(character_lines(lines)) >= MIN_TURNS else others
         data = {
             "scenario": row.scenario,
             "conversation": [str(line) for line in lines],
@@ -246,9 +246,9 @@ class CoSER(Task[CoSERRow]):
         return stand_in(main or others, row.index, len(lines))
 
     async def judge(self, row: CoSERRow, episode: Episode, judge: Judge) -> Verdict:
-        if not isinstance(episode, Scene):
-            raise TypeError(f"CoSER judges a Scene, as its `play` returns it, not a {type(episode).__name__}")
-        require_content([line.text for line in _character_lines(episode)], MIN_WORDS)
+        assert isinstance(episode, Scene), episode
+        own = character_lines(episode.lines)
+        require_content([line.text for line in own], MIN_WORDS)
         reference = [str(line) for line in row.reference]
         context = {
             "book": row.book,
@@ -265,12 +265,12 @@ class CoSER(Task[CoSERRow]):
         book = "\n\n".join(reference)
         overlap = {"bleu": bleu(simulated, book), "rouge_l": rouge_l(simulated, book)}
         reward = statistics.fmean(scores.values())
-        answered = statistics.fmean(bool(line.text) for line in _character_lines(episode))
+        answered = statistics.fmean(bool(line.text) for line in own)
         metrics = {self.headline.name: reward, **scores, **overlap, "turns": float(episode.turns), "answered": answered}
         return Verdict(reward, metrics, critique)
 
     def missing_form(self, row: CoSERRow, episode: Episode) -> str | None:
-        lines = _character_lines(episode)
+        lines = character_lines(episode.lines) if isinstance(episode, Scene) else []
         unheard = sum(not line.text for line in lines)
         if not unheard:
             return None
@@ -279,12 +279,6 @@ class CoSER(Task[CoSERRow]):
             "brackets is a thought, which nobody hears, and a bracket that is not closed hides all that follows. "
             "Write [what the character thinks], then what the character says, then (what the character does)."
         )
-
-
-def _character_lines(episode: Episode) -> list[SpokenLine]:
-    """The turns of the characters, without the narrator's."""
-    lines = episode.lines if isinstance(episode, Scene) else ()
-    return [line for line in lines if line.speaker != ENVIRONMENT]
 
 
 def _section(title: str, text: str) -> str:

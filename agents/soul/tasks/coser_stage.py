@@ -65,12 +65,12 @@ class Scene(Episode):
     @property
     def turns(self) -> int:
         """The number of turns that the characters had, without the narrator's."""
-        return character_turns(self.lines)
+        return len(character_lines(self.lines))
 
 
-def character_turns(lines: Sequence[SpokenLine]) -> int:
-    """The number of lines that are turns of characters and not of the narrator."""
-    return sum(line.speaker != ENVIRONMENT for line in lines)
+def character_lines(lines: Sequence[SpokenLine]) -> list[SpokenLine]:
+    """The turns of the characters, without the narrator's."""
+    return [line for line in lines if line.speaker != ENVIRONMENT]
 
 
 def without_thoughts(text: str) -> str:
@@ -196,8 +196,12 @@ class CoSERRow(Row):
         if not isinstance(record, Mapping):
             return record
         outer = without_nulls(record)
-        fields = {**_circumstance(outer.pop("circumstance", {})), **outer}
-        fields = {key: _parsed(key, value) for key, value in fields.items()}
+        scene = without_nulls(_json("circumstance", outer.pop("circumstance", {})))
+        if not isinstance(scene, dict):
+            raise ValueError("circumstance is not a JSON object")
+        fields: dict[Any, Any] = {**scene, **outer}
+        fields |= {name: as_list(fields[name]) for name in _NAMES & fields.keys()}
+        fields |= {name: _json(name, fields[name]) for name in _OBJECTS & fields.keys()}
         plot = fields.pop("plot", None)
         if isinstance(plot, Mapping):
             renamed = {"plot_summary": plot.get("summary"), "plot_characters": plot.get("key_characters")}
@@ -247,20 +251,6 @@ class CoSERRow(Row):
             profile += f" {MARK}" if profile and profile != whole else ""
         description = next((one.description.strip() for one in self.plot_characters if one.name == name), "")
         return "\n\n".join(text for text in (description, profile) if text)
-
-
-def _circumstance(value: Any) -> dict[Any, Any]:
-    scene = without_nulls(_json("circumstance", value))
-    if not isinstance(scene, dict):
-        raise ValueError("circumstance is not a JSON object")
-    return scene
-
-
-def _parsed(name: str, value: Any) -> Any:
-    """A field's value, parsed if it is JSON text."""
-    if name in _NAMES:
-        return as_list(value)
-    return _json(name, value) if name in _OBJECTS else value
 
 
 def _json(name: str, value: Any) -> Any:

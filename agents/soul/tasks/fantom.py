@@ -155,7 +155,9 @@ def official_set_metrics(rows: int, outcomes: Sequence[Outcome]) -> Sequence[Set
         for outcome in outcomes
         if outcome.row.missed_info_accessibility == "inaccessible" and outcome.row.kind != "fact"
     ]
-    sets = [runs for runs in group_runs(missed, _official_set).values() if _is_complete(runs)]
+    by_set = group_runs(missed, lambda row: row.set_id if row.official_id else None)
+    # A set without one of its answers does not count; where rows do not say how many they are, those there are all.
+    sets = [runs for runs in by_set.values() if len(runs[0]) >= max(one.row.set_rows for one in runs[0])]
     metrics: list[SetMetric] = [Ratio.from_groups("all_correct", rows, _shares(sets))]
     for name, kind in _PARTS.items():
         parts = [[[one for one in run if one.row.question_type.startswith(kind)] for run in runs] for runs in sets]
@@ -164,16 +166,6 @@ def official_set_metrics(rows: int, outcomes: Sequence[Outcome]) -> Sequence[Set
         answers = [(official_polarity(_answer(one)), str(one.row.correct_answer).partition(":")[0]) for one in yes_no]
         metrics.append(WeightedF1.from_answers(f"f1_{name}", rows, yes_no, answers))
     return metrics
-
-
-def _official_set(row: FanToMRow) -> str | None:
-    return row.set_id if row.official_id else None
-
-
-def _is_complete(runs: Runs) -> bool:
-    """Return True if all questions of a set have an answer; a row that gives no number of them counts as all."""
-    wanted = max(outcome.row.set_rows for outcome in runs[0])
-    return len(runs[0]) >= wanted
 
 
 def _shares(groups: Sequence[Runs]) -> list[tuple[Runs, float]]:
@@ -294,7 +286,9 @@ class FanToM(AnswerTask[FanToMRow]):
         if row.kind == "choice":
             return tagged_letter(text, _options(row), strict=strict)
         if row.kind == "list":
-            return ", ".join(sorted(names_given(answer, _listed_names(row), strict=strict))) or None
+            lists = (row.correct_answer, row.wrong_answer)
+            names = {name for listed in lists if isinstance(listed, list) for name in listed}
+            return ", ".join(sorted(names_given(answer, names, strict=strict))) or None
         if row.kind == "binary":
             polarity = _polarity(answer) if strict else _loose_polarity(undressed(answer))
             return {True: "yes", False: "no", None: None}[polarity]
@@ -335,12 +329,6 @@ def _loose_polarity(text: str) -> bool | None:
     if _KNOWS_NOT.search(text):
         return None if _KNOWS.search(text) else False
     return True if _KNOWS.search(text) and not _NO_PERSON.search(text) else None
-
-
-def _listed_names(row: FanToMRow) -> set[str]:
-    """The right and the wrong names."""
-    lists = (row.correct_answer, row.wrong_answer)
-    return {name for names in lists if isinstance(names, list) for name in names}
 
 
 def _score(row: FanToMRow, answer: str) -> float:

@@ -150,8 +150,8 @@ class HumanLLM(AnswerTask[HumanLLMRow]):
 
     def given(self, row: HumanLLMRow, episode: Episode) -> str | None:
         """The item that was ranked first."""
-        ranked = self.answer_of(row, episode)
-        return with_letter(ranked[0], options_by_letter(row.candidates)) if ranked else None
+        answer = self.answer_of(row, episode)
+        return answer and with_letter(answer[0], options_by_letter(row.candidates))
 
     def secrets(self, row: HumanLLMRow) -> Sequence[str]:
         return (*row.candidates, *option_references(("item", "candidate"), options_by_letter(row.candidates)))
@@ -172,13 +172,8 @@ class HumanLLM(AnswerTask[HumanLLMRow]):
         valid = len(letters) == len(set(letters)) == ranks and set(letters) <= set(options_by_letter(row.candidates))
         return ",".join(letters) if valid else None
 
-    def ranked(self, row: HumanLLMRow, episode: Episode) -> list[str]:
-        """The letters that an episode ranked, most likely first; an empty list if no answer could be read."""
-        answer = self.answer_of(row, episode)
-        return answer.split(",") if answer else []
-
     async def judge(self, row: HumanLLMRow, episode: Episode, judge: Judge) -> Verdict:
-        ranked = self.ranked(row, episode)
+        ranked = (self.answer_of(row, episode) or "").split(",")
         gold = self.gold(row)
         reward = 1.0 / (ranked.index(gold) + 1) if gold in ranked else 0.0
         metrics = {

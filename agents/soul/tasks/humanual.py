@@ -116,7 +116,7 @@ class Humanual(OneTurnTask[HumanualRow]):
         return None  # another person would have written something else
 
     def secrets(self, row: HumanualRow) -> Sequence[str]:
-        return quotations(row.completion)
+        return quotable(row.completion, _RUN)
 
     def groups(self, row: HumanualRow) -> Mapping[str, str]:
         # A row of the six sets names its own set as dataset, which does not divide the set.
@@ -191,11 +191,6 @@ def length_factor(text: str, gold: str) -> float:
     """min(1, words / (0.3 * words of the gold text)); 1 if the gold text is too short to tell."""
     wanted = len(_WORD.findall(gold))
     return min(1.0, len(_WORD.findall(text)) / (ENOUGH * wanted)) if wanted >= LONG_GOLD else 1.0
-
-
-def quotations(text: str) -> tuple[str, ...]:
-    """The parts of a text that a critique must not quote, among them any eight words in a row."""
-    return quotable(text, _RUN)
 
 
 def _messages(value: Any) -> list[tuple[str, str]] | None:

@@ -29,7 +29,7 @@ from soul.leaks.quotations import quotable
 from soul.message import Message
 from soul.one_turn import with_feedback
 from soul.policy import Players
-from soul.prompts import Prompt, load_prompt
+from soul.prompts import load_prompt
 from soul.row_fields import drop_empty_groups
 from soul.task import Task
 from soul.task_types import Episode, Metric, Verdict
@@ -112,12 +112,7 @@ class SimArena(Task[RowT], Generic[RowT]):
     version = 4  # 4: the model card's scale
     prefixes: ClassVar[tuple[str, ...]]  # the words that introduce a message
     opening: ClassVar[str]  # the first user message: chat templates need one before the first turn of the policy
-    judge_prompt: ClassVar[Prompt]
     judges_writing_features: ClassVar[bool] = True
-
-    @property
-    def prompts(self) -> tuple[Prompt, ...]:
-        return (self.judge_prompt,)
 
     @abstractmethod
     def instructions(self, row: RowT) -> str:
@@ -185,7 +180,7 @@ class SimArena(Task[RowT], Generic[RowT]):
             data["preferences"] = [trait.model_dump() for trait in self.preferences(row)]
             data["final_document"] = document
         schema = verdict_schema(tuple(writing), tuple(interaction), rated)
-        answer = (await judge.ask(schema, self.judge_prompt, data, policy_texts=texts, min_words=2)).model_dump()
+        answer = (await judge.ask(schema, self.critic, data, policy_texts=texts, min_words=2)).model_dump()
         reward, parts = session_scores(answer)
         answered = statistics.fmean(heard.labelled for heard in self._own_turns(episode))
         course = {"answered": answered, "turns": float(len(texts)), "left": float(episode.ended == "left")}
@@ -238,7 +233,7 @@ class SimArenaMath(SimArena[SimMathRow]):
     prefixes = ("Query", "Response")
     opening = "The tutor is ready. Write your first message."
     judges_writing_features = False  # as in the original: a student's are in the profile only
-    judge_prompt = load_prompt("sim_arena/judge_math", 2)
+    critic = load_prompt("sim_arena/judge_math", 2)
 
     def instructions(self, row: SimMathRow) -> str:
         return (
@@ -273,7 +268,7 @@ class SimArenaDoc(SimArena[SimDocRow]):
     cuts = (("pre_writing_materials_text", "start"), ("user_profile_text", "start"))
     prefixes = ("Message",)
     opening = "The writing assistant is ready. Write your first message."
-    judge_prompt = load_prompt("sim_arena/judge_doc", 2)
+    critic = load_prompt("sim_arena/judge_doc", 2)
 
     def instructions(self, row: SimDocRow) -> str:
         wish = f"The text you want: {row.document_type}. {row.intent}"
@@ -338,11 +333,7 @@ def _before_leaving(text: str) -> str | None:
 
 
 def _spoken(reply: str) -> str:
-    """A partner's turn without its thinking.
-
-    Raises:
-        JudgeFailure: nothing is left.
-    """
+    """A partner's turn without its thinking. Raises JudgeFailure: nothing is left."""
     spoken = neutral(without_thinking(reply)).strip()
     if not spoken:
         raise JudgeFailure("empty", "the partner's turn contains nothing but thinking")

@@ -13,9 +13,7 @@ read counts as the end of the scale that is farther from the participant's own. 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -165,12 +163,14 @@ class SocSci210(AnswerTask[SocSci210Row]):
 
     def set_metrics(self, rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
         questions = group_runs(outcomes, lambda row: row.asked)
+        from scipy.stats import wasserstein_distance  # not above: SciPy takes a second to import
+
         distances = []
         for runs in questions.values():
             if len(runs[0]) >= _FEWEST_PEOPLE:
                 given = [self._on_unit_scale(one) for run in runs for one in run]
                 own = [(one.row.response - one.row.r_min) / (one.row.r_max - one.row.r_min) for one in runs[0]]
-                distances.append((runs, wasserstein(given, own)))
+                distances.append((runs, float(wasserstein_distance(given, own))))
         return [Ratio.from_groups("wasserstein", rows, distances)]
 
     def _on_unit_scale(self, outcome: Outcome) -> float:
@@ -181,16 +181,6 @@ class SocSci210(AnswerTask[SocSci210Row]):
         if answer is None:
             return float(row.response - row.r_min < row.r_max - row.response)
         return (min(max(float(answer), row.r_min), row.r_max) - row.r_min) / (row.r_max - row.r_min)
-
-
-def wasserstein(first: Sequence[float], second: Sequence[float]) -> float:
-    """The Wasserstein-1 distance of two samples of numbers: the area between their distribution functions."""
-    samples = sorted(first), sorted(second)
-    area = 0.0
-    for low, high in pairwise(sorted({*first, *second})):
-        below = [bisect_right(sample, low) / len(sample) for sample in samples]
-        area += abs(below[0] - below[1]) * (high - low)
-    return area
 
 
 def _in_words(row: SocSci210Row, value: float) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -21,7 +21,7 @@ from soul.dialogue import View, audible
 from soul.judge import Judge, Role
 from soul.message import Message
 from soul.policy import Players
-from soul.prompts import Prompt, load_prompt
+from soul.prompts import load_prompt
 from soul.row_fields import drop_empty_groups
 from soul.task import Task
 from soul.task_types import Direction, Episode, GroupKey, Metric, Verdict
@@ -207,10 +207,6 @@ class Sotopia(Task[SotopiaRow]):
         if reward == "weighted":
             self.headline = WEIGHTED
 
-    @property
-    def prompts(self) -> tuple[Prompt, ...]:
-        return (self.critic,)
-
     def check(self, row: SotopiaRow) -> None:
         if row.agent1_name.casefold() == row.agent2_name.casefold():
             raise ValueError(f"agent2_name: {row.agent2_name!r} is also the name of agent1")
@@ -269,8 +265,7 @@ class Sotopia(Task[SotopiaRow]):
         return Encounter({"policy": policy.messages}, ended, tuple(acts))
 
     async def judge(self, row: SotopiaRow, episode: Episode, judge: Judge) -> Verdict:
-        if not isinstance(episode, Encounter):
-            raise TypeError(f"Sotopia judges an Encounter, as its `play` returns it, not a {type(episode).__name__}")
+        assert isinstance(episode, Encounter), episode
         me = row.of(row.eval_position, "name")
         own = [act for act in episode.acts if act.speaker == me]
         texts = ["\n".join(act.text for act in own)]
@@ -347,11 +342,26 @@ def read_act(text: str, speaker: str) -> Act:
 
 
 def _read_object(text: str) -> tuple[Kind, str, bool] | None:
-    """Kind and argument of the first object that is a turn, and whether it is the whole text; None if there is none."""
-    for value, alone in _objects(text):
-        kind, argument = _kind(value.get("action_type")), value.get("argument")
-        if kind is not None and isinstance(argument, str | None):
-            return kind, argument or "", alone
+    """Kind and argument of the first object that is a turn, and whether it is the whole text; None if there is none.
+
+    Strings in it may contain line breaks.
+    """
+    fenced = _FENCE.fullmatch(text)
+    text = fenced.group(1).strip() if fenced else text
+    decoder = json.JSONDecoder(strict=False)
+    position = text.find("{")
+    for _ in range(_MOST_OBJECTS):
+        if position < 0:
+            break
+        try:
+            value, end = decoder.raw_decode(text, position)
+        except (ValueError, RecursionError):
+            value, end = None, position + 1
+        if isinstance(value, dict):
+            kind, argument = _kind(value.get("action_type")), value.get("argument")
+            if kind is not None and isinstance(argument, str | None):
+                return kind, argument or "", position == 0 and end == len(text)
+        position = text.find("{", end)
     return None
 
 
@@ -361,22 +371,3 @@ def _kind(name: Any) -> Kind | None:
         return None
     bare = re.sub(r"[\W_]+", "", name).lower()
     return next((kind for kind in get_args(Kind) if re.sub(r"\W+", "", kind) == bare), None)
-
-
-def _objects(text: str) -> Iterator[tuple[dict[str, Any], bool]]:
-    """The JSON objects in a text, in order, each with whether it is the whole text. Strings may contain line breaks."""
-    fenced = _FENCE.fullmatch(text)
-    text = fenced.group(1).strip() if fenced else text
-    decoder = json.JSONDecoder(strict=False)
-    position = text.find("{")
-    for _ in range(_MOST_OBJECTS):
-        if position < 0:
-            return
-        try:
-            value, end = decoder.raw_decode(text, position)
-        except (ValueError, RecursionError):
-            position = text.find("{", position + 1)
-            continue
-        if isinstance(value, dict):
-            yield value, position == 0 and end == len(text)
-        position = text.find("{", end)

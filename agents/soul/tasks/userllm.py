@@ -212,7 +212,9 @@ class UserLLM(Task[UserLLMRow]):
 
     async def _judge_turn(self, row: UserLLMRow, turn: Turn, judge: Judge) -> Verdict:
         if row.source == "prism" and turn.only_ends:
-            return _ended_without_a_word(row)
+            # There are no words to judge. The critique is the same on a last turn, which it would reveal otherwise.
+            reward = float(row.is_last_turn)
+            return Verdict(reward, _termination(row, True, reward), ENDED_WITHOUT_A_WORD)
         require_content([turn.text], 1)
         if (critique := _no_message(row, turn, self.prompt(row)[0]["content"])) is not None:
             worst = {_SCORES[row.source]: 0.0} if row.source in _SCORES else _termination(row, turn.ends, 0.0)
@@ -252,11 +254,7 @@ class UserLLM(Task[UserLLMRow]):
 
 
 def _imported(name: str) -> Detector:
-    """The detector function of that name.
-
-    Raises:
-        ValueError: there is no such function.
-    """
+    """The detector function of that name. Raises ValueError: there is no such function."""
     try:
         if ":" in name and callable(function := resolve_name(name)):
             return cast(Detector, function)
@@ -297,15 +295,6 @@ def _open_conversation(row: UserLLMRow, turn: Turn, detection: Detection) -> Ver
         **({} if row.conversation else {_FIRST_TURN: 1.0}),
     }
     return Verdict(reward, metrics, _critique(row, overlap, detection))
-
-
-def _ended_without_a_word(row: UserLLMRow) -> Verdict:
-    """The verdict on the end token alone. There is no text, so no judge is asked.
-
-    The critique does not depend on whether the turn was the last one, because that would reveal the answer.
-    """
-    reward = float(row.is_last_turn)
-    return Verdict(reward, _termination(row, True, reward), ENDED_WITHOUT_A_WORD)
 
 
 def _termination(row: UserLLMRow, ends: bool, reward: float) -> dict[str, float]:

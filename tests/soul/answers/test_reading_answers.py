@@ -2,18 +2,11 @@
 
 import pytest
 
-from soul.answers.extraction import mentioned_names, tagged_answer
-from soul.answers.thinking import without_thinking
+from soul.answers.extraction import mentioned_names
 from soul.metrics.ngram import token_f1
 from soul.one_turn import parse_options
 
 pytestmark = pytest.mark.smoke
-
-
-def test_tagged_answer_and_thinking():
-    assert tagged_answer("no tag") is None
-    assert tagged_answer("<answer> x\ny </answer>") == "x\ny"
-    assert without_thinking("<think>a</think>b<think>c") == "b"
 
 
 @pytest.mark.parametrize(

@@ -110,9 +110,3 @@ def test_a_folder_that_cannot_be_written_to(
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(kind, match=text):
         FolderLock(tmp_path)
-
-
-def test_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(NotWritable, match="cannot write there \\((Not a directory|File exists)"):
-        FolderLock(tmp_path / "file" / "run")

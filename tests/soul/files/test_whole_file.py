@@ -35,8 +35,3 @@ def test_several_writers_of_a_shared_file_leave_one_of_their_files(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(write, range(8)))
     assert path.read_text() in {str(number) * 100_000 for number in range(8)} and os.listdir(tmp_path) == ["cache.json"]
-
-
-def test_line_ends_are_written_as_they_are(tmp_path):
-    write_whole(tmp_path / "x", ["a\r\n", "b\n"])
-    assert (tmp_path / "x").read_bytes() == b"a\r\nb\n"

@@ -117,7 +117,7 @@ def test_scopes_share_everything_but_the_counters(tmp_path):
             first = await ask(one.judge, n=1)
             assert first == await ask(two.judge, n=1)  # from the cache
             together = await asyncio.gather(*(ask(scope.feedback, n=2) for scope in (one, two)))  # asked once
-            await asyncio.gather(*(ask(scope.environment, n=n) for scope in (one, two) for n in range(4)))
+            await asyncio.gather(*(ask(scope.environment, n=0) for scope in (one, two) for _ in range(4)))  # sampled
             return together
 
         together = run(gateway, work())
@@ -128,29 +128,7 @@ def test_scopes_share_everything_but_the_counters(tmp_path):
     assert calls == [{"judge": 1, "feedback": 1, "environment": 4}] * 2
     assert [scope.usage()["judge"].cache_hits for scope in (one, two)] == [0, 1]
     assert sum(scope.usage()["feedback"].cache_hits for scope in (one, two)) == 1
-    for role, judge in gateway.roles.items():
-        assert one.roles[role].endpoint_client is judge.endpoint_client and one.roles[role].cached is judge.cached
-
-
-# --- the cache
-
-
-def test_partner_and_environment_are_sampled_anew(tmp_path):
-    fake = counting()
-    with connected(fake, tmp_path, partner={"temperature": 0.7}) as gateway:
-
-        async def twice(role):
-            return [await ask(gateway.roles[role], n=0) for _ in range(2)]
-
-        async def work():
-            answers = {role: await twice(role) for role in ROLES}
-            return answers, [await gateway.partner.chat(HI) for _ in range(2)]
-
-        answers, turns = run(gateway, work())
-    assert answers == {"judge": [0, 0], "feedback": [0, 0], "partner": [1, 2], "environment": [3, 4]}
-    assert turns[0] != turns[1]
-    used = gateway.usage()
-    assert [used[role].cache_hits for role in ROLES] == [1, 2, 0, 0]
+    assert all(one.roles[role].endpoint_client is judge.endpoint_client for role, judge in gateway.roles.items())
 
 
 # --- counting
@@ -193,17 +171,11 @@ def test_a_role_without_its_key_fails_when_it_is_asked(monkeypatch):
 
         async def work():
             assert await ask(scope.judge, n=0) == 0
-            failures = []
-            for asked in (scope.partner.chat(HI), ask(scope.partner, n=0), scope.partner.check()):
-                with pytest.raises(JudgeFailure) as caught:
-                    await asked
-                failures.append(caught.value)
+            with pytest.raises(JudgeFailure, match="auth.*SOUL_PARTNER_KEY"):
+                await scope.partner.chat(HI)
             monkeypatch.setenv("SOUL_PARTNER_KEY", KEY)  # nothing of the failure stays
             await ask(scope.partner, n=0)
-            return failures
 
-        failures = run(gateway, work())
-    assert {failure.cause for failure in failures} == {"auth"}
-    assert all("SOUL_PARTNER_KEY" in failure.detail and "p" in failure.detail for failure in failures)
-    assert scope.usage()["partner"].failures["auth"] >= 2 and scope.usage()["judge"].failures == {}
+        run(gateway, work())
+    assert scope.usage()["partner"].failures == {"auth": 1} and scope.usage()["judge"].failures == {}
     assert [request.headers["authorization"] for request in fake.requests] == ["Bearer EMPTY", f"Bearer {KEY}"]

@@ -47,16 +47,13 @@ def test_check_asks_every_role_once(capsys):
     assert "judge.by_task.coser: works" in shown
 
 
-def test_check_names_what_fails(capsys):
+def test_check_names_what_fails(monkeypatch, capsys):
     with FakeOpenAI(Unauthorized()) as fake:
         assert main(["check", f"judge.base_url={fake.url}"]) == 1
     shown = capsys.readouterr().out
     assert "judge: FAILED  Cannot use the judge (auth)" in shown and KEY not in shown
     assert main(["check", f"judge.base_url={refused_url()}", "judge.max_attempts=1"]) == 1
     assert "connection" in capsys.readouterr().out
-
-
-def test_a_missing_key_is_a_failed_check(monkeypatch, capsys):
     monkeypatch.delenv("OPENAI_API_KEY")
     assert main(["check"]) == 1
     assert "OPENAI_API_KEY is not set" in capsys.readouterr().out.replace("\n", " ")
@@ -72,16 +69,12 @@ def test_canaries_and_agree_end_with_a_table_and_an_exit_code(tmp_path, capsys):
     assert json.loads(out.read_text())["passed"] is False
     labels = tmp_path / "labels.jsonl"
     turns = [{"role": "user", "content": "hi there"}, {"role": "assistant", "content": "Hello."}]
+    simulated = [[{"role": "user", "content": f"hey {n}"}] for n in range(4)]
     lines = [
-        {
-            "conversation_id": str(n),
-            "real": turns,
-            "simulated": [{"role": "user", "content": f"hey {n}"}],
-            "human_score": n / 4,
-        }
-        for n in range(4)
+        {"conversation_id": n, "real": turns, "simulated": said, "human_score": n / 4}
+        for n, said in enumerate(simulated)
     ]
-    labels.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    labels.write_text("\n".join(map(json.dumps, lines)))
 
     def by_number(request):
         if "ping" in request.data:

@@ -18,17 +18,9 @@ KEY = "sk-sentinel-0123456789abcdef"
 VARIABLES = ["OPENAI_BASE_URL", "OPENAI_API_KEY", "JUDGE_MODEL_NAME", "JUDGE_MODEL_REASONING", "OPENAI_AGENT_MODEL"]
 VARIABLES += ["OPENAI_AGENT_BASE_URL", "OPENAI_AGENT_API_KEY", "OPENAI_AGENT_REASONING_EFFORT", "SOUL_TEST_KEY"]
 TRANSPORT = {"timeout_s": 7.0, "max_attempts": 2, "max_reasks": 3, "concurrency": 5}
-OF_A_MODEL = {
-    "reasoning_effort": "high",
-    "temperature": 0.3,
-    "max_output_tokens": 99,
-    "structured": "prompt",
-    "requests_per_minute": 10.0,
-    "tokens_per_minute": 1000.0,
-    "price_in": 1.0,
-    "price_cached": 0.5,
-    "price_out": 2.0,
-}
+OF_A_MODEL = {"reasoning_effort": "high", "temperature": 0.3, "max_output_tokens": 99, "structured": "prompt"}
+OF_A_MODEL |= {"requests_per_minute": 10.0, "tokens_per_minute": 1000.0}
+OF_A_MODEL |= {"price_in": 1.0, "price_cached": 0.5, "price_out": 2.0}
 JUDGE = {"model": "judge-model", "base_url": HERE, "api_key_env": "SOUL_TEST_KEY", **TRANSPORT, **OF_A_MODEL}
 
 
@@ -69,9 +61,6 @@ def test_a_tasks_own_section_changes_the_papers_judge():
     assert (here.model, here.url, here.api_key_env) == ("gpt-5.4", HERE, None)
 
 
-# --- nulls mean unset
-
-
 # --- what is inherited
 
 
@@ -79,15 +68,12 @@ def test_a_tasks_own_section_changes_the_papers_judge():
 def test_another_model_inherits_the_transport_and_nothing_of_the_judges_model(own):
     partner = of(judge=JUDGE, partner=own).roles["partner"]
     expected = Endpoint(**{"model": "judge-model", "base_url": HERE, **own, **TRANSPORT})
-    for name in {*TRANSPORT, *OF_A_MODEL, "model", "base_url"}:
-        assert getattr(partner, name) == getattr(expected, name), name
-    for name in OF_A_MODEL:
-        assert getattr(partner, name) == Endpoint.model_fields[name].default, name
+    assert partner.model_dump(exclude={"api_key_env"}) == expected.model_dump(exclude={"api_key_env"})
 
 
 # --- keys
 
-ADDRESSES = [None, HERE, THERE, f"{HERE}/", "http://user:secret@judge.invalid/v1", DEFAULT_URL]
+ADDRESSES = [None, HERE, THERE, f"{HERE}/"]
 
 
 @pytest.mark.parametrize("judge_url, url, model", [*itertools.product(ADDRESSES, ADDRESSES, [None, "other"])])
@@ -112,34 +98,27 @@ def test_the_environment_names_the_judge(monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", THERE)
     monkeypatch.setenv("OPENAI_AGENT_MODEL", "the-policy")
     settings = of(partner={"model": "other"})
-    assert (settings.judge.model, settings.judge.reasoning_effort, settings.judge.url) == (
-        "from-environment",
-        "low",
-        THERE,
-    )
+    judge = settings.judge
+    assert (judge.model, judge.reasoning_effort, judge.url) == ("from-environment", "low", THERE)
     assert settings.roles["feedback"] == settings.judge
     assert settings.roles["partner"].model == "other" and settings.roles["partner"].reasoning_effort is None
     assert {endpoint.api_key_env for endpoint in settings.roles.values()} == {"OPENAI_API_KEY"}
-    settings = of(judge={"model": "from-section", "reasoning_effort": "high", "base_url": HERE})
-    assert (settings.judge.model, settings.judge.reasoning_effort, settings.judge.url) == ("from-section", "high", HERE)
+    judge = of(judge={"model": "from-section", "reasoning_effort": "high", "base_url": HERE}).judge
+    assert (judge.model, judge.reasoning_effort, judge.url) == ("from-section", "high", HERE)
 
 
+P, KEYED = {"OPENAI_AGENT_MODEL": "p"}, {"OPENAI_AGENT_API_KEY": KEY}
 POLICY = [
     ({}, {}, None),
     ({"OPENAI_AGENT_BASE_URL": THERE}, {}, None),
-    ({"OPENAI_AGENT_MODEL": "p"}, {}, ("p", DEFAULT_URL, "OPENAI_API_KEY", None)),
-    ({"OPENAI_AGENT_MODEL": "p", "OPENAI_BASE_URL": HERE}, {}, ("p", HERE, "OPENAI_API_KEY", None)),
-    ({"OPENAI_AGENT_MODEL": "p", "OPENAI_AGENT_BASE_URL": THERE}, {}, ("p", THERE, None, None)),
-    ({"OPENAI_AGENT_MODEL": "p"}, {"base_url": THERE}, ("p", THERE, None, None)),
-    ({"OPENAI_AGENT_MODEL": "p", "OPENAI_AGENT_API_KEY": KEY}, {}, ("p", DEFAULT_URL, "OPENAI_AGENT_API_KEY", None)),
-    (
-        {"OPENAI_AGENT_MODEL": "p", "OPENAI_AGENT_API_KEY": KEY, "OPENAI_AGENT_BASE_URL": THERE},
-        {},
-        ("p", THERE, "OPENAI_AGENT_API_KEY", None),
-    ),
+    ({**P, "OPENAI_BASE_URL": HERE}, {}, ("p", HERE, "OPENAI_API_KEY", None)),
+    ({**P, "OPENAI_AGENT_BASE_URL": THERE}, {}, ("p", THERE, None, None)),
+    (P, {"base_url": THERE}, ("p", THERE, None, None)),
+    ({**P, **KEYED}, {}, ("p", DEFAULT_URL, "OPENAI_AGENT_API_KEY", None)),
+    ({**P, **KEYED, "OPENAI_AGENT_BASE_URL": THERE}, {}, ("p", THERE, "OPENAI_AGENT_API_KEY", None)),
     ({"OPENAI_AGENT_REASONING_EFFORT": "low"}, {"model": "q"}, ("q", DEFAULT_URL, "OPENAI_API_KEY", "low")),
-    ({"OPENAI_AGENT_MODEL": "p"}, {"model": "q", "api_key_env": "X", "base_url": None}, ("q", DEFAULT_URL, "X", None)),
-    ({"OPENAI_AGENT_MODEL": "p", "JUDGE_MODEL_NAME": "j"}, {}, ("p", DEFAULT_URL, "OPENAI_API_KEY", None)),
+    (P, {"model": "q", "api_key_env": "X", "base_url": None}, ("q", DEFAULT_URL, "X", None)),
+    ({**P, "JUDGE_MODEL_NAME": "j"}, {}, ("p", DEFAULT_URL, "OPENAI_API_KEY", None)),
 ]
 
 
@@ -166,32 +145,27 @@ def test_a_jury_of_names_and_settings():
 
 # --- mistakes
 
-WRONG = {
-    "unknown": ({"feedback": {"temprature": 1}}, r"^feedback\.temprature: .*Known keys of feedback: model, base_url"),
-    "unknown of the judge": ({"judge": {"jurys": []}}, r"^judge\.jurys: .*by_task"),
-    "the run's in a role": ({"partner": {"budget_usd": 3}}, r"^partner\.budget_usd: "),
-    "below": ({"judge": {"concurrency": 0}}, r"^judge\.concurrency=0: .*greater than or equal to 1"),
-    "no number": ({"environment": {"timeout_s": "soon"}}, r"^environment\.timeout_s='soon': "),
-    "another word": ({"judge": {"structured": "xml"}}, r"^judge\.structured='xml': .*json_schema"),
-    "a share above 1": ({"judge": {"max_failure_rate": 30}}, r"^judge\.max_failure_rate=30: "),
-    "jury": ({"judge": {"jury": ["a", {"model": "b", "timeout_s": 0}]}}, r"^judge\.jury\[1\]\.timeout_s=0: "),
-    "unknown of the jury": ({"judge": {"jury": [{"modell": "b"}]}}, r"^judge\.jury\[0\]\.modell: "),
-    "one name as a jury": ({"judge": {"jury": "gpt-5"}}, r"^judge\.jury='gpt-5': "),
-    "budget": ({"judge": {"budget_usd": 0}}, r"^judge\.budget_usd=0: "),
-}
+WRONG = [
+    ({"feedback": {"temprature": 1}}, r"^feedback\.temprature: .*Known keys of feedback: model, base_url"),
+    ({"judge": {"jurys": []}}, r"^judge\.jurys: .*by_task"),
+    ({"partner": {"budget_usd": 3}}, r"^partner\.budget_usd: "),  # it is the run's
+    ({"judge": {"concurrency": 0}}, r"^judge\.concurrency=0: .*greater than or equal to 1"),
+    ({"environment": {"timeout_s": "soon"}}, r"^environment\.timeout_s='soon': "),
+    ({"judge": {"jury": ["a", {"model": "b", "timeout_s": 0}]}}, r"^judge\.jury\[1\]\.timeout_s=0: "),
+    ({"judge": {"jury": "gpt-5"}}, r"^judge\.jury='gpt-5': "),
+]
 
 
-@pytest.mark.parametrize("sections, message", WRONG.values(), ids=WRONG.keys())
+@pytest.mark.parametrize("sections, message", WRONG)
 def test_a_mistake_names_section_and_key(sections, message):
     with pytest.raises(BadSettings, match=message):
         of(**sections)
 
 
 # The first thing people write. It is refused, and the refusal, which lands in logs, does not repeat it.
-@pytest.mark.parametrize("section", ROLES)
-def test_a_key_in_the_settings_is_refused_and_not_shown(section):
-    with pytest.raises(BadSettings, match=rf"^{section}\.api_key: .*api_key_env") as caught:
-        of(**{section: {"api_key": KEY}})
+def test_a_key_in_the_settings_is_refused_and_not_shown():
+    with pytest.raises(BadSettings, match=r"^partner\.api_key: .*api_key_env") as caught:
+        of(partner={"api_key": KEY})
     assert KEY not in str(caught.value) and caught.value.__cause__ is None
 
 
@@ -202,11 +176,8 @@ FREE = {"price_in": 0, "price_out": 0}
 @pytest.mark.parametrize(
     "sections, unpriced",
     [
-        ({"judge": {}}, ["gpt-5-nano at https://api.openai.com/v1"]),
         ({"judge": {"price_in": 0.05}}, ["gpt-5-nano at https://api.openai.com/v1"]),
-        ({"judge": PRICES}, []),
         ({"judge": PRICES, "feedback": {"reasoning_effort": "high"}}, []),  # the same model: the same price
-        ({"judge": PRICES, "partner": {"model": "p"}}, ["p at https://api.openai.com/v1"]),
         ({"judge": PRICES, "partner": {"model": "p", "base_url": THERE}}, [f"p at {THERE}"]),
         ({"judge": PRICES, "partner": {"model": "p", "base_url": THERE, **FREE}}, []),
         ({"judge": {**PRICES, "jury": ["gpt-5-nano", "a", "b"]}}, ["a at https://api.openai.com/v1", "b at "]),

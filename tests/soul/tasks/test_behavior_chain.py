@@ -27,34 +27,19 @@ def test_json_object_and_flat_are_one_row():
 
 def test_the_prompt_tells_all_of_it_in_order():
     text = TASK.prompt(row_with())[0]["content"]
-    parts = [
-        "Tess Arden",
-        "stubborn",
-        "Chapter 1: Tess loses the boat.",
-        "offer bread.\nWhat the person did: Tess turns",
-    ]
+    parts = ["Tess Arden", "stubborn", "Chapter 1: Tess loses the boat.", "bread.\nWhat the person did: Tess turns"]
     parts += ["harbour master", "Question: What does Tess Arden do?\nA. She signs.", "D. She bargains."]
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
 
 
-def test_a_right_letter_that_is_no_option():
-    with pytest.raises(ValueError, match="^right_option_letter: "):
-        TASK.check(row_with(right_option_letter="E"))
-
-
 def test_a_chain_counts_its_runs_of_right_links():
     chains = {"one": "CCAC", "two": "AAC", "three": "CC"}  # C is right
     placed = [(name, place, said) for name, answers in chains.items() for place, said in enumerate(answers)]
-    samples = [
-        scored_by_rule(
-            "behavior_chain",
-            {**RAW, "chain": name, "link": place + 1, "chain_links": len(chains[name])},
-            tagged(said),
-            n,
-        )
-        for n, (name, place, said) in enumerate(reversed(placed))  # the file's order does not matter
-    ]
+    samples = []
+    for name, place, said in reversed(placed):  # the file's order does not matter
+        record = {**RAW, "chain": name, "link": place + 1, "chain_links": len(chains[name])}
+        samples.append(scored_by_rule("behavior_chain", record, tagged(said), len(samples)))
     found = shown_for_the_set(samples)
     assert found["chain_accuracy"] == pytest.approx(((1 + 2 + 1) / 10 + 1 / 6 + 3 / 3) / 3)
     assert found["longest_run"] == pytest.approx((2 / 4 + 1 / 3 + 2 / 2) / 3)

@@ -8,12 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soul.tasks.coser import DIMENSIONS, MAX_ROUNDS, MIN_TURNS
-from soul.tasks.coser_stage import (
-    END,
-    ENVIRONMENT,
-    audible,
-    without_thoughts,
-)
+from soul.tasks.coser_stage import END, ENVIRONMENT, audible, without_thoughts
 from soul.testing import fake_judge
 from tests.soul.tasks.coser_scenes import (
     CAST,

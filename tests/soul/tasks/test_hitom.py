@@ -1,14 +1,7 @@
 """Hi-ToM: the rules of its stories, and the joint accuracy of its authors."""
 
-from soul.rows.task_files import parse_row
 from tests.soul.evaluate.finished_samples import scored_by_rule, shown_for_the_set
 from tests.soul.samples import HITOM, tagged
-
-
-def test_the_prompt_has_the_authors_rule_about_ones_own_belief():
-    item = parse_row("hitom", HITOM)
-    text = item.task.prompt(item.row)[0]["content"]
-    assert "What a character tells others does not change what this character believes." in text
 
 
 def test_joint_accuracy_needs_the_answers_of_all_lower_orders():

@@ -16,9 +16,7 @@ def row_with(**fields):
     "answer, reward, hit, top",
     [
         ("D,A,B,C,E", 1.0, 1.0, 1.0),
-        ("A,D,B,C,E", 1 / 2, 1.0, 0.0),
         ("A,B,D,C,E", 1 / 3, 1.0, 0.0),
-        ("A,B,C,D,E", 1 / 4, 1.0, 0.0),
         ("A,B,C,E,D", 1 / 5, 1.0, 0.0),
         ("A,B,C,E,T", 0.0, 0.0, 0.0),
     ],
@@ -31,17 +29,7 @@ def test_reciprocal_rank(answer, reward, hit, top):
 
 @pytest.mark.parametrize(
     "answer",
-    [
-        "D",
-        "D,A,B,C",
-        "D,A,B,C,E,F",
-        "D,D,A,B,C",
-        "DABCE",
-        "D,A,B,C,U",
-        "1. D,A,B,C,E",
-        "D or A,B,C,E",
-        "D,A,B,C,E first",
-    ],
+    ["D,A,B,C", "D,A,B,C,E,F", "D,D,A,B,C", "DABCE", "D,A,B,C,U", "1. D,A,B,C,E", "D or A,B,C,E", "D,A,B,C,E first"],
 )
 def test_anything_but_five_different_letters_of_the_list_is_no_answer(answer):
     metrics = verdict_of(TASK, row_with(), tagged(answer)).metrics
@@ -63,11 +51,7 @@ def test_a_ranking_is_read_however_it_is_dressed_unless_strictly(answer):
     "fields, letter",
     [
         ({}, "D"),
-        (
-            {"answer_text": "Thing 5"},
-            "F",
-        ),  # the text counts: an index may count from 1, a letter be one of another list
-        ({"answer_text": "  thing 5 "}, "F"),
+        ({"answer_text": "  thing 5 "}, "F"),  # the text counts: an index may count from 1
         ({"answer_text": "F. Thing 5"}, "F"),
         ({"answer_text": None}, "D"),
         ({"answer_text": "gone"}, "D"),
@@ -82,17 +66,9 @@ def test_ways_to_name_the_item(fields, letter):
     assert TASK.gold(row) == letter
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"answer_text": None, "answer_index": 20, "answer_letter": "U"},
-        {"answer_text": "gone", "answer_index": -1, "answer_letter": None},
-        {"answer_text": None, "answer_index": None, "answer_letter": None},
-    ],
-)
-def test_an_item_that_is_no_candidate(fields):
+def test_an_item_that_is_no_candidate():
     with pytest.raises(ValueError, match="^answer_text: .* names no candidate"):
-        TASK.check(row_with(**fields))
+        TASK.check(row_with(answer_text="gone", answer_index=-1, answer_letter=None))
 
 
 def test_the_originals_inline_list_is_shown_once_and_its_history_line_by_line():

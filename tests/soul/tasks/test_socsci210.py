@@ -1,11 +1,9 @@
 """SocSci210: the distance on a scale, exact answers, and a critique in which no number stands."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from soul.leaks.redaction import redact
-from soul.tasks.socsci210 import SocSci210, SocSci210Row, thinking_allowed, wasserstein
+from soul.tasks.socsci210 import SocSci210, SocSci210Row, thinking_allowed
 from tests.soul.evaluate.finished_samples import scored_by_rule, shown_for_the_set
 from tests.soul.tasks.one_turn_samples import SOCSCI, tagged, verdict_of
 
@@ -84,14 +82,6 @@ def test_every_step_of_the_scale_is_blanked():
         word in text for word in ("1", "5", "7", "one", "six", "seven", "surely", "at all")
     )
     assert set("0123456789") & set(redact("12 people", TASK.secrets(row_with()))[0])  # what is off the scale stays
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.integers(0, 9), min_size=1), st.lists(st.integers(0, 9), min_size=1))
-def test_the_wasserstein_distance_is_that_of_scipy(first, second):
-    from scipy.stats import wasserstein_distance
-
-    assert wasserstein(first, second) == pytest.approx(wasserstein_distance(first, second))
 
 
 def test_distributions_are_compared_question_by_question():

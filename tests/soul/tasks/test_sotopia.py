@@ -33,19 +33,14 @@ from tests.soul.tasks.sotopia_encounters import (
 # --- reading a turn
 
 QUOTED = 'I say "no" \\ {so} \U0001f41d'
-SONG, NUMBER, BROKEN = (
-    '{"action_type": "sing", "argument": "la"}',
-    '{"action_type": "speak", "argument": 3}',
-    '{"action_typ',
-)
+SONG, NUMBER = '{"action_type": "sing", "argument": "la"}', '{"action_type": "speak", "argument": 3}'
 READ = {
     "as asked": ('{"action_type": "speak", "argument": "Hi."}', "speak", "Hi.", True),
     "quotes": (json.dumps({"action_type": "speak", "argument": QUOTED}), "speak", QUOTED, True),
-    "other case": (
-        '{"action_type": " Non_Verbal Communication", "argument": "nods"}',
-        "non-verbal communication",
-        "nods",
-        True,
+    "other case": ('{"action_type": " Leave ", "argument": "x"}', "leave", "", True),
+    "non-verbal": (
+        '{"action_type": "Non_Verbal Communication", "argument": "nods"}',
+        *("non-verbal communication", "nods", True),
     ),
     "action": ('{"argument": "shuts the door", "action_type": "action"}', "action", "shuts the door", True),
     "more keys": ('{"thought": "lie", "action_type": "speak", "argument": "Hi."}', "speak", "Hi.", True),
@@ -54,8 +49,6 @@ READ = {
     "after thinking": ('<think>{"action_type": "leave"}</think> ' + SPEAK, "speak", "How about four hundred?", True),
     "among words": (f"I could say:\n{SPEAK}\nor not", "speak", "How about four hundred?", False),
     "both sides": (f"{SPEAK}\n{LEAVE}", "speak", "How about four hundred?", False),
-    "leave": ('{"action_type": "leave", "argument": "Bye!"}', "leave", "", True),
-    "leave, no argument": ('{"action_type": "leave"}', "leave", "", True),
     "leave, null": ('{"action_type": "leave", "argument": null}', "leave", "", True),
     "nothing": (NOTHING, "none", "", True),
     "says nothing": ('{"action_type": "speak", "argument": " \\n"}', "none", "", True),
@@ -63,7 +56,7 @@ READ = {
     "a letter": ("leave", "speak", "leave", False),
     "unknown kind": (SONG, "speak", SONG, False),
     "argument of another type": (NUMBER, "speak", NUMBER, False),
-    "cut off": (BROKEN, "speak", BROKEN, False),
+    "cut off": ('{"action_typ', "speak", '{"action_typ', False),
     "a list": ("[1, 2]", "speak", "[1, 2]", False),
     "empty": ("", "none", "", False),
     "only thought": ("<think>I shall go.</think>", "none", "", False),

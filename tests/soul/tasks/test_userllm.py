@@ -1,6 +1,5 @@
 """UserLLM: the record as a row, and what the policy sees."""
 
-import asyncio
 import json
 import re
 
@@ -8,7 +7,6 @@ import pytest
 from pydantic import ValidationError
 
 from soul.tasks.userllm import END, spoken
-from soul.testing import scripted_players
 from tests.soul.tasks.userllm_rows import CSQA, GOES_ON, LESSON, NQ, OPENS, RECORDS, TASK, each_record, row_of
 
 # --- rows
@@ -104,17 +102,6 @@ def test_the_prompt(name):
     assert not re.search(r"\b(None|null|nan|True|False)\b", text)
     assert refined["content"].count(LESSON) == 1 and LESSON not in text and "coach" not in text
     assert refined["content"].partition("\n\nA coach read")[0] == text
-
-
-@each_record
-@pytest.mark.parametrize("feedback", [None, LESSON])
-def test_the_seat_hears_the_feedback_and_its_base_does_not(name, feedback):
-    row = row_of(RECORDS[name])
-    players = scripted_players("<think>x</think>hm?")()
-    episode = asyncio.run(TASK.play(row, players, feedback))
-    ((messages, base),) = players.seats["policy"].heard
-    assert messages == TASK.prompt(row, feedback) and base == TASK.prompt(row)
-    assert list(episode.seats["policy"]) == [*messages, {"role": "assistant", "content": "<think>x</think>hm?"}]
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from soul.cli.redaction import SHORTEST, blank, is_placeholder, redact, secret_parameter, shown_url, watch
-from soul.errors import BadKey, MissingKey
+from soul.cli.redaction import blank, redact, secret_parameter, shown_url, watch
+from soul.errors import MissingKey
 from soul.judge.call.http import HttpConnection
 
 ANY_KEY = "EMPTY"  # local servers accept any key; sent if no key variable is named
@@ -22,7 +22,6 @@ DEFAULT_MODEL = "gpt-5-nano"  # the judge of the paper
 # Most tokens of an answer of a judge, partner or environment without `max_output_tokens`: several times the longest
 # verdict with its thoughts. Without a limit, a model that repeats itself writes until its context ends.
 MOST_TOKENS = 16_384
-MAX_ANSWER_BYTES = 8_000_000  # also after decompression
 _TIMEOUTS = 5  # the deadline of a request with all its retries, in timeouts of one
 
 StructuredMode = Literal["json_schema", "json_object", "prompt"]
@@ -162,11 +161,7 @@ class Endpoint(BaseModel):
         return redact(blank(text, key))
 
     def key(self) -> str:
-        """The key that is sent.
-
-        Raises:
-            MissingKey: the key's variable is not set, or its value cannot be a key.
-        """
+        """The key that is sent. Raises MissingKey: the key's variable is not set, or its value cannot be a key."""
         variable, server = self.api_key_env, f"{self.address} (model {self.model})"
         if variable is None:
             return ANY_KEY
@@ -178,23 +173,15 @@ class Endpoint(BaseModel):
                 f"No key for the endpoint {server}: the environment variable {variable} is not set. Set it "
                 f"(export {variable}=...), or name another variable with judge.api_key_env. {remedy}"
             )
-        if (problem := _problem(key)) is not None:
-            raise BadKey(
-                f"The key for the endpoint {server}, in the environment variable {variable}, {problem}. Set the "
-                f"variable to the key alone: export {variable}='...'. {remedy}"
+        quoted = len(key) > 1 and key[0] in "\"'`" and key[-1] == key[0]
+        if quoted or not all("!" <= character <= "~" for character in key):
+            raise MissingKey(
+                f"The key for the endpoint {server}, in the environment variable {variable}, has quotation marks, a "
+                f"blank, a line break or another character that no key has. Set it to the key alone: "
+                f"export {variable}='...'. {remedy}"
             )
         return key
 
     def connection(self) -> HttpConnection:
         """The connections to this endpoint, which are made when they are used."""
-        return HttpConnection(self.url, self.key(), MAX_ANSWER_BYTES)
-
-
-def _problem(key: str) -> str | None:
-    if not all("!" <= character <= "~" for character in key):
-        return "contains a blank, a line break or another character that no key has"
-    if len(key) > 1 and key[0] in "\"'`" and key[-1] == key[0]:
-        return "is enclosed in quotation marks, which are part of its value"
-    if len(key) < SHORTEST and not is_placeholder(key):
-        return f"is too short ({len(key)} characters, a key has at least {SHORTEST}; placeholders like EMPTY are fine)"
-    return None
+        return HttpConnection(self.url, self.key())

@@ -1,9 +1,8 @@
 """One exchange with an endpoint over HTTP: send a request, read the completion, or name the cause of the failure.
 
-It follows no redirects (texts and keys go only to base_url), stores no cookies, and never takes a late or second answer
-on a reused connection for the answer to the next request. The proxy of the environment (http_proxy) is used for other
-machines only. A malformed part of a completion counts as missing, so that paid tokens are counted even if the text is
-unusable. Plain aiohttp takes half of the CPU time that the OpenAI SDK takes for a call.
+It follows no redirects (texts and keys go only to base_url) and stores no cookies. The proxy of the environment
+(http_proxy) is used for other machines only. A malformed part of a completion counts as missing, so that paid tokens
+are counted even if the text is unusable. Plain aiohttp takes half of the CPU time that the OpenAI SDK takes for a call.
 """
 
 from __future__ import annotations
@@ -18,10 +17,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
-from multidict import CIMultiDict
 from yarl import URL
 
 from soul.errors import Cause, JudgeFailure
@@ -29,7 +26,6 @@ from soul.errors import Cause, JudgeFailure
 MAX_RETRY_AFTER_S = 60.0
 HALF_OF_ITS_RESOLUTION_S = 0.5  # a date is rounded up to whole seconds: half a second too late on average
 _KEEP_S = 60.0  # how long an unused connection stays open
-_ERROR_BYTES = 65_536  # how much of an error's body is read
 _SHOWN = 2000  # characters of an error's body
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,15})?")
 # Variables that the OpenAI SDK sends as headers.
@@ -69,15 +65,12 @@ class HttpConnection:
     The key is sent as a bearer key, unless the base URL has a user. The query of the base URL is kept.
     """
 
-    def __init__(self, base_url: str, key: str, most_bytes: int) -> None:
+    def __init__(self, base_url: str, key: str) -> None:
         parts = urlsplit(base_url)
         self._url = URL(parts._replace(path=f"{parts.path.rstrip('/')}/chat/completions").geturl())
-        self._proxy = proxy_of(parts.scheme, parts.hostname or "")
-        self._most_bytes = most_bytes
-        self._headers = CIMultiDict({"Content-Type": "application/json", "Accept-Encoding": "identity"})
-        self._headers.update(
-            {name: os.environ[variable] for variable, name in _HEADERS.items() if variable in os.environ}
-        )
+        self._through_proxy = not is_this_machine(parts.hostname or "")
+        self._headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        self._headers |= {name: os.environ[variable] for variable, name in _HEADERS.items() if variable in os.environ}
         if parts.username is None:
             self._headers["Authorization"] = f"Bearer {key}"
         self._session: aiohttp.ClientSession | None = None
@@ -87,8 +80,8 @@ class HttpConnection:
         """Send one request."""
         # A policy may write unpaired surrogates, which UTF-8 cannot encode: they are sent as "?".
         data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
-        async with self._open().post(self._url, data=data, proxy=self._proxy, allow_redirects=False) as response:
-            return Response(response.status, response.headers, await self._body(response))
+        async with self._open().post(self._url, data=data, allow_redirects=False) as response:
+            return Response(response.status, response.headers, await response.read())
 
     async def close(self) -> None:
         """Close the connections."""
@@ -100,52 +93,21 @@ class HttpConnection:
         if self._session is None or self._loop is not loop:
             self._loop = loop
             self._session = aiohttp.ClientSession(
-                connector=_CleanConnector(limit=0, keepalive_timeout=_KEEP_S),  # `concurrency` is the limit
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_S),  # `concurrency` is the limit
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers=self._headers,
+                trust_env=self._through_proxy,
                 timeout=aiohttp.ClientTimeout(None),  # `client.py` has that of the whole request
             )
         return self._session
 
-    async def _body(self, response: aiohttp.ClientResponse) -> bytes:
-        is_error = response.status >= 300
-        most = _ERROR_BYTES if is_error else self._most_bytes
-        whole = bytearray()
-        try:
-            async for part in response.content.iter_any():
-                whole += part
-                if len(whole) > most:
-                    response.close()
-                    break
-        except aiohttp.ClientError:
-            if not is_error:  # the status of an error is enough
-                raise
-        if len(whole) > most and not is_error:
-            raise JudgeFailure("invalid", f"the answer is larger than {most / 1e6:g} MB")
-        return bytes(whole[:most])
 
-
-class _CleanConnector(aiohttp.TCPConnector):
-    """A connector that reuses a connection only if nothing has arrived on it since its last answer."""
-
-    async def connect(self, *request: Any, **more: Any) -> aiohttp.connector.Connection:
-        while True:
-            connection = await super().connect(*request, **more)
-            if connection.protocol is None or not connection.protocol.should_close:
-                return connection
-            connection.close()
-
-
-def proxy_of(scheme: str, host: str) -> str | None:
-    """The proxy for this host; None for this machine, because a proxy would look on its own machine."""
+def is_this_machine(host: str) -> bool:
+    """True for the loopback addresses: a proxy would look for the server on its own machine."""
     try:
-        is_local = ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:  # a name
-        is_local = host == "localhost"
-    if is_local or proxy_bypass(host):
-        return None
-    proxies = getproxies()
-    return proxies.get(scheme) or proxies.get("all")
+        return host == "localhost"
 
 
 # --- a completion

@@ -2,7 +2,6 @@
 
 import asyncio
 import io
-import json
 import random
 from collections import Counter
 
@@ -10,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from soul.judge.audit.human_agreement import compare, table
-from soul.judge.audit.human_labels import GTEvalLabel, PairwiseLabel
+from soul.judge.audit.human_labels import parse
 from soul.testing import FakeOpenAI, Json, Refusal, fake_judge
 
 WINS = {"real": 0.0, "tie": 0.5, "simulated": 1.0}
@@ -28,25 +27,24 @@ def made_up(n):
     ]
 
 
-def scored(pairs, scores):
-    records = zip(pairs, scores, strict=True)
+def labelled(pairs, field, labels):
+    records = zip(pairs, labels, strict=True)
     return [
-        GTEvalLabel.model_validate({"conversation_id": f"c-{i}", "real": r, "simulated": s, "human_score": score})
-        for i, ((r, s), score) in enumerate(records)
+        parse({"conversation_id": f"c-{i}", "real": real, "simulated": simulated, field: label}, "here")
+        for i, ((real, simulated), label) in enumerate(records)
     ]
+
+
+def scored(pairs, scores):
+    return labelled(pairs, "human_score", scores)
 
 
 def named(pairs, labels):
-    records = zip(pairs, labels, strict=True)
-    return [
-        PairwiseLabel.model_validate({"conversation_id": f"c-{i}", "real": r, "simulated": s, "human_label": label})
-        for i, ((r, s), label) in enumerate(records)
-    ]
+    return labelled(pairs, "human_label", labels)
 
 
 def fingerprint(turns):
-    """A conversation by its letters: the gateway may break up control tokens on the way."""
-    return "".join(c for turn in turns for c in turn["content"] if c.isalnum())
+    return " ".join(turn["content"] for turn in turns)
 
 
 class Oracle:
@@ -62,8 +60,7 @@ class Oracle:
         self.asked = Counter()
 
     def __call__(self, request):
-        text = request.messages[1]["content"]
-        data = json.JSONDecoder().raw_decode(text, text.index("{"))[0]
+        data = request.data
         return self.score(data) if "real_conversation" in data else self.choice(data)
 
     def _answer(self, answers, pair):

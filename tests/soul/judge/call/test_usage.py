@@ -60,37 +60,25 @@ def test_merging_is_addition(a, b, c):
 # --- latency
 
 
-def timed(latencies, usage=None):
-    usage = usage or Usage()
-    for seconds in latencies:
-        usage.answered(Endpoint(), Tokens(), seconds, (0.0, 0.0))
-    return usage
-
-
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=200), st.sampled_from([0.0, 0.5, 0.9, 0.95, 0.99, 1.0]))
 def test_percentiles_are_within_five_percent(latencies, share):
     expected = float(np.quantile(latencies, share, method="inverted_cdf"))
-    found = timed(latencies).percentile(share)
+    usage = Usage()
+    for seconds in latencies:
+        usage.answered(Endpoint(), Tokens(), seconds, (0.0, 0.0))
+    found = usage.percentile(share)
     assert expected * (1 - 1e-9) <= found <= expected * 1.05 * (1 + 1e-9)
 
 
 # --- money
 
 
-def ask(judge, times=1):
-    async def work():
-        return [await judge.ask(Critique, "Be brief.", {"n": n}) for n in range(times)]
-
-    return asyncio.run(work())
-
-
 def dollars(prompt, cached, completion, price_in, price_out, price_cached=None):
     """The bill in exact arithmetic."""
-    prices = [
-        Fraction(str(price)) for price in (price_in, price_in if price_cached is None else price_cached, price_out)
-    ]
-    return (prices[0] * (prompt - cached) + prices[1] * cached + prices[2] * completion) / 10**6
+    price_cached = price_in if price_cached is None else price_cached
+    fresh, kept, out = (Fraction(str(price)) for price in (price_in, price_cached, price_out))
+    return (fresh * (prompt - cached) + kept * cached + out * completion) / 10**6
 
 
 FREE = {"price_in": 0, "price_out": 0}
@@ -103,7 +91,8 @@ def test_the_cost_is_what_the_prices_say(prices):
         lambda request: Json({"critique": critique}, cached_tokens=request.number * 3, reasoning_tokens=7)
     )
     judge = fake_judge(fake, **prices)
-    ask(judge, times=5)
+    for n in range(5):
+        asyncio.run(judge.ask(Critique, "Be brief.", {"n": n}))
     prompts = [len(request.text.split()) for request in fake.requests]
     completion = len(json.dumps({"critique": critique}).split()) + 7
     expected = sum(dollars(prompt, 3 * n, completion, **prices) for n, prompt in enumerate(prompts))
@@ -115,20 +104,19 @@ def test_the_cost_is_what_the_prices_say(prices):
 
 
 LARGE = Tokens(40_000_000, 0)  # two dollars
-UNPRICED = {
-    "a call without a price": ([({}, LARGE)], "price unknown"),
-    "half a price": ([({"price_in": 1}, LARGE)], "price unknown"),
-    "no tokens told": ([(PRICED, Tokens())], "price unknown"),
-    "one of two without a price": ([(PRICED, LARGE), ({}, LARGE)], "at least $2.00"),
-    "one of two without tokens": ([(PRICED, LARGE), (PRICED, Tokens())], "at least $2.00"),
-    "all known": ([(PRICED, LARGE)] * 2, "$4.00"),
-    "a server of one's own": ([(FREE, LARGE)], "$0.00"),
-    "thousands": ([(PRICED, LARGE)] * 1000, "$2,000.00"),
-    "nothing": ([], "$0.00"),
-}
+UNPRICED = [
+    ([({}, LARGE)], "price unknown"),
+    ([({"price_in": 1}, LARGE)], "price unknown"),
+    ([(PRICED, Tokens())], "price unknown"),
+    ([(PRICED, LARGE), ({}, LARGE)], "at least $2.00"),
+    ([(PRICED, LARGE), (PRICED, Tokens())], "at least $2.00"),
+    ([(FREE, LARGE)], "$0.00"),
+    ([(PRICED, LARGE)] * 1000, "$2,000.00"),
+    ([], "$0.00"),
+]
 
 
-@pytest.mark.parametrize("answers, shown", UNPRICED.values(), ids=UNPRICED.keys())
+@pytest.mark.parametrize("answers, shown", UNPRICED)
 def test_what_is_not_priced_is_never_shown_as_free(answers, shown):
     parts = []
     for prices, told in answers:
@@ -140,26 +128,16 @@ def test_what_is_not_priced_is_never_shown_as_free(answers, shown):
 # --- the ledger
 
 
-def ledger_of(**tasks):
-    ledger = Ledger()
-    for task, roles in tasks.items():
-        ledger.add(task, roles)
-    return ledger
-
-
-def rendered(ledger):
-    console = Console(width=200, record=True, file=io.StringIO())
-    console.print(table(ledger))
-    return console.export_text()
-
-
 def test_the_table_shows_what_was_spent():
     judge = Usage(calls=2000, requests=1500, cache_hits=500, prompt_tokens=40_000_000, failures=Counter(timeout=3))
     judge.answered(Endpoint(**PRICED), LARGE, 1.0, (0.0, 0.0))
     feedback = Usage(calls=10, requests=10)
     feedback.answered(Endpoint(), LARGE, 3.0, (0.0, 0.0))
-    ledger = ledger_of(hitom={"judge": judge, "feedback": feedback})
-    lines = [[cell.strip() for cell in line.strip(" │").split("│")] for line in rendered(ledger).splitlines()]
+    ledger, console = Ledger(), Console(width=200, file=io.StringIO())
+    ledger.add("hitom", {"judge": judge, "feedback": feedback})
+    console.print(table(ledger))
+    printed = console.file.getvalue().splitlines()
+    lines = [[cell.strip() for cell in line.strip(" │").split("│")] for line in printed]
     rows = {tuple(line[:2]): line[2:] for line in lines if len(line) == 10}
     assert rows["hitom", "judge"] == ["2,000", "25%", "3", "80,000,000", "0", "1.00", "1.00", "$2.00"]
     *_, median, _, cost = rows["hitom", "feedback"]
