@@ -200,7 +200,6 @@ def test_stories_for_a_tiny_model():
         {"orders": [0, 0]},
         {"orders": [5], "agents": 2},
         {"lengths": [4]},
-        {"options_fixed": ["a", "a"]},
     ],
 )
 def test_impossible_configs_are_refused(wrong):

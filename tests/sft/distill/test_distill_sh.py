@@ -138,8 +138,8 @@ def test_a_dry_run_plans_sampling_and_evaluation_and_trains_nothing(run: Run) ->
 
 
 def test_names_with_spaces_arrive_whole(run: Run) -> None:
-    said, _ = run(EXPERTS="hitom=outputs/a", OUTPUT_DIR="my outputs", KEEP_ARGS="--rows-per-task 9")
-    assert "--weight" not in said[0], "a number of rows is a balance too"
+    said, _ = run(EXPERTS="hitom=outputs/a", OUTPUT_DIR="my outputs", WEIGHTS="none")
+    assert "--weight" not in said[0]
     (files,) = [line for line in said if line.startswith("TRAIN_FILES='my outputs")]
     assert names_in("TRAIN_FILES", dict([files.split("=", 1)])) == ["my outputs/distilled/data/train.parquet"]
     assert any("--model=base --model=outputs/a --model=my outputs/distilled/student" in line for line in said)
