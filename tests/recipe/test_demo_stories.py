@@ -9,7 +9,6 @@ import pytest
 
 from recipe.demo import coach, evaluate, stories
 from recipe.demo.forms import HITOM, PARATOMI, Form
-from soul.rows.overlap import HeldOut
 from soul.rows.task_files import read_rows
 
 both_forms = pytest.mark.parametrize("form", [HITOM, PARATOMI], ids=lambda form: form.task.name)
@@ -28,14 +27,6 @@ def test_files_are_read_by_the_task_and_share_no_story(tmp_path: Path) -> None:
     told = {row.row.story for row in train}
     assert len(told) == 40
     assert not told & {row.row.story for row in heldback}
-
-
-@both_forms
-def test_the_launcher_finds_no_held_back_story_in_training(tmp_path: Path, form: Form) -> None:
-    stories.write_files(tmp_path, forms=(form,))
-    train, heldback = (read_rows([str(tmp_path / f"{name}.parquet")]) for name in ("train", "heldback"))
-    assert (len(train), len(heldback)) == (600, 128)
-    assert not HeldOut(heldback).overlaps(train)
 
 
 def test_files_of_several_forms_share_only_the_heldback_stories(tmp_path: Path) -> None:

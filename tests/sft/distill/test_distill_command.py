@@ -284,18 +284,12 @@ def test_kill_9_and_the_same_command_asks_nothing_twice(tmp_path):
 @pytest.mark.parametrize(
     "given, told",
     [
-        (["hitom"], "write TASK=EXPERT"),
-        (["hitomm=x/y"], "Did you mean 'hitom'"),
-        (["hitom=nowhere/at/all"], "hitom_rl_train.parquet: there is no such file"),
         (["hitom:FILE=nowhere/at/all"], "no such folder, and it is not a hub id"),
         (["hitom:FILE=endpoint:sk-secret"], "endpoint:MODEL@URL#VARIABLE"),
         (["hitom:FILE=endpoint:m@http://127.0.0.1:1/v1#sk-secret"], "is not the name of an environment variable"),
         (["sotopia:FILE=a/b"], "holds rows of hitom, not of sotopia alone"),
         (["hitom:FILE=a/b", "hitom:FILE=a/b"], "has the rows hitom:mine already"),
         (["hitom:FILE=a/b", "policy.model=x"], "no policy.model"),
-        (["hitom:FILE=a/b", "--not-in", "nothing*.parquet"], "no such file, and no evaluation set"),
-        (["judge.model=x"], "nothing is sampled without TASK=EXPERT"),
-        (["--margin", "much"], "--margin much: 'much' is not a number"),
         ([], "there is no sample"),
     ],
 )

@@ -4,14 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sft.distill.dataset import group_names, held_back
 from sft.distill.sample import ExpertSample, Fingerprints, Place
 from sft.distill.select import Rule, choose
-from soul.errors import BadSettings
 from soul.task_types import GroupKey, Metric
 
 UP, DOWN = Metric("up"), Metric("down", low=0.0, high=1.0, higher_is_better=False)
@@ -147,18 +145,6 @@ def test_a_conversation_is_kept_once_whatever_row_it_stands_at():
         ExpertSample(SOURCE, Place(Path("x"), i), "up", "up", f"row{i}", i, 0, 1.0, seats=(seat,)) for i in range(3)
     ]
     assert sorted(choose(samples, Rule(), HEADLINES).fates) == ["duplicate", "duplicate", "kept"]
-
-
-@pytest.mark.parametrize(
-    "rule, told",
-    [
-        (Rule(keep="threshold"), "needs a threshold for up"),
-        (Rule(margin={"other": 1.0}), "no sample of the task 'other'"),
-    ],
-)
-def test_rules_that_cannot_be(rule, told):
-    with pytest.raises(BadSettings, match=told):
-        choose([made(0, "up", "row")], rule, HEADLINES)
 
 
 def with_keys(row: str, *keys: str) -> ExpertSample:

@@ -102,11 +102,6 @@ def test_an_empty_turn_of_the_other_side_is_context() -> None:
     assert read({"messages": [{"role": "user", "content": ""}, CHAT[2]]}).trained == (1,)
 
 
-def test_a_response_that_is_none() -> None:
-    with pytest.raises(BadConversation, match="row 7, field response: expected text, got NoneType"):
-        read({"prompt": "x", "response": None}, "prompt_response")
-
-
 @pytest.mark.parametrize("last", [0, 1, 2, 3, 4, 5])
 def test_only_the_last_turns_stay_turns_and_nothing_is_lost(last: int) -> None:
     said = [("assistant", "Trial 1?"), ("user", "F"), ("assistant", "Trial 2?"), ("user", "J")]
