@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recipe.demo import coach, evaluate, stories
-from recipe.demo.forms import HITOM, PARATOMI, Form
+from recipe.demo.stories import HITOM, PARATOMI, Form
 from soul.rows.task_files import read_rows
 
 both_forms = pytest.mark.parametrize("form", [HITOM, PARATOMI], ids=lambda form: form.task.name)
