@@ -5,7 +5,6 @@ import re
 import sys
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -18,8 +17,6 @@ from soul.tasks import launch
 from soul.testing import FakeOpenAI, ServerError, Text
 from tests.killed import killed_and_finished
 from tests.sft.distill.stand_in_expert import Experts
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(autouse=True)
