@@ -91,15 +91,6 @@ def test_real_scenes_come_back_as_they_were(tmp_path, capsys):
 # --- the two forms of a source
 
 
-def test_a_scene(tmp_path):
-    (record,) = coser.convert([written(tmp_path, [scene(tag="ood")])]).records
-    assert (record["question"], record["plot_id"], record["tag"]) == ("The price of a light", "The Salt Road/3", "ood")
-    circumstance = json.loads(record["circumstance"])
-    assert circumstance["character_profiles"] == {"Ada": "Proud."}  # of those on stage
-    assert circumstance["speaking_characters_w_env"] == ["Ada", "Roe"] and circumstance["major_characters"] == ["Ada"]
-    assert circumstance["key_characters"] == [{"name": "Ada", "motivation": "Money."}]
-
-
 def test_a_book_gives_its_training_plots(tmp_path, capsys):
     path = written(tmp_path, book([CONVERSATION]), "The Salt Road.json")
     (record,) = coser.convert([path]).records

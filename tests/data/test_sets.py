@@ -3,7 +3,6 @@
 import io
 import json
 import shutil
-from collections import Counter
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +12,6 @@ import pytest
 from data import sets
 from data.source_folders import Form
 from data.sources import BUILDS, EVALUATION_SETS
-from soul.evaluate.run.settings import row_sampling_order
 from soul.rows.data_card import read_inside
 from soul.rows.task_files import TaskRow, read_rows
 from tests.published import lay_out_as_clones, publish
@@ -139,21 +137,6 @@ def test_each_source_gives_the_rows_of_the_paper(built: Built) -> None:
     kinds = {name: {row.row.qType for row in built.rows(name)} for name in ("paratomi", "paratomi_paraphrased")}
     assert kinds["paratomi_paraphrased"] - kinds["paratomi"] == {"reality", "memory"}
     assert int(table["mistakes"][1]) > 0
-
-
-def test_a_draw_has_the_papers_strata(built: Built) -> None:
-    for name, kind, want in (
-        ("userllm", "source", {"commonsense_qa": 33.3, "natural_questions": 33.3, "prism": 33.3}),
-        ("coser", "books", None),
-        ("mirrorbench", "dataset", None),
-        ("fantom", "question", None),
-    ):
-        rows = built.rows(name)
-        drawn = [rows[i] for i in row_sampling_order(rows, f"0:{name}")[:100]]
-        counts, whole = (Counter(row.task.groups(row.row)[kind] for row in part) for part in (drawn, rows))
-        want = want or {value: len(drawn) * count / len(rows) for value, count in whole.items()}
-        assert counts.total() == min(100, len(rows))
-        assert set(counts) == set(want) and all(abs(counts[value] - want[value]) <= 1 for value in want), (name, counts)
 
 
 def test_a_bad_source_costs_its_own_set_only(sources: Path, tmp_path: Path) -> None:

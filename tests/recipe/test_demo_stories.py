@@ -101,16 +101,6 @@ def test_mixture_is_drawn_per_sample(records: list[stories.Record]) -> None:
     assert len(set(one)) == 2  # the same exercise gets both answers: the policy must stay undecided
 
 
-def test_people_who_are_hardly_ever_right_read_praise_too(records: list[stories.Record]) -> None:
-    rng = random.Random(0)
-    drawn = (stories.warm_sample(rng.choice(records), rng, population=stories.HARDLY_EVER_RIGHT) for _ in range(3000))
-    prompts = [sample.messages[0]["content"] for sample in drawn if sample.coached]
-    praised, misled = (
-        sum(word in prompt for prompt in prompts) for word in ("Keep doing so.", "the thing was at first")
-    )
-    assert 0.3 < praised / len(prompts) < 0.55 and misled > 0
-
-
 @both_forms
 def test_prompts_are_the_tasks_own(records: list[stories.Record], form: Form) -> None:
     rng = random.Random(1)

@@ -24,7 +24,6 @@ from sft.corpus.split import open_corpus
 from sft.corpus.store import SequenceWriter
 from sft.corpus.tokenize import TokenisingFailed
 from sft.encode.messages import BadConversation
-from sft.encode.rendering import TemplateFailure
 from sft.encode.sequence import EncodedSequence, TooLong
 from sft.encode.train_roles import UnknownSource
 from sft.formats import reading
@@ -328,15 +327,6 @@ def test_a_column_of_a_later_json_row_is_refused_by_row(tmp_path: Path, form: st
     file = WRITERS[form](tmp_path, [row(number) for number in range(300)] + [row(300) | {"weight": 0.1}])
     with pytest.raises(UnsupportedColumn, match=f"{file}, row 300: column 'weight'.*--ignore-column weight"):
         opened(tmp_path, train_files=[str(file)])
-
-
-def test_tools_of_the_rows_reach_the_template_or_are_refused(tmp_path: Path) -> None:
-    tool = {"type": "function", "function": {"name": "look"}}
-    write(tmp_path / "train_shard_0.parquet", [row(0) | {"tools": json.dumps([tool])}, row(1) | {"tools": None}])
-    with pytest.raises(TemplateFailure, match="row 0, field tools: the chat template does not render tools"):
-        opened(tmp_path)
-    first, second = texts(opened(tmp_path, template="with_tools"))
-    assert "look" in first and "look" not in second
 
 
 def test_mistakes_in_the_other_split_come_before_any_tokenising(tmp_path: Path, done: list[str]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import gzip
 import json
-import random
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -181,22 +180,6 @@ def test_what_layouts_may_have_besides(tmp_path: Path) -> None:
     long = {"prompt": "a", "completion": [{"role": "user", "content": "b"}]}
     with pytest.raises(BadConversation, match="x, field completion: .*one message of the assistant"):
         standard_row(long, "prompt_completion", "x")
-
-
-def test_random_json_is_cut_at_the_right_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks that end anywhere: inside of a string, an escape, a character."""
-    rng = random.Random(0)
-    letters = ['"', "\\", "{", "}", "[", "]", ",", "é", "🙂", "\n", " ", "a"]
-    texts = ["".join(rng.choices(letters, k=rng.randrange(60))) + "." for _ in range(120)]
-    records = [
-        {"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": text}]} for text in texts
-    ]
-    expected = stored(opened(tmp_path / "a", train_files=[str(WRITERS["parquet"](tmp_path / "a", records))]))
-    for size in (16, 101, 1024):
-        monkeypatch.setattr(reading, "BATCH_BYTES", size)
-        for form in ("JSON lines", "JSON array", "JSON array, gzip", "JSON lines, zstd"):
-            place = WRITERS[form](tmp_path / f"{size}", records)
-            assert stored(opened(tmp_path / f"{size}", train_files=[str(place)])) == expected
 
 
 LINE = (json.dumps(row(0)) + "\n").encode()
