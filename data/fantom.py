@@ -58,9 +58,6 @@ def convert(paths: Sequence[str | Path], seed: int = 0) -> list[Record]:
     """The rows of FanToM CSV files as `extra_info` dicts, ordered by file name whatever the order of `paths`.
 
     The place of the right answer depends only on (seed, file name, row in that file). `set_id` names the conversation.
-
-    Raises:
-        ValueError: a field is malformed; names file, row (1 = first data row) and field.
     """
     files = by_name(paths)
     names = [path.name for path in files]
@@ -172,9 +169,6 @@ def convert_official(path: Path, seed: int = 0, context: Context = "short") -> R
     """All scored questions of the official file as `extra_info` dicts, in its order.
 
     The place of a right belief depends only on (seed, set id, number of the question).
-
-    Raises:
-        ValueError: the file is not the official one; names file, entry (from 0) and field.
     """
     try:
         entries = _FILE.validate_python(read_json(path))

@@ -70,9 +70,6 @@ def read(path: Path, left_out: Counter[str]) -> Iterator[Dialogue]:
 
     Args:
         left_out: counts the conversations that are not read, by reason.
-
-    Raises:
-        ValueError: the file is none of the four, or a field is missing; names place and field.
     """
     if path.suffix == ".tsv":
         dialogues = _clariq(path)

@@ -16,20 +16,6 @@ needs_records = needs(TEST_SET)
 TASK = CoSER()
 
 
-def scene(**changes):
-    return {
-        "book": "The Salt Road",
-        "scenario": "Night on the gallery.",
-        "topic": "The price of a light",
-        "plot": {"summary": "Ada sells the lamp.", "key_characters": [{"name": "Ada", "description": "A keeper."}]},
-        "key_characters": [{"name": "Ada", "thought": "Money."}],
-        "character_profiles": {"Ada": "Proud.", "Bess": "Not here."},
-        "dialogues": [{"character": "Ada", "message": "[x] Double it."}, {"character": "Roe", "message": "Never."}],
-        "i_p": 3,
-        **changes,
-    }
-
-
 def book(conversations, **changes):
     """A book of ten plots, the conversations in the first one and again in the last, held-out one."""
     plot = {

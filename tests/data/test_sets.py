@@ -14,6 +14,7 @@ from data.source_folders import Form
 from data.sources import BUILDS, EVALUATION_SETS
 from soul.rows.data_card import read_inside
 from soul.rows.task_files import TaskRow, read_rows
+from tests.data.source_files import table_of
 from tests.published import lay_out_as_clones, publish
 from tests.soul.samples import DATA
 
@@ -45,14 +46,7 @@ def build(sources: Path, out: Path, *words: str) -> Built:
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as printed:
         patch.setenv("COLUMNS", "2000")  # no line is folded
         code = sets.main([str(sources), "--out", str(out), *words])
-    table: dict[str, list[str]] = {}
-    lines = (line for line in printed.getvalue().splitlines() if "│" in line)
-    for cells in ([cell.strip() for cell in line.strip("│").split("│")] for line in lines):
-        if cells[0]:
-            table[cells[0]] = cells[1:]
-        else:
-            table[list(table)[-1]][2] += f" {cells[3]}"
-    return Built(sources, out, code, table, printed.getvalue())
+    return Built(sources, out, code, table_of(printed.getvalue()), printed.getvalue())
 
 
 @pytest.fixture(scope="module")
