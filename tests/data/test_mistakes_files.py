@@ -7,9 +7,7 @@ import pyarrow.parquet as pq
 from data import mistakes
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import read_rows
-from tests.soul.samples import DATA
 
-SOURCES = [DATA / "mistakes" / name for name in ("eedi_train_sample.csv", "eedi_misconception_mapping_sample.csv")]
 QUESTION = {
     "QuestionId": "7",
     "QuestionText": "What is 2 + 3 x 4?",

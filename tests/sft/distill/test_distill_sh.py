@@ -149,8 +149,6 @@ def test_names_with_spaces_arrive_whole(run: Run) -> None:
     ("variables", "says"),
     [
         ({"EXPERTS": "hitom=endpoint:m@http://h/v1"}, "an endpoint cannot score"),
-        ({"EXPERTS": "hitom=outputs/a hitom=outputs/b"}, "two experts for hitom"),
-        ({"EXPERTS": "hitom:a.parquet=outputs/a sotopia=outputs/b"}, "a file for each task"),
         ({"EXPERTS": "outputs/a"}, "not of the form TASK=EXPERT"),
         ({"KEEP_ARGS": "--margin 1"}, "KEEP_ARGS belongs to MODE=forward"),
         ({"MODE": "backward"}, "use forward or reverse"),
