@@ -92,21 +92,20 @@ class ChatEncoder:
         self._special = re.compile("|".join(re.escape(word) for word in words) or r"(?!)")
         self._alone: dict[str, list[int]] = {}
 
-    def encode(self, messages: Sequence[Turn], trained: Sequence[int], tools: Tools = None) -> list[EncodedSequence]:
-        """The sequences of a conversation; each trained turn is in exactly one of them. The last is the longest.
+    def turns(self, messages: Sequence[Turn], trained: Sequence[int], tools: Tools = None) -> list[TrainedTurn]:
+        """The trained turns of a conversation as text, for `sequences`.
 
         A first turn whose rendering does not contain the generation prompt is not trained, because no model could be
         asked to write it: it is context only.
         """
-        return self.sequences([self.turns(messages, trained, tools)])[0]
-
-    def turns(self, messages: Sequence[Turn], trained: Sequence[int], tools: Tools = None) -> list[TrainedTurn]:
-        """The trained turns of a conversation as text, for `sequences`; raises as `encode`."""
         self._check_read(messages, tools)
         return self._trained_turns(messages, trained, tools)
 
     def sequences(self, conversations: Sequence[list[TrainedTurn]]) -> list[list[EncodedSequence]]:
-        """The sequences of each of several conversations: tokenising their texts together costs less."""
+        """The sequences of each of several conversations: tokenising their texts together costs less.
+
+        Each trained turn is in exactly one of its conversation's sequences, of which the last is the longest.
+        """
         made: list[list[EncodedSequence]] = [[] for _ in conversations]
         left = {number: turns for number, turns in enumerate(conversations) if turns}
         while left:

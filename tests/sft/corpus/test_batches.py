@@ -47,13 +47,6 @@ def test_ranks_share_every_step(corpus: Corpus, ranks: int, first: int, steps: i
         assert taken == Counter(corpus.order.step(first + number, size).tolist())
 
 
-def test_ranks_have_similar_numbers_of_tokens(corpus: Corpus) -> None:
-    for step in range(7):
-        shares = [list(StepBatches(corpus, 16, rank, 4, step, step + 1))[0] for rank in range(4)]
-        tokens = [sum(len(corpus.dataset[number]["input_ids"]) for number in share) for share in shares]
-        assert max(tokens) < 1.2 * min(tokens), tokens
-
-
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_a_step_counts_rows_and_has_all_their_sequences(folder: Path, ranks: int) -> None:
     """With a template that makes several sequences of a row, in two files of which one counts twice."""

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from collections import Counter
 from dataclasses import replace
 
@@ -15,7 +14,6 @@ from soul import examples
 from soul.examples.__main__ import write
 from soul.tasks import launch
 from soul.testing import FakeOpenAI, ServerError, Text
-from tests.killed import killed_and_finished
 from tests.sft.distill.stand_in_expert import Experts
 
 
@@ -250,32 +248,6 @@ def test_rows_of_an_evaluation_are_neither_sampled_nor_kept(tmp_path, capsys):
     with FakeOpenAI(experts) as fake:
         distil(again, *words(fake, "hitom"), "--n", "1", "--not-in", every_row, code=1)
     assert "hitom: none of its 0 samples exists, because all of its rows are rows of an eval" in capsys.readouterr().err
-
-
-def test_kill_9_and_the_same_command_asks_nothing_twice(tmp_path):
-    train_file(tmp_path / "data", "hitom", rows=20)
-    experts = Experts("hitom", rows=20)
-
-    def slow(request):
-        reply = experts(request)
-        return Text(reply.content, delay=0.03) if "Story:" in request.text else reply
-
-    with FakeOpenAI(slow) as fake:
-        command = [
-            sys.executable,
-            "-m",
-            "sft.distill",
-            "--out",
-            str(tmp_path / "out"),
-            "--data",
-            str(tmp_path / "data"),
-        ]
-        command += [*words(fake, "hitom"), "--n", "2", "policy.concurrency=1"]
-        killed_and_finished(command, tmp_path, "out/samples/*/samples.jsonl", at=(12,))
-    keys = [(sample["number"], sample["sample"]) for sample in journal(tmp_path / "out")]
-    assert len(keys) == len(set(keys)) == 40
-    assert len(experts.asked) <= 40 + 2  # what was under way when it was killed: two sessions a slot
-    assert rows_of(tmp_path / "out")
 
 
 @pytest.mark.parametrize(
