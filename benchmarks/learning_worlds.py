@@ -16,8 +16,7 @@ from pathlib import Path
 
 from benchmarks.judged_world import market, sellers
 from recipe.demo import coach, warm_start
-from recipe.demo.forms import HITOM, PARATOMI, Form
-from recipe.demo.stories import HARDLY_EVER_RIGHT, RARELY_RIGHT, Population, told
+from recipe.demo.stories import HARDLY_EVER_RIGHT, HITOM, PARATOMI, RARELY_RIGHT, Form, Population, told
 from soul.testing import ChatRequest, Json, Reply
 
 REVEAL = ("refine.reveal_reference=true",)  # the leak guard would take the answer out

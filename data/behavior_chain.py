@@ -31,10 +31,7 @@ _QUESTION = re.compile(r"After this or in response to this, what behavior did [^
 
 
 def convert(paths: Sequence[str | Path], seed: int = 0) -> Rows:
-    """The links of these books as `extra_info` dicts, ordered by file name.
-
-    Raises ValueError naming file, link and field.
-    """
+    """The links of these books as `extra_info` dicts, ordered by file name."""
     left_out: Counter[str] = Counter()
     return Rows(numbered(row for path in by_name(paths) for row in _book(path, seed, left_out)), left_out)
 

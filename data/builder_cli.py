@@ -134,8 +134,8 @@ class Builder:
     Attributes:
         name: the module, "data.hitom".
         description: the module's docstring, which --help prints.
-        rows: reads the sources of the parsed command line and returns their rows. It raises ValueError (with file,
-            record and field) or OSError if it cannot read a source.
+        rows: reads the sources of the parsed command line and returns their rows. As every function of a builder, it
+            raises ValueError (with file, record and field) or OSError for a source that it cannot read.
         group: the group (story, conversation) of a record, or the field that names it; a split keeps the records of one
             group together.
         groups: the name of the groups in the counts.

@@ -32,9 +32,6 @@ def convert(paths: Sequence[str | Path]) -> Rows:
 
     Two kinds of conversations in a book are left out: those that the authors' extraction left unusable (a line without
     a speaker or text, no speaker at all), and those of plots from which the test scenes were drawn.
-
-    Raises:
-        ValueError: a scene of a list is malformed; names file, scene and field.
     """
     left_out: Counter[str] = Counter()
     scenes = (record for path in paths for record in _file_records(Path(path), left_out))

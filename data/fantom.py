@@ -38,6 +38,7 @@ from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from scipy.cluster.hierarchy import DisjointSet
 
 from data.builder_cli import Builder, Rows, argument, draw_argument
 from data.reading import by_name, read_csv, read_json, text_list
@@ -57,9 +58,6 @@ def convert(paths: Sequence[str | Path], seed: int = 0) -> list[Record]:
     """The rows of FanToM CSV files as `extra_info` dicts, ordered by file name whatever the order of `paths`.
 
     The place of the right answer depends only on (seed, file name, row in that file). `set_id` names the conversation.
-
-    Raises:
-        ValueError: a field is malformed; names file, row (1 = first data row) and field.
     """
     files = by_name(paths)
     names = [path.name for path in files]
@@ -90,19 +88,12 @@ def conversation_ids(contexts: Sequence[str]) -> dict[str, str]:
     Excerpts that share a long line are one conversation, and take the smallest of their ids.
     """
     ids = {context: hashlib.sha256(context.split("\n")[0].encode()).hexdigest()[:12] for context in contexts}
-    sharing: dict[str, list[str]] = {}
+    excerpts, first = DisjointSet(ids), dict[str, str]()
     for context in ids:
         for line in context.split("\n"):
             if len(line) >= TELLING_LINE:
-                sharing.setdefault(line, []).append(context)
-    changed = True
-    while changed:  # the smallest id spreads along chains of overlapping excerpts: two or three rounds
-        changed = False
-        for group in sharing.values():
-            smallest = min(ids[context] for context in group)
-            changed = changed or any(ids[context] != smallest for context in group)
-            ids |= dict.fromkeys(group, smallest)
-    return ids
+                excerpts.merge(first.setdefault(line, context), context)
+    return {context: min(ids[each] for each in group) for group in excerpts.subsets() for context in group}
 
 
 def _fields(where: str, raw: dict[str, str], rng: random.Random) -> Record:
@@ -178,9 +169,6 @@ def convert_official(path: Path, seed: int = 0, context: Context = "short") -> R
     """All scored questions of the official file as `extra_info` dicts, in its order.
 
     The place of a right belief depends only on (seed, set id, number of the question).
-
-    Raises:
-        ValueError: the file is not the official one; names file, entry (from 0) and field.
     """
     try:
         entries = _FILE.validate_python(read_json(path))

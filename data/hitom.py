@@ -31,9 +31,6 @@ def convert(path: str | Path) -> Rows:
     The published file asks every question twice: with the prompting type CoTP, and with VP, where an instruction stands
     in front of the story. The records of type VP are left out; the task writes its own instruction. `index` counts the
     rows of the file before filtering, `story_id` the distinct stories.
-
-    Raises:
-        ValueError: a field is missing or malformed; names file, record and field.
     """
     story_ids: dict[str, int] = {}
     records: list[Record] = []

@@ -20,10 +20,7 @@ from soul.tasks.humanllm import HumanLLM, HumanLLMRow
 
 
 def convert(paths: Sequence[str | Path]) -> list[Record]:
-    """The choices in these files as `extra_info` dicts, ordered by file name.
-
-    Raises ValueError naming file, record and field.
-    """
+    """The choices in these files as `extra_info` dicts, ordered by file name."""
     return numbered(_record(where, raw) for path in by_name(paths) for where, raw in read_records(path))
 
 

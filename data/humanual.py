@@ -24,11 +24,7 @@ SETS = ("book", "chat", "email", "news", "opinion", "politics")
 
 
 def convert(paths: Sequence[str | Path], dataset: str = "") -> list[Record]:
-    """The records of Humanual files as `extra_info` dicts, in the order of the files.
-
-    Raises:
-        ValueError: a field is missing or malformed; names file, record and field.
-    """
+    """The records of Humanual files as `extra_info` dicts, in the order of the files."""
     raw_records = [found for path in paths for found in read_records(Path(path))]
     return [_record(where, index, raw, dataset) for index, (where, raw) in enumerate(raw_records)]
 

@@ -72,11 +72,7 @@ def is_conversation(record: Mapping[str, Any]) -> bool:
 
 
 def read_conversation(where: str, raw: Mapping[str, Any]) -> Conversation:
-    """One record of conversations.jsonl.
-
-    Raises:
-        ValueError: a field is missing or malformed; names place and field.
-    """
+    """One record of conversations.jsonl."""
     turns = raw["conversation_history"]
     if not (isinstance(turns, list) and all(isinstance(t, dict) and _TURN <= set(t) for t in turns)):
         raise ValueError(f"{where}: field 'conversation_history' must be a list of turns with turn, role and content")

@@ -39,10 +39,7 @@ class _Question(NamedTuple):
 
 
 def convert(paths: Sequence[str | Path]) -> Rows:
-    """The decisions in these files as `extra_info` dicts, in the files' order.
-
-    Raises ValueError naming file, book and character, and field.
-    """
+    """The decisions in these files as `extra_info` dicts, in the files' order."""
     stories: dict[tuple[str, str], str] = {}
     contents = [(Path(path), read_json(Path(path))) for path in paths]
     for path, content in contents:

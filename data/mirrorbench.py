@@ -26,7 +26,7 @@ def convert(paths: Sequence[str | Path]) -> list[Record]:
     """The conversations of the files as `extra_info` dicts, ordered by file name whatever the order of `paths`.
 
     `group` names what must not be on both sides of a split: the search topic, which Qulac and ClariQ share, or the
-    opening message. Raises ValueError naming file, line and field.
+    opening message.
     """
     records: list[Record] = []
     seen: dict[tuple[str, str], str] = {}
@@ -44,11 +44,7 @@ def convert(paths: Sequence[str | Path]) -> list[Record]:
 
 
 def fields_of(where: str, raw: Mapping[str, Any]) -> Record:
-    """The fields of a row, from a record in the form of the mirror files.
-
-    Raises:
-        ValueError: a field is missing or malformed; names place and field.
-    """
+    """The fields of a row, from a record in the form of the mirror files."""
     texts = {name: required_text(where, raw, name) for name in ("task_description", "dataset", "conversation_id")}
     turns = _turns(where, raw.get("turns"))
     return {

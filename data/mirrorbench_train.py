@@ -32,15 +32,13 @@ from pydantic import BaseModel, Field
 
 from data.builder_cli import Builder, Rows, argument, some_left
 from data.mirrorbench import fields_of
-from data.model_stages import Item, Stage, Stages, model_options
+from data.model_stages import Item, Stage, Stages, is_evaluated, model_options
 from data.reading import read_csv, read_json, read_records
 from data.rows import Record, numbered
 from soul.cli.arguments import positive_int
 from soul.leaks.quotations import runs
 from soul.metrics.lexical import words
 from soul.prompts import load_prompt
-from soul.rows.overlap import HeldOut, group_keys
-from soul.rows.task_files import parse_row, read_rows
 
 PER_CORPUS = 850  # about 3,400 in all, as in the paper
 MOST_TURNS = 12
@@ -72,9 +70,6 @@ def read(path: Path, left_out: Counter[str]) -> Iterator[Dialogue]:
 
     Args:
         left_out: counts the conversations that are not read, by reason.
-
-    Raises:
-        ValueError: the file is none of the four, or a field is missing; names place and field.
     """
     if path.suffix == ".tsv":
         dialogues = _clariq(path)
@@ -195,7 +190,7 @@ GOALS = Stage("goals", "goal_writer", load_prompt("mirrorbench/goal"), Goal, fau
 
 def _drawn(args: argparse.Namespace, left_out: Counter[str]) -> dict[str, tuple[Dialogue, Item]]:
     """The dialogues that goals are written for, and what the goal writer is asked, by key and corpus."""
-    held_out = HeldOut(read_rows([str(path) for path in args.against]))
+    evaluated = is_evaluated("mirrorbench", args)
     by_corpus: dict[str, list[Dialogue]] = {}
     seen: set[tuple[str, str]] = set()
     for dialogue in (one for path in args.sources for one in read(path, left_out)):
@@ -204,7 +199,7 @@ def _drawn(args: argparse.Namespace, left_out: Counter[str]) -> dict[str, tuple[
             left_out[f"{dialogue.dataset}: more than {MOST_TURNS} turns"] += 1
         elif key in seen:
             left_out[f"{dialogue.dataset}: the same id twice"] += 1
-        elif held_out.shared_keys(group_keys(parse_row("mirrorbench", {"index": 0, **_fields(dialogue, "None.")}))):
+        elif evaluated(_fields(dialogue, "None.")):
             left_out[f"{dialogue.dataset}: {EVALUATED}"] += 1
         else:
             seen.add(key)

@@ -31,10 +31,7 @@ _COLUMNS = ("QuestionId", "QuestionText", "CorrectAnswer", *(f"Answer{letter}Tex
 
 
 def convert(paths: Sequence[str | Path]) -> Rows:
-    """The cases of Eedi question files as `extra_info` dicts; a file with names of misconceptions must be among them.
-
-    Raises ValueError naming file, row (1 = first data row) and field.
-    """
+    """The cases of Eedi question files as `extra_info` dicts; one of the files must name the misconceptions."""
     tables = [list(read_csv(Path(path))) for path in paths]
     names = {
         _number(row["MisconceptionId"]): row["MisconceptionName"].strip()

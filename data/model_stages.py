@@ -40,7 +40,9 @@ from soul.errors import CONTENT, PERMANENT, SYSTEMIC, JudgeFailure, SoulError
 from soul.judge import Gateway, GatewaySettings, Judge
 from soul.judge.roles import VARIABLES, sections_of
 from soul.prompts import Prompt
+from soul.rows.overlap import HeldOut, group_keys
 from soul.rows.review import LeftOut
+from soul.rows.task_files import parse_row, read_rows
 from soul.validation_errors import first_problem
 
 Role = Literal["drafter", "filter", "goal_writer", "intent_writer"]
@@ -75,6 +77,12 @@ def model_options(name: str) -> list[Option]:
         argument("--models", nargs="+", default=[], metavar="ROLE.KEY=VALUE", help="settings of the models"),
         argument("--keep", action="append", default=[], metavar="KEY", help="an item to keep although a rule drops it"),
     ]
+
+
+def is_evaluated(task: str, args: argparse.Namespace) -> Callable[[Mapping[str, Any]], bool]:
+    """A test for records of a task: True if one shares a group with a row of the files of --against."""
+    held_out = HeldOut(read_rows([str(path) for path in args.against]))
+    return lambda record: bool(held_out.shared_keys(group_keys(parse_row(task, {"index": 0, **record}))))
 
 
 class BadJournal(SoulError):

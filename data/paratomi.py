@@ -48,8 +48,7 @@ def question_type(raw: str) -> str:
 def convert(path: str | Path, seed: int = 0) -> list[Record]:
     """The questions of a ParaToMi .txt or a Percept-ToMi .csv file as `extra_info` dicts, in order.
 
-    `seed` orders the derived candidates of a .txt file. Raises ValueError naming file, block or row, and
-    field.
+    `seed` orders the derived candidates of a .txt file.
     """
     path = Path(path)
     if path.suffix == ".csv":

@@ -14,19 +14,20 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
-from data.builder_cli import BadSource, Built
+from data.builder_cli import BadSource, Built, ModelUse
 from data.source_folders import SourceMatch
 from data.sources import BUILDS, EVALUATION_SETS
 from soul.cli.arguments import existing_folder, output_folder
-from soul.cli.error_border import Parser, reports_errors
-from soul.errors import one_line
+from soul.cli.error_border import Parser, keep_traceback, reports_errors
+from soul.errors import SoulError, one_line
 from soul.rows import data_card as card
 from soul.suites import soul_v1
 
@@ -34,12 +35,38 @@ State = Literal["built", "no source", "failed"]
 
 
 class BuildResult(NamedTuple):
-    """The result for one set: built, or why not."""
+    """The result for one file: built, or why not.
+
+    Attributes:
+        left_out: rows of the source that are not in a training file, by reason.
+        contaminated: rows left out because they share a group with an evaluated one.
+        remarks: what the user should know, or what to do.
+        models: the models that were asked.
+    """
 
     name: str
     state: State
     rows: int = 0
     remarks: tuple[str, ...] = ()
+    groups: int = 0
+    left_out: Mapping[str, int] = MappingProxyType({})
+    contaminated: int = 0
+    models: tuple[ModelUse, ...] = ()
+
+
+def result_of(name: str, build: Callable[[], BuildResult], scratch: str = "") -> BuildResult:
+    """Build one file; a failure is a result, so that the other files are still built.
+
+    Args:
+        scratch: a folder that remarks do not name.
+    """
+    try:
+        return build()
+    except (OSError, ValueError, SoulError) as error:
+        remark = one_line(error).replace(scratch, "")
+    except Exception as error:  # noqa: BLE001 - a defect of one builder must not stop the others
+        remark = f"{type(error).__name__}: {one_line(error)} ({keep_traceback(error)})"
+    return BuildResult(name, "failed", remarks=(remark,))
 
 
 def evaluation_file(data: Path, name: str) -> Path:
@@ -57,16 +84,14 @@ def build_set(name: str, root: Path, out: Path) -> BuildResult:
             return BuildResult(name, "failed", remarks=(f"the source is incomplete: {remark}",))
         return BuildResult(name, "no source", remarks=(remark,))
     print(f"building {name} from {match.folder}", file=sys.stderr)
-    words = build.arguments(match, out)
-    try:
+    words, stands_in = build.arguments(match, out), match.form.stands_in
+
+    def write() -> BuildResult:
         built: Built = importlib.import_module(f"data.{build.builder}").build(words)
-    except (OSError, ValueError) as error:
-        return BuildResult(name, "failed", remarks=(one_line(error),))
-    except Exception as error:  # noqa: BLE001 - a defect of one builder must not stop the other sets
-        command = f"for the traceback: python -m data.{build.builder} {' '.join(words)}"
-        return BuildResult(name, "failed", remarks=(f"{type(error).__name__}: {one_line(error)} ({command})",))
-    card.write_inside(out, _card(name, match, built, words, root))
-    return BuildResult(name, "built", built.rows, (*filter(None, [match.form.stands_in]), *built.remarks))
+        card.write_inside(out, _card(name, match, built, words, root))
+        return BuildResult(name, "built", built.rows, (*filter(None, [stands_in]), *built.remarks))
+
+    return result_of(name, write)
 
 
 def _card(name: str, match: SourceMatch, built: Built, words: Sequence[str], root: Path) -> card.SetCard:

@@ -30,10 +30,7 @@ _ABILITY, _ANSWER = "能力\nABILITY", "答案\nANSWER"
 
 
 def convert(paths: Sequence[str | Path], language: str = "en") -> list[Record]:
-    """The questions of ToMBench files as `extra_info` dicts, ordered by file name whatever the order of `paths`.
-
-    Raises ValueError naming file, line and field.
-    """
+    """The questions of ToMBench files as `extra_info` dicts, ordered by file name whatever the order of `paths`."""
     return numbered(
         {**_record(where, raw, language), "subtask": path.stem}
         for path in by_name(paths)

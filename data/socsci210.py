@@ -52,9 +52,6 @@ def convert(
     Args:
         part: the studies that the authors evaluate (unseen), the others, or all.
         per_question: draw questions of conditions, and this many answers to each; questions with fewer are left out.
-
-    Raises:
-        ValueError: a field is missing; names file, record and field.
     """
     mappings = [Path(path) for path in paths if Path(path).name.startswith("participant_mapping")]
     files = [Path(path) for path in paths if Path(path) not in mappings]

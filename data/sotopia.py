@@ -56,11 +56,7 @@ def on_side(fields: Record, position: Position) -> Record:
 
 
 def _file(sources: Sequence[Path], name: str) -> Path:
-    """The file of this name among the sources, or below them.
-
-    Raises:
-        ValueError: there is none, or more than one.
-    """
+    """The file of this name among the sources, or below them."""
     found = [path for path in sources if path.name == name and path.is_file()]
     found = found or [path for folder in sources for path in sorted(folder.rglob(name))]
     if len(found) != 1:
@@ -92,11 +88,7 @@ def _encounter(
 
 
 def relationship_code(where: str, environment: Mapping[str, Any]) -> str:
-    """The relationship that an environment requires.
-
-    Raises:
-        ValueError: it is none of Sotopia's codes.
-    """
+    """The relationship that an environment requires."""
     code = str(environment.get("relationship")).removesuffix(".0")  # pandas writes 3 as 3.0 where a column has gaps
     if not (code.isdecimal() and int(code) < len(RELATIONSHIPS)):
         raise ValueError(
@@ -111,11 +103,7 @@ def _id(environment: Mapping[str, Any]) -> str:
 
 
 def encounter(where: str, environment: Mapping[str, Any], pair: Sequence[Mapping[str, Any]]) -> Record:
-    """Return what a row says about an environment and the two people who meet in it.
-
-    Raises:
-        ValueError: a field is missing or malformed; names place and field.
-    """
+    """Return what a row says about an environment and the two people who meet in it."""
     goals = environment.get("agent_goals")
     if not (isinstance(goals, list) and len(goals) == 2 and all(isinstance(g, str) and g.strip() for g in goals)):
         raise ValueError(f"{where}: field 'agent_goals' of environment {_id(environment)} must hold two texts")

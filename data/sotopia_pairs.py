@@ -46,7 +46,6 @@ def convert(paths: Sequence[str | Path], pairs: int = PAIRS, seed: int = 0) -> R
     """`pairs` encounters of each environment as `extra_info` dicts, in the environments' order.
 
     The pairs of an environment depend on (seed, its id) and the characters, not on the other environments.
-    Raises ValueError naming file, record and field.
     """
     sources = _read(paths)
     records: list[Record] = []

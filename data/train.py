@@ -32,9 +32,9 @@ from rich.table import Table
 
 from data.builder_cli import Builder, counted
 from data.model_stages import settings_of
-from data.sets import build_set, counts, evaluation_file, summary_table, wide_console
+from data.sets import BuildResult, build_set, counts, evaluation_file, summary_table, wide_console
 from data.sources import BUILDS, EXTRA_SETS
-from data.training.building import SHARE_BOOKS, Building, BuildResult, Evaluated, build_validation, file_of
+from data.training.building import SHARE_BOOKS, Building, Evaluated, build_validation, file_of
 from data.training.table import TRAINING, RunOptions, TrainingBuild
 from soul.cli.arguments import existing_folder, output_folder, positive_share
 from soul.cli.error_border import Parser, reports_errors

@@ -33,11 +33,7 @@ class _Person(NamedTuple):
 
 
 def convert(paths: Sequence[str | Path]) -> Rows:
-    """The questions in these files as `extra_info` dicts, in the files' order.
-
-    Raises:
-        ValueError: a field is missing or malformed; names file, line and field.
-    """
+    """The questions in these files as `extra_info` dicts, in the files' order."""
     people: dict[str, _Person] = {}
     questions: list[tuple[str, dict[str, Any]]] = []
     for path in map(Path, paths):

@@ -65,11 +65,7 @@ class Person:
 
 
 def read(path: Path, left_out: Counter[str]) -> Iterator[Person]:
-    """The people of a file.
-
-    Raises:
-        ValueError: the file is none of the three; names place and field.
-    """
+    """The people of a file."""
     if path.suffix == ".txt":
         found = _novel(path, left_out)
     else:

@@ -29,7 +29,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from data.builder_cli import Builder, Rows, argument, some_left
-from data.model_stages import Item, Stage, Stages, model_options
+from data.model_stages import Item, Stage, Stages, is_evaluated, model_options
 from data.rows import Record, numbered
 from data.twinvoice import HISTORY, side
 from data.twinvoice_people import Person, is_english, read
@@ -38,9 +38,7 @@ from soul.leaks.quotations import runs
 from soul.metrics.lexical import words
 from soul.prompts import load_prompt
 from soul.record import digest
-from soul.rows.overlap import HeldOut, ScopedKey, group_keys
 from soul.rows.review import LeftOut
-from soul.rows.task_files import parse_row, read_rows
 
 BEFORE = 12  # texts of a person before the reply, at least
 REPLY = (6, 60)  # words of a reply
@@ -128,7 +126,7 @@ ANSWERS, BLIND = (
 
 def questions(args: argparse.Namespace, left_out: Counter[str], removed: Counter[str]) -> Iterator[Record]:
     """The questions as rows with one option, the real reply. `key` names them."""
-    held_out = HeldOut(read_rows([str(path) for path in args.against]))
+    evaluated = is_evaluated("twinvoice", args)
     for person in (one for path in args.sources for one in read(path, left_out)):
         places = [
             place
@@ -144,15 +142,11 @@ def questions(args: argparse.Namespace, left_out: Counter[str], removed: Counter
             record = _question(person, place, removed)
             if record is None:
                 left_out["questions: the history or the occasion gives the reply away"] += 1
-            elif held_out.shared_keys(_keys(record)):
+            elif evaluated({**record, "answer_choices": ["one", "other"]}):
                 left_out[EVALUATED] += 1
             else:
                 # The hash tells people of one name in two files apart, and texts that were added to a file.
                 yield {"key": f"{person.group}/{place}/{digest(record)[:12]}", **record}
-
-
-def _keys(record: Record) -> list[ScopedKey]:
-    return group_keys(parse_row("twinvoice", {"index": 0, **record, "answer_choices": ["one", "other"]}))
 
 
 def _question(person: Person, place: int, removed: Counter[str]) -> Record | None:

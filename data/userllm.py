@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Any
 
 from data import intents
-from data.builder_cli import Builder, Commands, Rows, argument, some_left
+from data.builder_cli import Builder, Rows, argument, some_left
 from data.intents import ADDS_NOTHING, Conversation, is_conversation, read_conversation
 from data.reading import by_name, read_records, required_text
 from data.rows import Record, numbered
@@ -222,10 +222,6 @@ def _pick(texts: Sequence[str], seed: int, key: str) -> str:
     return texts[int(hashlib.sha256(f"{seed}:{len(texts)}:{texts[0]}:{key}".encode()).hexdigest(), 16) % len(texts)]
 
 
-def _intents_command(commands: Commands) -> None:
-    commands.add_parser("intents", add_help=False, help="write PRISM's intents with a model (data/intents.py)")
-
-
 def _rows(args: argparse.Namespace) -> Rows:
     return some_left(convert(args.sources, args.per_source, args.seed), "row")
 
@@ -240,7 +236,6 @@ BUILDER = Builder(
     options=[
         argument("--per-source", type=positive_int, metavar="N", help="keep N rows of each source (paper: 600)"),
     ],
-    more_commands=_intents_command,
 )
 build = BUILDER.build
 

@@ -19,30 +19,21 @@ from pathlib import Path
 from data import intents, userllm
 from data.builder_cli import Builder, Rows, argument, some_left
 from data.intents import Conversation
-from data.model_stages import Stages, model_options
-from data.rows import Record
+from data.model_stages import Stages, is_evaluated, model_options
 from soul.cli.arguments import positive_int
 from soul.files.whole_file import write_whole
-from soul.rows.overlap import HeldOut, group_keys
-from soul.rows.task_files import parse_row, read_rows
 
 CONVERSATIONS = 2000  # of PRISM; most give two rows
 EVALUATED = "PRISM: conversations of a user that is evaluated"
 
 
-def _is_evaluated(row: Record, held_out: HeldOut) -> bool:
-    return bool(held_out.shared_keys(group_keys(parse_row("userllm", {"index": 0, **row}))))
-
-
-def _drawn(
-    args: argparse.Namespace, held_out: HeldOut, left_out: Counter[str]
-) -> tuple[list[Path], list[Conversation]]:
+def _drawn(args: argparse.Namespace, left_out: Counter[str]) -> tuple[list[Path], list[Conversation]]:
     """The files of questions, and the conversations to write intents for: of users that are not evaluated."""
     prism = [path for path in args.sources if path.name == "conversations.jsonl"]
-    found = []
+    evaluated, found = is_evaluated("userllm", args), []
     for one in sorted(intents.conversations(prism), key=lambda one: one.key):
         row = {"source": "prism", "intent": "None.", "group": f"prism-{one.key}", "user_id": one.user_id, "turn": 0}
-        if _is_evaluated(row, held_out):
+        if evaluated(row):
             left_out[EVALUATED] += 1
         else:
             found.append(one)
@@ -53,8 +44,7 @@ def _drawn(
 
 def _rows(args: argparse.Namespace) -> Rows:
     left_out: Counter[str] = Counter()
-    held_out = HeldOut(read_rows([str(path) for path in args.against]))
-    questions, drawn = _drawn(args, held_out, left_out)
+    questions, drawn = _drawn(args, left_out)
     stages = Stages.from_args(args)
     written = stages.run(intents.INTENTS, intents.items(drawn)) if drawn else {}
     # As files, because that is what `data.userllm` reads: PRISM's conversations that have an intent, and the intents.
@@ -63,7 +53,7 @@ def _rows(args: argparse.Namespace) -> Rows:
     prism = args.stages / "kept_conversations.jsonl"
     write_whole(prism, (json.dumps(_record(one, written[one.key].intent.strip())) + "\n" for one in kept))
     files = [*questions, *([prism] if kept else [])]
-    rows = userllm.convert(files, seed=args.seed, equal_parts=True, evaluated=lambda row: _is_evaluated(row, held_out))
+    rows = userllm.convert(files, seed=args.seed, equal_parts=True, evaluated=is_evaluated("userllm", args))
     counts = +(left_out + stages.dropped + Counter(rows.left_out))
     return some_left(Rows(rows.records, counts, task="userllm", models=stages.uses, dropped=stages.left_out), "row")
 
@@ -80,7 +70,7 @@ def _record(one: Conversation, intent: str) -> dict[str, object]:
 
 def _plan(args: argparse.Namespace) -> list[str]:
     """The calls that `convert` would make, and their price."""
-    _, drawn = _drawn(args, HeldOut(read_rows([str(path) for path in args.against])), Counter())
+    _, drawn = _drawn(args, Counter())
     return [Stages(args.stages, args.models).plan(intents.INTENTS, intents.items(drawn))] if drawn else []
 
 

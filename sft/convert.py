@@ -125,11 +125,10 @@ def converted_rows(file: Path, source: str | None, role: str | None, ignored: Se
             yield common | {"text": _text(record, "text", where)}
             continue
         row, form = standard_row(record, layout, where)
-        holder = row.get("extra_info") or {} if form == "extra_info.messages" else row
-        if tools := row.get("tools") or holder.get("tools"):
+        if tools := row.get("tools"):
             common["tools"] = tools if isinstance(tools, str) else json.dumps(tools)
         if form != "prompt_response":
-            yield common | {"messages": holder.get("messages")}
+            yield common | {"messages": row.get("messages")}
         else:
             yield common | _answered(row, where)
 

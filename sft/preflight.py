@@ -6,7 +6,8 @@ This opens the corpus as the training does, so that one process tokenises it, on
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +23,20 @@ from ditto.model.model_folder import Chat, check_vocabulary, check_weights, load
 from ditto.run.checkpoint import ResumeChoice
 from ditto.settings import BadConfig
 from sft.config_checks import SftRun
+from sft.corpus.columns import NEAR_COLUMN, ORIGIN, origin
 from sft.corpus.row_encoder import DOCUMENT
 from sft.corpus.sources import SftDataSettings, find_files
 from sft.corpus.split import Corpus, open_corpus
+from sft.formats.reading import columns_of, family_of, read_records
 from sft.memory_plan import check_memory, fit
-from sft.run.tested_rows import check_overlap
 from sft.run.trained_data import TrainedData, check_unchanged
 from soul.chat.template_file import shipped
 from soul.evaluate.run.settings import choose_sets
 from soul.files.writable import check_writable
 from soul.mistakes import Mistakes
+from soul.rows.near_text import NEAR
+from soul.rows.overlap import HeldOut
+from soul.rows.task_files import read_rows
 from soul.table import Table
 from soul.validation_errors import setting_problem
 
@@ -170,10 +175,46 @@ def _begin(choice: ResumeChoice | None) -> str:
 
 
 def _check_tested(config: DictConfig, tested: Sequence[str]) -> list[str]:
-    """Compare the rows of the generative test with the training corpus. Returns lines for the plan."""
-    settings = data_settings(config)
-    files = [file for group in find_files(settings.train_files, settings.dir, "train") for file in group.files]
-    return check_overlap(files, choose_sets(tested, Path("data")).values(), bool(config.data.allow_overlap))
+    """Refuse a corpus about rows that the run's own generative test asks about.
+
+    A corpus of `sft.distill` names the task file and row of each conversation; others cannot be compared. Rows are
+    compared by group (`soul.rows.overlap`), texts by the share of words that the corpus was distilled with (`--near`).
+
+    Returns:
+        Lines for the plan: overlaps that data.allow_overlap accepts, and task files that are missing.
+    """
+    settings, allowed = data_settings(config), bool(config.data.allow_overlap)
+    corpus = (file for group in find_files(settings.train_files, settings.dir, "train") for file in group.files)
+    asked = read_rows([str(file) for file in choose_sets(tested, Path("data")).values()])
+    lines: list[str] = []
+    overlaps: list[str] = []
+    for (near, file), numbers in sorted(_played(corpus).items()):
+        if not Path(file).is_file():
+            lines.append(f"not compared with the test: conversations on {file}, because that file is missing")
+            continue
+        rows = [row for row in read_rows([file]) if row.number in numbers]
+        overlaps += map(str, HeldOut(asked, near).overlaps(rows))
+    if overlaps and not allowed:
+        raise BadConfig(
+            "data.train_files holds conversations about the same stories, conversations, books or users as "
+            f"trainer.rl_test_files, so the test would reward memorisation. {'. '.join(overlaps)}. Build "
+            "the corpus again with --not-in (python -m sft.distill --help), or set data.allow_overlap=true to train on "
+            "it anyway."
+        )
+    return [*lines, *(f"OVERLAP {overlap} (data.allow_overlap=true)" for overlap in overlaps)]
+
+
+def _played(corpus: Iterable[Path]) -> dict[tuple[float, str], set[int]]:
+    """The rows that the conversations of a corpus are about, by the corpus' `--near` and by task file."""
+    played: defaultdict[tuple[float, str], set[int]] = defaultdict(set)
+    for path in corpus:
+        present = set(columns_of(path))
+        # The columns of a JSON file are those of its first rows only.
+        if {"file", "row", "record"} <= present or family_of(path) == "json":
+            wanted = [name for name in (*ORIGIN, "train_role") if name in present]
+            for row in filter(None, map(origin, read_records(path, wanted))):
+                played[row.get(NEAR_COLUMN, NEAR), row["file"]].add(row["row"])
+    return dict(played)
 
 
 def _check_documents(config: DictConfig, corpus: Corpus) -> None:

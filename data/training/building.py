@@ -5,23 +5,21 @@ from __future__ import annotations
 import importlib
 import sys
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from scipy.cluster.hierarchy import DisjointSet
 
-from data.builder_cli import Built, ModelUse
-from data.sets import State, evaluation_file
+from data.builder_cli import Built
+from data.sets import BuildResult, evaluation_file, result_of
 from data.source_folders import SourceMatch
 from data.sources import EVALUATION_SETS
 from data.training.table import RunOptions, TrainingBuild
 from soul import tasks
-from soul.cli.error_border import keep_traceback
-from soul.errors import SoulError, one_line
 from soul.files.whole_file import whole_file
 from soul.rows import data_card as card
 from soul.rows.overlap import HeldOut, ScopedKey, group_keys
@@ -32,27 +30,6 @@ EVALUATED = "in groups that are drawn for evaluation"
 SHARE_BOOKS = frozenset({"coser", "lifechoices"})  # tasks whose rows are from novels; a book may be in both
 _BATCH = 250  # rows that are copied at once
 _EXAMPLES = 3
-
-
-@dataclass(frozen=True)
-class BuildResult:
-    """The result for one training file: built, or why not.
-
-    Attributes:
-        left_out: rows of the source that are not in the file, by reason.
-        contaminated: rows left out because they share a group with an evaluated one.
-        remarks: what the user should know, or what to do.
-        models: the models that were asked.
-    """
-
-    name: str
-    state: State
-    rows: int = 0
-    groups: int = 0
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    contaminated: int = 0
-    remarks: tuple[str, ...] = ()
-    models: tuple[ModelUse, ...] = ()
 
 
 class Evaluated(NamedTuple):
@@ -94,27 +71,12 @@ class Kept(NamedTuple):
     left_out: list[LeftOut]
 
 
-class _GroupCount:
-    """Counts groups: rows that share a key, directly or through other rows, are one group."""
-
-    def __init__(self) -> None:
-        self._parent: dict[int, int] = {}  # by the key's hash: a conversation has a key for each of its lines
-
-    def add(self, keys: Iterable[ScopedKey]) -> None:
-        """Add the keys of one row."""
-        roots = [self._root(hash(key)) for key in keys]
-        for root in roots[1:]:
-            self._parent[self._root(root)] = self._root(roots[0])
-
-    def _root(self, key: int) -> int:
-        parent = self._parent.setdefault(key, key)
-        while parent != self._parent[parent]:
-            self._parent[key] = self._parent[parent]
-            key, parent = parent, self._parent[parent]
-        return parent
-
-    def __len__(self) -> int:
-        return sum(key == parent for key, parent in self._parent.items())
+def _add(groups: DisjointSet, keys: Sequence[ScopedKey]) -> None:
+    """Add the keys of one row: rows that share a key, directly or through other rows, are one group."""
+    hashes = [hash(key) for key in keys]  # a conversation has a key for each of its lines
+    for key in hashes:
+        groups.add(key)
+        groups.merge(hashes[0], key)
 
 
 def copy_kept(source: Path, out: Path, held_out: HeldOut, by_hand: Collection[str] = ()) -> Kept:
@@ -129,7 +91,7 @@ def copy_kept(source: Path, out: Path, held_out: HeldOut, by_hand: Collection[st
         BadRow: a row does not satisfy its task's schema.
         ValueError: no row is left.
     """
-    kept, left_out = _GroupCount(), _GroupCount()
+    kept, left_out = DisjointSet(), DisjointSet()
     examples: dict[str, None] = {}
     dropped: list[LeftOut] = []
     rows = number = evaluated = 0
@@ -143,7 +105,7 @@ def copy_kept(source: Path, out: Path, held_out: HeldOut, by_hand: Collection[st
                 keys = group_keys(row)
                 name = row_key(record["extra_info"])
                 if shared := held_out.shared_keys(keys):
-                    left_out.add(shared)
+                    _add(left_out, shared)
                     evaluated += 1
                     key = shared[0][1]
                     told = f"evaluated: {key.kind}", {"shares": str(key)}, shown_fields(row)
@@ -152,7 +114,7 @@ def copy_kept(source: Path, out: Path, held_out: HeldOut, by_hand: Collection[st
                 elif name in by_hand:
                     dropped.append(LeftOut(name, BY_HAND, {}, shown_fields(row), may_keep=True))
                 else:
-                    kept.add(keys)
+                    _add(kept, keys)
                     chosen.append(place)
             rows += len(chosen)
             if chosen:  # an empty list has no type by which rows could be taken
@@ -162,7 +124,7 @@ def copy_kept(source: Path, out: Path, held_out: HeldOut, by_hand: Collection[st
             raise ValueError(
                 f"every one of its {number:,} rows shares a group with an evaluation set{hand}; use other rows"
             )
-    return Kept(rows, len(kept), evaluated, len(left_out), tuple(examples), dropped)
+    return Kept(rows, kept.n_subsets, evaluated, left_out.n_subsets, tuple(examples), dropped)
 
 
 def file_of(name: str, data: Path) -> Path:
@@ -206,14 +168,12 @@ class Building(NamedTuple):
             words = build.training_arguments(
                 match, raw, Path(scratch) / "other.parquet", self.options._replace(keep=keep)
             )
-            try:
+
+            def write() -> BuildResult:
                 built: Built = importlib.import_module(f"data.{build.builder}").build(words)
                 return self._write(name, build, match, words, built, raw)
-            except (OSError, ValueError, SoulError) as error:
-                return BuildResult(name, "failed", remarks=(one_line(error).replace(f"{scratch}/", ""),))
-            except Exception as error:  # noqa: BLE001 - a defect of one builder must not stop the others
-                where = keep_traceback(error)
-                return BuildResult(name, "failed", remarks=(f"{type(error).__name__}: {one_line(error)} ({where})",))
+
+            return result_of(name, write, scratch=f"{scratch}/")
 
     def _write(
         self, name: str, build: TrainingBuild, match: SourceMatch, words: Sequence[str], built: Built, raw: Path
@@ -255,7 +215,7 @@ class Building(NamedTuple):
         card.write(out, about)
         write_left_out(out, [*built.dropped, *kept.left_out])
         notes = (*self._remarks(name, match.form.stands_in), *built.notes)
-        return BuildResult(name, "built", kept.rows, kept.groups, left_out, kept.left_out_rows, notes, built.models)
+        return BuildResult(name, "built", kept.rows, notes, kept.groups, left_out, kept.left_out_rows, built.models)
 
     def _remarks(self, name: str, stands_in: str) -> Iterator[str]:
         if stands_in:

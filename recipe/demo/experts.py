@@ -22,8 +22,8 @@ from pathlib import Path
 from transformers.utils import logging as hf_logging
 
 from recipe.demo import warm_start
-from recipe.demo.forms import HITOM, PARATOMI
 from recipe.demo.run import ON_A_CPU, ROOT, StageFailed, console, demo_parser, judge, stage, train
+from recipe.demo.stories import HITOM, PARATOMI
 from soul.cli.error_border import reports_errors
 
 FORMS = (HITOM, PARATOMI)

@@ -16,18 +16,21 @@ from __future__ import annotations
 import itertools
 import random
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from data.hitom_stories import AGENTS, THINGS, StoryConfig, generate_examples
 from data.rows import write_rows
 from recipe.demo.coach import asked_about, critique, read_scene
-from recipe.demo.forms import HITOM, Form, Record
 from soul.message import Message
 from soul.one_turn import parse_options
-from soul.tasks.paratomi import ROOMS
+from soul.task import Task
+from soul.tasks.hitom import HiToM
+from soul.tasks.paratomi import ROOMS, ParaToMi
 
+Record = dict[str, Any]
 FEEDBACK_SHARE = 0.35  # warm-start samples with feedback
 STORY_SEED = {"train": 1, "heldback": 2, "warm": 3}
 ORDERS = (0, 1)
@@ -37,6 +40,46 @@ SMALL_THINGS = ("apple", "carrot", "lemon", "tomato")
 SMALL_ROOMS = ("bedroom", "cellar", "kitchen", "pantry")
 CONTAINERS = ("green_box", "red_crate", "blue_basket", "green_bottle")
 WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form of the exercises: a HiToM question with letters, or a ParaToMi question with places.
+
+    The demo trains on the first; the demo of distillation trains an expert on each.
+
+    Attributes:
+        record: returns the exercise as a record of the task.
+        answer: returns the content of the answer tag for a place of the exercise.
+    """
+
+    task: Task[Any]
+    record: Callable[[Record], Record]
+    answer: Callable[[Record, str], str]
+
+    def prompt(self, exercise: Record, feedback: str | None = None) -> list[Message]:
+        """The prompt, exactly as the task renders it."""
+        return self.task.prompt(self.task.row_type.model_validate(self.record(exercise)), feedback)
+
+
+def _letter(exercise: Record, place: str) -> str:
+    return next(letter for letter, text in parse_options(exercise["choices"]).items() if text == place)
+
+
+def _paratomi_record(exercise: Record) -> Record:
+    thought = re.fullmatch(r"Where does (\w+) really think the (\w+) is\?", exercise["question"])
+    return {
+        "index": exercise["index"],
+        "story": [re.sub(r"^\d+ ", "", line) for line in exercise["story"].splitlines()],
+        "question": f"Where will {thought[1]} look for the {thought[2]}?" if thought else exercise["question"],
+        "cands": list(parse_options(exercise["choices"]).values()),
+        "correct_answer": exercise["correct_answer"],
+        "qType": "first_order_tom" if thought else "reality",
+    }
+
+
+HITOM = Form(HiToM(), dict, _letter)
+PARATOMI = Form(ParaToMi(), _paratomi_record, lambda _, place: place)
 
 
 @dataclass(frozen=True)

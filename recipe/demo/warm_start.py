@@ -22,7 +22,7 @@ from transformers import AutoTokenizer, Qwen3ForCausalLM
 from transformers.utils import logging as hf_logging
 
 from recipe.demo import stories, tiny_model
-from recipe.demo.forms import HITOM, Form
+from recipe.demo.stories import HITOM, Form
 from soul.cli.arguments import output_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.message import Message

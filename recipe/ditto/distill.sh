@@ -36,8 +36,7 @@ words_of experts "$EXPERTS"
 words_of sft_args "${SFT_ARGS:-}"
 words_of keep_args "${KEEP_ARGS:-}"
 weights=${WEIGHTS:-1}
-# A number of rows for each task is a balance too.
-[[ $weights != none && (-n ${WEIGHTS:-} || ${KEEP_ARGS:-} != *--rows-per-task*) ]] || weights=
+[[ $weights != none ]] || weights=
 for share in $weights; do keep_args=(--weight "$share" "${keep_args[@]}"); done
 
 checkpoints=("$base") tasks=()

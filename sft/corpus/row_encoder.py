@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
@@ -20,7 +20,7 @@ from sft.encode.messages import BadConversation
 from sft.encode.rendering import ChatEncoder, TemplateFailure, TrainedTurn
 from sft.encode.sequence import EncodedSequence, TooLong, shorten
 from sft.encode.train_roles import RoleRules, source_of
-from sft.formats.reading import BEGINS, ENDS
+from sft.formats.reading import BEGINS, ENDS, batches
 from soul.chat.control_tokens import ControlTokens
 from soul.errors import SoulError
 
@@ -32,10 +32,7 @@ TRUNCATED = "truncated_sequences"
 EMPTY_DOCUMENTS = "empty_documents"
 ESCAPED = "rows_with_escaped_control_tokens"
 DOCUMENT = "document"  # the trained side of a document, for the plan
-# What is tokenised together, at most: more gains nothing, and takes memory.
-_BATCH_ROWS = 64
-_BATCH_CHARACTERS = 1 << 20
-Item = TypeVar("Item")
+_TOGETHER = (64, 1 << 20)  # rows and characters that are tokenised together: more gains nothing, and takes memory
 
 
 class EmptyCorpus(SoulError):
@@ -66,20 +63,6 @@ class _Row:
     turns: list[TrainedTurn] = field(default_factory=list)
     problem: str = ""
     escaped: bool = False
-
-
-def _batches(items: Iterable[Item], size: Callable[[Item], int]) -> Iterator[list[Item]]:
-    """Items that are tokenised together; `size` gives the characters of one."""
-    batch: list[Item] = []
-    characters = 0
-    for item in items:
-        batch.append(item)
-        characters += size(item)
-        if len(batch) == _BATCH_ROWS or characters >= _BATCH_CHARACTERS:
-            yield batch
-            batch, characters = [], 0
-    if batch:
-        yield batch
 
 
 @dataclass
@@ -136,7 +119,7 @@ class RowEncoder:
             self._write_documents(writer, rows, file)
             return
         read = (self._read_row(record, layout, file, number) for number, record in rows)
-        for batch in _batches(read, lambda row: len(row.turns[-1].text) if row.turns else 0):
+        for batch in batches(read, lambda row: len(row.turns[-1].text) if row.turns else 0, *_TOGETHER):
             for row, encoded in zip(batch, self.chat.sequences([row.turns for row in batch]), strict=True):
                 self._write_row(writer, row, encoded)
 
@@ -193,7 +176,7 @@ class RowEncoder:
         self, writer: SequenceWriter, rows: Iterator[tuple[int, Mapping[str, Any]]], file: str
     ) -> None:
         packers: dict[str, DocumentPacker] = {}  # by source
-        for pieces in _batches(self._pieces(writer, rows, file), lambda piece: len(piece.text)):
+        for pieces in batches(self._pieces(writer, rows, file), lambda piece: len(piece.text), *_TOGETHER):
             for piece, ids in zip(pieces, self.documents.ids(pieces), strict=True):
                 packer = packers.setdefault(piece.source, DocumentPacker(self.settings.max_length))
                 for first, sequence in packer.add(ids, piece.ends, piece.row):

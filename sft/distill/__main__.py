@@ -16,9 +16,8 @@ import argparse
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from ditto.launching.variables import names_in
 from sft.distill import dataset, report
@@ -45,7 +44,6 @@ from soul.evaluate.run.vllm_server import ServerSettings
 from soul.evaluate.runner import console
 from soul.rows.near_text import NEAR
 
-Number = TypeVar("Number", int, float)
 TRACES_HELP = "use the refined answers of this DITTO run"
 NEAR_HELP = f"share of word pairs that makes a text that of an evaluation (default {NEAR}; 1: only the same words)"
 MAX_FAILED_HELP = f"end if a task lost a larger share of its samples (default {report.MAX_FAILED})"
@@ -96,20 +94,19 @@ def _selection(group: argparse._ArgumentGroup) -> None:
     add("--threshold", action="append", default=[], metavar="[TASK=]REWARD", help="lowest reward to keep")
     add("--margin", action="append", default=[], metavar="[TASK=]GAIN", help="over the row's mean, or a trace's draft")
     add("--per-row", type=non_negative_int, default=1, help="samples to keep per row (default 1; 0: all)")
-    add("--rows-per-task", action="append", default=[], metavar="[TASK=]ROWS", help="draw this many SFT rows")
     add("--weight", action="append", default=[], metavar="[TASK=]SHARE", help="relative size; 1: all equal")
     add("--max-failed", type=probability, default=report.MAX_FAILED, metavar="SHARE", help=MAX_FAILED_HELP)
     add("--val-share", type=share, default=0.02, help="share of the groups for val.parquet (default 0.02)")
     add("--seed", type=int, default=0, help="for all draws: rows, ties, balance, val.parquet")
 
 
-def by_task(option: str, words: Sequence[str], number: Callable[[str], Number]) -> dict[str, Number]:
+def by_task(option: str, words: Sequence[str]) -> dict[str, float]:
     """Parse `0.5` and `hitom=1` into task -> number; the key "" holds for all other tasks."""
-    numbers: dict[str, Number] = {}
+    numbers: dict[str, float] = {}
     for word in words:
         task, _, text = word.rpartition("=")
         try:
-            numbers[task] = number(text)
+            numbers[task] = float(text)
         except ValueError:
             raise BadSettings(f"{option} {word}: {text!r} is not a number. Write {option} 0.5 or TASK=0.5.") from None
         if option != "--threshold" and not 0 <= numbers[task] < float("inf"):
@@ -121,11 +118,10 @@ def distill(given: argparse.Namespace, server: ServerSettings) -> None:
     """Sample, select and write."""
     rule = Rule(
         keep=given.keep,
-        threshold=by_task("--threshold", given.threshold, float),
-        margin=by_task("--margin", given.margin, float),
+        threshold=by_task("--threshold", given.threshold),
+        margin=by_task("--margin", given.margin),
         per_row=given.per_row or None,
-        rows_per_task=by_task("--rows-per-task", given.rows_per_task, int),
-        weights=by_task("--weight", given.weight, float),
+        weights=by_task("--weight", given.weight),
         seed=given.seed,
     )
     named, settings = split(given.words)

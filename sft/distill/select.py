@@ -36,7 +36,6 @@ class Rule:
             a margin, a refined answer must beat its draft; other samples must reach the mean ("best") or nothing
             ("threshold").
         per_row: the most samples to keep per row, best first; None for all.
-        rows_per_task: the most conversations to keep per task.
         weights: the tasks' relative numbers of conversations, which are as large as these proportions allow; a task
             that is not named weighs 1. If empty, tasks are not balanced.
         seed: for all draws.
@@ -46,13 +45,12 @@ class Rule:
     threshold: Mapping[str, float] = field(default_factory=dict)
     margin: Mapping[str, float] = field(default_factory=dict)
     per_row: int | None = 1
-    rows_per_task: Mapping[str, int] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
     seed: int = 0
 
     def asks_for(self, task: str) -> bool:
         """Tell whether any conversation of the task is to be kept."""
-        return _for_task(self.rows_per_task, task) != 0 and _for_task(self.weights, task) != 0
+        return _for_task(self.weights, task) != 0
 
 
 @dataclass(frozen=True)
@@ -102,13 +100,11 @@ def choose(samples: Sequence[ExpertSample], rule: Rule, headlines: Mapping[str, 
 
 
 def _check(rule: Rule, tasks: set[str]) -> None:
-    for option in ("threshold", "margin", "rows_per_task", "weights"):
+    for option in ("threshold", "margin", "weights"):
         for name in getattr(rule, option):
             if name and name not in tasks:
                 known = ", ".join(sorted(tasks)) or "none"
                 raise BadSettings(f"{option}: there is no sample of the task {name!r}. There are samples of: {known}.")
-    if rule.rows_per_task and rule.weights:
-        raise BadSettings("rows_per_task and weights both limit the rows of a task: use one of them.")
     if rule.keep == "threshold":
         without = sorted(task for task in tasks if _for_task(rule.threshold, task) is None)
         if without:
@@ -176,6 +172,8 @@ def _keep_best(
 
 def _balanced(samples: Sequence[ExpertSample], kept: Mapping[int, tuple[Fingerprints, ...]], rule: Rule) -> list[int]:
     """The kept samples in excess of their task's limit. Episodes stay whole: one that no longer fits is dropped."""
+    if not rule.weights:
+        return []
     by_task: defaultdict[str, list[int]] = defaultdict(list)
     for place in kept:
         by_task[samples[place].task].append(place)
@@ -184,11 +182,7 @@ def _balanced(samples: Sequence[ExpertSample], kept: Mapping[int, tuple[Fingerpr
     unit = min((sizes[task] / share for task, share in shares.items() if share), default=0.0)
     left_out = []
     for task, places in by_task.items():
-        room = _for_task(rule.rows_per_task, task)
-        if rule.weights:
-            room = int(unit * shares[task] + EPSILON)
-        if room is None:
-            continue
+        room = int(unit * shares[task] + EPSILON)
         drawn = sorted(places, key=lambda place: samples[place].key)
         random.Random(f"{rule.seed}:{task}").shuffle(drawn)
         for place in drawn:

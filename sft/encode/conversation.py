@@ -2,9 +2,9 @@
 
 Layouts:
 
-    messages, extra_info.messages    a list of role and content. A rule for the source (train_roles.py) names the
-                                     trained side, and for long conversations how many of the last turns stay turns
-    prompt with response             the prompt is a text or a list of messages; only the response is trained
+    messages               a list of role and content. A rule for the source (train_roles.py) names the trained side,
+                           and for long conversations how many of the last turns stay turns
+    prompt with response   the prompt is a text or a list of messages; only the response is trained
 
 A message with `weight: 0` or `train: false` is context only. `tools` beside the messages go to the chat template.
 """
@@ -20,7 +20,7 @@ from sft.encode.train_roles import ROLES, RoleRules, SourceRule, source_of
 
 SWAPPED = {"user": "assistant", "assistant": "user"}
 
-Layout = Literal["messages", "extra_info.messages", "prompt_response"]
+Layout = Literal["messages", "prompt_response"]
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,13 @@ def read_conversation(record: Mapping[str, Any], layout: Layout, rules: RoleRule
     """The conversation of a row of a shard; `file` and `row` are for errors."""
     where = f"{file}, row {row}"
     source = source_of(record.get("data_source"))
+    tools = read_tools(record.get("tools"), where)
     if layout == "prompt_response":
         messages = _prompt(record, where)
-        trained: tuple[int, ...] = (len(messages) - 1,)
-        conversation = Conversation(source, messages, trained, "response", tools=read_tools(record.get("tools"), where))
+        conversation = Conversation(source, messages, (len(messages) - 1,), "response", tools=tools)
     else:
         rule = _rule(record, source, rules, file, row)
-        holder = record if layout == "messages" else record.get("extra_info") or {}
-        turns = read_turns(holder.get("messages"), f"{where}, field {layout}")
-        messages, trained = _sides(turns, rule, where)
-        tools = read_tools(record.get("tools") or holder.get("tools"), where)
+        messages, trained = _sides(read_turns(record.get("messages"), f"{where}, field messages"), rule, where)
         conversation = Conversation(source, messages, trained, rule.role, rule.origin, tools)
     _check_trained(conversation, where)
     return conversation

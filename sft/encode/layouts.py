@@ -79,6 +79,10 @@ def standard_row(
     form: conversation.Layout = "prompt_response"
     if layout == "conversations":
         record, form = {**record, "messages": _from_sharegpt(record, where)}, "messages"
+    elif layout == "extra_info.messages":
+        holder = record.get("extra_info") or {}
+        tools = record.get("tools") or holder.get("tools")
+        record, form = {**record, "messages": holder.get("messages"), "tools": tools}, "messages"
     elif layout == "prompt_completion":
         record = {**record, "response": _completion(record.get("completion"), where)}
     elif layout == "alpaca":
@@ -105,8 +109,7 @@ def _system(record: Mapping[str, Any], where: str) -> str:
 def _with_system(record: Mapping[str, Any], form: conversation.Layout, system: str, where: str) -> Mapping[str, Any]:
     """The row with its system message in front of its turns, unless they begin with the same one."""
     field = "prompt" if form == "prompt_response" else "messages"
-    holder = (record.get("extra_info") or {}) if form == "extra_info.messages" else record
-    value = holder.get(field)
+    value = record.get(field)
     if form == "prompt_response" and isinstance(value, str):
         value = [{"role": "user", "content": value}]
     turns = read_turns(value, f"{where}, field {field}")
@@ -117,8 +120,6 @@ def _with_system(record: Mapping[str, Any], form: conversation.Layout, system: s
             f"{where}: the turns begin with a system message, and the row's column says another one. Remove one of "
             f"them, or leave the column out ({' or '.join(SYSTEM)}; soul convert --ignore-column)."
         )
-    if form == "extra_info.messages":
-        return {**record, "extra_info": {**holder, field: turns}}
     return {**record, field: turns}
 
 

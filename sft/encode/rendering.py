@@ -91,24 +91,21 @@ class ChatEncoder:
         words = sorted(special, key=len, reverse=True)
         self._special = re.compile("|".join(re.escape(word) for word in words) or r"(?!)")
         self._alone: dict[str, list[int]] = {}
-        self._header: str | None = None
-        self._words: frozenset[str] | None = None
 
-    def encode(self, messages: Sequence[Turn], trained: Sequence[int], tools: Tools = None) -> list[EncodedSequence]:
-        """The sequences of a conversation; each trained turn is in exactly one of them. The last is the longest.
+    def turns(self, messages: Sequence[Turn], trained: Sequence[int], tools: Tools = None) -> list[TrainedTurn]:
+        """The trained turns of a conversation as text, for `sequences`.
 
         A first turn whose rendering does not contain the generation prompt is not trained, because no model could be
         asked to write it: it is context only.
         """
-        return self.sequences([self.turns(messages, trained, tools)])[0]
-
-    def turns(self, messages: Sequence[Turn], trained: Sequence[int], tools: Tools = None) -> list[TrainedTurn]:
-        """The trained turns of a conversation as text, for `sequences`; raises as `encode`."""
         self._check_read(messages, tools)
         return self._trained_turns(messages, trained, tools)
 
     def sequences(self, conversations: Sequence[list[TrainedTurn]]) -> list[list[EncodedSequence]]:
-        """The sequences of each of several conversations: tokenising their texts together costs less."""
+        """The sequences of each of several conversations: tokenising their texts together costs less.
+
+        Each trained turn is in exactly one of its conversation's sequences, of which the last is the longest.
+        """
         made: list[list[EncodedSequence]] = [[] for _ in conversations]
         left = {number: turns for number, turns in enumerate(conversations) if turns}
         while left:
@@ -125,26 +122,25 @@ class ChatEncoder:
 
     def _check_read(self, messages: Sequence[Turn], tools: Tools) -> None:
         """Refuse what the template would leave out of the text."""
-        if tools and not self._reads("tools"):
+        if tools and "tools" not in self._words:
             raise TemplateFailure(
                 "field tools: the chat template does not render tools, so the model would not see them. Use one "
                 "that does (model.chat_template), or leave the column out (soul convert --ignore-column tools)."
             )
         for number, turn in enumerate(messages):
             for name in _MEANINGFUL.intersection(turn):
-                if turn[name] and not self._reads(name):
+                if turn[name] and name not in self._words:
                     raise TemplateFailure(
                         f"turn {number} ({turn['role']}), field {name}: the chat template does not render it, so it "
                         "would be left out. Use a template that does (model.chat_template), or remove the field."
                     )
 
-    def _reads(self, name: str) -> bool:
-        """Tell whether the template mentions a variable or a field."""
-        if self._words is None:
-            template = self.tokenizer.chat_template
-            texts = template.values() if isinstance(template, dict) else [template]
-            self._words = frozenset(word for text in texts for word in re.findall(r"\w+", text))
-        return name in self._words
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        """The words of the template, among them all variables and fields that it reads."""
+        template = self.tokenizer.chat_template
+        texts = template.values() if isinstance(template, dict) else [template]
+        return frozenset(word for text in texts for word in re.findall(r"\w+", text))
 
     def _render(self, conversations: Sequence[Sequence[Turn]], tools: Tools = None, *, ask: bool) -> list[str]:
         """The texts of several conversations: one call costs less than one for each."""
@@ -194,12 +190,15 @@ class ChatEncoder:
         opened = self._special.match(followed, len(answered)) if followed.startswith(answered) else None
         return opened.group() if opened and answered.endswith("x") else ""
 
+    @cached_property
+    def _header(self) -> str:
+        """The generation prompt; "" if the template has none."""
+        probe = [{"role": "user", "content": "x"}]
+        (plain,), (prompted,) = self._render([probe], ask=False), self._render([probe], ask=True)
+        return prompted[len(plain) :] if prompted.startswith(plain) else ""
+
     def _opening(self, full: str) -> str | None:
         """The prompt of a first turn: the rendering up to the end of the generation prompt; None if it has none."""
-        if self._header is None:
-            probe = [{"role": "user", "content": "x"}]
-            (plain,), (prompted,) = self._render([probe], ask=False), self._render([probe], ask=True)
-            self._header = prompted[len(plain) :] if prompted.startswith(plain) else ""
         place = full.find(self._header) if self._header else -1
         return None if place < 0 else full[: place + len(self._header)]
 

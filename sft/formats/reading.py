@@ -9,12 +9,12 @@ the tokens of the whole.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from io import BufferedReader, TextIOWrapper
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from soul.errors import SoulError, one_line
 
 Record = dict[str, Any]
+Item = TypeVar("Item")
 BATCH_ROWS, BATCH_BYTES = 256, 4 << 20
 PIECE_BYTES = 1 << 20  # of a plain text, about
 FIRST_ROWS = 256  # JSON rows whose keys are the columns of the file
@@ -88,7 +89,7 @@ def read_batches(path: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]
                     for start in range(0, batch.num_rows, BATCH_ROWS):
                         yield _plain(batch.select(chosen).slice(start, BATCH_ROWS))
         elif family == "json":
-            for rows in _by_size(_json_rows(path)):
+            for rows in batches(_json_rows(path), len, BATCH_ROWS, BATCH_BYTES):
                 yield pa.record_batch({_JSON: pa.array(rows, pa.binary())})
         else:
             for piece in _pieces(path):
@@ -191,15 +192,16 @@ def _json_rows(path: Path) -> Iterator[bytes]:
     yield from (json.dumps(row).encode() for row in rows)
 
 
-def _by_size(rows: Iterable[bytes]) -> Iterator[list[bytes]]:
-    batch: list[bytes] = []
-    size = 0
-    for row in rows:
-        batch.append(row)
-        size += len(row)
-        if len(batch) == BATCH_ROWS or size >= BATCH_BYTES:
+def batches(items: Iterable[Item], size: Callable[[Item], int], most: int, most_size: int) -> Iterator[list[Item]]:
+    """Lists of at most `most` items; one also ends with the item by which its size reaches `most_size`."""
+    batch: list[Item] = []
+    total = 0
+    for item in items:
+        batch.append(item)
+        total += size(item)
+        if len(batch) == most or total >= most_size:
             yield batch
-            batch, size = [], 0
+            batch, total = [], 0
     if batch:
         yield batch
 

@@ -5,5 +5,4 @@ stop            how the processes learn that they must stop
 checkpoints     saves and loads checkpoints, and chooses the one to resume from
 soul_probe      evaluates a checkpoint on SOUL during the training
 trained_data    what a checkpoint was trained on, compared when a run resumes
-tested_rows     refuses a corpus that overlaps with the rows of that evaluation
 """

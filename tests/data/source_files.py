@@ -31,3 +31,15 @@ def write_lines(path: Path, *records: Any) -> Path:
 def refusal(builder: ModuleType, capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
     """What a builder prints on stderr that refuses `convert WORDS` with exit code 2."""
     return error_of(builder.main, ["convert", *map(str, words)], capsys)
+
+
+def table_of(printed: str) -> dict[str, list[str]]:
+    """The other cells of each row of a printed table, by the first; notes of several lines become one text."""
+    table: dict[str, list[str]] = {}
+    lines = (line for line in printed.splitlines() if "│" in line)
+    for cells in ([cell.strip() for cell in line.strip("│").split("│")] for line in lines):
+        if cells[0]:
+            table[cells[0]] = cells[1:]
+        else:
+            table[list(table)[-1]][-1] += f" {cells[-1]}"
+    return table

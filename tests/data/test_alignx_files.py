@@ -44,14 +44,6 @@ def test_what_is_blank_or_tells_the_preference_is_left_out(tmp_path):
     assert "blunt manner" not in json.dumps(record).lower() and record["source"] == "soup:1"
 
 
-def test_records_without_two_responses_are_left_out(tmp_path):
-    blank = {**RECORD, "chosen": "\u200b"}
-    same = {**RECORD, "chosen": "Same.", "rejected": " Same. "}
-    records, left_out, *_ = alignx.convert([write(tmp_path / "soup.json", blank, RECORD, same)])
-    assert [record["index"] for record in records] == [0]
-    assert left_out["a blank response, or twice the same"] == 2
-
-
 @pytest.mark.parametrize(
     "name, told",
     [

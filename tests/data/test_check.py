@@ -104,10 +104,3 @@ def test_paraphrases_of_evaluation_stories_are_found(tmp_path: Path) -> None:
     rows = [parse_row("paratomi", record, "train", number) for number, record in enumerate(numbered(*records))]
     assert len(rows) == 400
     assert not HeldOut(read_rows([str(val)])).overlaps(rows)
-
-
-def test_a_bad_row_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    bad = tmp_path / "bad.parquet"
-    write_rows(bad, "hitom", [{**questions(HALL, "Where?")[0], "correct_answer": "moon"}])
-    assert main([str(bad)]) == 2
-    assert "bad.parquet, row 0, field correct_answer" in capsys.readouterr().err

@@ -16,20 +16,6 @@ needs_records = needs(TEST_SET)
 TASK = CoSER()
 
 
-def scene(**changes):
-    return {
-        "book": "The Salt Road",
-        "scenario": "Night on the gallery.",
-        "topic": "The price of a light",
-        "plot": {"summary": "Ada sells the lamp.", "key_characters": [{"name": "Ada", "description": "A keeper."}]},
-        "key_characters": [{"name": "Ada", "thought": "Money."}],
-        "character_profiles": {"Ada": "Proud.", "Bess": "Not here."},
-        "dialogues": [{"character": "Ada", "message": "[x] Double it."}, {"character": "Roe", "message": "Never."}],
-        "i_p": 3,
-        **changes,
-    }
-
-
 def book(conversations, **changes):
     """A book of ten plots, the conversations in the first one and again in the last, held-out one."""
     plot = {
@@ -89,15 +75,6 @@ def test_real_scenes_come_back_as_they_were(tmp_path, capsys):
 
 
 # --- the two forms of a source
-
-
-def test_a_scene(tmp_path):
-    (record,) = coser.convert([written(tmp_path, [scene(tag="ood")])]).records
-    assert (record["question"], record["plot_id"], record["tag"]) == ("The price of a light", "The Salt Road/3", "ood")
-    circumstance = json.loads(record["circumstance"])
-    assert circumstance["character_profiles"] == {"Ada": "Proud."}  # of those on stage
-    assert circumstance["speaking_characters_w_env"] == ["Ada", "Roe"] and circumstance["major_characters"] == ["Ada"]
-    assert circumstance["key_characters"] == [{"name": "Ada", "motivation": "Money."}]
 
 
 def test_a_book_gives_its_training_plots(tmp_path, capsys):

@@ -174,40 +174,6 @@ def test_generation_depends_on_its_arguments_alone():
     assert generate_examples(1, 0)[7]["question"] == "Where does Hannah think Amelia thinks the eggplant is?"
 
 
-def test_stories_for_a_tiny_model():
-    options = ["red_box", "blue_box", "green_box", "red_bag"]
-    config = StoryConfig(
-        agents=3,
-        lengths=[1],
-        orders=[0, 1],
-        deceptions=[False],
-        distractor_probability=0,
-        options_fixed=options,
-    )
-    records = generate_examples(40, 0, config)
-    assert len(records) == 80
-    for record in records:
-        assert record["choices"] == "A. red_box, B. blue_box, C. green_box, D. red_bag"
-        assert len(record["story"].splitlines()) == 9
-        assert not re.search("likes|saw|lost", record["story"])
-    assert {r["correct_answer"] for r in records} == set(options)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"agents": 3},  # order 4 needs four agents
-        {"orders": [0, 0]},
-        {"orders": [5], "agents": 2},
-        {"lengths": [4]},
-        {"options_fixed": ["a", "a"]},
-    ],
-)
-def test_impossible_configs_are_refused(wrong):
-    with pytest.raises(ValueError, match="StoryConfig"):
-        StoryConfig(**wrong)
-
-
 @needs_records
 def test_convert_writes_the_benchmark(tmp_path, capsys):
     hitom.main(["convert", str(RECORDS), "--out", str(tmp_path / "all.parquet")])

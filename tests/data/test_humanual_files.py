@@ -38,12 +38,6 @@ def test_all_forms_of_a_file_give_the_same_rows(tmp_path):
     assert [record["index"] for record in plain] == [0, 1]
 
 
-def test_a_chat_keeps_its_roles(tmp_path):
-    chat = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
-    (record,) = humanual.convert([write_json(tmp_path / "a.json", [{"prompt": chat, "completion": "Bye"}])], "chat")
-    assert record["prompt"] == "user: Hi\n\nassistant: Hello" and record["persona"] == ""
-
-
 def test_without_a_post_id_equal_prompts_are_one_post(tmp_path):
     records = [{"prompt": text, "completion": "x"} for text in ("a", "a", "b")]
     posts = [record["post"] for record in humanual.convert([write_json(tmp_path / "a.json", records)])]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data import behavior_chain, humanllm, sets, socsci210
+from data import behavior_chain, sets, socsci210
 from soul import examples
 from soul.rows.data_card import read_inside
 from soul.rows.task_files import read_rows
@@ -99,21 +99,6 @@ def test_answers_are_drawn_by_question_so_that_distributions_can_be_compared(tmp
     assert len({row["response"] for row in rows if row["study_id"] == "s1"}) == 20
     (only,) = {row["study_id"] for row in socsci210.convert([path], rows=39, per_question=20).records}
     assert only in ("s1", "s2")
-
-
-def test_an_answer_that_is_no_finite_number_is_left_out_and_spoils_no_scale(tmp_path):
-    path = write_lines(tmp_path / "answers.jsonl", *answers("s1", "1", [float("nan"), 1, 5]))
-    built = socsci210.convert([path])
-    assert [record["response"] for record in built.records] == [1.0, 5.0]
-    assert sum(built.left_out.values()) == 1
-
-
-def test_item_selection_keeps_the_items_and_the_one_that_was_picked(tmp_path):
-    example = examples.load("humanllm")
-    path, out = write_lines(tmp_path / "item_selection.jsonl", *(example.record(n) for n in range(4))), tmp_path / "o"
-    humanllm.build(["convert", str(path), "--out", str(out)])
-    for number, row in enumerate(read_rows([str(out)])):
-        assert row.task.target(row.row).endswith(example.record(number)["answer_text"])
 
 
 def clones(root: Path) -> None:

@@ -7,11 +7,7 @@ import pyarrow.parquet as pq
 from data import mistakes
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import read_rows
-from tests.data.source_files import needs
-from tests.soul.samples import DATA
 
-SOURCES = [DATA / "mistakes" / name for name in ("eedi_train_sample.csv", "eedi_misconception_mapping_sample.csv")]
-needs_records = needs(SOURCES[0])
 QUESTION = {
     "QuestionId": "7",
     "QuestionText": "What is 2 + 3 x 4?",
@@ -57,12 +53,6 @@ def test_a_misconception_on_two_options_makes_both_right(tmp_path):
     ]
 
 
-def test_a_misconception_on_the_correct_option_too_is_right_on_the_other_alone(tmp_path):
-    records, left_out, *_ = mistakes.convert(tables(tmp_path, {**QUESTION, "MisconceptionAId": "1507"}))
-    assert [(r["TargetOption"], r["AcceptedOptions"]) for r in records] == [("B", ["B"]), ("D", ["D"])]
-    assert left_out == {"the option is the correct one": 1}
-
-
 def test_questions_whose_options_are_images_are_left_out(tmp_path, capsys):
     image = "![A line through [0, 1]](x.png)"
     pictures = {f"Answer{letter}Text": f" {image}\n" for letter in "ABCD"}
@@ -90,14 +80,3 @@ def test_whole_questions_are_drawn(tmp_path):
     assert alone.left_out["in questions that were not drawn"] == 12
     mistakes.build(["convert", *sources, "--rows", "7", "--seed", "5", "--out", str(tmp_path / "out.parquet")])
     assert pq.read_table(tmp_path / "out.parquet") != pq.read_table(val)
-
-
-def test_cases_without_a_wrong_option_or_without_a_name_are_left_out(tmp_path):
-    unnamed = {**QUESTION, "MisconceptionDId": "99"}
-    on_the_right_one = {**QUESTION, "MisconceptionAId": "1416", "MisconceptionDId": ""}
-    records, left_out, *_ = mistakes.convert(tables(tmp_path, unnamed, on_the_right_one))
-    assert [record["TargetOption"] for record in records] == ["B", "B"]
-    assert left_out == {
-        "the misconception has no name": 1,
-        "the option is the correct one": 1,
-    }

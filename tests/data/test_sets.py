@@ -3,7 +3,6 @@
 import io
 import json
 import shutil
-from collections import Counter
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
@@ -13,9 +12,9 @@ import pytest
 from data import sets
 from data.source_folders import Form
 from data.sources import BUILDS, EVALUATION_SETS
-from soul.evaluate.run.settings import row_sampling_order
 from soul.rows.data_card import read_inside
 from soul.rows.task_files import TaskRow, read_rows
+from tests.data.source_files import table_of
 from tests.published import lay_out_as_clones, publish
 from tests.soul.samples import DATA
 
@@ -47,14 +46,7 @@ def build(sources: Path, out: Path, *words: str) -> Built:
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as printed:
         patch.setenv("COLUMNS", "2000")  # no line is folded
         code = sets.main([str(sources), "--out", str(out), *words])
-    table: dict[str, list[str]] = {}
-    lines = (line for line in printed.getvalue().splitlines() if "│" in line)
-    for cells in ([cell.strip() for cell in line.strip("│").split("│")] for line in lines):
-        if cells[0]:
-            table[cells[0]] = cells[1:]
-        else:
-            table[list(table)[-1]][2] += f" {cells[3]}"
-    return Built(sources, out, code, table, printed.getvalue())
+    return Built(sources, out, code, table_of(printed.getvalue()), printed.getvalue())
 
 
 @pytest.fixture(scope="module")
@@ -139,21 +131,6 @@ def test_each_source_gives_the_rows_of_the_paper(built: Built) -> None:
     kinds = {name: {row.row.qType for row in built.rows(name)} for name in ("paratomi", "paratomi_paraphrased")}
     assert kinds["paratomi_paraphrased"] - kinds["paratomi"] == {"reality", "memory"}
     assert int(table["mistakes"][1]) > 0
-
-
-def test_a_draw_has_the_papers_strata(built: Built) -> None:
-    for name, kind, want in (
-        ("userllm", "source", {"commonsense_qa": 33.3, "natural_questions": 33.3, "prism": 33.3}),
-        ("coser", "books", None),
-        ("mirrorbench", "dataset", None),
-        ("fantom", "question", None),
-    ):
-        rows = built.rows(name)
-        drawn = [rows[i] for i in row_sampling_order(rows, f"0:{name}")[:100]]
-        counts, whole = (Counter(row.task.groups(row.row)[kind] for row in part) for part in (drawn, rows))
-        want = want or {value: len(drawn) * count / len(rows) for value, count in whole.items()}
-        assert counts.total() == min(100, len(rows))
-        assert set(counts) == set(want) and all(abs(counts[value] - want[value]) <= 1 for value in want), (name, counts)
 
 
 def test_a_bad_source_costs_its_own_set_only(sources: Path, tmp_path: Path) -> None:

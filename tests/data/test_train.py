@@ -16,7 +16,7 @@ from soul.rows import data_card as card
 from soul.rows.overlap import HeldOut
 from soul.rows.review import BY_HAND, Review
 from soul.rows.task_files import read_rows
-from tests.data.source_files import write_json
+from tests.data.source_files import table_of, write_json
 from tests.published import publish
 from tests.soul.samples import DATA
 
@@ -38,14 +38,7 @@ def build(sources: Path, capsys, *words: str) -> tuple[int, dict[str, list[str]]
     """Exit code, the table (task -> cells) and all that was printed."""
     code = train.main([str(sources), "--out", str(sources.parent / "out"), *words])
     printed = capsys.readouterr().out
-    table: dict[str, list[str]] = {}
-    lines = printed.splitlines()
-    for cells in ([c.strip() for c in line.strip("│").split("│")] for line in lines if "│" in line):
-        if cells[0]:
-            table[cells[0]] = cells[1:]
-        else:
-            table[list(table)[-1]][-1] += f" {cells[-1]}"
-    return code, table, printed
+    return code, table_of(printed), printed
 
 
 def file_of(sources: Path, name: str) -> Path:

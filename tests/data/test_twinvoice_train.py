@@ -118,21 +118,6 @@ def test_an_answer_is_only_reused_for_the_question_that_it_was_about(folder, cap
             assert about is not None and about.rows == 12 and not any("filter" in why for why in about.left_out)
 
 
-def test_a_damaged_journal_says_which_line_to_delete(folder, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "3000")
-    write_lines(folder / "bluesky.jsonl", *person("ann", "dear"))
-    with FakeOpenAI(script) as fake:
-        assert run(fake, folder) == 0
-        journal = next((folder.parents[1] / "out" / "stages").rglob("drafts.jsonl"))
-        for line in ('{"key": 1}', "no JSON"):
-            journal.write_text(f"{line}\n")
-            capsys.readouterr()
-            for words, code in (((), 1), (("--dry-run",), 0)):
-                assert run(fake, folder, *words) == code
-                printed = capsys.readouterr().out
-                assert "line 1" in printed and "Delete this line" in printed and "source again" not in printed
-
-
 def test_an_answer_in_the_history_is_removed_from_it(folder, tmp_path):
     posts = person("ann", "dear", 14)
     posts[3]["text"] = posts[-1]["text"]
@@ -184,14 +169,6 @@ GOLD = "I never liked the sea, and I never shall."
 )
 def test_narrations_that_hold_the_reply(context, blanked, count):
     assert blank_out(context, GOLD) == (blanked, count)
-
-
-def test_a_reply_of_several_sentences_is_blanked_once():
-    gold = "This is it. I thought it would come!"
-    assert blank_out("She cried, “This is it. I thought it would come!” They ran.", gold) == (
-        "She cried, “[...]” They ran.",
-        1 + 1,
-    )
 
 
 @pytest.mark.parametrize(

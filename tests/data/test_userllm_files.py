@@ -108,12 +108,6 @@ def test_commonsense_qa_is_read_in_its_authors_form_and_the_hubs(tmp_path):
     pd.DataFrame([CSQA]).to_parquet(tmp_path / "hub.parquet")
     flat = records_of(write_lines(tmp_path / "csqa.jsonl", CSQA))
     assert records_of(authors) == records_of(tmp_path / "hub.parquet") == flat and flat[0]["group"] == "csqa-bat"
-    (tmp_path / "hub.parquet").write_text("version https://git-lfs.github.com/spec/v1")
-    with pytest.raises(ValueError, match=r"hub.parquet: not a parquet file .*git lfs pull"):
-        records_of(tmp_path / "hub.parquet")
-    (tmp_path / "authors.jsonl").write_text("version https://git-lfs.github.com/spec/v1\n")
-    with pytest.raises(ValueError, match=r"authors.jsonl: line 1: .*git lfs pull"):
-        records_of(tmp_path / "authors.jsonl")
 
 
 def test_a_question_that_holds_its_own_option_is_left_out(tmp_path):

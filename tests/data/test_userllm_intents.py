@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from data import intents, userllm
-from soul.testing import FakeOpenAI, Hang, Json, ServerError
+from soul.testing import FakeOpenAI, Hang, Json
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FIXED = "Gain insight into an everyday subject."
@@ -109,20 +109,6 @@ def test_the_plan_comes_first_and_a_dry_run_asks_nothing(tmp_path, capsys):
         assert run(fake, path, "--out", out, "--limit", 25) == 0 and len(fake.requests) == 25
         assert "price unknown" in capsys.readouterr().err
     assert first < set(written(out)) and len(written(out)) == 25
-
-
-def test_failures_are_said_and_asked_for_again(tmp_path, capsys):
-    path, out = source(tmp_path, *(talk(i, f"question number {i}") for i in range(8))), tmp_path / "intents.jsonl"
-
-    def script(request):
-        return ServerError() if "number 3" in request.text else Json({"intent": FIXED})
-
-    with FakeOpenAI(script) as fake:
-        assert run(fake, path, "--out", out) == 1
-    assert "1 of 8 items were not answered (1 server_error" in capsys.readouterr().err and len(written(out)) == 7
-    with FakeOpenAI(Json({"intent": FIXED})) as fake:
-        assert run(fake, path, "--out", out) == 0 and len(fake.requests) == 1
-    assert len(written(out)) == 8
 
 
 def test_after_kill_9_the_same_command_goes_on(tmp_path):

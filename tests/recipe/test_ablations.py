@@ -122,21 +122,6 @@ def test_a_training_that_still_runs_is_left_alone(environment: None, tmp_path: P
     assert trainings.started == []
 
 
-@pytest.mark.parametrize(
-    ("variables", "word", "says"),
-    [
-        ({"OBJECTIVES": "ditto grppo"}, "", "Did you mean grpo"),
-        ({"OBJECTIVES": "ditto ditto"}, "", "OBJECTIVES names ditto twice"),
-        ({"SEEDS": "1 -2"}, "", "SEEDS: -2: use whole numbers"),
-        ({}, "algorithm.objective=erl", "Name objectives with OBJECTIVES"),
-        ({}, "++data.seed=7", "differs between the runs"),
-    ],
-)
-def test_a_mistake_is_named(variables: dict[str, str], word: str, says: str) -> None:
-    with pytest.raises(Exception, match=says):
-        Plan.from_environment("hitom", [word] if word else [], variables)
-
-
 def test_a_signal_is_passed_on_once_and_waited_for(tmp_path: Path) -> None:
     ready, log = tmp_path / "ready", tmp_path / "logs" / "log"
     script = f"trap 'echo saved; exit 143' TERM; touch {ready}; while :; do sleep 0.05; done"

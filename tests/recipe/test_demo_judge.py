@@ -7,10 +7,8 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from pydantic import BaseModel
 
 from recipe.demo import coach, stories
-from soul.errors import JudgeFailure
 from soul.judge import Contentless, Endpoint, Judge
 from soul.leaks.redaction import redact
 from soul.one_turn import parse_options
@@ -43,10 +41,6 @@ def feedback(base_url: str, record: stories.Record, attempt: str) -> tuple[str, 
     return asyncio.run(ask())
 
 
-def test_connection_test(base_url: str) -> None:
-    asyncio.run(connect(base_url).check())
-
-
 def test_critique_names_no_place_and_no_letter(base_url: str) -> None:
     for record in stories.exercises(8, seed=70):
         row = HiToMRow.model_validate(record)
@@ -72,47 +66,3 @@ def test_critique_fits_the_slip(base_url: str) -> None:
         assert verdict.reward == 0.0 and "Keep doing so" not in wrong
         assert ("in truth" in wrong and people[0] in wrong) if people else "follow the thing" in wrong
         assert "form" in feedback(base_url, record, "I say B")[0]
-
-
-def test_other_requests_are_refused(base_url: str) -> None:
-    class Score(BaseModel):
-        score: float
-
-    with pytest.raises(JudgeFailure, match="only writes critiques"):
-        asyncio.run(connect(base_url).ask(Score, "Score it.", {"attempt": "x"}))
-    with pytest.raises(JudgeFailure, match="the task holds no"):
-        asyncio.run(
-            connect(base_url).ask(
-                judge_schema(), "Critique it.", {"task": "2+2?", "correct_answer": "4", "attempt": "5"}
-            )
-        )
-
-
-def judge_schema() -> type[BaseModel]:
-    class Critique(BaseModel):
-        critique: str
-
-    return Critique
-
-
-def test_many_sessions_at_once(base_url: str) -> None:
-    judge = connect(base_url)
-    record = stories.exercises(1, seed=72)[0]
-    row = HiToMRow.model_validate(record)
-    episode = Episode({"policy": [*TASK.prompt(row), {"role": "assistant", "content": "<answer>A</answer>"}]})
-
-    async def ask() -> list[str | None]:
-        return list(await asyncio.gather(*(TASK.feedback(row, episode, Verdict(0.0), judge) for _ in range(200))))
-
-    assert len(set(asyncio.run(ask()))) == 1
-    assert judge.usage.calls == 200 and not judge.usage.failures
-
-
-def test_who_is_asked_about() -> None:
-    assert coach.asked_about("Where is the tomato really?") == []
-    assert coach.asked_about("Where does Jacob really think the tomato is?") == ["Jacob"]
-    assert coach.asked_about("Where does Emily think Avery thinks Lily thinks the onion is?") == [
-        "Emily",
-        "Avery",
-        "Lily",
-    ]

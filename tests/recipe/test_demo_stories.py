@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from recipe.demo import coach, evaluate, stories
-from recipe.demo.forms import HITOM, PARATOMI, Form
-from soul.rows.overlap import HeldOut
+from recipe.demo.stories import HITOM, PARATOMI, Form
 from soul.rows.task_files import read_rows
 
 both_forms = pytest.mark.parametrize("form", [HITOM, PARATOMI], ids=lambda form: form.task.name)
@@ -28,14 +27,6 @@ def test_files_are_read_by_the_task_and_share_no_story(tmp_path: Path) -> None:
     told = {row.row.story for row in train}
     assert len(told) == 40
     assert not told & {row.row.story for row in heldback}
-
-
-@both_forms
-def test_the_launcher_finds_no_held_back_story_in_training(tmp_path: Path, form: Form) -> None:
-    stories.write_files(tmp_path, forms=(form,))
-    train, heldback = (read_rows([str(tmp_path / f"{name}.parquet")]) for name in ("train", "heldback"))
-    assert (len(train), len(heldback)) == (600, 128)
-    assert not HeldOut(heldback).overlaps(train)
 
 
 def test_files_of_several_forms_share_only_the_heldback_stories(tmp_path: Path) -> None:
@@ -108,16 +99,6 @@ def test_mixture_is_drawn_per_sample(records: list[stories.Record]) -> None:
     assert sum(s.careful for s in coached) / len(coached) == pytest.approx(stories.USUAL.coached, abs=0.04)
     one = [stories.warm_sample(records[0], rng).answer for _ in range(40)]
     assert len(set(one)) == 2  # the same exercise gets both answers: the policy must stay undecided
-
-
-def test_people_who_are_hardly_ever_right_read_praise_too(records: list[stories.Record]) -> None:
-    rng = random.Random(0)
-    drawn = (stories.warm_sample(rng.choice(records), rng, population=stories.HARDLY_EVER_RIGHT) for _ in range(3000))
-    prompts = [sample.messages[0]["content"] for sample in drawn if sample.coached]
-    praised, misled = (
-        sum(word in prompt for prompt in prompts) for word in ("Keep doing so.", "the thing was at first")
-    )
-    assert 0.3 < praised / len(prompts) < 0.55 and misled > 0
 
 
 @both_forms

@@ -43,13 +43,9 @@ def test_sets_may_stand_on_several_lines(tmp_path: Path) -> None:
     assert told(tmp_path, "x=y", TASKS="hitom\nsotopia,coser\n")[3:] == ["hitom", "sotopia", "coser", "x=y"]
 
 
-@pytest.mark.parametrize("text", ["", "0", "false"])
-def test_no_dry_run(tmp_path: Path, text: str) -> None:
-    assert "--dry-run" not in told(tmp_path, DRY_RUN=text)
-
-
-def test_a_dry_run(tmp_path: Path) -> None:
-    assert "--dry-run" in told(tmp_path, DRY_RUN="true")
+@pytest.mark.parametrize(("text", "dry"), [("", False), ("0", False), ("false", False), ("true", True)])
+def test_a_dry_run(tmp_path: Path, text: str, dry: bool) -> None:
+    assert ("--dry-run" in told(tmp_path, DRY_RUN=text)) == dry
 
 
 def test_an_unclear_dry_run_is_refused(tmp_path: Path) -> None:

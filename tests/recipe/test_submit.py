@@ -17,7 +17,7 @@ pytest.importorskip("verl")
 
 from ditto.settings import BadConfig
 from recipe.ditto import submit as command
-from recipe.ditto.submit import BACKENDS, ROOT, CheckedRun, plain_name, submission
+from recipe.ditto.submit import BACKENDS, ROOT, CheckedRun, submission
 from soul.cli.error_border import USER_ERROR
 from soul.errors import BadSettings
 from soul.testing import FakeOpenAI, Json
@@ -117,11 +117,6 @@ def test_kuberay_reads_keys_from_a_secret_and_only_the_hubs_in_the_worker_pods()
     secret = {"name": "OPENAI_API_KEY", "valueFrom": {"secretKeyRef": {"name": "ditto-keys", "key": "OPENAI_API_KEY"}}}
     assert secret in environments[0]
     assert {each["name"]: each.get("value") for each in environments[1]} == {**network, "HF_TOKEN": None}
-
-
-@pytest.mark.parametrize(("name", "pod"), [("My run_1", "my-run-1"), ("27B", "run-27b"), ("a" * 50, "a" * 32)])
-def test_a_run_gets_a_name_that_kubernetes_and_skypilot_accept(name: str, pod: str) -> None:
-    assert plain_name(name) == pod
 
 
 def test_the_training_is_checked_before_it_is_submitted(

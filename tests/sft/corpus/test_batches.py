@@ -17,7 +17,6 @@ from verl.utils.dataset.dataset_utils import SFTTensorCollator
 
 from sft.corpus.batches import StepBatches, ValidationBatches
 from sft.corpus.split import Corpus
-from soul.errors import BadSettings
 from tests.sft.corpus.corpora import opened, row, write
 
 
@@ -48,25 +47,6 @@ def test_ranks_share_every_step(corpus: Corpus, ranks: int, first: int, steps: i
         assert taken == Counter(corpus.order.step(first + number, size).tolist())
 
 
-def test_an_epoch_over_ranks_has_everything_as_often_as_it_should(corpus: Corpus) -> None:
-    assert len(corpus.order) == 110
-    taken = Counter(s for rank in range(2) for batch in StepBatches(corpus, 10, rank, 2, 0, 11) for s in batch)
-    assert taken == {number: 1 if number < 50 else 2 for number in range(80)}
-
-
-def test_a_step_runs_on_into_the_next_epoch(corpus: Corpus) -> None:
-    taken = [s for batch in StepBatches(corpus, 16, 0, 1, 0, 55) for s in batch]  # 880 = 8 epochs
-    for epoch in range(8):
-        assert Counter(taken[epoch * 110 : epoch * 110 + 110]) == Counter(corpus.order.epoch_rows(epoch).tolist())
-
-
-def test_ranks_have_similar_numbers_of_tokens(corpus: Corpus) -> None:
-    for step in range(7):
-        shares = [list(StepBatches(corpus, 16, rank, 4, step, step + 1))[0] for rank in range(4)]
-        tokens = [sum(len(corpus.dataset[number]["input_ids"]) for number in share) for share in shares]
-        assert max(tokens) < 1.2 * min(tokens), tokens
-
-
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_a_step_counts_rows_and_has_all_their_sequences(folder: Path, ranks: int) -> None:
     """With a template that makes several sequences of a row, in two files of which one counts twice."""
@@ -85,13 +65,6 @@ def test_a_step_counts_rows_and_has_all_their_sequences(folder: Path, ranks: int
         assert len({len(share) for share in shares}) == 1
         taken = Counter(sequence for share in shares for sequence in share if sequence >= 0)
         assert taken == Counter(store.row_sequences(corpus.order.step(step, 8)).tolist())
-
-
-def test_a_batch_that_cannot_be_dealt_out(corpus: Corpus) -> None:
-    with pytest.raises(
-        BadSettings, match="train_batch_size=10 cannot be divided evenly among 4 ranks. Use a multiple of 4"
-    ):
-        StepBatches(corpus, 10, 0, 4, 0, 1)
 
 
 def test_workers_change_nothing(corpus: Corpus) -> None:

@@ -81,8 +81,3 @@ def test_a_step_is_the_same_wherever_one_starts(
     at_once = order_of(made).at(np.arange((start + more + 1) * size))
     assert endless.tolist() == at_once.tolist()
     assert order_of(made).step(start, size).tolist() == at_once[start * size : (start + 1) * size].tolist()
-
-
-def test_a_place_beyond_the_end_is_an_error() -> None:
-    with pytest.raises(IndexError, match="place 10 of 10"):
-        Permutation(10, 0).at(np.array([10]))

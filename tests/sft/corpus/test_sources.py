@@ -37,16 +37,6 @@ def test_a_list_may_hold_blanks_and_colons(shards: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("ratio", ["two", "-1", "0", "0.0", "nan", "1e", "1/2", "", "1.5x"])
-def test_a_ratio_that_is_none(shards: Path, ratio: str) -> None:
-    if ratio == "1/2":  # looks like a path
-        with pytest.raises(BadSources, match="no file matches"):
-            find_files("tom.parquet:1/2", None, "train")
-        return
-    with pytest.raises(BadSources, match="TRAIN_FILES.*is not a ratio.*path:ratio"):
-        find_files(f"tom.parquet:{ratio}", None, "train")
-
-
 @pytest.mark.parametrize(
     ("words", "says"),
     [

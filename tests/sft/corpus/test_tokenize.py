@@ -24,7 +24,6 @@ from sft.corpus.split import open_corpus
 from sft.corpus.store import SequenceWriter
 from sft.corpus.tokenize import TokenisingFailed
 from sft.encode.messages import BadConversation
-from sft.encode.rendering import TemplateFailure
 from sft.encode.sequence import EncodedSequence, TooLong
 from sft.encode.train_roles import UnknownSource
 from sft.formats import reading
@@ -330,40 +329,6 @@ def test_a_column_of_a_later_json_row_is_refused_by_row(tmp_path: Path, form: st
         opened(tmp_path, train_files=[str(file)])
 
 
-def test_tools_of_the_rows_reach_the_template_or_are_refused(tmp_path: Path) -> None:
-    tool = {"type": "function", "function": {"name": "look"}}
-    write(tmp_path / "train_shard_0.parquet", [row(0) | {"tools": json.dumps([tool])}, row(1) | {"tools": None}])
-    with pytest.raises(TemplateFailure, match="row 0, field tools: the chat template does not render tools"):
-        opened(tmp_path)
-    first, second = texts(opened(tmp_path, template="with_tools"))
-    assert "look" in first and "look" not in second
-
-
-def test_a_template_failure_names_file_and_row(tmp_path: Path) -> None:
-    rows = [row(0), row(1)]
-    rows[1]["messages"].insert(0, rows[1]["messages"][0])
-    file = write(tmp_path / "train_shard_0.parquet", rows)
-    with pytest.raises(TemplateFailure, match=f"{file}, row 1, .*must alternate"):
-        opened(tmp_path, template="strict")
-
-
-def test_no_shards_and_bad_shards(tmp_path: Path) -> None:
-    with pytest.raises(BadSources, match="TRAIN_FILES is not set.*train_shard_"):
-        opened(tmp_path)
-    file = tmp_path / "train_shard_0.parquet"
-    file.write_bytes(b"PAR1 not a parquet file")
-    with pytest.raises(BadShard, match=f"{file}: not a readable parquet file"):
-        opened(tmp_path)
-    write(file, [{"prompt": "a", "answer": "b"}])
-    with pytest.raises(BadShard, match="the column 'response' is missing .it has: prompt, answer"):
-        opened(tmp_path)
-    write(file, [row(0)])
-    assert open_corpus(settings(tmp_path), tokenizer_with("plain"), "val") is None
-    write(file, [{"content": "a"}])
-    with pytest.raises(BadShard, match="the column 'messages' is missing"):
-        opened(tmp_path)
-
-
 def test_mistakes_in_the_other_split_come_before_any_tokenising(tmp_path: Path, done: list[str]) -> None:
     write(tmp_path / "train_shard_0.parquet", [row(0)])
     write(tmp_path / "val_shard_0.parquet", [{"content": "a"}])
@@ -372,12 +337,3 @@ def test_mistakes_in_the_other_split_come_before_any_tokenising(tmp_path: Path, 
     with pytest.raises(BadSources, match="VAL_FILES: 'x.parquet:no': 'no' is not a ratio"):
         opened(tmp_path, val_files="x.parquet:no")
     assert not done
-
-
-def test_a_shard_that_is_damaged_inside(tmp_path: Path) -> None:
-    file = write(tmp_path / "train_shard_0.parquet", [row(number) for number in range(2000)])
-    content = bytearray(file.read_bytes())
-    content[100:2000] = bytes(1900)
-    file.write_bytes(content)
-    with pytest.raises(BadShard, match=f"{file}: not a readable parquet file"):
-        opened(tmp_path)

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import shutil
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -17,9 +15,6 @@ from soul.files.line_file import write_lines
 from soul.record import SessionRecord
 from soul.session import RefineSettings, run_session
 from soul.testing import FakeOpenAI, fake_gateway, scripted_players
-
-ROOT = Path(__file__).resolve().parents[3]
-DEMO = ROOT / "outputs" / "demo" / "run"
 
 
 def played(name, number, better=True):
@@ -121,20 +116,3 @@ def test_packed_traces_give_the_same_rows(tmp_path):
     packed = write_lines(path, path.read_text(encoding="utf-8").splitlines(), 0.0)
     assert [packed] == list((run / "traces").iterdir()) == RunTraces(run).files
     assert len(rows) == 3 and distil(tmp_path / "again", run) == rows
-
-
-@pytest.mark.skipif(not DEMO.is_dir(), reason="the demo has not been run here")
-def test_the_demo_s_run(tmp_path):
-    shutil.copytree(DEMO / "traces", tmp_path / "run" / "traces")
-    lines = [json.loads(line) for path in (tmp_path / "run" / "traces").glob("step_*") for line in path.open()]
-    both = [line for line in lines if line["refined"] and line["draft"]["valid"] and line["refined"]["valid"]]
-    better = [line for line in both if line["refined"]["reward"] > line["draft"]["reward"]]
-    rows = distil(tmp_path, tmp_path / "run", "--per-row", "0")
-    found = json.loads((tmp_path / "out" / "distill.json").read_text())["tasks"]["hitom"]
-    assert found["samples"] == sum(line["refined"] is not None for line in lines)
-    assert len(rows) + found["fates"].get("duplicate", 0) + found["fates"].get("unusable: no base context", 0) == len(
-        better
-    )
-    prompts = {(line["file"], line["number"]): line["draft"]["seats"]["policy"][:-1] for line in lines}
-    for row in rows:
-        assert row["messages"][:-1] == prompts[row["file"], row["row"]]

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from recipe.demo.tiny_model import build_tokenizer
 from sft.encode.messages import Turn
-from sft.encode.rendering import ChatEncoder
+from sft.encode.rendering import ChatEncoder, Tools
 from sft.encode.sequence import EncodedSequence
 
 WORDS = [
@@ -156,4 +156,11 @@ def encode(
 ) -> list[EncodedSequence]:
     """The sequences of one conversation whose assistant turns are trained."""
     trained = [number for number, turn in enumerate(messages) if turn["role"] == "assistant"]
-    return ChatEncoder(tokenizer, template_kwargs).encode(messages, trained)
+    return encoded(ChatEncoder(tokenizer, template_kwargs), messages, trained)
+
+
+def encoded(
+    encoder: ChatEncoder, messages: Sequence[Turn], trained: Sequence[int], tools: Tools = None
+) -> list[EncodedSequence]:
+    """The sequences of one conversation."""
+    return encoder.sequences([encoder.turns(messages, trained, tools)])[0]

@@ -9,6 +9,7 @@ import pytest
 
 from sft.encode import conversation
 from sft.encode.conversation import read_conversation
+from sft.encode.layouts import standard_row
 from sft.encode.messages import BadConversation
 from sft.encode.train_roles import RoleRules, SourceRule
 
@@ -22,7 +23,9 @@ CHAT = [
 
 def read(record: dict[str, Any], layout: Any = "messages", rules: RoleRules | None = None) -> Any:
     """Read one record."""
-    return read_conversation(record, layout, rules or RoleRules(default="assistant"), "a.parquet", 7)
+    return read_conversation(
+        *standard_row(record, layout, "a.parquet, row 7"), rules or RoleRules(default="assistant"), "a.parquet", 7
+    )
 
 
 def test_the_assistant_is_trained_as_it_stands() -> None:
@@ -100,11 +103,6 @@ def test_mistakes_are_named_with_file_row_and_turn(record: dict[str, Any], says:
 
 def test_an_empty_turn_of_the_other_side_is_context() -> None:
     assert read({"messages": [{"role": "user", "content": ""}, CHAT[2]]}).trained == (1,)
-
-
-def test_a_response_that_is_none() -> None:
-    with pytest.raises(BadConversation, match="row 7, field response: expected text, got NoneType"):
-        read({"prompt": "x", "response": None}, "prompt_response")
 
 
 @pytest.mark.parametrize("last", [0, 1, 2, 3, 4, 5])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -13,7 +12,7 @@ from sft.convert import converted_rows, main
 from sft.corpus.columns import UnsupportedColumn
 from sft.encode.conversation import read_conversation
 from sft.encode.train_roles import RoleRules
-from tests.sft.corpus.corpora import opened, row, write
+from tests.sft.corpus.corpora import opened, row
 from tests.sft.formats.files import WRITERS
 from tests.sft.formats.test_formats import alpaca, rows, sharegpt, stored
 
@@ -73,32 +72,6 @@ def test_a_prompt_with_tool_calls_keeps_its_turns(tmp_path: Path) -> None:
     after = read_conversation(record, "messages", RoleRules(), "a", 0)
     before = read_conversation(line, "prompt_response", RoleRules(), "a", 0)
     assert (after.messages, after.trained) == (before.messages, before.trained) and len(after.messages) == 4
-
-
-def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def error(*words: Any) -> str:
-        assert main([str(word) for word in words]) == 2
-        return " ".join(capsys.readouterr().err.split())
-
-    file = write(tmp_path / "a.parquet", [row(0)])
-    texts = tmp_path / "texts.jsonl"
-    texts.write_text('{"text": "one", "data_source": 4}\n{"other": 1}\n')  # a row without the field is empty
-    bad = tmp_path / "b.jsonl"
-    bad.write_text('{"conversations": [{"from": "nobody", "value": "a"}]}\n')
-    assert "b.jsonl, row 0, field conversations, turn 0: the speaker 'nobody'" in error(bad, "--out", tmp_path / "o")
-    assert not list((tmp_path / "o").glob("*"))
-    for name, text in (("response", '{"prompt": "q", "response": 4}'), ("text", '{"text": 4}')):
-        bad.write_text(text)
-        assert f"b.jsonl, row 0, field {name}: expected text, got int" in error(bad, "--out", tmp_path / "o")
-    assert "no file matches" in error(tmp_path / "none.jsonl", "--out", tmp_path / "o")
-    assert "a ratio is for training" in error(f"{file}:2", "--out", tmp_path / "o")
-    converted([file], tmp_path / "o")
-    (shard,) = converted([texts], tmp_path / "texts").iterdir()
-    assert [(each["data_source"], each["text"]) for each in pq.read_table(shard).to_pylist()] == [
-        ("4", "one"),
-        ("texts", None),
-    ]
-    assert "train_shard_00000.parquet exists already" in error(file, "--out", tmp_path / "o")
 
 
 def test_a_distilled_corpus_still_says_which_rows_it_was_played_on(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
-from sft.run.ranks import RankFailed, failure_text
+from sft.run.ranks import failure_text
 
 
 def failed(folder: Path, exitcode: int, message: str | None = None) -> ProcessFailure:
@@ -37,9 +37,3 @@ def test_the_cause_is_reported(tmp_path: Path, exitcodes: tuple[int, ...], code:
     for order in (failures, failures[::-1]):
         actual, words = failure_text(order, tmp_path)
         assert actual == code and text in words
-
-
-def test_an_unexpected_exception_keeps_its_traceback(tmp_path: Path) -> None:
-    with pytest.raises(RankFailed, match="it broke") as raised:
-        failure_text([failed(tmp_path, os.EX_SOFTWARE, "ValueError: it broke"), failed(tmp_path, 143)], tmp_path)
-    assert "Traceback of the rank" in str(raised.value.__cause__)

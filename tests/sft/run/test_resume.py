@@ -117,12 +117,6 @@ REFUSALS: dict[str, tuple[Callable[[Path], object], list[str], list[str]]] = {
         ["trainer.resume_mode=resume_path", "trainer.resume_from_path={run}/global_step_4"],
         ["global_step_8", "trainer.resume_mode=auto", "EXPERIMENT_NAME"],
     ),
-    "the named one has no step": (
-        lambda run: (run / "global_step_4").rename(run / "four"),
-        ["trainer.resume_mode=resume_path", "trainer.resume_from_path={run}/four"],
-        ["trainer.resume_from_path=", "four: there is no checkpoint", "global_step_<N>"],
-    ),
-    "none is named": (lambda run: None, ["trainer.resume_mode=resume_path"], ["trainer.resume_from_path="]),
 }
 
 

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from ditto.run.run_folder import RunFolder
 from sft.corpus.split import CorpusFile
-from sft.run.sft_card import write_sft_card
+from sft.run.checkpoints import write_sft_card
 from sft.run.trained_data import TrainedData
 
 
