@@ -56,10 +56,9 @@ from ditto.run.alarms import raise_alarms
 from ditto.run.checkpoint_writer import CheckpointWriter
 from ditto.run.diagnostics import step_diagnostics
 from ditto.run.finite_steps import FiniteSteps, are_finite, require_finite_weights
-from ditto.run.run_folder import RunFolder, write_end_report
+from ditto.run.run_folder import RunFolder, set_logger_folders, write_end_report
 from ditto.run.step_metrics import first_look, rollout_times, session_metrics, summary_line
 from ditto.run.store import StoreFailed, Uploads
-from ditto.run.trackers import set_logger_folders
 from ditto.run.watchdog import RESEND_S, Liveness, Watchdog
 from ditto.settings import Settings
 from ditto.validation import Validation
@@ -118,8 +117,7 @@ class DittoTrainer(Validation):
     # ---- start and end ------------------------------------------------------------------------------------------
 
     def init(self) -> None:
-        trainer = self.config.trainer
-        set_logger_folders(self.settings.run_dir, trainer.logger, trainer.project_name)
+        set_logger_folders(self.settings.run_dir, self.config.trainer.logger)
         self.watchdog.start()
         with self.watchdog.phase("start-up"):
             super().init()

@@ -69,7 +69,6 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     (f"{ACTOR}.ppo_max_token_len_per_gpu", 17407, {}, "the longest sequence"),
     (f"{ROLLOUT}.log_prob_max_token_len_per_gpu", 17407, {}, "the longest sequence"),
     ("actor_rollout_ref.ref.log_prob_max_token_len_per_gpu", 9, {f"{ACTOR}.use_kl_loss": True}, "17408 tokens"),
-    ("algorithm.agent_version", "copy", {"algorithm.objective": "sdpo_token"}, "would train ditto"),
     *(
         (f"algorithm.{option}", value, {"algorithm.objective": objective}, f"{objective} does not read this option")
         for option, value, objective in (
@@ -197,7 +196,6 @@ def test_all_broken_rules_are_told_but_not_what_follows_from_another() -> None:
         {"algorithm.objective": "sdpo_token_grpo", f"{ROLLOUT}.n": 1},  # the distillation learns from one session
         {"algorithm.objective": "grpo", "refine.episode_deadline_s": 9.0, "refine.when": "always"},
         {"algorithm.objective": "sdpo_token", "refine.when": "failed", "refine.max_feedback_chars": 10},
-        {"algorithm.objective": "grpo", "algorithm.agent_version": "copy"},
         {f"{ACTOR}.policy_loss.loss_mode": "sapo", f"{ACTOR}.tau_pos": 0.5, f"{ACTOR}.loss_scale_factor": None},
         {f"{ACTOR}.policy_loss.loss_mode": "dro", f"{ACTOR}.policy_loss.dro_beta": 0.3},
         {"algorithm.rollout_correction.rollout_is": "token", "algorithm.rollout_correction.rollout_is_threshold": 5.0},

@@ -18,7 +18,7 @@ from ditto.config_checks.policy_losses import READ_BY_LOSS, readers, wrong_polic
 from ditto.config_checks.resume import check_resume
 from ditto.config_checks.rules import Problem, Run, check_rules, chosen_on_a_cpu, model_rules, trainer_rules
 from ditto.launching.compose import SEPARATE, default_config
-from ditto.objectives import AGENT_VERSIONS, OBJECTIVES
+from ditto.objectives import OBJECTIVES
 from ditto.objectives.loss_weights import SCALED
 from ditto.objectives.options import ObjectiveOptions
 from ditto.run.checkpoint import ResumeChoice
@@ -171,7 +171,7 @@ def _batch_rules(run: RLRun) -> Iterator[Rule]:
 
 def _objective_rules(run: RLRun) -> Iterator[Rule]:
     """Rules for the options of objectives: none is accepted and ignored, and none contradicts another."""
-    objective, algorithm, defaults = run.objective, run.config.algorithm, ObjectiveOptions()
+    objective, defaults = run.objective, ObjectiveOptions()
     for option in OPTIONS:
         usual = attrgetter(option)(defaults)
         readers_of = ", ".join(name for name, each in OBJECTIVES.items() if option in each.options)
@@ -181,12 +181,6 @@ def _objective_rules(run: RLRun) -> Iterator[Rule]:
             f"objective {objective.name} does not read this option; {readers_of} do. Leave it at its default, {usual}, "
             "or choose another algorithm.objective.",
         )
-    # grpo and ditto stand in the config files, so beside agent_version they need not be the user's words.
-    yield (
-        "algorithm.agent_version",
-        algorithm.agent_version is not None and algorithm.objective not in AGENT_VERSIONS.values(),
-        f"would train {objective.name} in place of algorithm.objective={algorithm.objective}. Remove one of the two.",
-    )
     yield (
         "algorithm.distill.teachers",
         objective.teacher == "experts" and not run.settings.expert_teachers,

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from ditto.settings import BadConfig
 from soul.mistakes import Mistakes
 
-_PACKAGES = ("wandb", "mlflow", "tensorboard")  # loggers that are packages of their own
+_PACKAGES = ("wandb", "tensorboard")  # loggers that are packages of their own
 
 
 class Problem(NamedTuple):

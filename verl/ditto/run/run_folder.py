@@ -16,7 +16,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,14 @@ TRAINER_FILE = ".trainer.lease"
 # Seconds within which Ray ends the trainer of a killed driver, and within which the lock of another machine expires.
 ORPHAN_ENDS_S = SILENT_S + HEARTBEAT_S
 WAIT_S = 300.0  # for the report of a run with 4 GB of traces it takes 30 s
+
+
+# logger of verl -> the variables that say where it writes, and their values for a run's folder
+_LOGGER_FOLDERS = {
+    "tensorboard": {"TENSORBOARD_DIR": "tensorboard"},
+    "wandb": {"WANDB_DIR": "wandb", "WANDB_CACHE_DIR": "wandb/cache"},
+    "file": {"VERL_FILE_LOGGER_PATH": "logged.jsonl"},
+}
 
 
 class RunFolder:
@@ -103,6 +111,18 @@ class RunFolder:
             moved.parent.mkdir(parents=True, exist_ok=True)
             os.replace(path, moved)
         return target
+
+
+def set_logger_folders(folder: Path, loggers: str | Sequence[str]) -> None:
+    """Set the variables of these loggers, if they are unset, for this process and its children.
+
+    By default they write into the current folder, `/tmp` or the home folder, where runs overwrite each other.
+    """
+    for name in [loggers] if isinstance(loggers, str) else loggers:
+        for variable, place in _LOGGER_FOLDERS.get(name, {}).items():
+            os.environ.setdefault(variable, str(folder.absolute() / place))
+        if name == "wandb":  # if its folder is missing, it writes to the temporary folder
+            Path(os.environ["WANDB_DIR"]).mkdir(parents=True, exist_ok=True)
 
 
 def _number(value: Any) -> float | None:
