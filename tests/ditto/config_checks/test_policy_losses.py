@@ -10,7 +10,7 @@ import torch
 from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY
 from verl.workers.config import FSDPActorConfig, PolicyLossConfig
 
-from ditto.config_checks.policy_losses import (
+from ditto.config_checks.rl_rules import (
     AVERAGES_ROWS,
     READ_BY_LOSS,
     SUPPORTED,
