@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -41,7 +42,7 @@ def check_memory(config: DictConfig, longest: int) -> list[str]:
     with_reserve = f"{(memory.total + memory.reserve) / GIB:.1f}"
     where = f"{training.devices} GPUs of {size / GIB:.1f} GiB ({source})"
     if not fits({}):
-        values = {
+        values: dict[str, list[Any]] = {
             FUSED: [not training.full_logits, True],
             TOKENS: lower_limits(limit, longest),
             OFFLOAD: [training.offloaded, True],

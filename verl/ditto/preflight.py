@@ -159,6 +159,10 @@ def _plan(
     generations, sequences = sessions * (2 if objective.refines else 1), sessions * len(objective.kinds)
     updates = prompts // actor.ppo_mini_batch_size * actor.ppo_epochs
     names = ", ".join(f"{name} {count}" for name, count in Counter(row.task.name for row in train).items())
+    most = (config.data.max_prompt_length, config.data.max_feedback_length, config.data.max_response_length)
+    lengths_line = "prompt {:,}, feedback {:,}, answer {:,} tokens at most; a sequence {:,}".format(
+        *most, config.actor_rollout_ref.rollout.max_model_len
+    )
     groups = config.algorithm.filter_groups
     played = groups.max_num_gen_batches if groups.enable else 1  # at most, in batches of prompts
     filtered = f"asks for {prompts} prompts at once, for up to {prompts * played} where groups give no learning signal"
@@ -171,7 +175,7 @@ def _plan(
         *(("teachers" if i == 0 else "", f"{task}: {path}") for i, (task, path) in enumerate(teachers.items())),
         ("rows", f"{len(train)} train ({names}), {len(val)} validation"),
         ("prompt tokens", f"{mean:.0f} mean, {max(lengths)} longest"),
-        ("lengths", _lengths(config)),
+        ("lengths", lengths_line),
         ("steps", str(steps)),
         *([("mode", _separate(config))] if config.trainer.v1.trainer_mode == SEPARATE else []),
         ("per step", f"{prompts} prompts, {sessions} sessions, {generations} generations"),
@@ -180,15 +184,6 @@ def _plan(
         *(("judge" if i == 0 else "", line) for i, line in enumerate(judging)),
         *(("memory" if i == 0 else "", line) for i, line in enumerate(_memory(config, teachers.values()))),
     ]
-
-
-def _lengths(config: DictConfig) -> str:
-    """The most tokens of a sequence and of its parts."""
-    data, longest = config.data, config.actor_rollout_ref.rollout.max_model_len
-    return (
-        f"prompt {data.max_prompt_length:,}, feedback {data.max_feedback_length:,}, answer "
-        f"{data.max_response_length:,} tokens at most; a sequence {longest:,}"
-    )
 
 
 def _separate(config: DictConfig) -> str:

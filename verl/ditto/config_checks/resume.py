@@ -81,11 +81,7 @@ def apply_resume(config: DictConfig) -> None:
 
 
 def check_resume(config: DictConfig) -> ResumeChoice:
-    """Check that the run can start or resume as its config says. Changes nothing.
-
-    Returns:
-        The checkpoint that the run resumes from, and the damaged ones that it skips.
-    """
+    """Check that the run can start or resume as its config says, and choose its checkpoint. Changes nothing."""
     root = _root(config)
     if config.trainer.resume_mode == "disable":
         _refuse_used(root, Path(config.run.dir))
@@ -96,10 +92,7 @@ def check_resume(config: DictConfig) -> ResumeChoice:
 
 
 def choose_checkpoint(trainer: DictConfig, root: Path) -> ResumeChoice:
-    """The checkpoint that `trainer.resume_mode` and `trainer.resume_from_path` ask for.
-
-    Args:
-        root: the folder of the run's own checkpoints.
+    """The checkpoint that `trainer.resume_mode` and `trainer.resume_from_path` ask for; `root` has the run's own.
 
     Raises:
         BadConfig: there is no such checkpoint, or the run would mix its own checkpoints with later ones.

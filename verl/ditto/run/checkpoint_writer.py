@@ -83,7 +83,7 @@ class CheckpointWriter:
             checkpoint.prune(self.root, self.config.trainer.max_actor_ckpt_to_keep, in_use=in_use)
         if self.uploads:
             self.uploads.start()
-        gigabytes, seconds = manifest.total_bytes(folder) / 1e9, time.perf_counter() - start
+        gigabytes, seconds = checkpoint.size_of(folder) / 1e9, time.perf_counter() - start
         logger.info("Checkpoint %s is published (%.2f GB, %.1f s)", folder, gigabytes, seconds)
 
     def update_card(self, step: int) -> None:

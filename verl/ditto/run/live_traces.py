@@ -45,6 +45,12 @@ def remove_live(run_dir: Path, until: int | None = None) -> None:
             path.unlink(missing_ok=True)
 
 
+def open_live(run_dir: Path) -> None:
+    """Make the folder of live traces, and remove what an earlier attempt left in it."""
+    folder_of(run_dir).mkdir(parents=True, exist_ok=True)
+    remove_live(run_dir)
+
+
 class LiveTraces:
     """Appends the finished sessions of this process.
 

@@ -17,11 +17,11 @@ import os
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from ditto.run.live_traces import folder_of, remove_live
+from ditto.run.live_traces import remove_live
 from soul.errors import one_line
 from soul.files.folder_lock import HEARTBEAT_S, SILENT_S, FolderLock
 from soul.files.line_file import write_lines
@@ -63,17 +63,6 @@ class RunFolder:
         write_lines(self.folder / FOLDER / f"{name}.jsonl", lines, PACKED_FROM_MB)
         if split == "step":
             remove_live(self.folder, step)
-
-    def open_live(self) -> None:
-        """Make the folder of live traces, and remove what an earlier attempt left in it."""
-        folder_of(self.folder).mkdir(parents=True, exist_ok=True)
-        remove_live(self.folder)
-
-    def close_live(self) -> None:
-        """Remove the folder of live traces, with sessions that no step trained."""
-        remove_live(self.folder)
-        with suppress(OSError):  # a session that ends just now may have a file in it
-            folder_of(self.folder).rmdir()
 
     def log_metrics(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Add numbers to the step's line. Lines of later steps go: they belong to what a resumed run does again."""
