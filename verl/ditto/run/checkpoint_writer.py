@@ -79,8 +79,8 @@ class CheckpointWriter:
             )
             folder = checkpoint.publish(self.root, self.written_step)
             self._published_step = self.written_step
-            in_use = self.uploads.reading() if self.uploads else frozenset()
-            checkpoint.prune(self.root, self.config.trainer.max_actor_ckpt_to_keep, in_use=in_use)
+            in_use = self.uploads.reading if self.uploads else ()
+            checkpoint.prune(self.root, self.config.trainer.max_actor_ckpt_to_keep, in_use)
         if self.uploads:
             self.uploads.start()
         gigabytes, seconds = checkpoint.size_of(folder) / 1e9, time.perf_counter() - start

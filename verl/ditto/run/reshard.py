@@ -70,7 +70,7 @@ def optimizer_state(actor: Path, written: int, optimizer: torch.optim.Optimizer)
 
 def scheduler_state(actor: Path, written: int) -> dict[str, Any] | None:
     """The state of the learning rate, which is the same on every rank; None for a run without a schedule."""
-    return load_slices(actor, "extra_state", written)[0]["lr_scheduler"]  # type: ignore[no-any-return]
+    return load_slices(actor, "extra_state", written)[0]["lr_scheduler"]
 
 
 def joined_model(actor: Path, written: int) -> dict[str, torch.Tensor]:
