@@ -163,6 +163,11 @@ def _plan(
     lengths_line = "prompt {:,}, feedback {:,}, answer {:,} tokens at most; a sequence {:,}".format(
         *most, config.actor_rollout_ref.rollout.max_model_len
     )
+    train_on, sample_on = (
+        each.nnodes * each.n_gpus_per_node for each in (config.trainer, config.actor_rollout_ref.rollout)
+    )
+    parts = config.trainer.v1.separate_async.parameter_sync_step
+    mode = f"{SEPARATE}: {train_on} devices train, {sample_on} sample; {parts} parts a step between two weight syncs"
     groups = config.algorithm.filter_groups
     played = groups.max_num_gen_batches if groups.enable else 1  # at most, in batches of prompts
     filtered = f"asks for {prompts} prompts at once, for up to {prompts * played} where groups give no learning signal"
@@ -177,20 +182,13 @@ def _plan(
         ("prompt tokens", f"{mean:.0f} mean, {max(lengths)} longest"),
         ("lengths", lengths_line),
         ("steps", str(steps)),
-        *([("mode", _separate(config))] if config.trainer.v1.trainer_mode == SEPARATE else []),
+        *([("mode", mode)] if config.trainer.v1.trainer_mode == SEPARATE else []),
         ("per step", f"{prompts} prompts, {sessions} sessions, {generations} generations"),
         *([("", filtered)] if groups.enable else []),
         ("", f"{sequences} training sequences, {updates} optimizer updates"),
         *(("judge" if i == 0 else "", line) for i, line in enumerate(judging)),
         *(("memory" if i == 0 else "", line) for i, line in enumerate(_memory(config, teachers.values()))),
     ]
-
-
-def _separate(config: DictConfig) -> str:
-    """Describe the division of the devices, and of a step with them."""
-    parts, rollout = config.trainer.v1.separate_async.parameter_sync_step, config.actor_rollout_ref.rollout
-    train, sample = (part.nnodes * part.n_gpus_per_node for part in (config.trainer, rollout))
-    return f"{SEPARATE}: {train} devices train, {sample} sample; {parts} parts a step between two weight syncs"
 
 
 def _memory(config: DictConfig, teachers: Collection[str]) -> list[str]:
