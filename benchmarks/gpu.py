@@ -39,7 +39,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from ditto.memory.estimate import TrainingSetup, forward_moments, largest, update_moments
+from ditto.memory.estimate import TrainingSetup, largest
 from ditto.memory.model_shape import shape_of
 from ditto.model import attention
 from ditto.model.chunked_head import token_log_probs, with_chunked_head
@@ -320,10 +320,10 @@ def _measure_training(name: str, config: Qwen3Config, tokens: int, sequence: int
         optimizer.step()
         optimizer.zero_grad()
 
-    shape, settings = shape_of(config, name), TrainingSetup(devices=1, lora_rank=LORA_RANK)
+    training = TrainingSetup(shape_of(config, name), devices=1, lora_rank=LORA_RANK)
     plans = {
-        "update": (update, largest(update_moments(shape, tokens, settings)).total),
-        "log_prob": (torch.no_grad()(forward), largest(forward_moments(shape, tokens, settings)).total),
+        "update": (update, largest(training.update(tokens)).total),
+        "log_prob": (torch.no_grad()(forward), largest(training.forward(tokens)).total),
     }
     best = next((rate for part, rate in PEAK.items() if on_gpu and part in torch.cuda.get_device_name()), None)
     result: dict[str, Any] = {"model": name, "tokens": tokens, "sequence": sequence, "lora_rank": LORA_RANK}

@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from ditto.launching.compose import load_config
 from ditto.memory import cpu, estimate, setup
 from ditto.memory import plan as planning
-from ditto.memory.estimate import Change, layer_activations
+from ditto.memory.estimate import Change
 from ditto.memory.model_shape import GIB, ModelShape, shape_of
 from ditto.memory.plan import ASSUMED_GIB, MemoryPlan
 from ditto.memory.setup import training_of
@@ -89,7 +89,7 @@ def cell(name: str, lora: bool, gpus: int, gib: float, nodes: int = 1) -> str:
         found = needed.remedy()
         if found is None:
             return "no"
-        change, needed = found, needed.changed(found)
+        change, needed = found
     most = max(phase.total for phase in needed.phases) / GIB
     words = [f"{SHORT[key]} {value:,}" if value is not True else SHORT[key] for key, value in change.items()]
     return f"{', '.join(words) or 'yes'} ({most:.0f}; {needed.host_peak / GIB:.0f})"
@@ -124,10 +124,9 @@ def models() -> Iterator[str]:
     """The numbers that the arithmetic starts from."""
     yield "| | weights | LoRA 32 | KiB a token and layer kept | KiB a token in one layer | cache, KiB a token |"
     yield "|---|---:|---:|---:|---:|---:|"
-    training = training_of(recipe())
     for name in MODELS:
         model = shape(name)
-        layer = sum(layer_activations(model, training)) / 1024
+        layer = sum(training_of(model, recipe()).layer_activations()) / 1024
         stream, cached = 2 * model.hidden / 1024, 4 * model.layers * model.key_value / 1024
         yield (
             f"| {name} | {model.weights:,} | {model.adapter(rank()):,} | {stream:.0f} | {layer:.0f} | {cached:.0f} |"

@@ -25,7 +25,7 @@ from ditto.config_checks.key_types import (
     of_model,
 )
 from ditto.config_checks.keys import CHECKPOINT, ENGINE, MODEL, OPTIMIZER, TRAINER
-from ditto.config_checks.rules import Problem, Run, check_rules, chosen_on_a_cpu, model_rules, trainer_rules
+from ditto.config_checks.rules import Rule, Run, check_rules, chosen_on_a_cpu, model_rules, trainer_rules
 from ditto.launching.override_parser import Program
 from ditto.settings import MemorySettings
 
@@ -154,25 +154,30 @@ def check_config(config: DictConfig) -> None:
     check_rules(sft_rules(run), run)
 
 
-def sft_rules(run: SftRun) -> Iterator[Problem]:
+def sft_rules(run: SftRun) -> Iterator[Rule]:
     """All rules of supervised training."""
     data, trainer = run.data, run.trainer
     yield from trainer_rules(run)
     yield from model_rules(run, "model", "optim", "engine", "checkpoint")
     yield from chosen_on_a_cpu(run, ["data.max_token_len_per_gpu", "model.enable_gradient_checkpointing"])
-    if data.train_batch_size % run.devices:
-        yield Problem("data.train_batch_size", f"cannot be divided evenly among {run.devices} devices. Use a multiple.")
-    if (data.max_token_len_per_gpu or run.longest) < run.longest:
-        yield Problem(
-            "data.max_token_len_per_gpu",
-            f"is less than one sequence may have ({run.longest} tokens). Raise it, or lower data.max_prompt_length or "
-            "data.max_response_length.",
-        )
-    if trainer.rl_test_freq and not trainer.rl_test_files:
-        yield Problem("trainer.rl_test_freq", "asks for a generative test: name its files with trainer.rl_test_files.")
-    if trainer.rl_test_freq and run.config.checkpoint.save_lora_only:
-        yield Problem(
-            "trainer.rl_test_freq",
-            "evaluates a checkpoint as a model, and with checkpoint.save_lora_only=true it is none. Use one of the "
-            "two.",
-        )
+    yield (
+        "data.train_batch_size",
+        data.train_batch_size % run.devices,
+        f"cannot be divided evenly among {run.devices} devices. Use a multiple.",
+    )
+    yield (
+        "data.max_token_len_per_gpu",
+        (data.max_token_len_per_gpu or run.longest) < run.longest,
+        f"is less than one sequence may have ({run.longest} tokens). Raise it, or lower data.max_prompt_length or "
+        "data.max_response_length.",
+    )
+    yield (
+        "trainer.rl_test_freq",
+        trainer.rl_test_freq and not trainer.rl_test_files,
+        "asks for a generative test: name its files with trainer.rl_test_files.",
+    )
+    yield (
+        "trainer.rl_test_freq",
+        trainer.rl_test_freq and run.config.checkpoint.save_lora_only,
+        "evaluates a checkpoint as a model, and with checkpoint.save_lora_only=true it is none. Use one of the two.",
+    )

@@ -31,8 +31,7 @@ from verl.utils.memory_utils import aggressive_empty_cache
 from verl.utils.tracking import Tracking
 
 from ditto.run.finite_steps import FiniteSteps, are_finite
-from ditto.run.run_folder import RunFolder
-from ditto.run.trackers import set_logger_folders
+from ditto.run.run_folder import RunFolder, set_logger_folders
 from ditto.verl_hooks import plugin
 from sft.config_checks import AFTER_EACH_EPOCH
 from sft.corpus.batches import StepBatches, ValidationBatches
@@ -205,7 +204,7 @@ class SupervisedTrainer(SFTTrainer):
         trainer = self.config.trainer
         plain = OmegaConf.to_container(self.config, resolve=True)
         loggers = [trainer.logger] if isinstance(trainer.logger, str) else list(trainer.logger)
-        set_logger_folders(self.run_folder.folder, loggers, trainer.project_name)
+        set_logger_folders(self.run_folder.folder, loggers)
         return Tracking(trainer.project_name, trainer.experiment_name, loggers, plain)
 
     def _batches(self, first: int) -> Iterator[dict[str, Any]]:

@@ -38,7 +38,7 @@ SEED_KEYS = (
     *("data.seed", "actor_rollout_ref.actor.data_loader_seed"),  # which prompts a step and a mini-batch get
     *("actor_rollout_ref.rollout.seed", "actor_rollout_ref.actor.fsdp_config.seed"),  # sampling; LoRA's first weights
 )
-_OURS = ("algorithm.objective", "algorithm.agent_version", "run.dir", "trainer.experiment_name", *SEED_KEYS)
+_OURS = ("algorithm.objective", "run.dir", "trainer.experiment_name", *SEED_KEYS)
 # Overrides that change no result.
 _FREE = ("run.", "trainer.logger=", "trainer.save_freq=", "trainer.max_actor_ckpt_to_keep=", "judge.budget_usd=")
 _VARIABLES = ("ACTOR_MODEL_PATH", "TRAIN_FILES", "VAL_FILES", "DATA_DIR", "JUDGE_MODEL_NAME", "JUDGE_MODEL_REASONING")

@@ -94,7 +94,7 @@ class Checkpoints:
             export_model(folder, str(self.config.model.path))
         write_sft_card(folder, self.config, self.data, step)
         checkpoint.publish(self.root, step)
-        in_use = self.uploads.reading() if self.uploads else frozenset()
+        in_use = self.uploads.reading if self.uploads else frozenset()
         checkpoint.prune(self.root, self.config.trainer.max_ckpt_to_keep, in_use=in_use)
 
     def _adapter(self) -> dict[str, torch.Tensor]:

@@ -9,7 +9,7 @@ import pytest
 from data import check, rows, train
 from data.training import building
 from data.training.table import TRAINING
-from ditto.launching.launcher_environment import rl_words
+from ditto.launching.variables import rl_words
 from soul import examples
 from soul.errors import BadSettings
 from soul.rows import data_card as card

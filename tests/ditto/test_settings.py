@@ -6,7 +6,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from ditto.launching.compose import load_config
-from ditto.settings import BadConfig, Settings
+from ditto.settings import Settings
 
 
 def config(**changes: Any) -> DictConfig:
@@ -29,16 +29,6 @@ def config(**changes: Any) -> DictConfig:
 def test_the_configs_we_ship_are_valid(name: str) -> None:
     settings = Settings.from_config(load_config(["--config-name", name, "data.train_files=[x]", "data.val_files=[x]"]))
     assert settings.objective.name == "grpo"
-
-
-@pytest.mark.parametrize(("version", "name"), [("default", "grpo"), ("copy", "ditto"), (None, "grpo")])
-def test_agent_version_is_an_alias(version: str | None, name: str) -> None:
-    assert Settings.from_config(config(algorithm__agent_version=version)).objective.name == name
-
-
-def test_an_unknown_agent_version_is_named_with_the_known_ones() -> None:
-    with pytest.raises(BadConfig, match="algorithm.agent_version='paste'.*default or copy"):
-        Settings.from_config(config(algorithm__agent_version="paste"))
 
 
 def test_no_key_of_an_endpoint_is_in_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,10 +17,9 @@ from omegaconf import OmegaConf
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
-from ditto.run.checkpoint import saved_steps
+from ditto.run.checkpoint import saved_steps, size_of
 from ditto.run.finite_steps import NotFinite
 from ditto.run.manifest import check as check_manifest
-from ditto.run.manifest import total_bytes
 from ditto.run.store import prepare_store
 from sft.config_checks import check_config
 from sft.launch import config_of
@@ -120,7 +119,7 @@ def test_a_checkpoint_after_each_epoch_and_all_files_in_the_folder(runs: Path) -
 def test_the_adapter_alone_is_the_merged_model_and_a_run_resumes_from_it(runs: Path) -> None:
     alone, whole = runs / "two" / "global_step_4", runs / "one" / "global_step_4"
     assert not list(alone.rglob("model.safetensors")) and not (alone / "config.json").exists()
-    assert total_bytes(alone) < total_bytes(whole) / 5
+    assert size_of(alone) < size_of(whole) / 5
     adapted = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(runs / "model"), alone / "lora_adapter")
     merged = AutoModelForCausalLM.from_pretrained(whole).state_dict()
     for name, weight in adapted.merge_and_unload().state_dict().items():

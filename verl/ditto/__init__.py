@@ -22,16 +22,3 @@
 
 Importing this package imports nothing else. verl loads `verl_hooks/plugin.py` in every process.
 """
-
-from __future__ import annotations
-
-__version__: str
-
-
-def __getattr__(name: str) -> str:
-    """The version, from the installed package's metadata: read when it is asked for, because that takes a while."""
-    if name != "__version__":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib.metadata import version
-
-    return version("ditto-soul")

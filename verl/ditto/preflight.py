@@ -159,6 +159,15 @@ def _plan(
     generations, sequences = sessions * (2 if objective.refines else 1), sessions * len(objective.kinds)
     updates = prompts // actor.ppo_mini_batch_size * actor.ppo_epochs
     names = ", ".join(f"{name} {count}" for name, count in Counter(row.task.name for row in train).items())
+    most = (config.data.max_prompt_length, config.data.max_feedback_length, config.data.max_response_length)
+    lengths_line = "prompt {:,}, feedback {:,}, answer {:,} tokens at most; a sequence {:,}".format(
+        *most, config.actor_rollout_ref.rollout.max_model_len
+    )
+    train_on, sample_on = (
+        each.nnodes * each.n_gpus_per_node for each in (config.trainer, config.actor_rollout_ref.rollout)
+    )
+    parts = config.trainer.v1.separate_async.parameter_sync_step
+    mode = f"{SEPARATE}: {train_on} devices train, {sample_on} sample; {parts} parts a step between two weight syncs"
     groups = config.algorithm.filter_groups
     played = groups.max_num_gen_batches if groups.enable else 1  # at most, in batches of prompts
     filtered = f"asks for {prompts} prompts at once, for up to {prompts * played} where groups give no learning signal"
@@ -171,31 +180,15 @@ def _plan(
         *(("teachers" if i == 0 else "", f"{task}: {path}") for i, (task, path) in enumerate(teachers.items())),
         ("rows", f"{len(train)} train ({names}), {len(val)} validation"),
         ("prompt tokens", f"{mean:.0f} mean, {max(lengths)} longest"),
-        ("lengths", _lengths(config)),
+        ("lengths", lengths_line),
         ("steps", str(steps)),
-        *([("mode", _separate(config))] if config.trainer.v1.trainer_mode == SEPARATE else []),
+        *([("mode", mode)] if config.trainer.v1.trainer_mode == SEPARATE else []),
         ("per step", f"{prompts} prompts, {sessions} sessions, {generations} generations"),
         *([("", filtered)] if groups.enable else []),
         ("", f"{sequences} training sequences, {updates} optimizer updates"),
         *(("judge" if i == 0 else "", line) for i, line in enumerate(judging)),
         *(("memory" if i == 0 else "", line) for i, line in enumerate(_memory(config, teachers.values()))),
     ]
-
-
-def _lengths(config: DictConfig) -> str:
-    """The most tokens of a sequence and of its parts."""
-    data, longest = config.data, config.actor_rollout_ref.rollout.max_model_len
-    return (
-        f"prompt {data.max_prompt_length:,}, feedback {data.max_feedback_length:,}, answer "
-        f"{data.max_response_length:,} tokens at most; a sequence {longest:,}"
-    )
-
-
-def _separate(config: DictConfig) -> str:
-    """Describe the division of the devices, and of a step with them."""
-    parts, rollout = config.trainer.v1.separate_async.parameter_sync_step, config.actor_rollout_ref.rollout
-    train, sample = (part.nnodes * part.n_gpus_per_node for part in (config.trainer, rollout))
-    return f"{SEPARATE}: {train} devices train, {sample} sample; {parts} parts a step between two weight syncs"
 
 
 def _memory(config: DictConfig, teachers: Collection[str]) -> list[str]:

@@ -7,13 +7,13 @@ driver resolves the roles of the judge gateway, because that reads its environme
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ditto.objectives import AGENT_VERSIONS, objective
+from ditto.objectives import objective
 from ditto.objectives.options import ObjectiveOptions
 from ditto.objectives.spec import Objective
 from ditto.rows.mixture import MixtureSettings
@@ -55,11 +55,6 @@ class AlgorithmSettings(ObjectiveOptions):
     """Our keys of the section `algorithm`."""
 
     objective: str = Field(default="grpo", description="What is optimised, by name; see [objectives](objectives.md).")
-    agent_version: Literal["default", "copy"] | None = Field(
-        default=None,
-        description="Older name of the objective, `default` (grpo) or `copy` (ditto); it wins over `objective` where "
-        "set.",
-    )
     filter_groups: FilterGroups = FilterGroups()
 
 
@@ -120,14 +115,6 @@ class RunSettings(BaseModel):
     )
 
 
-def chosen_objective(algorithm: DictConfig) -> Objective:
-    """The objective that the section `algorithm` names. Raises BadConfig or UnknownObjective."""
-    version = algorithm.get("agent_version")
-    if version is not None and version not in AGENT_VERSIONS:
-        raise BadConfig(f"algorithm.agent_version={version!r}: use {' or '.join(AGENT_VERSIONS)}, or objective.")
-    return objective(algorithm.objective if version is None else AGENT_VERSIONS[version])
-
-
 class Settings(BaseModel):
     """The settings that DITTO adds to verl's config."""
 
@@ -161,7 +148,7 @@ class Settings(BaseModel):
         algorithm = config.algorithm
         options = {key: value for key, value in OmegaConf.to_object(algorithm).items() if key in _OPTIONS}
         values = {
-            "objective": chosen_objective(algorithm),
+            "objective": objective(algorithm.objective),
             "options": _validated(ObjectiveOptions, "algorithm", options),
             "refine": _section(RefineSettings, "refine", config),
             "gateway": _gateway(config),

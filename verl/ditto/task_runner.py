@@ -31,20 +31,15 @@ class DittoTaskRunner(_TaskRunner):
             try:
                 super().run(config)
             except Exception as error:
-                disk_space.raise_if_full(error, _written_to(config))
+                folders = [config.trainer.default_local_dir, config.run.dir, config.gateway.policy.cache_dir]
+                folders += [os.environ.get("HF_HOME"), os.environ.get("RAY_TMPDIR"), tempfile.gettempdir()]
+                disk_space.raise_if_full(error, [Path(folder) for folder in folders if folder])
                 raise
 
     def init_agent_loop_manager(self) -> None:
         """Start the agent-loop workers, under the watchdog: a worker that dies here would hang the start-up."""
         with self.trainer.watchdog.phase("start-up of the agent loops"):
             super().init_agent_loop_manager()
-
-
-def _written_to(config: DictConfig) -> list[Path]:
-    """The folders that a run writes to, temporary ones included."""
-    folders = [config.trainer.default_local_dir, config.run.dir, config.gateway.policy.cache_dir]
-    folders += [os.environ.get("HF_HOME"), os.environ.get("RAY_TMPDIR"), tempfile.gettempdir()]
-    return [Path(folder) for folder in folders if folder]
 
 
 def remote_runner() -> Any:

@@ -17,6 +17,7 @@ What it changes in verl 0.9.1's V1 trainer, and why:
 from __future__ import annotations
 
 import logging
+import shutil
 import time
 from functools import partial
 from typing import Any
@@ -56,10 +57,10 @@ from ditto.run.alarms import raise_alarms
 from ditto.run.checkpoint_writer import CheckpointWriter
 from ditto.run.diagnostics import step_diagnostics
 from ditto.run.finite_steps import FiniteSteps, are_finite, require_finite_weights
-from ditto.run.run_folder import RunFolder, write_end_report
+from ditto.run.live_traces import folder_of, open_live
+from ditto.run.run_folder import RunFolder, set_logger_folders, write_end_report
 from ditto.run.step_metrics import first_look, rollout_times, session_metrics, summary_line
 from ditto.run.store import StoreFailed, Uploads
-from ditto.run.trackers import set_logger_folders
 from ditto.run.watchdog import RESEND_S, Liveness, Watchdog
 from ditto.settings import Settings
 from ditto.validation import Validation
@@ -118,8 +119,7 @@ class DittoTrainer(Validation):
     # ---- start and end ------------------------------------------------------------------------------------------
 
     def init(self) -> None:
-        trainer = self.config.trainer
-        set_logger_folders(self.settings.run_dir, trainer.logger, trainer.project_name)
+        set_logger_folders(self.settings.run_dir, self.config.trainer.logger)
         self.watchdog.start()
         with self.watchdog.phase("start-up"):
             super().init()
@@ -147,7 +147,7 @@ class DittoTrainer(Validation):
         for number, worker in enumerate(agent_loop_manager.agent_loop_workers):
             self.liveness.watch_actor(f"agent-loop worker {number}", worker)
         self._settle_validation()
-        self.run_folder.open_live()
+        open_live(self.run_folder.folder)
         if self.uploads:
             self.uploads.start()  # what the last attempt could not copy
         failed: StoreFailed | None = None
@@ -165,7 +165,7 @@ class DittoTrainer(Validation):
             if self.uploads:
                 stop_signals.report(stop_signals.ENDED)
                 failed = self.uploads.finish()
-        self.run_folder.close_live()
+        shutil.rmtree(folder_of(self.run_folder.folder), ignore_errors=True)  # sessions that no step trained
         self._raise_outage()
         if failed:
             raise failed

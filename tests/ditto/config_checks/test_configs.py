@@ -123,11 +123,6 @@ def compose_sft() -> DictConfig:
     return config_of(["platform=gpu"])
 
 
-def test_the_originals_name_of_an_objective_wins() -> None:
-    assert Settings.from_config(compose("run_rl", "gpu", "algorithm.agent_version=copy")).objective.name == "ditto"
-    assert Settings.from_config(compose("ditto", "gpu", "algorithm.agent_version=default")).objective.name == "grpo"
-
-
 def test_an_override_wins_over_every_file() -> None:
     config = compose("ditto", "cpu", "actor_rollout_ref.rollout.max_num_seqs=7", "trainer.total_training_steps=3")
     assert config.actor_rollout_ref.rollout.max_num_seqs == 7 and config.trainer.total_training_steps == 3

@@ -10,12 +10,11 @@ import torch
 from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY
 from verl.workers.config import FSDPActorConfig, PolicyLossConfig
 
-from ditto.config_checks.policy_losses import (
+from ditto.config_checks.rl_rules import (
     AVERAGES_ROWS,
     READ_BY_LOSS,
     SUPPORTED,
     UNSUPPORTED,
-    wrong_policy_loss,
 )
 
 
@@ -116,9 +115,3 @@ def test_a_loss_reads_exactly_the_options_of_the_table(loss_mode: str) -> None:
     assert {name for name, change in changes.items() if value_of(loss_mode, **change) != usual} == set(
         READ_BY_LOSS[loss_mode]
     )
-
-
-def test_what_cannot_be_used_says_why() -> None:
-    assert wrong_policy_loss("sapo") is None
-    assert "statistic of the micro-batch" in (wrong_policy_loss("kl_cov") or "")
-    assert "Use one of vanilla" in (wrong_policy_loss("mine") or "")

@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from ditto.config_checks.resume import apply_resume, check_resume
 from ditto.run import manifest
 from ditto.run.checkpoint import NoCompleteCheckpoint
+from ditto.run.live_traces import open_live
 from ditto.run.manifest import DamagedCheckpoint
 from ditto.run.run_folder import RunFolder
 from ditto.settings import BadConfig
@@ -177,7 +178,7 @@ def test_a_run_without_a_checkpoint_yet_begins_again_and_keeps_its_first_attempt
     ["global_step_4", "global_step_4.damaged", ".partial", "traces/val_000000.jsonl", "metrics.jsonl"],
 )
 def test_a_new_run_is_refused_over_an_existing_one(tmp_path: Path, mark: str) -> None:
-    RunFolder(tmp_path).open_live()  # a run that ended before its first step has made this folder
+    open_live(tmp_path)  # a run that ended before its first step has made this folder
     check_resume(config(tmp_path, 2, "trainer.resume_mode=disable"))
     (tmp_path / mark).mkdir()
     said = refusal(tmp_path, 2, "trainer.resume_mode=disable")

@@ -32,7 +32,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tiny_model.build(folder / "model", [ROW["story"], ROW["question"], "user assistant answer"], seed=0)
     write(folder / "good.parquet", *({**ROW, "index": i} for i in range(4)))
     write(folder / "val.parquet", *({**ELSEWHERE, "index": i} for i in range(4)))
-    write(folder / "seen.parquet", ELSEWHERE, {**ROW, "index": 1, "question": "Where was the lemon?"})
     return folder
 
 

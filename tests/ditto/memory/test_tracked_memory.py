@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ditto.memory.estimate import CHUNK_LOGITS, TrainingSetup, forward_moments, largest, update_moments
+from ditto.memory.estimate import CHUNK_LOGITS, TrainingSetup, largest
 from ditto.memory.model_shape import shape_of
 from ditto.model.chunked_head import LOGITS_PER_CHUNK
 from tests.ditto.memory import tracked
@@ -18,16 +18,15 @@ def both(config: Any, tokens: int, lora: bool, **changed: Any) -> tuple[int, int
     """Tracked bytes and planned bytes."""
     run = Tracked(config, tokens, lora, **changed)
     training = TrainingSetup(
+        shape_of(config, "Qwen3"),
         devices=run.devices,
         lora_rank=RANK if lora else 0,
         checkpointing=run.checkpointing,
         keep_gathered_gradients=run.micro_batches > 1,
         full_logits=run.full_logits,
     )
-    shape = shape_of(config, "Qwen3")
-    if run.forward_only:
-        return tracked.peak_bytes(run), largest(forward_moments(shape, tokens, training, optimizer_here=False)).total
-    return tracked.peak_bytes(run), largest(update_moments(shape, tokens, training)).total
+    moments = training.forward(tokens, optimizer_here=False) if run.forward_only else training.update(tokens)
+    return tracked.peak_bytes(run), largest(moments).total
 
 
 def agree(config: Any, tokens: int, lora: bool, **changed: Any) -> bool:

@@ -14,8 +14,7 @@ from ditto.batch.sequence_record import SequenceRecord
 from ditto.objectives import objective
 from ditto.rollout.agent_loop import SoulAgentLoop
 from ditto.rollout.token_seat import TokenSeat
-from ditto.run.live_traces import live_files
-from ditto.run.run_folder import RunFolder
+from ditto.run.live_traces import live_files, open_live
 from ditto.settings import RunSettings, Settings
 from soul import examples
 from soul.policy import Players
@@ -98,7 +97,7 @@ def test_validation_plays_drafts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_finished_session_is_appended_to_the_live_traces_but_not_a_validation(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    RunFolder(tmp_path).open_live()
+    open_live(tmp_path)
     for split in ("train", "val", "train"):
         play("ditto", monkeypatch, draft=0.25, refined=0.75, split=split, run_dir=str(tmp_path))
     ((step, path),) = live_files(tmp_path)

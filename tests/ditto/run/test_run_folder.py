@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ditto.run.live_traces import open_live
 from ditto.run.run_folder import RunFolder
 from soul.record import AttemptRecord, SessionRecord, read_records
 
@@ -69,22 +70,19 @@ def live(folder: Path, *names: str) -> list[str]:
 
 def test_live_traces_last_until_their_step_is_written(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    folder.open_live()
+    open_live(tmp_path)
     live(tmp_path, "step_000006.11.jsonl", "step_000007.11.jsonl", "step_000007.12.jsonl", "step_000008.11.jsonl")
     folder.write_traces("val", 7, [record("v")])
     assert len(live(tmp_path)) == 4
     folder.write_traces("step", 7, [record("s")])
     assert live(tmp_path) == ["step_000008.11.jsonl"]
-    folder.open_live()  # a new attempt
+    open_live(tmp_path)  # a new attempt
     assert live(tmp_path) == []
-    live(tmp_path, "step_000009.11.jsonl")
-    folder.close_live()
-    assert [path.name for path in (tmp_path / "traces").iterdir() if path.is_dir()] == []
 
 
 def test_a_resumed_run_sets_the_live_traces_of_later_steps_aside(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    folder.open_live()
+    open_live(tmp_path)
     live(tmp_path, "step_000007.11.jsonl", "step_000008.11.jsonl")
     replaced = folder.rewind(7)
     assert replaced is not None and live(tmp_path) == ["step_000007.11.jsonl"]

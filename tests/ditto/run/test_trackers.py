@@ -14,9 +14,9 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from verl.utils.tracking import Tracking
-from ditto.run.trackers import set_logger_folders
+from ditto.run.run_folder import set_logger_folders
 name, folder = sys.argv[1], Path(sys.argv[2])
-set_logger_folders(folder, [name], "ditto")
+set_logger_folders(folder, [name])
 tracking = Tracking("ditto", "run", [name], {"trainer": {"logger": [name]}})
 tracking.log(data={"ditto/gap": 0.5, "val-core/hitom/reward/mean@1": 0.25}, step=5)
 tracking.finish()
@@ -24,7 +24,7 @@ tracking.finish()
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("name", ["wandb", "mlflow", "tensorboard", "file"])
+@pytest.mark.parametrize("name", ["wandb", "tensorboard", "file"])
 def test_a_tracker_gets_the_numbers_and_writes_into_the_runs_folder(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -33,7 +33,7 @@ def test_a_tracker_gets_the_numbers_and_writes_into_the_runs_folder(
     elsewhere, run = tmp_path / "elsewhere", tmp_path / "run"
     (elsewhere / "tmp").mkdir(parents=True)
     run.mkdir()
-    for variable in ("WANDB_DIR", "WANDB_CACHE_DIR", "MLFLOW_TRACKING_URI", "TENSORBOARD_DIR"):
+    for variable in ("WANDB_DIR", "WANDB_CACHE_DIR", "TENSORBOARD_DIR"):
         monkeypatch.delenv(variable, raising=False)
     for variable in ("HOME", "TMPDIR"):
         monkeypatch.setenv(variable, str(elsewhere / "tmp"))

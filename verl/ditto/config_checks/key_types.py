@@ -50,7 +50,7 @@ Text = Annotated[str, Field(pattern=r"\S")]
 Texts = str | list[str]  # one or several
 Betas = Annotated[list[float], Field(min_length=2, max_length=2), AfterValidator(_ordered)]
 Dtype = Literal["fp32", "float32", "bf16", "bfloat16", "fp16", "float16"]
-Logger = Literal["console", "wandb", "tensorboard", "mlflow", "file"]  # those of verl's that tests cover
+Logger = Literal["console", "wandb", "tensorboard", "file"]  # those of verl's that tests cover
 KlType = Literal["kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3", "kl+", "k1+", "abs+", "low_var_kl+", "k3+"]
 
 

@@ -27,10 +27,11 @@ from omegaconf import DictConfig, open_dict
 
 from ditto.config_checks.key_types import covering, leaves
 from ditto.config_checks.keys import OUTSIDE, RL_KEYS
+from ditto.objectives import objective
 from ditto.run import checkpoint, manifest, run_json
 from ditto.run.checkpoint import ResumeChoice
 from ditto.run.run_folder import RunFolder
-from ditto.settings import BadConfig, chosen_objective
+from ditto.settings import BadConfig
 from ditto.verl_hooks.worker_config import resolve
 from soul.files.trace_files import FOLDER, trace_files
 
@@ -42,7 +43,7 @@ SHOWN = 6  # differences in a line, at most
 _MODEL, _OPTIMIZER = "actor_rollout_ref.model", "actor_rollout_ref.actor.optim"
 _ADAPTER_KEYS = tuple(f"{_MODEL}.{name}" for name in ("target_modules", "exclude_modules", "lora_adapter_path"))
 _KEPT = (f"{_MODEL}.path", *_ADAPTER_KEYS, f"{_OPTIMIZER}.optimizer", f"{_OPTIMIZER}.optimizer_impl")
-_TOLD = (*_KEPT, "algorithm.objective", "algorithm.agent_version")
+_TOLD = (*_KEPT, "algorithm.objective")
 _PLACES = (f"{_MODEL}.path", f"{_MODEL}.lora_adapter_path")  # other machines keep them elsewhere: names are compared
 _ORDER = (
     *("data.train_batch_size", "data.seed", "data.shuffle", "data.train_max_samples", "data.max_prompt_length"),
@@ -80,11 +81,7 @@ def apply_resume(config: DictConfig) -> None:
 
 
 def check_resume(config: DictConfig) -> ResumeChoice:
-    """Check that the run can start or resume as its config says. Changes nothing.
-
-    Returns:
-        The checkpoint that the run resumes from, and the damaged ones that it skips.
-    """
+    """Check that the run can start or resume as its config says, and choose its checkpoint. Changes nothing."""
     root = _root(config)
     if config.trainer.resume_mode == "disable":
         _refuse_used(root, Path(config.run.dir))
@@ -95,10 +92,7 @@ def check_resume(config: DictConfig) -> ResumeChoice:
 
 
 def choose_checkpoint(trainer: DictConfig, root: Path) -> ResumeChoice:
-    """The checkpoint that `trainer.resume_mode` and `trainer.resume_from_path` ask for.
-
-    Args:
-        root: the folder of the run's own checkpoints.
+    """The checkpoint that `trainer.resume_mode` and `trainer.resume_from_path` ask for; `root` has the run's own.
 
     Raises:
         BadConfig: there is no such checkpoint, or the run would mix its own checkpoints with later ones.
@@ -154,7 +148,7 @@ def _check_fit(config: DictConfig, folder: Path) -> None:
                 f"actor_rollout_ref.model.{key}={model[key]}: the checkpoint {folder} was trained with {key}="
                 f"{saved[name]} (rank 0: all weights). Resume with that, or {new_run}"
             )
-    if chosen_objective(algorithm).teacher == "feedback" and algorithm.sdpo.teacher == "base":
+    if objective(algorithm.objective).teacher == "feedback" and algorithm.sdpo.teacher == "base":
         if "teacher" not in {kind for kind, _ in manifest.present_kinds(actor)}:
             raise BadConfig(
                 f"algorithm.sdpo.teacher=base: {folder} was written by a run without a teacher of its own, so the "
@@ -216,9 +210,9 @@ def check_changes(config: DictConfig, folder: Path | None) -> list[str]:
         )
     order = [text for key, text in changes.items() if f"{key}.".startswith(tuple(f"{each}." for each in _ORDER))]
     order += _changed_files(before["data_cards"], now["data_cards"])
-    objective = chosen_objective(config.algorithm).name
-    if before["objective"] != objective:
-        order.insert(0, f"algorithm.objective was {before['objective']} and is {objective}")
+    name = objective(config.algorithm.objective).name
+    if before["objective"] != name:
+        order.insert(0, f"algorithm.objective was {before['objective']} and is {name}")
     if order and not config.trainer.resume_changed:
         raise BadConfig(
             f"{folder} was trained with another objective or on other rows: {_listed(order)}. Its position belongs to "

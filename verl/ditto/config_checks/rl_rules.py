@@ -1,6 +1,12 @@
 """The rules of RL: values that cannot work together, and options that nothing would read beside the others.
 
 Each rule is a key, the condition under which its value cannot work, and the reason with what to do.
+
+Clipped parts go through verl's policy loss, with the weight of each token in the average (`ditto/objectives/losses.py`)
+as `rollout_is_weights`. A policy loss works with that if it multiplies each token's loss by the weight and adds up as
+its argument `loss_agg_mode` says. Most of verl's losses do; the others are refused, and so is a loss that we do not
+know: a loss of your own is a part of an objective. `tests/ditto/config_checks/test_policy_losses.py` tries every loss
+that verl registers, and finds out what it reads.
 """
 
 from __future__ import annotations
@@ -14,11 +20,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from ditto.config_checks.key_types import check_types
 from ditto.config_checks.keys import RL_KEYS
-from ditto.config_checks.policy_losses import READ_BY_LOSS, readers, wrong_policy_loss
 from ditto.config_checks.resume import check_resume
-from ditto.config_checks.rules import Problem, Run, check_rules, chosen_on_a_cpu, model_rules, trainer_rules
+from ditto.config_checks.rules import Rule, Run, check_rules, chosen_on_a_cpu, model_rules, trainer_rules
 from ditto.launching.compose import SEPARATE, default_config
-from ditto.objectives import AGENT_VERSIONS, OBJECTIVES
+from ditto.objectives import OBJECTIVES
 from ditto.objectives.loss_weights import SCALED
 from ditto.objectives.options import ObjectiveOptions
 from ditto.run.checkpoint import ResumeChoice
@@ -33,9 +38,25 @@ _CHOSEN_ON_A_CPU = (
     *(f"{_ACTOR}.ppo_max_token_len_per_gpu", f"{_ROLLOUT}.log_prob_max_token_len_per_gpu"),
     *(f"{_ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes", f"{_MODEL}.enable_gradient_checkpointing"),
 )
-OPTIONS = sorted({option for objective in OBJECTIVES.values() for option in objective.options})
+SUPPORTED = ("vanilla", "dppo_tv", "dppo_kl", "gspo", "gpg", "cispo", "dro")
+AVERAGES_ROWS = "sapo"  # always averages over the tokens of a row; `ditto/objectives/losses.py` undoes that
 
-Rule = tuple[str, Any, str]  # key, true if its value cannot work, reason and remedy
+_CLIPPED = ("clip_ratio_low", "clip_ratio_high")  # clip_ratio takes the place of one that is null
+READ_BY_LOSS: dict[str, tuple[str, ...]] = {  # policy loss -> what it reads of `actor`
+    **dict.fromkeys(("vanilla", "dppo_tv", "dppo_kl"), (*_CLIPPED, "clip_ratio_c")),
+    **dict.fromkeys(("gspo", "cispo"), _CLIPPED),
+    "sapo": ("tau_pos", "tau_neg"),
+    "dro": ("policy_loss.dro_beta",),
+    "gpg": (),
+}
+_MICRO_BATCH = "selects tokens by a statistic of the micro-batch, which mixes the parts of an objective"
+UNSUPPORTED = {
+    "geo_mean": "averages over the sequences of a micro-batch, whatever they weigh",
+    "clip_cov": _MICRO_BATCH,
+    "kl_cov": _MICRO_BATCH,
+    "bypass_mode": "takes pi_old from the rollout, which for refined sequences belongs to another context",
+}
+OPTIONS = sorted({option for objective in OBJECTIVES.values() for option in objective.options})
 
 # Option -> another key, and the values of that key with which the option is read. [] stands for any value that is set.
 _READ_WITH: dict[str, tuple[str, list[str]]] = {
@@ -90,18 +111,18 @@ def check_config(config: DictConfig, settings: Settings) -> ResumeChoice:
     return check_resume(config)
 
 
-def rl_rules(run: RLRun) -> Iterator[Problem]:
+def rl_rules(run: RLRun) -> Iterator[Rule]:
     """All rules of RL."""
     yield from trainer_rules(run)
     for rules in (_mode_rules, _batch_rules, _objective_rules, _loss_rules, _rollout_rules):
-        yield from (Problem(key, why) for key, broken, why in rules(run) if broken)
+        yield from rules(run)
     yield from chosen_on_a_cpu(run, _CHOSEN_ON_A_CPU)
     yield from model_rules(run, _MODEL, f"{_ACTOR}.optim", f"{_ACTOR}.fsdp_config", f"{_ACTOR}.checkpoint")
     for key, (other, values) in _READ_WITH.items():
         chosen = run.value(other)
-        if not (chosen in values if values else chosen not in (None, False)) and run.changed(key):
-            wanted = " or ".join(values) or "set"
-            yield Problem(key, f"is read only if {other} is {wanted}. Remove it, or set that.")
+        read = chosen in values if values else chosen not in (None, False)
+        wanted = " or ".join(values) or "set"
+        yield key, not read and run.changed(key), f"is read only if {other} is {wanted}. Remove it, or set that."
 
 
 def _mode_rules(run: RLRun) -> Iterator[Rule]:
@@ -171,22 +192,16 @@ def _batch_rules(run: RLRun) -> Iterator[Rule]:
 
 def _objective_rules(run: RLRun) -> Iterator[Rule]:
     """Rules for the options of objectives: none is accepted and ignored, and none contradicts another."""
-    objective, algorithm, defaults = run.objective, run.config.algorithm, ObjectiveOptions()
+    objective, defaults = run.objective, ObjectiveOptions()
     for option in OPTIONS:
         usual = attrgetter(option)(defaults)
-        readers_of = ", ".join(name for name, each in OBJECTIVES.items() if option in each.options)
+        readers = ", ".join(name for name, each in OBJECTIVES.items() if option in each.options)
         yield (
             f"algorithm.{option}",
             option not in objective.options and attrgetter(option)(run.settings.options) != usual,
-            f"objective {objective.name} does not read this option; {readers_of} do. Leave it at its default, {usual}, "
+            f"objective {objective.name} does not read this option; {readers} do. Leave it at its default, {usual}, "
             "or choose another algorithm.objective.",
         )
-    # grpo and ditto stand in the config files, so beside agent_version they need not be the user's words.
-    yield (
-        "algorithm.agent_version",
-        algorithm.agent_version is not None and algorithm.objective not in AGENT_VERSIONS.values(),
-        f"would train {objective.name} in place of algorithm.objective={algorithm.objective}. Remove one of the two.",
-    )
     yield (
         "algorithm.distill.teachers",
         objective.teacher == "experts" and not run.settings.expert_teachers,
@@ -219,8 +234,9 @@ def _objective_rules(run: RLRun) -> Iterator[Rule]:
 def _loss_rules(run: RLRun) -> Iterator[Rule]:
     """Rules for verl's policy losses, their options, and the log-probs that they divide by."""
     actor, name, loss_mode = run.actor, run.actor.policy_loss.loss_mode, f"{_ACTOR}.policy_loss.loss_mode"
-    if reason := wrong_policy_loss(name):
-        yield loss_mode, True, reason
+    wrong = f"this loss {UNSUPPORTED[name]}: sequences would get wrong weights" if name in UNSUPPORTED else ""
+    use = f"{wrong or 'there is no such policy loss'}. Use one of {', '.join(READ_BY_LOSS)}."
+    yield loss_mode, name not in READ_BY_LOSS, use
     yield (
         f"{_ACTOR}.loss_scale_factor",
         actor.loss_agg_mode == SCALED and not actor.loss_scale_factor,
@@ -238,7 +254,8 @@ def _loss_rules(run: RLRun) -> Iterator[Rule]:
         unclipped = not run.objective.clips
         yield key, unclipped and changed, f"objective {run.objective.name} has no clipped part. Remove it."
         unread = key != loss_mode and option not in READ_BY_LOSS.get(name, (option,))
-        why = f"is read only if {loss_mode} is {readers(option)}. Remove it, or set that."
+        readers = " or ".join(loss for loss, known in READ_BY_LOSS.items() if option in known)
+        why = f"is read only if {loss_mode} is {readers}. Remove it, or set that."
         yield key, unread and changed and not unclipped, why
     threshold = run.value(f"{_WEIGHTS}_threshold")
     bound = "use a number above 0, or a lower and an upper one as text: '0.5_2.0'."

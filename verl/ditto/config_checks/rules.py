@@ -1,4 +1,4 @@
-"""The rules that RL and supervised training share. A rule yields a problem for each value that cannot work.
+"""The rules that RL and supervised training share.
 
 The types and ranges of single keys are in `keys.py`; a rule is for values that need another value, a package or a file.
 """
@@ -8,21 +8,15 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from ditto.settings import BadConfig
 from soul.mistakes import Mistakes
 
-_PACKAGES = ("wandb", "mlflow", "tensorboard")  # loggers that are packages of their own
-
-
-class Problem(NamedTuple):
-    """A key whose value cannot work, with the reason and what to do."""
-
-    key: str
-    why: str
+Rule = tuple[str, Any, str]  # key, true if its value cannot work, reason and remedy
+_PACKAGES = ("wandb", "tensorboard")  # loggers that are packages of their own
 
 
 class Run:
@@ -41,16 +35,16 @@ class Run:
         return OmegaConf.select(self.config, key)
 
 
-def check_rules(problems: Iterable[Problem], run: Run) -> None:
-    """Report all problems. One that names a key which is refused already is left out: it may follow from that one.
+def check_rules(rules: Iterable[Rule], run: Run) -> None:
+    """Report all rules that are broken. One that names a key which is refused already may follow from that one.
 
     Raises:
-        BadConfig: there is a problem. SeveralMistakes: there are several.
+        BadConfig: a rule is broken. SeveralMistakes: several are.
     """
     found, refused = Mistakes(), list[str]()
-    for key, why in problems:
+    for key, broken, why in rules:
         text = f"{key}={run.value(key)}: {why}"
-        if not any(other in text for other in refused):
+        if broken and not any(other in text for other in refused):
             refused.append(key)
             with found.of():
                 raise BadConfig(text)
@@ -62,44 +56,46 @@ def texts(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else list(value or [])
 
 
-def trainer_rules(run: Run) -> Iterator[Problem]:
+def trainer_rules(run: Run) -> Iterator[Rule]:
     """Rules for the trainer's section."""
     names = [name for name in texts(run.trainer.logger) if name in _PACKAGES and not importlib.util.find_spec(name)]
-    if names:
-        yield Problem("trainer.logger", f"not installed here: {', '.join(names)}. Install it, or leave it out.")
-    if (run.value("trainer.resume_from_path") is not None) != (run.trainer.resume_mode == "resume_path"):
-        yield Problem(
-            "trainer.resume_from_path",
-            "needs trainer.resume_mode=resume_path, and the other way round: set both or neither.",
-        )
+    yield "trainer.logger", names, f"not installed here: {', '.join(names)}. Install it, or leave it out."
+    yield (
+        "trainer.resume_from_path",
+        (run.value("trainer.resume_from_path") is not None) != (run.trainer.resume_mode == "resume_path"),
+        "needs trainer.resume_mode=resume_path, and the other way round: set both or neither.",
+    )
 
 
-def model_rules(run: Run, model: str, optim: str, engine: str, checkpoint: str) -> Iterator[Problem]:
+def model_rules(run: Run, model: str, optim: str, engine: str, checkpoint: str) -> Iterator[Rule]:
     """Rules for the sections of verl's model, optimizer, engine and checkpoint, by their names."""
-    if not run.value(f"{model}.lora_rank"):
-        if run.value(f"{model}.lora_adapter_path") is not None:
-            yield Problem(f"{model}.lora_adapter_path", f"needs {model}.lora_rank: set it to the adapter's rank.")
-        if run.value(f"{checkpoint}.save_lora_only"):
-            yield Problem(f"{checkpoint}.save_lora_only", f"needs an adapter: set {model}.lora_rank.")
-    if not _has_optimizer(run.value(optim)):
-        yield Problem(
-            f"{optim}.optimizer",
-            f"there is no such optimizer in {run.value(optim).optimizer_impl} ({optim}.optimizer_impl). Use AdamW from "
-            "torch.optim, or install the package that provides it.",
-        )
+    full = not run.value(f"{model}.lora_rank")
+    adapter, alone = f"{model}.lora_adapter_path", f"{checkpoint}.save_lora_only"
+    yield (
+        adapter,
+        full and run.value(adapter) is not None,
+        f"needs {model}.lora_rank: set it to the adapter's rank.",
+    )
+    yield alone, full and run.value(alone), f"needs an adapter: set {model}.lora_rank."
+    yield (
+        f"{optim}.optimizer",
+        not _has_optimizer(run.value(optim)),
+        f"there is no such optimizer in {run.value(optim).optimizer_impl} ({optim}.optimizer_impl). Use AdamW from "
+        "torch.optim, or install the package that provides it.",
+    )
     shards = run.value(f"{engine}.fsdp_size")
-    if shards > 0 and run.devices % shards:
-        yield Problem(
-            f"{engine}.fsdp_size",
-            f"does not divide the {run.devices} devices. Use -1 to shard the weights over all of them.",
-        )
+    yield (
+        f"{engine}.fsdp_size",
+        shards > 0 and run.devices % shards,
+        f"does not divide the {run.devices} devices. Use -1 to shard the weights over all of them.",
+    )
 
 
-def chosen_on_a_cpu(run: Run, keys: Sequence[str]) -> Iterator[Problem]:
+def chosen_on_a_cpu(run: Run, keys: Sequence[str]) -> Iterator[Rule]:
     """Rules for keys whose null is for the CPU platform, which chooses the value by the machine's memory."""
     for key in keys:
-        if run.value(key) is None and run.trainer.device == "cuda":
-            yield Problem(key, "only platform=cpu chooses this value by the machine's memory. Give a value.")
+        is_open = run.value(key) is None and run.trainer.device == "cuda"
+        yield key, is_open, "only platform=cpu chooses this value by the machine's memory. Give a value."
 
 
 def _has_optimizer(optim: DictConfig) -> bool:

@@ -18,8 +18,8 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from ditto.config_checks.keys import DEFAULTS, INSTEAD, RL_KEYS
-from ditto.launching.launcher_environment import rl_words, sft_words
 from ditto.launching.override_parser import Program, check_keys, checked, refuse_secrets
+from ditto.launching.variables import rl_words, sft_words
 from ditto.settings import BadConfig
 from soul.errors import one_line
 

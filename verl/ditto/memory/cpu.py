@@ -13,17 +13,9 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.memory.estimate import Memory, TrainingSetup, forward_moments, shard_bytes, trained_shard, update_moments
+from ditto.memory.estimate import Memory, TrainingSetup
 from ditto.memory.model_shape import GIB, ModelShape, read_shape
-from ditto.memory.setup import (
-    TOKENS,
-    Engine,
-    exports_model,
-    reference_bytes,
-    teacher_shapes,
-    training_of,
-    update_tokens,
-)
+from ditto.memory.setup import TOKENS, Engine, reference_bytes, teacher_shapes, training_of, update_tokens
 from ditto.settings import BadConfig
 from soul.host_resources import free_memory
 
@@ -67,14 +59,11 @@ class CpuMemory:
         )
 
     def check(self, shape: ModelShape, lengths: str, longest: int, lora: str) -> None:
-        """Refuse a run that does not fit.
+        """Raise BadConfig, which names what would make the run fit, if it does not fit.
 
         Args:
             lengths: the keys of the sequences' lengths, which have `longest` tokens together.
             lora: the override that would train an adapter; "" if the run does.
-
-        Raises:
-            BadConfig: names what would make it fit.
         """
         if not self.fits:
             adapter = f"LoRA ({lora}), " if lora else ""
@@ -85,22 +74,20 @@ class CpuMemory:
             )
 
 
-def process_bytes(
-    shape: ModelShape, training: TrainingSetup, tokens: int, scored_tokens: int, exports_model: bool
-) -> int:
+def process_bytes(training: TrainingSetup, tokens: int, scored_tokens: int, contents: Collection[str]) -> int:
     """Bytes of one training process at its largest moment: an update, a pass without gradients, loading, or an export.
 
     Args:
         tokens, scored_tokens: of a micro-batch of an update, and of a pass without gradients.
+        contents: of a checkpoint; with `hf_model` the whole model is exported.
     """
-    moments = [*update_moments(shape, tokens, training), *forward_moments(shape, scored_tokens, training)]
+    moments = [*training.update(tokens), *training.forward(scored_tokens)]
     # malloc keeps much of what is freed, so what one moment needs is there in the others too.
     kept = Memory(*(max(sizes) for sizes in zip(*(astuple(moment) for moment in moments), strict=True)))
-    fragments = int(FRAGMENTS * (kept.activations + kept.logits))
-    passes = kept.total + trained_shard(shape, training, training.master) + fragments  # AdamW's square roots
-    held = shard_bytes(shape, training) + trained_shard(shape, training, training.optimizer)
-    held += bool(training.teacher_copies) * trained_shard(shape, training, training.master)
-    return max(passes, held + (1 + exports_model) * shape.weights * training.master)
+    one, fragments = training.part(training.master), int(FRAGMENTS * (kept.activations + kept.logits))
+    passes = kept.total + one + fragments  # AdamW's square roots
+    held = training.shard + training.part(training.optimizer) + bool(training.teacher_copies) * one
+    return max(passes, held + (1 + ("hf_model" in contents)) * training.shape.weights * training.master)
 
 
 def choose(
@@ -123,9 +110,10 @@ def choose(
     return next((choice for choice in tried if choice[2].fits), tried[-1])
 
 
-def described(shape: ModelShape, rank: int) -> str:
+def described(training: TrainingSetup) -> str:
     """A model, for the line of a plan."""
-    return f"{shape.weights / 1e9:.2f} B weights ({f'LoRA of rank {rank}' if rank else 'all trained'})"
+    how = f"LoRA of rank {training.lora_rank}" if training.lora_rank else "all trained"
+    return f"{training.shape.weights / 1e9:.2f} B weights ({how})"
 
 
 def micro_batches(tokens: int, checkpointing: bool) -> str:
@@ -145,9 +133,9 @@ def fit(config: DictConfig, teachers: Collection[str] = ()) -> list[str]:
     Raises:
         BadConfig: the run does not fit.
     """
-    ref, lora_rank = config.actor_rollout_ref, int(config.actor_rollout_ref.model.lora_rank or 0)
+    ref, devices, free = config.actor_rollout_ref, config.trainer.n_gpus_per_node * config.trainer.nnodes, free_memory()
     shape = read_shape(ref.model, "actor_rollout_ref.model", dense_only=False)
-    training, devices, free = training_of(config), config.trainer.n_gpus_per_node * config.trainer.nnodes, free_memory()
+    training = training_of(shape, config)
     longest, most = ref.rollout.max_model_len, update_tokens(config)
     scored_tokens = ref.rollout.log_prob_max_token_len_per_gpu
     taught = sum(teacher.weights for teacher in teacher_shapes(config, teachers, dense_only=False))
@@ -158,8 +146,8 @@ def fit(config: DictConfig, teachers: Collection[str] = ()) -> list[str]:
     cache = OmegaConf.select(config, CACHE_KEY) or _cache(engine.cache_token, config, devices, free)
 
     def needed(checkpointing: bool, tokens: int) -> CpuMemory:
-        how = replace(training, checkpointing=checkpointing)
-        actor = process_bytes(shape, how, min(tokens, most), min(scored_tokens or tokens, most), exports_model(config))
+        how, contents = replace(training, checkpointing=checkpointing), ref.actor.checkpoint.save_contents
+        actor = process_bytes(how, min(tokens, most), min(scored_tokens or tokens, most), contents)
         actor += shape.weights * reference_bytes(config) // training.devices
         return CpuMemory(
             trainer=devices * actor + taught * training.compute,
@@ -171,14 +159,14 @@ def fit(config: DictConfig, teachers: Collection[str] = ()) -> list[str]:
     given = ref.model.enable_gradient_checkpointing, ref.actor.ppo_max_token_len_per_gpu
     checkpointing, tokens, memory = choose(*given, longest, needed)
     lengths = "data.max_prompt_length, data.max_feedback_length, data.max_response_length"
-    memory.check(shape, lengths, longest, "" if lora_rank else "actor_rollout_ref.model.lora_rank=32")
+    memory.check(shape, lengths, longest, "" if training.lora_rank else "actor_rollout_ref.model.lora_rank=32")
     chosen = {BUCKET_KEY: bucket, TOKENS: tokens, CHECKPOINTING_KEY: checkpointing, CACHE_KEY: cache}
     chosen |= dict.fromkeys(LOG_PROB_KEYS, scored_tokens or tokens)
     for key, value in chosen.items():
         if OmegaConf.select(config, key) is None:
             OmegaConf.update(config, key, value)
     return [
-        f"{described(shape, lora_rank)}, {memory}",
+        f"{described(training)}, {memory}",
         micro_batches(tokens, checkpointing),
         f"vLLM caches keys and values of {cache // engine.cache_token:,} tokens, and gets weights in pieces of "
         f"{bucket} MiB",

@@ -36,14 +36,14 @@ class ModelShape:
 
     name: str
     hidden: int
-    intermediate: int
+    intermediate: int  # of the MLP, or of all experts together that a token uses
     query: int  # attention heads x head width
     key_value: int  # key-value heads x head width
     vocab: int
     layers: int
     tied: bool  # head and embedding share their weight
     qk_norm: bool  # queries and keys are normalised, in float32
-    tensors: Mapping[int, int]  # number of elements -> number of tensors of that size; the whole model
+    tensors: Mapping[int, int]  # number of elements -> number of tensors of that size; a tied embedding counts once
     layer_weights: int  # per decoder layer
     root_weights: int  # final norm, a vision tower's weights outside its blocks, and a tied embedding
     layer_features: int  # inputs + outputs, summed over one decoder layer's linear maps that LoRA adapts
@@ -56,7 +56,7 @@ class ModelShape:
 
     @property
     def weights(self) -> int:
-        """Number of all weights, without adapters. A tied embedding counts once."""
+        """Number of all weights, without adapters."""
         return sum(elements * count for elements, count in self.tensors.items())
 
     def layer_adapter(self, rank: int) -> int:
@@ -118,6 +118,9 @@ def shape_of(
     tied = bool(head.weight is model.get_input_embeddings().weight)
     heads = getattr(text, "num_attention_heads", None) or 0  # a state-space model has none
     head_width = getattr(text, "head_dim", None) or (text.hidden_size // heads if heads else 0)
+    width = getattr(text, "intermediate_size", None) or 2 * text.hidden_size
+    if used := getattr(text, "num_experts_per_tok", None):
+        width = (getattr(text, "moe_intermediate_size", None) or width) * used
     features: Counter[bool] = Counter()  # whether in a decoder layer -> inputs + outputs
     for path, module in model.named_modules():
         if isinstance(module, nn.Linear) and module is not head and adapts(lora, path):
@@ -130,7 +133,7 @@ def shape_of(
     return ModelShape(
         name=name,
         hidden=text.hidden_size,
-        intermediate=_intermediate(text),
+        intermediate=width,
         query=heads * head_width,
         key_value=(getattr(text, "num_key_value_heads", None) or heads) * head_width,
         vocab=text.vocab_size,
@@ -155,13 +158,6 @@ def adapts(lora: LoraConfig | None, name: str) -> bool:
     return bool(check_target_module_exists(lora, name))
 
 
-def _intermediate(text: Any) -> int:
-    """The width of the MLP, or of all experts together that a token uses."""
-    experts = getattr(text, "num_experts_per_tok", None)
-    width = getattr(text, "intermediate_size", None) or 2 * text.hidden_size
-    return int((getattr(text, "moe_intermediate_size", None) or width) * experts) if experts else int(width)
-
-
 def build_on_meta(config: Any, trust_remote_code: bool = False) -> nn.Module:
     """The model that verl trains for this config, on the meta device."""
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
@@ -175,15 +171,8 @@ def build_on_meta(config: Any, trust_remote_code: bool = False) -> nn.Module:
 
 def _decoder_layers(model: nn.Module, count: int, name: str) -> tuple[str, nn.ModuleList]:
     """The name of the list of decoder layers in the model, and the list."""
-    candidates = [
-        (path, module)
-        for path, module in model.named_modules()
-        if isinstance(module, nn.ModuleList) and len(module) == count and not _is_vision(path)
-    ]
-    if not candidates:
+    lists = [(path, each) for path, each in model.named_modules() if isinstance(each, nn.ModuleList)]
+    found = [(path, each) for path, each in lists if len(each) == count and not ("visual" in path or "vision" in path)]
+    if not found:
         raise NotDense(f"{name}: {type(model).__name__} has no list of {count} decoder layers")
-    return max(candidates, key=lambda candidate: sum(weight.numel() for weight in candidate[1].parameters()))
-
-
-def _is_vision(path: str) -> bool:
-    return "visual" in path or "vision" in path
+    return max(found, key=lambda candidate: sum(weight.numel() for weight in candidate[1].parameters()))

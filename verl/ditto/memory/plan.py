@@ -17,18 +17,7 @@ from typing import NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.memory.estimate import (
-    Change,
-    Memory,
-    first_fit,
-    forward_moments,
-    largest,
-    lower_limits,
-    shard_bytes,
-    trained_shard,
-    trained_weights,
-    update_moments,
-)
+from ditto.memory.estimate import Change, Memory, TrainingSetup, first_fit, largest, lower_limits
 from ditto.memory.model_shape import GIB, ModelShape, read_shape
 from ditto.memory.setup import (
     TOKENS,
@@ -54,7 +43,12 @@ class Phase(NamedTuple):
     name: str
     memory: Memory
     vllm: int
-    reserve: int
+    samples_alone: bool = False  # the GPU has no process that trains
+
+    @property
+    def reserve(self) -> int:
+        """Bytes that no sum sees."""
+        return 0 if self.samples_alone else self.memory.reserve
 
     @property
     def total(self) -> int:
@@ -78,6 +72,11 @@ class MemoryPlan:
     teachers: Sequence[ModelShape] = ()
 
     @cached_property
+    def training(self) -> TrainingSetup:
+        """The process that trains."""
+        return training_of(self.shape, self.config)
+
+    @cached_property
     def engine(self) -> Engine:
         """vLLM on one GPU."""
         return Engine.of(self.shape, self.config)
@@ -85,7 +84,7 @@ class MemoryPlan:
     @cached_property
     def host(self) -> dict[str, int]:
         """The memory of each node, by purpose."""
-        return host_memory(self.shape, self.config, self.teachers)
+        return host_memory(self.training, self.config, self.teachers)
 
     @property
     def host_peak(self) -> int:
@@ -94,10 +93,14 @@ class MemoryPlan:
         return processes + max(loading, sum(self.host.values()) - loading - processes)
 
     @property
+    def share(self) -> int:
+        """Bytes of a GPU that vLLM takes."""
+        return int(self.gpu_bytes * self.config.actor_rollout_ref.rollout.gpu_memory_utilization)
+
+    @property
     def cache(self) -> int:
         """Bytes of vLLM's share that are left for keys and values; 0 if its weights alone exceed the share."""
-        share = int(self.gpu_bytes * self.config.actor_rollout_ref.rollout.gpu_memory_utilization)
-        return max(share - self.engine.weights - self.engine.working - self.engine.fixed, 0)
+        return max(self.share - self.engine.weights - self.engine.working - self.engine.fixed, 0)
 
     @property
     def cached_tokens(self) -> int:
@@ -110,42 +113,35 @@ class MemoryPlan:
         return list(self._phases())
 
     def _phases(self) -> Iterator[Phase]:
-        config, shape, training = self.config, self.shape, training_of(self.config)
+        config, training, colocated = self.config, self.training, is_colocated(self.config)
         rollout, actor = config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor
-        colocated = is_colocated(config)
-        share = int(self.gpu_bytes * rollout.gpu_memory_utilization)
         sleeps = rollout.free_cache_engine and rollout.get("enable_sleep_mode") is not False  # null: verl's default
-        asleep = (self.engine.fixed if sleeps else share) if colocated else 0
-        shard, states, copied = 0, 0, 0
-        if not training.offloaded:
-            shard, states = shard_bytes(shape, training), trained_shard(shape, training, training.optimizer)
-            copied = bool(training.teacher_copies) * trained_shard(shape, training, training.master)
+        asleep = (self.engine.fixed if sleeps else self.share) if colocated else 0
+        here = not training.offloaded
+        shard, copied = here * training.shard, here * bool(training.teacher_copies) * training.part(training.master)
         stays = Memory(
-            weights=0 if actor.fsdp_config.param_offload or not colocated else shard + copied,
-            optimizer=0 if actor.fsdp_config.optimizer_offload or not colocated else states,
+            weights=(colocated and not actor.fsdp_config.param_offload) * (shard + copied),
+            optimizer=(colocated and here and not actor.fsdp_config.optimizer_offload)
+            * training.part(training.optimizer),
         )
-        yield Phase("rollout", stays, share, stays.reserve if colocated else 0)
+        yield Phase("rollout", stays, self.share, samples_alone=not colocated)
 
         # A micro-batch may have fewer tokens than its limit, if a device gets fewer in the whole update.
         limits = (actor.ppo_max_token_len_per_gpu, rollout.log_prob_max_token_len_per_gpu)
         tokens, scored = (min(limit, update_tokens(config)) for limit in limits)
-        optimizer_here = not actor.fsdp_config.optimizer_offload
-        log_probs = largest(forward_moments(shape, scored, training, optimizer_here=optimizer_here))
-        yield Phase(f"log-probs ({scored:,} tokens)", log_probs, asleep, log_probs.reserve)
-
-        update = largest(update_moments(shape, tokens, training))
+        log_probs = largest(training.forward(scored, optimizer_here=not actor.fsdp_config.optimizer_offload))
+        yield Phase(f"log-probs ({scored:,} tokens)", log_probs, asleep)
         if self.teachers:
             loaded = max(teacher.weights for teacher in self.teachers) * training.compute
-            beside = replace(update_moments(shape, 0, training)[0], weights=shard + loaded, activations=0)
-            yield Phase("teachers", beside, asleep, beside.reserve)
-        yield Phase(f"update ({tokens:,} tokens)", update, asleep, update.reserve)
+            beside = replace(training.update(0)[0], weights=shard + loaded, activations=0)
+            yield Phase("teachers", beside, asleep)
+        yield Phase(f"update ({tokens:,} tokens)", largest(training.update(tokens)), asleep)
 
         # Without LoRA, tensors are gathered one by one into a bucket. An adapter is gathered on the host.
-        gathered = 0 if syncs_adapter(config) else 2 * max(shape.tensors) * training.master
+        gathered = 0 if syncs_adapter(config) else 2 * max(self.shape.tensors) * training.master
         bucket = rollout.checkpoint_engine.update_weights_bucket_megabytes << 20
         weights = max(shard if training.lora_rank else 0, stays.weights) + gathered + bucket
-        sync = replace(stays, weights=weights)
-        yield Phase("weight sync", sync, asleep + self.engine.weights, sync.reserve)
+        yield Phase("weight sync", replace(stays, weights=weights), asleep + self.engine.weights)
 
     @property
     def problems(self) -> list[str]:
@@ -163,31 +159,27 @@ class MemoryPlan:
             )
         return reasons
 
-    def changed(self, change: Change) -> MemoryPlan:
-        """The plan with some keys of the config changed."""
-        config = copy.deepcopy(self.config)
-        for key, value in change.items():
-            OmegaConf.update(config, key, value)
-        return replace(self, config=config)
+    def remedy(self) -> tuple[Change, MemoryPlan] | None:
+        """The overrides that make the run fit, and its plan with them; None if there are none.
 
-    def remedy(self) -> Change | None:
-        """The overrides that make the run fit: smaller micro-batches, wider engines, weights on the host; or None."""
-        rollout, gpus = self.config.actor_rollout_ref.rollout, self.config.trainer.n_gpus_per_node
-        tp = rollout.tensor_model_parallel_size
-        limit = self.config.actor_rollout_ref.actor.ppo_max_token_len_per_gpu
+        Smaller micro-batches, wider engines, weights on the host: the cheapest first.
+        """
+        ref, gpus = self.config.actor_rollout_ref, self.config.trainer.n_gpus_per_node
+        tp = ref.rollout.tensor_model_parallel_size
         values = {
-            TOKENS: lower_limits(limit, rollout.max_model_len),
+            TOKENS: lower_limits(ref.actor.ppo_max_token_len_per_gpu, ref.rollout.max_model_len),
             ENGINES: [tp, *(wider for wider in (2, 4, 8) if wider > tp and gpus % wider == 0)],
-            OFFLOAD: [self.config.actor_rollout_ref.actor.fsdp_config.offload_policy, True],
+            OFFLOAD: [ref.actor.fsdp_config.offload_policy, True],
         }
-        trial = copy.deepcopy(self.config)  # one for all tries: a copy takes a third of a second
+        trial = replace(self, config=copy.deepcopy(self.config))  # one for all tries: a copy takes a third of a second
 
         def fits(change: Change) -> bool:
             for key, given in values.items():
-                OmegaConf.update(trial, key, change.get(key, given[0]))
-            return not replace(self, config=trial).problems
+                OmegaConf.update(trial.config, key, change.get(key, given[0]))
+            return not replace(trial).problems
 
-        return first_fit(values, fits)
+        change = first_fit(values, fits)
+        return None if change is None else (change, trial)
 
     def check(self) -> None:
         """Refuse a run that does not fit.
@@ -196,7 +188,7 @@ class MemoryPlan:
             BadConfig: the message says which phase needs how much memory, and which overrides make it fit.
         """
         if self.problems:
-            change = self.remedy()
+            change, _ = self.remedy() or (None, None)
             raise BadConfig(
                 f"{self.shape.name} does not fit on {self._devices()}: {'; '.join(self.problems)}. {advice(change)}. "
                 "If your GPUs have another size, set memory.gpu_gib"
@@ -204,7 +196,7 @@ class MemoryPlan:
 
     def lines(self) -> list[str]:
         """The plan as lines of text."""
-        engine, names, training = self.engine, [field.name for field in fields(Memory)], training_of(self.config)
+        engine, training, names = self.engine, self.training, [field.name for field in fields(Memory)]
         how = f"LoRA of rank {training.lora_rank}" if training.lora_rank else "full"
         fullest = max(self.phases, key=lambda phase: phase.total)
         verdict = f"does not fit: {'; '.join(self.problems)}"
@@ -216,21 +208,19 @@ class MemoryPlan:
             (phase.name, [getattr(phase.memory, name) for name in names] + [phase.vllm, phase.reserve, phase.total])
             for phase in self.phases
         ]
+        host = ", ".join(f"{name} {size / GIB:.0f}" for name, size in self.host.items() if size)
         return [
-            f"{self.shape.name}: {self.shape.weights / 1e9:.2f} B weights, "
-            f"{trained_weights(self.shape, training) / 1e9:.2f} B trained ({how}), on {self._devices()}",
+            f"{self.shape.name}: {self.shape.weights / 1e9:.2f} B weights, {training.trained / 1e9:.2f} B trained "
+            f"({how}), on {self._devices()}",
             *(f"teacher {teacher.name}: {teacher.weights / 1e9:.2f} B weights" for teacher in self.teachers),
             f"{'GiB on each GPU':<26}" + "".join(f"{name:>12}" for name in [*names, "vLLM", "reserve", "total"]),
             *(f"{name:<26}" + "".join(f"{size / GIB:>12.1f}" for size in sizes) for name, sizes in table),
             f"vLLM: weights {engine.weights / GIB:.1f} GiB, working memory "
             f"{(engine.working + engine.fixed) / GIB:.1f}, keys and values {self.cache / GIB:.1f} = "
             f"{self.cached_tokens:,} tokens",
-            f"host, GiB on each node: {self._host_parts()}; at most {self.host_peak / GIB:.0f}",
+            f"host, GiB on each node: {host}; at most {self.host_peak / GIB:.0f}",
             verdict,
         ]
-
-    def _host_parts(self) -> str:
-        return ", ".join(f"{name} {size / GIB:.0f}" for name, size in self.host.items() if size)
 
     def _devices(self) -> str:
         trainer = self.config.trainer
@@ -263,14 +253,7 @@ def gpu_size(gpu_gib: float | None) -> tuple[int, str]:
 
 
 def check_gpu(config: DictConfig) -> None:
-    """Refuse a machine without a GPU, except for a dry run or the driver of a cluster.
-
-    Args:
-        config: of RL or of supervised training.
-
-    Raises:
-        BadConfig: there is no GPU to train on.
-    """
+    """Raise BadConfig on a machine without a GPU, except for a dry run or the driver of a cluster (RL or SFT)."""
     import torch
 
     if config.trainer.device == "cpu" or torch.cuda.device_count():  # device_count() occupies no GPU memory
@@ -284,14 +267,7 @@ def check_gpu(config: DictConfig) -> None:
 
 
 def plan(config: DictConfig, teachers: Collection[str] = ()) -> MemoryPlan:
-    """The memory plan of a composed config.
-
-    Args:
-        teachers: folders or hub ids of the checkpoints that teach.
-
-    Raises:
-        BadConfig: the plan does not support the model or a number format.
-    """
+    """The memory plan of a config; `teachers`: folders or hub ids. Raises BadConfig: a model is not a dense decoder."""
     shape = read_shape(config.actor_rollout_ref.model, "actor_rollout_ref.model")
     size, source = gpu_size(OmegaConf.select(config, "memory.gpu_gib"))
     return MemoryPlan(config, shape, size, source, teacher_shapes(config, teachers))

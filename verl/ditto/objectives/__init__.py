@@ -17,9 +17,6 @@ from soul.errors import SoulError
 _MODULES = (grpo, ditto, rltf_sd, erl, critique_grpo, sdpo, on_policy_distillation)
 OBJECTIVES: dict[str, Objective] = {each.name: each for module in _MODULES for each in module.OBJECTIVES}
 
-# Values of `algorithm.agent_version`, an older key that picks the objective.
-AGENT_VERSIONS: dict[str, str] = {"default": "grpo", "copy": "ditto"}
-
 
 class UnknownObjective(SoulError):
     """`algorithm.objective` is not the name of an objective."""

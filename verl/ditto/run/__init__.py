@@ -1,10 +1,9 @@
 """A training run: its folder, checkpoints, locks, signals and failures.
 
-run_folder.py        who may write to a run folder; metrics, traces and report of a run
+run_folder.py        who may write to a run folder; metrics, traces, loggers and report of a run
 stop_signals.py      SIGTERM and Ctrl-C in the driver, and how it asks the trainer to stop after its step
 watchdog.py          ends a phase that is stuck or has lost an actor, with its cause
 step_metrics.py      a step's metrics from its sessions
-trackers.py          the folders of verl's loggers
 checkpoint.py        checkpoint folders: publish, prune, find the newest complete one
 checkpoint_writer.py writes a checkpoint during a step, publishes it after the step's metrics
 reshard.py           reads a checkpoint on another number of ranks

@@ -8,7 +8,6 @@ that is killed in between repeats the step.
 from __future__ import annotations
 
 import logging
-import math
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +15,6 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from omegaconf import DictConfig, open_dict
-from safetensors import safe_open
 
 from ditto.run import checkpoint, manifest
 from ditto.run.export import export_model, export_saved_adapter
@@ -25,8 +23,6 @@ from ditto.run.store import Uploads
 from soul.files import disk_space
 
 logger = logging.getLogger(__name__)
-# Bytes per parameter in verl's state: weights and Adam's two moments in float32; in LoRA runs, frozen bfloat16 weights.
-FULL_BYTES, LORA_BYTES = 12, 2
 
 
 class CheckpointWriter:
@@ -61,21 +57,14 @@ class CheckpointWriter:
             save: verl's save function, which writes to trainer.default_local_dir.
         """
         start = time.perf_counter()
-        model, alone = (
-            self.config.actor_rollout_ref.model,
-            self.config.actor_rollout_ref.actor.checkpoint.save_lora_only,
-        )
-        base = str(model.path)
-        needed = needed_bytes(self.root, base, lora=model.lora_rank > 0, adapter_alone=alone)
-        with self.phase("checkpoint"), reserve_space(self.root, needed):
+        ref = self.config.actor_rollout_ref
+        with self.phase("checkpoint"), reserve_space(self.root):
             with self._target(checkpoint.partial_dir(self.root)):
                 save()
             folder = self.root / checkpoint.PARTIAL / f"global_step_{step}"
             manifest.require_ranks(folder)  # before the export, which may read them
-            if alone:
-                export_saved_adapter(folder, base)
-            else:
-                export_model(folder, base)
+            export = export_saved_adapter if ref.actor.checkpoint.save_lora_only else export_model
+            export(folder, str(ref.model.path))
         self.written_step, self.seconds = step, time.perf_counter() - start
         logger.info("Wrote the checkpoint of step %d (%.1f s)", step, self.seconds)
 
@@ -90,11 +79,11 @@ class CheckpointWriter:
             )
             folder = checkpoint.publish(self.root, self.written_step)
             self._published_step = self.written_step
-            in_use = self.uploads.reading() if self.uploads else frozenset()
-            checkpoint.prune(self.root, self.config.trainer.max_actor_ckpt_to_keep, in_use=in_use)
+            in_use = self.uploads.reading if self.uploads else ()
+            checkpoint.prune(self.root, self.config.trainer.max_actor_ckpt_to_keep, in_use)
         if self.uploads:
             self.uploads.start()
-        gigabytes, seconds = manifest.total_bytes(folder) / 1e9, time.perf_counter() - start
+        gigabytes, seconds = checkpoint.size_of(folder) / 1e9, time.perf_counter() - start
         logger.info("Checkpoint %s is published (%.2f GB, %.1f s)", folder, gigabytes, seconds)
 
     def update_card(self, step: int) -> None:
@@ -117,36 +106,21 @@ class CheckpointWriter:
 
 
 @contextmanager
-def reserve_space(root: Path, needed: int) -> Iterator[None]:
-    """A block that writes a checkpoint of so many bytes. If it fails, nothing of the checkpoint is left behind.
+def reserve_space(root: Path) -> Iterator[None]:
+    """A block that writes a checkpoint. If it fails, nothing of the checkpoint is left behind.
 
     Raises:
-        OutOfSpace: before the block if too little is free, or in place of the error that a full disk raised in it.
+        OutOfSpace: before the block if less is free than the last checkpoint took, or in place of the error that a full
+            disk raised in it.
     """
+    steps = checkpoint.saved_steps(root)
+    needed = checkpoint.size_of(root / f"global_step_{steps[-1]}") if steps else 0
     root.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(root / checkpoint.PARTIAL, ignore_errors=True)
     disk_space.require(root, needed)
     try:
-        with disk_space.guarded_writes(root, lambda: needed):
+        with disk_space.guarded_writes(root, (lambda: needed) if needed else None):
             yield
     except BaseException:
         shutil.rmtree(root / checkpoint.PARTIAL, ignore_errors=True)
         raise
-
-
-def needed_bytes(root: Path, model: str, lora: bool, adapter_alone: bool = False) -> int:
-    """Bytes that the next checkpoint needs: as many as the last one, else an estimate from the model.
-
-    The estimate is the weights plus verl's state; 0 if the model is not a local folder with safetensors,
-    and for an adapter alone.
-    """
-    if steps := checkpoint.saved_steps(root):
-        return checkpoint.size_of(root / f"global_step_{steps[-1]}")
-    if adapter_alone:
-        return 0
-    weights = sorted(Path(model).glob("*.safetensors"))
-    parameters = 0
-    for file in weights:
-        with safe_open(file, "pt") as tensors:
-            parameters += sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())
-    return parameters * (LORA_BYTES if lora else FULL_BYTES) + sum(file.stat().st_size for file in weights)

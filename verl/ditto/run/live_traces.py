@@ -45,6 +45,12 @@ def remove_live(run_dir: Path, until: int | None = None) -> None:
             path.unlink(missing_ok=True)
 
 
+def open_live(run_dir: Path) -> None:
+    """Make the folder of live traces, and remove what an earlier attempt left in it."""
+    folder_of(run_dir).mkdir(parents=True, exist_ok=True)
+    remove_live(run_dir)
+
+
 class LiveTraces:
     """Appends the finished sessions of this process.
 
@@ -53,36 +59,29 @@ class LiveTraces:
     """
 
     def __init__(self, run_dir: Path) -> None:
-        self._folder = folder_of(run_dir)
+        self._folder: Path | None = folder_of(run_dir)  # None after a failure
         # Processes of several nodes may have the same id. The name stays a number.
         self._process = f"{os.getpid()}{zlib.crc32(platform.node().encode()):010d}"
         self._lock = threading.Lock()
-        self._failed = False
 
     async def append(self, step: int, line: str) -> None:
         """Append a session's line, in a thread: a slow disk must not hold up the other sessions of this process."""
-        if not self._failed:
-            await asyncio.to_thread(self._append, step, f"{line}\n".encode())
+        await asyncio.to_thread(self._append, step, f"{line}\n".encode())
 
     def _append(self, step: int, line: bytes) -> None:
         with self._lock:
-            if self._failed:
+            if self._folder is None:
                 return
             try:
                 # Opened for each line, because the trainer removes the file when the step ends.
-                flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-                descriptor = os.open(self._folder / f"step_{step:06d}.{self._process}.jsonl", flags, 0o644)
-                try:
-                    if os.write(descriptor, line) < len(line):
-                        raise OSError(f"the disk of {self._folder} is full")
-                finally:
-                    os.close(descriptor)
-            except FileNotFoundError:  # the run has just ended, or its folder is not on a disk that the nodes share
-                self._failed = True
-                logger.info("%s does not exist on this node: no live traces", self._folder)
+                with open(self._folder / f"step_{step:06d}.{self._process}.jsonl", "ab") as file:
+                    file.write(line)
             except OSError as error:
-                self._failed = True
-                logger.warning(
+                # Without the folder: the run has just ended, or its folder is not on a disk that the nodes share.
+                level = logging.INFO if isinstance(error, FileNotFoundError) else logging.WARNING
+                logger.log(
+                    level,
                     "This process writes no live traces any more (%s). The traces of a finished step are complete.",
                     one_line(error, 200),
                 )
+                self._folder = None

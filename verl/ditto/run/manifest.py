@@ -68,12 +68,6 @@ def check(folder: Path) -> None:
             raise DamagedCheckpoint(f"{file} has another content than was written")
 
 
-def total_bytes(folder: Path) -> int:
-    """The size of a checkpoint in bytes, from its manifest."""
-    entries = json.loads((folder / FILE).read_text(encoding="utf-8"))["files"]
-    return sum(int(entry["bytes"]) for entry in entries.values())
-
-
 def _entry(path: Path) -> dict[str, Any]:
     size = path.stat().st_size
     return {"bytes": size} | ({"sha256": sha256_of(path)} if size <= HASHED_BYTES else {})

@@ -58,11 +58,7 @@ def model_state(actor: Path, written: int, module: torch.nn.Module) -> dict[str,
 
 
 def optimizer_state(actor: Path, written: int, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """This rank's part of the optimizer's state. The order of the optimizer's parameters assigns the moments to them.
-
-    Raises:
-        BadShards: the checkpoint is not sliced as FSDP2 does it.
-    """
+    """This rank's part of the optimizer's state. The order of its parameters assigns the moments to them."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     slices = load_slices(actor, "optim", written)
     state = {
@@ -74,8 +70,7 @@ def optimizer_state(actor: Path, written: int, optimizer: torch.optim.Optimizer)
 
 def scheduler_state(actor: Path, written: int) -> dict[str, Any] | None:
     """The state of the learning rate, which is the same on every rank; None for a run without a schedule."""
-    state: dict[str, Any] | None = load_slices(actor, "extra_state", written)[0]["lr_scheduler"]
-    return state
+    return load_slices(actor, "extra_state", written)[0]["lr_scheduler"]
 
 
 def joined_model(actor: Path, written: int) -> dict[str, torch.Tensor]:
@@ -124,12 +119,10 @@ def fitted(
         like: name -> tensor with the new layout.
         layouts: name -> tensor with the old layout; None: the slices have it.
     """
-    layouts = slices[0] if layouts is None else layouts
-    return {name: _fitted([each[name] for each in slices], like[name], layouts[name], source) for name in slices[0]}
-
-
-def _fitted(slices: list[Any], like: Any, layout: Any, source: Path) -> Any:
-    whole = joined(slices, source, layout)
-    if not isinstance(layout, DTensor):
-        return whole
-    return distribute_tensor(whole, like.device_mesh, like.placements, src_data_rank=None)
+    layouts, mine = slices[0] if layouts is None else layouts, dict[str, Any]()
+    for name, layout in ((name, layouts[name]) for name in slices[0]):
+        mine[name] = joined([each[name] for each in slices], source, layout)
+        if isinstance(layout, DTensor):
+            mesh, placements = like[name].device_mesh, like[name].placements
+            mine[name] = distribute_tensor(mine[name], mesh, placements, src_data_rank=None)
+    return mine

@@ -16,12 +16,12 @@ import math
 import os
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from ditto.run.live_traces import folder_of, remove_live
+from ditto.run.live_traces import remove_live
 from soul.errors import one_line
 from soul.files.folder_lock import HEARTBEAT_S, SILENT_S, FolderLock
 from soul.files.line_file import write_lines
@@ -36,6 +36,14 @@ TRAINER_FILE = ".trainer.lease"
 # Seconds within which Ray ends the trainer of a killed driver, and within which the lock of another machine expires.
 ORPHAN_ENDS_S = SILENT_S + HEARTBEAT_S
 WAIT_S = 300.0  # for the report of a run with 4 GB of traces it takes 30 s
+
+
+# logger of verl -> the variables that say where it writes, and their values for a run's folder
+_LOGGER_FOLDERS = {
+    "tensorboard": {"TENSORBOARD_DIR": "tensorboard"},
+    "wandb": {"WANDB_DIR": "wandb", "WANDB_CACHE_DIR": "wandb/cache"},
+    "file": {"VERL_FILE_LOGGER_PATH": "logged.jsonl"},
+}
 
 
 class RunFolder:
@@ -55,17 +63,6 @@ class RunFolder:
         write_lines(self.folder / FOLDER / f"{name}.jsonl", lines, PACKED_FROM_MB)
         if split == "step":
             remove_live(self.folder, step)
-
-    def open_live(self) -> None:
-        """Make the folder of live traces, and remove what an earlier attempt left in it."""
-        folder_of(self.folder).mkdir(parents=True, exist_ok=True)
-        remove_live(self.folder)
-
-    def close_live(self) -> None:
-        """Remove the folder of live traces, with sessions that no step trained."""
-        remove_live(self.folder)
-        with suppress(OSError):  # a session that ends just now may have a file in it
-            folder_of(self.folder).rmdir()
 
     def log_metrics(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Add numbers to the step's line. Lines of later steps go: they belong to what a resumed run does again."""
@@ -103,6 +100,18 @@ class RunFolder:
             moved.parent.mkdir(parents=True, exist_ok=True)
             os.replace(path, moved)
         return target
+
+
+def set_logger_folders(folder: Path, loggers: str | Sequence[str]) -> None:
+    """Set the variables of these loggers, if they are unset, for this process and its children.
+
+    By default they write into the current folder, `/tmp` or the home folder, where runs overwrite each other.
+    """
+    for name in [loggers] if isinstance(loggers, str) else loggers:
+        for variable, place in _LOGGER_FOLDERS.get(name, {}).items():
+            os.environ.setdefault(variable, str(folder.absolute() / place))
+        if name == "wandb":  # if its folder is missing, it writes to the temporary folder
+            Path(os.environ["WANDB_DIR"]).mkdir(parents=True, exist_ok=True)
 
 
 def _number(value: Any) -> float | None:

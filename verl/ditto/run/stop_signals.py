@@ -105,11 +105,7 @@ def is_reported(what: str) -> bool:
 
 
 def request_stop(save_until: float) -> None:
-    """Driver: ask the trainer to stop after its current step.
-
-    Args:
-        save_until: the trainer saves a checkpoint if it can begin before this time (seconds since the epoch).
-    """
+    """Driver: ask the trainer to stop after its step, and to save it if it can begin before this time (unix time)."""
     _put(_SAVE_UNTIL, str(save_until))
 
 

@@ -99,7 +99,7 @@ class Uploads:
     def __init__(self, store: Store, run_dir: Path, root: Path) -> None:
         self.store, self.run_dir, self.root = store, run_dir, root
         self.failures = self.copied_step = 0
-        self._reading: frozenset[int] = frozenset()
+        self.reading: frozenset[int] = frozenset()  # steps of the checkpoints that must stay where they are
         self._copied: dict[Path, float] = {}  # file of the run -> time of the version in the store
         self._alone = threading.Lock()
 
@@ -113,10 +113,6 @@ class Uploads:
     def start(self) -> None:
         """Copy what the store lacks, beside whatever goes on. Returns at once."""
         threading.Thread(target=self._copy, name="uploads", daemon=True).start()
-
-    def reading(self) -> frozenset[int]:
-        """The steps of the checkpoints that are being read, which must stay where they are."""
-        return self._reading
 
     def metrics(self) -> dict[str, float]:
         """The last step whose checkpoint is in the store, and the number of uploads that failed."""
@@ -141,7 +137,7 @@ class Uploads:
             try:
                 self._copy_run_files()
                 for step in reversed(checkpoint.saved_steps(self.root)):
-                    self._reading = frozenset({step})
+                    self.reading = frozenset({step})
                     self._copy_checkpoint(self.root / f"global_step_{step}")
                     self.copied_step = max(self.copied_step, step)
             except Exception as error:  # noqa: BLE001 - each file system raises errors of its own
@@ -150,7 +146,7 @@ class Uploads:
                 logger.error("UPLOAD FAILED: %s", text)
                 return text
             finally:
-                self._reading = frozenset()
+                self.reading = frozenset()
         return None
 
     def _copy_run_files(self) -> None:
@@ -197,9 +193,7 @@ def prepare_store(config: DictConfig) -> None:
         store.put(own, RUN_ID)
         if theirs and is_empty and (steps := store.steps()) and config.trainer.resume_mode == "auto":
             _fetch(store, steps[-1], root, run_dir)
-    except (SoulError, OSError) as error:
-        if isinstance(error, SoulError):
-            raise
+    except OSError as error:
         raise StoreFailed(f"trainer.upload_to={store.url}: {redact(repr(error))[:300]}.") from error
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ditto.launching.launcher_environment import rl_words, sft_words
+from ditto.launching.variables import rl_words, sft_words
 
 
 @pytest.mark.parametrize("words_of", [lambda variables: rl_words("hitom", variables), sft_words], ids=["rl", "sft"])
