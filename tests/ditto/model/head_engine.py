@@ -12,18 +12,12 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3VLConfig, Qwen3VLForConditionalGeneration
-from verl.trainer.config import CheckpointConfig
 from verl.utils import tensordict_utils as tu
-from verl.workers.config import (
-    FSDPActorConfig,
-    FSDPEngineConfig,
-    FSDPOptimizerConfig,
-    HFModelConfig,
-    TrainingWorkerConfig,
-)
+from verl.workers.config import FSDPActorConfig
 from verl.workers.engine_workers import TrainingWorker
 from verl.workers.utils.losses import ppo_loss, sft_loss
 
+from benchmarks.step import training_worker
 from ditto.model import chunked_head
 
 VOCAB, TEMPERATURE = 48, 0.7
@@ -78,31 +72,10 @@ def make_models(folder: Path) -> None:
 
 def worker_of(folder: Path, case: str, backend: str = "chunked") -> TrainingWorker:
     model, tied, changes, dtype = CASES[case]
-    worker = TrainingWorker(
-        TrainingWorkerConfig(
-            model_type="language_model",
-            model_config=HFModelConfig(
-                path=str(folder / f"{model}_{tied}"),
-                load_tokenizer=False,
-                external_lib="ditto.model.install",
-                use_fused_kernels=True,
-                fused_kernel_options={"impl_backend": backend},
-                enable_gradient_checkpointing=False,
-                override_config={"attn_implementation": "sdpa"},
-                **changes,
-            ),
-            engine_config=FSDPEngineConfig(
-                strategy="fsdp2",
-                model_dtype="fp32",
-                mixed_precision={"param_dtype": dtype},
-                use_torch_compile=False,
-                ulysses_sequence_parallel_size=2 if case == TWO_RANKS_A_SEQUENCE else 1,
-            ),
-            optimizer_config=FSDPOptimizerConfig(total_training_steps=1),
-            checkpoint_config=CheckpointConfig(),
-        )
-    )
-    worker.reset()
+    section = {"fused_kernel_options": {"impl_backend": backend}, "override_config": {"attn_implementation": "sdpa"}}
+    ranks = 2 if case == TWO_RANKS_A_SEQUENCE else 1
+    engine = {"mixed_precision": {"param_dtype": dtype}, "ulysses_sequence_parallel_size": ranks}
+    worker = training_worker(folder / f"{model}_{tied}", section | changes, engine, {"total_training_steps": 1})
     for name, parameter in worker.engine.module.named_parameters():
         if "lora_B" in name:  # zero at first, and with it the gradient of lora_A
             torch.nn.init.normal_(parameter.data, std=0.3, generator=torch.Generator().manual_seed(1))
