@@ -99,7 +99,7 @@ RL_COMMANDS = [
     *(
         Mistake(["algorithm.objective=on_policy_distillation", f"algorithm.distill.teachers={{{teachers}}}"], expects)
         for teachers, expects in {
-            "sotopia: '{w}/model'": ["tasks without a teacher (hitom)", "default"],
+            "sotopia: '{w}/model'": ["no teacher", "tasks hitom", "default"],
             "default: '{w}/models/cut'": ["teachers.default", "model.safetensors"],
             "hitom: '{w}/other_words'": ["teachers.hitom", "tokenizer gives other ids", "sft.distill"],
         }.items()
