@@ -100,7 +100,7 @@ RL_COMMANDS = [
         Mistake(["algorithm.objective=on_policy_distillation", f"algorithm.distill.teachers={{{teachers}}}"], expects)
         for teachers, expects in {
             "sotopia: '{w}/model'": ["no teacher", "tasks hitom", "default"],
-            "default: '{w}/models/cut'": ["teachers.default", "model.safetensors"],
+            "default: '{w}/models/cut'": ["teachers.default", "truncated"],
             "hitom: '{w}/other_words'": ["teachers.hitom", "tokenizer gives other ids", "sft.distill"],
         }.items()
     ),
@@ -160,7 +160,7 @@ CASES = [
 ]
 MODELS: dict[str, list[str]] = {
     "models/no_weights": ["no file named model.safetensors"],
-    "models/cut": ["file not fully covered"],
+    "models/cut": ["truncated", "file not fully covered"],
     "models/lfs_pointer": ["header too large", "git lfs pull"],
     "models/lacks_shard": ["No such file", "model-00002-of-00002.safetensors"],
     "models/lacks_tensor": ["lack model.layers.1.mlp.up_proj.weight", "random"],

@@ -139,7 +139,7 @@ def check_weights(path: str, trust: bool, setting: str) -> None:
         with _quiet():  # on "meta" transformers compares names and shapes, and reads no tensor
             _, report = (named or transformers.AutoModelForCausalLM).from_pretrained(path, device_map="meta", **how)
     except Exception as error:  # noqa: BLE001 - a damaged folder makes transformers raise anything
-        text = f"transformers cannot load the weights as config.json says ({one_line(error, 300)}). {_REMEDY}."
+        text = f"weights are missing, truncated or not of config.json ({one_line(error, 300)}). {_REMEDY}."
         raise BadModel(f"{setting}={path}: {text}") from error
     for name, stored, wanted in sorted(report["mismatched_keys"]):
         raise BadModel(
