@@ -146,17 +146,9 @@ def gateway(judge: Judge, words: int) -> Ask:
 @asynccontextmanager
 async def connected(url: str, concurrency: int) -> Any:
     """A gateway as in a run: cache in a file, all limits on, everything in this process."""
-    settings = {
-        "model": "fixed",
-        "base_url": url,
-        "api_key_env": "none",
-        "concurrency": concurrency,
-        "requests_per_minute": 100 * 60 * 2_000,
-        "tokens_per_minute": 100 * 60 * 2_000 * 1_000,
-        "structured": "json_schema",
-        "price_in": 0.05,
-        "price_out": 0.4,
-    }
+    settings: dict[str, Any] = {"model": "fixed", "base_url": url, "api_key_env": "none", "structured": "json_schema"}
+    settings |= {"price_in": 0.05, "price_out": 0.4, "concurrency": concurrency}
+    settings |= {"requests_per_minute": 100 * 60 * 2_000, "tokens_per_minute": 100 * 60 * 2_000 * 1_000}
     with tempfile.TemporaryDirectory(prefix="judge-benchmark-") as folder:
         connection = Gateway.connect(GatewaySettings.from_sections({"judge": settings}), cache_dir=Path(folder))
         try:
