@@ -62,7 +62,6 @@ class PlatformCPU(PlatformBase):
     device_name = vendor_name = "cpu"
     device_module = CPUDevice("ditto.cpu_device")
     set_device = synchronize = set_allocator_settings = empty_cache = profiler_start = profiler_stop = cudart = _no_op
-    manual_seed = manual_seed_all = staticmethod(torch.manual_seed)
     is_available = is_ipc_supported = _returns(False)  # without IPC verl sends weights through shared memory
     is_platform_available = _returns(True)
     current_device = _returns("cpu")
@@ -71,6 +70,11 @@ class PlatformCPU(PlatformBase):
     communication_backend_name = _returns("gloo")
     visible_devices_envvar = _returns("CUDA_VISIBLE_DEVICES")
     ray_resource_name = _returns("GPU")  # logical GPUs: ray.init(num_gpus=N)
+
+    def manual_seed(self, seed: int) -> None:
+        torch.manual_seed(seed)
+
+    manual_seed_all = manual_seed
 
     def nvtx_range(self, msg: str) -> nullcontext[None]:
         return nullcontext()
