@@ -143,7 +143,7 @@ def _measure_pack(pack: Pack, device: str, dtype: torch.dtype) -> dict[str, Any]
         )[0]
 
     def by_sequence(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        return attention.by_sequence(query, key, value, packing, packing, causal=pack.causal, scaling=scaling)
+        return attention.by_sequence(query, key, value, packing, causal=pack.causal, scaling=scaling)
 
     def both_passes(way: Callable[..., Tensor]) -> list[Tensor]:
         leaves = [tensor.detach().requires_grad_() for tensor in inputs]

@@ -20,7 +20,8 @@ SIGNATURE = inspect.signature(varlen.varlen_attn)  # the installed torch's
 class Kernel:
     """Computes what the kernel would, and remembers the borders and windows of its calls."""
 
-    def __init__(self) -> None:
+    def __init__(self, takes_groups: bool) -> None:
+        self.takes_groups = takes_groups  # that of torch 2.11 wants as many heads of keys as of queries
         self.calls: list[tuple[list[int], tuple[int, int]]] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -33,7 +34,7 @@ class Kernel:
             assert given[longest] == int(given[which].diff().max())
             assert all(given[which][-1] == len(tensor) for tensor in tensors)
         groups = query.shape[1] // key.shape[1]
-        assert given["enable_gqa"] == (groups > 1)
+        assert given["enable_gqa"] == (groups > 1) and ("enable_gqa" not in kwargs or self.takes_groups)
         assert all(tensor.stride(-1) == 1 for tensor in (query, key, value))  # the kernel wants it
         self.calls.append((borders.tolist(), given["window_size"]))
         key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
@@ -49,12 +50,13 @@ class Kernel:
         return torch.einsum("hqk,khd->qhd", scores.masked_fill(~seen, float("-inf")).softmax(-1), value)
 
 
-@pytest.fixture(params=["sequence by sequence", "the kernel's branch"])
+@pytest.fixture(params=["sequence by sequence", "the kernel's branch", "torch 2.11"])
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kernel | None:
-    """The branches of `packed`: as on a CPU, and as on a GPU with a stand-in for the kernel."""
+    """The branches of `packed`: as on a CPU, and as on a GPU with a stand-in for the kernel of two torch versions."""
     if request.param == "sequence by sequence":
         return None
-    stand_in = Kernel()
+    stand_in = Kernel(takes_groups=request.param != "torch 2.11")
+    monkeypatch.setattr(attention, "_TAKES_GROUPS", stand_in.takes_groups)
     monkeypatch.setattr(attention, "varlen_attn", stand_in)
     monkeypatch.setattr(attention, "_kernel_takes", lambda query: True)
     return stand_in

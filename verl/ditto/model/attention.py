@@ -4,9 +4,6 @@ A pack is one row of several sequences, one after the other; position ids that s
 CUDA, torch's own variable-length flash kernel processes the whole pack in bfloat16 or float16. In float32 and on a CPU,
 sdpa is called once per sequence. Padded rows, and generation from a cache, use sdpa with their mask.
 
-In a tree of rows (`prefix_tree/`) the queries of a node are its own tokens, and the keys are its ancestors' and its
-own, gathered node by node, with a causal mask that is aligned at the end.
-
 Importing this module registers the name with transformers. verl imports it in every process that builds a model
 (`model.external_lib`). It imports nothing but torch and transformers, so that benchmarks run without verl.
 """
@@ -14,8 +11,7 @@ Importing this module registers the name with transformers. verl imports it in e
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
-from itertools import accumulate
+from inspect import signature
 from typing import Any, NamedTuple
 
 import torch
@@ -26,10 +22,11 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from ditto.model.prefix_tree.tree import Node
+from ditto.model.prefix_tree.attention import Branches, cascade
 
 NAME = "packed"
 KERNEL_DTYPES = (torch.bfloat16, torch.float16)
+_TAKES_GROUPS = "enable_gqa" in signature(varlen_attn).parameters  # torch 2.13 does, 2.11 does not
 
 
 class Packing(NamedTuple):
@@ -37,27 +34,6 @@ class Packing(NamedTuple):
 
     borders: Tensor  # int32 (sequences + 1,), on the row's device: 0, end of the first sequence, ..., end of the row
     lengths: list[int]
-
-
-class Branches(NamedTuple):
-    """The nodes of a tree, as attention needs them in every layer."""
-
-    paths: Tensor  # int64, the places of each node's ancestors and of its own tokens, node by node
-    queries: Packing  # of the nodes
-    keys: Packing  # of the paths
-
-    @classmethod
-    def of(cls, nodes: Sequence[Node], device: torch.device) -> Branches:
-        """The branches of a tree, on a device."""
-        paths: list[Tensor] = []
-        for node in nodes:
-            own = torch.arange(node.start, node.end)
-            paths.append(own if node.parent < 0 else torch.cat([paths[node.parent], own]))
-        queries, keys = (
-            Packing(torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device), lengths)
-            for lengths in ([node.end - node.start for node in nodes], [len(path) for path in paths])
-        )
-        return cls(torch.cat(paths).to(device), queries, keys)
 
 
 def packed_mask(
@@ -110,8 +86,7 @@ def packed_attention(
                 "eager."
             )
     if prefix_tree is not None:
-        key, value = (tensor.index_select(2, prefix_tree.paths) for tensor in (key, value))
-        return _within(query, key, value, prefix_tree.queries, prefix_tree.keys, True, scaling), None
+        return _by_tree(query, key, value, prefix_tree, scaling), None
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     tokens = query.shape[2]
     if attention_mask is not None or query.shape[0] != 1 or tokens != key.shape[2]:
@@ -128,37 +103,53 @@ def packed_attention(
         )
     else:
         packing = packing_of(position_ids)
-    return _within(query, key, value, packing, packing, causal, scaling, dropout), None
+    query, key, value = _autocast(query, key, value)
+    if _kernel_takes(query) and not dropout:
+        borders, window = (packing.borders, max(packing.lengths)), (-1, 0) if causal else (-1, -1)
+        return _by_kernel(query, key, value, borders, borders, window, scaling), None
+    return by_sequence(query, key, value, packing, causal=causal, scaling=scaling, dropout=dropout), None
 
 
 def _kernel_takes(query: Tensor) -> bool:
     return query.is_cuda and query.dtype in KERNEL_DTYPES
 
 
-def _within(
+def _autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Cast to autocast's dtype if autocast is on: torch casts the inputs of sdpa, but not those of the kernel."""
+    device = tensors[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return tensors
+    return tuple(tensor.to(torch.get_autocast_dtype(device)) for tensor in tensors)
+
+
+def _by_tree(query: Tensor, key: Tensor, value: Tensor, branches: Branches, scaling: float | None) -> Tensor:
+    """Attention within each row of a tree."""
+    query, key, value = _autocast(query, key, value)
+    if not _kernel_takes(query):
+        return cascade(query, key, value, branches, scaling).transpose(1, 2)
+    key, value = (tensor.index_select(2, branches.paths) for tensor in (key, value))
+    return _by_kernel(query, key, value, branches.query_borders, branches.key_borders, (-1, 0), scaling)
+
+
+def _by_kernel(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    queries: Packing,
-    keys: Packing,
-    causal: bool,
+    queries: tuple[Tensor, int],
+    keys: tuple[Tensor, int],
+    window: tuple[int, int],
     scaling: float | None,
-    dropout: float = 0.0,
 ) -> Tensor:
-    """Attention within each sequence, by the kernel where it can."""
-    device = query.device.type
-    if torch.is_autocast_enabled(device):  # torch casts the inputs of sdpa, but not those of the kernel
-        query, key, value = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (query, key, value))
-    if dropout or not _kernel_takes(query):
-        return by_sequence(query, key, value, queries, keys, causal=causal, scaling=scaling, dropout=dropout)
+    """One call of the flash kernel; `queries` and `keys` are borders and the longest sequence."""
+    groups, grouped = query.shape[1] // key.shape[1], {}
+    if groups > 1 and _TAKES_GROUPS:
+        grouped = {"enable_gqa": True}
+    elif groups > 1:
+        key, value = repeat_kv(key, groups), repeat_kv(value, groups)
     # (1, heads, tokens, head dim) -> (tokens, heads, head dim)
     packed = (tensor[0].transpose(0, 1) for tensor in (query, key, value))
     output: Tensor = varlen_attn(
-        *packed,
-        *(queries.borders, keys.borders, max(queries.lengths), max(keys.lengths)),
-        scale=scaling,
-        window_size=(-1, 0) if causal else (-1, -1),
-        enable_gqa=query.shape[1] != key.shape[1],
+        *packed, queries[0], keys[0], queries[1], keys[1], scale=scaling, window_size=window, **grouped
     )
     return output[None]
 
@@ -167,26 +158,19 @@ def by_sequence(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    queries: Packing,
-    keys: Packing,
+    packing: Packing,
     *,
     causal: bool,
     scaling: float | None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Attention with one call of sdpa per sequence. One with fewer queries than keys has the last tokens' queries."""
+    """Attention with one call of sdpa per sequence."""
     groups = query.shape[1] // key.shape[1]
-    key, value = repeat_kv(key, groups), repeat_kv(value, groups)
-    parts = query.split(queries.lengths, 2), key.split(keys.lengths, 2), value.split(keys.lengths, 2)
-    outputs = []
-    for q, k, v in zip(*parts, strict=True):
-        earlier = k.shape[2] - q.shape[2]
-        mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril(earlier) if earlier else None
-        outputs.append(
-            scaled_dot_product_attention(
-                q, k, v, attn_mask=mask, dropout_p=dropout, scale=scaling, is_causal=causal and mask is None
-            )
-        )
+    parts = (t.split(packing.lengths, dim=2) for t in (query, repeat_kv(key, groups), repeat_kv(value, groups)))
+    outputs = [
+        scaled_dot_product_attention(q, k, v, dropout_p=dropout, scale=scaling, is_causal=causal)
+        for q, k, v in zip(*parts, strict=True)
+    ]
     return torch.cat(outputs, dim=2).transpose(1, 2).contiguous()
 
 

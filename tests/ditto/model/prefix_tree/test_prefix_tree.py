@@ -15,6 +15,7 @@ from ditto.batch.jagged import response_tokens
 from ditto.model import attention
 from ditto.model.chunked_head import with_chunked_head
 from ditto.model.prefix_tree import tree as trees
+from ditto.model.prefix_tree.attention import Branches
 from tests.ditto.model.prefix_tree.groups import VOCAB, columns, rows_of_groups
 from tests.ditto.model.tiny_qwen import qwen3_vl, text_sizes
 from tests.ditto.model.varlen_reference import Kernel, kernel  # noqa: F401  (a fixture)
@@ -52,6 +53,7 @@ def test_every_row_is_a_path_and_every_long_beginning_stands_once(seed: int) -> 
             path = path[: -len(inside)]
             assert (node.parent == -1) == (not path)
             assert not path or path[-1] == tree.nodes[node.parent].end - 1
+            assert all(parent.last >= node.last for parent in tree.nodes[node.parent : node.parent + 1] if path)
     beginnings = {tuple(row[: place + 1]) for row in rows for place in range(len(row))}
     assert len(beginnings) <= len(tree.source) <= len(beginnings) + (trees.SHORTEST - 1) * len(rows)
 
@@ -60,7 +62,7 @@ def test_every_row_is_a_path_and_every_long_beginning_stands_once(seed: int) -> 
 
 
 def test_attention_over_a_tree_is_attention_over_its_rows(kernel: Kernel | None) -> None:  # noqa: F811
-    """As on a CPU; and for a GPU the arguments of the kernel, with a stand-in that computes the equation."""
+    """The cascade of a CPU; and for a GPU the arguments of the kernel, with a stand-in that computes the equation."""
     rows = ids_of(rows_of_groups())
     tree = trees.grow(rows)
     places = torch.from_numpy(tree.places)
@@ -72,7 +74,7 @@ def test_attention_over_a_tree_is_attention_over_its_rows(kernel: Kernel | None)
     upstream = torch.randn(1, len(places), 4, 8, dtype=torch.float64, generator=generator)
     module = torch.nn.Module()
     over_tree, _ = attention.packed_attention(
-        module, *inputs, None, prefix_tree=attention.Branches.of(tree.nodes, places.device), scaling=0.3
+        module, *inputs, None, prefix_tree=Branches(tree.nodes, places.device), scaling=0.3
     )
     positions = torch.cat([torch.arange(len(row)) for row in rows])[None]
     over_rows, _ = attention.packed_attention(

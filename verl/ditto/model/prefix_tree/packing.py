@@ -16,7 +16,7 @@ from torch import Tensor
 from verl.utils import tensordict_utils as tu
 
 from ditto.batch.jagged import row_lengths, with_values
-from ditto.model.attention import Branches
+from ditto.model.prefix_tree.attention import Branches
 from ditto.model.prefix_tree.tree import grow
 from ditto.model.teaching import next_token_places
 
@@ -49,7 +49,7 @@ class TreePack:
         device = ids.device
         tree = grow([row.numpy() for row in ids.cpu().split(row_lengths(self._rows).tolist())])
         source, places = (torch.from_numpy(array).to(device) for array in (tree.source, tree.places))
-        self.branches = Branches.of(tree.nodes, device)
+        self.branches = Branches(tree.nodes, device)
         # verl puts the value of a token at the token before it.
         self._asked = next_token_places(micro_batch["prompts"], micro_batch["responses"])
         answered = self._asked + 1

@@ -1,6 +1,7 @@
 """Rows of token ids as a tree: what several rows begin with is one node, and their continuations are its children.
 
-The tokens of the tree are laid out node by node, parents before their children, so the tokens of a node are one slice.
+The tokens of the tree are laid out node by node, parents before their children and each node directly before all that
+follows from it. So the tokens of a node are one slice, and those of all its descendants the slice behind it.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ class Node:
 
     Attributes:
         start, end: the slice of its tokens.
+        last: the end of its last descendant; `end` if it has none.
         parent: the number of the node that it continues, or -1.
     """
 
     start: int
     end: int
+    last: int
     parent: int
 
 
@@ -87,7 +90,7 @@ def grow(rows: Sequence[Ids]) -> Tree:
     known = sort_rows(rows)
     starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
     source, places = np.empty(starts[-1], np.int64), np.empty(starts[-1], np.int64)
-    nodes: list[Node] = []
+    spans: list[list[int]] = []  # of each node: start, end, parent
     tokens = 0
     pending = [(0, len(rows), 0, -1)]  # (first row, end of rows, tokens that are placed, parent)
     while pending:
@@ -101,10 +104,19 @@ def grow(rows: Sequence[Ids]) -> Tree:
                 places[starts[row] + depth : starts[row] + common] = np.arange(tokens, tokens + size)
             of_first = starts[known.order[first]]
             source[tokens : tokens + size] = np.arange(of_first + depth, of_first + common)
-            nodes.append(Node(tokens, tokens + size, parent))
-            tokens, depth, parent = tokens + size, common, len(nodes) - 1
+            spans.append([tokens, tokens + size, parent])
+            tokens, depth, parent = tokens + size, common, len(spans) - 1
         if not alone:
             splits = [first, *(first + 1 + np.flatnonzero(known.shared[first + 1 : end] == common)), end]
             children = [(int(a), int(b), depth, parent) for a, b in zip(splits[:-1], splits[1:], strict=True)]
             pending += reversed(children)
-    return Tree(nodes, source[:tokens], places)
+    return Tree(_nodes(spans), source[:tokens], places)
+
+
+def _nodes(spans: list[list[int]]) -> list[Node]:
+    last = [end for _, end, _ in spans]
+    for number in reversed(range(len(spans))):
+        parent = spans[number][2]
+        if parent >= 0:
+            last[parent] = max(last[parent], last[number])
+    return [Node(start, end, last[i], parent) for i, (start, end, parent) in enumerate(spans)]
