@@ -49,10 +49,9 @@ from soul import examples
 from soul.cli.arguments import positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.host_resources import infrequent_gc
-from soul.judge import Gateway, Judge
 from soul.record import SequenceSummary, SessionRecord
 from soul.session import RefineSettings, run_session
-from soul.testing import FakeOpenAI, scripted_players
+from soul.testing import FakeOpenAI, fake_gateway, scripted_players
 
 STEP_S, GOAL = 300.0, 0.01
 N = 8  # sessions per prompt
@@ -63,18 +62,9 @@ PUT_AT_ONCE = 512  # sequences
 
 def composed(folder: Path, sessions: int) -> DictConfig:
     """The recipe's config for a step of `sessions` sessions on two logical devices."""
-    return load_config(
-        [
-            "platform=cpu",
-            "algorithm.objective=ditto",
-            "data.train_files=[none]",
-            "data.val_files=[none]",
-            f"data.train_batch_size={sessions // N}",
-            f"actor_rollout_ref.rollout.n={N}",
-            "judge.base_url=http://127.0.0.1:9/v1",
-            f"run.dir={folder}",
-        ]
-    )
+    words = ["platform=cpu", "algorithm.objective=ditto", "data.train_files=[none]", "data.val_files=[none]"]
+    words += [f"data.train_batch_size={sessions // N}", f"actor_rollout_ref.rollout.n={N}", f"run.dir={folder}"]
+    return load_config([*words, "judge.base_url=http://127.0.0.1:9/v1"])
 
 
 def played_session(turns: int) -> SessionRecord:
@@ -84,8 +74,7 @@ def played_session(turns: int) -> SessionRecord:
     player = example.player("oracle", row, 0)
 
     async def play() -> SessionRecord:
-        fake = FakeOpenAI(example.reply)
-        gateway = Gateway.from_judge(Judge.connect(fake.endpoint(structured="json_schema"), fake.connection()))
+        gateway = fake_gateway(FakeOpenAI(example.reply))
 
         async def say(messages: Sequence[Any]) -> str:
             return player(messages)
@@ -223,15 +212,6 @@ class Devices:
         return {"metrics": {"mfu": 0.0, "grad_norm": 1.0, "lr": 1e-6, "pg_loss": [0.0]}}
 
 
-class Judges:
-    """Stands in for the judges: this benchmark makes no judge calls (benchmarks/judge.py measures those)."""
-
-    stop = None
-
-    def after_step(self, step: int, traces: Sequence[Any]) -> dict[str, float]:
-        return {"judge/failure_share": 0.0}
-
-
 class Trainer(DittoTrainerSync):
     """The trainer without engines: everything that its own process does in a step."""
 
@@ -239,7 +219,9 @@ class Trainer(DittoTrainerSync):
         self.config = config
         self.settings = Settings.from_config(config)
         self.run_folder = RunFolder(folder)
-        self.judges = Judges()  # type: ignore[assignment]
+        # This benchmark makes no judge calls: benchmarks/judge.py measures those.
+        judges: Any = SimpleNamespace(stop=None, after_step=lambda _step, _traces: {"judge/failure_share": 0.0})
+        self.judges = judges
         self.alarm = SyncAlarm.from_config(config)
         self.actor_rollout_wg = Devices(clock)
         self.tokenizer = SimpleNamespace(eos_token_id=0)
@@ -271,14 +253,15 @@ def measured(sessions: int, turns: int, tokens: int, trace: SessionRecord) -> Cl
         metrics: dict[str, Any] = {}
         with clock.stage("sample"):
             batch, _ = trainer.replay_buffer.sample(global_steps=1, partition_id="train", batch_size=len(prompts))
-        with clock.stage("order and pad"):
-            batch = trainer._balance_batch(batch, metrics)
-        with clock.stage("old log-probs"):
-            batch = trainer._compute_old_log_prob(batch, metrics)
-        with clock.stage("advantages, traces"):
-            batch = trainer._compute_advantage(batch, metrics)
-        with clock.stage("update"):
-            batch = trainer._update_actor(batch, metrics)
+        stages = {
+            "order and pad": trainer._balance_batch,
+            "old log-probs": trainer._compute_old_log_prob,
+            "advantages, traces": trainer._compute_advantage,
+            "update": trainer._update_actor,
+        }
+        for stage, work in stages.items():
+            with clock.stage(stage):
+                batch = work(batch, metrics)
         with clock.stage("metrics"):
             metrics |= trainer._step_metrics(batch)
             seconds = {"step": STEP_S, "gen": STEP_S / 2, "old_log_prob": 1.0, "adv": 1.0, "update_actor": 1.0}

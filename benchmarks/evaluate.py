@@ -82,8 +82,8 @@ class Work:
 
     def command(self, name: str, url: str) -> list[str]:
         """The command line of a contender."""
-        options = ["--url", url, "--rows", str(self.parquet), "--concurrency", str(self.concurrency)]
-        return [sys.executable, "-m", "benchmarks.evaluate_contenders", name, *options]
+        program = [sys.executable, "-m", "benchmarks.evaluate_contenders"]
+        return [*program, name, url, str(self.parquet), str(self.concurrency)]
 
 
 @contextmanager

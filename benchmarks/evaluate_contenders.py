@@ -1,6 +1,6 @@
 """One contender of `benchmarks.evaluate`, in its own process: evaluates the rows and prints its times as JSON.
 
-    python -m benchmarks.evaluate_contenders ours --url http://127.0.0.1:PORT/v1 --rows hitom.parquet --concurrency 64
+    python -m benchmarks.evaluate_contenders ours http://127.0.0.1:PORT/v1 hitom.parquet 64     # concurrency
 
 The caller pins it to a core. A few rows are evaluated before the clock starts, so that imports and first connections
 are not measured; everything that depends on the rows is: reading, requests, scoring, writing.
@@ -15,25 +15,26 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing, redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 
-from soul.cli.arguments import positive_int
-from soul.cli.error_border import Parser, reports_errors
-
 MODEL = "fixed"
+WARM_UP = 64  # rows before the clock starts
 Evaluate = Callable[["Work"], int]
 
 
-class Work:
+class Work(NamedTuple):
     """A contender's work: `limit` rows of a file (None: all), and a folder for its output."""
 
-    def __init__(self, url: str, rows: Path, concurrency: int, folder: Path, limit: int | None = None) -> None:
-        self.url, self.rows, self.concurrency, self.folder, self.limit = url, rows, concurrency, folder, limit
+    url: str
+    rows: Path
+    concurrency: int
+    folder: Path = Path()
+    limit: int | None = None
 
     def records(self) -> list[dict[str, Any]]:
         """The rows as they are in the file."""
@@ -122,41 +123,19 @@ def inspect_ai(work: Work) -> int:
     return log.results.completed_samples if log.results else 0
 
 
-CONTENDERS: dict[str, Evaluate] = {
-    "ours": ours,
-    "engine": engine,
-    "plain": plain,
-    "inspect_ai": inspect_ai,
-}
+CONTENDERS: dict[str, Evaluate] = {each.__name__: each for each in (ours, engine, plain, inspect_ai)}
 
 
-def measured(evaluate: Evaluate, work: Work, warm_up: int) -> dict[str, float]:
+def measured(evaluate: Evaluate, work: Work) -> dict[str, float]:
     """Seconds, CPU seconds of this process and its children, and the number of answered rows."""
-    with tempfile.TemporaryDirectory(prefix="evaluate-benchmark-") as folder:
-        before = Work(work.url, work.rows, work.concurrency, Path(folder) / "before", warm_up)
-        now = Work(work.url, work.rows, work.concurrency, Path(folder) / "now", work.limit)
-        with redirect_stdout(io.StringIO()):
-            evaluate(before)
-            start, cpu = time.perf_counter(), sum(os.times()[:4])
-            answered = evaluate(now)
-            cpu, seconds = sum(os.times()[:4]) - cpu, time.perf_counter() - start
+    with tempfile.TemporaryDirectory(prefix="evaluate-benchmark-") as folder, redirect_stdout(io.StringIO()):
+        evaluate(work._replace(folder=Path(folder) / "before", limit=WARM_UP))
+        start, cpu = time.perf_counter(), sum(os.times()[:4])
+        answered = evaluate(work._replace(folder=Path(folder) / "now"))
+        cpu, seconds = sum(os.times()[:4]) - cpu, time.perf_counter() - start
     return {"seconds": seconds, "cpu": cpu, "answered": answered}
 
 
-@reports_errors
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = Parser(prog="python -m benchmarks.evaluate_contenders", description=__doc__)
-    parser.add_argument("name", choices=list(CONTENDERS))
-    parser.add_argument("--url", required=True)
-    parser.add_argument("--rows", type=Path, required=True)
-    parser.add_argument("--concurrency", type=positive_int, required=True)
-    parser.add_argument("--limit", type=positive_int)
-    parser.add_argument("--warm-up", type=int, default=64)
-    args = parser.parse_args(arguments)
-    work = Work(args.url, args.rows, args.concurrency, Path(), args.limit)
-    evaluate = CONTENDERS[args.name]
-    print(json.dumps(measured(evaluate, work, args.warm_up)))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    contender, url, rows, concurrency = sys.argv[1:]
+    print(json.dumps(measured(CONTENDERS[contender], Work(url, Path(rows), int(concurrency)))))

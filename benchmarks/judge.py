@@ -37,7 +37,7 @@ import openai
 from pydantic import BaseModel, Field
 
 from benchmarks.server import served
-from benchmarks.side_by_side import console, new_table, print_load, spread
+from benchmarks.side_by_side import console, in_turns, new_table, print_load, spread
 from soul.cli.arguments import non_negative_float, positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.judge import Gateway, GatewaySettings, Judge
@@ -146,17 +146,9 @@ def gateway(judge: Judge, words: int) -> Ask:
 @asynccontextmanager
 async def connected(url: str, concurrency: int) -> Any:
     """A gateway as in a run: cache in a file, all limits on, everything in this process."""
-    settings = {
-        "model": "fixed",
-        "base_url": url,
-        "api_key_env": "none",
-        "concurrency": concurrency,
-        "requests_per_minute": 100 * 60 * 2_000,
-        "tokens_per_minute": 100 * 60 * 2_000 * 1_000,
-        "structured": "json_schema",
-        "price_in": 0.05,
-        "price_out": 0.4,
-    }
+    settings: dict[str, Any] = {"model": "fixed", "base_url": url, "api_key_env": "none", "structured": "json_schema"}
+    settings |= {"price_in": 0.05, "price_out": 0.4, "concurrency": concurrency}
+    settings |= {"requests_per_minute": 100 * 60 * 2_000, "tokens_per_minute": 100 * 60 * 2_000 * 1_000}
     with tempfile.TemporaryDirectory(prefix="judge-benchmark-") as folder:
         connection = Gateway.connect(GatewaySettings.from_sections({"judge": settings}), cache_dir=Path(folder))
         try:
@@ -165,7 +157,7 @@ async def connected(url: str, concurrency: int) -> Any:
             await connection.close()
 
 
-async def in_turns(
+async def both_clients(
     url: str, concurrency: int, calls: int, latency: float, arguments: argparse.Namespace
 ) -> dict[str, list[Run]]:
     """Both clients, in turns, after a warm-up that opens the connections."""
@@ -176,10 +168,9 @@ async def in_turns(
         asks = {"plain": plain(connection.judge, concurrency, words), "gateway": gateway(connection.judge, words)}
         for ask in asks.values():
             await timed(ask, list(itertools.islice(numbers, concurrency)), concurrency)
-        for turn in range(arguments.repeats):
-            for name in list(asks)[:: -1 if turn % 2 else 1]:
-                batch = list(itertools.islice(numbers, calls))
-                runs[name].append(await timed(asks[name], batch, concurrency, latency))
+        for _, name in in_turns(asks, arguments.repeats):
+            batch = list(itertools.islice(numbers, calls))
+            runs[name].append(await timed(asks[name], batch, concurrency, latency))
     return runs
 
 
@@ -194,7 +185,7 @@ def run_compare(arguments: argparse.Namespace) -> None:
     lines = []
     for latency in arguments.latency:
         with served(ANSWER, latency) as (url, _):
-            runs = asyncio.run(in_turns(url, cap, arguments.calls, latency, arguments))
+            runs = asyncio.run(both_clients(url, cap, arguments.calls, latency, arguments))
         for name, own in runs.items():
             rates, steady = [run.rate for run in own], [run.steady_rate(cap) for run in own]
             cpu = [run.cpu_ms for run in own]

@@ -24,14 +24,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rich.console import Console
 from transformers import PreTrainedTokenizerBase
 
+from benchmarks.side_by_side import ROOT, console
 from recipe.demo.tiny_model import build_tokenizer
 from soul.cli.arguments import positive_int
 from soul.cli.error_border import Parser, reports_errors
 
-ROOT = Path(__file__).resolve().parent.parent
 BATCH, STEPS, FILES = 64, 50, 8
 
 
@@ -138,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             found_all = measured(folder, files, processes)
             numbers[f"together_{processes}_s"] = max(found["wall_s"] for found in found_all)
     for label, value in numbers.items():
-        Console().print(f"{label:30} {value:,.1f}")
+        console.print(f"{label:30} {value:,.1f}")
 
 
 if __name__ == "__main__":

@@ -24,54 +24,47 @@ from soul.cli.arguments import existing_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
 
 
+def training_worker(path: Path, model: dict[str, Any], engine: dict[str, Any], optimizer: dict[str, Any]) -> Any:
+    """verl's TrainingWorker with FSDP2 in float32, and our head and attention; what differs is given by section."""
+    from verl.trainer.config import CheckpointConfig
+    from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelConfig, TrainingWorkerConfig
+    from verl.workers.engine_workers import TrainingWorker
+
+    usual: dict[str, Any] = {"load_tokenizer": False, "use_remove_padding": True, "use_fused_kernels": True}
+    usual |= {"external_lib": "ditto.model.install", "fused_kernel_options": {"impl_backend": "chunked"}}
+    usual |= {"enable_gradient_checkpointing": False, "override_config": {"attn_implementation": "packed"}}
+    precision: dict[str, Any] = {"model_dtype": "fp32", "mixed_precision": {"param_dtype": "fp32"}}
+    worker = TrainingWorker(
+        TrainingWorkerConfig(
+            model_type="language_model",
+            model_config=HFModelConfig(path=str(path), **(usual | model)),
+            engine_config=FSDPEngineConfig(strategy="fsdp2", use_torch_compile=False, **(precision | engine)),
+            optimizer_config=FSDPOptimizerConfig(**optimizer),
+            checkpoint_config=CheckpointConfig(),
+        )
+    )
+    worker.reset()
+    return worker
+
+
 def build_worker(model: Path, budget: int, *, chunked: bool = False) -> tuple[Any, dict[str, Any]]:
-    """verl's TrainingWorker on one CPU process, and losses: verl's ("plain") and those of our objectives.
+    """A worker in this process, and losses: verl's ("plain") and those of our objectives.
 
     Args:
         budget: tokens of a micro-batch.
         chunked: compute log-probs with our chunked head, as our runs do, instead of full logits, as verl does.
     """
-    from verl.trainer.config import CheckpointConfig
-    from verl.workers.config import (
-        FSDPActorConfig,
-        FSDPEngineConfig,
-        FSDPOptimizerConfig,
-        HFModelConfig,
-        TrainingWorkerConfig,
-    )
-    from verl.workers.engine_workers import TrainingWorker
+    from verl.workers.config import FSDPActorConfig
     from verl.workers.utils.losses import ppo_loss
 
     from ditto.objectives import OBJECTIVES
     from ditto.objectives.losses import objective_loss
     from ditto.objectives.options import ObjectiveOptions
 
-    worker = TrainingWorker(
-        TrainingWorkerConfig(
-            model_type="language_model",
-            model_config=HFModelConfig(
-                path=str(model),
-                use_remove_padding=True,
-                enable_gradient_checkpointing=False,
-                external_lib="ditto.model.install" if chunked else "ditto.model.attention",
-                use_fused_kernels=chunked,
-                fused_kernel_options={"impl_backend": "chunked"},
-                override_config={"attn_implementation": "packed"},
-            ),
-            engine_config=FSDPEngineConfig(
-                strategy="fsdp2",
-                model_dtype="fp32",
-                mixed_precision={"param_dtype": "fp32"},
-                use_torch_compile=False,
-                use_dynamic_bsz=True,
-                max_token_len_per_gpu=budget,
-                infer_max_token_len_per_gpu=budget,
-            ),
-            optimizer_config=FSDPOptimizerConfig(lr=1e-6, total_training_steps=1000),
-            checkpoint_config=CheckpointConfig(),
-        )
-    )
-    worker.reset()
+    library = "ditto.model.install" if chunked else "ditto.model.attention"
+    sizes = {"use_dynamic_bsz": True, "max_token_len_per_gpu": budget, "infer_max_token_len_per_gpu": budget}
+    plan = {"lr": 1e-6, "total_training_steps": 1000}
+    worker = training_worker(model, {"external_lib": library, "use_fused_kernels": chunked}, sizes, plan)
     actor = FSDPActorConfig(
         strategy="fsdp2",
         rollout_n=1,

@@ -23,6 +23,7 @@ LONG = {  # torch and verl, or Ray, or processes of their own: 10 s and more
     "sft --sizes 1M --rounds 1": "by-hand",
     "sft_data --rows 64": "together_2_s",
     "driver --sessions 8 --turns 2 --tokens 4": "Goal:",
+    "judge_actor --workers 2 --calls 100 --at-once 8": "200 calls",
     "gpu --parts head": "nothing is written",
     f"prefix_tree --model MODEL --data {DATA} --tasks fantom --drafts 2 --rounds 1": "goal",
 }
@@ -31,7 +32,6 @@ STARTED = {
     "evaluate": "soul/test_benchmark_evaluate.py",
     "kills": "e2e/test_training.py",
     "learning": "test_learning.py",
-    "judge_actor": "ditto/judging/test_benchmark_judge_actor.py",
     "parity": "test_parity.py",
 }
 

@@ -13,18 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from verl.trainer.config import CheckpointConfig
 from verl.utils import tensordict_utils as tu
 from verl.utils.fsdp_utils import get_fsdp_full_state_dict
-from verl.workers.config import (
-    FSDPActorConfig,
-    FSDPEngineConfig,
-    FSDPOptimizerConfig,
-    HFModelConfig,
-    TrainingWorkerConfig,
-)
+from verl.workers.config import FSDPActorConfig
 from verl.workers.engine_workers import TrainingWorker
 
+from benchmarks.step import training_worker
 from ditto.model.prefix_tree import tree
 from ditto.objectives import OBJECTIVES
 from ditto.objectives.losses import objective_loss
@@ -32,42 +26,12 @@ from ditto.objectives.options import ObjectiveOptions
 
 
 def worker_of(folder: Path, job: dict[str, Any]) -> TrainingWorker:
-    adapter = job["adapter"]
+    adapter, optimizer = job["adapter"], dict(job["optimizer"])
     lora = {"lora_rank": 4, "lora_adapter_path": str(folder / adapter), "lora": {"merge": True}} if adapter else {}
-    eps = job["optimizer"]["eps"]
-    worker = TrainingWorker(
-        TrainingWorkerConfig(
-            model_type="language_model",
-            model_config=HFModelConfig(
-                path=str(folder / "model"),
-                load_tokenizer=False,
-                use_remove_padding=True,
-                enable_gradient_checkpointing=False,
-                external_lib="ditto.model.install",
-                use_fused_kernels=True,
-                fused_kernel_options={"impl_backend": "chunked"},
-                override_config={"attn_implementation": "packed"},
-                **lora,
-            ),
-            engine_config=FSDPEngineConfig(
-                strategy="fsdp2",
-                model_dtype="fp32",
-                mixed_precision={"param_dtype": "fp32"},
-                use_torch_compile=False,
-                use_dynamic_bsz=True,
-                max_token_len_per_gpu=job["micro_batch_tokens"],
-                param_offload=job["resumes"],
-                optimizer_offload=job["resumes"],
-            ),
-            optimizer_config=FSDPOptimizerConfig(
-                **{name: value for name, value in job["optimizer"].items() if name != "eps"},
-                total_training_steps=10,
-                override_optimizer_config={"eps": eps},
-            ),
-            checkpoint_config=CheckpointConfig(),
-        )
-    )
-    worker.reset()
+    optimizer |= {"total_training_steps": 10, "override_optimizer_config": {"eps": optimizer.pop("eps")}}
+    engine = {"use_dynamic_bsz": True, "max_token_len_per_gpu": job["micro_batch_tokens"]}
+    engine |= {"param_offload": job["resumes"], "optimizer_offload": job["resumes"]}
+    worker = training_worker(folder / "model", lora, engine, optimizer)
     config = FSDPActorConfig(
         strategy="fsdp2", rollout_n=1, use_dynamic_bsz=True, use_torch_compile=False, **job["actor"]
     )

@@ -99,8 +99,8 @@ RL_COMMANDS = [
     *(
         Mistake(["algorithm.objective=on_policy_distillation", f"algorithm.distill.teachers={{{teachers}}}"], expects)
         for teachers, expects in {
-            "sotopia: '{w}/model'": ["tasks without a teacher (hitom)", "default"],
-            "default: '{w}/models/cut'": ["teachers.default", "model.safetensors"],
+            "sotopia: '{w}/model'": ["no teacher", "tasks hitom", "default"],
+            "default: '{w}/models/cut'": ["teachers.default", "truncated"],
             "hitom: '{w}/other_words'": ["teachers.hitom", "tokenizer gives other ids", "sft.distill"],
         }.items()
     ),
@@ -160,10 +160,10 @@ CASES = [
     ),
 ]
 MODELS: dict[str, list[str]] = {
-    "models/no_weights": ["no weights"],
-    "models/cut": ["model.safetensors", "truncated"],
-    "models/lfs_pointer": ["model.safetensors", "git lfs pull"],
-    "models/lacks_shard": ["model-00002-of-00002.safetensors is missing"],
+    "models/no_weights": ["no file named model.safetensors"],
+    "models/cut": ["truncated", "file not fully covered"],
+    "models/lfs_pointer": ["header too large", "git lfs pull"],
+    "models/lacks_shard": ["No such file", "model-00002-of-00002.safetensors"],
     "models/lacks_tensor": ["lack model.layers.1.mlp.up_proj.weight", "random"],
     "models/no_template": ["the tokenizer has no chat template"],
     "models/broken_config": ["config.json"],

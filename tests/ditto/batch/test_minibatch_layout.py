@@ -38,17 +38,6 @@ def laid_out(prompts: list[str], per_mini_batch: int, ranks: int) -> Layout:
     return build_layout(mini_batch, list(range(1, rows * updates + 1)), ranks, rows, in_turn)
 
 
-@pytest.mark.parametrize("refined", [0, 1, 7, 32])
-@pytest.mark.parametrize("ranks", [1, 2, 4])
-def test_number_of_updates_does_not_depend_on_refinement(refined: int, ranks: int) -> None:
-    """Eight prompts of four sessions, two prompts to a mini-batch: four updates, whatever was refined."""
-    sessions = [f"p{number % 8}" for number in range(32)]
-    prompts = sessions + [prompt for prompt in sessions[:refined] for _ in ("refined_base", "refined_feedback")]
-    layout = laid_out(sorted(prompts), 2, ranks)
-    assert layout.updates == 4
-    assert len(layout.order) == 4 * layout.rows
-
-
 @pytest.mark.parametrize("ranks", [1, 2, 8])
 def test_ranks_get_equally_many_rows_and_about_as_even_work_as_the_best_partition(ranks: int) -> None:
     chance = random.Random(0)

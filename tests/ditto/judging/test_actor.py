@@ -99,24 +99,13 @@ def run(
         stop(actor)
 
 
-@pytest.mark.e2e
-def test_the_cap_holds_over_all_workers_and_is_used(workers: list[Any]) -> None:
-    with FakeOpenAI(Json({"score": 1}, delay=0.05)) as fake:
-        outcomes, _ = run(workers, fake, concurrency=6)
-    assert outcomes == {"ok": WORKERS * CALLS}
-    assert fake.peak == 6
-
-
-def test_the_budget_holds_over_all_workers(workers: list[Any]) -> None:
+def test_the_cap_and_the_budget_hold_over_all_workers(workers: list[Any]) -> None:
     with FakeOpenAI(Json({"score": 1}, delay=0.02)) as fake:
         # The fake counts words as tokens; the price makes a call cost several cents.
         outcomes, state = run(workers, fake, concurrency=4, price_in=1000.0, price_out=1000.0, budget_usd=1.0)
     assert outcomes["ok"] + outcomes["budget"] == WORKERS * CALLS
     assert outcomes["budget"] > 0 and len(fake.requests) == outcomes["ok"]
-    cost = state.spent_usd / outcomes["ok"]
-    # What is in flight when the last report comes in may overshoot: a heartbeat's worth of calls at most.
-    assert 1.0 <= state.spent_usd
-    assert outcomes["ok"] < WORKERS * CALLS and cost > 0.02
+    assert fake.peak == 4 and state.spent_usd >= 1.0
 
 
 @pytest.mark.e2e

@@ -1,5 +1,6 @@
 """The plan of a run: which roles are checked, what a step will cost, and which limit bounds it."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,37 +20,30 @@ from soul.testing import FakeOpenAI, Json, Text, Unauthorized
 from tests.ditto.test_settings import config
 
 
-class Judged:
+def judged(name: str = "sotopia") -> Any:
     """A row whose task asks a judge once an episode and a partner three times."""
-
-    class task:
-        calls_per_episode = {"judge": 1.0, "partner": 3.0}
-        calls_per_feedback = 0.0
+    calls = {"judge": 1.0, "partner": 3.0}
+    return SimpleNamespace(task=SimpleNamespace(name=name, calls_per_episode=calls, calls_per_feedback=0.0))
 
 
 GRPO, DITTO = OBJECTIVES["grpo"], OBJECTIVES["ditto"]
-
-
-class Ruled:
-    class task:
-        calls_per_episode = OneTurnTask.calls_per_episode
-        calls_per_feedback = OneTurnTask.calls_per_feedback
+RULED: Any = SimpleNamespace(task=OneTurnTask)
 
 
 def test_sessions_are_shared_out_over_the_tasks_of_the_rows() -> None:
-    rows: Any = [Judged(), Ruled(), Ruled(), Ruled()]
+    rows = [judged(), RULED, RULED, RULED]
     assert calls_per_step(rows, objective=DITTO, sessions=40) == {"judge": 20, "partner": 60, "feedback": 30}
 
 
 def test_the_canary_is_planned_as_a_share_of_the_drafts_verdicts() -> None:
-    rows: Any = [Judged(), Ruled()]
+    rows = [judged(), RULED]
     sections = {"judge": {"model": "gpt", "canary": {"model": "bird", "price_in": 2.0, "price_out": 0.0}}}
     gateway = GatewaySettings.from_sections(sections)
     assert canary_calls(rows, 512, gateway) == {"judge.canary": pytest.approx(0.1 * 512 / 2)}
     assert gateway.asked("judge.canary") == (gateway.canary,)
     assert canary_calls(rows, 512, GatewaySettings.from_sections({"judge": {"model": "gpt"}})) == {}
     with pytest.raises(BadConfig, match="nothing to compare"):
-        canary_calls([Ruled()], 512, gateway)  # type: ignore[list-item]
+        canary_calls([RULED], 512, gateway)
 
 
 def checked(asked: dict[str, float], **sections: Any) -> tuple[list[Load], Any]:
@@ -92,22 +86,8 @@ def test_a_budget_that_is_spent_is_named_before_the_run(tmp_path: Any) -> None:
         checked({}, judge=section, run={"dir": str(tmp_path)})
 
 
-def test_a_budget_needs_prices() -> None:
-    with pytest.raises((BadSettings, BadConfig), match="judge.price_in"):
-        checked({}, judge={"budget_usd": 2.0})
-
-
 def test_a_task_with_its_own_judge_is_planned_and_checked_apart() -> None:
-    class Own(Judged):
-        class task(Judged.task):
-            name = "coser"
-
-    class Plain(Judged):
-        class task(Judged.task):
-            name = "sotopia"
-
-    rows: Any = [Own(), Plain()]
-    asked = calls_per_step(rows, objective=GRPO, sessions=20, own_judge=["coser"])
+    asked = calls_per_step([judged("coser"), judged()], objective=GRPO, sessions=20, own_judge=["coser"])
     assert asked == {"judge.by_task.coser": 10, "judge": 10, "partner": 60}
     with FakeOpenAI(lambda request: Json({"ready": True}), supports=("json_object",)) as fake:
         section = {"base_url": fake.url, "api_key_env": "none", "by_task": {"coser": {"model": "gpt-5.4"}}}

@@ -11,20 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
-from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3VLConfig, Qwen3VLForConditionalGeneration
-from verl.trainer.config import CheckpointConfig
+from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3VLForConditionalGeneration
 from verl.utils import tensordict_utils as tu
-from verl.workers.config import (
-    FSDPActorConfig,
-    FSDPEngineConfig,
-    FSDPOptimizerConfig,
-    HFModelConfig,
-    TrainingWorkerConfig,
-)
+from verl.workers.config import FSDPActorConfig
 from verl.workers.engine_workers import TrainingWorker
 from verl.workers.utils.losses import ppo_loss, sft_loss
 
+from benchmarks.step import training_worker
 from ditto.model import chunked_head
+from tests.ditto.model.tiny_qwen import qwen3_vl, text_sizes
 
 VOCAB, TEMPERATURE = 48, 0.7
 LORA = {"lora_rank": 4, "lora_alpha": 8}
@@ -47,62 +42,19 @@ CASES: dict[str, tuple[str, bool, dict[str, Any], str]] = {
 
 def make_models(folder: Path) -> None:
     """Random models of a few thousand parameters."""
-    text = dict(
-        vocab_size=VOCAB,
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=8,
-        initializer_range=0.2,
-    )
-    vision = dict(depth=1, hidden_size=8, intermediate_size=16, num_heads=2, out_hidden_size=16)
-    vision |= dict(deepstack_visual_indexes=[0], patch_size=2, num_position_embeddings=16)
-    rope = dict(rope_type="default", rope_theta=10000.0, mrope_section=[2, 1, 1], mrope_interleaved=True)
+    text = text_sizes(VOCAB, num_attention_heads=2, num_key_value_heads=1, initializer_range=0.2)
     for tied in (False, True):
         torch.manual_seed(0)
         Qwen3ForCausalLM(Qwen3Config(**text, tie_word_embeddings=tied)).save_pretrained(folder / f"qwen3_{tied}")
-        config = Qwen3VLConfig(
-            text_config=text | {"rope_parameters": rope},
-            vision_config=vision,
-            tie_word_embeddings=tied,
-            image_token_id=44,
-            video_token_id=45,
-            vision_start_token_id=46,
-            vision_end_token_id=47,
-        )
-        config.text_config.tie_word_embeddings = tied
-        Qwen3VLForConditionalGeneration(config).save_pretrained(folder / f"qwen3_vl_{tied}")
+        Qwen3VLForConditionalGeneration(qwen3_vl(text, tied=tied)).save_pretrained(folder / f"qwen3_vl_{tied}")
 
 
 def worker_of(folder: Path, case: str, backend: str = "chunked") -> TrainingWorker:
     model, tied, changes, dtype = CASES[case]
-    worker = TrainingWorker(
-        TrainingWorkerConfig(
-            model_type="language_model",
-            model_config=HFModelConfig(
-                path=str(folder / f"{model}_{tied}"),
-                load_tokenizer=False,
-                external_lib="ditto.model.install",
-                use_fused_kernels=True,
-                fused_kernel_options={"impl_backend": backend},
-                enable_gradient_checkpointing=False,
-                override_config={"attn_implementation": "sdpa"},
-                **changes,
-            ),
-            engine_config=FSDPEngineConfig(
-                strategy="fsdp2",
-                model_dtype="fp32",
-                mixed_precision={"param_dtype": dtype},
-                use_torch_compile=False,
-                ulysses_sequence_parallel_size=2 if case == TWO_RANKS_A_SEQUENCE else 1,
-            ),
-            optimizer_config=FSDPOptimizerConfig(total_training_steps=1),
-            checkpoint_config=CheckpointConfig(),
-        )
-    )
-    worker.reset()
+    section = {"fused_kernel_options": {"impl_backend": backend}, "override_config": {"attn_implementation": "sdpa"}}
+    ranks = 2 if case == TWO_RANKS_A_SEQUENCE else 1
+    engine = {"mixed_precision": {"param_dtype": dtype}, "ulysses_sequence_parallel_size": ranks}
+    worker = training_worker(folder / f"{model}_{tied}", section | changes, engine, {"total_training_steps": 1})
     for name, parameter in worker.engine.module.named_parameters():
         if "lora_B" in name:  # zero at first, and with it the gradient of lora_A
             torch.nn.init.normal_(parameter.data, std=0.3, generator=torch.Generator().manual_seed(1))

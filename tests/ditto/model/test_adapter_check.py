@@ -39,11 +39,6 @@ def adapter(base: Path, folder: Path, **options: Any) -> Path:
     return folder
 
 
-PLAIN: list[dict[str, Any]] = [
-    {},
-    {"lora_dropout": 0.1},
-    {"layers_to_transform": [0]},
-]
 UNUSUAL: list[dict[str, Any]] = [
     {"use_rslora": True},
     {"use_dora": True},
@@ -54,7 +49,7 @@ UNUSUAL: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("options", PLAIN)
+@pytest.mark.parametrize("options", [{}, {"lora_dropout": 0.1}, {"layers_to_transform": [0]}])
 def test_plain_lora_may_be_the_start(base: Path, tmp_path: Path, options: dict[str, Any]) -> None:
     folder = adapter(base, tmp_path, **options)
     check_adapter(model_section(base, lora_adapter_path=str(folder)), "model")
@@ -76,12 +71,9 @@ def test_an_option_that_changes_the_answers_is_refused_by_name(
             Checkpoint.find(str(folder), str(base))
 
 
-@pytest.mark.parametrize(("name", "options"), [("lora_rank=2", {"r": 2}), ("lora_alpha=6", {"lora_alpha": 6})])
-def test_another_rank_or_alpha_than_the_run_s_is_refused(
-    base: Path, tmp_path: Path, name: str, options: dict[str, Any]
-) -> None:
-    folder = adapter(base, tmp_path, **options)
-    with pytest.raises(BadConfig, match=f"Set .*model.{name}"):
+def test_another_rank_or_alpha_than_the_run_s_is_refused(base: Path, tmp_path: Path) -> None:
+    folder = adapter(base, tmp_path, r=2, lora_alpha=6)
+    with pytest.raises(BadConfig, match="Set model.lora_rank=2 and model.lora_alpha=6"):
         check_adapter(model_section(base, lora_adapter_path=str(folder)), "model")
 
 

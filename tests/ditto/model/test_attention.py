@@ -4,10 +4,11 @@ import copy
 
 import pytest
 import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import Qwen3ForCausalLM
 
 from benchmarks.gpu import measure_attention
 from ditto.model import attention
+from tests.ditto.model.tiny_qwen import qwen3
 from tests.ditto.model.varlen_reference import Kernel, kernel  # noqa: F401  (a fixture)
 
 LENGTHS = (5, 1, 9, 3)
@@ -16,19 +17,8 @@ LAYERS = 2
 
 
 def tiny(**changed):
-    config = Qwen3Config(
-        vocab_size=64,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-        attn_implementation=attention.NAME,
-        **changed,
-    )
     torch.manual_seed(0)
-    return Qwen3ForCausalLM(config).double()
+    return Qwen3ForCausalLM(qwen3(64, attn_implementation=attention.NAME, **changed)).double()
 
 
 def with_sdpa(model):

@@ -11,49 +11,26 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
+from transformers import Qwen3VLForConditionalGeneration
 from verl.models.transformers.monkey_patch import apply_monkey_patch
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
 from ditto.model import attention
+from tests.ditto.model.tiny_qwen import qwen3_vl, text_sizes
 from tests.ditto.model.varlen_reference import Kernel, kernel  # noqa: F401  (a fixture)
 from tests.ditto.verl_hooks.verl_patches import undone_afterwards
 
 IMAGE, VIDEO, START, END = 60, 61, 62, 63
-PATCH = 3 * 2 * 16 * 16
+PATCH = 3 * 2 * 2 * 2
 GRID = [[1, 4, 4], [1, 4, 8]]  # two images: 16 and 32 patches, of which four each become one token
 
 
 @pytest.fixture(scope="module")
 def model() -> Qwen3VLForConditionalGeneration:
     torch.manual_seed(0)
-    config = Qwen3VLConfig(
-        text_config={
-            "vocab_size": 64,
-            "hidden_size": 32,
-            "intermediate_size": 64,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
-            "head_dim": 16,
-            "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [4, 2, 2]},
-        },
-        vision_config={
-            "depth": 2,
-            "hidden_size": 32,
-            "intermediate_size": 64,
-            "num_heads": 2,
-            "out_hidden_size": 32,
-            "num_position_embeddings": 64,
-            "deepstack_visual_indexes": [0],
-        },
-        image_token_id=IMAGE,
-        video_token_id=VIDEO,
-        vision_start_token_id=START,
-        vision_end_token_id=END,
-        attn_implementation=attention.NAME,
-    )
+    config = qwen3_vl(text_sizes(64, head_dim=16), attn_implementation=attention.NAME)
+    config.vision_config.depth = 2
     return Qwen3VLForConditionalGeneration(config).double()
 
 

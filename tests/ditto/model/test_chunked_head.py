@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ditto.model import chunked_head
 from ditto.model.chunked_head import with_chunked_head
+from tests.ditto.model.tiny_qwen import qwen3_vl, text_sizes
 
 
 def relative_error(value: Tensor, reference: Tensor) -> float:
@@ -69,16 +70,12 @@ def test_it_keeps_one_chunk_of_logits_and_sums_their_gradients_in_float32() -> N
 @pytest.mark.parametrize("family", ["Llama", "Qwen2", "Qwen3", "Qwen3VL"])
 def test_the_models_are_what_they_were_but_for_a_temperature(family: str) -> None:
     base = getattr(transformers, f"{family}For{'ConditionalGeneration' if family == 'Qwen3VL' else 'CausalLM'}")
-    small = dict(vocab_size=31, hidden_size=16, intermediate_size=24, num_hidden_layers=1)
-    small |= dict(num_attention_heads=2, num_key_value_heads=1, head_dim=8)
-    if family == "Qwen3VL":
-        vision = dict(depth=1, hidden_size=8, intermediate_size=16, num_heads=2, out_hidden_size=16, patch_size=2)
-        rope = dict(rope_type="default", rope_theta=10000.0, mrope_section=[2, 1, 1])
-        small = dict(text_config=small | {"rope_parameters": rope}, vision_config=vision)
+    small = text_sizes(31, num_hidden_layers=1)
+    config = qwen3_vl(small) if family == "Qwen3VL" else getattr(transformers, f"{family}Config")(**small)
     torch.manual_seed(0)
-    model = with_chunked_head(base)(getattr(transformers, f"{family}Config")(**small)).double()
+    model = with_chunked_head(base)(config).double()
     assert type(model) is not base and isinstance(model, base) and type(model).__name__ == base.__name__
-    ids = torch.randint(31, (2, 7))
+    ids = torch.randint(27, (2, 7))
     logits = model(input_ids=ids).logits
     torch.testing.assert_close(logits, base.forward(model, input_ids=ids).logits, rtol=0, atol=0)
     found = model(input_ids=ids, temperature=0.7, return_dict=True)

@@ -24,7 +24,7 @@ def test_quantized_weights_and_unknown_models_are_refused(tmp_path: Path) -> Non
     model(tmp_path, "Phi 4", ENDS)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"quantization_config": {"quant_method": "gptq"}}))
-    with pytest.raises(BadModel, match=r"quantized \(gptq\)"):
+    with pytest.raises(BadModel, match=r"quantized weights \(gptq\)"):
         load_chat(str(tmp_path), False, "model.path")
     with pytest.raises(BadModel, match="model.path=nobody/nothing: neither an existing folder"):
         load_chat("nobody/nothing", False, "model.path")

@@ -5,7 +5,6 @@ On a CPU, and with `param_offload`, `tensor.cpu()` is the tensor itself: a "copy
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,6 @@ import torch
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from verl.trainer.ppo.v1 import PPOTrainerSeparateAsync
 from verl.utils.fsdp_utils import fsdp2_sharded_save_to_cpu
 
 from ditto.model.teacher_weights import TrainedShards, shard
@@ -113,8 +111,3 @@ def test_verls_own_copy_still_shares_the_live_memory(mesh: Any) -> None:
     saved, _spec = fsdp2_sharded_save_to_cpu(module)
     shares = [saved[name][0].data_ptr() == shard(p).data_ptr() for name, p in module.named_parameters()]
     assert all(shares)
-
-
-def test_verls_trainer_still_needs_a_quiet_logger() -> None:
-    """If this fails, `DittoTrainerSeparateAsync._setup` can go."""
-    assert "flush=True" in inspect.getsource(PPOTrainerSeparateAsync._setup)

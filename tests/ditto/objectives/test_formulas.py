@@ -264,19 +264,6 @@ def test_skipping_idle_rows_changes_no_update(
         assert (other - gradient).norm() <= 1e-9 * gradient.norm()
 
 
-def test_a_control_with_the_ratio_left_in_is_far_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Training the same part with clipping gives another gradient, so the comparison above can fail."""
-    clipped_part = Part("distill", ("refined_base",), advantage=draft_mean, weight=2.5)
-    rows, old = step_of(("refined_base",))
-    norms = []
-    for part in (DISTILL, clipped_part):
-        settings = settings_of(Objective("mine", (part,)))
-        step, data = step_data(rows, old, settings, "token-mean", 1, monkeypatch)
-        _, gradients = ours(tiny_model(), step, data, "token-mean", settings, ranks=1, splits=1, update=0)
-        norms.append(torch.cat([g.flatten() for g in gradients.values()]))
-    assert (norms[0] - norms[1]).norm() > 0.1 * norms[0].norm()
-
-
 @pytest.mark.parametrize("loss_mode", ["gspo", "sapo"])
 def test_plain_parts_are_the_same_under_every_policy_loss(loss_mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rows, old = step_of(("refined_base",))

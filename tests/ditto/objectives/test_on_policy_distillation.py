@@ -6,7 +6,6 @@ with other weights (and one with another width than the student), evaluated on t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.ditto.objectives.test_sdpo import TOLERANCE, divergence, drafts, vocabulary
+from tests.ditto.objectives.test_sdpo import TOLERANCE, distilled, drafts
 from tests.ditto.our_step import assert_same_update, engine_of, ours, settings_of, step_data
 from tests.ditto.tiny_step import Sequence_, _aggregate, mini_batches, old_log_probs, perturbed, tiny_model
 
@@ -39,45 +38,27 @@ def formula(
     old: Sequence[Sequence[float]],
     mode: str,
     *,
-    token: bool,
     alpha: float = 1.0,
-    top_k: int | None = 5,
-    tail: bool = True,
-    ratio_clip: float = 2.0,
-    temperature: float = 1.0,
+    **how: Any,
 ) -> Tensor:
     """agg of min(pi / pi_old, ratio_clip) times the distance of pi from the teacher of the row's task."""
     terms = []
-    for i, row in enumerate(rows):
-        if row.kind != "draft":
-            continue
-        new = vocabulary(student, row.prompt_ids, row.response_ids, temperature)
-        with torch.no_grad():
-            teacher = teachers[0 if TASK_OF[row.prompt] == "hitom" else 1]
-            taught = vocabulary(teacher, row.prompt_ids, row.response_ids, temperature)
-        terms.append([])
-        for t, (y, mask) in enumerate(zip(row.response_ids, row.mask, strict=True)):
-            if mask:
-                ratio = min(math.exp(new[t, y].item() - old[i][t]), ratio_clip)
-                if token:
-                    value = (new[t, y] - taught[t, y]).detach() * new[t, y]
-                else:
-                    value = divergence(new[t], taught[t], alpha, top_k, tail)
-                terms[-1].append(ratio * value)
+    for row, before in zip(rows, old, strict=True):
+        if row.kind == "draft":
+            teacher = teachers[TASK_OF[row.prompt] != "hitom"]
+            terms.append(distilled(student, row, before, teacher, row.prompt_ids, alpha=alpha, **how))
     return _aggregate(terms, mode)
 
 
+TOKEN, LOGITS = "on_policy_distillation", "on_policy_distillation_logits"
+# name -> objective, options of `distill` that the formula takes too, what else the formula takes
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "sampled tokens": ("on_policy_distillation", {}, {"token": True}),
-    "another bound and temperature": (
-        "on_policy_distillation",
-        {"ratio_clip": 1.2},
-        {"token": True, "ratio_clip": 1.2, "temperature": 0.7},
-    ),
-    "top k and tail": ("on_policy_distillation_logits", {"top_k": 5}, {"token": False}),
-    "no tail": ("on_policy_distillation_logits", {"top_k": 5, "tail": False}, {"token": False, "tail": False}),
-    "whole vocabulary": ("on_policy_distillation_logits", {"top_k": None}, {"token": False, "top_k": None}),
-    "forward": ("on_policy_distillation_logits", {"top_k": 5, "alpha": 0.0}, {"token": False, "alpha": 0.0}),
+    "sampled tokens": (TOKEN, {}, {"token": True}),
+    "another bound and temperature": (TOKEN, {"ratio_clip": 1.2}, {"token": True, "temperature": 0.7}),
+    "top k and tail": (LOGITS, {"top_k": 5}, {"token": False}),
+    "no tail": (LOGITS, {"top_k": 5, "tail": False}, {"token": False}),
+    "whole vocabulary": (LOGITS, {"top_k": None}, {"token": False}),
+    "forward": (LOGITS, {"top_k": 5, "alpha": 0.0}, {"token": False}),
 }
 
 
@@ -86,7 +67,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 def test_update_equals_the_formula(
     case: str, mode: str, ranks: int, splits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name, options, expected_of = CASES[case]
+    name, options, further = CASES[case]
     rows, tasks = drafts(), [TASK_OF[row.prompt] for row in drafts()]
     old = old_log_probs(tiny_model(), rows, perturbed)
     settings = settings_of(name, distill={"teachers": TEACHERS, **options})
@@ -94,16 +75,16 @@ def test_update_equals_the_formula(
     model, theirs = tiny_model(head=True), tiny_model()
     engine = engine_of(model)
     engine.experts = [engine_of(expert) for expert in experts(head=True)]
-    how = {"ranks": ranks, "splits": splits, "temperature": expected_of.get("temperature", 1.0)}
+    how = {"ranks": ranks, "splits": splits, "temperature": further.get("temperature", 1.0)}
     for update, members in enumerate(mini_batches(rows)):
         loss, gradients = ours(model, step, data, mode, settings, update=update, engine=engine, **how)
         theirs.zero_grad()
         of_members = [[values[i] for i in members] for values in (rows, old)]
-        expected = formula(theirs, experts(), *of_members, mode, **expected_of)
+        expected = formula(theirs, experts(), *of_members, mode, **(options | further))
         assert_same_update(loss, gradients, expected, theirs, TOLERANCE)
 
 
-@pytest.mark.parametrize("name", ["on_policy_distillation", "on_policy_distillation_logits"])
+@pytest.mark.parametrize("name", [TOKEN, LOGITS])
 def test_a_teacher_that_equals_the_student_teaches_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = drafts()
     old = old_log_probs(tiny_model(), rows, None)

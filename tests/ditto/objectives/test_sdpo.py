@@ -78,6 +78,36 @@ def divergence(student: Tensor, teacher: Tensor, alpha: float, top_k: int | None
     return (1 - alpha) * kl(p, mixture) + alpha * kl(q, mixture)
 
 
+def distilled(
+    student: torch.nn.Module,
+    row: Sequence_,
+    old: Sequence[float],
+    teacher: torch.nn.Module,
+    prompt: Sequence[int],
+    *,
+    token: bool,
+    alpha: float,
+    top_k: int | None = 5,
+    tail: bool = True,
+    ratio_clip: float = 2.0,
+    temperature: float = 1.0,
+) -> list[Tensor]:
+    """min(pi / pi_old, ratio_clip) times the distance of pi from a teacher that reads this prompt, token by token."""
+    new = vocabulary(student, row.prompt_ids, row.response_ids, temperature)
+    with torch.no_grad():
+        taught = vocabulary(teacher, prompt, row.response_ids, temperature)
+    terms = []
+    for t, (y, mask) in enumerate(zip(row.response_ids, row.mask, strict=True)):
+        if mask:
+            ratio = min(math.exp(new[t, y].item() - old[t]), ratio_clip)
+            if token:
+                value = (new[t, y] - taught[t, y]).detach() * new[t, y]
+            else:
+                value = divergence(new[t], taught[t], alpha, top_k, tail)
+            terms.append(ratio * value)
+    return terms
+
+
 def formula(
     student: torch.nn.Module,
     teacher: torch.nn.Module,
@@ -86,67 +116,39 @@ def formula(
     old: Sequence[Sequence[float]],
     mode: str,
     *,
-    token: bool,
     weight: float | None,
     alpha: float = 0.5,
-    top_k: int | None = 5,
-    tail: bool = True,
-    ratio_clip: float = 2.0,
-    temperature: float = 1.0,
+    **how: Any,
 ) -> Tensor:
     """agg of w_t times the distillation of y_t; with a weight, (1 - weight) L_grpo + weight times that."""
-    distilled, rewarded = [], []
-    for i, row in enumerate(rows):
-        if row.kind != "draft":
-            continue
-        new = vocabulary(student, row.prompt_ids, row.response_ids, temperature)
-        if prompts[i]:
-            with torch.no_grad():
-                taught = vocabulary(teacher, prompts[i], row.response_ids, temperature)
-            terms = []
-            for t, (y, mask) in enumerate(zip(row.response_ids, row.mask, strict=True)):
-                if not mask:
-                    continue
-                ratio = min(math.exp(new[t, y].item() - old[i][t]), ratio_clip)
-                if token:
-                    value = (new[t, y] - taught[t, y]).detach() * new[t, y]
-                else:
-                    value = divergence(new[t], taught[t], alpha, top_k, tail)
-                terms.append(ratio * value)
-            distilled.append(terms)
-        advantage = normed(row.reward, rewards_of(row.prompt, refined=False))
-        rewarded.append(clipped(student, row, old[i], advantage))
-    loss = _aggregate(distilled, mode)
-    return loss if weight is None else weight * loss - (1 - weight) * _aggregate(rewarded, mode)
+    drafted = [i for i, row in enumerate(rows) if row.kind == "draft"]
+    loss = _aggregate(
+        [distilled(student, rows[i], old[i], teacher, prompts[i], alpha=alpha, **how) for i in drafted if prompts[i]],
+        mode,
+    )
+    if weight is None:
+        return loss
+    rewarded = []
+    for i in drafted:
+        advantage = normed(rows[i].reward, rewards_of(rows[i].prompt, refined=False))
+        rewarded.append(clipped(student, rows[i], old[i], advantage))
+    return weight * loss - (1 - weight) * _aggregate(rewarded, mode)
 
 
+TOKEN: dict[str, Any] = {"token": True, "weight": None}
+LOGITS: dict[str, Any] = {"token": False, "weight": None}
+# name -> objective, options of `sdpo` that the formula takes too, what else the formula takes
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "token": ("sdpo_token", {}, {"token": True, "weight": None}),
-    "token and grpo": ("sdpo_token_grpo", {"weight": 0.3}, {"token": True, "weight": 0.3}),
-    "token, another bound": (
-        "sdpo_token",
-        {"ratio_clip": 1.2},
-        {"token": True, "weight": None, "ratio_clip": 1.2},
-    ),
-    "token, another temperature": ("sdpo_token", {}, {"token": True, "weight": None, "temperature": 0.7}),
-    "logits": ("sdpo_logits", {"top_k": 5}, {"token": False, "weight": None}),
-    "logits, another temperature": (
-        "sdpo_logits",
-        {"top_k": 5},
-        {"token": False, "weight": None, "temperature": 0.7},
-    ),
+    "token": ("sdpo_token", {}, TOKEN),
+    "token and grpo": ("sdpo_token_grpo", {"weight": 0.3}, {"token": True}),
+    "token, another bound": ("sdpo_token", {"ratio_clip": 1.2}, TOKEN),
+    "token, another temperature": ("sdpo_token", {}, TOKEN | {"temperature": 0.7}),
+    "logits": ("sdpo_logits", {"top_k": 5}, LOGITS),
+    "logits, another temperature": ("sdpo_logits", {"top_k": 5}, LOGITS | {"temperature": 0.7}),
     "logits and grpo": ("sdpo_logits_grpo", {"top_k": 5}, {"token": False, "weight": 0.5}),
-    "reverse": ("sdpo_logits", {"top_k": 5, "alpha": 1.0}, {"token": False, "weight": None, "alpha": 1.0}),
-    "forward, no tail": (
-        "sdpo_logits",
-        {"top_k": 5, "alpha": 0.0, "tail": False},
-        {"token": False, "weight": None, "alpha": 0.0, "tail": False},
-    ),
-    "whole vocabulary": (
-        "sdpo_logits",
-        {"top_k": None, "alpha": 0.3},
-        {"token": False, "weight": None, "alpha": 0.3, "top_k": None},
-    ),
+    "reverse": ("sdpo_logits", {"top_k": 5, "alpha": 1.0}, LOGITS),
+    "forward, no tail": ("sdpo_logits", {"top_k": 5, "alpha": 0.0, "tail": False}, LOGITS),
+    "whole vocabulary": ("sdpo_logits", {"top_k": None, "alpha": 0.3}, LOGITS),
 }
 
 
@@ -155,18 +157,18 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 def test_update_equals_the_formula(
     case: str, mode: str, ranks: int, splits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name, options, expected_of = CASES[case]
+    name, options, further = CASES[case]
     rows, prompts = drafts(), feedback_prompts(drafts())
     old = old_log_probs(tiny_model(), rows, perturbed)
     settings = settings_of(name, sdpo={"teacher": "live", **options})
     step, data = step_data(rows, old, settings, mode, ranks, monkeypatch, teacher_prompts=prompts)
     model, theirs = tiny_model(head=True), tiny_model()
-    how = {"ranks": ranks, "splits": splits, "temperature": expected_of.get("temperature", 1.0)}
+    how = {"ranks": ranks, "splits": splits, "temperature": further.get("temperature", 1.0)}
     for update, members in enumerate(mini_batches(rows)):
         loss, gradients = ours(model, step, data, mode, settings, update=update, **how)
         theirs.zero_grad()
         of_members = [[values[i] for i in members] for values in (rows, prompts, old)]
-        expected = formula(theirs, theirs, *of_members, mode, **expected_of)
+        expected = formula(theirs, theirs, *of_members, mode, **(options | further))
         assert_same_update(loss, gradients, expected, theirs, TOLERANCE)
 
 

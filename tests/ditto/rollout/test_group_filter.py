@@ -1,4 +1,7 @@
-"""verl's replay buffers with the filter of groups: real buffers and records, a queue in memory."""
+"""verl's replay buffers: the filter of groups, and what the asynchronous buffer samples.
+
+Buffers and records are real; the queue is in memory.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,9 @@ import pytest
 from omegaconf import OmegaConf
 from verl.trainer.ppo.v1 import replay_buffer as verl_buffer
 
+import ditto.batch.queue
 from ditto.batch import metrics
-from ditto.batch.queue import KVBatchMeta
+from ditto.batch.queue import KVBatchMeta, drop_trained_rows
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_batch import StepBatch
 from ditto.objectives import OBJECTIVES
@@ -26,11 +30,10 @@ N = 2
 
 
 class Queue:
-    """verl's queue, and the agent loop: a prompt that is asked for is finished at once, or `slow` polls later."""
+    """verl's queue, and the agent loop: a prompt that is asked for is finished at once."""
 
     def __init__(self, groups: Iterator[list[list[dict[str, Any]]]]) -> None:
         self.groups, self.asked, self.tags = groups, 0, dict[str, dict[str, dict[str, Any]]]()
-        self.slow: dict[str, int] = {}
         self.fields: dict[str, dict[str, Any]] = {}
 
     def ask(self, prompts: int) -> None:
@@ -38,18 +41,13 @@ class Queue:
         for _ in range(prompts):
             uid = f"p{self.asked}"
             self.asked += 1
-            status = "running" if self.slow.get(uid) else "finished"
-            train[uid] = {"is_prompt": True, "status": status, "global_steps": 1}
+            train[uid] = {"is_prompt": True, "status": "finished", "global_steps": 1}
             for s, outputs in enumerate(next(self.groups)):
                 for index, fields in enumerate(outputs):
                     train[f"{uid}_{s}_{index}"] = {"seq_len": 9}
                     self.fields[f"{uid}_{s}_{index}"] = fields
 
-    def kv_list(self) -> dict[str, dict[str, dict[str, Any]]]:
-        for uid, polls in list(self.slow.items()):
-            self.slow[uid] = polls - 1
-            if polls == 1 and uid in self.tags["train"]:
-                self.tags["train"][uid]["status"] = "finished"
+    def kv_list(self, _partition: str | None = None) -> dict[str, dict[str, dict[str, Any]]]:
         return self.tags
 
     def kv_batch_get(self, keys: Sequence[str], partition_id: str, select_fields: Sequence[str]) -> dict[str, Any]:
@@ -163,3 +161,48 @@ def test_a_judge_that_is_down_is_not_asked_again(cause: str, asked: int, monkeyp
     queue.ask(2)
     buffer.sample(1, "train", 2)
     assert queue.asked == asked
+
+
+# ---- the asynchronous buffer ----------------------------------------------------------------------------------------
+
+
+def waiting(prompts: Sequence[tuple[str, str, int]], rows: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> Queue:
+    """The queue with these prompts (name, status, step) and rows."""
+    queue = Queue(iter(()))
+    queue.tags["train"] = {
+        name: {"is_prompt": True, "status": status, "global_steps": step} for name, status, step in prompts
+    } | {row: {"status": "success"} for row in rows}
+    for module in (verl_buffer, ditto.batch.queue):
+        monkeypatch.setattr(module, "tq", queue)
+    return queue
+
+
+def sampled(size: int) -> tuple[list[str], dict[str, Any], list[int]]:
+    """The rows of the third step's batch, the metrics, and how many prompts were asked for in place of others."""
+    asked: list[int] = []
+    options = OmegaConf.create({})
+    buffer = PromptReplayBufferAsync("separate_async", options, 2, "drop", options, refill_fn=asked.append)
+    batch, numbers = buffer.sample(global_steps=3, partition_id="train", batch_size=size)
+    return sorted(batch.keys), numbers, asked
+
+
+def test_a_prompt_with_a_failed_session_reaches_the_trainer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl would replace it; here the trainer misses its session and ends the run (MissingSessions)."""
+    rows = ["a_0_0", "a_1_0", "b_0_0"]
+    waiting([("a", "finished", 3), ("b", "failure", 3), ("c", "running", 3)], rows, monkeypatch)
+    assert sampled(2) == (rows, {}, [])
+
+
+def test_a_prompt_that_waited_too_long_is_replaced_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting([("old", "finished", 1), ("new", "finished", 3)], ["old_0_0", "new_0_0"], monkeypatch)
+    keys, numbers, asked = sampled(1)
+    assert (keys, asked) == (["new_0_0"], [1]) and numbers["training/off_policy/evicted_samples"] == 1
+
+
+def test_a_restored_queue_forgets_what_was_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sampling removes a prompt's own entry; its rows stay until the step has ended, so a checkpoint has them."""
+    rows = ["a_0_0", "b_0_0", "trained_0_0", "trained_1_0"]
+    queue = waiting([("a", "finished", 3), ("b", "running", 3)], rows, monkeypatch)
+    for _ in range(2):
+        drop_trained_rows()
+        assert sorted(queue.tags["train"]) == ["a", "a_0_0", "b", "b_0_0"]

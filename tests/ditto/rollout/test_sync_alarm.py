@@ -10,7 +10,6 @@ from omegaconf import OmegaConf
 from ditto.batch.jagged import jagged
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_batch import Columns, StepBatch
-from ditto.rollout import sync_alarm
 from ditto.rollout.sync_alarm import SyncAlarm, WeightsOutOfSync, distance
 
 ROUNDED, ELSE, NEW = ((1, 2), (-0.5, -0.25)), ((1, 2), (-0.5, -0.2500001)), ((1, 2), (-0.5, -0.26))
@@ -48,33 +47,20 @@ def test_the_distance_is_the_mean_over_the_sampled_tokens_of_the_chosen_rows() -
     assert distance(actor, engine, mask, [False, False, False]) == (None, {})
 
 
-def test_an_engine_that_never_changes_is_found_out() -> None:
-    alarm = SyncAlarm(bound=0.1, max_unchanged=3)
-    alarm.check_change(0, {"a": BEFORE, "b": BEFORE}, updated=False)
-    for step in (1, 2):
-        alarm.check_change(step, {"a": AFTER if step == 1 else BEFORE, "b": BEFORE}, updated=True)
-    with pytest.raises(WeightsOutOfSync, match=r"Step 3: b answers .* 3 updates ago"):
-        alarm.check_change(3, {"a": AFTER, "b": BEFORE}, updated=True)
-
-
-def test_steps_without_an_update_and_single_equal_answers_are_no_reason() -> None:
-    alarm = SyncAlarm(bound=0.1, max_unchanged=2)
-    alarm.check_change(0, {"a": BEFORE}, updated=False)
-    for step, (answer, updated) in enumerate([(BEFORE, False)] * 5 + [(BEFORE, True), (AFTER, True), (AFTER, True)], 1):
-        alarm.check_change(step, {"a": answer}, updated=updated)
-    with pytest.raises(WeightsOutOfSync):
-        alarm.check_change(9, {"a": AFTER}, updated=True)
-
-
-def test_a_busy_engine_that_rounds_differently_is_found_out_by_one_answer_that_was_there_before() -> None:
-    alarm = SyncAlarm(bound=0.1, max_unchanged=2)
-    alarm.check_change(0, {"a": frozenset({ROUNDED, ELSE})}, updated=False)
-    alarm.check_change(1, {"a": frozenset({ELSE})}, updated=True)
-    with pytest.raises(WeightsOutOfSync):
-        alarm.check_change(2, {"a": frozenset({NEW, ELSE})}, updated=True)
-
-
-def test_every_server_is_asked_as_often_as_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    rounds = iter([{"a": ROUNDED, "b": NEW}, {"a": ELSE, "b": NEW}, {"a": ROUNDED, "b": NEW}])
-    monkeypatch.setattr(sync_alarm, "_ask_once", lambda _servers, _prompt: next(rounds))
-    assert sync_alarm.ask({"a": None, "b": None}, [1], times=3) == {"a": {ROUNDED, ELSE}, "b": {NEW}}
+@pytest.mark.parametrize(
+    ("most", "answers", "updates"),
+    [
+        (3, [BEFORE, BEFORE, BEFORE, BEFORE], [False, True, True, True]),
+        # steps without an update and single equal answers are no reason
+        (2, [BEFORE] * 7 + [AFTER] * 3, [False] * 6 + [True] * 4),
+        # a busy engine rounds differently: one answer that was there before is enough
+        (2, [{ROUNDED, ELSE}, {ELSE}, {NEW, ELSE}], [False, True, True]),
+    ],
+)
+def test_an_engine_that_never_changes_is_found_out(most: int, answers: list[Any], updates: list[bool]) -> None:
+    alarm = SyncAlarm(bound=0.1, max_unchanged=most)
+    for step, (answer, updated) in enumerate(zip(answers, updates, strict=True)):
+        other = AFTER if step % 2 else BEFORE
+        last = step == len(answers) - 1
+        with pytest.raises(WeightsOutOfSync, match=rf"Step {step}: b .* {most} upd") if last else nullcontext():
+            alarm.check_change(step, {"a": other, "b": frozenset(answer)}, updated=updated)

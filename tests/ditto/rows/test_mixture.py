@@ -5,11 +5,13 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 from pydantic import ValidationError
 
 from ditto.rows.dataset import SoulDataset
 from ditto.rows.mixture import MixtureSettings, draw
 from soul import examples
+from soul.examples.__main__ import write
 from soul.rows.task_files import TaskRow, read_rows
 
 COUNTS = {"lifechoices": 40, "humanual": 7, "humanual-book": 20}
@@ -70,48 +72,18 @@ class OneToken:
 
 
 def test_the_dataset_trains_on_the_mixture_and_validates_on_its_own(tmp_path):
-    from omegaconf import OmegaConf
-
-    from soul.examples.__main__ import write
-
-    files = {}
+    files = {name: str(tmp_path / f"{name}.parquet") for name in COUNTS}
     for name, count in COUNTS.items():
         write([name], count, tmp_path / f"{name}.parquet")
-        files[name] = str(tmp_path / f"{name}.parquet")
     mixture = {"rows_per_task": 10, "val_rows_per_task": 5, "weights": {"humanual": 2.0}}
-    config = OmegaConf.create(
-        {
-            "train_files": list(files.values()),
-            "val_files": [files["lifechoices"], files["humanual"]],
-            "max_prompt_length": 10,
-            "filter_overlong_prompts": False,
-            "seed": 3,
-            "mixture": mixture,
-        }
-    )
-    settings = MixtureSettings.model_validate(mixture)
-    train = SoulDataset(config.train_files, OneToken(), config)
-    val = SoulDataset(config.val_files, OneToken(), config)
+    settings = {"max_prompt_length": 10, "filter_overlong_prompts": False, "seed": 3, "mixture": mixture}
+    sets = {"train_files": list(files.values()), "val_files": [files["lifechoices"], files["humanual"]]}
+    config = OmegaConf.create(sets | settings)
+    train, val = (SoulDataset(config[name], OneToken(), config) for name in sets)
     assert counted(train.rows) == {"lifechoices": 10, "humanual": 14, "humanual-book": 10}
     assert counted(val.rows) == {"lifechoices": 5, "humanual": 5}
-    assert train.rows == settings.training_rows(read_rows(list(files.values())), 3)
+    assert train.rows == MixtureSettings.model_validate(mixture).training_rows(read_rows(list(files.values())), 3)
     assert len(SoulDataset(config.val_files, OneToken(), config, max_samples=3)) == 3
-
-
-def test_validation_on_the_training_files_draws_its_own_rows(tmp_path):
-    from omegaconf import OmegaConf
-
-    from soul.examples.__main__ import write
-
-    write(["lifechoices"], 20, tmp_path / "all.parquet")
-    config = OmegaConf.create(
-        {
-            **{name: [f"{tmp_path}/all.parquet"] for name in ("train_files", "val_files")},
-            "max_prompt_length": 10,
-            "filter_overlong_prompts": False,
-            "seed": 3,
-            "mixture": {"rows_per_task": 10, "val_rows_per_task": 5},
-        }
-    )
-    assert len(SoulDataset(config.train_files, OneToken(), config)) == 10
-    assert len(SoulDataset(config.val_files, OneToken(), config)) == 5
+    config.val_files = list(config.train_files)  # validation on the training files draws its own rows
+    train, val = (SoulDataset(config[name], OneToken(), config) for name in sets)
+    assert len(train) == 34 and counted(val.rows) == dict.fromkeys(COUNTS, 5)

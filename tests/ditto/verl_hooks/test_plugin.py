@@ -33,14 +33,3 @@ def test_another_platform_than_the_config_says(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(plugin, "entry_points", lambda group: [OWN])
     with pytest.raises(PluginMissing, match="trainer.device=cuda.*'cpu'.*platform=cpu.*VERL_PLATFORM=cpu"):
         require("cuda")
-
-
-def test_verl_still_swallows_errors_of_plugins() -> None:
-    """Why `require` is needed at all."""
-    import inspect
-
-    import verl
-
-    text = inspect.getsource(verl)
-    assert "VERL_USE_EXTERNAL_PLUGINS" in text
-    assert '.debug("Failed to load plugin' in text

@@ -19,11 +19,7 @@ from ditto.batch.step_batch import StepBatch
 
 
 def sequences(step: StepBatch, *, teaches_feedback: bool) -> dict[str, float]:
-    """Numbers and lengths of the sequences.
-
-    Args:
-        teaches_feedback: a teacher scores drafts in the feedback context.
-    """
+    """Numbers and lengths of the sequences, and where a teacher scores drafts in the feedback context, their share."""
     valid = [record for record in step.sequences if record.valid]
     numbers = {"ditto/sequences": float(len(valid))}
     numbers["ditto/sequences_trained"] = float(sum(record.valid for record in step.records))

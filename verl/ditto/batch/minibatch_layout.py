@@ -129,13 +129,9 @@ def build_layout(
         ranks: data-parallel size.
         rows: rows of a mini-batch, from `padded_rows`.
         balance: (sizes, ranks) -> the positions of each rank: the same number each, similar total work.
-
-    Raises:
-        ValueError: `sizes` does not fill the mini-batches exactly.
     """
     updates = max(mini_batch) + 1
-    if len(sizes) != updates * rows:
-        raise ValueError(f"{len(sizes)} rows cannot fill {updates} mini-batches of {rows}")
+    assert len(sizes) == updates * rows
     members: list[list[int]] = [[] for _ in range(updates)]
     for position, m in enumerate(mini_batch):
         members[m].append(position)
@@ -146,8 +142,5 @@ def build_layout(
     for rows_of in members:
         for rank, taken in enumerate(balance([sizes[i] for i in rows_of], ranks)):
             by_rank[rank].extend(rows_of[i] for i in taken)
-    final = [0] * len(sizes)
-    for m, rows_of in enumerate(members):
-        for position in rows_of:
-            final[position] = m
-    return Layout([i for rank in by_rank for i in rank], final, rows, updates)
+    final = {position: m for m, rows_of in enumerate(members) for position in rows_of}
+    return Layout([i for rank in by_rank for i in rank], [final[i] for i in range(len(sizes))], rows, updates)

@@ -78,20 +78,11 @@ class StepBatch:
         return cls(records, sorted(traces, key=lambda trace: (trace.task, trace.row, trace.session)), list(records))
 
     def require_sessions(self, step: int, prompts: int, n: int) -> None:
-        """Check that every session came back.
-
-        Args:
-            prompts: that the step asked for.
-            n: sessions of each prompt.
-
-        Raises:
-            MissingSessions: there are fewer, or more.
-        """
+        """Check that every session of the prompts that the step asked for came back, `n` of each."""
         if len(self.traces) != prompts * n:
             raise MissingSessions(
                 f"Step {step} asked for {prompts * n} sessions ({prompts} prompts x rollout.n={n}) and got "
-                f"{len(self.traces)}. An agent-loop worker failed outside of a session; its traceback is in the log of "
-                "the AgentLoopWorkerTQ actors."
+                f"{len(self.traces)}: an agent-loop worker failed; its traceback is in the log of AgentLoopWorkerTQ."
             )
 
     @property
@@ -120,12 +111,7 @@ class StepBatch:
         self.records = [self.records[i] for i in self.order]
 
     def plan(self, mini_batch: Sequence[int], settings: Settings, loss_agg_mode: str, loss_scale_factor: float) -> None:
-        """Advantages and weights of all sequences, which follow from rewards and lengths alone.
-
-        Args:
-            mini_batch: the number of each row's mini-batch.
-            loss_agg_mode, loss_scale_factor: verl's, of `actor`.
-        """
+        """Advantages and weights of all sequences, which follow from rewards and lengths alone (`plan_losses`)."""
         self.aggregation = loss_agg_mode, loss_scale_factor
         self.records = plan_losses(self.records, mini_batch, settings.objective, settings.options, *self.aggregation)
         self.sequences = list(self.records)
@@ -133,12 +119,9 @@ class StepBatch:
         self.groups.update(groups=len(self.prompts), idle=len(self.prompts) - len(learning))
 
     def skip_idle(self, mini_batch: Sequence[int]) -> list[int]:
-        """Drop the rows without a learning signal, so that no forward pass is spent on them.
+        """Drop the rows without a learning signal, on which no forward pass is spent. Returns the rows that stay.
 
         Their tokens still count in the averages. Every mini-batch keeps a row, so the number of updates is the same.
-
-        Returns:
-            The rows that stay.
         """
         kept = {row for row, record in enumerate(self.records) if record.loss.learns}
         for number in set(mini_batch) - {mini_batch[row] for row in kept}:
@@ -165,11 +148,7 @@ class StepBatch:
         return [mini_batch[row] for row in kept], batch.select_keys(keys), sorted(set(batch.keys) - set(keys))
 
     def row_sizes(self, lengths: Sequence[int]) -> list[RowSize]:
-        """The cost of every row as part of its group's tree; rows after the records are padding.
-
-        Args:
-            lengths: tokens of every row, prompt and response.
-        """
+        """The cost of every row of these tokens in its group's tree; rows after the records are padding."""
         padding = [PADDING] * (len(lengths) - len(self.records))
         rows = zip([*self.records, *padding], lengths, strict=True)
         return [RowSize(record.prompt, length - record.tokens, record.tokens) for record, length in rows]
@@ -181,12 +160,7 @@ class StepBatch:
         self.layout = layout
 
     def measure(self, rows: Sequence[int], log_probs: torch.Tensor) -> None:
-        """Add the actor's log-probs of some rows.
-
-        Args:
-            rows: ascending.
-            log_probs: jagged, of their response tokens.
-        """
+        """Add the actor's log-probs (jagged, of response tokens) of some rows, ascending."""
         assert self.columns is not None and self.measured is not None
         wanted = set(rows)
         chosen = [row in wanted for row in range(len(self.records))]
@@ -209,9 +183,6 @@ class StepBatch:
         """verl's importance weights between actor and rollout engine (`algorithm.rollout_correction`).
 
         Refined answers in the base context weigh 1: their rollout log-probs belong to another context.
-
-        Args:
-            config: the section.
 
         Returns:
             Weights of all response tokens, float32 of shape (all tokens,), and verl's metrics of them. None where no
@@ -237,11 +208,7 @@ class StepBatch:
         return torch.where(own, weights, 1.0), metrics
 
     def loss_columns(self, correction: torch.Tensor | None) -> dict[str, torch.Tensor]:
-        """The columns that `ditto.objectives.losses` reads of every row, jagged.
-
-        Args:
-            correction: further weights of all response tokens, of shape (all tokens,).
-        """
+        """The columns that `ditto.objectives.losses` reads of every row, jagged; weights times `correction`."""
         assert self.columns is not None
         losses, mask = [record.loss for record in self.records], self.columns.mask
         sampled = mask.values().float()

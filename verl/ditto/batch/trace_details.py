@@ -35,9 +35,11 @@ def note_plan(step: StepBatch, objective: Objective, *, regularised: bool) -> No
             summary.distill_weight = loss.distill_weight
         if loss.learns or (regularised and loss.mean):
             continue
-        if loss.part < 0:
-            summary.masked = _left_out(record, objective)
-        elif loss.weight == 0:
+        if loss.part < 0 and record.refined:
+            summary.masked = "not the best"
+        elif loss.part < 0 and objective.distillation is not None:
+            summary.masked = "no teacher"
+        elif loss.part < 0 or loss.weight == 0:
             summary.masked = "zero weight"
         elif objective.policy_parts[int(loss.part)].compares == "group" and _group(record) not in moved:
             summary.masked = "zero spread"
@@ -46,11 +48,7 @@ def note_plan(step: StepBatch, objective: Objective, *, regularised: bool) -> No
 
 
 def note_correction(step: StepBatch, correction: torch.Tensor) -> None:
-    """Weights with the correction for off-policy rollouts.
-
-    Args:
-        correction: further weights of all response tokens, of shape (all tokens,), as in `StepBatch.loss_columns`.
-    """
+    """Weights with the correction for off-policy rollouts (`StepBatch.correction`)."""
     assert step.columns is not None
     factors = _row_means(correction, step.columns.mask)
     for row, _, summary in _summaries(step):
@@ -82,20 +80,8 @@ def _group(record: SequenceRecord) -> tuple[str, float]:
     return record.prompt, record.loss.part
 
 
-def _left_out(record: SequenceRecord, objective: Objective) -> str:
-    """Return why no part trains a sequence with a verdict."""
-    if record.refined:
-        return "not the best"
-    return "no teacher" if objective.distillation is not None else "zero weight"
-
-
 def _row_means(values: torch.Tensor, mask: torch.Tensor) -> list[float]:
-    """The mean of each row over its sampled tokens; 0.0 for a row without any.
-
-    Args:
-        values: one value per response token, of shape (all tokens,).
-        mask: jagged, 1 where the policy sampled the token.
-    """
+    """The mean of each row's values (all response tokens,) over its sampled tokens; 0.0 for a row without any."""
     sampled, lengths = mask.values().to(values.dtype), row_lengths(mask).tolist()
     pairs = zip(values.split(lengths), sampled.split(lengths), strict=True)
     return [torch.dot(row, kept).item() / max(kept.sum().item(), 1.0) for row, kept in pairs]

@@ -35,7 +35,6 @@ def calls_per_step(
     """Expected calls per step by role. A session plays and judges one episode, or two if the objective refines.
 
     Args:
-        objective: says whether a session has feedback and a refined episode.
         sessions: sessions per step.
         own_judge: tasks with their own judge (`judge.by_task`); their calls are counted separately.
         instead: task -> calls of one episode by role, in place of the task's default.
@@ -76,8 +75,8 @@ def plan(settings: Settings, expected: Mapping[str, float], prompt_tokens: float
     budget, spent = settings.gateway.policy.budget_usd, Ledger.load(settings.ledger_file).total().cost_usd
     if budget is not None and spent >= budget:
         raise BadConfig(
-            f"judge.budget_usd={budget:.2f} is spent: {settings.ledger_file} records ${spent:.2f} for this run. Raise "
-            "judge.budget_usd, or start a run under another name (EXPERIMENT_NAME)."
+            f"judge.budget_usd={budget:.2f} is spent: {settings.ledger_file} records ${spent:.2f}. Raise it, or "
+            "start a run under another name (EXPERIMENT_NAME)."
         )
     require_prices(settings.gateway, [endpoint for section in expected for endpoint in settings.gateway.asked(section)])
     tests_roles = bool(expected) and settings.run.preflight

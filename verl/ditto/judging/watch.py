@@ -77,8 +77,7 @@ class JudgeWatch:
         if failures_by_cause(traces)["budget"]:
             if self._trained and self.stop is None:
                 self.stop = BudgetSpent(
-                    "judge.budget_usd was spent during a validation, which is repeated on resume. To continue, raise "
-                    "judge.budget_usd and run the same command again."
+                    "judge.budget_usd was spent during a validation. Raise it and run the same command again."
                 )
             return  # before the first step: the step ends the run without an error
         if problem := self._problem(traces):
@@ -109,8 +108,7 @@ class JudgeWatch:
         detail = failed[-1].detail.strip().rstrip(".")
         return InvalidDrafts, (
             f"{len(failed) / len(traces):.0%} of {len(traces)} drafts failed ({_causes(causes)}), more than "
-            f"run.max_invalid_share={run.max_invalid_share:.0%}. The last failure: {detail[-DETAIL_CHARACTERS:]}. The "
-            "traces have the others."
+            f"run.max_invalid_share={run.max_invalid_share:.0%}. The last failure: {detail[-DETAIL_CHARACTERS:]}."
         )
 
     def _count(self, traces: Sequence[SessionRecord]) -> None:
@@ -124,8 +122,7 @@ class JudgeWatch:
         if budget is not None and total.cost_usd + needed >= budget:
             self.stop = BudgetSpent(
                 f"Step {step}: {money(total)} of judge.budget_usd=${budget:,.2f} is spent, and a step costs about "
-                f"${needed:,.2f}. The run saves a checkpoint and ends here. To continue, raise judge.budget_usd and "
-                "run the same command again."
+                f"${needed:,.2f}. A checkpoint is saved: raise judge.budget_usd and run the same command again."
             )
 
 

@@ -16,11 +16,6 @@ from ditto.settings import BadConfig
 from soul.errors import one_line
 from soul.files.lora_adapter import unusual_options
 
-_MERGE = (
-    "Merge the adapter into its base model (peft: PeftModel.from_pretrained(base, adapter).merge_and_unload()), and "
-    "train from the merged model"
-)
-
 
 def check_adapter(model: DictConfig, section: str) -> list[str]:
     """Check the adapter of a run before any process of it starts. Builds the model without its weights.
@@ -66,9 +61,8 @@ def check_adapter(model: DictConfig, section: str) -> list[str]:
     if wrong:
         fit = sorted(kinds - {name.rpartition(".")[2] for name in wrong} - {"base_layer"})
         raise BadConfig(
-            f"{setting}: LoRA would adapt {wrong[0]} and {len(wrong) - 1} more, which vLLM and the exported model "
-            "cannot have: only linear layers whose weights are their own. "
-            f"Set {section}.target_modules=[{','.join(fit)}]."
+            f"{setting}: LoRA would adapt {wrong[0]} and {len(wrong) - 1} more, but vLLM and exports need linear "
+            f"layers whose weights are their own. Set {section}.target_modules=[{','.join(fit)}]."
         )
     return sorted(kinds)
 
@@ -104,8 +98,8 @@ def _config_to_start_from(model: DictConfig, section: str) -> Any:
         raise BadConfig(f"{setting}: this is not a LoRA adapter ({one_line(error, 200)}).") from error
     if unusual := unusual_options(config.to_dict()):
         raise BadConfig(
-            f"{setting}: the adapter has {', '.join(unusual)}. Sampling, checkpoints and exports know plain LoRA only "
-            f"(weight + alpha / rank * B A), and would compute another model than the trained one. {_MERGE}."
+            f"{setting}: the adapter has {', '.join(unusual)}, but sampling and exports know plain LoRA only. Train "
+            "from the merged model (peft: PeftModel.from_pretrained(base, adapter).merge_and_unload())."
         )
     if (config.r, config.lora_alpha) != (model.lora_rank, model.lora_alpha):
         raise BadConfig(

@@ -61,9 +61,6 @@ def _in_chunks(head: nn.Module, name: str, per_token: _PerToken, hidden: Tensor,
     Args:
         name: the attribute of the head that FSDP2 wraps with its hooks; one for each kind of value.
         chunk: tokens per chunk; None: as many as LOGITS_PER_CHUNK allows.
-
-    Raises:
-        RuntimeError: the head's weight is not gathered, or the head has active dropout.
     """
 
     def run(head: Any, per_token: _PerToken, hidden: Tensor, chunk: int | None) -> tuple[Tensor, ...]:

@@ -26,6 +26,7 @@ from typing import Any
 import torch
 from tensordict import TensorDict
 from torch import Tensor
+from verl.utils import tensordict_utils as tu
 from verl.utils.checkpoint.fsdp_checkpoint_manager import FSDPCheckpointManager
 from verl.utils.device import get_device_id
 from verl.utils.torch_dtypes import PrecisionType
@@ -133,7 +134,7 @@ class DittoEngine(FSDPEngineWithLMHead):
     # ---- distillation -------------------------------------------------------------------------------------------
 
     def forward_step(self, micro_batch: TensorDict, loss_function: Any, forward_only: bool) -> Any:
-        chosen = None if forward_only else teaching.distillation_of(micro_batch)
+        chosen = None if forward_only else tu.get_non_tensor_data(micro_batch, "distillation", None)
         if chosen is None:
             return super().forward_step(micro_batch, loss_function, forward_only)
         micro_batch = micro_batch.to(get_device_id())
@@ -141,9 +142,8 @@ class DittoEngine(FSDPEngineWithLMHead):
         if chosen["teacher"] == "experts":
             options: ComparisonOptions = DistillOptions(**chosen["options"])
             if TEACHERS in micro_batch:
-                scored = teaching.score_by_experts(
-                    self.experts, micro_batch, chosen["needs"], self.get_data_parallel_group()
-                )
+                group = self.get_data_parallel_group()
+                scored = teaching.score_by_experts(self.experts, micro_batch, chosen["needs"], group)
         else:
             options = SdpoOptions(**chosen["options"])
             self._follow(options)
@@ -170,8 +170,7 @@ class DittoEngine(FSDPEngineWithLMHead):
         """
         if options.teacher == "base" and not self.start_is_known:
             raise BadConfig(
-                "algorithm.sdpo.teacher=base: the checkpoint does not hold the weights that its run began with. Resume "
-                "with algorithm.sdpo.teacher=ema or live."
+                "algorithm.sdpo.teacher=base: the checkpoint lacks the weights of its run's start. Use ema or live."
             )
         if options.teacher == "live":
             self.teacher = None  # a resumed checkpoint may have had one
@@ -186,13 +185,10 @@ class DittoEngine(FSDPEngineWithLMHead):
     def _score_with_feedback(self, micro_batch: TensorDict, needs: str, options: SdpoOptions) -> TeacherOutput:
         """Score the draft by the policy itself, with the teacher's weights, in the feedback context."""
         rows, moved = teaching.rows_with_teacher(micro_batch), None if options.teacher == "live" else self.teacher
-        batch = teaching.teacher_batch(
-            micro_batch, rows if len(rows) else teaching.shortest_row(micro_batch), TEACHER_PROMPTS
-        )
         with nullcontext() if moved is None else moved.active():
-            values = self.score(batch, needs)
+            values = teaching.scores_of(self, micro_batch, rows, TEACHER_PROMPTS, needs)
         head = None if moved is None or needs == "log_probs" else moved.of(self.head_weight())
-        return TeacherOutput(rows, values if len(rows) else values[:0], head)
+        return TeacherOutput(rows, values, head)
 
     @torch.no_grad()
     def score(self, batch: TensorDict, needs: str) -> Tensor:

@@ -38,11 +38,7 @@ FULL_LOGITS_KEYS = ("entropy_from_logits_with_chunking", "entropy_checkpointing"
 
 
 def check_packing(model: DictConfig, prefix: str) -> None:
-    """Check that rows do not influence each other.
-
-    Args:
-        model: the model section of the config.
-        prefix: its name, for messages.
+    """Check that rows do not influence each other, by the config's model section and its name for messages.
 
     Raises:
         BadConfig: they do, or nothing can tell; the message names the settings with which they do not, if any.
@@ -125,9 +121,6 @@ def check_head(model: DictConfig, training: DictConfig, prefix: str) -> None:
         model: the model section of the config.
         training: the section of the actor (RL) or of the engine (supervised training).
         prefix: the name of the model section, for messages.
-
-    Raises:
-        BadConfig: it does not.
     """
     if not model.use_fused_kernels:
         return
@@ -136,9 +129,8 @@ def check_head(model: DictConfig, training: DictConfig, prefix: str) -> None:
     backend = (model.get("fused_kernel_options") or {}).get("impl_backend")
     if backend != "chunked" or INSTALLER not in ([libraries] if isinstance(libraries, str) else libraries):
         raise BadConfig(
-            f"{prefix}.fused_kernel_options.impl_backend={backend} with {prefix}.external_lib={libraries}: verl's own "
-            "heads need one that is tied to the embedding. Use impl_backend=chunked, which "
-            f"{prefix}.external_lib=[{INSTALLER},your.module] installs, or {remedy}."
+            f"{prefix}.fused_kernel_options.impl_backend={backend} with {prefix}.external_lib={libraries}: use "
+            f"chunked, which {prefix}.external_lib=[{INSTALLER},your.module] installs, or {remedy}."
         )
     for name in FULL_LOGITS_KEYS:
         if training.get(name) or (training.get("fsdp_config") or {}).get(name):
@@ -146,17 +138,12 @@ def check_head(model: DictConfig, training: DictConfig, prefix: str) -> None:
     problem = head_problem(_config_of(model))
     if problem is not None:
         raise BadConfig(
-            f"{prefix}.path={model.path}: the chunked head is not exact for this model: {problem}. Use {remedy}, and "
-            "lower its tokens."
+            f"{prefix}.path={model.path}: the chunked head is not exact for this model: {problem}. Use {remedy}."
         )
 
 
 def head_problem(whole: Any) -> str | None:
-    """The reason why the chunked head is not exact for a model with this config; None if it is.
-
-    Its logits must be `lm_head` of the output of `model`, and log-probs, entropy and gradients of the chunked head must
-    be those of full logits.
-    """
+    """The reason why the chunked head is not exact for a model with this config; None if it is."""
     from transformers import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING, AutoModelForCausalLM, AutoModelForImageTextToText
 
     if _is_remote(whole):

@@ -31,10 +31,7 @@ def resolve_teachers(teachers: Mapping[str, str]) -> dict[str, str]:
         except BadCheckpoint as error:
             raise BadConfig(f"{KEY}.{task}={path}: {error}") from error
         if checkpoint.adapter is not None:
-            raise BadConfig(
-                f"{KEY}.{task}={path}: this is a LoRA adapter. Name the checkpoint with its merged weights: the "
-                "global_step_N folder above it."
-            )
+            raise BadConfig(f"{KEY}.{task}={path}: this is a LoRA adapter. Name the global_step_N folder above it.")
         local = Path(checkpoint.model).exists()
         found[task] = os.path.abspath(checkpoint.model) if local else checkpoint.model
     return found
@@ -51,7 +48,7 @@ def check_teachers(config: DictConfig, settings: Settings, tasks: Collection[str
         Task -> folder or hub id of its teacher; {} where no checkpoint teaches.
 
     Raises:
-        BadConfig: a task without a teacher, a teacher without rows, or a checkpoint that does not fit the student.
+        BadConfig: a task or a teacher without the other, or a checkpoint that does not fit the student.
         BadModel: a checkpoint is damaged.
     """
     if not settings.expert_teachers:
@@ -60,13 +57,13 @@ def check_teachers(config: DictConfig, settings: Settings, tasks: Collection[str
     without = sorted(set(tasks) - set(teachers))
     if without and EVERY_OTHER not in teachers:
         raise BadConfig(
-            f"{KEY}={dict(teachers)}: the training rows have tasks without a teacher ({', '.join(without)}), which "
-            f"would give no learning signal. Name one for each, or one for all others: +{KEY}.{EVERY_OTHER}=CHECKPOINT."
+            f"{KEY}={dict(teachers)}: no teacher for the training rows' tasks {', '.join(without)}. Name one for each, "
+            f"or one for all others: +{KEY}.{EVERY_OTHER}=CHECKPOINT."
         )
     unused = sorted(set(teachers) - set(tasks) - ({EVERY_OTHER} if without else set()))
     if unused:
         raise BadConfig(
-            f"{KEY} names a teacher for {', '.join(unused)}, but no training row is taught by it: the rows' tasks are "
+            f"{KEY} names a teacher for {', '.join(unused)}, but the training rows' tasks are "
             f"{', '.join(sorted(tasks))}. Remove it, or add rows of its task to data.train_files."
         )
     checkpoints = resolve_teachers(teachers)
@@ -85,8 +82,7 @@ def _check_model(config: DictConfig, settings: Settings, setting: str, path: str
         different = next(t for t in sorted(ours.keys() | theirs.keys()) if ours.get(t) != theirs.get(t))
         raise BadConfig(
             f"{setting}: its tokenizer gives other ids than the student's ({different!r} is {theirs.get(different)} "
-            f"there and {ours.get(different)} in {student.path}), so it would score other text. Use a teacher with the "
-            "student's tokenizer, or distil from its answers: python -m sft.distill."
+            f"there and {ours.get(different)} in {student.path}). Distil from its answers: python -m sft.distill."
         )
     check_weights(path, trust, key)
     as_teacher = OmegaConf.merge(student, {"path": path})
@@ -101,7 +97,6 @@ def _check_model(config: DictConfig, settings: Settings, setting: str, path: str
     ]
     if settings.objective.compares_logits and sizes[0] != sizes[1]:
         raise BadConfig(
-            f"{setting}: its head has {sizes[0]} outputs and that of {student.path} has {sizes[1]}, so their "
-            "distributions cannot be compared. Use algorithm.objective=on_policy_distillation, which compares the "
-            "sampled tokens."
+            f"{setting}: its head has {sizes[0]} outputs and that of {student.path} has {sizes[1]}. Use "
+            "algorithm.objective=on_policy_distillation, which compares the sampled tokens."
         )

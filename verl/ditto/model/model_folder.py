@@ -7,7 +7,6 @@ every worker after minutes, and a missing tensor would silently be initialized a
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +18,6 @@ from soul.chat.template_file import read_template
 from soul.errors import SoulError, one_line
 
 _REMEDY = "Download or copy the model again (git lfs pull, if it is a clone)"
-_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
 
 class BadModel(SoulError):
@@ -82,8 +80,8 @@ def _load(path: str, trust: bool) -> Any:
         config = AutoConfig.from_pretrained(path, trust_remote_code=trust)
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust)
     except Exception as error:  # noqa: BLE001 - a damaged folder makes transformers raise anything
-        known = "neither an existing folder nor a model that the hub knows"
-        known = "an existing folder" if Path(path).is_dir() else known
+        local = Path(path).is_dir()
+        known = "an existing folder" if local else "neither an existing folder nor a model that the hub knows"
         raise BadModel(
             f"{known} ({one_line(error, 300)}). Give a folder with config.json, tokenizer and weights, "
             "or a full hub id such as Qwen/Qwen3-8B (ACTOR_MODEL_PATH)."
@@ -91,10 +89,7 @@ def _load(path: str, trust: bool) -> Any:
     quantized = getattr(config, "quantization_config", None)
     if quantized is not None:
         method = quantized.get("quant_method") if isinstance(quantized, dict) else quantized.quant_method
-        raise BadModel(
-            f"its weights are quantized ({method}), and quantized weights cannot be trained. Use the checkpoint from "
-            "which it was made."
-        )
+        raise BadModel(f"its quantized weights ({method}) cannot be trained. Use the checkpoint that they come from.")
     try:
         encodes = bool(tokenizer("A small test.", add_special_tokens=False).input_ids)
     except Exception:  # noqa: BLE001 - a tokenizer without its vocabulary raises anything
@@ -117,8 +112,7 @@ def check_vocabulary(path: str, trust: bool, setting: str, tokenizer: Any) -> No
     if number >= rows:
         raise BadModel(
             f"{setting}={path}: the tokenizer numbers its tokens up to {number:,} ({token!r}), but the embedding has "
-            f"{rows:,} rows (vocab_size in config.json). Use the tokenizer that belongs to the weights, or enlarge the "
-            "embedding (resize_token_embeddings of transformers) and save the model."
+            f"{rows:,} rows. Use the tokenizer of these weights, or enlarge the embedding (resize_token_embeddings)."
         )
 
 
@@ -132,69 +126,30 @@ def check_weights(path: str, trust: bool, setting: str) -> None:
     Raises:
         BadModel: a file is missing or truncated, or a tensor is missing or has another shape than config.json says.
     """
-    try:
-        if Path(path).is_dir() and _check_files(Path(path)):
-            _compare(Path(path), trust)
-    except BadModel as error:
-        raise BadModel(f"{setting}={path}: {error}") from error
-
-
-def _check_files(folder: Path) -> bool:
-    """Check that all files of the weights are whole; True if they are safetensors."""
-    from safetensors import SafetensorError, safe_open
-
-    whole = next((name for name in _WEIGHTS if (folder / name).is_file()), None)
-    index = next(
-        (folder / f"{name}.index.json" for name in _WEIGHTS if (folder / f"{name}.index.json").is_file()), None
-    )
-    if whole is None and index is None:
-        raise BadModel(
-            f"there are no weights in the folder: neither {_WEIGHTS[0]} nor {_WEIGHTS[0]}.index.json. {_REMEDY}."
-        )
-    try:
-        names = [whole] if index is None else sorted(set(json.loads(index.read_text())["weight_map"].values()))
-    except (ValueError, KeyError) as error:
-        raise BadModel(f"{index} cannot be read ({type(error).__name__}: {error}). {_REMEDY}.") from error
-    for file in (folder / str(name) for name in names):
-        if not file.is_file():
-            raise BadModel(f"{file.name} is missing. {_REMEDY}.")
-        try:
-            if file.suffix == ".safetensors":
-                with safe_open(file, "pt"):  # compares the header with the file's size
-                    continue
-            zipfile.ZipFile(file).close()  # torch's format: a zip, whose directory is at the end
-        except (SafetensorError, zipfile.BadZipFile, OSError) as error:
-            size = f"{file.stat().st_size:,} bytes"
-            raise BadModel(f"{file.name} is truncated or damaged ({size}; {error}). {_REMEDY}.") from error
-    return str(names[0]).endswith(".safetensors")
-
-
-def _compare(folder: Path, trust: bool) -> None:
-    """Load the folder onto the device "meta": transformers compares names and shapes, and reads no tensor."""
+    if not Path(path).is_dir():
+        return
     import transformers
 
-    config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=trust)
+    config = transformers.AutoConfig.from_pretrained(path, trust_remote_code=trust)
     named = getattr(transformers, (config.architectures or [""])[0], None)
     if named is None and not trust and type(config) not in transformers.AutoModelForCausalLM._model_mapping:
         return
     how: dict[str, Any] = {"trust_remote_code": trust, "output_loading_info": True, "ignore_mismatched_sizes": True}
     try:
-        with _quiet():
-            _, report = (named or transformers.AutoModelForCausalLM).from_pretrained(folder, device_map="meta", **how)
+        with _quiet():  # on "meta" transformers compares names and shapes, and reads no tensor
+            _, report = (named or transformers.AutoModelForCausalLM).from_pretrained(path, device_map="meta", **how)
     except Exception as error:  # noqa: BLE001 - a damaged folder makes transformers raise anything
-        raise BadModel(
-            f"transformers cannot build the model of config.json ({one_line(error, 300)}). {_REMEDY}."
-        ) from error
+        text = f"weights are missing, truncated or not of config.json ({one_line(error, 300)}). {_REMEDY}."
+        raise BadModel(f"{setting}={path}: {text}") from error
     for name, stored, wanted in sorted(report["mismatched_keys"]):
         raise BadModel(
-            f"the weights do not match config.json: {name} has the shape {list(stored)}, but config.json asks for "
-            f"{list(wanted)}. Use the config.json that belongs to the weights."
+            f"{setting}={path}: {name} has the shape {list(stored)}, but config.json asks for {list(wanted)}. Use the "
+            "config.json that belongs to the weights."
         )
     if missing := sorted(report["missing_keys"]):
-        more = f" and {len(missing) - 1} more tensors" if len(missing) > 1 else ""
         raise BadModel(
-            f"the weights lack {missing[0]}{more}, which config.json asks for; they would be random. {_REMEDY}, or use "
-            "the config.json that belongs to the weights."
+            f"{setting}={path}: the weights lack {missing[0]} and {len(missing) - 1} more tensors of config.json; they "
+            f"would be random. {_REMEDY}, or use the config.json that belongs to the weights."
         )
 
 

@@ -14,7 +14,7 @@ equals its teacher would be trained.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from tensordict import TensorDict
 from torch import Tensor
 from verl.utils import tensordict_utils as tu
 
-from ditto.batch.jagged import row_lengths, with_values
+from ditto.batch.jagged import jagged, row_lengths, with_values
 from ditto.model.chunked_head import TeacherScores
 from ditto.model.teacher_weights import reshard, shard, whole
 from ditto.objectives.losses import DISTILL_WEIGHTS, TEACHERS
@@ -60,17 +60,18 @@ def rows_with_teacher(micro_batch: TensorDict, teacher: int | None = None) -> Te
     return torch.tensor([i for i, one in enumerate(taught) if one], dtype=torch.int64)
 
 
-def shortest_row(micro_batch: TensorDict) -> Tensor:
-    """The row with the fewest tokens, for a rank that has none to score: all must join a forward pass of FSDP."""
-    return row_lengths(micro_batch["input_ids"]).argmin().reshape(1).cpu()
+def scores_of(teacher: DittoEngine, micro_batch: TensorDict, rows: Tensor, prompts: str, needs: str) -> Tensor:
+    """A teacher's output (`TeacherOutput.values`) for these rows, with the prompts of this column.
+
+    A rank without rows scores its shortest one and drops the result: all must join a forward pass of FSDP.
+    """
+    shortest = row_lengths(micro_batch["input_ids"]).argmin().reshape(1).cpu()
+    values = teacher.score(teacher_batch(micro_batch, rows if len(rows) else shortest, prompts), needs)
+    return values if len(rows) else values[:0]
 
 
 def teacher_batch(micro_batch: TensorDict, rows: Tensor, prompts: str) -> TensorDict:
-    """These rows of a micro-batch as a teacher reads them.
-
-    Args:
-        prompts: the column with the prompts that it reads.
-    """
+    """These rows of a micro-batch as a teacher reads them, with the prompts of this column."""
     sources = {"prompts": prompts, "responses": "responses", "response_mask": "response_mask"}
     of_rows = {
         name: [values[i] for i in rows.tolist()]
@@ -79,15 +80,14 @@ def teacher_batch(micro_batch: TensorDict, rows: Tensor, prompts: str) -> Tensor
     ids = [torch.cat(pair) for pair in zip(of_rows["prompts"], of_rows["responses"], strict=True)]
     positions = [torch.arange(len(row), device=row.device) for row in ids]
     of_rows |= {"input_ids": ids, "position_ids": positions}
-    columns = {name: torch.nested.as_nested_tensor(values, layout=torch.jagged) for name, values in of_rows.items()}
+    columns = {name: jagged(values) for name, values in of_rows.items()}
     if micro_batch["position_ids"].dim() == 3:  # vision models count in several dimensions; text has the same in all
         one, dimensions = columns["position_ids"], micro_batch["position_ids"].shape[1]
         columns["position_ids"] = torch.nested.nested_tensor_from_jagged(
             one.values().expand(dimensions, -1).contiguous(), one.offsets(), jagged_dim=2
         )
     settings = {name: micro_batch[name] for name in _SETTINGS if name in micro_batch}
-    data = tu.get_tensordict(columns, {name: tu.unwrap_non_tensor_data(value) for name, value in settings.items()})
-    return data
+    return tu.get_tensordict(columns, {name: tu.unwrap_non_tensor_data(value) for name, value in settings.items()})
 
 
 def next_token_places(prompts: Tensor, responses: Tensor) -> Tensor:
@@ -131,12 +131,6 @@ def _of_rows(responses: Tensor, rows: Tensor) -> Tensor:
     chosen = torch.zeros(len(lengths), dtype=torch.bool, device=lengths.device)
     chosen[rows.to(lengths.device)] = True
     return chosen.repeat_interleave(lengths)
-
-
-def distillation_of(micro_batch: TensorDict) -> Mapping[str, Any] | None:
-    """The trainer's settings of the distillation: `needs`, `teacher`, and the options of that teacher."""
-    chosen: Mapping[str, Any] | None = tu.get_non_tensor_data(micro_batch, "distillation", None)
-    return chosen
 
 
 # ---- experts ---------------------------------------------------------------------------------------------------------
@@ -184,13 +178,12 @@ def score_by_experts(
     for teacher, mine, everywhere in zip(teachers, rows, needed.tolist(), strict=True):
         if not everywhere:
             continue
-        chosen = mine if len(mine) else shortest_row(micro_batch)
-        values = teacher.score(teacher_batch(micro_batch, chosen, "prompts"), needs)
+        values = scores_of(teacher, micro_batch, mine, "prompts", needs)
         head = None
         if needs == "hidden_states":
             weight = teacher.head_weight()
             reshard(teacher.module)  # the shard is read, and the head may be part of the root
             head = whole(weight, shard(weight))
         reshard(teacher.module)
-        scored.append(TeacherOutput(mine, values if len(mine) else values[:0], head))
+        scored.append(TeacherOutput(mine, values, head))
     return scored

@@ -20,12 +20,7 @@ SCALED = "seq-mean-token-sum-norm"  # the one that reads actor.loss_scale_factor
 LOSS_AGG_MODES = ("token-mean", "seq-mean-token-mean", "seq-mean-token-sum", SCALED)
 
 
-def row_weights(
-    tokens: Sequence[int],
-    members: Sequence[int],
-    mode: str,
-    scale: float = 1.0,
-) -> dict[int, float]:
+def row_weights(tokens: Sequence[int], members: Sequence[int], mode: str, scale: float = 1.0) -> dict[int, float]:
     """The weight of one sampled token of each row, in the average over `members`.
 
     Args:
@@ -33,9 +28,6 @@ def row_weights(
         members: the rows that are averaged over; those without a token do not count.
         mode: one of LOSS_AGG_MODES.
         scale: verl's `actor.loss_scale_factor`, for seq-mean-token-sum-norm.
-
-    Raises:
-        ValueError: an aggregation mode that is not known.
     """
     if mode not in LOSS_AGG_MODES:
         raise ValueError(f"actor.loss_agg_mode={mode!r}: use {', '.join(LOSS_AGG_MODES)}")

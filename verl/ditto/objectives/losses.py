@@ -160,15 +160,9 @@ def objective_loss(
     objective: Objective,
     options: ObjectiveOptions,
 ) -> tuple[Tensor, dict[str, Any]]:
-    """The loss of one micro-batch.
+    """The loss of one micro-batch with verl's columns and those above, and metrics, of every part too.
 
-    Args:
-        config: verl's ActorConfig.
-        model_output: what the engine returns, with `log_probs` of all tokens, and DIVERGENCE for `distill_logits`.
-        data: a micro-batch with verl's columns and those above.
-
-    Returns:
-        The loss, times the number of ranks because FSDP averages gradients; and metrics, of every part too.
+    The loss is times the number of ranks, because FSDP averages gradients. `config` is verl's ActorConfig.
     """
     from verl.utils.metric import AggregationType, Metric
 

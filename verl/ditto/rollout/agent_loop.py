@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
@@ -46,12 +45,7 @@ def _gateway(settings_json: str) -> Gateway:
     return remote_gateway(GatewaySettings.model_validate_json(settings_json))
 
 
-@cache
-def _live_traces(run_dir: Path) -> LiveTraces:
-    """One writer per worker process."""
-    return LiveTraces(run_dir)
-
-
+_live_traces = cache(LiveTraces)  # by run folder: one writer per worker process
 _RENDERERS: dict[str, ChatRenderer] = {}  # by model path: verl creates a loop for every session
 
 
@@ -83,14 +77,10 @@ class SoulAgentLoop(AgentLoopBase):
         return Settings.from_config(self.config)
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> list[AgentLoopOutput]:
-        """Play one session of a row.
+        """Play one session of a row: at least one output, and exactly one at validation.
 
         Args:
-            sampling_params: verl's, those of validation at validation.
             kwargs: the dataset's fields, and `uid`, `session_id`, `global_steps` of verl.
-
-        Returns:
-            At least one output. At validation exactly one.
         """
         settings = self.settings
         tasks.configure(settings.tasks)
@@ -117,7 +107,7 @@ class SoulAgentLoop(AgentLoopBase):
             task_row.task,
             task_row.row,
             new_players,
-            await self.gateway(),
+            _gateway(settings.gateway.model_dump_json()),
             settings.refine,
             step=step,
             refine=settings.objective.refines and not validate,
@@ -140,10 +130,6 @@ class SoulAgentLoop(AgentLoopBase):
             await _live_traces(settings.run_dir).append(step, outputs[0].extra_fields["trace"])
         return outputs
 
-    async def gateway(self) -> Gateway:
-        """The judges of this process."""
-        return _gateway(self.settings.gateway.model_dump_json())
-
 
 def _asks_canary(settings: Settings, row: TaskRow, session: str) -> bool:
     """True if the canary scores the draft of this session: of tasks that are judged, the share that is configured."""
@@ -151,22 +137,8 @@ def _asks_canary(settings: Settings, row: TaskRow, session: str) -> bool:
     return bool(row.task.calls_per_episode.get("judge")) and drawn < settings.gateway.policy.canary_share
 
 
-def _out_of_tokens(session: Session) -> dict[str, int]:
-    """Sequences of either episode that a limit on tokens has cut: a turn, or all turns after it."""
-    attempts = {"draft": session.draft, "refined": session.refined}
-    return {
-        name: sum(sequence.full or sequence.cut for _, _, sequence in seat_sequences(attempt))
-        for name, attempt in attempts.items()
-        if attempt
-    }
-
-
 def _output(record: SequenceRecord, session: Session, step: int) -> AgentLoopOutput:
-    """A training sequence as verl takes it.
-
-    Args:
-        step: the training step; the weights are those of the step before, unless the record knows better.
-    """
+    """A training sequence as verl takes it. The weights are those of the step before unless the record knows better."""
     attempt = session.refined if record.refined else session.draft
     low, high = record.versions or (step - 1, step - 1)
     return AgentLoopOutput(
@@ -215,7 +187,11 @@ def session_outputs(
     note_answers(trace, row.task, row.row, episodes)
     trace.session, trace.prompt = name, uid
     trace.model_version = max(output.extra_fields["max_global_steps"] for output in outputs)
-    trace.out_of_tokens = _out_of_tokens(session)
+    trace.out_of_tokens = {  # sequences that a limit on tokens has cut: a turn, or all turns after it
+        name: sum(sequence.full or sequence.cut for _, _, sequence in seat_sequences(attempt))
+        for name, attempt in {"draft": session.draft, "refined": session.refined}.items()
+        if attempt
+    }
     trace.sequences = [record.summary() for record in records]
     if validate:
         for summary in trace.sequences:

@@ -66,11 +66,7 @@ class GroupFilter:
 
     @classmethod
     def from_config(cls, config: DictConfig, settings: Settings, prompts: int) -> GroupFilter | None:
-        """The filter of a run; None if `algorithm.filter_groups` is off.
-
-        Args:
-            prompts: the groups that one batch trains on.
-        """
+        """The filter of a run; None if `algorithm.filter_groups` is off."""
         options = config.algorithm.filter_groups
         if not options.enable:
             return None
@@ -83,11 +79,7 @@ class GroupFilter:
         return set(finished) - set(self._groups)
 
     def judge(self, prompt: str, extra_fields: Sequence[dict[str, Any]]) -> None:
-        """Find out whether a finished group teaches anything.
-
-        Args:
-            extra_fields: what the agent loop left in the queue, for every sequence of the group.
-        """
+        """Find out from what the agent loop left in the queue, by sequence, if a finished group teaches anything."""
         records = [SequenceRecord(**fields["ditto"]) for fields in extra_fields]
         objective, options = self._settings.objective, self._settings.options
         planned = plan_losses(records, [0] * len(records), objective, options, self._mode)
@@ -99,11 +91,7 @@ class GroupFilter:
         self._groups[prompt] = _Group(lines, replaceable)
 
     def to_drop(self, age: dict[str, int]) -> set[str]:
-        """The groups to replace now, the oldest first, as far as the limit allows.
-
-        Args:
-            age: prompt -> the step for which it was asked.
-        """
+        """The groups to replace now, the oldest first (prompt -> the step that asked for it), up to the limit."""
         idle = (prompt for prompt, group in self._groups.items() if group.replaceable)
         oldest_first = sorted(idle, key=lambda prompt: (age.get(prompt, 0), prompt))
         return set(oldest_first[: max(self.limit - self._dropped["dropped"], 0)])
@@ -127,9 +115,8 @@ class GroupFilter:
         self._dropped, self._traces = Counter(dropped=0, tokens_dropped=0), []
         if dropped >= self.limit and batch.groups["idle"]:
             logger.warning(
-                "Step %d: %d groups taught nothing and were replaced, which is all that "
-                "algorithm.filter_groups.max_num_gen_batches allows. The step trains with what there is: see "
-                "ditto/groups_idle, and raise the limit or choose prompts on which drafts differ.",
+                "Step %d: %d groups taught nothing and were replaced, all that algorithm.filter_groups."
+                "max_num_gen_batches allows: see ditto/groups_idle, and choose prompts on which drafts differ.",
                 step,
                 dropped,
             )

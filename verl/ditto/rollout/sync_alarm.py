@@ -93,11 +93,9 @@ class SyncAlarm:
         if newest >= step - 1 and difference > self.bound:
             raise WeightsOutOfSync(
                 f"Step {step}: the log-probs of rollout engine and actor for the same tokens differ by "
-                f"{difference:.3g} on average, more than {self.bound:g}. Either a weight sync did not reach the "
-                "engine, or the two compute differently (temperature, top_p, precision, attention). The last "
-                "checkpoints may have learned from samples of older weights: resume from one before "
-                "training/rollout_logprob_diff_mean began to rise. If this difference is normal for your model, raise "
-                "run.max_logprob_diff."
+                f"{difference:.3g} on average, more than {self.bound:g}: a weight sync was lost, or the two compute "
+                "differently (temperature, top_p, precision, attention). Resume from a checkpoint before "
+                "training/rollout_logprob_diff_mean rose, or raise run.max_logprob_diff if this is normal here."
             )
         return numbers | {"training/rollout_logprob_diff_mean": difference}
 
@@ -118,9 +116,8 @@ class SyncAlarm:
             if self.max_unchanged is not None and self._unchanged[server] >= self.max_unchanged:
                 raise WeightsOutOfSync(
                     f"Step {step}: {server} answers a fixed prompt with exactly the same log-probs as "
-                    f"{self._unchanged[server]} updates ago. Either the weight syncs since then did not reach the "
-                    "engine, or the updates are too small for its precision. If they are, switch this check off with "
-                    "run.max_unchanged_syncs=null."
+                    f"{self._unchanged[server]} updates ago: the weight syncs since then were lost, or the updates are "
+                    "too small for its precision (then set run.max_unchanged_syncs=null)."
                 )
             if same and updated:
                 logger.warning("Step %d: the weight sync did not change the log-probs of %s", step, server)
@@ -152,27 +149,21 @@ def distance(
 
 
 def ask(servers: Mapping[str, Any], prompt_ids: Sequence[int], times: int = 1) -> dict[str, Set[Answer]]:
-    """Ask every rollout server for its greedy answer to a prompt, with log-probs.
-
-    Args:
-        servers: name -> Ray actor of a verl rollout server.
-        prompt_ids: token ids of the prompt.
-        times: how often, one after the other.
+    """Ask every rollout server (name -> verl's Ray actor) for its greedy answer to a prompt, so often.
 
     Returns:
         server -> its different answers.
     """
-    rounds = [_ask_once(servers, prompt_ids) for _ in range(times)]
-    return {name: frozenset(answers[name] for answers in rounds) for name in servers}
-
-
-def _ask_once(servers: Mapping[str, Any], prompt_ids: Sequence[int]) -> dict[str, Answer]:
     sampling = {"temperature": 0.0, "max_tokens": PROBE_TOKENS, "ignore_eos": True, "logprobs": True}
-    pending = {
-        name: server.generate.remote(
-            prompt_ids=list(prompt_ids), sampling_params=dict(sampling), request_id=f"sync_alarm_{uuid4().hex}"
-        )
-        for name, server in servers.items()
-    }
-    answers = {name: ray.get(reference) for name, reference in pending.items()}
-    return {name: (tuple(a.token_ids), tuple(a.log_probs or ())) for name, a in answers.items()}
+    answers: dict[str, set[Answer]] = {name: set() for name in servers}
+    for _ in range(times):  # one after the other
+        pending = {
+            name: server.generate.remote(
+                prompt_ids=list(prompt_ids), sampling_params=dict(sampling), request_id=f"sync_alarm_{uuid4().hex}"
+            )
+            for name, server in servers.items()
+        }
+        for name, reference in pending.items():
+            answer = ray.get(reference)
+            answers[name].add((tuple(answer.token_ids), tuple(answer.log_probs or ())))
+    return {name: frozenset(found) for name, found in answers.items()}

@@ -55,30 +55,17 @@ class TokenSeat:
 
     async def say(self, messages: Sequence[Message], base: Sequence[Message] | None = None) -> str:
         """Play a turn (see `soul.policy.Seat.say`). Returns "" if the sequence has no room for another turn."""
-        sequence = self._continued(messages)
-        if sequence is None:
-            sequence = await self._start(messages, base)
-        elif sequence.full:
-            return ""
-        else:
+        sequence = self.sequences[-1] if self.sequences else None
+        known = sequence.messages if sequence else []
+        if sequence is None or len(messages) <= len(known) or list(messages[: len(known)]) != known:
+            sequence = await self._new(messages, base)
+            length = len(sequence.prompt_ids)
+            if length > self._max_prompt:
+                raise PolicyFailure("too_long", f"the prompt has {length} tokens, more than {self._max_prompt}")
+            self.sequences.append(sequence)
+        elif not sequence.full:
             sequence = await self._grow(sequence, messages, base)
         return "" if sequence.full else await self._generate(sequence)
-
-    def _continued(self, messages: Sequence[Message]) -> SequenceRecord | None:
-        """The last sequence if these messages extend it, else None."""
-        if not self.sequences:
-            return None
-        known = self.sequences[-1].messages
-        extends = len(messages) > len(known) and list(messages[: len(known)]) == known
-        return self.sequences[-1] if extends else None
-
-    async def _start(self, messages: Sequence[Message], base: Sequence[Message] | None) -> SequenceRecord:
-        sequence = await self._new(messages, base)
-        length = len(sequence.prompt_ids)
-        if length > self._max_prompt:
-            raise PolicyFailure("too_long", f"the prompt has {length} tokens, more than {self._max_prompt}")
-        self.sequences.append(sequence)
-        return sequence
 
     async def _new(self, messages: Sequence[Message], base: Sequence[Message] | None) -> SequenceRecord:
         """A sequence whose prompt is the whole conversation so far."""

@@ -63,8 +63,8 @@ def fitting_rows(
         elif not data.filter_overlong_prompts:
             raise BadRow(
                 f"{row.where}: the prompt of this {row.task.name} row has {measure(row.row)} tokens, more than "
-                f"data.max_prompt_length={limit}. Raise data.max_prompt_length (and the rollout's max_model_len), "
-                "or set data.filter_overlong_prompts=true to leave out such rows."
+                f"data.max_prompt_length={limit}. Raise it (and the rollout's max_model_len), or leave out such rows: "
+                "data.filter_overlong_prompts=true."
             )
     if not kept:
         raise BadRow(

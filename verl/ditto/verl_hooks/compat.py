@@ -21,10 +21,20 @@ of the socket add it to the job's.
 
 import functools
 import os
+from collections.abc import Callable
 from typing import Any
 
 VARIABLE = "DITTO_RUN_ID"
 _JOB = "VERL_RAY_JOB_ID"  # verl's servers set it for their engines
+
+
+def _replace(owner: Any, name: str, change: Callable[[Any], Callable[..., Any]]) -> None:
+    """Put a changed function in the place of a module's or a class's own, once."""
+    original = getattr(owner, name)
+    if not getattr(original, "ditto_patched", False):
+        changed: Any = functools.wraps(original)(change(original))
+        changed.ditto_patched = True
+        setattr(owner, name, changed)
 
 
 def patch_for_cpu() -> None:
@@ -32,25 +42,13 @@ def patch_for_cpu() -> None:
     import torch.distributed as dist
     from torch.distributed.fsdp import CPUOffloadPolicy
 
-    if not getattr(dist.init_process_group, "ditto_patched", False):
-        init_process_group = dist.init_process_group
+    def once_per_device(join: Any) -> Callable[..., Any]:
+        return lambda backend=None, *args, **kwargs: join(
+            "gloo" if backend == "cpu:gloo,cpu:gloo" else backend, *args, **kwargs
+        )
 
-        @functools.wraps(init_process_group)
-        def once_per_device(backend: str | None = None, *args: Any, **kwargs: Any) -> Any:
-            return init_process_group("gloo" if backend == "cpu:gloo,cpu:gloo" else backend, *args, **kwargs)
-
-        once_per_device.ditto_patched = True  # type: ignore[attr-defined]
-        dist.init_process_group = once_per_device
-
-    if not getattr(CPUOffloadPolicy.__init__, "ditto_patched", False):
-        init = CPUOffloadPolicy.__init__
-
-        @functools.wraps(init)
-        def unpinned(self: Any, pin_memory: bool = False) -> None:
-            init(self, pin_memory=False)
-
-        unpinned.ditto_patched = True  # type: ignore[attr-defined]
-        CPUOffloadPolicy.__init__ = unpinned
+    _replace(dist, "init_process_group", once_per_device)
+    _replace(CPUOffloadPolicy, "__init__", lambda init: lambda self, pin_memory=False: init(self, pin_memory=False))
 
 
 def patch_vllm() -> None:
@@ -65,46 +63,29 @@ def patch_vllm() -> None:
 
     if not current_platform.is_cpu():
         return
-    _keep_weights()
+    import vllm.model_executor.layers.utils as layers
+
+    def keep_weight(pack: Any) -> Callable[..., Any]:
+        # Not a convolution's, which vLLM would change in place, again with every sync.
+        return lambda layer, remove_weight: pack(layer, remove_weight=False) if layer.weight.ndim == 2 else None
+
+    _replace(layers, "dispatch_cpu_unquantized_gemm", keep_weight)
     _share_factors()
 
 
-def _keep_weights() -> None:
-    import vllm.model_executor.layers.utils as layers
-
-    packed = layers.dispatch_cpu_unquantized_gemm
-    if getattr(packed, "ditto_patched", False):
-        return
-
-    def dispatch_cpu_unquantized_gemm(layer: Any, remove_weight: bool) -> None:
-        if layer.weight.ndim == 2:  # vLLM would change a convolution's weight in place, again with every sync
-            packed(layer, remove_weight=False)
-
-    dispatch_cpu_unquantized_gemm.ditto_patched = True  # type: ignore[attr-defined]
-    layers.dispatch_cpu_unquantized_gemm = dispatch_cpu_unquantized_gemm
-
-
 def _share_factors() -> None:
+    """Let the products of rows and an adapter's factor broadcast a single index over all rows."""
     from vllm.lora.ops.torch_ops import lora_ops
     from vllm.lora.punica_wrapper import punica_cpu
 
+    def share(product: Any) -> Callable[..., Any]:
+        return lambda inputs, factors, output, adapter_of_row, *args, **kwargs: product(
+            inputs, factors, output, adapter_of_row[:1] if len(factors) == 1 else adapter_of_row, *args, **kwargs
+        )
+
     for name in ("bgmv_shrink", "bgmv_expand", "bgmv_expand_slice"):
-        product = getattr(lora_ops, name)
-        if not getattr(product, "ditto_patched", False):
-            shared = _with_shared_factors(product)
-            setattr(lora_ops, name, shared)  # for the products of prompts, which call these
-            setattr(punica_cpu, name, shared)
-
-
-def _with_shared_factors(product: Any) -> Any:
-    """The product of rows and an adapter's factor; a single index is broadcast over all rows."""
-
-    @functools.wraps(product)
-    def shared(inputs: Any, factors: Any, output: Any, adapter_of_row: Any, *args: Any, **kwargs: Any) -> None:
-        product(inputs, factors, output, adapter_of_row[:1] if len(factors) == 1 else adapter_of_row, *args, **kwargs)
-
-    shared.ditto_patched = True  # type: ignore[attr-defined]
-    return shared
+        _replace(lora_ops, name, share)  # for the products of prompts, which call these
+        setattr(punica_cpu, name, getattr(lora_ops, name))
 
 
 def own_name(socket: str, job: str) -> str:

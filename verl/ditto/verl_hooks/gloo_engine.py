@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Generator
 from datetime import timedelta
-from typing import Any, TypedDict
+from typing import Any
 
 import ray
 import torch
@@ -21,13 +21,6 @@ from verl.checkpoint_engine.base import CheckpointEngine, CheckpointEngineRegist
 
 TIMEOUT = timedelta(minutes=10)  # of one broadcast; a lost worker is noticed at once, because its connection breaks
 NOT_IN_GROUP = -1  # rank of the actor's other processes
-
-
-class Rendezvous(TypedDict):
-    """The address at which the processes of a sync meet; empty for all but actor rank 0."""
-
-    host: str
-    port: int
 
 
 @CheckpointEngineRegistry.register("gloo")
@@ -46,12 +39,12 @@ class GlooCheckpointEngine(CheckpointEngine):
         self._group: dist.ProcessGroupGloo | None = None
 
     def prepare(self) -> dict[str, Any]:
-        """Open the port at which the group meets."""
+        """Open the port at which the group meets. Returns its address; {} for all but actor rank 0."""
         if not self.is_master:
             return {}
         host = ray.util.get_node_ip_address().strip("[]")
         self._store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=TIMEOUT)
-        return dict(Rendezvous(host=host, port=self._store.port))
+        return {"host_name": host, "port": self._store.port}
 
     @classmethod
     def build_topology(
@@ -67,17 +60,12 @@ class GlooCheckpointEngine(CheckpointEngine):
         return arguments(actor), arguments(list(range(1, size)))
 
     def init_process_group(self, **topology: Any) -> None:
-        """Join the group of this sync.
-
-        Args:
-            topology: one process's `rank`, `world_size` and `rendezvous` of `build_topology`.
-        """
-        rendezvous: Rendezvous = topology["rendezvous"]
+        """Join the group of this sync, with one process's `rank`, `world_size` and `rendezvous`."""
         self.rank = topology["rank"]
         if self.rank == NOT_IN_GROUP:
             return
         if self._store is None:
-            self._store = dist.TCPStore(rendezvous["host"], rendezvous["port"], is_master=False, timeout=TIMEOUT)
+            self._store = dist.TCPStore(**topology["rendezvous"], is_master=False, timeout=TIMEOUT)
         self._group = dist.ProcessGroupGloo(self._store, self.rank, topology["world_size"], TIMEOUT)
 
     def finalize(self) -> None:

@@ -24,11 +24,7 @@ def register() -> None:
 
 
 def require(device: str) -> None:
-    """Check that verl loaded this plug-in and runs on the device that the config names.
-
-    Args:
-        device: `trainer.device`, "cpu" or "cuda".
-    """
+    """Check that verl loaded this plug-in and runs on the device that the config names, "cpu" or "cuda"."""
     from verl.plugin.platform import PlatformRegistry, get_platform
 
     installed = any(point.value == "ditto.verl_hooks.plugin" for point in entry_points(group="verl.plugins"))
@@ -38,16 +34,14 @@ def require(device: str) -> None:
         register()  # verl hides the plug-in's exception: call it again to raise it here
     if not installed or not loads:
         raise PluginMissing(
-            "verl does not load the ditto plug-in (the entry point `ditto` of the group verl.plugins) in its workers. "
-            "Run `bash scripts/env`, or `pip install --no-deps -e .` in the active environment, and unset "
-            f"VERL_USE_EXTERNAL_PLUGINS (it is {switch})."
+            "verl does not load the ditto plug-in (group verl.plugins) in its workers. Run `bash scripts/env` or `pip "
+            f"install --no-deps -e .`, and unset VERL_USE_EXTERNAL_PLUGINS (it is {switch})."
         )
     platform = get_platform().device_name
     if platform != device:
         raise PluginMissing(
-            f"The config trains on trainer.device={device}, but verl runs on the platform {platform!r}. Without a GPU, "
-            "set platform=cpu and export VERL_PLATFORM=cpu (PLATFORM=cpu of run_rl.sh does both); with one, set "
-            "platform=gpu and unset VERL_PLATFORM."
+            f"trainer.device={device}, but verl runs on the platform {platform!r}. Without a GPU, set platform=cpu and "
+            "export VERL_PLATFORM=cpu; with one, set platform=gpu and unset VERL_PLATFORM."
         )
 
 

@@ -23,10 +23,7 @@ def reason(folder: Path, model: Any, objective: str = "ditto", option: str = "au
             "actor_rollout_ref": {
                 "model": {
                     "path": str(folder),
-                    "external_lib": "ditto.model.install",
                     "use_remove_padding": True,
-                    "use_fused_kernels": True,
-                    "fused_kernel_options": {"impl_backend": "chunked"},
                     "override_config": {"attn_implementation": "packed"},
                 },
                 "actor": {"fsdp_config": {}},
@@ -37,12 +34,6 @@ def reason(folder: Path, model: Any, objective: str = "ditto", option: str = "au
     for key, value in overrides.items():
         OmegaConf.update(config, key, value)
     return ineligible_reason(config, settings_of(objective, prefix_tree=option))
-
-
-@pytest.mark.parametrize("config", [Qwen3Config(**SMALL), LlamaConfig(**SMALL)])
-@pytest.mark.parametrize("objective", ["ditto", "grpo"])
-def test_known_models_with_full_attention_are_computed_as_trees(config: Any, objective: str, tmp_path: Path) -> None:
-    assert reason(tmp_path, config, objective) is None
 
 
 @pytest.mark.parametrize(
@@ -64,6 +55,7 @@ def test_where_a_tree_would_not_be_exact_the_reason_is_named(
 
 def test_off_an_unknown_model_and_float32_on_a_gpu_are_reasons(tmp_path: Path) -> None:
     qwen = Qwen3Config(**SMALL)
+    assert reason(tmp_path, qwen) is reason(tmp_path, LlamaConfig(**SMALL), "grpo") is None
     assert reason(tmp_path, qwen, option="off") == "algorithm.prefix_tree=off"
     fp32 = {"trainer.device": "cuda", "actor_rollout_ref.actor.fsdp_config.mixed_precision": {"param_dtype": "fp32"}}
     assert "on a GPU" in str(reason(tmp_path, qwen, **fp32))

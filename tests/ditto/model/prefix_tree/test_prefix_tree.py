@@ -8,7 +8,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from torch import Tensor
-from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3VLConfig, Qwen3VLForConditionalGeneration
+from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3VLForConditionalGeneration
 from verl.utils import tensordict_utils as tu
 
 from ditto.batch.jagged import response_tokens
@@ -17,20 +17,12 @@ from ditto.model.chunked_head import with_chunked_head
 from ditto.model.prefix_tree import tree as trees
 from ditto.model.prefix_tree.attention import Branches
 from tests.ditto.model.prefix_tree.groups import VOCAB, columns, rows_of_groups
+from tests.ditto.model.tiny_qwen import qwen3_vl, text_sizes
 from tests.ditto.model.varlen_reference import Kernel, kernel  # noqa: F401  (a fixture)
 from tests.ditto.our_step import engine_of
 
 EXACT = dict(rtol=1e-9, atol=1e-10)
-TEXT: dict[str, Any] = dict(
-    vocab_size=VOCAB,
-    hidden_size=16,
-    intermediate_size=24,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    head_dim=8,
-    initializer_range=0.3,
-)
+TEXT = text_sizes(VOCAB, initializer_range=0.3)
 
 
 @pytest.fixture(autouse=True)
@@ -104,11 +96,7 @@ def model_of(family: str, *, tied: bool, lora: bool, chunked: bool) -> Any:
         config: Any = Qwen3Config(**TEXT, tie_word_embeddings=tied)
     else:
         base = Qwen3VLForConditionalGeneration
-        vision = dict(depth=1, hidden_size=8, intermediate_size=16, num_heads=2, out_hidden_size=16)
-        vision |= dict(deepstack_visual_indexes=[0], patch_size=2, num_position_embeddings=16)
-        rope = dict(rope_type="default", rope_theta=10000.0, mrope_section=[2, 1, 1], mrope_interleaved=True)
-        text = TEXT | {"rope_parameters": rope, "tie_word_embeddings": tied}
-        config = Qwen3VLConfig(text_config=text, vision_config=vision, tie_word_embeddings=tied)
+        config = qwen3_vl(TEXT, tied=tied, image_token_id=151_655, video_token_id=151_656)  # none among these ids
     config._attn_implementation = attention.NAME
     model = (with_chunked_head(base) if chunked else base)(config)
     if lora:
