@@ -42,8 +42,14 @@ _DATA: Keys = {
         "(passes in one epoch).",
     ),
     "val_files": Key(Texts | None, "Files or globs for the validation loss."),
-    "max_prompt_length": Key(Tokens, "With max_response_length, the tokens that a sequence may have."),
-    "max_response_length": Key(Tokens, "With max_prompt_length, the tokens that a sequence may have."),
+    "max_prompt_length": Key(
+        Tokens | None,
+        "With max_response_length, the tokens that a sequence may have. null: 16,384, or its share of a short context.",
+    ),
+    "max_response_length": Key(
+        Tokens | None,
+        "With max_prompt_length, the tokens that a sequence may have. null: 8,192, or its share of a short context.",
+    ),
     "overlong": Key(
         Literal["drop", "truncate", "error"], "What happens to a longer sequence. The plan counts what happened."
     ),

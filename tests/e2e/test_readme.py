@@ -1,4 +1,4 @@
-"""The README's first three blocks, run as they are printed, with a model and a judge of this machine."""
+"""The first blocks of README and docs/sft.md, run as they are printed, with a model and a judge of this machine."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ from tests.e2e.run import ROOT
 pytestmark = pytest.mark.e2e
 
 
-def run(block: str, folder: Path, model: Path, **environment: str) -> str:
-    """Run a block of the README in `folder`; returns what it printed."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def run(block: str, folder: Path, model: Path, page: str = "README.md", **environment: str) -> str:
+    """Run a block of a page in `folder`; returns what it printed."""
+    text = (ROOT / page).read_text(encoding="utf-8")
     (commands,) = re.findall(rf"<!-- block: {block} -->\n```bash\n(.*?)```", text, re.DOTALL)
-    commands = commands.replace("HuggingFaceTB/SmolLM2-135M-Instruct", str(model)).replace(
-        "bash recipe/", f"bash {ROOT}/recipe/"
-    )
+    commands = re.sub(r"HuggingFaceTB/SmolLM2-135M-Instruct|Qwen/Qwen3-0.6B", str(model), commands)
+    commands = re.sub(r"bash (recipe/|run_)", rf"bash {ROOT}/\1", commands)
     commands = commands.replace("export OPENAI_API_KEY=...", "export OPENAI_API_KEY=none")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "JUDGE_"))}
     path = f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"
@@ -58,3 +57,10 @@ def test_an_evaluation_needs_an_address_only(tmp_path, real_model) -> None:
         run("evaluate", tmp_path, real_model, OPENAI_BASE_URL=fake.url)
     (results,) = tmp_path.glob("outputs/*/results.json")
     assert set(json.loads(results.read_text())["sets"]) == {"hitom", "sotopia"}
+
+
+def test_chats_in_the_form_of_sharegpt_need_one_command(tmp_path, real_model) -> None:
+    turns = [{"from": "human", "value": "Did you eat?"}, {"from": "gpt", "value": "A cold sandwich on the stairs."}]
+    (tmp_path / "chats.jsonl").write_text("\n".join([json.dumps({"conversations": turns})] * 40))
+    printed = run("chats", tmp_path, real_model, "docs/sft.md", DRY_RUN="1")
+    assert "100 steps of 16 rows" in printed

@@ -26,6 +26,7 @@ from soul.errors import one_line
 CONFIG_DIR = Path(__file__).parents[1] / "config"
 SEPARATE = "ditto_separate_async"  # the mode in which rollouts have devices of their own
 LENGTHS = {"max_prompt_length": 8192, "max_feedback_length": 1024, "max_response_length": 8192}  # the paper's
+SFT_LENGTHS = {"max_prompt_length": 16384, "max_response_length": 8192}
 STEP = 64  # a shortened length is a multiple of it
 ConfigStore.instance().store("ours", DEFAULTS)  # config/trainer.yaml builds on it
 
@@ -121,15 +122,17 @@ def _one_paragraph(error: BaseException) -> str:
 
 
 def fill_lengths(config: DictConfig) -> None:
-    """Replace each null among the lengths of an RL config, which is not resolved yet.
+    """Replace each null among the lengths of a config, which is not resolved yet.
 
-    The lengths that are given stay. The others share what is left of the model's context in the paper's proportions.
+    The lengths that are given stay. The others share what is left of the model's context in the proportions of the
+    defaults.
     """
-    if "actor_rollout_ref" not in config:
+    if "data" not in config:
         return
-    given = {name: OmegaConf.select(config, f"data.{name}", throw_on_missing=False) for name in LENGTHS}
-    wanted = {name: LENGTHS[name] for name, value in given.items() if value is None}
-    positions = _positions(OmegaConf.select(config, "actor_rollout_ref.model.path", throw_on_missing=False))
+    model, lengths = ("actor_rollout_ref.", LENGTHS) if "actor_rollout_ref" in config else ("", SFT_LENGTHS)
+    given = {name: OmegaConf.select(config, f"data.{name}", throw_on_missing=False) for name in lengths}
+    wanted = {name: lengths[name] for name, value in given.items() if value is None}
+    positions = _positions(OmegaConf.select(config, f"{model}model.path", throw_on_missing=False))
     numbers = [value for value in given.values() if isinstance(value, int)]
     rest = positions - sum(numbers) if positions else sum(wanted.values())
     total = sum(wanted.values())
