@@ -81,7 +81,7 @@ RL_COMMANDS = [
             "data.max_prompt_length=20": ["good.parquet, row 0", "max_prompt_length=20"],
             "data.train_files=null": ["data.train_files"],
             "data.val_files=[{w}/seen.parquet]": ["good.parquet", "--without-overlap"],
-            "data.train_files=[{w}/none.parquet]": ["none.parquet", "no such file", "TRAIN_FILES"],
+            "data.train_files=[{w}/none.parquet]": ["none.parquet", "does not exist", "data.train", "TRAIN_FILES"],
             "data.train_files=[{w}/truncated.parquet]": ["truncated.parquet", "not a readable parquet"],
             "data.train_files=[{w}/no_rows.parquet]": ["no_rows.parquet", "no rows"],
             "data.train_files=[{w}/talks.parquet]": ["talks.parquet", "data_source"],
@@ -100,7 +100,7 @@ RL_COMMANDS = [
         Mistake(["algorithm.objective=on_policy_distillation", f"algorithm.distill.teachers={{{teachers}}}"], expects)
         for teachers, expects in {
             "sotopia: '{w}/model'": ["no teacher", "tasks hitom", "default"],
-            "default: '{w}/models/cut'": ["teachers.default", "truncated"],
+            "default: '{w}/models/cut'": ["teachers.default", "should have"],
             "hitom: '{w}/other_words'": ["teachers.hitom", "tokenizer gives other ids", "sft.distill"],
         }.items()
     ),
