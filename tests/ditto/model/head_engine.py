@@ -1,6 +1,8 @@
 """One rank of verl's FSDP2 engine on a CPU: loss and gradients with the chunked head and with full logits.
 
-Run by test_chunked_head.py, in its process or in several with torch's rendezvous variables set:  head_engine.py FOLDER
+Run by test_chunked_head.py, in its process or in several with torch's rendezvous variables set:
+
+    python -m tests.ditto.model.head_engine FOLDER
 """
 
 import sys

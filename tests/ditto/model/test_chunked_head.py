@@ -112,11 +112,15 @@ def run_engine(folder: Path, ranks: int, monkeypatch: pytest.MonkeyPatch) -> dic
         with undone_afterwards():
             head_engine.main(folder)
     else:
-        command = [sys.executable, head_engine.__file__, str(folder)]
+        command = [sys.executable, "-m", head_engine.__name__, str(folder)]
         logs = [(folder / f"{rank}.log").open("w+") for rank in range(ranks)]
         processes = [
             subprocess.Popen(
-                command, env={**os.environ, **variables, "RANK": str(rank)}, stdout=log, stderr=subprocess.STDOUT
+                command,
+                cwd=Path(__file__).parents[3],
+                env={**os.environ, **variables, "RANK": str(rank)},
+                stdout=log,
+                stderr=subprocess.STDOUT,
             )
             for rank, log in enumerate(logs)
         ]
