@@ -39,7 +39,7 @@ Critique = Callable[[PromptRow, str], str]
 
 
 class _FunctionTask(OneTurnTask[PromptRow]):
-    """What all tasks of functions share; `function_task` sets name, headline and functions."""
+    """The methods that all tasks of functions share; `function_task` sets name, headline and functions."""
 
     row_type = PromptRow
     reward_function: Reward
