@@ -63,7 +63,7 @@ def show(sections: Sections) -> int:
             str(endpoint.concurrency),
             f"{_number(endpoint.requests_per_minute)} / {_number(endpoint.tokens_per_minute)}",
             f"{endpoint.timeout_s:g} s",
-            f"{_number(endpoint.price_in)} / {_number(endpoint.price_out)}",
+            "- / -" if endpoint.prices is None else f"{endpoint.prices[0]:g} / {endpoint.prices[2]:g}",
         )
     console.print(view)
     policy = GatewaySettings.from_sections(sections).policy

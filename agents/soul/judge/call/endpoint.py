@@ -22,6 +22,16 @@ DEFAULT_MODEL = "gpt-5-nano"  # the judge of the paper
 # Most tokens of an answer of a judge, partner or environment without `max_output_tokens`: several times the longest
 # verdict with its thoughts. Without a limit, a model that repeats itself writes until its context ends.
 MOST_TOKENS = 16_384
+# OpenAI's list: model -> US dollars for a million prompt, cached prompt and answer tokens, and the list's month. It holds
+# at DEFAULT_URL, for an endpoint that has no price of its own.
+LIST_PRICES: dict[str, tuple[float, float, float, str]] = {
+    "gpt-5-nano": (0.05, 0.005, 0.4, "2025-08"),
+    "gpt-5-mini": (0.25, 0.025, 2.0, "2025-08"),
+    "gpt-5.4": (2.5, 0.25, 15.0, "2026-06"),
+    "gpt-5.4-mini": (0.75, 0.075, 4.5, "2026-06"),
+    "gpt-5.4-nano": (0.2, 0.02, 1.25, "2026-06"),
+    "gpt-5.5": (5.0, 0.5, 30.0, "2026-06"),
+}
 _TIMEOUTS = 5  # the deadline of a request with all its retries, in timeouts of one
 
 StructuredMode = Literal["json_schema", "json_object", "prompt"]
@@ -88,7 +98,10 @@ class Endpoint(BaseModel):
         default=None, gt=0, description="Rate limit of the whole run, prompt and answer together; null sets none."
     )
     price_in: float | None = Field(
-        default=None, ge=0, description="US dollars for a million prompt tokens; null leaves the cost unknown."
+        default=None,
+        ge=0,
+        description="US dollars for a million prompt tokens; null for both prices takes OpenAI's list "
+        "([prices](judge.md#limits-money-cache)) at OpenAI's own address, else the cost is unknown.",
     )
     price_cached: float | None = Field(
         default=None, ge=0, description="US dollars for a million cached prompt tokens; null takes price_in."
@@ -140,7 +153,16 @@ class Endpoint(BaseModel):
     @property
     def priced(self) -> bool:
         """Return True if the cost of a call is known."""
-        return self.price_in is not None and self.price_out is not None
+        return self.prices is not None
+
+    @property
+    def prices(self) -> tuple[float, float, float] | None:
+        """US dollars for a million prompt, cached prompt and answer tokens; None if one is unknown."""
+        if self.price_in is not None and self.price_out is not None:
+            return self.price_in, self.price_in if self.price_cached is None else self.price_cached, self.price_out
+        if (self.price_in, self.price_out) == (None, None) and self.url == DEFAULT_URL and self.model in LIST_PRICES:
+            return LIST_PRICES[self.model][:3]
+        return None
 
     def cost(self, prompt_tokens: int, cached_tokens: int, completion_tokens: int) -> float:
         """The cost in US dollars; 0.0 if the prices are unknown (see `priced`).
@@ -148,11 +170,10 @@ class Endpoint(BaseModel):
         Args:
             cached_tokens: those of the `prompt_tokens` that the endpoint had cached.
         """
-        if self.price_in is None or self.price_out is None:
+        if self.prices is None:
             return 0.0
-        cached = self.price_in if self.price_cached is None else self.price_cached
-        fresh = prompt_tokens - cached_tokens
-        return (fresh * self.price_in + cached_tokens * cached + completion_tokens * self.price_out) / 1e6
+        prompt, cached, answer = self.prices
+        return ((prompt_tokens - cached_tokens) * prompt + cached_tokens * cached + completion_tokens * answer) / 1e6
 
     def without_secrets(self, text: str, key: str) -> str:
         """The text without the key and without the secret parts of the address."""

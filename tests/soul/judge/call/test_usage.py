@@ -9,6 +9,7 @@ import io
 import json
 from collections import Counter
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from soul.judge import Endpoint, Usage
+from soul.judge.call.endpoint import LIST_PRICES
 from soul.judge.call.http import Tokens
 from soul.judge.ledger import Ledger, money, table
 from soul.one_turn import Critique
@@ -121,8 +123,19 @@ def test_what_is_not_priced_is_never_shown_as_free(answers, shown):
     parts = []
     for prices, told in answers:
         parts.append(Usage(calls=1, requests=1))
-        parts[-1].answered(Endpoint(**prices), told, 0.1, (0.0, 0.0))
+        parts[-1].answered(Endpoint(model="mine", **prices), told, 0.1, (0.0, 0.0))
     assert money(merged(*parts)) == shown
+
+
+def test_a_known_model_at_its_own_address_has_the_list_price(monkeypatch):
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    page = (Path(__file__).parents[4] / "docs" / "judge.md").read_text(encoding="utf-8")
+    for model, (prompt, cached, answer, month) in LIST_PRICES.items():
+        assert f"| `{model}` | {prompt:g} | {cached:g} | {answer:g} | {month} |" in page
+        assert Endpoint(model=model).cost(2_000_000, 1_000_000, 1_000_000) == pytest.approx(prompt + cached + answer)
+        assert Endpoint(model=model, price_in=1, price_out=2).prices == (1, 1, 2)
+        assert not Endpoint(model=model, base_url="http://127.0.0.1:8000/v1").priced
+        assert not Endpoint(model=model, price_in=1).priced
 
 
 # --- the ledger
@@ -132,7 +145,7 @@ def test_the_table_shows_what_was_spent():
     judge = Usage(calls=2000, requests=1500, cache_hits=500, prompt_tokens=40_000_000, failures=Counter(timeout=3))
     judge.answered(Endpoint(**PRICED), LARGE, 1.0, (0.0, 0.0))
     feedback = Usage(calls=10, requests=10)
-    feedback.answered(Endpoint(), LARGE, 3.0, (0.0, 0.0))
+    feedback.answered(Endpoint(model="mine"), LARGE, 3.0, (0.0, 0.0))
     ledger, console = Ledger(), Console(width=200, file=io.StringIO())
     ledger.add("hitom", {"judge": judge, "feedback": feedback})
     console.print(table(ledger))
