@@ -22,7 +22,7 @@ DEFAULT_MODEL = "gpt-5-nano"  # the judge of the paper
 # Most tokens of an answer of a judge, partner or environment without `max_output_tokens`: several times the longest
 # verdict with its thoughts. Without a limit, a model that repeats itself writes until its context ends.
 MOST_TOKENS = 16_384
-# OpenAI's list: model -> US dollars for a million prompt, cached prompt and answer tokens, and the list's month. It holds
+# OpenAI's list: model -> US dollars for a million prompt, cached prompt and answer tokens, and the month. It holds
 # at DEFAULT_URL, for an endpoint that has no price of its own.
 LIST_PRICES: dict[str, tuple[float, float, float, str]] = {
     "gpt-5-nano": (0.05, 0.005, 0.4, "2025-08"),
