@@ -1,5 +1,8 @@
 """A real pretrained model: a step of DITTO with LoRA on dialogues, its checkpoint, its evaluation, and a resume.
 
+The README's first block is tested here, too: a file's tests run one after the other, and two runs of this model at once
+would need 20 GiB.
+
 SmolLM2-135M-Instruct has what tiny models with random weights lack: another architecture than the recipe's, a chat
 template with a system prompt of its own, end tokens that the tokenizer does not name, and answers in words.
 """
@@ -22,6 +25,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
 from soul.testing import FakeOpenAI
+from tests.e2e.printed_blocks import run_block
 from tests.e2e.run import ROOT, SENTINEL_KEY, Run
 
 pytestmark = pytest.mark.e2e
@@ -155,3 +159,11 @@ def test_a_resume_with_another_lora_alpha_is_refused_before_an_engine_starts(res
 
 def turns_of(draft: dict[str, Any]) -> int:
     return sum(message["role"] == "assistant" for messages in draft["seats"].values() for message in messages)
+
+
+def test_without_gpu_key_and_data_a_real_model_is_trained_evaluated_and_shown(real_model: Path, tmp_path: Path) -> None:
+    shown = run_block("nothing", tmp_path, real_model)
+    steps = [json.loads(line) for line in (tmp_path / "outputs/ditto-rl-hitom/metrics.jsonl").read_text().splitlines()]
+    assert max(step["step"] for step in steps) == 2
+    assert (tmp_path / "outputs/ditto-rl-hitom/global_step_2/config.json").is_file()
+    assert "ditto-rl-hitom" in shown and len(list((tmp_path / "outputs").glob("*/results.json"))) == 1
