@@ -23,7 +23,7 @@ def run_block(block: str, folder: Path, model: Path, page: str = "README.md", **
     own = {"PATH": path, "PYTHONPATH": str(ROOT), "PLATFORM": "cpu", "COLUMNS": "100", "HF_HUB_OFFLINE": "1"}
     command = ["bash", "-euo", "pipefail", "-c", commands]
     done = subprocess.run(
-        command, cwd=folder, env={**kept, **own, **environment}, capture_output=True, text=True, timeout=900
+        command, cwd=folder, env={**kept, **own, **environment}, capture_output=True, text=True, timeout=1500
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
     return done.stdout

@@ -10,7 +10,7 @@ from soul.examples.endpoint import answer
 from soul.testing import FakeOpenAI
 from tests.e2e.printed_blocks import run_block
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 
 def test_with_a_key_the_plan_of_the_papers_recipe_is_printed(tmp_path, real_model) -> None:

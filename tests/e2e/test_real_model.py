@@ -28,7 +28,7 @@ from soul.testing import FakeOpenAI
 from tests.e2e.printed_blocks import run_block
 from tests.e2e.run import ROOT, SENTINEL_KEY, Run
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]  # busy machines: the waits below end first
 
 ROWS = 2
 LR = "actor_rollout_ref.actor.optim.lr"
@@ -164,6 +164,6 @@ def turns_of(draft: dict[str, Any]) -> int:
 def test_without_gpu_key_and_data_a_real_model_is_trained_evaluated_and_shown(real_model: Path, tmp_path: Path) -> None:
     shown = run_block("nothing", tmp_path, real_model)
     steps = [json.loads(line) for line in (tmp_path / "outputs/ditto-rl-hitom/metrics.jsonl").read_text().splitlines()]
-    assert max(step["step"] for step in steps) == 2
-    assert (tmp_path / "outputs/ditto-rl-hitom/global_step_2/config.json").is_file()
+    assert max(step["step"] for step in steps) == 1
+    assert (tmp_path / "outputs/ditto-rl-hitom/global_step_1/config.json").is_file()
     assert "ditto-rl-hitom" in shown and len(list((tmp_path / "outputs").glob("*/results.json"))) == 1
