@@ -15,9 +15,10 @@
 
 - None: those of the command line (OPENAI_API_KEY, OPENAI_BASE_URL, JUDGE_MODEL_NAME, and the paper's models);
 - sections of settings: {"judge": {"model": "gpt-5.4"}, "partner": {"base_url": "http://127.0.0.1:8000/v1", ...}};
-- a function of the request that replies without a network: `soul.examples.endpoint.answer` stands in for all of them.
+- a function that answers each request in this process: `soul.examples.endpoint.answer` stands in for all of them.
 
-Coroutines run in your event loop (a notebook's `await`, `asyncio.run` in a script). The commands use the same driver.
+Coroutines run in your event loop (a notebook's `await`, `asyncio.run` in a script), and so does an async policy. The
+commands use the same driver.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from soul import examples, tasks
-from soul.errors import BadSettings, SessionError
+from soul.errors import BadRow, BadSettings, SessionError
 from soul.evaluate import runner
 from soul.evaluate.numbers.results import Results
 from soul.evaluate.run.options import RunChoice, RunOptions, Sections
@@ -66,10 +67,12 @@ def rows(name: str, file: str | Path | None = None) -> list[TaskRow]:
 
     Raises:
         BadRow: the file is not a task file, or a row is not valid.
-        UnknownTask: there is no such task, or no example of it.
+        UnknownTask: the task is unknown or has no example.
     """
     if file is not None:
-        return [row for row in read_rows([str(file)]) if row.task.name == name]
+        if found := [row for row in read_rows([str(file)]) if row.task.name == task(name).name]:
+            return found
+        raise BadRow(f"{file} has no row of the task {name}.")
     example = examples.load(name)
     return [parse_row(name, {"index": n, **example.record(n)}, f"soul examples {name}", n) for n in range(INVENTED)]
 
@@ -168,10 +171,12 @@ async def evaluate(
     """Evaluate a policy, with the command's progress, journal, tables and report.
 
     Args:
-        policy: a function from messages to text, or an `Endpoint`.
+        policy: a function from messages to text, or an `Endpoint`. A plain function is called from several threads at
+            once, a coroutine function in your event loop.
         sets: names of evaluation sets, or task files; empty: all that `data` has.
         out: the folder for the run's folder, in which a finished sample is not played again; None: a new one.
-        limit: rows of each set. n: samples of each row.
+        limit: rows of each set; None: all.
+        n: samples of each row.
 
     Raises:
         SoulError: no set has a file, an endpoint does not answer, or every verdict failed.
@@ -182,12 +187,14 @@ async def evaluate(
     options = RunOptions(
         tuple(sets), data=Path(data), out=folder, name=name, limit=limit, n=n, seed=seed, choice=choice
     )
-    return await asyncio.to_thread(_evaluate, policy, judge, options)
+    return await asyncio.to_thread(_evaluate, policy, judge, options, asyncio.get_running_loop())
 
 
-def _evaluate(policy: Policy | Endpoint, judge: Judges, options: RunOptions) -> Evaluation:
-    with _policy_endpoint(policy, options.name or "policy") as endpoint, _sections(judge) as sections:
-        asked = RunOptions(**{**vars(options), "sections": sections})
+def _evaluate(
+    policy: Policy | Endpoint, judge: Judges, options: RunOptions, loop: asyncio.AbstractEventLoop
+) -> Evaluation:
+    with _policy_endpoint(policy, options.name or "policy", loop) as endpoint, _sections(judge) as sections:
+        asked = replace(options, sections=sections)
         settings = runner.settings_of(asked, endpoint)
         folder = runner.folder_of(settings, asked)
         results = runner.run(settings, folder, asked)
@@ -196,7 +203,7 @@ def _evaluate(policy: Policy | Endpoint, judge: Judges, options: RunOptions) -> 
 
 
 @contextmanager
-def _policy_endpoint(policy: Policy | Endpoint, name: str) -> Iterator[Endpoint]:
+def _policy_endpoint(policy: Policy | Endpoint, name: str, loop: asyncio.AbstractEventLoop) -> Iterator[Endpoint]:
     """The endpoint; a function answers behind one of its own on this machine, so that one engine plays all policies."""
     if isinstance(policy, Endpoint):
         yield policy
@@ -205,7 +212,9 @@ def _policy_endpoint(policy: Policy | Endpoint, name: str) -> Iterator[Endpoint]
     def reply(request: ChatRequest) -> Reply:
         messages = [{"role": message["role"], "content": message["content"]} for message in request.messages]
         answer = policy if isinstance(policy, str) else policy(messages)  # type: ignore[arg-type]
-        return Text(answer if isinstance(answer, str) else asyncio.run(_awaited(answer)))
+        if not isinstance(answer, str):  # a coroutine, whose clients belong to the caller's loop
+            answer = asyncio.run_coroutine_threadsafe(_awaited(answer), loop).result()
+        return Text(answer)
 
     with FakeOpenAI(reply, model=name) as server:
         try:

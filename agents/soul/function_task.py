@@ -6,7 +6,7 @@
         return float(row.answer in text)
 
     def critique(row: PromptRow, text: str) -> str:
-        return "Name the place, not the person."
+        return "Your answer must name a place."
 
     Places = function_task("places", reward, critique)      # register Places in the entry-point group `soul.tasks`
 
@@ -58,7 +58,9 @@ class _FunctionTask(OneTurnTask[PromptRow]):
         return row.answer or None
 
     async def judge(self, row: PromptRow, episode: Episode, judge: Judge) -> Verdict:
-        reward = float(type(self).reward_function(row, episode.answer)) if episode.answer.strip() else self.headline.low
+        reward = (
+            float(type(self).reward_function(row, episode.answer)) if episode.answer.strip() else self.headline.worst
+        )
         return Verdict(reward, {self.headline.name: reward})
 
     async def feedback(self, row: PromptRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
@@ -74,7 +76,7 @@ def function_task(
 
     Args:
         name: the rows' `data_source`.
-        reward: row and answer -> reward, in the headline's range; an empty answer has its lowest value.
+        reward: row and answer -> reward, in the headline's range; an empty answer has its worst value.
         critique: row and answer -> critique; None: the feedback's model writes it, from prompt, `answer` and attempt.
         headline: name and range of the reward; None: "reward", from 0 to 1.
     """

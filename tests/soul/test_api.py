@@ -14,7 +14,7 @@ from types import FunctionType
 import pytest
 
 from soul import api, examples
-from soul.errors import BadSettings, SessionError
+from soul.errors import BadRow, BadSettings, SessionError
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
 from soul.testing.replies import ServerError
@@ -69,19 +69,24 @@ def test_an_evaluation_is_that_of_the_command(tmp_path) -> None:
     rows = api.rows("hitom", tmp_path / "hitom.parquet")
     by_prompt = {row.task.prompt(row.row)[-1]["content"]: row for row in rows}
 
-    def policy(messages):  # right on even rows
+    async def policy(messages):  # right on even rows; as a client of this loop, it works in no other one
+        assert asyncio.get_running_loop() is loops[0]
         row = by_prompt[messages[-1]["content"]]
         return (wrong if row.row.index % 2 else right)(row)(messages)
 
     async def inside_a_loop():
+        loops.append(asyncio.get_running_loop())
         return await api.evaluate(policy, [str(tmp_path / "hitom.parquet")], judge=answer, out=tmp_path / "out")
 
+    loops: list[asyncio.AbstractEventLoop] = []
     evaluation = asyncio.run(inside_a_loop())
     saved = json.loads((evaluation.folder / "results.json").read_text())["sets"]
     (name,) = saved
     assert saved[name]["mean"] == 0.5
     assert evaluation.frame().loc[name, "mean"] == saved[name]["mean"]
     assert evaluation.report.is_file() and name in evaluation.table()
+    with pytest.raises(BadRow, match="has no row of the task lifechoices"):
+        api.rows("lifechoices", tmp_path / "hitom.parquet")
 
 
 def test_an_error_of_the_function_is_raised(tmp_path) -> None:

@@ -27,7 +27,7 @@ _EQUAL = 1e-12  # two means of equal rewards may differ by rounding
 
 
 class Side(Protocol):
-    """A side of a comparison: the evaluations of a model, or a training run. Several folders are its seeds."""
+    """One side of a comparison: a model's evaluations or a training run, in a folder for each seed."""
 
     @property
     def kind(self) -> str: ...

@@ -40,7 +40,8 @@ def compare_runs(
     Args:
         folders: the first is the baseline, or one of its seeds. With `against`, all are seeds of the baseline.
         against: the seeds of each other side.
-        groups_of: function that reads the groups of a training run's folder; the page reads its index.
+        groups_of: function that returns the groups of a training run, given its folder; the page passes one that uses
+            its index.
 
     Raises:
         SoulError: a folder is not a run, or there is nothing to compare.
@@ -51,7 +52,7 @@ def compare_runs(
             raise NoSides(f"{folder} is given twice. Pass the folders of different runs.")
     training = [folder for folder in given if (folder / FOLDER).is_dir() and not (folder / SETTINGS).is_file()]
     if training and len(training) < len(given):
-        raise NoSides(f"{training[0]} is a training run, but another folder is not. Compare runs of one kind.")
+        raise NoSides(f"{training[0]} is a training run, but not all folders are. Compare runs of one kind.")
     if within and not training:
         raise NoSides(f"{given[0]} has no refined answers: evaluations play drafts only. Pass training runs.")
     runs = {} if training else {folder: EvaluationRun.load(folder) for folder in given}
@@ -60,7 +61,8 @@ def compare_runs(
     if len(sides) < 2 and not within:
         raise NoSides(
             f"{', '.join(map(str, folders))}: there is only one side. Pass the folders of two models or settings; "
-            "if they differ in their seed only, name the sides with --against. --within compares answers of one run."
+            "if they differ only in their seed, name the other side with --against. To compare a training run's "
+            "refined answers with its drafts, use --within."
         )
     labels = [runs[of_side[0]].name for of_side in sides] if runs else []
     if len(set(labels)) < len(sides):

@@ -1,7 +1,9 @@
-"""Make a package with a task of your own, which trains and evaluates as it is. Then replace its rows and its question.
+"""Make a package with a task of your own, which trains and evaluates as it is.
 
-soul init dilemmas                 # the folder dilemmas/
-soul init dilemmas --out /my/code  # /my/code/dilemmas/
+    soul init dilemmas                 # the folder dilemmas/
+    soul init dilemmas --out /my/code  # /my/code/dilemmas/
+
+Then replace its rows and its question; the package's README says where.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@
 
 The first form serves the folder on this machine only, at an address that it prints; Ctrl-C ends it. --export writes one
 HTML file, which needs no server: it has all numbers of a run, and the samples of an evaluation or the most telling
-sessions of a training run. --site writes such a file for each run. --play adds a playground: it asks the endpoints that
-the settings name and writes the sessions that you keep to --keep. --annotate adds an annotation of `soul judge draw`,
---review a review of training files.
+sessions of a training run. --site writes one file for each run. --play adds a playground, which calls the endpoints in
+the settings and saves the sessions that you keep in the folder --keep. --annotate adds an annotation of `soul judge
+draw`, --review a review of training files.
 """
 
 from __future__ import annotations

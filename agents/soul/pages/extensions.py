@@ -46,9 +46,10 @@ class Comparisons:
                     return runs.rows_of(self._one(table, place), name)
                 case ["texts", place, name, row]:
                     return runs.pair_texts(self._one(table, place), name, row)
+                case _:
+                    raise NotThere
         except KeyError:  # no such set or row
-            pass
-        raise NotThere
+            raise NotThere from None
 
     def _table(self, runs: Any, ids: str, within: bool) -> Any:
         found = [view for one in ids.split(",") if (view := self.catalogue.view(one))]
@@ -62,7 +63,7 @@ class Comparisons:
             views: dict[Path, Any] = {view.folder: view for view in found}
 
             def groups_of(folder: Path) -> Any:
-                """The groups of a training run, from its index, which is much faster to read than its traces."""
+                """Read the groups of a training run from its index, which takes much less time than its traces."""
                 trainings: Any = importlib.import_module("soul.compare.trainings")
                 return views[folder].ask(trainings.means_from_index)
 

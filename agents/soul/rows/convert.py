@@ -9,13 +9,14 @@ their names, also those that the task does not read. Every row is checked before
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -26,11 +27,12 @@ from soul.errors import BadSettings, SoulError, one_line
 from soul.files.whole_file import whole_file
 from soul.rows.task_files import parse_row
 
-_READERS: Mapping[str, Callable[[Path], pd.DataFrame]] = {
-    ".jsonl": lambda file: pd.read_json(file, lines=True, dtype=False, convert_dates=False),
-    ".json": lambda file: pd.read_json(file, dtype=False, convert_dates=False),
-    ".csv": lambda file: pd.read_csv(file, keep_default_na=False),
-    ".parquet": pd.read_parquet,
+# Types stay as they are written: pandas would make 7 of the text "007", and a number of a field that some rows lack.
+_READERS: Mapping[str, Callable[[Path], Iterable[Any]]] = {
+    ".jsonl": lambda file: map(json.loads, filter(str.strip, file.read_text(encoding="utf-8").split("\n"))),
+    ".json": lambda file: json.loads(file.read_text(encoding="utf-8")),
+    ".csv": lambda file: csv.DictReader(io.StringIO(file.read_text(encoding="utf-8-sig"), newline="")),
+    ".parquet": lambda file: pq.read_table(file).to_pylist(),
 }
 
 
@@ -45,7 +47,7 @@ def read_records(source: str, split: str = "train") -> list[dict[str, Any]]:
         if path.is_file():
             if (reader := _READERS.get(path.suffix)) is None:
                 raise BadSettings(f"{path}: use a file that ends in {', '.join(_READERS)}.")
-            return [{str(key): value for key, value in r.items()} for r in reader(path).to_dict("records")]
+            return [dict(record) for record in reader(path)]
         from datasets import load_dataset  # of the training environment
 
         return list(load_dataset(source, split=split))
@@ -53,7 +55,7 @@ def read_records(source: str, split: str = "train") -> list[dict[str, Any]]:
         raise
     except ImportError as error:
         raise BadSettings(f"{source} does not exist. To read a data set of the hub, pip install datasets.") from error
-    except Exception as error:  # noqa: BLE001 - pandas, datasets and the network raise many kinds
+    except Exception as error:  # noqa: BLE001 - json, csv, datasets and the network raise many kinds
         raise BadSettings(f"{source} cannot be read: {one_line(error, 300)}") from error
 
 
@@ -61,7 +63,7 @@ def with_fields(record: Mapping[str, Any], columns: Mapping[str, str], where: st
     """A record whose columns (field -> column) have the names of the task's fields.
 
     Raises:
-        BadSettings: there is no such column.
+        BadSettings: a column does not exist.
     """
     if absent := [column for column in columns.values() if column not in record]:
         raise BadSettings(f"{where} has no column {absent[0]!r}. It has {', '.join(record)}.")
@@ -99,11 +101,7 @@ def write_task_file(rows: Iterable[tuple[str, Mapping[str, Any]]], out: Path, so
 
 
 def _plain(value: Any) -> Any:
-    if hasattr(value, "tolist"):  # numpy's scalars and arrays, which pandas gives
-        value = value.tolist()
-    return (
-        value if value is None or isinstance(value, str | int | float | bool) else json.dumps(value, ensure_ascii=False)
-    )
+    return value if isinstance(value, str | int | float | bool) else json.dumps(value, ensure_ascii=False)
 
 
 @reports_errors

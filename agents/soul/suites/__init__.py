@@ -52,7 +52,7 @@ ALIASES: Mapping[str, str] = {"all": "soul_v1", "card": "soul_v1"}
 
 
 def suite(name: str) -> Suite:
-    """The suite with this name or alias. Raises BadSettings: there is no such suite."""
+    """The suite with this name or alias. Raises BadSettings: no suite has it."""
     named = SUITES.get(ALIASES.get(name, name))
     if named is None:
         raise BadSettings(

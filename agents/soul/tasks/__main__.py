@@ -1,7 +1,4 @@
-"""List the tasks that can be trained, yours among them; `soul evaluate` takes the same names.
-
-soul tasks
-"""
+"""`soul tasks`: list the tasks that can be trained, yours among them. `soul evaluate` takes the same names."""
 
 from __future__ import annotations
 

@@ -26,6 +26,13 @@ RECORDS = [
 COLUMNS = ["character_name=who", "input_text=story", "correct_answer=label"]
 
 
+def test_a_value_that_some_rows_lack_is_absent_there_and_digits_stay_text(tmp_path) -> None:
+    file, out = tmp_path / "rows.jsonl", tmp_path / "out.parquet"
+    file.write_text("\n".join(json.dumps(RECORDS[n] | extra) for n, extra in enumerate([{}, {"book": "007"}])))
+    assert main(["rows", str(file), "--task", "lifechoices", "--columns", *COLUMNS, "--out", str(out)]) == 0
+    assert [found.row.book for found in read_rows([str(out)])] == ["", "007"]
+
+
 def source(kind: str, folder: Path) -> str:
     """A file of that kind; `hub`: the folder of a data set as the hub has it."""
     file = folder / f"rows.{kind}"

@@ -79,7 +79,7 @@ class GroupFilter:
         return set(finished) - set(self._groups)
 
     def judge(self, prompt: str, extra_fields: Sequence[dict[str, Any]]) -> None:
-        """Find out from what the agent loop left in the queue, by sequence, if a finished group teaches anything."""
+        """Find out from the sequences in the queue whether a finished group gives a learning signal."""
         records = [SequenceRecord(**fields["ditto"]) for fields in extra_fields]
         objective, options = self._settings.objective, self._settings.options
         planned = plan_losses(records, [0] * len(records), objective, options, self._mode)
@@ -115,7 +115,7 @@ class GroupFilter:
         self._dropped, self._traces = Counter(dropped=0, tokens_dropped=0), []
         if dropped >= self.limit and batch.groups["idle"]:
             logger.warning(
-                "Step %d: %d groups taught nothing and were replaced, all that algorithm.filter_groups."
+                "Step %d: %d groups gave no learning signal and were replaced, all that algorithm.filter_groups."
                 "max_num_gen_batches allows: see ditto/groups_idle, and choose prompts on which drafts differ.",
                 step,
                 dropped,

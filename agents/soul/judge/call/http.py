@@ -1,8 +1,9 @@
 """One exchange with an endpoint over HTTP: send a request, read the completion, or name the cause of the failure.
 
-It follows no redirects (texts and keys go only to base_url) and stores no cookies. The proxy of the environment
-(http_proxy) is used for other machines only. A malformed part of a completion counts as missing, so that paid tokens
-are counted even if the text is unusable. Plain aiohttp takes half of the CPU time that the OpenAI SDK takes for a call.
+It follows no redirects (texts and keys go only to base_url), stores no cookies, and never takes a late or second answer
+on a reused connection for the answer to the next request. The proxy of the environment (http_proxy) is used for other
+machines only. A malformed part of a completion counts as missing, so that paid tokens are counted even if the text is
+unusable. Plain aiohttp takes half of the CPU time that the OpenAI SDK takes for a call.
 """
 
 from __future__ import annotations
@@ -93,13 +94,24 @@ class HttpConnection:
         if self._session is None or self._loop is not loop:
             self._loop = loop
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_S),  # `concurrency` is the limit
+                connector=_CleanConnector(limit=0, keepalive_timeout=_KEEP_S),  # `concurrency` is the limit
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers=self._headers,
                 trust_env=self._through_proxy,
                 timeout=aiohttp.ClientTimeout(None),  # `client.py` has that of the whole request
             )
         return self._session
+
+
+class _CleanConnector(aiohttp.TCPConnector):
+    """A connector that reuses a connection only if nothing has arrived on it since its last answer."""
+
+    async def connect(self, *request: Any, **more: Any) -> aiohttp.connector.Connection:
+        while True:
+            connection = await super().connect(*request, **more)
+            if connection.protocol is None or not connection.protocol.should_close:
+                return connection
+            connection.close()
 
 
 def is_this_machine(host: str) -> bool:

@@ -165,6 +165,32 @@ def test_every_kind_of_answer_ends_as_a_typed_outcome_in_time():
     assert {name: asked[name] for name in KINDS} == {name: 2 if found[name] in TRANSIENT else 1 for name in KINDS}
 
 
+def test_a_second_answer_that_nobody_asked_for_is_not_taken_for_the_next_one():
+    async def serve(reader, writer):
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                await reader.readexactly(int(re.search(rb"content-length: (\d+)", head, re.IGNORECASE)[1]))
+                writer.write(http())
+                await asyncio.sleep(0.02)  # the client has put the connection back by now
+                writer.write(http(completion('{"critique": "FORGED"}')))
+        except (ConnectionError, asyncio.IncompleteReadError):
+            writer.close()  # the client has hung up
+
+    async def run():
+        listener = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/v1"
+        judge = Judge.connect(Endpoint(model="m", structured="prompt", api_key_env=None, base_url=url))
+        said = []
+        for n in range(5):
+            said.append((await judge.ask(Critique, "Be brief.", {"n": n})).critique)
+            await asyncio.sleep(0.1)
+        await judge.close()
+        listener.close()
+        return said
+
+    assert asyncio.run(run()) == ["Look again."] * 5
+
+
 def test_a_redirect_is_not_followed_and_names_the_setting():
     async def run():
         async with serving({"elsewhere": http()}) as (urls, reached):
