@@ -48,6 +48,8 @@ def read_records(source: str, split: str = "train") -> list[dict[str, Any]]:
             if (reader := _READERS.get(path.suffix)) is None:
                 raise BadSettings(f"{path}: use a file that ends in {', '.join(_READERS)}.")
             return [dict(record) for record in reader(path)]
+        if path.suffix in _READERS:
+            raise BadSettings(f"{path} does not exist.")
         from datasets import load_dataset  # of the training environment
 
         return list(load_dataset(source, split=split))

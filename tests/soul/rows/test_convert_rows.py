@@ -74,6 +74,7 @@ def test_every_source_gives_the_same_rows(kind, tmp_path, monkeypatch) -> None:
         (["{rows}", "--columns", "character_name=wo"], "has no column 'wo'. It has who, story"),
         (["{rows}", "--columns", "character_name=who"], "row 0"),
         (["{folder}/none.txt"], "none.txt"),
+        (["{folder}/none.csv"], "none.csv does not exist"),
     ],
 )
 def test_what_is_wrong_is_named(words, says, tmp_path, capsys, monkeypatch) -> None:
