@@ -57,9 +57,13 @@ def test_rows_of_your_own_become_a_task_file(package):
     )
     line = next(line for line in PAGE.read_text().splitlines() if line.startswith("soul rows "))
     assert run(package, sys.executable, "-m", *shlex.split(line)).returncode == 0
-    code = re.search(r"```python\n(records = .*?)```", PAGE.read_text(), re.DOTALL)[1]
-    pandas = run(package, sys.executable, "-c", f"import pandas\n{code}")
-    assert pandas.returncode == 0, pandas.stderr
+    code = re.search(r"```python\n(table = .*?)```", PAGE.read_text(), re.DOTALL)[1]
+    out = shlex.split(line)[-1]
+    (package.parent / out).unlink()
+    done = run(package, sys.executable, "-c", f"import pandas\n{code}")
+    assert done.returncode == 0, done.stderr
+    done = run(package, sys.executable, "-m", "data.check", out)
+    assert done.returncode == 0 and "dilemmas" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_name_that_is_taken_is_refused(tmp_path, capsys):
