@@ -1,4 +1,9 @@
-"""`soul tasks`: list the tasks that can be trained, yours among them. `soul evaluate` takes the same names."""
+"""List the tasks that can be trained, yours among them.
+
+    soul tasks
+
+`soul evaluate` takes the same names.
+"""
 
 from __future__ import annotations
 
