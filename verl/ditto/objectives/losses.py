@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ditto.objectives.options import ObjectiveOptions, declare
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ditto.objectives.spec import Objective, Part
 
 # Columns that the trainer adds to verl's. Jagged; one value per response token unless said otherwise.
+OLD_LOG_PROBS = "old_log_probs"  # float32: log pi_old of the token
 ADVANTAGES = "advantages"  # float32: of the token's sequence
 LOSS_WEIGHTS = "loss_weights"  # float32: what the token weighs in its policy part; 0: none
 ROWS = "row_terms"  # float64, three values per row: part, share and mean of `ditto.batch.sequence_record.RowLoss`
@@ -37,30 +39,79 @@ TEACHER_LOG_PROBS = "teacher_log_probs"  # float32: the teacher's log-prob of th
 DIVERGENCE = "divergence"  # of the model's output, like its log_probs
 # Metrics of verl's policy losses. All micro-batches report the same ones, because verl puts them together by place.
 _CLIPPING = ("pg_clipfrac", "pg_clipfrac_lower", "ppo_kl")
-_MAX_LOG_RATIO = 20.0  # verl's bound, so that exp stays finite
+_MAX_LOG_RATIO = 20.0
 
 
+class Clipping(Protocol):
+    """The part of verl's ActorConfig that `clipped` reads."""
+
+    clip_ratio: float
+    clip_ratio_low: float | None
+    clip_ratio_high: float | None
+    clip_ratio_c: float
+    policy_loss: Any
+
+
+@dataclass
 class MicroBatch:
-    """The padded columns of a micro-batch: tensors of shape (rows, tokens), of which `log_prob` alone has gradients."""
+    """The padded columns of a micro-batch, tensors of shape (rows, tokens), of which `log_prob` alone has gradients.
 
-    def __init__(self, config: Any, model_output: Mapping[str, Any], data: TensorDict, objective: Objective) -> None:
+    Attributes:
+        config: verl's ActorConfig, or as much of it as the losses read.
+        columns: by the names above, and `old_log_probs`; without it this is the only update of the step.
+        part, share, mean: (rows, 1), of `ditto.batch.sequence_record.RowLoss`.
+        mask: bool, the sampled tokens.
+        ranks: among which the mini-batch is split.
+    """
+
+    config: Clipping
+    objective: Objective
+    log_prob: Tensor
+    columns: Mapping[str, Tensor]
+    part: Tensor
+    share: Tensor
+    mean: Tensor
+    mask: Tensor
+    entropy: Tensor | None = None
+    divergence: Tensor | None = None
+    ranks: int = 1
+
+    @classmethod
+    def of_verl(
+        cls, config: Any, model_output: Mapping[str, Any], data: TensorDict, objective: Objective
+    ) -> MicroBatch:
+        """Pad the columns that verl's engine gives."""
         from verl.workers.utils.padding import no_padding_2_padding
 
-        self.config, self.objective = config, objective
-        self.ranks = int(data["dp_size"])
-        self.log_prob = no_padding_2_padding(model_output["log_probs"], data)
-        self.entropy, self.divergence = (
+        entropy, divergence = (
             no_padding_2_padding(model_output[name], data) if model_output.get(name) is not None else None
             for name in ("entropy", DIVERGENCE)
         )
-        self.part, self.share, self.mean = data[ROWS].values().view(-1, 3, 1).unbind(1)  # (rows, 1) each
-        optional = ("old_log_probs", "ref_log_prob", DISTILL_WEIGHTS, TEACHER_LOG_PROBS)
-        names = ["response_mask", ADVANTAGES, LOSS_WEIGHTS]
-        self.columns = data.select(*names, *(name for name in optional if name in data)).to_padded_tensor()
-        self.advantage = self.columns[ADVANTAGES]
-        # Without the column this is the only update of the step: pi_old is the policy itself.
-        self.old_log_prob = self.columns.get("old_log_probs", self.log_prob.detach())
-        self.mask = self.columns["response_mask"].bool()
+        optional = (OLD_LOG_PROBS, "ref_log_prob", DISTILL_WEIGHTS, TEACHER_LOG_PROBS)
+        names = ["response_mask", ADVANTAGES, LOSS_WEIGHTS, *(name for name in optional if name in data)]
+        columns = data.select(*names).to_padded_tensor()
+        return cls(
+            config,
+            objective,
+            no_padding_2_padding(model_output["log_probs"], data),
+            columns,
+            *data[ROWS].values().view(-1, 3, 1).unbind(1),
+            columns["response_mask"].bool(),
+            entropy,
+            divergence,
+            int(data["dp_size"]),
+        )
+
+    @property
+    def advantage(self) -> Tensor:
+        """A."""
+        return self.columns[ADVANTAGES]
+
+    @property
+    def log_ratio(self) -> Tensor:
+        """log rho, bounded as verl bounds it, so that exp stays finite."""
+        old = self.columns.get(OLD_LOG_PROBS, self.log_prob.detach())
+        return (self.log_prob - old).clamp(-_MAX_LOG_RATIO, _MAX_LOG_RATIO)
 
     @property
     def nothing(self) -> Tensor:
@@ -83,29 +134,46 @@ Term = tuple["Tensor", dict[str, "Tensor | float"]]
 def clipped(batch: MicroBatch, part: Part, options: ObjectiveOptions) -> Term:
     """-min(rho A, clip(rho, 1 - low, 1 + high) A), or what actor.policy_loss.loss_mode names instead.
 
-    verl computes it, with our weights as its importance weights; its metrics are means over the part's tokens.
+    Where A < 0, a token's term is at most -c A (dual clip: Ye et al. 2020, https://arxiv.org/abs/1912.09729). Metrics
+    are means over the part's tokens, with verl's names.
     """
+    mode, rows = batch.config.policy_loss.get("loss_mode", "vanilla"), batch.rows_of(part)
+    if mode != "vanilla":
+        return _verls(mode, batch, rows)
+    config, advantage, log_ratio = batch.config, batch.advantage, batch.log_ratio
+    low, high = (
+        config.clip_ratio if bound is None else bound for bound in (config.clip_ratio_low, config.clip_ratio_high)
+    )
+    ratio = log_ratio.exp()
+    free, bound = -advantage * ratio, -advantage * ratio.clamp(1 - low, 1 + high)
+    values, most = free.maximum(bound), -advantage * config.clip_ratio_c
+    numbers = (bound > free, (values > most) & (advantage < 0), -log_ratio.detach())
+    share = batch.share * rows * batch.ranks  # of the part's tokens of the mini-batch
+    value = batch.weighted(values.minimum(most).where(advantage < 0, values) * rows)
+    return value, {name: (number * share).sum() for name, number in zip(_CLIPPING, numbers, strict=True)}
+
+
+def _verls(mode: str, batch: MicroBatch, rows: Tensor) -> Term:
+    """Another policy loss of verl, with our weights as its importance weights."""
     from verl.trainer.ppo.core_algos import get_policy_loss_fn
 
-    mode, rows = batch.config.policy_loss.get("loss_mode", "vanilla"), batch.rows_of(part)
     if not rows.any():  # verl's metrics would be 0/0
         return batch.nothing, dict.fromkeys(_CLIPPING, 0.0)
     weights = batch.columns[LOSS_WEIGHTS] * rows
     if mode == "sapo":  # always averages over a row's tokens
         weights = weights * rows.sum(-1, keepdim=True)
-    batch.config.global_batch_info.update(
-        dp_size=batch.ranks, batch_num_tokens=1, global_batch_size=1, loss_scale_factor=1
-    )
+    config: Any = batch.config
+    config.global_batch_info.update(dp_size=batch.ranks, batch_num_tokens=1, global_batch_size=1, loss_scale_factor=1)
     value, numbers = get_policy_loss_fn(mode)(
-        old_log_prob=batch.old_log_prob,
+        old_log_prob=batch.columns.get(OLD_LOG_PROBS, batch.log_prob.detach()),
         log_prob=batch.log_prob,
         advantages=batch.advantage,
         response_mask=rows,
         loss_agg_mode="token-sum",
-        config=batch.config,
+        config=config,
         rollout_is_weights=weights,
     )
-    share = (batch.share * rows).sum() * batch.ranks  # of the part's tokens of the mini-batch
+    share = (batch.share * rows).sum() * batch.ranks
     return value, {name: numbers.get(f"actor/{name}", 0.0) * share for name in _CLIPPING}
 
 
@@ -145,10 +213,21 @@ def _distillation(batch: MicroBatch, values: Tensor, distance: Tensor, part: Par
     """
     if DISTILL_WEIGHTS not in batch.columns:  # no row of the step has a teacher
         return batch.nothing, {"signal": batch.nothing.detach()}
-    log_ratio = (batch.log_prob.detach() - batch.old_log_prob).clamp(-_MAX_LOG_RATIO, _MAX_LOG_RATIO)
-    ratio = log_ratio.exp().clamp(max=options.comparison(part).ratio_clip)
+    ratio = batch.log_ratio.detach().exp().clamp(max=options.comparison(part).ratio_clip)
     signal = batch.weighted((distance * ratio).detach(), DISTILL_WEIGHTS)
     return batch.weighted(values * ratio, DISTILL_WEIGHTS), {"signal": signal}
+
+
+def sum_of_parts(batch: MicroBatch, options: ObjectiveOptions) -> tuple[Tensor, dict[str, Any]]:
+    """The loss of a micro-batch without KL and entropy terms, and the metrics of every part."""
+    metrics: dict[str, Any] = {}
+    loss = batch.nothing  # a gradient of 0 where no row counts
+    for part in batch.objective.parts:
+        value, numbers = part.loss(batch, part, options)
+        loss = loss + value
+        for name, measured in ({"loss": value} | numbers).items():
+            metrics[f"actor/part/{part.name}/{name}"] = measured
+    return loss, metrics
 
 
 def objective_loss(
@@ -166,14 +245,8 @@ def objective_loss(
     """
     from verl.utils.metric import AggregationType, Metric
 
-    batch = MicroBatch(config, model_output, data, objective)
-    metrics: dict[str, Any] = {}
-    loss = batch.nothing  # a gradient of 0 where no row counts
-    for part in objective.parts:
-        value, numbers = part.loss(batch, part, options)
-        loss = loss + value
-        for name, measured in ({"loss": value} | numbers).items():
-            metrics[f"actor/part/{part.name}/{name}"] = measured
+    batch = MicroBatch.of_verl(config, model_output, data, objective)
+    loss, metrics = sum_of_parts(batch, options)
     metrics["pg_loss"] = loss
     loss = loss + _regularisation(batch, metrics)
     return loss, {name: Metric(AggregationType.SUM, value) for name, value in metrics.items()}
