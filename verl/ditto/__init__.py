@@ -1,6 +1,7 @@
 """DITTO on verl: reinforcement learning with verbal feedback, as a plug-in for verl 0.9.x.
 
     launch.py        train_ppo.py's main: compose the config, check it, train
+    padded_loss.py   the loss of any objective for a trainer of your own: `ditto.loss`
     preflight.py     checks before any engine starts, and the plan of a step
     driver.py        start the trainer's actor, pass signals on, name the cause of its end
     task_runner.py   the Ray actor that runs the trainer
@@ -20,5 +21,23 @@
     config_checks/   checks of the composed config
     verl_hooks/      what verl loads: plug-in entry point, CPU platform, patches
 
-Importing this package imports nothing else. verl loads `verl_hooks/plugin.py` in every process.
+Importing this package imports nothing else until you ask for a name of `padded_loss.py`. verl loads
+`verl_hooks/plugin.py` in every process.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ditto.padded_loss import BadBatch, Clipping, Sequence, divergence, loss
+
+__all__ = ["BadBatch", "Clipping", "Sequence", "divergence", "loss"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'ditto' has no attribute {name!r}")
+    from ditto import padded_loss
+
+    return getattr(padded_loss, name)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ditto.objectives.options import ObjectiveOptions, declare
 
@@ -42,16 +42,6 @@ _CLIPPING = ("pg_clipfrac", "pg_clipfrac_lower", "ppo_kl")
 _MAX_LOG_RATIO = 20.0
 
 
-class Clipping(Protocol):
-    """The part of verl's ActorConfig that `clipped` reads."""
-
-    clip_ratio: float
-    clip_ratio_low: float | None
-    clip_ratio_high: float | None
-    clip_ratio_c: float
-    policy_loss: Any
-
-
 @dataclass
 class MicroBatch:
     """The padded columns of a micro-batch, tensors of shape (rows, tokens), of which `log_prob` alone has gradients.
@@ -64,7 +54,7 @@ class MicroBatch:
         ranks: among which the mini-batch is split.
     """
 
-    config: Clipping
+    config: Any
     objective: Objective
     log_prob: Tensor
     columns: Mapping[str, Tensor]
@@ -90,12 +80,15 @@ class MicroBatch:
         optional = (OLD_LOG_PROBS, "ref_log_prob", DISTILL_WEIGHTS, TEACHER_LOG_PROBS)
         names = ["response_mask", ADVANTAGES, LOSS_WEIGHTS, *(name for name in optional if name in data)]
         columns = data.select(*names).to_padded_tensor()
+        part, share, mean = data[ROWS].values().view(-1, 3, 1).unbind(1)
         return cls(
             config,
             objective,
             no_padding_2_padding(model_output["log_probs"], data),
             columns,
-            *data[ROWS].values().view(-1, 3, 1).unbind(1),
+            part,
+            share,
+            mean,
             columns["response_mask"].bool(),
             entropy,
             divergence,
@@ -162,7 +155,7 @@ def _verls(mode: str, batch: MicroBatch, rows: Tensor) -> Term:
     weights = batch.columns[LOSS_WEIGHTS] * rows
     if mode == "sapo":  # always averages over a row's tokens
         weights = weights * rows.sum(-1, keepdim=True)
-    config: Any = batch.config
+    config = batch.config
     config.global_batch_info.update(dp_size=batch.ranks, batch_num_tokens=1, global_batch_size=1, loss_scale_factor=1)
     value, numbers = get_policy_loss_fn(mode)(
         old_log_prob=batch.columns.get(OLD_LOG_PROBS, batch.log_prob.detach()),
