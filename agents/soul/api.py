@@ -84,9 +84,9 @@ async def play(
 
     A failure of a model is in the session (`draft.failure`, `feedback_failure`), and not raised.
     """
-    async with _gateway(judge) as gateway:
+    async with gateway(judge) as connected:
         return await run_session(
-            row.task, row.row, scripted_players(policy), gateway, settings or RefineSettings(), refine=refine
+            row.task, row.row, scripted_players(policy), connected, settings or RefineSettings(), refine=refine
         )
 
 
@@ -111,9 +111,9 @@ async def critique(row: TaskRow, text: str, *, judge: Judges = None) -> str | No
     async def goes_on(session: Session) -> bool:
         return next(asked)
 
-    async with _gateway(judge) as gateway:
+    async with gateway(judge) as connected:
         players, found = scripted_players(text), _one_turn(row)
-        session = await run_session(found.task, found.row, players, gateway, RefineSettings(), goes_on=goes_on)
+        session = await run_session(found.task, found.row, players, connected, RefineSettings(), goes_on=goes_on)
     _verdict(session.draft)
     if session.feedback_failure is not None:
         raise SessionError(session.feedback_failure.cause, session.feedback_failure.detail)
@@ -122,11 +122,11 @@ async def critique(row: TaskRow, text: str, *, judge: Judges = None) -> str | No
 
 async def refine(row: TaskRow, policy: Policy, critique: str, *, judge: Judges = None) -> Attempt:
     """Let the policy play a row with a critique in its prompt, and judge that. A failure is in the attempt."""
-    async with _gateway(judge) as gateway:
+    async with gateway(judge) as connected:
         players = scripted_players(policy)("feedback")
-        attempt = await play_attempt(row.task, row.row, players, gateway, critique, RefineSettings())
+        attempt = await play_attempt(row.task, row.row, players, connected, critique, RefineSettings())
         if attempt.failure is None:
-            await score_attempt(attempt, row.task, row.row, gateway)
+            await score_attempt(attempt, row.task, row.row, connected)
     return attempt
 
 
@@ -240,12 +240,13 @@ def _sections(judge: Judges) -> Iterator[Sections]:
 
 
 @asynccontextmanager
-async def _gateway(judge: Judges) -> AsyncIterator[Gateway]:
-    gateway = fake_gateway(judge) if callable(judge) else Gateway.connect(GatewaySettings.from_sections(judge or {}))
+async def gateway(judge: Judges = None) -> AsyncIterator[Gateway]:
+    """Connect the models that score, criticise and play partners, for a driver of your own (`soul.session`)."""
+    found = fake_gateway(judge) if callable(judge) else Gateway.connect(GatewaySettings.from_sections(judge or {}))
     try:
-        yield gateway
+        yield found
     finally:
-        await gateway.close()
+        await found.close()
 
 
 def _one_turn(row: TaskRow) -> TaskRow:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from soul.errors import SoulError
 from tests.ditto.objectives import test_formulas, test_sdpo
 from tests.ditto.tiny_step import LOSS_SCALE, SEQUENCES, Sequence_, mini_batches, old_log_probs, perturbed, tiny_model
 
+ROOT = Path(__file__).resolve().parents[2]
 DRAFTS, REFINED = test_formulas.DRAFTS, test_formulas.REFINED
 
 
@@ -123,21 +126,14 @@ def test_a_distillation_equals_its_formula(case: str) -> None:
     assert_equal(model, loss.item(), theirs, expected)
 
 
-def test_it_needs_no_verl() -> None:
-    code = """
-import sys
-sys.modules |= dict.fromkeys(("verl", "tensordict", "ray", "vllm", "transformers", "omegaconf", "hydra"))
-import torch, ditto
-new = torch.tensor([[-1.0, -2.0], [-1.5, -0.5]], requires_grad=True)
-pair = [ditto.Sequence("draft", "p", "a", 0.0), ditto.Sequence("draft", "p", "b", 1.0)]
-loss, metrics = ditto.loss("grpo", pair, new, torch.ones(2, 2).bool())
-loss.backward()
-print(float(new.grad[0, 0]), float(new.grad[1, 0]), sorted(metrics))
-"""
+def test_its_page_runs_without_verl() -> None:
+    hidden = ("verl", "tensordict", "ray", "vllm", "transformers", "omegaconf", "hydra")
+    page = (ROOT / "docs" / "own_trainer.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    code = "\n".join([f"import sys; sys.modules |= dict.fromkeys({hidden})", *blocks])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    first, second, *_ = done.stdout.split()
-    assert (float(first), float(second)) == pytest.approx((0.5**0.5 / 4, -(0.5**0.5) / 4), rel=1e-5)
+    assert len(done.stdout.split()) == 2
 
 
 @pytest.mark.parametrize(
