@@ -65,7 +65,7 @@ class DittoTrainer(GRPOTrainer):  # type: ignore[misc]
         objective: str = "ditto",
         options: dict[str, Any] | None = None,
     ) -> None:
-        if args.num_generations % 3:
+        if not args.num_generations or args.num_generations % 3:
             raise ValueError("num_generations must be a multiple of 3: a session gives three sequences")
         self.rows, self.judge, self.objective, self.options = rows, judge, objective, options
         prompts = Dataset.from_list([{"prompt": [{"role": "user", "content": str(i)}]} for i in range(len(rows))])
@@ -102,7 +102,7 @@ class DittoTrainer(GRPOTrainer):  # type: ignore[misc]
         return [int(token) for token in made[0, len(prompt) :]]
 
     @staticmethod
-    def rollout(prompts: list[Any], trainer: DittoTrainer) -> dict[str, list[Any]]:
+    def rollout(prompts: list[Any], trainer: DittoTrainer) -> dict[str, Any]:
         """The sequences of the sessions, three in a row; TRL hands over each prompt `num_generations` times."""
         numbers = [int(prompt[-1]["content"]) for prompt in prompts][::3]
         played = asyncio.run(trainer.play(numbers))
