@@ -52,7 +52,7 @@ class SampledTurn:
         return str(self.trainer.processing_class.decode(self.response, skip_special_tokens=True))
 
 
-class DittoTrainer(GRPOTrainer):  # type: ignore[misc]
+class DittoTrainer(GRPOTrainer):
     """GRPOTrainer with sessions of a SOUL task as rollouts, and an objective of DITTO's."""
 
     def __init__(
