@@ -61,7 +61,7 @@ def sample(
 ) -> None:
     """Take the missing samples of all experts, one expert after another.
 
-    Before the first sample, every endpoint that is needed gets one small request. A dry run prints the plan; it runs
+    Before the first sample, every endpoint that is needed gets small requests. A dry run prints the plan; it runs
     no samples and writes nothing.
 
     Args:

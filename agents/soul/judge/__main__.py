@@ -86,7 +86,7 @@ async def check(sections: Sections) -> int:
                 line = f"{await preflight.seconds_to_answer(policy):.2f} s"
             else:
                 found = (await preflight.check(settings, [section]))[section]
-                line = f"{found.latency_s or 0.0:.2f} s" + (
+                line = f"{found.latency_s:.2f} s" + (
                     f", structured answers as {found.mode}" if found.mode else ""
                 )
         except (JudgeFailure, SoulError) as error:

@@ -1,4 +1,4 @@
-"""Check every endpoint that a run needs, before it starts: its key is set, and it answers one small request.
+"""Check every endpoint that a run needs, before it starts: its key is set, and it answers small requests.
 
 Training (`ditto.judging.plan`), evaluation and distillation (`soul.evaluate.run.preflight`) use it.
 """
@@ -38,14 +38,14 @@ class BadJudge(SoulError):
 
 
 class Checked(NamedTuple):
-    """The result of one small request to a section's endpoint; of a jury, to its last member."""
+    """The result of two small requests to a section's endpoint; of a jury, to its last member."""
 
-    latency_s: float | None  # seconds of the request
+    latency_s: float  # seconds of the second one: the first also opens the connection and compiles the schema
     mode: StructuredMode | None  # how the endpoint takes structured answers; None of a jury, whose members may differ
 
 
 async def check(settings: GatewaySettings, sections: Sequence[str]) -> Mapping[str, Checked]:
-    """Send one small request to each of these sections (roles, `judge.by_task.<task>`, `judge.canary`), and to
+    """Send two small requests to each of these sections (roles, `judge.by_task.<task>`, `judge.canary`), and to
     every member of a jury.
 
     Raises:
@@ -61,16 +61,19 @@ async def check(settings: GatewaySettings, sections: Sequence[str]) -> Mapping[s
             brief = endpoint.model_copy(update={"max_attempts": 2, "timeout_s": min(10.0, endpoint.timeout_s)})
             client = EndpointClient(brief)
             judge = Judge(client)
-            await _check_one(section, judge)
-            latency_s = judge.usage.percentile(0.5)
-            logger.info("%s: %s answers, %.2f s", section, endpoint.name, latency_s or 0.0)
+            latency_s = await _check_one(section, judge)
+            logger.info("%s: %s answers, %.2f s", section, endpoint.name, latency_s)
             results[section] = Checked(latency_s, client.mode if len(asked) == 1 else None)
     return results
 
 
-async def _check_one(section: str, judge: Judge) -> None:
+async def _check_one(section: str, judge: Judge) -> float:
+    """Return the seconds of the second request."""
     try:
         await judge.check()
+        start = time.perf_counter()
+        await judge.check()
+        return time.perf_counter() - start
     except JudgeFailure as error:
         key = judge.endpoint.api_key_env
         remedy = _KEY_WANTED if error.cause == "auth" and key is None else _REMEDY.get(error.cause, _OTHER_REMEDY)

@@ -37,12 +37,12 @@ def test_show_prints_every_role_and_no_character_of_a_key(monkeypatch, capsys):
     assert "OPENAI_API_KEY: NOT SET" in capsys.readouterr().out
 
 
-def test_check_asks_every_role_once(capsys):
+def test_check_asks_every_role_and_times_the_second_request(capsys):
     with FakeOpenAI(ready) as fake:
         assert main(["check", f"judge.base_url={fake.url}", "partner.model=talker"]) == 0
     shown = capsys.readouterr().out
     models = [request.body["model"] for request in fake.requests]
-    assert models == ["gpt-5-nano", "gpt-5-nano", "talker", "gpt-5-nano", "gpt-5.4"]
+    assert models[::2] == models[1::2] == ["gpt-5-nano", "gpt-5-nano", "talker", "gpt-5-nano", "gpt-5.4"]
     assert "judge: works" in shown and "structured answers as json_schema" in shown
     assert "judge.by_task.coser: works" in shown
 

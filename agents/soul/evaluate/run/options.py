@@ -23,7 +23,7 @@ class RunChoice(NamedTuple):
 
     Attributes:
         retry_failed: also those that failed because of an answer or a request, not only because of endpoints or limits.
-        ask_first: send one small request to each endpoint before the first sample.
+        ask_first: send small requests to each endpoint before the first sample.
     """
 
     retry_failed: bool = False

@@ -25,7 +25,7 @@ class BadPolicy(SoulError):
 
 
 def check(settings: EvaluationSettings, todo: Sequence[SampleRequest], *, ask: bool = True) -> None:
-    """Send one small request to every endpoint that these samples need: policy, judges, partners, environments.
+    """Send small requests to every endpoint that these samples need: policy, judges, partners, environments.
 
     A policy that we serve ourselves is not asked here, but once its server has started (`soul.evaluate.local.served`).
 
