@@ -29,7 +29,6 @@ from ditto.run.finite_steps import require_finite_weights
 from ditto.run.model_card import last_values, shown_model, table, write_card
 from ditto.run.run_folder import RunFolder
 from ditto.run.run_json import versions
-from ditto.run.store import Uploads
 from sft.distill.report import FILE as DISTILLED
 from sft.run.ranks import RESUME_VARIABLE
 from sft.run.trained_data import TrainedData
@@ -53,7 +52,6 @@ class Checkpoints:
         self.rank = dist.get_rank()
         if config.trainer.nnodes > 1:
             check_shared(self.root)
-        self.uploads = Uploads.from_config(config) if self.rank == 0 else None
 
     def save(self, step: int) -> None:
         """Write a checkpoint to the partial folder, rename it into place, then update the tracker file.
@@ -77,8 +75,6 @@ class Checkpoints:
                 self._complete(folder, step, adapter)
         if self.rank == 0:
             logger.info("saved step %d in %.1f s: %s", step, time.perf_counter() - start, self.root / folder.name)
-            if self.uploads:
-                self.uploads.start()
 
     def _complete(self, folder: Path, step: int, adapter: dict[str, torch.Tensor]) -> None:
         """Add what verl does not write, and publish: on rank 0, when the files of all ranks are there."""
@@ -94,8 +90,7 @@ class Checkpoints:
             export_model(folder, str(self.config.model.path))
         write_sft_card(folder, self.config, self.data, step)
         checkpoint.publish(self.root, step)
-        in_use = self.uploads.reading if self.uploads else frozenset()
-        checkpoint.prune(self.root, self.config.trainer.max_ckpt_to_keep, in_use=in_use)
+        checkpoint.prune(self.root, self.config.trainer.max_ckpt_to_keep)
 
     def _adapter(self) -> dict[str, torch.Tensor]:
         """LoRA's factors, joined from all ranks; empty if the checkpoint holds the whole model."""

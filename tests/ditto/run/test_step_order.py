@@ -214,19 +214,17 @@ def test_a_validation_that_the_judges_cut_off_ends_the_run_and_the_resume_repeat
 
 
 @pytest.mark.parametrize("save_until", [None, 1100.0])
-def test_a_run_ends_with_its_report_and_its_uploads_and_a_stopped_one_with_its_uploads(
+def test_a_run_ends_with_its_report_and_a_stopped_one_without(
     save_until: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
     trainer = Trainer(tmp_path, test_freq=-1, val_before_train=False)
     trainer.watchdog.stop = lambda: None
-    trainer.uploads = SimpleNamespace(start=lambda: None, finish=lambda: seen.append("uploads"))  # type: ignore[assignment]
     monkeypatch.setattr(PPOTrainer, "fit", lambda _trainer, _manager: None)
     monkeypatch.setattr(stop_signals, "save_until", lambda: save_until)
-    monkeypatch.setattr(stop_signals, "report", lambda what: None)
     monkeypatch.setattr("ditto.trainer.write_end_report", lambda _folder: seen.append("report"))
     trainer.fit(SimpleNamespace(agent_loop_workers=[]))
-    assert seen == (["report", "uploads"] if save_until is None else ["uploads"])
+    assert seen == (["report"] if save_until is None else [])
 
 
 @pytest.mark.parametrize("error", [ActorDiedError(), ValueError("a defect of ours")])
