@@ -5,9 +5,9 @@ binary and categorical answers are right (1) or wrong (0).
 
 A whole set also has the authors' measure `wasserstein`: how far the distribution of the answers to a question is from
 that of the participants' own, on a scale from 0 to 1 (lower is better), averaged over the questions of each condition
-of each study. It is given for questions that at least 10 participants answer. Single answers, drawn at random, hardly
-share a question; `python -m data.socsci210 convert ... --per-question 30` draws rows that do. An answer that cannot be
-read counts as the end of the scale that is farther from the participant's own. Categorical questions have no distances.
+of each study. It is given for questions that at least 10 participants answer: build the file without `--rows`, because
+answers that are drawn at random hardly share a question. An answer that cannot be read counts as the end of the scale
+that is farther from the participant's own. Categorical questions have no distances.
 """
 
 from __future__ import annotations
