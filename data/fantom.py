@@ -182,11 +182,8 @@ def convert_official(path: Path, seed: int = 0, context: Context = "short") -> R
     left_out: Counter[str] = Counter()
     rows: list[Record] = []
     for one in entries:
-        records = list(_questions(one, seed, context, left_out))
-        # The number of those that count as a whole ("ALL" in the official code).
-        counted = sum(record["missed_info_accessibility"] == "inaccessible" for record in records)
-        shared = {"context": getattr(one, f"{context}_context"), "set_id": one.set_id, "set_rows": counted}
-        rows += ({**shared, **record} for record in records)
+        shared = {"context": getattr(one, f"{context}_context"), "set_id": one.set_id}
+        rows += ({**shared, **record} for record in _questions(one, seed, context, left_out))
     return Rows(numbered(rows), left_out)
 
 
