@@ -74,15 +74,10 @@ def test_a_row_keeps_the_expert_s_right_answer_and_says_where_it_is_from(tmp_pat
         (sample,) = [s for s in samples if (s["number"], s["sample"]) == (row["row"], row["sample"])]
         assert row["messages"] == sample["draft"]["seats"]["policy"] and row["messages"][-1]["role"] == "assistant"
         assert row["reward"] == 1 and json.loads(row["metrics"])["accuracy"] == 1
-        assert (row["data_source"], row["task"], row["train_role"], row["origin"]) == (
-            "hitom",
-            "hitom",
-            "assistant",
-            "expert",
-        )
+        assert (row["data_source"], row["task"], row["train_role"]) == ("hitom", "hitom", "assistant")
         assert row["expert"] == f"endpoint:expert-a@{url}" and row["fingerprint"] == f"expert-a at {url}"
         assert row["judge"] is None and row["prompts"] == ["choice/critique_of_a_mind_reader.v3"]  # scored by rule
-        assert row["file"] == str(file) and row["context"] == "base"
+        assert row["file"] == str(file)
     found = report_of(out, "hitom")
     right = sum(sample["draft"]["reward"] for sample in samples)
     assert found["mean"] == pytest.approx(right / 36) and found["mean_kept"] == 1 and found["kept"] == len(rows)
