@@ -245,25 +245,6 @@ def test_rows_of_an_evaluation_are_neither_sampled_nor_kept(tmp_path, capsys):
     assert "hitom: none of its 0 samples exists, because all of its rows are rows of an eval" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "given, told",
-    [
-        (["hitom:FILE=nowhere/at/all"], "no such folder, and it is not a hub id"),
-        (["hitom:FILE=endpoint:sk-secret"], "endpoint:MODEL@URL#VARIABLE"),
-        (["hitom:FILE=endpoint:m@http://127.0.0.1:1/v1#sk-secret"], "is not the name of an environment variable"),
-        (["sotopia:FILE=a/b"], "holds rows of hitom, not of sotopia alone"),
-        (["hitom:FILE=a/b", "hitom:FILE=a/b"], "has the rows hitom:mine already"),
-        (["hitom:FILE=a/b", "policy.model=x"], "no policy.model"),
-        ([], "there is no sample"),
-    ],
-)
-def test_mistakes_are_named_before_anything_is_asked(tmp_path, capsys, given, told):
-    write(["hitom"], 2, tmp_path / "mine.parquet")
-    distil(tmp_path, *[word.replace("FILE", str(tmp_path / "mine.parquet")) for word in given], code=2)
-    said = capsys.readouterr().err
-    assert told in said and "sk-secret" not in said and not (tmp_path / "out" / "train.parquet").exists()
-
-
 def test_a_sampling_without_any_verdict_says_the_cause_and_fails(tmp_path, capsys):
     train_file(tmp_path / "data", "humanual-opinion", rows=2)
     down = True
