@@ -121,8 +121,6 @@ def _record(raw: Mapping[str, Any], scales: Scales, left_out: Counter[str]) -> R
         "r_min": low,
         "r_max": high,
         "study_id": str(raw["study_id"]),
-        "condition_num": str(raw.get("condition_num") or 0),
-        "task_num": str(raw["task_num"]),
     }
 
 
