@@ -118,10 +118,6 @@ class Source(Protocol):
     @property
     def name(self) -> str: ...
 
-    def samples(self, held_out: HeldOut) -> list[ExpertSample]:
-        """All existing samples, in the order of the source."""
-        ...
-
     def conversations(self, record: SessionRecord) -> Conversations:
         """Seat -> messages of a record, including those that cannot be trained."""
         ...
