@@ -16,8 +16,8 @@ about its short excerpts. An entry of the file is one set of questions about one
     factQA                                                is shown with the others; it is no row of its own
 
 The official code also asks for each belief in free words and compares sentence embeddings; here they are asked as
-choices only. Some people missed another part of the conversation: "no:long" means that only the full conversation shows
-why the answer is no. As in the official code, such questions are left out when the short context is shown.
+choices only. Rows show the short context. Some people missed another part of the conversation: "no:long" means that
+only the full conversation shows why the answer is no. As in the official code, such questions are left out.
 
 The CSV files (github.com/SCAI-JHU/AutoToM, Apache-2.0, benchmarks/full_data_formatted) hold 15 % of the questions, all
 about beliefs. A file's name states what its rows do not: first or second order, and whether the person asked about
@@ -35,19 +35,17 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from scipy.cluster.hierarchy import DisjointSet
 
-from data.builder_cli import Builder, Rows, argument, draw_argument
+from data.builder_cli import Builder, Rows, draw_argument
 from data.reading import by_name, read_csv, read_json, text_list
 from data.rows import Record, numbered
 from soul.task_types import NotBlank
 from soul.tasks.fantom import TELLING_LINE
 from soul.validation_errors import first_problem
 
-Context = Literal["short", "full"]
 NO_IN_THE_FULL_CONVERSATION = "no:long"
 _NAME = re.compile(r"tom[_:]belief[_:](accessible|inaccessible)_.*(first-order|second-order)\.csv$")
 
@@ -153,7 +151,6 @@ class _Entry(_Part):
 
     set_id: NotBlank  # conversation, part, set: "12-0-1"
     short_context: NotBlank
-    full_context: NotBlank
     fact: _Fact = Field(validation_alias="factQA")
     beliefs: list[_Belief] = Field(validation_alias="beliefQAs")
     answerability_list: _Names | None = Field(validation_alias="answerabilityQA_list")
@@ -165,7 +162,7 @@ class _Entry(_Part):
 _FILE = TypeAdapter(list[_Entry])
 
 
-def convert_official(path: Path, seed: int = 0, context: Context = "short") -> Rows:
+def convert_official(path: Path, seed: int = 0) -> Rows:
     """All scored questions of the official file as `extra_info` dicts, in its order.
 
     The place of a right belief depends only on (seed, set id, number of the question).
@@ -182,15 +179,12 @@ def convert_official(path: Path, seed: int = 0, context: Context = "short") -> R
     left_out: Counter[str] = Counter()
     rows: list[Record] = []
     for one in entries:
-        records = list(_questions(one, seed, context, left_out))
-        # The number of those that count as a whole ("ALL" in the official code).
-        counted = sum(record["missed_info_accessibility"] == "inaccessible" for record in records)
-        shared = {"context": getattr(one, f"{context}_context"), "set_id": one.set_id, "set_rows": counted}
-        rows += ({**shared, **record} for record in records)
+        shared = {"context": one.short_context, "set_id": one.set_id}
+        rows += ({**shared, **record} for record in _questions(one, seed, left_out))
     return Rows(numbered(rows), left_out)
 
 
-def _questions(entry: _Entry, seed: int, context: Context, left_out: Counter[str]) -> Iterator[Record]:
+def _questions(entry: _Entry, seed: int, left_out: Counter[str]) -> Iterator[Record]:
     target = f"Target: {entry.fact.question}"
     information = f"Information: {entry.fact.question} {entry.fact.correct_answer}"
     for number, belief in enumerate(entry.beliefs):
@@ -199,29 +193,17 @@ def _questions(entry: _Entry, seed: int, context: Context, left_out: Counter[str
         if names is not None and not names.correct_answer:
             left_out["a list question whose answer is nobody"] += 1
         elif names is not None:
-            missed = _missed([names], context, bool(names.wrong_answer))
             answers = {key: json.dumps(getattr(names, key)) for key in ("correct_answer", "wrong_answer")}
-            yield _record(names, about, missed, **answers)
+            yield _record(names, about, **answers)
     for group, about in ((entry.answerability_binary, target), (entry.access_binary, information)):
-        missed = _missed(group, context, any(question.correct_answer != "yes" for question in group))
         for question in group:
             answer = question.correct_answer.strip().lower()
-            if answer == NO_IN_THE_FULL_CONVERSATION and context == "short":
-                left_out["a yes-or-no question whose no only the full conversation shows (--context full)"] += 1
-            elif answer not in ("yes", "no", NO_IN_THE_FULL_CONVERSATION):
+            if answer == NO_IN_THE_FULL_CONVERSATION:
+                left_out["a yes-or-no question whose no only the full conversation shows"] += 1
+            elif answer not in ("yes", "no"):
                 left_out[f"a yes-or-no question whose answer is {answer!r}"] += 1
             else:
-                yield _record(question, about, missed, correct_answer=answer.partition(":")[0])
-
-
-def _missed(questions: Sequence[_Names] | Sequence[_YesOrNo], context: Context, somebody_missed_it: bool) -> str:
-    """ "inaccessible" if somebody missed the information.
-
-    The file states it for the short context. In the full context more people may have missed it, and the official code
-    then decides by the answers.
-    """
-    accessibility = questions[0].missed_info_accessibility if questions else ""
-    return "inaccessible" if context == "full" and somebody_missed_it else accessibility
+                yield _record(question, about, correct_answer=answer)
 
 
 def _choice(belief: _Belief, rng: random.Random) -> Record:
@@ -230,7 +212,6 @@ def _choice(belief: _Belief, rng: random.Random) -> Record:
     return _record(
         belief,
         "",
-        belief.missed_info_accessibility,
         question_type=f"{belief.question_type}:multiple-choice",
         tom_type=belief.tom_type,
         answer_choices=json.dumps(choices, ensure_ascii=False),
@@ -239,14 +220,14 @@ def _choice(belief: _Belief, rng: random.Random) -> Record:
     )
 
 
-def _record(question: _Question, about: str, missed: str, **fields: str) -> Record:
+def _record(question: _Question, about: str, **fields: str) -> Record:
     """A row without its context. All columns are texts, because the kinds of questions share them."""
     return {
         "question": question.question,
         "extra_info": about,
         "question_type": question.question_type,
         "tom_type": "",
-        "missed_info_accessibility": missed,
+        "missed_info_accessibility": question.missed_info_accessibility,
         "answer_choices": "[]",
         "wrong_answer": "",
         **fields,
@@ -261,7 +242,7 @@ def _rows(args: argparse.Namespace) -> Rows:
     if official and len(args.sources) > 1:
         raise ValueError("give fantom_v1.json alone, or CSV files: the questions of the CSVs are all in the JSON file")
     if official:
-        rows = convert_official(official[0], args.seed, args.context)
+        rows = convert_official(official[0], args.seed)
     else:
         rows = Rows(convert(args.sources, args.seed), notes=["the CSV files hold questions about beliefs only"])
     counts = Counter(str(record["question_type"]).removeprefix("tom:") for record in rows.records)
@@ -276,10 +257,7 @@ BUILDER = Builder(
     group=lambda record: str(record["set_id"]).partition("-")[0],  # conversation, part, set: "12-0-1"
     groups="conversations",
     sources="fantom_v1.json | SRC.csv",
-    options=[
-        draw_argument("--test-conversations", "N whole conversations (paper: 18)"),
-        argument("--context", choices=("short", "full"), default="short", help="of the official file (default short)"),
-    ],
+    options=[draw_argument("--test-conversations", "N whole conversations (paper: 18)")],
 )
 build, main = BUILDER.build, BUILDER.main
 

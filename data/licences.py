@@ -1,7 +1,7 @@
 """Under which terms the sources of task files are published, and whether you may publish rows made from them.
 
-Every source in `data.sources` names one of these. The data card of a training file repeats them, and `soul push --data`
-heeds them. They are our reading of the terms. "unclear" means that we know of no permission, and counts as no.
+Every source in `data.sources` names one of these, and the data card of a training file repeats them. They are our
+reading of the terms. "unclear" means that we know of no permission, and counts as no.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """SocSci210 task files: how a participant of a social science experiment answered a question.
 
     python -m data.socsci210 convert data/*.parquet participant_mapping.json --part unseen --rows 500 --out FILE
-    python -m data.socsci210 convert data/*.parquet participant_mapping.json --part unseen --rows 1500 \\
-        --per-question 30 --out FILE
 
 Source: huggingface.co/datasets/socratesft/SocSci210 (no licence is stated): 2.9 million answers with the columns
 study_id, condition_num, task_num, prompt and response, and metadata/participant_mapping.json, whose list "unseen" names
@@ -11,9 +9,6 @@ the studies that the authors evaluate. JSON lines with these fields are read as 
 The records do not say what a question's scale is. It is taken from the points that the prompt names ("1 = not at all")
 and from all answers to the question. A scale with two points is binary, any other ordinal: categorical questions cannot
 be told apart from ordinal ones unless a record has the field `response_type`. The files are read twice, row by row.
-
---rows draws single answers, which hardly ever share a question. To compare distributions of answers, --per-question
-draws questions of conditions instead, and this many answers to each.
 """
 
 import argparse
@@ -33,25 +28,16 @@ from soul.tasks.socsci210 import labels_in
 
 Part = Literal["seen", "unseen", "all"]
 Scales = dict[tuple[str, str], tuple[float, float]]  # study and number of a question -> lowest and highest answer
-Question = tuple[str, str, str]  # study, condition, number
 _FIELDS = ("study_id", "task_num", "prompt", "response")
 NO_NUMBER = "answers that are no number"
 ONE_ANSWER = "answers to questions that everybody answered alike"
 
 
-def convert(
-    paths: Sequence[str | Path],
-    part: Part = "all",
-    rows: int | None = None,
-    seed: int = 0,
-    *,
-    per_question: int | None = None,
-) -> Rows:
+def convert(paths: Sequence[str | Path], part: Part = "all", rows: int | None = None, seed: int = 0) -> Rows:
     """Answers as `extra_info` dicts, `rows` of them drawn by seed, in the files' order.
 
     Args:
         part: the studies that the authors evaluate (unseen), the others, or all.
-        per_question: draw questions of conditions, and this many answers to each; questions with fewer are left out.
     """
     mappings = [Path(path) for path in paths if Path(path).name.startswith("participant_mapping")]
     files = [Path(path) for path in paths if Path(path) not in mappings]
@@ -63,56 +49,29 @@ def convert(
         return part == "all" or (str(raw["study_id"]) in unseen) == (part == "unseen")
 
     scales: Scales = {}
-    answers: Counter[Question] = Counter()
     for _, raw in _records(files):
         if (value := _number(raw["response"])) is not None:
             key = (str(raw["study_id"]), str(raw["task_num"]))
             low, high = scales.get(key) or _named(str(raw["prompt"])) or (value, value)
             scales[key] = (min(low, value), max(high, value))
-            answers[_question(raw)] += wanted(raw)
     left_out: Counter[str] = Counter()
     rng = random.Random(f"socsci210:{seed}")
-    questions = None if per_question is None else _drawn_questions(answers, scales, per_question, rows, rng)
     # Reservoir sampling: every answer has the same chance, and only those that are drawn are in memory.
-    size = rows if per_question is None else per_question
-    drawn: dict[Question | None, list[tuple[int, Record]]] = {}
-    seen: Counter[Question | None] = Counter()
+    drawn: list[tuple[int, Record]] = []
+    seen = 0
     for number, (_, raw) in enumerate(_records(files)):
         if not wanted(raw):
             left_out[f"answers of studies that are {'not ' if part == 'unseen' else ''}evaluated"] += 1
             continue
         if (record := _record(raw, scales, left_out)) is None:
             continue
-        group = None if questions is None else _question(raw)
-        if questions is not None and group not in questions:
-            left_out["answers to questions that are not drawn (--per-question)"] += 1
-            continue
-        seen[group] += 1
-        reservoir = drawn.setdefault(group, [])
-        if size is None or len(reservoir) < size:
-            reservoir.append((number, record))
-        elif (place := rng.randrange(seen[group])) < size:
-            reservoir[place] = (number, record)
-    kept = sorted((one for reservoir in drawn.values() for one in reservoir), key=lambda one: one[0])
-    left_out["answers that are not drawn (--rows)"] = seen.total() - len(kept)
-    return Rows(numbered(record for _, record in kept), +left_out)
-
-
-def _question(raw: Mapping[str, Any]) -> Question:
-    return str(raw["study_id"]), str(raw.get("condition_num") or 0), str(raw["task_num"])
-
-
-def _drawn_questions(
-    answers: Mapping[Question, int], scales: Scales, per_question: int, rows: int | None, rng: random.Random
-) -> set[Question]:
-    """The questions with enough answers that are not all alike; as many of them as `rows` need, drawn at random."""
-    usable = []
-    for question, count in sorted(answers.items()):
-        low, high = scales[question[0], question[2]]
-        if count >= per_question and low < high:
-            usable.append(question)
-    wanted = len(usable) if rows is None else rows // per_question
-    return set(rng.sample(usable, min(wanted, len(usable))))
+        seen += 1
+        if rows is None or len(drawn) < rows:
+            drawn.append((number, record))
+        elif (place := rng.randrange(seen)) < rows:
+            drawn[place] = (number, record)
+    left_out["answers that are not drawn (--rows)"] = seen - len(drawn)
+    return Rows(numbered(record for _, record in sorted(drawn, key=lambda one: one[0])), +left_out)
 
 
 def _mapping(path: Path) -> list[Any]:
@@ -161,14 +120,12 @@ def _record(raw: Mapping[str, Any], scales: Scales, left_out: Counter[str]) -> R
         "response_type": str(raw.get("response_type") or ("binary" if high - low == 1 else "ordinal")),
         "r_min": low,
         "r_max": high,
-        **dict(zip(("study_id", "condition_num", "task_num"), _question(raw), strict=True)),
+        "study_id": str(raw["study_id"]),
     }
 
 
 def _rows(args: argparse.Namespace) -> Rows:
-    if args.per_question and args.rows and args.rows < args.per_question:
-        raise ValueError(f"--rows {args.rows} is less than --per-question {args.per_question}")
-    return convert(args.sources, args.part, args.rows, args.seed, per_question=args.per_question)
+    return convert(args.sources, args.part, args.rows, args.seed)
 
 
 BUILDER = Builder(
@@ -181,7 +138,6 @@ BUILDER = Builder(
     options=[
         argument("--part", choices=("seen", "unseen", "all"), default="all", help="which studies (default all)"),
         argument("--rows", type=positive_int, metavar="N", help="draw N answers by seed (default all)"),
-        argument("--per-question", type=positive_int, metavar="N", help="N answers to each question that is drawn"),
     ],
 )
 build, main = BUILDER.build, BUILDER.main

@@ -39,7 +39,6 @@ TASK_OPTIONS = {
         "Samples of each judgment; null takes as many as the published runs (six calls per episode), 1 needs three."
     ),
     "strict_answers": "Accept an answer only in the exact form that the prompt asks for.",
-    "detector": "The AI detector: `judge`, or your own function as `package.module:function`.",
 }
 
 

@@ -138,7 +138,7 @@ INSTEAD = {
     "data.micro_batch_size_per_gpu": "data.max_token_len_per_gpu: micro-batches are packed by tokens",
     "data.train_max_samples": "a ratio of the files: TRAIN_FILES=chat.parquet:0.5 takes half of the rows per epoch",
     "data.val_max_samples": "a ratio of the files in VAL_FILES",
-    "trainer.default_hdfs_dir": "trainer.default_local_dir, or trainer.upload_to",
+    "trainer.default_hdfs_dir": "trainer.default_local_dir",
     "model.custom_chat_template": "model.chat_template",
 }
 TRAIN_SFT = Program("train_sft.py", CONFIG_DIR, "sft", SFT_KEYS, INSTEAD)

@@ -50,21 +50,17 @@ def _launch(words: list[str]) -> int:
     check_config(config)
     from ditto.run.checkpoint import rename_damaged
     from ditto.run.run_folder import RunFolder
-    from ditto.run.store import Store, prepare_store
     from sft.memory_plan import CHECKPOINTING, TOKENS
     from sft.preflight import check
     from sft.run.checkpoints import choose
     from sft.run.ranks import node_rank, run_ranks
 
-    if config.trainer.upload_to is not None:
-        Store(str(config.trainer.upload_to))  # refuses an address that fsspec does not know
     leads = node_rank(config) == 0  # the first node decides for all nodes
     root = Path(config.trainer.default_local_dir).absolute()
     with ExitStack() as locks:
         if leads and not config.get("dry_run"):
             for folder in sorted({Path(config.run.dir).absolute(), root}):
                 locks.enter_context(FolderLock(folder))
-            prepare_store(config)
         choice = choose(config) if leads else None
         print(check(config, choice), flush=True)
         if config.get("dry_run"):

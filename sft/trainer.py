@@ -113,8 +113,6 @@ class SupervisedTrainer(SFTTrainer):
         self.tracking = self._tracking() if self._leads else None
         if done:
             self._complete_metrics(done)
-            if self.checkpoints.uploads:
-                self.checkpoints.uploads.start()  # the run may have ended before
             dist.barrier(self.waiting)
         steps = range(done + 1, self.total_training_steps + 1)
         shown = tqdm(zip(steps, self._batches(done + 1), strict=True), total=len(steps), disable=not self._leads)
@@ -144,7 +142,6 @@ class SupervisedTrainer(SFTTrainer):
                 if self._leads:
                     logger.info("stopping after step %d of %d", step, self.total_training_steps)
                 break
-        self._finish_uploads()
         return stopping
 
     def _is_finite(self, metrics: dict[str, float]) -> bool:
@@ -152,14 +149,6 @@ class SupervisedTrainer(SFTTrainer):
         flag = torch.tensor(int(are_finite(metrics, "train/loss", "train/grad_norm") is not False))
         dist.all_reduce(flag, op=dist.ReduceOp.MIN)
         return bool(flag)
-
-    def _finish_uploads(self) -> None:
-        """Wait until the store holds what the run leaves; rank 0 raises `StoreFailed` if it does not."""
-        uploads = self.checkpoints.uploads
-        failed = uploads.finish() if uploads else None
-        dist.barrier(self.waiting)
-        if failed:
-            raise failed
 
     def _validates(self, step: int) -> bool:
         return self.val_corpus is not None and self._due(step, self.config.trainer.test_freq)

@@ -40,10 +40,6 @@ class Seat(Protocol):
         ...
 
 
-# Seat and messages -> the messages that the policy reads.
-Reveal = Callable[[str, Sequence[Message]], list[Message]]
-
-
 @dataclass
 class Players:
     """The participants of one episode: the policy's seats, created on first use, and the models around them."""
@@ -52,13 +48,12 @@ class Players:
     seats: dict[str, Seat] = field(default_factory=dict)
     gateway: Gateway | None = None  # set by the driver
     bases: dict[str, list[Message]] = field(default_factory=dict)  # seat -> the last `base` that its `say` got
-    reveal: Reveal | None = None  # completes the messages of a seat; set by the driver
 
     def policy(self, seat: str = "policy") -> Seat:
         """The policy in the seat with this name."""
         if seat not in self.seats:
             self.seats[seat] = self.new_seat(seat)
-        return _DriversSeat(self.seats[seat], seat, self.bases, self.reveal)
+        return _DriversSeat(self.seats[seat], seat, self.bases)
 
     @property
     def partner(self) -> ChatModel:
@@ -78,17 +73,16 @@ class Players:
 
 @dataclass(frozen=True)
 class _DriversSeat:
-    """A seat that remembers its base context for the session's record, and completes its messages."""
+    """A seat that remembers its base context for the session's record."""
 
     seat: Seat
     name: str
     bases: dict[str, list[Message]]
-    reveal: Reveal | None
 
     async def say(self, messages: Sequence[Message], base: Sequence[Message] | None = None) -> str:
         if base is not None:
             self.bases[self.name] = list(base)
-        return await self.seat.say(self.reveal(self.name, messages) if self.reveal else messages, base)
+        return await self.seat.say(messages, base)
 
 
 @dataclass

@@ -30,7 +30,6 @@ from soul.jury import canary_opinion, judge_with_jury
 from soul.leaks.redaction import is_empty, redact
 from soul.policy import Players
 from soul.record import AttemptRecord, Failure, OpinionRecord, SessionRecord, Stage, opening, record_hash
-from soul.shown_draft import ShownDraft
 from soul.task import Task
 from soul.task_types import Episode, Opinion, Row, Verdict
 
@@ -53,12 +52,6 @@ class RefineSettings(BaseModel):
         "or `below:0.4` (a reward below 0.4).",
     )
     max_feedback_chars: int = Field(default=3000, ge=1, description="Feedback is cut to this many characters.")
-    include_draft: bool = Field(
-        default=False,
-        description="For ablations, show each seat its own side of the draft (what it said and was shown) beside the "
-        "feedback in the refined prompt, fenced as data. It adds up to `data.max_response_length` tokens and some "
-        "punctuation, so raise `data.max_feedback_length`.",
-    )
     reveal_reference: bool = Field(default=False, description="For ablations, let the gold answer into the feedback.")
     episode_deadline_s: float | None = Field(
         default=None, gt=0, description="Seconds that the play of one episode may take; null sets no limit."
@@ -212,8 +205,6 @@ async def play(
     if isinstance(episode, Failure):
         attempt.failure = episode
     else:
-        if reveal := attempt.players.reveal:
-            episode = replace(episode, seats={seat: reveal(seat, seen) for seat, seen in episode.seats.items()})
         attempt.episode = episode
     return attempt
 
@@ -312,11 +303,7 @@ async def run_session(
                 task, row, draft.episode, scope, session.feedback, settings.episode_deadline_s
             )
         if refine and await may_go_on():
-            players, text = new_players("feedback"), session.feedback
-            if settings.include_draft:
-                shown = ShownDraft(draft.episode)
-                players, text = replace(players, reveal=shown.reveal), shown.marked(text)
-            session.refined = await _attempt(task, row, players, scope, text, settings)
+            session.refined = await _attempt(task, row, new_players("feedback"), scope, session.feedback, settings)
     session.usage = scope.usage()
     return session
 

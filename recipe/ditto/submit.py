@@ -40,14 +40,11 @@ PATHS = ("ACTOR_MODEL_PATH", "DATA_DIR", "TRAIN_FILES", "VAL_FILES", "OUTPUT_DIR
 VARIABLES = (
     *(*PATHS, "EXPERIMENT_NAME", "PLATFORM", "OPENAI_BASE_URL", "JUDGE_MODEL_NAME", "JUDGE_MODEL_REASONING"),
     *("HF_HOME", "HF_HUB_OFFLINE", "HF_ENDPOINT", "SOUL_LOG", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"),
-    *("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"),
+    *("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"),
     *("WANDB_PROJECT", "WANDB_ENTITY", "WANDB_MODE", "WANDB_RUN_ID", "WANDB_RESUME"),
 )
-# What may hold a key, beside those of the judges: for the hub, the trackers, the store of `trainer.upload_to`.
-OTHER_KEYS = (
-    *("HF_TOKEN", "WANDB_API_KEY", "MLFLOW_TRACKING_URI"),
-    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
-)
+# What may hold a key, beside those of the judges: for the hub and the trackers.
+OTHER_KEYS = ("HF_TOKEN", "WANDB_API_KEY", "MLFLOW_TRACKING_URI")
 # What all pods of Kubernetes get: each downloads the model, perhaps one for members only, and connects to the others.
 EVERYWHERE = ("HF_ENDPOINT", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "HF_TOKEN")
 DOCUMENT = "TASK.yaml"  # stands in the command for the file with the document

@@ -3,7 +3,7 @@
 In the order in which a sample passes through them:
     experts.py     TASK=EXPERT: which rows, and which model answers them
     sampling.py    k samples per row, played and scored as in an evaluation; resumes at the first missing sample
-    sources.py     the experts' samples, and refined answers of DITTO runs in the base context
+    sources.py     the experts' samples
     sample.py      a finished sample, as the selection sees it; its conversations as SFT rows
     heldout.py     rows of evaluations, which must not be trained on
     select.py      which samples are kept, and why the others are not

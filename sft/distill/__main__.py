@@ -3,7 +3,6 @@
     python -m sft.distill --out outputs/distilled hitom=outputs/hitom sotopia=outputs/sotopia/global_step_50
     python -m sft.distill --out outputs/distilled "coser=endpoint:gpt-5.4@https://api.openai.com/v1#OPENAI_API_KEY"
     python -m sft.distill --out outputs/distilled --margin 0.25 --per-row 2
-    python -m sft.distill --out outputs/forward --from-traces outputs/ditto-rl-hitom --not-in hitom
 
 Each expert answers the training rows of its task, --n times each. The task's own verdict scores the answers, and the
 best ones become train.parquet and val.parquet. Repeat the command to continue where it stopped. Without TASK=EXPERT it
@@ -23,13 +22,11 @@ from ditto.launching.variables import names_in
 from sft.distill import dataset, report
 from sft.distill.experts import experts, split
 from sft.distill.heldout import HeldOut
-from sft.distill.sample import Source
 from sft.distill.sampling import sample
 from sft.distill.select import Rule, choose
-from sft.distill.sources import RunTraces, journals, samples_wanted
+from sft.distill.sources import journals, samples_wanted
 from soul import tasks
 from soul.cli.arguments import (
-    existing_folder,
     non_negative_int,
     output_folder,
     positive_int,
@@ -44,7 +41,6 @@ from soul.evaluate.run.vllm_server import ServerSettings
 from soul.evaluate.runner import console
 from soul.rows.near_text import NEAR
 
-TRACES_HELP = "use the refined answers of this DITTO run"
 NEAR_HELP = f"share of word pairs that makes a text that of an evaluation (default {NEAR}; 1: only the same words)"
 MAX_FAILED_HELP = f"end if a task lost a larger share of its samples (default {report.MAX_FAILED})"
 
@@ -60,8 +56,6 @@ def options() -> Parser:
     add("words", nargs="*", help="TASK=EXPERT, TASK:FILE=EXPERT, or section.key=value as in an evaluation")
     add("--out", type=output_folder, required=True, help="folder for samples, parquet files and the report")
     add("--data", type=Path, default=Path(os.environ.get("DATA_DIR", "data")), help="default: DATA_DIR, else data")
-    add("--from-traces", type=existing_folder, action="append", default=[], metavar="RUN", help=TRACES_HELP)
-    add("--with-feedback", action="store_true", help="keep the feedback in the prompts of refined answers")
     add(
         "--not-in",
         action="append",
@@ -92,7 +86,7 @@ def _selection(group: argparse._ArgumentGroup) -> None:
         help="the best samples of a row, or all that reach a threshold",
     )
     add("--threshold", action="append", default=[], metavar="[TASK=]REWARD", help="lowest reward to keep")
-    add("--margin", action="append", default=[], metavar="[TASK=]GAIN", help="over the row's mean, or a trace's draft")
+    add("--margin", action="append", default=[], metavar="[TASK=]GAIN", help="over the row's mean")
     add("--per-row", type=non_negative_int, default=1, help="samples to keep per row (default 1; 0: all)")
     add("--weight", action="append", default=[], metavar="[TASK=]SHARE", help="relative size; 1: all equal")
     add("--max-failed", type=probability, default=report.MAX_FAILED, metavar="SHARE", help=MAX_FAILED_HELP)
@@ -140,16 +134,14 @@ def distill(given: argparse.Namespace, server: ServerSettings) -> None:
 def select(given: argparse.Namespace, rule: Rule, held_out: HeldOut) -> None:
     """Select from the existing samples, write the files and print the counts."""
     expert_journals = journals(given.out)
-    traces = [RunTraces(run, given.with_feedback) for run in given.from_traces]
-    sources: list[Source] = [*expert_journals, *traces]
-    samples = [sample for source in sources for sample in source.samples(held_out)]
-    if not samples and not expert_journals:
-        raise NothingToSelect(f"{given.out}: there is no sample. Add TASK=EXPERT or --from-traces RUN.")
+    samples = [sample for journal in expert_journals for sample in journal.samples(held_out)]
+    if not expert_journals:
+        raise NothingToSelect(f"{given.out}: there is no sample. Add TASK=EXPERT.")
     selection = choose(samples, rule, {s.data_source: tasks.load(s.data_source).headline for s in samples})
     reports = report.by_task(selection)
     console.print(report.table(reports).rich("Distilled"))
     wanted = samples_wanted(expert_journals)
-    missing = wanted.total() - sum(s.source.origin == "expert" for s in samples)
+    missing = wanted.total() - len(samples)
     if missing:
         console.print(f"{missing:,} samples are missing: repeat the command with TASK=EXPERT to take them.")
     left_out = sum((journal.held_out_rows(held_out) for journal in expert_journals), Counter[str]())
@@ -159,7 +151,6 @@ def select(given: argparse.Namespace, rule: Rule, held_out: HeldOut) -> None:
     files = dataset.write(selection, given.out, given.val_share, rule.seed, given.near)
     more = {
         "experts": [{"expert": j.name, "sets": dict(j.sets), "policy": j.settings["policy"]} for j in expert_journals],
-        "traces": [{"run": source.name, "with_feedback": source.with_feedback} for source in traces],
         "not_in": given.not_in,
         "near": given.near,
         "rows_of_evaluations": dict(left_out),

@@ -97,7 +97,7 @@ def check_tasks(
 
     Args:
         samples: all samples, to read the message of a failure.
-        wanted: task -> number of samples that were requested; tasks of traces are not in it.
+        wanted: task -> number of samples that were requested.
         max_failed: the largest share of a task's samples that may be lost, 0 to 1.
     """
     problems = []

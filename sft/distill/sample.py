@@ -14,18 +14,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 from sft.distill.heldout import HeldOut, RowIdentity
 from soul.files.line_file import read_lines
 from soul.message import Message
-from soul.record import AttemptRecord, Conversations, SessionRecord
+from soul.record import Conversations, SessionRecord
 from soul.rows.overlap import ScopedKey
 from soul.session import ANSWERED
 
-Origin = Literal["expert", "trace"]
 TRAINED = "assistant"
-HELD_OUT, CONTENTLESS, CUT_OFF, NO_BASE = "in an evaluation", "contentless", "cut off", "no base context"
+HELD_OUT, CONTENTLESS, CUT_OFF = "in an evaluation", "contentless", "cut off"
 NO_FORM = "without the form"  # that the task asks for, in at least one turn
 _GAPS = re.compile(r"[\W_]+")
 
@@ -65,13 +64,12 @@ class ExpertSample:
     """One sample.
 
     Attributes:
-        task: the name that reports count by: TASK of `TASK=EXPERT`, or the data_source of a trace.
+        task: the name that reports count by: TASK of `TASK=EXPERT`.
         data_source: the name of the task class.
         row: the fingerprint of the record; rows with equal records count as one row.
         number: the row's place in its file; `sample`: the sample's number within its row and source.
         reward: None if there is no verdict.
         problem: why no rule can keep it, in a word or two; None if one can.
-        bar: the reward to beat, that of a trace's draft; None for the mean of its row.
         seats: fingerprints of the trainable conversations; `lost`: the number of the others by reason.
         keys: the groups that the row is in.
     """
@@ -85,7 +83,6 @@ class ExpertSample:
     sample: int
     reward: float | None
     problem: str | None = None
-    bar: float | None = None
     seats: tuple[Fingerprints, ...] = ()
     lost: Mapping[str, int] | None = None
     keys: tuple[ScopedKey, ...] = ()
@@ -102,10 +99,9 @@ class Provenance:
 
     Attributes:
         expert: the model that answered, as the user wrote it.
-        fingerprint: hash of the checkpoint's files, or model and address, or model version of a trace.
-        judge: the judge's model; None if the verdict is by rule or the source does not know it.
+        fingerprint: hash of the checkpoint's files, or model and address.
+        judge: the judge's model; None if the verdict is by rule.
         prompts: the judge prompts of the task, with their versions.
-        context: "feedback" if the messages contain a critique.
     """
 
     expert: str
@@ -114,21 +110,13 @@ class Provenance:
     metrics: Mapping[str, float]
     judge: str | None
     prompts: Sequence[str]
-    context: Literal["base", "feedback"] = "base"
 
 
 class Source(Protocol):
-    """An expert's journal, or the traces of a run."""
+    """An expert's journal."""
 
     @property
     def name(self) -> str: ...
-
-    @property
-    def origin(self) -> Origin: ...
-
-    def samples(self, held_out: HeldOut) -> list[ExpertSample]:
-        """All existing samples, in the order of the source."""
-        ...
 
     def conversations(self, record: SessionRecord) -> Conversations:
         """Seat -> messages of a record, including those that cannot be trained."""
@@ -140,27 +128,10 @@ class Source(Protocol):
 
 
 def finished(
-    source: Source,
-    place: Place,
-    record: SessionRecord,
-    attempt: AttemptRecord,
-    row: RowIdentity,
-    held_out: HeldOut,
-    *,
-    task: str,
-    sample: int,
-    cause: str | None,
-    cut_off: bool,
-    bar: float | None = None,
+    source: Source, place: Place, record: SessionRecord, row: RowIdentity, held_out: HeldOut, task: str
 ) -> ExpertSample:
-    """The sample of a record.
-
-    Args:
-        attempt: the attempt whose answers would be trained.
-        row: the record's row.
-        cause: why the sample has no verdict; None if it has one.
-        cut_off: whether the policy ran out of tokens.
-    """
+    """The sample of a record; `row` is the record's row."""
+    attempt, cause = record.draft, record.draft.cause  # cause: why the sample has no verdict; None if it has one
     conversations = source.conversations(record) if cause is None else {}
     seats, lost = [], Counter[str]()
     for seat, messages in conversations.items():
@@ -168,16 +139,14 @@ def finished(
             seats.append(seat_fingerprints(seat, trainable(messages)))
         except Unusable as reason:
             lost[str(reason)] += 1
-    if cause is None:
-        lost[NO_BASE] = len(attempt.seats or {}) - len(conversations)
-    problem = None if seats else f"unusable: {next(iter(+lost), 'no seat')}"
+    problem = None if seats else f"unusable: {next(iter(lost), 'no seat')}"
     if cause is not None:
         problem = f"failed: {cause}"
     elif held_out.contains(row):
         problem = HELD_OUT
     elif attempt.contentless:
         problem = CONTENTLESS
-    elif cut_off:
+    elif record.usage["policy"].cut_off:
         problem = CUT_OFF
     elif seats and (attempt.metrics or {}).get(ANSWERED, 1.0) < 1.0:  # some tasks score it, but it would teach no form
         problem = NO_FORM
@@ -188,12 +157,11 @@ def finished(
         data_source=record.task,
         row=row.record,
         number=record.number,
-        sample=sample,
+        sample=record.sample,
         reward=attempt.reward if cause is None else None,
         problem=problem,
-        bar=bar,
         seats=tuple(seats),
-        lost=+lost,  # without zeros
+        lost=lost,
         keys=row.keys,
     )
 

@@ -32,9 +32,8 @@ class Rule:
     Attributes:
         keep: "best" keeps the best samples of a row, "threshold" those that reach a threshold.
         threshold: the reward that a sample must reach, in units of the task's headline; it also applies to "best".
-        margin: how much better a sample must be than the mean of its row, and a refined answer than its draft. Without
-            a margin, a refined answer must beat its draft; other samples must reach the mean ("best") or nothing
-            ("threshold").
+        margin: how much better a sample must be than the mean of its row. Without a margin, it must reach the mean
+            ("best") or nothing ("threshold").
         per_row: the most samples to keep per row, best first; None for all.
         weights: the tasks' relative numbers of conversations, which are as large as these proportions allow; a task
             that is not named weighs 1. If empty, tasks are not balanced.
@@ -126,12 +125,9 @@ def _rejection(sample: ExpertSample, row: Iterable[ExpertSample], rule: Rule, he
     if threshold is not None and sign * (sample.reward - threshold) < -EPSILON:
         return BELOW_THRESHOLD
     margin = _for_task(rule.margin, sample.task)
-    if sample.bar is not None:
-        gain = sign * (sample.reward - sample.bar)
-        return None if gain > EPSILON and gain >= (margin or 0.0) - EPSILON else BELOW_MARGIN
     if margin is None and rule.keep == "threshold":
         return None
-    mean = statistics.fmean(s.reward for s in row if s.reward is not None and s.bar is None)
+    mean = statistics.fmean(s.reward for s in row if s.reward is not None)
     return None if sign * (sample.reward - mean) >= (margin or 0.0) - EPSILON else BELOW_MARGIN
 
 

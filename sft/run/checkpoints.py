@@ -14,7 +14,6 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +25,10 @@ from torch.distributed.tensor import DTensor
 from ditto.config_checks.resume import choose_checkpoint
 from ditto.run import checkpoint
 from ditto.run.finite_steps import require_finite_weights
-from ditto.run.model_card import last_values, shown_model, table, write_card
-from ditto.run.run_folder import RunFolder
-from ditto.run.run_json import versions
-from ditto.run.store import Uploads
-from sft.distill.report import FILE as DISTILLED
 from sft.run.ranks import RESUME_VARIABLE
 from sft.run.trained_data import TrainedData
 from soul.errors import SoulError
 from soul.files.disk_space import guarded_writes
-from soul.files.json_object import read_object
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +46,6 @@ class Checkpoints:
         self.rank = dist.get_rank()
         if config.trainer.nnodes > 1:
             check_shared(self.root)
-        self.uploads = Uploads.from_config(config) if self.rank == 0 else None
 
     def save(self, step: int) -> None:
         """Write a checkpoint to the partial folder, rename it into place, then update the tracker file.
@@ -77,8 +69,6 @@ class Checkpoints:
                 self._complete(folder, step, adapter)
         if self.rank == 0:
             logger.info("saved step %d in %.1f s: %s", step, time.perf_counter() - start, self.root / folder.name)
-            if self.uploads:
-                self.uploads.start()
 
     def _complete(self, folder: Path, step: int, adapter: dict[str, torch.Tensor]) -> None:
         """Add what verl does not write, and publish: on rank 0, when the files of all ranks are there."""
@@ -92,10 +82,8 @@ class Checkpoints:
             export_adapter(folder, adapter, self.lora, str(self.config.model.path))
         else:
             export_model(folder, str(self.config.model.path))
-        write_sft_card(folder, self.config, self.data, step)
         checkpoint.publish(self.root, step)
-        in_use = self.uploads.reading if self.uploads else frozenset()
-        checkpoint.prune(self.root, self.config.trainer.max_ckpt_to_keep, in_use=in_use)
+        checkpoint.prune(self.root, self.config.trainer.max_ckpt_to_keep)
 
     def _adapter(self) -> dict[str, torch.Tensor]:
         """LoRA's factors, joined from all ranks; empty if the checkpoint holds the whole model."""
@@ -183,49 +171,3 @@ def writer_count(folder: Path) -> int:
     if not file.is_file():
         raise BadCheckpoint(f"{folder} is not a checkpoint of supervised training: it has no actor/{file.name}.")
     return int(json.loads(file.read_text()))
-
-
-# ---- the model card ----
-
-
-def write_sft_card(folder: Path, config: DictConfig, data: TrainedData, step: int) -> None:
-    """Write the card of a checkpoint. If that fails, a log line says why: a card never costs a checkpoint."""
-    distilled = any((Path(file.path).parent / DISTILLED).is_file() for file in data.files)
-    title, base = f"{config.trainer.experiment_name}, step {step}", str(config.model.path)
-    how = "trained with DITTO/SOUL on conversations (supervised) to simulate people"
-    tags = ("sft", *(("distillation",) if distilled else ()))
-    write_card(folder, title, base, how, tags, lambda: _sections(config, data, step))
-
-
-def _sections(config: DictConfig, data: TrainedData, step: int) -> dict[str, str]:
-    metrics = {number: line for number, line in RunFolder(Path(config.run.dir)).metrics().items() if number <= step}
-    sections = {"Training": table([("", "what"), *_settings(config, step)]), "Data": _data(data)}
-    if experts := list(_experts(data)):
-        rows = table([("rows", "expert"), *experts])
-        sections["Experts"] = f"The conversations are answers of these models:\n\n{rows}"
-    results = last_values(metrics, lambda key: key == "train/loss" or key.startswith("val/"))
-    return sections | {"Results": results, "Versions": ", ".join(f"{name} {number}" for name, number in versions())}
-
-
-def _settings(config: DictConfig, step: int) -> Iterator[tuple[str, str]]:
-    yield "base model", shown_model(str(config.model.path))
-    total, epochs = config.trainer.total_training_steps, config.trainer.total_epochs
-    yield "steps", f"{step} of {total}" if total else f"{step}, {epochs} epochs"
-    yield "batch", f"{config.data.train_batch_size} sequences, learning rate {config.optim.lr}"
-    rank = int(config.model.get("lora_rank") or 0)
-    yield "weights", f"LoRA, rank {rank}, alpha {config.model.lora_alpha}" if rank else "all weights trained"
-    yield "seed", str(config.data.seed)
-
-
-def _data(data: TrainedData) -> str:
-    lines = [("file", "passes per epoch", "sequences", "hash of its tokens")]
-    lines += [(Path(file.path).name, file.ratio, str(file.sequences), file.digest[:16]) for file in data.files]
-    return table(lines)
-
-
-def _experts(data: TrainedData) -> Iterator[tuple[str, str]]:
-    """Rows -> the expert that answered them, where the data were distilled."""
-    for file in dict.fromkeys(Path(each.path).parent / DISTILLED for each in data.files):
-        if file.is_file():
-            for entry in read_object(file, SoulError, "Distil again.").get("experts", []):
-                yield ", ".join(entry["sets"]), shown_model(str(entry["expert"]))

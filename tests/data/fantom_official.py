@@ -20,7 +20,6 @@ def entry(conversation: int, part: int = 0, number: int = 0) -> dict[str, Any]:
             f"Ann: No harm done, Carl, we were just talking, number {conversation}-{part}-{number} of many talks.",
         )
     )
-    full = f"Dora: I am off, see you all at the harbour of the town number {conversation}.\n{short}"
     fact = {
         "question": f"What is the colour of {subject}?",
         "correct_answer": f"{subject} is deep green.",
@@ -47,7 +46,6 @@ def entry(conversation: int, part: int = 0, number: int = 0) -> dict[str, Any]:
         "set_id": f"{conversation}-{part}-{number}",
         "part_id": f"{conversation}-{part}",
         "conv_id": conversation,
-        "full_context": full,
         "short_context": short,
         "missed_info": subject,
         "joining_speaker": "Carl",

@@ -1,7 +1,6 @@
-"""What all builders share: the result they return, and that a bad source is one line that names the file."""
+"""What all builders share: rows of tables, and splits by group."""
 
 import importlib
-import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ import pytest
 from data.reading import read_csv
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import read_rows
-from tests.mistakes.mistake import error_of
 from tests.soul.samples import DATA
 
 
@@ -20,22 +18,6 @@ def test_a_row_of_a_table_is_named_and_keeps_the_ends_of_its_lines(tmp_path):
         (f"{path}: row 1", {"x": "1", "y": "two\r\nlines"}),
         (f"{path}: row 2", {"x": "3", "y": "4"}),
     ]
-
-
-# The last shape is one that no check of the CoSER builder foresees: the command line names the file.
-SHAPES = [3, [], {}, [3], [{}], {"data": [3]}, {"plots": [{"conversation": 3}]}]
-
-
-@pytest.mark.parametrize("text", [*map(json.dumps, SHAPES), "[{", "", b"\xff\xfe\x00"])
-@pytest.mark.parametrize("name", ["hitom", "alignx", "lifechoices", "coser"])
-def test_a_source_of_another_shape_is_one_line_that_names_it(name, text, tmp_path, capsys):
-    source = tmp_path / "source.json"
-    source.write_bytes(text if isinstance(text, bytes) else text.encode())
-    out = tmp_path / "out.parquet"
-    module = importlib.import_module(f"data.{name}")
-    message = error_of(module.main, ["convert", str(source), "--out", str(out)], capsys)
-    assert message.startswith(f"\nBadSource: data.{name}: ") and not out.exists()
-    assert "source." in message or "no rows to write" in message
 
 
 # Builder -> words of `convert`, files and folders below the real records.

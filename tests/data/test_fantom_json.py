@@ -5,8 +5,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from data import fantom
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import TaskRow, read_rows
@@ -20,7 +18,7 @@ KINDS = {
     "tom:info_accessibility:list": 1,
     "tom:info_accessibility:binary": 3,
 }
-LONG = "a yes-or-no question whose no only the full conversation shows (--context full)"
+LONG = "a yes-or-no question whose no only the full conversation shows"
 
 
 def saved(folder: Path, found: list[dict[str, Any]]) -> Path:
@@ -39,9 +37,6 @@ def test_all_scored_kinds_are_read(tmp_path: Path) -> None:
     records, left_out, *_ = fantom.convert_official(saved(tmp_path, [entry(7)]))
     assert Counter(record["question_type"] for record in records) == KINDS
     assert left_out == {LONG: 2}
-    records, left_out, *_ = fantom.convert_official(saved(tmp_path, [entry(7)]), context="full")
-    assert len(records) == 12 and not left_out
-    assert sum(record["correct_answer"] == "no" for record in records) == 4  # Carl and Dora, of both binary kinds
 
 
 def test_questions_stand_with_what_they_are_about(tmp_path: Path) -> None:
@@ -80,10 +75,9 @@ def test_the_place_of_the_right_belief_is_shuffled_by_seed(tmp_path: Path) -> No
     assert 0.4 < sum(map(int, places(0))) / len(places(0)) < 0.6
 
 
-@pytest.mark.parametrize("context", ["short", "full"])
-def test_a_split_shares_no_conversation(tmp_path: Path, context: str) -> None:
+def test_a_split_shares_no_conversation(tmp_path: Path) -> None:
     train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
-    arguments = ["convert", str(saved(tmp_path, entries(9))), "--context", context, "--test-conversations", "4"]
+    arguments = ["convert", str(saved(tmp_path, entries(9))), "--test-conversations", "4"]
     built = fantom.build([*arguments, "--train-out", str(train), "--val-out", str(val)])
     assert [file.groups for file in built.files] == ["conversations=5", "conversations=4"]
     assert not HeldOut(read_rows([str(val)])).overlaps(read_rows([str(train)]))

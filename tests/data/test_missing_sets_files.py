@@ -88,19 +88,6 @@ def test_a_draw_is_seeded_and_fair(tmp_path):
     assert len(Counter(draws[0])) == 9
 
 
-def test_answers_are_drawn_by_question_so_that_distributions_can_be_compared(tmp_path):
-    two, few = answers("s2", "1", list(range(30))), answers("s1", "2", [1, 2] * 5)
-    path = write_lines(
-        tmp_path / "a.jsonl", *answers("s1", "1", list(range(40))), *two, *few, *answers("s3", "1", [4] * 50)
-    )
-    rows = socsci210.convert([path], rows=45, per_question=20).records
-    asked = Counter((row["study_id"], row["condition_num"], row["task_num"]) for row in rows)
-    assert set(asked.values()) == {20} and set(asked) == {("s1", "1", "1"), ("s2", "1", "1")}
-    assert len({row["response"] for row in rows if row["study_id"] == "s1"}) == 20
-    (only,) = {row["study_id"] for row in socsci210.convert([path], rows=39, per_question=20).records}
-    assert only in ("s1", "s2")
-
-
 def clones(root: Path) -> None:
     """Clones and downloads with the files that are out of reach here, in their authors' layout and form."""
     write_json(root / "BehaviorChain" / "data" / "finally_examples_Ponds.json", book(link(0), link(1)))

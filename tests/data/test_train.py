@@ -233,3 +233,11 @@ def test_the_page_about_data_names_every_task_folder_and_file():
         files = [pattern.rpartition("/")[2] for pattern in build.forms[0].files]
         assert not files or f"`{build.folders[0]}/`" in rows[name]
         assert [file for file in files if file.rstrip("*") not in rows[name]] == []
+
+
+def test_rows_of_these_tasks_alone_may_be_published():
+    free = {name for name, build in TRAINING.items() if {origin.licence.share for origin in build.origins} == {"yes"}}
+    assert free == {"hitom", "sotopia"}
+    for build in TRAINING.values():
+        for origin in build.origins:
+            assert (origin.licence.share == "yes") == (not origin.licence.why), origin

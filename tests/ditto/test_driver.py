@@ -59,12 +59,11 @@ class Trainer:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.looks: list[Any] = []  # what happens at each look; afterwards it has ended
         self.error: Exception | None = None
-        self.begun, self.ended = True, False
+        self.begun = True
         self.asked: list[float] = []
         monkeypatch.setattr(driver.ray, "wait", self._wait)
         monkeypatch.setattr(driver.ray, "get", self._get)
-        begun = stop_signals.BEGUN
-        monkeypatch.setattr(stop_signals, "is_reported", lambda what: self.begun if what == begun else self.ended)
+        monkeypatch.setattr(stop_signals, "has_begun", lambda: self.begun)
         monkeypatch.setattr(stop_signals, "request_stop", self.asked.append)
 
     def _wait(self, runs: list[Any], timeout: float) -> tuple[list[Any], list[Any]]:
@@ -113,20 +112,19 @@ def test_a_run_without_signals_ends_as_its_trainer_does(trainer: Trainer, signal
         wait_for(object(), signals, 120.0)
 
 
-STOPS: dict[str, tuple[list[Any], bool, bool, list[float], str, list[float]]] = {
-    # what happens at each look; the first step has begun, the last has ended; the clock; the reason; what was asked
-    "in time": ([terminate, pause, pause], True, False, [1000.0, 1001.0, 1120.0], " after the current step", [1120.0]),
+STOPS: dict[str, tuple[list[Any], bool, list[float], str, list[float]]] = {
+    # what happens at each look; the first step has begun; the clock; the reason; what was asked
+    "in time": ([terminate, pause, pause], True, [1000.0, 1001.0, 1120.0], " after the current step", [1120.0]),
     "too late": (
         [terminate, pause, pause, pause],
-        *(True, False, [1000.0, 1001.0, 1120.5]),
+        *(True, [1000.0, 1001.0, 1120.5]),
         "run.save_on_signal_s=120 s and is dropped",
         [1120.0],
     ),
-    "uploads": ([terminate, pause, pause], True, True, [1000.0, 1120.5], "the uploads did not end within", [1120.0]),
-    "before the first step": ([terminate, pause], False, False, [], " before the first step", []),
+    "before the first step": ([terminate, pause], False, [], " before the first step", []),
     "a second signal": (
         [terminate, terminate, pause],
-        *(True, False, [1000.0, 1001.0]),
+        *(True, [1000.0, 1001.0]),
         "at once by a second signal",
         [1120.0],
     ),
@@ -137,7 +135,7 @@ STOPS: dict[str, tuple[list[Any], bool, bool, list[float], str, list[float]]] = 
 def test_a_signal_gives_the_trainer_its_time_and_the_stop_says_what_became_of_the_step(
     case: str, trainer: Trainer, signals: StopSignals
 ) -> None:
-    trainer.looks, trainer.begun, trainer.ended, clock, expected, asked = STOPS[case]
+    trainer.looks, trainer.begun, clock, expected, asked = STOPS[case]
     trainer.looks = list(trainer.looks)
     text = reason(trainer, signals, iter(clock))
     assert expected in text and ("dropped" in text) <= (case in ("too late", "a second signal"))

@@ -87,7 +87,6 @@ COMMANDS: Mapping[str, Sequence[tuple[Sequence[str], str]]] = {
     "sft.distill.__main__": [
         (DISTILL, "there is no sample. Add TASK=EXPERT"),
         ([*DISTILL, "hitom={tmp}/nosuch", "--data", "{empty_folder}"], "hitom"),
-        ([*DISTILL, "--from-traces", "{tmp}/nosuch"], "there is no folder"),
         *(([*DISTILL, word], "") for word in KEYS),
     ],
     "data.sets": [(["{tmp}/nosuch"], "there is no folder {tmp}/nosuch")],

@@ -74,7 +74,6 @@ RL_COMMANDS = [
             f"{MODEL}.path={{w}}/models/cut": [f"{MODEL}.path", "truncated"],
             f"{MODEL}.external_lib=no.such.module": [f"{MODEL}.external_lib"],
             "run.dir='{w}/a file/run'": ["run.dir={w}/a file/run", "is a file"],
-            "trainer.upload_to=warehouse://x": ["trainer.upload_to=", "fsspec"],
             "trainer.total_epochs=3": ["would end after 3 steps", "total_training_steps=200"],
             f"{ROLLOUT}.max_model_len=10000000": ["positions", "max_model_len=10000000"],
             "data.train_batch_size=8": ["data.train_batch_size=8", "4 rows"],
@@ -92,7 +91,6 @@ RL_COMMANDS = [
             f"+judge.api_key={SECRET}": ["api_key_env"],
             f"judge.jury=[{{api_key:{SECRET}": ["api_key_env"],
             f"judge.base_url=http://user:{SECRET}@127.0.0.1:9/v1": ["api_key_env"],
-            "trainer.upload_to='s3://me:a-password@bucket/run'": ["trainer.upload_to holds", "environment variable"],
             SECRET: ["api_key_env"],
         }
     ),

@@ -20,7 +20,6 @@ from transformers import AutoModelForCausalLM
 from ditto.run.checkpoint import saved_steps, size_of
 from ditto.run.finite_steps import NotFinite
 from ditto.run.manifest import check as check_manifest
-from ditto.run.store import prepare_store
 from sft.config_checks import check_config
 from sft.launch import config_of
 from tests.e2e import sft_run
@@ -37,10 +36,7 @@ SMALL = [
 # name -> further words; "resumed" and "longer" resume after step 3 of the second
 RUNS = {
     "one": [],
-    "two": [
-        "checkpoint.save_lora_only=true",
-        "trainer.upload_to={f}/store",
-    ],
+    "two": ["checkpoint.save_lora_only=true"],
     "resumed": ["checkpoint.save_lora_only=true", "trainer.max_ckpt_to_keep=1"],
     "diverging": ["trainer.total_training_steps=9", "trainer.save_freq=-1", "model.lora_rank=0"],
     "lost": ["trainer.save_freq=1", "model.lora_rank=0"],
@@ -63,9 +59,8 @@ def _rank(rank: int, folder: Path) -> None:
         os.environ["SFT_RESUME_FROM"] = f"{folder}/two/global_step_3" if name in ("resumed", "longer") else ""
         places = [f"data.dir={folder}", f"model.path={folder}/model", f"run.dir={folder}/{name}"]
         places += [f"data.cache_dir={folder}/cache", "data.default_train_role=assistant"]
-        config = config_of([*SMALL, *places, *(word.format(f=folder) for word in words)])
+        config = config_of([*SMALL, *places, *words])
         check_config(config)
-        prepare_store(config)
         if name in ("diverging", "lost"):
             config.optim.lr = 1e30  # the second update loses the weights; the first has a rate of 0
             with pytest.raises(NotFinite) as ended:
@@ -143,11 +138,6 @@ def test_a_step_that_loses_the_weights_ends_the_run_without_a_checkpoint_of_it(r
     assert saved_steps(runs / "lost") == [1]
     check_manifest(runs / "lost" / "global_step_1")
     assert ended.startswith("Step 2: ") and f"{runs}/lost/global_step_1" in ended
-
-
-def test_checkpoints_are_copied(runs: Path) -> None:
-    for step in (3, 4):
-        check_manifest(runs / "store" / f"global_step_{step}")
 
 
 @pytest.mark.parametrize(("policy", "moved"), [(False, ["cpu", "cuda"]), (True, [])])

@@ -84,7 +84,6 @@ def test_options_reach_the_task_and_can_be_taken_back(unconfigured):
         ({"hitom": {"anything": 1}}, "tasks.hitom.anything: hitom has the options strict_answers"),
         ({"hitom": {"strict_answers": "no"}}, "tasks.hitom: strict_answers='no': use true or false"),
         ({"humanual": {"anything": 1}}, "tasks.humanual.anything: humanual has no options"),
-        ({"userllm": {"detector": "no.such.module:function"}}, "tasks.userllm: "),
     ],
 )
 def test_an_option_that_cannot_be_is_named(options, said, unconfigured):

@@ -73,22 +73,20 @@ def wait_for(run: Any, signals: StopSignals, save_s: float, clock: Callable[[], 
     while not ray.wait([run], timeout=POLL_S)[0]:
         if not signals.received:
             continue
-        first, uploading = signals.received[0], stop_signals.is_reported(stop_signals.ENDED)
+        first = signals.received[0]
         if len(signals.received) > 1:
             raise Stopped(first, " at once by a second signal; the current step is dropped")
         if save_until is None:
-            if not stop_signals.is_reported(stop_signals.BEGUN):
+            if not stop_signals.has_begun():
                 raise Stopped(first)
             save_until = clock() + save_s
             stop_signals.request_stop(save_until)
-            doing = "waiting for the uploads" if uploading else "finishing the current step and saving a checkpoint"
-            what = f"{doing}, for at most {save_s:.0f} s (run.save_on_signal_s). A second signal ends the run at once"
-            logger.warning("%s: %s", signal_name(first), what)
+            what = f"for at most {save_s:.0f} s (run.save_on_signal_s). A second signal ends the run at once"
+            logger.warning("%s: finishing the current step and saving a checkpoint, %s", signal_name(first), what)
         elif clock() > save_until:
-            lost = "the current step did not end within", " and is dropped"
-            if uploading:
-                lost = "the uploads did not end within", "; what was not uploaded is missing from trainer.upload_to"
-            raise Stopped(first, f"; {lost[0]} run.save_on_signal_s={save_s:.0f} s{lost[1]}")
+            raise Stopped(
+                first, f"; the current step did not end within run.save_on_signal_s={save_s:.0f} s and is dropped"
+            )
     if not signals.received:
         ray.get(run)
         return

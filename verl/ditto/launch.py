@@ -38,12 +38,10 @@ def _run(arguments: list[str]) -> int:
     if config.get("dry_run"):
         return 0
     from ditto.run.run_folder import driver_lock
-    from ditto.run.store import prepare_store
     from ditto.settings import Settings
 
     settings = Settings.from_config(config)
     with driver_lock(settings.folders):
-        prepare_store(config)
         apply_resume(config)
         _prepare_for_workers(config)
         return _train(config, settings)

@@ -27,7 +27,6 @@ from ditto.model.expert_checkpoints import check_teachers
 from ditto.model.model_folder import Chat, check_vocabulary, check_weights, load_chat
 from ditto.rows.lengths import fitting_rows
 from ditto.run.checkpoint import ResumeChoice
-from ditto.run.store import Store
 from ditto.settings import BadConfig, Settings
 from soul import tasks
 from soul.chat.template_check import BadTemplate
@@ -123,9 +122,6 @@ def check_settings(config: DictConfig) -> tuple[Settings, ResumeChoice]:
         if folder is not None:
             with found.of():
                 check_writable(folder, key)
-    if config.trainer.upload_to is not None:
-        with found.of():
-            Store(str(config.trainer.upload_to))
     found.report()
     return settings, choice
 

@@ -60,7 +60,6 @@ from ditto.run.finite_steps import FiniteSteps, are_finite, require_finite_weigh
 from ditto.run.live_traces import folder_of, open_live
 from ditto.run.run_folder import RunFolder, set_logger_folders, write_end_report
 from ditto.run.step_metrics import first_look, rollout_times, session_metrics, summary_line
-from ditto.run.store import StoreFailed, Uploads
 from ditto.run.watchdog import RESEND_S, Liveness, Watchdog
 from ditto.settings import Settings
 from ditto.validation import Validation
@@ -80,7 +79,6 @@ class DittoTrainer(Validation):
     base_mode: str
     total_training_steps: int  # verl's: the number of the last step
     _group_filter: GroupFilter | None = None  # of algorithm.filter_groups
-    uploads: Uploads | None = None  # of trainer.upload_to
     actor_worker: type[ActorRolloutRefWorker] = ActorWorker
     _looked: bool = False  # whether this process has told what its first step saw
     as_trees: bool = False  # log-prob and update passes compute the beginning of a group's rows once
@@ -111,8 +109,7 @@ class DittoTrainer(Validation):
         self._servers: dict[str, Any] = {}
         self._idle_keys: list[str] = []  # of the step's rows that are skipped
         self._asked_prompts = 0
-        self.uploads = Uploads.from_config(config)
-        self.checkpoints = CheckpointWriter(config, self.watchdog.phase, self.uploads)
+        self.checkpoints = CheckpointWriter(config, self.watchdog.phase)
         self._trained: tuple[KVBatchMeta, dict[str, Any]] | None = None  # the step's batch and metrics, once trained
         super().__init__(config)
 
@@ -148,9 +145,6 @@ class DittoTrainer(Validation):
             self.liveness.watch_actor(f"agent-loop worker {number}", worker)
         self._settle_validation()
         open_live(self.run_folder.folder)
-        if self.uploads:
-            self.uploads.start()  # what the last attempt could not copy
-        failed: StoreFailed | None = None
         try:
             with infrequent_gc():  # a step's traces are a million objects, which each full collection would walk
                 super().fit(agent_loop_manager)
@@ -162,13 +156,8 @@ class DittoTrainer(Validation):
             self.watchdog.stop()
             if stop_signals.save_until() is None:  # a stopped run has no time for it
                 write_end_report(self.run_folder.folder)
-            if self.uploads:
-                stop_signals.report(stop_signals.ENDED)
-                failed = self.uploads.finish()
         shutil.rmtree(folder_of(self.run_folder.folder), ignore_errors=True)  # sessions that no step trained
         self._raise_outage()
-        if failed:
-            raise failed
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
         self._idle_keys, self.parts = [], StepParts()
@@ -318,7 +307,6 @@ class DittoTrainer(Validation):
         versions = [int(tag["min_global_steps"]) for tag in batch.tags]
         numbers |= batch_metrics.context_gap(step) | self.alarm.check_rollout(self.global_steps, step, versions)
         numbers |= self.judges.after_step(self.global_steps, step.traces)
-        numbers |= self.uploads.metrics() if self.uploads else {}
         return numbers | self.parts.update_metrics()
 
     def on_step_end(self) -> None:
@@ -351,7 +339,7 @@ class DittoTrainer(Validation):
         self.total_training_steps = self.global_steps  # verl's loop ends after its last step: make this one the last
 
     def on_train_begin(self) -> None:
-        stop_signals.report(stop_signals.BEGUN)
+        stop_signals.report_begun()
         with self.watchdog.phase("start of training"):
             self._check_sync()  # records the servers' answers before the first update
             super().on_train_begin()

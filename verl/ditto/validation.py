@@ -71,7 +71,6 @@ class Validation(PPOTrainer, ABC):
             return {}
         seconds = {"timing_s/testing": time.perf_counter() - start}
         self.run_folder.log_metrics(self.global_steps, numbers | seconds)
-        self.checkpoints.update_card(self.global_steps)
         return numbers
 
     def _val_metrics_update(

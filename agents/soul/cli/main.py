@@ -25,7 +25,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "play": ("soul.playground.terminal", "play a row yourself, let a model play it, or talk to a simulator"),
     "judge": ("soul.judge.__main__", "show, check and audit the judges"),
     "judge draw": ("soul.annotate", "draw texts for people to label, or export their labels"),
-    "push": ("soul.push.__main__", "upload a checkpoint or training files, with their card, to the Hugging Face hub"),
     # The training's package, of the same distribution. Like a plug-in, it is imported when it is called, never by soul.
     "convert": ("sft.convert", "write a corpus of any format as parquet shards"),
     "tasks": ("soul.tasks.__main__", "list the tasks that can be trained"),

@@ -90,9 +90,4 @@ def token_f1(prediction: str, gold: str) -> float:
     predicted, wanted = normalized_tokens(prediction), normalized_tokens(gold)
     if not predicted or not wanted:
         return float(predicted == wanted)
-    return f1_of_counts(Counter(predicted), Counter(wanted))
-
-
-def f1_of_counts(predicted: Counter[str], wanted: Counter[str]) -> float:
-    """The F1 of two bags of words, at least one of which is not empty."""
-    return 2 * (predicted & wanted).total() / (predicted.total() + wanted.total())
+    return 2 * (Counter(predicted) & Counter(wanted)).total() / (len(predicted) + len(wanted))

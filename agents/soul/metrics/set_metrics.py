@@ -124,39 +124,6 @@ class Ratio:
 
 
 @dataclass(frozen=True)
-class WeightedF1:
-    """The F1 of each class, averaged with the classes' shares of the gold answers as weights.
-
-    Attributes:
-        hits, given, gold: for each class, each row's right answers, answers and gold answers; shape (classes, rows).
-    """
-
-    name: str
-    hits: Array
-    given: Array
-    gold: Array
-
-    @classmethod
-    def from_answers(
-        cls, name: str, rows: int, outcomes: Sequence[Outcome], answers: Sequence[tuple[str, str]]
-    ) -> WeightedF1:
-        """Build it from each sample's answer and gold answer; an answer that is no gold answer of a row is wrong."""
-        classes = sorted({gold for _, gold in answers})
-        hits, given, gold = (np.zeros((len(classes), rows)) for _ in range(3))
-        for outcome, (answer, right) in zip(outcomes, answers, strict=True):
-            gold[classes.index(right), outcome.place] += outcome.share
-            if answer in classes:
-                given[classes.index(answer), outcome.place] += outcome.share
-                hits[classes.index(answer), outcome.place] += outcome.share * (answer == right)
-        return cls(name, hits, given, gold)
-
-    def values(self, weights: Array) -> Array:
-        hits, given, gold = (weights @ counts.T for counts in (self.hits, self.given, self.gold))
-        scores = np.where(given + gold > 0, 2 * hits / np.maximum(given + gold, 1e-12), 0.0)
-        return _divided((scores * gold).sum(axis=1), gold.sum(axis=1))
-
-
-@dataclass(frozen=True)
 class PairMean:
     """The mean of a distance over all pairs of different rows.
 

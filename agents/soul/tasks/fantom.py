@@ -8,17 +8,14 @@ One turn: an answer in `<answer>`, scored by rule:
     fact     token F1; the official evaluation reports these separately, and the builder makes no rows of them
 
 The field `extra_info` holds what a list or yes/no question is about. "False", "She doesn't know it" and "Eve knows
-this" are read as yes or no too. What the benchmark's own code would score is the metric `accuracy_official`: there,
-the beginning or a part of a word can be an answer ("Nobody told her" is no), and "Option B" is none. A whole set also
-has that code's `all_correct` ("ALL"), its two parts, and the weighted F1 of yes and no. They need all rows of a
-question set, so an evaluation without a limit.
+this" are read as yes or no too. The benchmark's own code would also read the beginning or a part of a word ("Nobody
+told her" is no there), and does not read "Option B".
 """
 
 from __future__ import annotations
 
 import re
 import string
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -27,20 +24,11 @@ from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 from soul.answers.extraction import names_given, tagged_answer, tagged_letter, undressed
 from soul.judge import Judge
 from soul.leaks.quotations import Choices
-from soul.metrics.ngram import f1_of_counts, normalized_tokens, token_f1
-from soul.metrics.set_metrics import (
-    Outcome,
-    Ratio,
-    Runs,
-    SetMetric,
-    WeightedF1,
-    group_runs,
-    share_all_right,
-)
+from soul.metrics.ngram import normalized_tokens, token_f1
 from soul.one_turn import AnswerTask, letter_options, with_letter
 from soul.prompts import load_prompt
 from soul.row_fields import Listed, as_list, drop_empty_groups
-from soul.task_types import Episode, GroupKey, Metric, NotBlank, Row, Scored, Strata, Verdict
+from soul.task_types import Episode, GroupKey, Metric, NotBlank, Row, Strata, Verdict
 
 Kind = Literal["choice", "list", "binary", "fact"]
 _KINDS: dict[str, Kind] = {"multiple-choice": "choice", "list": "list", "binary": "binary"}
@@ -60,7 +48,6 @@ class FanToMRow(Row):
     tom_type: str = ""
     missed_info_accessibility: str = ""
     set_id: Annotated[str, BeforeValidator(str)] = ""
-    set_rows: int = 0  # how many rows of this set ask about information that somebody missed
     extra_info: str = ""
 
     @model_validator(mode="before")
@@ -106,77 +93,6 @@ def _names(value: Any) -> Any:
     return [name for name in names if str(name).strip()] if isinstance(names, list) else names
 
 
-OFFICIAL = "accuracy_official"
-_PARTS = {"answerability": "tom:answerability", "info_access": "tom:info_accessibility"}
-# Where yes and no may stand in an answer, in the order in which they are looked for.
-_BEGINNINGS = {"yes": ("yes", "true"), "no": ("no", "false")}
-_PHRASES = {
-    "yes": (" yes,", " yes ", " yes.", " knows "),
-    "no": (" no,", " no ", " no.", " does not know ", " doesn't know "),
-}
-
-
-def official_score(row: FanToMRow, answer: str) -> float:
-    """The official score of an answer, the text inside the tag: 0 or 1, and word F1 for facts."""
-    gold, said = row.correct_answer, answer.lower()
-    if row.kind == "choice":
-        letter = "abcdefghijklmnopqrstuvwxyz"[int(gold)]  # type: ignore[arg-type]
-        begins = said.startswith((f"({letter})", *(f"{letter}{mark}" for mark in ").:,")))
-        return float(begins or f"({letter})" in said or said == letter)
-    if row.kind == "list":
-        right, wrong = (names if isinstance(names, list) else [] for names in (gold, row.wrong_answer))
-        return float(
-            all(name.lower() in said for name in right)
-            and not any(name.lower() in said for name in wrong)
-            and said != ""
-        )
-    if row.kind == "binary":
-        return float(official_polarity(answer) == str(gold).partition(":")[0])
-    return f1_of_counts(Counter(said.split()), Counter(str(gold).lower().split()))
-
-
-def official_polarity(answer: str) -> str:
-    """ "yes", "no", or "" for an answer that says neither."""
-    said = answer.lower().strip("'").strip('"')
-    for polarity, beginnings in _BEGINNINGS.items():
-        if said.startswith(beginnings) or any(phrase in said for phrase in _PHRASES[polarity]):
-            return polarity
-    return ""
-
-
-def official_set_metrics(rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
-    """The numbers that FanToM's own code reports of a whole set (github.com/skywalker023/fantom, eval_fantom.py).
-
-    Over the questions about information that somebody missed: `all_correct` (the share of question sets in which every
-    answer is right, "ALL"), the same for two kinds of question, and the weighted F1 of yes and no for both kinds.
-    """
-    missed = [
-        outcome
-        for outcome in outcomes
-        if outcome.row.missed_info_accessibility == "inaccessible" and outcome.row.kind != "fact"
-    ]
-    by_set = group_runs(missed, lambda row: row.set_id if row.official_id else None)
-    # A set without one of its answers does not count; where rows do not say how many they are, those there are all.
-    sets = [runs for runs in by_set.values() if len(runs[0]) >= max(one.row.set_rows for one in runs[0])]
-    metrics: list[SetMetric] = [Ratio.from_groups("all_correct", rows, _shares(sets))]
-    for name, kind in _PARTS.items():
-        parts = [[[one for one in run if one.row.question_type.startswith(kind)] for run in runs] for runs in sets]
-        metrics.append(Ratio.from_groups(f"all_correct_{name}", rows, _shares([part for part in parts if part[0]])))
-        yes_no = [one for one in missed if one.row.question_type == f"{kind}:binary"]
-        answers = [(official_polarity(_answer(one)), str(one.row.correct_answer).partition(":")[0]) for one in yes_no]
-        metrics.append(WeightedF1.from_answers(f"f1_{name}", rows, yes_no, answers))
-    return metrics
-
-
-def _shares(groups: Sequence[Runs]) -> list[tuple[Runs, float]]:
-    return [(runs, share_all_right(runs, lambda one: official_score(one.row, _answer(one)) == 1.0)) for runs in groups]
-
-
-def _answer(outcome: Outcome) -> str:
-    assert isinstance(outcome.scored, Scored), outcome
-    return tagged_answer(outcome.scored.episode.answer) or ""
-
-
 RULES = """\
 Read the conversation and answer the question after it. People join and leave during the conversation. Someone who is \
 away does not hear what is said in the meantime, unless somebody repeats it later in their presence."""
@@ -202,7 +118,7 @@ class FanToM(AnswerTask[FanToMRow]):
     """What does Veronica believe was said before she joined?"""
 
     name = "fantom"
-    version = 3  # 3: "False" and "doesn't know" are read too, and the official score is a metric
+    version = 4  # 3: "False" and "doesn't know" are read too; 4: without the benchmark's own reading as a metric
     row_type = FanToMRow
     headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1; token F1 for facts")
     strata = Strata("question")
@@ -301,12 +217,8 @@ class FanToM(AnswerTask[FanToMRow]):
             "accuracy": score,
             **self.reading_metrics(row, episode),
             f"accuracy_{row.kind}": score,
-            OFFICIAL: official_score(row, tagged_answer(episode.answer) or ""),
         }
         return Verdict(score, metrics)
-
-    def set_metrics(self, rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
-        return official_set_metrics(rows, outcomes)
 
 
 def _options(row: FanToMRow) -> dict[str, str]:

@@ -2,12 +2,6 @@
 
 One turn: a number in `<answer>`. On an ordinal scale the score is 1 - |answer - participant's answer| / (max - min);
 binary and categorical answers are right (1) or wrong (0).
-
-A whole set also has the authors' measure `wasserstein`: how far the distribution of the answers to a question is from
-that of the participants' own, on a scale from 0 to 1 (lower is better), averaged over the questions of each condition
-of each study. It is given for questions that at least 10 participants answer. Single answers, drawn at random, hardly
-share a question; `python -m data.socsci210 convert ... --per-question 30` draws rows that do. An answer that cannot be
-read counts as the end of the scale that is farther from the participant's own. Categorical questions have no distances.
 """
 
 from __future__ import annotations
@@ -20,11 +14,10 @@ from pydantic import Field, model_validator
 
 from soul.answers.extraction import chosen_option, folded, introduced, tagged_answer, undressed
 from soul.judge import Judge
-from soul.metrics.set_metrics import Outcome, Ratio, SetMetric, group_runs
 from soul.one_turn import AnswerTask
 from soul.prompts import load_prompt
-from soul.row_fields import Label, LowerCase, user_text
-from soul.task_types import Episode, Metric, NotBlank, Row, Scored, Verdict
+from soul.row_fields import LowerCase, user_text
+from soul.task_types import Episode, Metric, NotBlank, Row, Verdict
 
 RULES = """\
 Below you find a participant of a study, what the participant saw, and a question of the study. Give the answer that \
@@ -47,7 +40,6 @@ _LABEL = re.compile(
 )
 _LONGEST_ANSWER = 200  # characters; a longer text in the tag is an essay
 _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-_FEWEST_PEOPLE = 10  # whose answers make a distribution
 _LONGEST_SCALE = 101  # points, as from 0 to 100; the points of longer scales are not all redacted
 
 
@@ -59,9 +51,6 @@ class SocSci210Row(Row):
     response_type: Annotated[Literal["ordinal", "binary", "categorical"], LowerCase] = "ordinal"
     r_min: float = Field(default=0.0, allow_inf_nan=False)
     r_max: float = Field(default=7.0, allow_inf_nan=False)  # 1 for binary questions
-    study_id: Label = ""
-    condition_num: Label = ""
-    task_num: Label = ""  # the question
 
     @model_validator(mode="before")
     @classmethod
@@ -73,12 +62,6 @@ class SocSci210Row(Row):
         if fields.get("r_max") is None and str(fields.get("response_type")).lower() == "binary":
             fields["r_max"] = 1.0
         return fields
-
-    @property
-    def asked(self) -> tuple[str, str, str] | None:
-        """The question as it was asked in one condition of one study; None if the row does not say or has no scale."""
-        names = (self.study_id, self.condition_num, self.task_num)
-        return names if all(names) and self.response_type != "categorical" and self.r_max > self.r_min else None
 
     @property
     def scale(self) -> range:
@@ -160,27 +143,6 @@ class SocSci210(AnswerTask[SocSci210Row]):
             f"{name}_{row.response_type}": score,
         }
         return Verdict(score, metrics)
-
-    def set_metrics(self, rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
-        questions = group_runs(outcomes, lambda row: row.asked)
-        from scipy.stats import wasserstein_distance  # not above: SciPy takes a second to import
-
-        distances = []
-        for runs in questions.values():
-            if len(runs[0]) >= _FEWEST_PEOPLE:
-                given = [self._on_unit_scale(one) for run in runs for one in run]
-                own = [(one.row.response - one.row.r_min) / (one.row.r_max - one.row.r_min) for one in runs[0]]
-                distances.append((runs, float(wasserstein_distance(given, own))))
-        return [Ratio.from_groups("wasserstein", rows, distances)]
-
-    def _on_unit_scale(self, outcome: Outcome) -> float:
-        """An answer as a place on its scale, from 0 to 1."""
-        row: SocSci210Row = outcome.row
-        assert isinstance(outcome.scored, Scored), outcome
-        answer = self.answer_of(row, outcome.scored.episode)
-        if answer is None:
-            return float(row.response - row.r_min < row.r_max - row.response)
-        return (min(max(float(answer), row.r_min), row.r_max) - row.r_min) / (row.r_max - row.r_min)
 
 
 def _in_words(row: SocSci210Row, value: float) -> str:

@@ -15,7 +15,7 @@ distance between their tokens). A metric without rows in the set does not count.
 training: role adherence, intent adherence, or the mean of the scores of a single prism turn.
 
 An intent is a high-level sentence, never the user's own words (`python -m data.userllm intents` writes them). The
-detector is a judge, because the paper's Pangram is a paid service; `detector=package.module:function` names another.
+detector is a judge, because the paper's Pangram is a paid service.
 
 A prism turn may consist of the end token alone. On a true last turn the reward is 1, and there are no words to score;
 on any other turn it scores 0 in everything.
@@ -25,9 +25,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pkgutil import resolve_name
-from typing import Literal, Protocol, cast
+from dataclasses import replace
+from typing import Literal
 
 from pydantic import BaseModel, Field
 
@@ -38,7 +37,7 @@ from soul.metrics.lexical import jaccard_diversity
 from soul.metrics.set_metrics import Outcome, SetMetric
 from soul.one_turn import with_feedback
 from soul.policy import Players
-from soul.prompts import Prompt, load_prompt
+from soul.prompts import load_prompt
 from soul.task import Task
 from soul.task_types import Episode, GroupKey, Metric, Scored, Strata, Verdict
 from soul.tasks.userllm_turn import (
@@ -87,28 +86,6 @@ _COUNTS = ("termination_tp", "termination_fp", "termination_fn")  # the terms of
 _FIRST_TURN = "first_turn"  # marks the episodes whose diversity counts
 
 
-@dataclass(frozen=True)
-class Detection:
-    """An AI detector's answer about a turn.
-
-    Attributes:
-        human_share: the share that was written by a person, from 0 to 1.
-        critique: what to keep or change, if the detector can say.
-    """
-
-    human_share: float
-    critique: str | None = None
-
-
-class Detector(Protocol):
-    """Says how much of a turn sounds like a person.
-
-    A detector that fails raises JudgeFailure, as a judge does. It need not use the judge.
-    """
-
-    async def __call__(self, row: UserLLMRow, turn: str, judge: Judge) -> Detection: ...
-
-
 class HumanLikeness(BaseModel):
     """The judge's answer as a detector."""
 
@@ -129,21 +106,10 @@ LIKENESS = load_prompt("userllm/human_likeness", 2)
 ADHERENCE = load_prompt("userllm/intent_adherence", 2)
 
 
-async def ask_judge(row: UserLLMRow, turn: str, judge: Judge) -> Detection:
-    """The default detector, which asks the judge."""
-    data = {"intent": row.intent, "conversation": row.conversation, "user_turn": turn}
-    answer = await judge.ask(HumanLikeness, LIKENESS, data)
-    return Detection(answer.human_likeness, answer.critique)
-
-
 class UserLLM(Task[UserLLMRow]):
     """Ask again who wrote the song, although the assistant offers to talk about its covers.
 
     The reward of an episode (`episode_score`) is a stand-in for training; `set_metrics` scores a set.
-
-    Args:
-        detector: what rates how human a prism turn sounds: the "judge", or your own `Detector` as
-            "package.module:function".
     """
 
     name = "userllm"
@@ -164,15 +130,7 @@ class UserLLM(Task[UserLLMRow]):
     set_headline = SET_HEADLINE
     calls_per_episode: Mapping[Role, float] = {"judge": 2 / 3}  # two of the three sources need one
     cuts = (("conversation_history", "end"),)
-
-    def __init__(self, *, detector: str = "judge") -> None:
-        self.detector = ask_judge if detector == "judge" else _imported(detector)
-        if detector != "judge":
-            self.calls_per_episode = {"judge": 1 / 3}
-
-    @property
-    def prompts(self) -> tuple[Prompt, ...]:
-        return (ADHERENCE, LIKENESS) if self.detector is ask_judge else (ADHERENCE,)
+    prompts = (ADHERENCE, LIKENESS)
 
     def check(self, row: UserLLMRow) -> None:
         if row.source == "commonsense_qa":
@@ -226,7 +184,8 @@ class UserLLM(Task[UserLLMRow]):
             answer = await judge.ask(IntentAdherence, ADHERENCE, data)
             refused = float(answer.outcome == "refused")
             return Verdict(refused, {HEADLINE.name: refused, "intent_adherence": refused}, answer.critique)
-        return _open_conversation(row, turn, await self.detector(row, turn.text, judge))
+        data = {"intent": row.intent, "conversation": row.conversation, "user_turn": turn.text}
+        return _open_conversation(row, turn, await judge.ask(HumanLikeness, LIKENESS, data))
 
     def missing_form(self, row: UserLLMRow, episode: Episode) -> str | None:
         if not garbled_end(episode.answer):
@@ -253,17 +212,6 @@ class UserLLM(Task[UserLLMRow]):
         return means
 
 
-def _imported(name: str) -> Detector:
-    """The detector function of that name. Raises ValueError: there is no such function."""
-    try:
-        if ":" in name and callable(function := resolve_name(name)):
-            return cast(Detector, function)
-        reason = "not a function of a module"
-    except (ImportError, AttributeError, ValueError) as error:
-        reason = str(error)
-    raise ValueError(f"detector={name!r}: {reason}; use judge, or package.module:function")
-
-
 def _no_message(row: UserLLMRow, turn: Turn, prompt: str) -> str | None:
     """The reason why a turn is not a message of this person, whatever it mentions; None if it may be one."""
     if echoes(turn.text, prompt, row.own_words):
@@ -285,16 +233,16 @@ def _role_adherence(row: UserLLMRow, turn: Turn) -> Verdict:
     return Verdict(adheres, {HEADLINE.name: adheres, "role_adherence": adheres}, critique)
 
 
-def _open_conversation(row: UserLLMRow, turn: Turn, detection: Detection) -> Verdict:
+def _open_conversation(row: UserLLMRow, turn: Turn, likeness: HumanLikeness) -> Verdict:
     overlap = intent_overlap(row.intent, turn.text)
-    reward = statistics.fmean((1 - overlap, turn.ends == row.is_last_turn, detection.human_share))
+    reward = statistics.fmean((1 - overlap, turn.ends == row.is_last_turn, likeness.human_likeness))
     metrics = {
         **_termination(row, turn.ends, reward),
         "intent_overlap": overlap,
-        "human_likeness": detection.human_share,
+        "human_likeness": likeness.human_likeness,
         **({} if row.conversation else {_FIRST_TURN: 1.0}),
     }
-    return Verdict(reward, metrics, _critique(row, overlap, detection))
+    return Verdict(reward, metrics, _critique(row, overlap, likeness))
 
 
 def _termination(row: UserLLMRow, ends: bool, reward: float) -> dict[str, float]:
@@ -309,9 +257,9 @@ def _termination(row: UserLLMRow, ends: bool, reward: float) -> dict[str, float]
     }
 
 
-def _critique(row: UserLLMRow, overlap: float, detection: Detection) -> str:
-    """The critique, by detector and by rule. It must not depend on the gold answer: whether this turn is the last."""
-    parts = [detection.critique.strip()] if detection.critique and detection.critique.strip() else []
+def _critique(row: UserLLMRow, overlap: float, likeness: HumanLikeness) -> str:
+    """The critique, by judge and by rule. It must not depend on the gold answer: whether this turn is the last."""
+    parts = [likeness.critique.strip()] if likeness.critique.strip() else []
     if overlap > 0:
         parts.append(
             f"{overlap:.0%} of the words in your message, without the small ones, come from the description of what "

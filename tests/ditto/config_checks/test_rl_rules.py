@@ -89,7 +89,6 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ("algorithm.std_floor", 0.2, {"algorithm.norm_adv_by_std_in_grpo": False}, "norm_adv_by_std_in_grpo is set"),
     ("algorithm.old_logp", "rollout", {"algorithm.rollout_correction.rollout_is": "token"}, "Use one of the two"),
     *((f"algorithm.{option}", value, TRUNCATED, "normalized") for option, value in AS_SAMPLED),
-    ("refine.include_draft", True, {"algorithm.objective": "sdpo_token"}, "would only copy"),
     (f"{ACTOR}.policy_loss.loss_mode", "gspo", {"algorithm.objective": "sdpo_token"}, "has no clipped part"),
     (f"{MODEL}.use_fused_kernels", False, {"algorithm.objective": "sdpo_logits"}, "token form"),
     (f"{MODEL}.use_remove_padding", False, {"algorithm.objective": "sdpo_logits"}, "packed batch"),

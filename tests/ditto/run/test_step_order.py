@@ -63,12 +63,6 @@ class Trainer(DittoTrainerSync):
         self._compute_metrics(self._trained[0], metrics, self.timing_raw, self.global_steps, 0)  # type: ignore[index]
 
 
-def write_card(folder: Path, config: DictConfig, step: int) -> None:
-    """A card that shows what the run has recorded of the step."""
-    numbers = RunFolder(Path(config.trainer.default_local_dir)).metrics_of(step)
-    (folder / "README.md").write_text(" ".join(numbers))
-
-
 @pytest.fixture(autouse=True)
 def verls_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """verl's own save and validation, without engines."""
@@ -82,7 +76,6 @@ def verls_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stop_signals, "save_until", lambda: None)
     monkeypatch.setattr(PPOTrainer, "_validate", lambda _trainer: {"val/hitom/n": 6})
     monkeypatch.setattr(ditto.run.checkpoint_writer, "export_model", lambda _folder, _base: None)
-    monkeypatch.setattr(ditto.run.checkpoint_writer, "write_rl_card", write_card)
     monkeypatch.setattr("ditto.trainer.summary_line", lambda *_: "a step")
 
 
@@ -136,11 +129,10 @@ def test_a_checkpoint_that_a_resume_takes_has_its_metrics_whenever_a_kill_comes(
         assert (1, False, False) in seen
 
 
-def test_card_and_trackers_get_what_metrics_jsonl_gets(tmp_path: Path) -> None:
+def test_trackers_get_what_metrics_jsonl_gets(tmp_path: Path) -> None:
     trainer = Trainer(tmp_path, test_freq=1, val_before_train=False)
     trainer.one_step(validates=True)
     recorded = trainer.run_folder.metrics_of(1)
-    assert "val/hitom/n" in (tmp_path / "global_step_1" / "README.md").read_text().split()
     logged = trainer._trained[1]  # type: ignore[index]  # verl's loop passes it to the trackers
     assert {key for key in recorded if key.startswith("alarm/")} and recorded.keys() - logged.keys() <= {
         "step",
@@ -214,19 +206,17 @@ def test_a_validation_that_the_judges_cut_off_ends_the_run_and_the_resume_repeat
 
 
 @pytest.mark.parametrize("save_until", [None, 1100.0])
-def test_a_run_ends_with_its_report_and_its_uploads_and_a_stopped_one_with_its_uploads(
+def test_a_run_ends_with_its_report_and_a_stopped_one_without(
     save_until: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
     trainer = Trainer(tmp_path, test_freq=-1, val_before_train=False)
     trainer.watchdog.stop = lambda: None
-    trainer.uploads = SimpleNamespace(start=lambda: None, finish=lambda: seen.append("uploads"))  # type: ignore[assignment]
     monkeypatch.setattr(PPOTrainer, "fit", lambda _trainer, _manager: None)
     monkeypatch.setattr(stop_signals, "save_until", lambda: save_until)
-    monkeypatch.setattr(stop_signals, "report", lambda what: None)
     monkeypatch.setattr("ditto.trainer.write_end_report", lambda _folder: seen.append("report"))
     trainer.fit(SimpleNamespace(agent_loop_workers=[]))
-    assert seen == (["report", "uploads"] if save_until is None else ["uploads"])
+    assert seen == (["report"] if save_until is None else [])
 
 
 @pytest.mark.parametrize("error", [ActorDiedError(), ValueError("a defect of ours")])

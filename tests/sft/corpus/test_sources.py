@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sft.corpus.sources import BadSources, find_files
+from sft.corpus.sources import find_files
 
 
 @pytest.fixture
@@ -35,20 +35,6 @@ def test_a_list_may_hold_blanks_and_colons(shards: Path) -> None:
         ("odd:name.parquet", 1),
         ("odd.parquet:3", 1),
     ]
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ("missing/*.parquet", "VAL_FILES: no file matches 'missing/"),
-        ("chat chat/a.parquet", "named twice"),
-        ("tom.parquet:2 *.parquet", "named twice"),
-        ("chat/a.parquet ./chat/../chat/a.parquet", "named twice"),
-    ],
-)
-def test_mistakes(shards: Path, words: str, says: str) -> None:
-    with pytest.raises(BadSources, match=says.replace("*", r"\*")):
-        find_files(words, None, "val")
 
 
 def test_discovery_takes_the_first_pattern_that_matches(tmp_path: Path) -> None:

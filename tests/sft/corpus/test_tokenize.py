@@ -19,16 +19,13 @@ import pytest
 from sft.corpus import tokenize as tokenising
 from sft.corpus.columns import UnsupportedColumn
 from sft.corpus.row_encoder import EmptyCorpus, RowEncoder
-from sft.corpus.sources import BadSources
-from sft.corpus.split import open_corpus
 from sft.corpus.store import SequenceWriter
 from sft.corpus.tokenize import TokenisingFailed
 from sft.encode.messages import BadConversation
 from sft.encode.sequence import EncodedSequence, TooLong
 from sft.encode.train_roles import UnknownSource
 from sft.formats import reading
-from sft.formats.reading import BadShard
-from tests.sft.corpus.corpora import opened, row, settings, texts, write
+from tests.sft.corpus.corpora import opened, row, texts, write
 from tests.sft.encode.templates import encode, tokenizer_with
 from tests.sft.formats.files import WRITERS
 
@@ -262,12 +259,6 @@ def test_one_turn_that_is_too_long_is_cut_at_the_limit(tmp_path: Path) -> None:
         opened(tmp_path, overlong="truncate", max_prompt_length=start - 1, max_response_length=1)
 
 
-def test_a_context_that_the_model_does_not_have(tmp_path: Path) -> None:
-    write(tmp_path / "train_shard_0.parquet", [row(0)])
-    with pytest.raises(TooLong, match="24,576 tokens, but the model has a context of 8,192"):
-        open_corpus(settings(tmp_path), tokenizer_with("plain"), "train", context=8192)
-
-
 def test_rows_without_a_trained_turn(tmp_path: Path) -> None:
     rows = [row(0), row(1, turns=1), row(2, "chat"), row(3, "chat", turns=1)]
     write(tmp_path / "train_shard_0.parquet", rows)
@@ -312,28 +303,9 @@ def test_a_source_without_a_rule_is_found_before_anything_is_tokenised(tmp_path:
     assert opened(tmp_path, default_train_role=None).sources["pears"].rows == 1
 
 
-def test_a_column_that_means_something_else_is_refused_by_name(tmp_path: Path) -> None:
-    file = write(tmp_path / "train_shard_0.parquet", [row(0) | {"images": ["a.png"], "score": 1.0, "label": "x"}])
-    with pytest.raises(UnsupportedColumn, match=f"{file}: column 'images'.*--ignore-column images"):
-        opened(tmp_path)
-    write(tmp_path / "train_shard_0.parquet", [{"prompt": "x", "chosen": "a", "rejected": "b"}])
-    with pytest.raises(UnsupportedColumn, match="column 'chosen': pairs"):
-        opened(tmp_path)
-
-
 @pytest.mark.parametrize("form", ["JSON lines", "JSON array"])
 def test_a_column_of_a_later_json_row_is_refused_by_row(tmp_path: Path, form: str) -> None:
     """The columns of a JSON file are those of its first rows; this row would be trained without its weight."""
     file = WRITERS[form](tmp_path, [row(number) for number in range(300)] + [row(300) | {"weight": 0.1}])
     with pytest.raises(UnsupportedColumn, match=f"{file}, row 300: column 'weight'.*--ignore-column weight"):
         opened(tmp_path, train_files=[str(file)])
-
-
-def test_mistakes_in_the_other_split_come_before_any_tokenising(tmp_path: Path, done: list[str]) -> None:
-    write(tmp_path / "train_shard_0.parquet", [row(0)])
-    write(tmp_path / "val_shard_0.parquet", [{"content": "a"}])
-    with pytest.raises(BadShard, match="val_shard_0.parquet: the column 'messages' is missing"):
-        opened(tmp_path)
-    with pytest.raises(BadSources, match="VAL_FILES: 'x.parquet:no': 'no' is not a ratio"):
-        opened(tmp_path, val_files="x.parquet:no")
-    assert not done

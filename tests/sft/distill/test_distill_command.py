@@ -74,15 +74,10 @@ def test_a_row_keeps_the_expert_s_right_answer_and_says_where_it_is_from(tmp_pat
         (sample,) = [s for s in samples if (s["number"], s["sample"]) == (row["row"], row["sample"])]
         assert row["messages"] == sample["draft"]["seats"]["policy"] and row["messages"][-1]["role"] == "assistant"
         assert row["reward"] == 1 and json.loads(row["metrics"])["accuracy"] == 1
-        assert (row["data_source"], row["task"], row["train_role"], row["origin"]) == (
-            "hitom",
-            "hitom",
-            "assistant",
-            "expert",
-        )
+        assert (row["data_source"], row["task"], row["train_role"]) == ("hitom", "hitom", "assistant")
         assert row["expert"] == f"endpoint:expert-a@{url}" and row["fingerprint"] == f"expert-a at {url}"
         assert row["judge"] is None and row["prompts"] == ["choice/critique_of_a_mind_reader.v3"]  # scored by rule
-        assert row["file"] == str(file) and row["context"] == "base"
+        assert row["file"] == str(file)
     found = report_of(out, "hitom")
     right = sum(sample["draft"]["reward"] for sample in samples)
     assert found["mean"] == pytest.approx(right / 36) and found["mean_kept"] == 1 and found["kept"] == len(rows)
@@ -248,25 +243,6 @@ def test_rows_of_an_evaluation_are_neither_sampled_nor_kept(tmp_path, capsys):
     with FakeOpenAI(experts) as fake:
         distil(again, *words(fake, "hitom"), "--n", "1", "--not-in", every_row, code=1)
     assert "hitom: none of its 0 samples exists, because all of its rows are rows of an eval" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "given, told",
-    [
-        (["hitom:FILE=nowhere/at/all"], "no such folder, and it is not a hub id"),
-        (["hitom:FILE=endpoint:sk-secret"], "endpoint:MODEL@URL#VARIABLE"),
-        (["hitom:FILE=endpoint:m@http://127.0.0.1:1/v1#sk-secret"], "is not the name of an environment variable"),
-        (["sotopia:FILE=a/b"], "holds rows of hitom, not of sotopia alone"),
-        (["hitom:FILE=a/b", "hitom:FILE=a/b"], "has the rows hitom:mine already"),
-        (["hitom:FILE=a/b", "policy.model=x"], "no policy.model"),
-        ([], "there is no sample"),
-    ],
-)
-def test_mistakes_are_named_before_anything_is_asked(tmp_path, capsys, given, told):
-    write(["hitom"], 2, tmp_path / "mine.parquet")
-    distil(tmp_path, *[word.replace("FILE", str(tmp_path / "mine.parquet")) for word in given], code=2)
-    said = capsys.readouterr().err
-    assert told in said and "sk-secret" not in said and not (tmp_path / "out" / "train.parquet").exists()
 
 
 def test_a_sampling_without_any_verdict_says_the_cause_and_fails(tmp_path, capsys):

@@ -19,18 +19,18 @@ PROBLEMS = (None, None, None, "failed: timeout", "contentless", "cut off")
 
 
 class Source:
-    name, origin = "expert", "expert"
+    name = "expert"
 
 
 SOURCE = Source()
 
 
-def made(number, task, row, reward=1.0, problem=None, seats=(("policy", "text"),), bar=None, heard=""):
+def made(number, task, row, reward=1.0, problem=None, seats=(("policy", "text"),), heard=""):
     found = tuple(Fingerprints(seat, f"{row}:{seat}:{text}:{heard}", text) for seat, text in seats)
     place = Place(Path("samples.jsonl"), number)
     failed = problem is not None and problem.startswith("failed")
     value = None if failed else reward
-    return ExpertSample(SOURCE, place, task, task, row, 0, number, value, problem, bar, found)
+    return ExpertSample(SOURCE, place, task, task, row, 0, number, value, problem, found)
 
 
 @st.composite
@@ -43,9 +43,8 @@ def journals(draw):
         seats = tuple((name, draw(st.sampled_from(["yes", "no", "well"]))) for name in names)
         row = f"{task}{draw(st.integers(0, 2))}"
         reward, problem = draw(st.sampled_from(REWARDS)), draw(st.sampled_from(PROBLEMS))
-        bar = draw(st.sampled_from([None, None, *REWARDS]))
         heard = draw(st.sampled_from(["much", "little"]))
-        samples.append(made(number, task, row, reward, problem, seats, bar, heard))
+        samples.append(made(number, task, row, reward, problem, seats, heard))
     return samples
 
 
@@ -68,9 +67,7 @@ def good(sample, samples, rule):
     if sample.reward == (0.0 if sample.task == "up" else 1.0) or not better(sample.reward, rule.threshold[""]):
         return False
     margin = rule.margin.get("")
-    if sample.bar is not None:
-        return gain(sample.reward, sample.bar) > 0 and gain(sample.reward, sample.bar) >= (margin or 0)
-    of_row = [s.reward for s in samples if s.row == sample.row and s.reward is not None and s.bar is None]
+    of_row = [s.reward for s in samples if s.row == sample.row and s.reward is not None]
     if margin is None and rule.keep == "threshold":
         return True
     return gain(sample.reward, sum(of_row) / len(of_row)) >= (margin or 0) - 1e-6

@@ -143,17 +143,3 @@ def test_names_with_spaces_arrive_whole(run: Run) -> None:
     (files,) = [line for line in said if line.startswith("TRAIN_FILES='my outputs")]
     assert names_in("TRAIN_FILES", dict([files.split("=", 1)])) == ["my outputs/distilled/data/train.parquet"]
     assert any("--model=base --model=outputs/a --model=my outputs/distilled/student" in line for line in said)
-
-
-@pytest.mark.parametrize(
-    ("variables", "says"),
-    [
-        ({"EXPERTS": "hitom=endpoint:m@http://h/v1"}, "an endpoint cannot score"),
-        ({"EXPERTS": "outputs/a"}, "not of the form TASK=EXPERT"),
-        ({"KEEP_ARGS": "--margin 1"}, "KEEP_ARGS belongs to MODE=forward"),
-        ({"MODE": "backward"}, "use forward or reverse"),
-    ],
-)
-def test_what_it_cannot_do_is_said_before_anything_starts(run: Run, variables: dict[str, str], says: str) -> None:
-    said, done = run(code=2, **REVERSE | variables)
-    assert says in done.stderr and not said

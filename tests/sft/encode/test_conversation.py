@@ -82,25 +82,6 @@ def test_parts_and_nulls_of_other_writers() -> None:
     assert found.trained == (1,) and found.source == "unnamed"
 
 
-@pytest.mark.parametrize(
-    ("record", "says"),
-    [
-        ({"messages": [CHAT[1], {"role": "assistant", "content": " \n"}]}, "turn 1 .assistant.: the turn is empty"),
-        ({"messages": [{"role": "user", "content": ""}, CHAT[2]], "train_role": "human"}, "turn 0 .the human's side"),
-        ({"messages": [{"role": "gpt", "content": "x"}]}, "turn 0: the role 'gpt' is not one of"),
-        ({"messages": []}, "an empty list"),
-        ({"messages": None}, "got NoneType"),
-        ({"messages": "nonsense"}, "not a JSON list"),
-        ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "a part is not text"),
-        ({"messages": [{"role": "user", "content": 3}]}, "expected text, got int"),
-        ({"messages": CHAT, "train_role": "both"}, "field train_role: 'both'"),
-    ],
-)
-def test_mistakes_are_named_with_file_row_and_turn(record: dict[str, Any], says: str) -> None:
-    with pytest.raises(BadConversation, match=f"a.parquet, row 7.*{says}"):
-        read(record)
-
-
 def test_an_empty_turn_of_the_other_side_is_context() -> None:
     assert read({"messages": [{"role": "user", "content": ""}, CHAT[2]]}).trained == (1,)
 

@@ -66,17 +66,3 @@ def test_a_known_name_that_is_only_contained_does_not_overrule_the_default_in_si
         rules.rule("customer_dialogue", "a.parquet")
     assert rules.rule("dialogue", "a.parquet").role == "human"  # the source itself
     assert RoleRules(default="human").rule("customer_dialogue", "a.parquet").origin == "like dialogue"
-
-
-def test_a_source_without_a_rule_is_an_error_that_says_what_to_write() -> None:
-    with pytest.raises(UnknownSource) as caught:
-        RoleRules().check([("coser", "a.parquet"), ("mine", "b.parquet"), ("x y", "c.parquet"), ("mine", "d.parquet")])
-    text = str(caught.value)
-    assert text.startswith("b.parquet: source 'mine': no rule") and "'x y' in c.parquet" in text
-    for words in ("column train_role", "data.default_train_role=assistant"):
-        assert words in text
-
-
-def test_a_name_of_two_known_sources_that_disagree_is_an_error() -> None:
-    with pytest.raises(UnknownSource, match=r"coser \(human\), tom_from_coser \(assistant\)"):
-        RoleRules().rule("tom_from_coser_v2", "a.parquet")

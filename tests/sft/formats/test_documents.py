@@ -12,12 +12,11 @@ import pytest
 import torch
 
 from ditto.model.attention import packing_of
-from sft.corpus import split
 from sft.corpus import tokenize as tokenising
 from sft.corpus.split import open_corpus
 from sft.encode.documents import BadDocumentEnd
 from sft.formats import reading
-from tests.sft.corpus.corpora import opened, row, settings, write
+from tests.sft.corpus.corpora import opened, settings, write
 from tests.sft.encode.templates import tokenizer_with
 
 END = "<|endoftext|>"  # not the end of a turn, which is this tokenizer's `eos_token`
@@ -108,15 +107,6 @@ def test_the_end_may_be_the_token_of_unknown_words(tmp_path: Path) -> None:
     tokenizer.unk_token = END
     corpus = open_corpus(settings(tmp_path, train_files=[str(tmp_path / "a.txt")]), tokenizer, "train")
     assert corpus is not None and corpus.dataset[0]["input_ids"].tolist()[-1] == END_ID
-
-
-def test_a_missing_end_is_found_before_anything_is_tokenised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Conversations come first here, and the documents are those of the validation."""
-    (tmp_path / "val.txt").write_text("hello there")
-    file = write(tmp_path / "a.parquet", [row(0)])
-    monkeypatch.setattr(split, "tokenise", lambda *_: pytest.fail("tokenised"))
-    with pytest.raises(BadDocumentEnd):
-        opened(tmp_path, train_files=[str(file)], val_files=[str(tmp_path / "val.txt")], document_end="<end>")
 
 
 def test_a_pack_is_recorded_under_the_row_of_its_first_document(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import gzip
 import json
 import tracemalloc
 from pathlib import Path
@@ -16,7 +15,6 @@ from sft.corpus.split import Corpus
 from sft.encode.conversation import BadConversation
 from sft.encode.layouts import standard_row
 from sft.formats import reading
-from sft.formats.reading import BadShard
 from tests.sft.corpus.corpora import opened, row
 from tests.sft.formats.files import WRITERS
 
@@ -110,19 +108,6 @@ def test_a_system_column_is_the_system_message(tmp_path: Path, form: str, column
     assert stored(opened(tmp_path, train_files=[str(place)])) == expected
 
 
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ({"system": "Another."}, "x: the turns begin with a system message, and the row's column says another one"),
-        ({"system": PIRATE, "system_prompt": "Another."}, "x: the fields system and system_prompt differ"),
-        ({"system_prompt": [PIRATE]}, "x, field system_prompt: expected text, got list"),
-    ],
-)
-def test_a_system_column_that_contradicts_is_refused(columns: dict[str, Any], message: str) -> None:
-    with pytest.raises(BadConversation, match=message):
-        standard_row({"messages": WITH_SYSTEM} | columns, "messages", "x")
-
-
 @pytest.mark.parametrize("form", ["parquet", "JSON lines", "save_to_disk"])
 def test_layouts(tmp_path: Path, form: str) -> None:
     def stored_as(folder: str, converted: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
@@ -180,37 +165,6 @@ def test_what_layouts_may_have_besides(tmp_path: Path) -> None:
     long = {"prompt": "a", "completion": [{"role": "user", "content": "b"}]}
     with pytest.raises(BadConversation, match="x, field completion: .*one message of the assistant"):
         standard_row(long, "prompt_completion", "x")
-
-
-LINE = (json.dumps(row(0)) + "\n").encode()
-UNREADABLE: dict[str, tuple[str, bytes, str]] = {
-    "JSON lines called parquet": ("a.parquet", LINE, "not a readable parquet file"),
-    "gzip that is cut off": ("a.jsonl.gz", gzip.compress(LINE * 1000)[:200], "not a readable json file"),
-    "a line that is no JSON": ("a.jsonl", LINE + b"{'a': 1}\n", "a.jsonl, row 1: the line is not JSON"),
-    "a table": ("a.csv", b"instruction,input,output\na,b,c\n", "files of this kind are not read"),
-    "another alphabet": ("a.txt", "é".encode("latin-1") * 10, "the text is not UTF-8"),
-    "no known columns": ("a.jsonl", b'{"q": 1, "a": {"b": 2}}\n', "column 'messages' is missing .it has: q, a, a.b."),
-}
-
-
-@pytest.mark.parametrize("case", UNREADABLE)
-def test_an_unreadable_file_is_named(tmp_path: Path, case: str) -> None:
-    name, content, says = UNREADABLE[case]
-    (tmp_path / "my corpus").mkdir()
-    (tmp_path / "my corpus" / name).write_bytes(content)
-    with pytest.raises(BadShard, match=f"my corpus/(?s:.)*{says}"):
-        opened(tmp_path, train_files=[str(tmp_path / "my corpus" / name)])
-
-
-def test_folders_without_one_corpus_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "empty" / "notes").touch()
-    with pytest.raises(BadShard, match=r"holds no data files of train \(it has: notes\)"):
-        opened(tmp_path, train_files=[str(tmp_path / "empty")])
-    for form in ("parquet", "JSON lines"):
-        WRITERS[form](tmp_path / "mixed", [row(0)])
-    with pytest.raises(BadShard, match=r"several formats \(json, parquet\). Name the files"):
-        opened(tmp_path, train_files=[str(tmp_path / "mixed")])
 
 
 @pytest.mark.parametrize("form", ["JSON lines", "JSON lines, zstd", "text"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import platform
@@ -13,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from soul.errors import FolderInUse, OutOfSpace
+from soul.errors import FolderInUse
 from soul.files import folder_lock
 from soul.files.folder_lock import FILE, FolderLock, is_held
-from soul.files.writable import NotWritable
 
 HOLD = """
 import subprocess, sys, time, multiprocessing
@@ -92,21 +90,3 @@ def test_a_holder_that_lost_the_lock_ends_at_once(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "This run stops" in done.stderr and "process 7 on host elsewhere" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("code", "kind", "text"),
-    [
-        (errno.EROFS, NotWritable, "\\(OUTPUT_DIR\\): cannot write there \\(Read-only file system"),
-        (errno.ENOSPC, OutOfSpace, "no space left in"),
-    ],
-)
-def test_a_folder_that_cannot_be_written_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[Exception], text: str
-) -> None:
-    def refuse(path: Path, *_: object, **__: object) -> int:
-        raise OSError(code, os.strerror(code), str(path))
-
-    monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(kind, match=text):
-        FolderLock(tmp_path)

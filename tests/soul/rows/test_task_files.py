@@ -18,12 +18,6 @@ def write(path, rows, columns=("data_source", "extra_info")):
     return str(path)
 
 
-def complaint(*files):
-    with pytest.raises(BadRow) as caught:
-        read_rows(files)
-    return str(caught.value)
-
-
 def assert_readable(message, *parts):
     """One paragraph with all these parts."""
     assert all(part in message for part in parts) and "\n" not in message, message
@@ -53,33 +47,6 @@ def test_a_row_without_index_gets_its_place():
     record = {key: value for key, value in HITOM.items() if key != "index"}
     assert parse_row("hitom", record, "f", 41).row.index == 41
     assert parse_row("hitom", {**record, "index": None}, "f", 41).row.index == 41
-
-
-# --- files
-
-
-def damaged(place):
-    """A file whose bytes are wrong at this place; pyarrow reports that as OSError with several lines."""
-
-    def content(path):
-        whole = bytearray(path.read_bytes())
-        whole[place : place + 40] = b"\xff" * len(whole[place : place + 40])
-        return bytes(whole)
-
-    return content
-
-
-@pytest.mark.parametrize(
-    "content", [lambda path: b"", lambda path: b"data_source,extra_info\n", damaged(-60), damaged(20)]
-)
-def test_a_file_that_is_not_readable(content, tmp_path):
-    path = tmp_path / "bad.parquet"
-    write(path, [("hitom", HITOM)] * 50)
-    path.write_bytes(content(path))
-    assert_readable(complaint(str(path)), "bad.parquet", "not a readable parquet file")
-
-
-# --- rows
 
 
 def without(record, key):

@@ -66,11 +66,6 @@ def test_ways_to_name_the_item(fields, letter):
     assert TASK.gold(row) == letter
 
 
-def test_an_item_that_is_no_candidate():
-    with pytest.raises(ValueError, match="^answer_text: .* names no candidate"):
-        TASK.check(row_with(answer_text="gone", answer_index=-1, answer_letter=None))
-
-
 def test_the_originals_inline_list_is_shown_once_and_its_history_line_by_line():
     inline = ", ".join(f"Candidate {n + 1}: Thing {n}" for n in range(20))
     row = row_with(prompt_text=f"Buys outdoors. History 1: Thing 3, History 2: Tent\nCandidates: {inline}.\nPick one.")

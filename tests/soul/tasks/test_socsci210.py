@@ -4,7 +4,6 @@ import pytest
 
 from soul.leaks.redaction import redact
 from soul.tasks.socsci210 import SocSci210, SocSci210Row, thinking_allowed
-from tests.soul.evaluate.finished_samples import scored_by_rule, shown_for_the_set
 from tests.soul.tasks.one_turn_samples import SOCSCI, tagged, verdict_of
 
 TASK = SocSci210()
@@ -82,20 +81,3 @@ def test_every_step_of_the_scale_is_blanked():
         word in text for word in ("1", "5", "7", "one", "six", "seven", "surely", "at all")
     )
     assert set("0123456789") & set(redact("12 people", TASK.secrets(row_with()))[0])  # what is off the scale stays
-
-
-def test_distributions_are_compared_question_by_question():
-    samples = []
-
-    def asked(task_num, own, said, **fields):
-        for response, answer in zip(own, said, strict=True):
-            about = {"study_id": "s", "condition_num": 1, "task_num": task_num, "response": response}
-            record = {**SOCSCI, "r_min": 1, "r_max": 5, **about, **fields}
-            samples.append(scored_by_rule("socsci210", record, tagged(answer), len(samples)))
-
-    asked(1, [1, 5] * 5, "51" * 5)  # everyone wrong, but the same distribution
-    asked(2, [1] * 10, "2" * 9 + "?")  # a quarter of the scale nine times, and no answer: the far end
-    asked(3, [1] * 9, "5" * 9)  # too few people
-    asked(4, [1] * 10, "5" * 10, response_type="categorical")
-    asked(5, [1] * 10, "5" * 10, study_id="")  # a row of an older file
-    assert shown_for_the_set(samples) == {"wasserstein": pytest.approx((0 + (9 / 4 + 1) / 10) / 2)}

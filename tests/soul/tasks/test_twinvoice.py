@@ -23,12 +23,6 @@ def test_forms_of_a_history(history):
     assert row_with(conversation_history=history).conversation_history == HISTORY
 
 
-@pytest.mark.parametrize("number", [-1, 4, 99])
-def test_an_index_that_names_no_reply(number):
-    with pytest.raises(ValueError, match="^answer_idx: .* an index from 0 to 3"):
-        TASK.check(row_with(answer_idx=number))
-
-
 @pytest.mark.parametrize("dimension, name", [(3, "dimension_3"), ("Social Persona", "social_persona")])
 def test_accuracy_by_dimension(dimension, name):
     metrics = dict.fromkeys(("accuracy", "accuracy_strict", "answered", "answered_strict"), 1.0)

@@ -7,7 +7,7 @@ import statistics
 import pytest
 
 from soul.session import Attempt
-from soul.tasks.userllm import END, UserLLM, intent_overlap
+from soul.tasks.userllm import END, intent_overlap
 from soul.testing import FakeOpenAI, Json, fake_judge, scripted_players
 from tests.soul.tasks.userllm_rows import (
     CSQA,
@@ -15,7 +15,6 @@ from tests.soul.tasks.userllm_rows import (
     NQ,
     OPENS,
     RECORDS,
-    SEEN,
     TASK,
     Fixed,
     each_record,
@@ -133,16 +132,6 @@ def test_prism_is_the_mean_of_three(last, ends, correct, likeness):
         "user_turn": "can bees see red",
     }
     assert "last" not in fake.requests[0].data
-
-
-def test_another_detector_takes_the_judges_place():
-    task = UserLLM(detector="tests.soul.tasks.userllm_rows:quarter")
-    SEEN.clear()
-    verdict = verdict_of(row_of(OPENS), f"how do they know where to go? {END}", fake_judge(nobody), task)
-    assert SEEN == [(OPENS["intent"], "how do they know where to go?")]
-    assert verdict.reward == pytest.approx((1 + 0 + 0.25) / 3) and verdict.metrics["human_likeness"] == 0.25
-    assert task.calls_per_episode == {"judge": 1 / 3} and TASK.calls_per_episode == {"judge": 2 / 3}
-    assert [p.id for p in task.prompts] == ["userllm/intent_adherence.v2"] and len(TASK.prompts) == 2
 
 
 # --- nothing, and anything

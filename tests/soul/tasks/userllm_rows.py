@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from soul.task_types import Episode
-from soul.tasks.userllm import Detection, HumanLikeness, IntentAdherence, UserLLM
+from soul.tasks.userllm import HumanLikeness, IntentAdherence, UserLLM
 
 TASK = UserLLM()
 LESSON = "Say less {braces} 100% \\n <b>."
@@ -57,15 +57,6 @@ class Fixed:
 
     async def ask(self, schema, instructions, data, **other):
         return schema.model_validate({"reasoning": "?", **self.answers[schema]})
-
-
-SEEN = []
-
-
-async def quarter(row, turn, judge):
-    """A detector of one's own."""
-    SEEN.append((row.intent, turn))
-    return Detection(0.25)
 
 
 def nobody(request):

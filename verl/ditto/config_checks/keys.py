@@ -108,11 +108,6 @@ TRAINER: Keys = {
     ),
     "logger": Key(Logger | list[Logger], "Where else metrics go. `metrics.jsonl` is always written."),
     "default_local_dir": Key(Text, "Where checkpoints go."),
-    "upload_to": Key(
-        str | None,
-        "Address of a store (`s3://bucket/run`, a folder) that gets checkpoints, metrics and traces; with an empty "
-        "disk, a resume takes them from there.",
-    ),
     "resume_mode": Key(
         Literal["auto", "disable", "resume_path"],
         "`auto` resumes from the newest whole checkpoint; `resume_path` from `trainer.resume_from_path`; `disable` "

@@ -209,13 +209,6 @@ def _objective_rules(run: RLRun) -> Iterator[Rule]:
         "algorithm.distill.teachers.TASK=CHECKPOINT for each task, or for all of them "
         "algorithm.distill.teachers.default=CHECKPOINT.",
     )
-    # Objectives without feedback accept `refine.*` too: recipe/ditto/ablations.sh sets it for all that it trains.
-    yield (
-        "refine.include_draft",
-        run.settings.refine.include_draft and objective.teacher == "feedback",
-        f"objective {objective.name} scores the draft itself, which a teacher that reads it in the prompt would only "
-        "copy. Leave it false.",
-    )
     kernels = run.model.fused_kernel_options or {}
     yield (
         f"{_MODEL}.use_fused_kernels",

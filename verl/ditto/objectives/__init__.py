@@ -6,8 +6,6 @@ Objectives of your own come in through the entry-point group `ditto.objectives` 
 from __future__ import annotations
 
 import difflib
-import inspect
-from importlib import import_module
 from importlib.metadata import entry_points
 
 from ditto.objectives import critique_grpo, ditto, erl, grpo, on_policy_distillation, rltf_sd, sdpo
@@ -39,15 +37,3 @@ def objective(name: str) -> Objective:
     near = difflib.get_close_matches(name, names, n=2)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     raise UnknownObjective(f"algorithm.objective={name!r}: there is no such objective.{hint} Use {', '.join(names)}.")
-
-
-def description(name: str) -> str:
-    """Read the top of the objective's module: paper, formula, limits; "" if it has no docstring.
-
-    Raises:
-        UnknownObjective: with the nearest names.
-    """
-    wanted = objective(name)
-    modules = [module for module in _MODULES if wanted in module.OBJECTIVES]
-    modules += [import_module(point.module) for point in entry_points(group="ditto.objectives") if point.name == name]
-    return inspect.getdoc(modules[0]) or ""

@@ -8,6 +8,5 @@ checkpoint.py        checkpoint folders: publish, prune, find the newest complet
 checkpoint_writer.py writes a checkpoint during a step, publishes it after the step's metrics
 reshard.py           reads a checkpoint on another number of ranks
 manifest.py          a checkpoint's list of files, sizes and hashes
-store.py             a copy of the run in an object store: upload, download
 export.py            turns a checkpoint into a model path: merged LoRA, stored dtype
 """

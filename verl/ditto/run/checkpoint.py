@@ -18,7 +18,6 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -109,14 +108,12 @@ def partial_dir(root: Path) -> Path:
 
 
 def publish(root: Path, step: int) -> Path:
-    """Complete the checkpoint with its manifest and `place` it. Returns its folder."""
-    manifest.write(root / PARTIAL / f"global_step_{step}")
-    return place(root, step)
+    """Complete the checkpoint with its manifest, move it out of the partial folder, and make it the latest one.
 
-
-def place(root: Path, step: int) -> Path:
-    """Move a checkpoint that has its manifest out of the partial folder, and make it the latest one."""
+    Returns its folder.
+    """
     written, final = root / PARTIAL / f"global_step_{step}", root / f"global_step_{step}"
+    manifest.write(written)
     for file in (each for each in written.rglob("*") if each.is_file()):
         _flush(file)
     os.rename(written, final)
@@ -126,16 +123,15 @@ def place(root: Path, step: int) -> Path:
     return final
 
 
-def prune(root: Path, keep: int | None, in_use: Collection[int] = frozenset()) -> None:
+def prune(root: Path, keep: int | None) -> None:
     """Remove the oldest checkpoints, but never the newest one or the one that the tracker names.
 
     Args:
         keep: this many stay; None or 0: all.
-        in_use: the steps of checkpoints that somebody reads; they stay until a later call.
     """
     if not keep:
         return
-    for step in sorted(set(saved_steps(root)[:-keep]) - set(in_use)):
+    for step in saved_steps(root)[:-keep]:
         if str(step) != _tracked(root):
             trash = root / PARTIAL / f"removed_{step}"  # renamed first, so half of a checkpoint is never taken for one
             trash.parent.mkdir(exist_ok=True)

@@ -18,8 +18,6 @@ from omegaconf import DictConfig, open_dict
 
 from ditto.run import checkpoint, manifest
 from ditto.run.export import export_model, export_saved_adapter
-from ditto.run.model_card import write_rl_card
-from ditto.run.store import Uploads
 from soul.files import disk_space
 
 logger = logging.getLogger(__name__)
@@ -31,20 +29,14 @@ class CheckpointWriter:
     Args:
         config: the run's config; verl's save function reads the target folder from it.
         phase: opens a block that the watchdog watches as a phase of the run.
-        uploads: copy published checkpoints to a store; None: there is none.
 
     Attributes:
         written_step: the last step with a complete checkpoint, published or not; None before the first one.
         seconds: how long writing it took.
     """
 
-    def __init__(
-        self,
-        config: DictConfig,
-        phase: Callable[[str], AbstractContextManager[None]],
-        uploads: Uploads | None = None,
-    ) -> None:
-        self.config, self.phase, self.uploads = config, phase, uploads
+    def __init__(self, config: DictConfig, phase: Callable[[str], AbstractContextManager[None]]) -> None:
+        self.config, self.phase = config, phase
         self.root = Path(config.trainer.default_local_dir).absolute()
         self.written_step: int | None = None
         self.seconds = 0.0
@@ -74,22 +66,11 @@ class CheckpointWriter:
             return
         start = time.perf_counter()
         with self.phase("checkpoint"):
-            write_rl_card(
-                self.root / checkpoint.PARTIAL / f"global_step_{self.written_step}", self.config, self.written_step
-            )
             folder = checkpoint.publish(self.root, self.written_step)
             self._published_step = self.written_step
-            in_use = self.uploads.reading if self.uploads else ()
-            checkpoint.prune(self.root, self.config.trainer.max_actor_ckpt_to_keep, in_use)
-        if self.uploads:
-            self.uploads.start()
+            checkpoint.prune(self.root, self.config.trainer.max_actor_ckpt_to_keep)
         gigabytes, seconds = checkpoint.size_of(folder) / 1e9, time.perf_counter() - start
         logger.info("Checkpoint %s is published (%.2f GB, %.1f s)", folder, gigabytes, seconds)
-
-    def update_card(self, step: int) -> None:
-        """Write the card of a step again, with its validation, if this process has published its checkpoint."""
-        if step == self._published_step:
-            write_rl_card(self.root / f"global_step_{step}", self.config, step)
 
     @contextmanager
     def _target(self, folder: Path) -> Iterator[None]:

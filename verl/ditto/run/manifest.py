@@ -19,7 +19,6 @@ from typing import Any
 from soul.errors import SoulError
 
 FILE = "manifest.json"
-CARD = "README.md"  # people edit the model card (`model_card.py`), so a change to it damages no checkpoint
 SCHEMA = 1
 HASHED_BYTES = 16 * 2**20  # files up to this size are hashed
 _RANK_FILE = re.compile(r"(?P<kind>.+)_world_size_(?P<ranks>\d+)_rank_(?P<rank>\d+)\.pt")
@@ -44,7 +43,7 @@ def require_ranks(folder: Path) -> None:
 def write(folder: Path) -> None:
     """Write the manifest of a complete checkpoint, as its last file. Raises DamagedCheckpoint."""
     require_ranks(folder)
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / FILE and path.name != CARD)
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / FILE)
     entries = {path.relative_to(folder).as_posix(): _entry(path) for path in files}
     content = {"schema": SCHEMA, "id": uuid.uuid4().hex, "files": entries}
     (folder / FILE).write_text(json.dumps(content, indent=1), encoding="utf-8")

@@ -15,8 +15,7 @@ from types import FrameType
 import psutil
 
 STOP = (signal.SIGTERM, signal.SIGINT)
-BEGUN, ENDED = "steps_begun", "steps_ended"  # reports of the trainer: its first step has begun; only uploads are left
-_SAVE_UNTIL = "save_until"
+_BEGUN, _SAVE_UNTIL = "steps_begun", "save_until"
 EXIT_S = 10.0  # seconds that killed processes may take to exit
 
 
@@ -94,14 +93,14 @@ def shield_children() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def report(what: str) -> None:
-    """Trainer: report BEGUN or ENDED."""
-    _put(what, "1")
+def report_begun() -> None:
+    """Trainer: report that the first step has begun."""
+    _put(_BEGUN, "1")
 
 
-def is_reported(what: str) -> bool:
-    """Driver: true once the trainer has reported BEGUN or ENDED."""
-    return _get(what) is not None
+def has_begun() -> bool:
+    """Driver: true once the trainer has reported its first step."""
+    return _get(_BEGUN) is not None
 
 
 def request_stop(save_until: float) -> None:

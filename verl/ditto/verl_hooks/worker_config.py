@@ -18,7 +18,7 @@ from ditto.model.expert_checkpoints import resolve_teachers
 from ditto.settings import Settings
 from soul.judge import ROLES
 
-_NEW_FOLDER = re.compile(r"(^|_)dir$|^save_path$|^upload_to$")  # keys of a folder that the run creates
+_NEW_FOLDER = re.compile(r"(^|_)dir$|^save_path$")  # keys of a folder that the run creates
 _PATH = re.compile(r"(^|_)(path|files?)$")  # names of keys that hold a path, a hub id or a module
 
 

@@ -1,11 +1,8 @@
 """The plan of an evaluation: what it counts, what it assumes, and that a dry run takes and writes nothing."""
 
-import json
-
 import pytest
 
 from soul import tasks
-from soul.errors import BadSettings
 from soul.evaluate import __main__ as command_line
 from soul.evaluate.run import plan
 from soul.evaluate.run.options import RunOptions, parser
@@ -123,11 +120,3 @@ def test_a_budget_over_a_judge_without_a_price_is_refused_before_the_first_sampl
         )
         assert command_line.main(given) == 2
     assert "Without a price: gpt-5.4" in capsys.readouterr().err and not (tmp_path / "out").exists()
-
-
-def test_words_that_name_sets_and_a_suite_are_refused(data):
-    with pytest.raises(BadSettings, match="not both"):
-        settings_of(data, "hitom", "--suite", "paper")
-    settings = settings_of(data, "--suite", "paper")
-    assert settings.limit == 100 and len(settings.missing) == 6 and settings.suite == "paper"
-    assert json.dumps(settings.identity()) == json.dumps(settings_of(data, "hitom").identity())  # the same run
