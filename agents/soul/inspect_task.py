@@ -1,7 +1,8 @@
 """Run SOUL's sets as Inspect tasks: Inspect provides models, concurrency, logs and viewer, SOUL plays and judges.
 
     pip install 'ditto-soul[inspect]'
-    inspect eval agents/soul/inspect_task.py -T set=sotopia -T data=DIR -T limit=100 -T judge.model=gpt-5.4 --model ...
+    inspect eval soul/sotopia -T data=DIR -T limit=100 -T judge.model=gpt-5.4 --model ...
+    inspect eval agents/soul/inspect_task.py -T set=my_rows.parquet --model ...
     inspect score LOG --scorer agents/soul/inspect_task.py@verdict -S judge.model=another
     inspect view
 
@@ -49,6 +50,7 @@ try:
     )
     from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
     from inspect_ai.solver import Generate, Solver, TaskState, solver
+    from inspect_ai.util import registry_info
 except ImportError as error:
     raise adapters.not_installed("soul.inspect_task", "inspect_ai", "inspect") from error
 
@@ -92,8 +94,10 @@ def soul(
 
 def _register(name: str) -> None:
     """Register a set under its own name: `inspect eval soul/hitom`."""
+    # Inspect puts the package's name in front itself, but not for an editable install with another distribution name.
+    prefix = "" if "/" in registry_info(soul).name else "soul/"
 
-    @task(name=name)
+    @task(name=f"{prefix}{name}")
     def one_set(
         data: str | None = None, limit: int | None = None, seed: int = 0, deadline: float | None = None, **judges: Any
     ) -> Task:
