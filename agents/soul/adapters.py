@@ -24,7 +24,7 @@ from soul.rows.task_files import TaskRow, parse_row
 from soul.session import Attempt, RefineSettings, Session, add_feedback, score
 from soul.suites import ALIASES, SUITES, suite
 
-CUT_SHORT = Failure("play", "task_error", "there is no episode, because a limit of the framework ended the play")
+CUT_SHORT = Failure("play", "task_error", "there is no episode: a limit ended the play, or SOUL's player did not play")
 # Gateways by event loop, which their connections belong to, and by settings: equal ones share caps and connections.
 _connected: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Gateway]] = WeakKeyDictionary()
 
@@ -97,8 +97,8 @@ async def disconnect() -> None:
 
 async def judge(row: TaskRow, played: AttemptRecord, gateway: Gateway) -> Attempt:
     """Judge a recorded episode; the result holds a verdict or a failure."""
-    attempt = Attempt(Players(_no_seat), failure=played.failure)
-    if played.seats is not None:
+    attempt = Attempt(Players(_no_seat), failure=None if played.seats else played.failure)
+    if played.seats:
         attempt.episode = row.task.saved_episode(played)
         await score(attempt, row.task, row.row, gateway)
     return attempt
