@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, NoReturn
 from uuid import uuid4
 
 from soul import adapters
-from soul.cli.arguments import is_setting, non_negative_int, positive_float, positive_int
+from soul.cli.arguments import is_setting, positive_float, positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings, SoulError
 from soul.evaluate.run.options import Sections
@@ -48,7 +48,7 @@ except ImportError as error:
 
 
 class SoulAction(Action):
-    """A turn of the policy, in the seat that the last observation names."""
+    """A turn of the policy."""
 
     text: str
 
@@ -76,21 +76,12 @@ class SoulState(State):
     attempt: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True)
-class ServedSets:
-    """The rows that a server offers, by set, and the models around the policy."""
+class ServedSets(NamedTuple):
+    """The rows that a server offers, by split, and the models around the policy."""
 
     rows: Mapping[str, Sequence[TaskRow]]
     sections: Sections
     deadline: float | None = None
-
-    @classmethod
-    def load(cls, names: str, data: str | None, sections: Sections, deadline: float | None, **draw: Any) -> ServedSets:
-        """Draw the rows with `adapters.draw_rows`."""
-        rows: dict[str, list[TaskRow]] = {}
-        for drawn in adapters.draw_rows(names, data, sections, **draw):
-            rows.setdefault(drawn.set, []).append(drawn.row)
-        return cls(rows, sections, deadline)
 
     def split(self, name: str | None) -> str:
         """The name of a split; None: the only one."""
@@ -103,6 +94,16 @@ class ServedSets:
         if not 0 <= index < (count := len(self.rows[self.split(split)])):
             raise IndexError(f"index={index}: the split {split} has the rows 0 to {count - 1}.")
         return self.rows[split][index]
+
+
+def load_sets(
+    names: str, data: str | None, sections: Sections, limit: int | None, seed: int, deadline: float | None
+) -> ServedSets:
+    """Draw the rows as `soul evaluate` does."""
+    rows: dict[str, list[TaskRow]] = {}
+    for drawn in adapters.draw_rows(names, data, sections, limit, seed):
+        rows.setdefault(drawn.set, []).append(drawn.row)
+    return ServedSets(rows, sections, deadline)
 
 
 class SoulRubric(Rubric):
@@ -242,22 +243,15 @@ class SoulEnvironment(Environment[SoulAction, SoulObservation, SoulState]):
     def get_task_range(self, split: str, start: int | None = None, stop: int | None = None) -> list[dict[str, Any]]:
         return [self.get_task(split, index) for index in range(self.num_tasks(split))[start:stop]]
 
-    def list_tasks(self, split: str) -> list[dict[str, Any]]:
-        return self.get_task_range(split)
+    list_tasks = get_task_range  # all of them
 
 
 def create_app(served: ServedSets, sessions: int = 64) -> FastAPI:
     """OpenEnv's application for at most this many clients at once."""
-    environment = partial(SoulEnvironment, served)
-    return create_fastapi_app(environment, SoulAction, SoulObservation, sessions, env_name="soul", state_cls=SoulState)
-
-
-async def serve(app: FastAPI, host: str, port: int) -> None:
-    """Serve until the process is told to stop."""
-    try:
-        await uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning")).serve()
-    finally:
-        await adapters.disconnect()
+    new = partial(SoulEnvironment, served)
+    app = create_fastapi_app(new, SoulAction, SoulObservation, sessions, env_name="soul", state_cls=SoulState)
+    app.router.on_shutdown.append(adapters.disconnect)
+    return app
 
 
 @reports_errors
@@ -271,15 +265,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--seed", type=int, default=0, help="decides which rows are drawn")
     add("--deadline", type=positive_float, help="seconds that the play of one episode may take")
     add("--sessions", type=positive_int, default=64, help="clients at once (default 64)")
-    add("--host", default="127.0.0.1", help="the address to listen on; in a container 0.0.0.0")
-    add("--port", type=non_negative_int, default=8000)
+    add("--host", default="127.0.0.1", help="in a container 0.0.0.0")
+    add("--port", type=positive_int, default=8000)
     given = parser.parse_args(arguments)
     names = ",".join(word for word in given.words if not is_setting(word))
     sections = sections_of([word for word in given.words if is_setting(word)], ["tasks"])
-    served = ServedSets.load(names, given.data, sections, given.deadline, limit=given.limit, seed=given.seed)
+    served = load_sets(names, given.data, sections, given.limit, given.seed, given.deadline)
     counts = ", ".join(f"{name} ({len(rows):,} rows)" for name, rows in served.rows.items())
     print(f"OpenEnv at http://{given.host}:{given.port} serves {counts}", flush=True)
-    asyncio.run(serve(create_app(served, given.sessions), given.host, given.port))
+    uvicorn.run(create_app(served, given.sessions), host=given.host, port=given.port, log_level="warning")
 
 
 if __name__ == "__main__":
