@@ -164,12 +164,13 @@ class ThisMachine:
         (line,) = [line for line in (SPACE / "Dockerfile").read_text().splitlines() if line.startswith("CMD")]
         words = [*json.loads(line.removeprefix("CMD")), "--port", self.base_url.rpartition(":")[2]]
         self.process = subprocess.Popen([sys.executable, "-m", "soul.openenv", *words], cwd=self.folder)
-        for _ in range(600):
+        until = time.monotonic() + 300  # a busy machine takes a minute for the imports
+        while self.process.poll() is None and time.monotonic() < until:
             try:
-                requests.get(f"{self.base_url}/health", timeout=1).raise_for_status()
+                requests.get(f"{self.base_url}/health", timeout=5).raise_for_status()
                 return self
             except requests.RequestException:
-                time.sleep(0.1)
+                time.sleep(0.2)
         raise TimeoutError
 
     def inspect(self):
