@@ -97,7 +97,7 @@ async def score(row: TaskRow, text: str, *, judge: Judges = None) -> Verdict:
         SessionError: the judge failed. BadSettings: the task has several turns; use `play`.
     """
     session = await play(_one_turn(row), text, judge=judge)
-    return _verdict(session.draft)
+    return session.draft.require_verdict()
 
 
 async def critique(row: TaskRow, text: str, *, judge: Judges = None) -> str | None:
@@ -114,7 +114,7 @@ async def critique(row: TaskRow, text: str, *, judge: Judges = None) -> str | No
     async with gateway(judge) as connected:
         players, found = scripted_players(text), _one_turn(row)
         session = await run_session(found.task, found.row, players, connected, RefineSettings(), goes_on=goes_on)
-    _verdict(session.draft)
+    session.draft.require_verdict()
     if session.feedback_failure is not None:
         raise SessionError(session.feedback_failure.cause, session.feedback_failure.detail)
     return session.feedback
@@ -253,10 +253,3 @@ def _one_turn(row: TaskRow) -> TaskRow:
     if not isinstance(row.task, OneTurnTask):
         raise BadSettings(f"{row.task.name} has several turns, so one text does not answer a row: use soul.api.play.")
     return row
-
-
-def _verdict(attempt: Attempt) -> Verdict:
-    if attempt.verdict is None:
-        assert attempt.failure is not None
-        raise SessionError(attempt.failure.cause, attempt.failure.detail)
-    return attempt.verdict

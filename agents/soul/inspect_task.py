@@ -1,7 +1,8 @@
 """Run SOUL's sets as Inspect tasks: Inspect provides models, concurrency, logs and viewer, SOUL plays and judges.
 
     pip install 'ditto-soul[inspect]'
-    inspect eval agents/soul/inspect_task.py -T set=sotopia -T data=DIR -T limit=100 -T judge.model=gpt-5.4 --model ...
+    inspect eval soul/sotopia -T data=DIR -T limit=100 -T judge.model=gpt-5.4 --model ...
+    inspect eval agents/soul/inspect_task.py -T set=my_rows.parquet --model ...
     inspect score LOG --scorer agents/soul/inspect_task.py@verdict -S judge.model=another
     inspect view
 
@@ -18,23 +19,21 @@ its budget.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from soul import tasks
-from soul.errors import BadSettings, SoulError
+from soul import adapters
+from soul.errors import BadSettings
 from soul.evaluate.run.engine import STOPPING, Stopped
-from soul.evaluate.run.settings import EvaluationSettings, choose_sets, sample_requests
-from soul.judge import Endpoint, Gateway, GatewaySettings, Usage
+from soul.judge import Gateway, Usage
 from soul.judge.ledger import numbers
 from soul.judge.roles import sections_of
 from soul.message import Message
 from soul.policy import Players
 from soul.record import AttemptRecord, Failure
-from soul.rows.task_files import TaskRow, parse_row
-from soul.session import Attempt, RefineSettings, play, score
+from soul.rows.task_files import TaskRow
+from soul.session import RefineSettings, play
+from soul.suites import soul_v1
 from soul.task_types import Episode
 
 try:
@@ -51,14 +50,11 @@ try:
     )
     from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
     from inspect_ai.solver import Generate, Solver, TaskState, solver
+    from inspect_ai.util import registry_info
 except ImportError as error:
-    raise SoulError(
-        "soul.inspect_task needs inspect_ai, which is not installed: pip install 'ditto-soul[inspect]'."
-    ) from error
+    raise adapters.not_installed("soul.inspect_task", "inspect_ai", "inspect") from error
 
 _KINDS = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
-CUT_SHORT = Failure("play", "task_error", "the sample has no episode, because a limit of Inspect ended the play")
-_connected: dict[str, Gateway] = {}  # gateways of the running eval, by settings: equal ones share caps and connections
 
 
 @task
@@ -80,22 +76,13 @@ def soul(
         deadline: how many seconds the play of one episode may take.
         judges: settings of the roles, and `tasks.<task>.<option>`.
     """
-    if not isinstance(set, str):
+    requests = adapters.draw_rows(set, data, _sections(judges), limit, seed) if isinstance(set, str) else []
+    names, rows = sorted({request.set for request in requests}), [request.row for request in requests]
+    if len(names) != 1:
         raise BadSettings(
             f"set={set!r}: an Inspect task is one set. Run several with inspect_ai.eval([soul(set=name), ...])."
         )
-    sections, options = _sections(judges)
-    settings = EvaluationSettings(
-        policy=Endpoint(model="Inspect's"),  # a placeholder: Inspect calls the model
-        gateway=GatewaySettings.from_sections(sections),
-        sets=choose_sets([set], Path(data or os.environ.get("DATA_DIR", "data"))),
-        tasks=options,
-        limit=limit,
-        seed=seed,
-        deadline_s=deadline,
-    )
-    rows = [item.row for item in sample_requests(settings)]
-    (name,) = settings.sets
+    (name,) = names
     return Task(
         name=f"soul_{name}",
         dataset=MemoryDataset([_sample(row) for row in rows], name=name),
@@ -105,12 +92,28 @@ def soul(
     )
 
 
+def _register(name: str) -> None:
+    """Register a set under its own name: `inspect eval soul/hitom`."""
+    # Inspect puts the package's name in front itself, but not for an editable install with another distribution name.
+    prefix = "" if "/" in registry_info(soul).name else "soul/"
+
+    @task(name=f"{prefix}{name}")
+    def one_set(
+        data: str | None = None, limit: int | None = None, seed: int = 0, deadline: float | None = None, **judges: Any
+    ) -> Task:
+        return soul(name, data, limit, seed, deadline, **judges)
+
+
+for _name in soul_v1.SETS:
+    _register(_name)
+
+
 @solver
 def episode(deadline: float | None = None, **judges: Any) -> Solver:
     """Play the row, with Inspect's model in every seat."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        row, gateway = _row(state, judges), _gateway(judges).scope(state.metadata["task"])
+        row, gateway = _row_and_gateway(state, judges)
         seats: dict[str, InspectSeat] = {}
         players = Players(lambda name: seats.setdefault(name, InspectSeat()))
         attempt = await play(row.task, row.row, players, gateway, None, RefineSettings(episode_deadline_s=deadline))
@@ -135,13 +138,11 @@ def verdict(**judges: Any) -> Scorer:
     """Judge the episode; the value is the reward, in the task's own range."""
 
     async def judged(state: TaskState, target: Target) -> Score:
-        row, gateway = _row(state, judges), _gateway(judges).scope(state.metadata["task"])
-        played = AttemptRecord.model_validate(state.store.get("played") or {"failure": CUT_SHORT})
-        attempt, answer = Attempt(Players(lambda name: InspectSeat()), failure=played.failure), None
-        if played.seats is not None:
-            attempt.episode = row.task.saved_episode(played)
-            answer = row.task.given(row.row, attempt.episode) or attempt.episode.answer
-            await score(attempt, row.task, row.row, gateway)
+        row, gateway = _row_and_gateway(state, judges)
+        played = AttemptRecord.model_validate(state.store.get("played") or {"failure": adapters.CUT_SHORT})
+        attempt = await adapters.judge(row, played, gateway)
+        episode = attempt.episode
+        answer = None if episode is None else row.task.given(row.row, episode) or episode.answer
         _stop(attempt.failure, state)
         usage = {role: Usage.from_json(count) for role, count in (state.store.get("usage") or {}).items()}
         for role, count in gateway.usage().items():
@@ -193,48 +194,37 @@ class InspectSeat:
 @hooks(name="soul_connections", description="Closes the connections to SOUL's judges at the end of an eval.")
 class _Closing(Hooks):
     def enabled(self) -> bool:
-        return bool(_connected)  # evals without SOUL should not list this hook
+        return adapters.has_connections()  # evals without SOUL should not list this hook
 
     async def on_run_end(self, data: RunEnd) -> None:
-        while _connected:
-            await _connected.popitem()[1].close()
+        await adapters.disconnect()
 
 
-def _sections(arguments: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+def _sections(arguments: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The roles' settings and the tasks' options, from arguments `section.key`."""
-    overrides = [f"{key}={json.dumps(value)}" for key, value in arguments.items()]
-    sections = sections_of(overrides, ["tasks"])
+    sections = sections_of([f"{key}={json.dumps(value)}" for key, value in arguments.items()], ["tasks"])
     if "policy" in sections:
         raise BadSettings(
             "policy.*: use Inspect's options for the model under test: --model, --model-base-url, --temperature."
         )
-    return sections, sections.pop("tasks", {})
-
-
-def _gateway(arguments: Mapping[str, Any]) -> Gateway:
-    settings = GatewaySettings.from_sections(_sections(arguments)[0])
-    key = settings.model_dump_json()
-    if key not in _connected:
-        _connected[key] = Gateway.connect(settings)
-    return _connected[key]
+    return sections
 
 
 def _sample(row: TaskRow) -> Sample:
-    groups, record = dict(row.task.groups(row.row)), row.row.model_dump(mode="json")
-    metadata = {"task": row.task.name, "groups": groups, "record": record}
     prompt = InspectSeat().converted(row.task.prompt(row.row))
     return Sample(
         id=row.number,
         input=prompt,
         target=row.task.target(row.row) or "",
-        metadata=metadata,
+        metadata=adapters.to_plain(row),
     )
 
 
-def _row(state: TaskState, arguments: Mapping[str, Any]) -> TaskRow:
-    """The row, restored from the sample, so that a log can be scored again without the data files."""
-    tasks.configure(_sections(arguments)[1])
-    return parse_row(state.metadata["task"], state.metadata["record"], "<Inspect's sample>", int(state.sample_id))
+def _row_and_gateway(state: TaskState, arguments: Mapping[str, Any]) -> tuple[TaskRow, Gateway]:
+    """The sample's row, restored from its metadata, and the judges for it."""
+    sections = _sections(arguments)
+    row = adapters.from_plain(state.metadata, sections, "<Inspect's sample>", int(state.sample_id))
+    return row, adapters.connect(sections, row.task.name)
 
 
 def _stop(failure: Failure | None, state: TaskState) -> None:

@@ -90,6 +90,13 @@ class Attempt:
     def valid(self) -> bool:
         return self.verdict is not None
 
+    def require_verdict(self) -> Verdict:
+        """The verdict. Raises SessionError: there is none."""
+        if self.verdict is None:
+            assert self.failure is not None
+            raise SessionError(self.failure.cause, self.failure.detail)
+        return self.verdict
+
     @contextmanager
     def timed(self, stage: Stage) -> Iterator[None]:
         self.started[stage], start = time.time(), time.perf_counter()
@@ -295,7 +302,7 @@ async def run_session(
 
     gate = draft.verdict is not None and settings.opens(draft.verdict, task.headline.high)
     if gate and (refine or contexts) and await may_go_on():
-        await _add_feedback(session, task, row, scope, settings)
+        await add_feedback(session, task, row, scope, settings)
     if session.feedback is not None:
         assert draft.episode is not None
         if contexts:
@@ -308,8 +315,8 @@ async def run_session(
     return session
 
 
-async def _add_feedback(session: Session, task: Task[Any], row: Row, scope: Gateway, settings: RefineSettings) -> None:
-    """Get the feedback on the draft, or the reason why there is none."""
+async def add_feedback(session: Session, task: Task[Any], row: Row, scope: Gateway, settings: RefineSettings) -> None:
+    """Store the feedback on the draft in the session, or the reason why there is none."""
     with session.draft.timed("feedback"):
         feedback = await _guarded("feedback", _safe_feedback(task, row, session.draft, scope, settings))
     session.draft.calls += scope.take_calls()

@@ -4,9 +4,12 @@
 this run may have imported them already. The wheel is installed into an empty environment, where an evaluation runs.
 """
 
+import importlib
+import importlib.util
 import json
 import os
 import pkgutil
+import re
 import subprocess
 import sys
 import venv
@@ -17,6 +20,7 @@ import pytest
 
 import soul
 from soul.cli.main import COMMANDS
+from soul.errors import SoulError
 
 HEAVY = ("torch", "ray", "verl", "vllm", "transformers", "ditto", "tensordict", "datasets", "matplotlib")
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -52,11 +56,20 @@ def loaded_after(modules):
 
 
 def test_soul_and_all_tasks_load_nothing_heavy():
-    modules = ["soul", *(found.name for found in pkgutil.walk_packages(soul.__path__, "soul."))]
+    optional = {"soul.verifiers", "soul.openenv"}  # their frameworks need environments of their own
+    modules = ["soul", *({found.name for found in pkgutil.walk_packages(soul.__path__, "soul.")} - optional)]
     assert {"soul.session", "soul.judge", "soul.testing.server", "soul.tasks.hitom"} <= set(modules)
     loaded = loaded_after(modules)
     assert "openai" in loaded and "pydantic" in loaded  # the probe does look
     assert not loaded & set(HEAVY)
+
+
+@pytest.mark.parametrize("module, extra", [("soul.verifiers", "verifiers"), ("soul.openenv", "openenv")])
+def test_an_adapter_says_how_to_install_its_framework(module, extra):
+    if importlib.util.find_spec(extra):
+        pytest.skip(f"{extra} is installed")
+    with pytest.raises(SoulError, match=re.escape(f"{module} needs {extra}, which is not installed: pip install")):
+        importlib.import_module(module)
 
 
 @pytest.fixture(scope="module")
@@ -71,13 +84,13 @@ def wheel(tmp_path_factory):
 
 @pytest.mark.network
 def test_the_wheel_has_every_file_of_the_packages(wheel):
-    packages = {"agents/soul": "soul", "verl/ditto": "ditto", "sft": "sft"}
+    packages = {"agents/soul": "soul", "agents/soul_gym": "soul_gym", "verl/ditto": "ditto", "sft": "sft"}
     listed = subprocess.run(["git", "ls-files", *packages], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     expected = {name for name in listed.stdout.splitlines() if (REPOSITORY / name).is_file()}
     for folder, package in packages.items():
         expected = {name.replace(f"{folder}/", f"{package}/", 1) for name in expected}
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    assert held == expected and {f"{package}/py.typed" for package in packages.values()} <= held
+    assert held == expected and {"soul/py.typed", "ditto/py.typed", "sft/py.typed"} <= held
 
 
 @pytest.mark.network

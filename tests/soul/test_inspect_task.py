@@ -1,6 +1,5 @@
 """SOUL as a task of Inspect: the real package over HTTP gives what our own engine gives, and never a made-up score."""
 
-import asyncio
 import math
 import os
 import subprocess
@@ -14,32 +13,14 @@ from inspect_ai.log import read_eval_log  # noqa: E402
 from inspect_ai.model import get_model  # noqa: E402
 
 from soul import examples  # noqa: E402
-from soul.evaluate.run import engine  # noqa: E402
-from soul.evaluate.run.journal import Journal  # noqa: E402
-from soul.evaluate.run.settings import EvaluationSettings, sample_requests  # noqa: E402
 from soul.examples.__main__ import write  # noqa: E402
-from soul.examples.endpoint import answer  # noqa: E402
 from soul.inspect_task import soul  # noqa: E402
-from soul.judge import GatewaySettings  # noqa: E402
 from soul.testing import FakeOpenAI, ServerError, Text, Unauthorized  # noqa: E402
+from tests.soul import adapted  # noqa: E402
+from tests.soul.adapted import played_by_our_engine, policy_or_judge  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
-JUDGE = {"judge.api_key_env": "none", "judge.max_attempts": 1, "judge.max_reasks": 0, "judge.structured": "json_schema"}
-TURNS = ['{"action_type": "speak", "argument": "I hear you."}', '{"action_type": "leave", "argument": ""}']
-
-
-def policy_or_judge(request):
-    """Under test: says B to a choice; in Sotopia speaks once, then leaves; anything else gets a short reply."""
-    if request.body["model"] != "under-test":
-        return answer(request)
-    if "Story:" in request.text:
-        return Text("<answer>B</answer>")
-    said = sum(message["role"] == "assistant" for message in request.messages)
-    return Text(
-        TURNS[min(said, 1)]
-        if "action_type" in request.text
-        else "<response>I would rather sleep on it, and tell you tomorrow.</response>"
-    )
+JUDGE = {f"judge.{key}": value for key, value in adapted.JUDGE.items()}
 
 
 def evaluated(fake, task, log_dir, **more):
@@ -54,24 +35,12 @@ def rows(name, tmp_path, count=5):
     return str(file)
 
 
-def by_our_engine(fake, name, file, folder):
-    endpoint = {key.removeprefix("judge."): value for key, value in JUDGE.items()} | {"base_url": fake.url}
-    gateway = GatewaySettings.from_sections({"judge": endpoint})
-    policy = gateway.judge.model_copy(update={"model": "under-test"})
-    settings = EvaluationSettings(policy=policy, gateway=gateway, sets={name: Path(file)})
-    journal = Journal(folder)
-    try:
-        asyncio.run(engine.evaluate(settings, sample_requests(settings), journal, folder, lambda sample: None))
-    finally:
-        journal.close()
-    return {sample.number: sample for sample in journal.samples.values()}
-
-
 @pytest.mark.parametrize("name, seats", [("hitom", 1), ("sotopia", 1), ("coser", 2), ("userllm", 1)])
 def test_rewards_and_conversations_are_those_of_our_own_engine(name, seats, tmp_path):
     file = rows(name, tmp_path)
     with FakeOpenAI(policy_or_judge) as fake:
-        ours = by_our_engine(fake, name, file, tmp_path / "run")
+        samples = played_by_our_engine(fake, file, tmp_path, tmp_path / "run")
+        ours = {sample.number: sample for sample in samples}
         log = evaluated(fake, soul(set=file, **JUDGE, **{"judge.base_url": fake.url}), tmp_path / "logs")
     assert log.status == "success" and not fake.errors
     assert len(log.samples) == len(ours) == 5
@@ -169,7 +138,8 @@ def test_from_the_command_line_with_an_entry_point_and_scored_again(tmp_path):
     package.mkdir(parents=True)
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: ditto-soul\nVersion: 0.0.0\n")
     (package / "entry_points.txt").write_text("[inspect_ai]\nsoul = soul.inspect_task\n")
-    file = rows("humanual-chat", tmp_path, 2)
+    file = tmp_path / "sim_eval_data" / "humanual_chat_val.parquet"
+    write(["humanual-chat"], 2, file)
     with FakeOpenAI(policy_or_judge) as fake:
         environment = {
             **{k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "JUDGE_", "INSPECT_"))},
@@ -195,9 +165,12 @@ def test_from_the_command_line_with_an_entry_point_and_scored_again(tmp_path):
 
         judge = ["-T", f"judge.base_url={fake.url}", "-T", "judge.api_key_env=MY_KEY"]
         model = ["--model", "openai-api/local/under-test", "--model-base-url", fake.url, "--display", "plain"]
-        for place, name in enumerate(("soul", "agents/soul/inspect_task.py@soul")):
+        own_file = ["-T", f"set={file}"]
+        data = ["-T", f"data={tmp_path}"]
+        ways = [("soul", own_file), ("agents/soul/inspect_task.py@soul", own_file), ("soul/humanual_chat", data)]
+        for place, (name, where) in enumerate(ways):
             logs = tmp_path / f"logs{place}"
-            shown = inspect("eval", name, "-T", f"set={file}", *judge, *model, "--log-dir", str(logs))
+            shown = inspect("eval", name, *where, *judge, *model, "--log-dir", str(logs))
             assert "mean" in shown and "Unclosed" not in shown
             (path,) = logs.glob("*.eval")
             log = read_eval_log(str(path))
