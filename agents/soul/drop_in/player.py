@@ -27,7 +27,7 @@ _FIELD = re.compile(r"single key `(\w+)`")  # as DeepEval asks for it
 
 
 class Asked(NamedTuple):
-    """The turn that a tool asks for. Without a system message, its one prompt is the instructions."""
+    """The turn that a tool asks for. Without a system message, the first prompt is the instructions."""
 
     so_far: Transcript
     stop: str  # the token that ends the conversation; "" if the tool knows none
@@ -39,13 +39,14 @@ class Asked(NamedTuple):
         """Read the body of a request; `stop`: for a prompt that names no token."""
         messages = [(message["role"], text_of(message)) for message in body["messages"]]
         told, last = "\n".join(text for role, text in messages if role == "system"), messages[-1][1]
-        turns = [(_PERSON.get(role, role), text) for role, text in messages if role != "system" and text]
         schema = ((body.get("response_format") or {}).get("json_schema") or {}).get("schema") or {}
         names = list(schema.get("properties") or _FIELD.findall(last)[-1:])
         as_json = "response_format" in body or (not told and "JSON" in last)
-        field, named = names[0] if as_json and len(names) == 1 else "", STOP.findall(told or last)
-        so_far = Transcript("", tuple({"role": r, "content": t} for r, t in turns if told), told or last)
-        return cls(so_far, named[0] if named else stop, field, as_json and not field)
+        field = names[0] if as_json and len(names) == 1 else ""
+        turns = [(_PERSON.get(role, role), text) for role, text in messages[not told :] if role != "system" and text]
+        told = told or messages[0][1]
+        so_far = Transcript("", tuple({"role": role, "content": text} for role, text in turns), told)
+        return cls(so_far, next(iter(STOP.findall(told)), stop), field, as_json and not field)
 
     def with_turn(self, text: str) -> Transcript:
         """The conversation with one more turn of the person."""
@@ -60,34 +61,26 @@ def text_of(message: Mapping[str, Any]) -> str:
 
 @dataclass
 class Player:
-    """Plays the user with the model of an endpoint.
-
-    Args:
-        stop: the token for tools whose prompt names none.
-        tries: answers of the model for one turn, at most.
-    """
+    """Plays the user with the model of an endpoint."""
 
     endpoint: Endpoint
     connection: Connection
-    stop: str = ""
-    tries: int = 3
+    stop: str = ""  # for tools whose prompt names no token
+    tries: int = 3  # answers of the model for one turn, at most
 
     async def answer(self, body: Mapping[str, Any]) -> tuple[dict[str, Any], Transcript | None]:
         """The completion for a request, and the conversation with it; None if the tool asked for something else.
 
-        The completion's `soul` has `ended`, and in `refused` the rules that answers of the model broke.
-
-        Raises:
-            BadStatus: the model's endpoint refuses the request.
+        Its `soul` has `ended`, and in `refused` the rules that answers of the model broke. Raises BadStatus.
         """
         asked, refused, broken = Asked.read(body, self.stop), list[str](), list[str]()
         if asked.other:
-            return await self._ask(body, body["messages"], 0), None
+            return await self._ask(body, body["messages"]), None
         message: dict[str, Any] = {"role": "assistant", "content": asked.stop}
         completion: dict[str, Any] = {"object": "chat.completion", "choices": [{"index": 0, "message": message}]}
         ended = any(STOP.search(each["content"]) for each in asked.so_far.messages if each["role"] == "user")
-        for number in range(0 if ended else self.tries):
-            completion = await self._ask(body, _prompt(body["messages"], asked, refused), number)
+        for _ in range(0 if ended else self.tries):
+            completion = await self._ask(body, _prompt(body["messages"], asked, refused))
             message = completion["choices"][0]["message"]
             broken, ended = _check(message, asked, body.get("tools") or ())
             if not broken:
@@ -96,24 +89,21 @@ class Player:
         if NEVER_SENT & set(broken):
             message["content"] = DATA["neutral"][len(asked.so_far.messages) // 2 % len(DATA["neutral"])]
             message.pop("tool_calls", None)
+            completion["choices"][0]["finish_reason"] = "stop"
         elif "stops_too_early" in broken:
             message["content"] = said(message["content"]) or DATA["neutral"][0]
         ended, text = ended and not {"stops_too_early", *NEVER_SENT} & set(broken), message["content"] or ""
         if asked.field:
             message["content"] = json.dumps({asked.field: text}, ensure_ascii=False)
-        completion["choices"][0]["finish_reason"] = "tool_calls" if message.get("tool_calls") else "stop"
         return {**completion, "soul": {"ended": ended, "refused": refused}}, asked.with_turn(text)
 
-    async def _ask(self, body: Mapping[str, Any], messages: Sequence[Any], number: int) -> dict[str, Any]:
-        own = self.endpoint.model_dump(include={"temperature", "top_p", "seed"}, exclude_none=True)
-        asked = own | dict(body) | {"model": self.endpoint.model, "messages": list(messages), "stream": False}
-        asked.pop("stream_options", None)
-        if not {"max_tokens", "max_completion_tokens"} & asked.keys():
-            asked["max_completion_tokens"] = self.endpoint.max_output_tokens or TURN_TOKENS
-        if asked.get("seed") is not None:
-            asked["seed"] += number  # else another try would give the same answer
+    async def _ask(self, body: Mapping[str, Any], messages: Sequence[Any]) -> dict[str, Any]:
+        most = {} if {"max_tokens", "max_completion_tokens"} & body.keys() else {"max_completion_tokens": TURN_TOKENS}
+        sent = {key: value for key, value in body.items() if key != "stream_options"} | most
         async with asyncio.timeout(self.endpoint.timeout_s):
-            response = await self.connection.post(asked)
+            response = await self.connection.post(
+                sent | {"model": self.endpoint.model, "messages": list(messages), "stream": False}
+            )
         if response.status >= 300:
             raise BadStatus(response)
         return dict(json.loads(response.body))
@@ -121,15 +111,14 @@ class Player:
 
 def _check(message: dict[str, Any], asked: Asked, tools: Sequence[Any]) -> tuple[list[str], bool]:
     """The rules that a turn breaks, and whether it ends the conversation. Its message becomes what the tool sees."""
-    if calls := message.get("tool_calls"):
+    if calls := [call["function"] for call in message.get("tool_calls") or ()]:
         message["content"] = None  # a turn is either said or done
-        return [] if all(_fits(call["function"], tools) for call in calls) else ["says_nothing"], False
+        names = [tool["function"]["name"] for tool in tools]
+        fit = all(call["name"] in names and _object(call["arguments"]) is not None for call in calls)
+        return [] if fit else ["says_nothing"], False
     text = text_of(message)
-    if asked.field and "{" in text:  # a small model may write the turn alone
-        try:
-            text = str(json.loads(text[text.index("{") : text.rindex("}") + 1])[asked.field])
-        except (ValueError, KeyError):
-            return ["says_nothing"], False
+    if asked.field and (found := _object(text)):  # a small model may write the turn alone
+        text = str(found.get(asked.field, ""))
     whole, stops = asked.with_turn(text), STOP.findall(text)
     broken = list(dict.fromkeys(fault.rule for fault in faults_of(whole, len(whole.messages) - 1)))
     ended = bool(stops) or "stops_too_late" in broken  # the second goodbye ends it
@@ -139,13 +128,12 @@ def _check(message: dict[str, Any], asked: Asked, tools: Sequence[Any]) -> tuple
     return [rule for rule in broken if rule != "stops_too_late"], ended
 
 
-def _fits(call: Mapping[str, Any], tools: Sequence[Any]) -> bool:
-    """Check that a tool call names one of the tools, with an object as its arguments."""
+def _object(text: str) -> dict[str, Any] | None:
+    """The JSON object in a text; None if there is none."""
     try:
-        is_object = isinstance(json.loads(call["arguments"]), dict)
+        return dict(json.loads(text[text.find("{") : text.rfind("}") + 1]))
     except ValueError:
-        return False
-    return is_object and call["name"] in [tool["function"]["name"] for tool in tools]
+        return None
 
 
 def _prompt(messages: Sequence[Mapping[str, Any]], asked: Asked, refused: Sequence[str]) -> list[dict[str, Any]]:
@@ -155,7 +143,7 @@ def _prompt(messages: Sequence[Mapping[str, Any]], asked: Asked, refused: Sequen
         for message in messages
         if message["role"] != "system"
     ]
-    notes = "".join(f"\nAn earlier answer of yours was refused: it {RULES[rule]}." for rule in dict.fromkeys(refused))
+    notes = "".join(f"\nAn earlier answer of yours was refused: it {RULES[rule]}." for rule in refused)
     if len(turns) == len(messages):  # everything is in one prompt
         return [*turns[:-1], {**turns[-1], "content": turns[-1]["content"] + notes}]
     rules = DATA["play"].format(end=f"write {asked.stop}" if asked.stop else "say goodbye")

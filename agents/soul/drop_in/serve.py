@@ -4,9 +4,7 @@
     soul serve policy.model=mine policy.base_url=http://127.0.0.1:8000/v1 --keep talks.jsonl
 
 vLLM serves a checkpoint (a hub id, a folder, a LoRA adapter), with the arguments after `--`; without one, the endpoint
-in the settings plays. Persona and goal come in the system message of each request. The user ends by itself, with the
-stop token that this message names, not before its goal, and neither quotes it nor speaks as an assistant. Ctrl-C ends
-the server.
+in the settings plays. Persona and goal come in the system message, and so does the token that ends the conversation.
 """
 
 from __future__ import annotations
@@ -38,6 +36,7 @@ from soul.judge.roles import policy_endpoint, sections_of
 from soul.table import terminal
 
 HOST = "127.0.0.1"
+READ = ("api_key_env", "timeout_s", "model", "base_url")  # settings of the policy; the tool's request has all others
 TASK = "/api/v1/task"  # where promptfoo asks (PROMPTFOO_REMOTE_GENERATION_URL), with a form of its own
 
 
@@ -69,7 +68,7 @@ def application(player: Player, keep: Path | None = None) -> web.Application:
         return web.json_response({"result": completion["choices"][0]["message"]["content"]})
 
     @web.middleware
-    async def errors(request: web.Request, handler: Callable[[web.Request], Awaitable[web.Response]]) -> web.Response:
+    async def errors(request: web.Request, handler: Callable[..., Awaitable[web.StreamResponse]]) -> web.StreamResponse:
         try:
             return await handler(request)
         except BadStatus as error:
@@ -79,6 +78,7 @@ def application(player: Player, keep: Path | None = None) -> web.Application:
         return web.json_response({"error": {"message": text, "type": "soul_serve", "code": status}}, status=status)
 
     server = web.Application(client_max_size=2**26, middlewares=[errors])
+    server.on_cleanup.append(lambda _: player.connection.close())
     server.add_routes([web.post("/v1/chat/completions", chat), web.post(TASK, task)])
     return server
 
@@ -114,13 +114,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--keep", type=output_file, metavar="FILE.jsonl", help="add the conversations to this file")
     add_server_options(parser)
     given = parser.parse_intermixed_args(words[:at])
-    models, policy = (
-        [word for word in given.words if not is_setting(word)],
-        sections_of(list(filter(is_setting, given.words))),
-    )
+    models, settings = [w for w in given.words if not is_setting(w)], [w for w in given.words if is_setting(w)]
     if len(models) > 1:
         parser.error(f"one model plays, not {len(models)}: {', '.join(models)}")
-    with upstream(given, next(iter(models), None), policy.get("policy", {}), words[at + 1 :]) as endpoint:
+    known = [f"policy.{key}" for key in (READ[1:2] if models else READ)]
+    if unread := [word for word in settings if word.partition("=")[0] not in known]:
+        parser.error(f"{unread[0].partition('=')[0]} is not read here; settings are {', '.join(known)}")
+    policy = sections_of(settings).get("policy", {})
+    with upstream(given, next(iter(models), None), policy, words[at + 1 :]) as endpoint:
         player = Player(endpoint, endpoint.connection(), given.stop, given.tries)
         print(f"{endpoint.name} plays the user at http://{HOST}:{given.port}/v1. Ctrl-C ends it.", flush=True)
         web.run_app(application(player, given.keep), host=HOST, port=given.port, print=None, access_log=None)

@@ -100,15 +100,12 @@ async def test_a_faulty_turn_is_asked_for_again_with_the_reason() -> None:
     fake = FakeOpenAI([Text(LEAK), Text("How can I help you?"), Text("User: Friday <think>!</think>")])
     async with user(fake) as client:
         turn = await ask(client, chat(*BOOKED[:3]), temperature=0.5, seed=7)
-    assert (turn["content"], turn["refused"]) == (
-        "User: Friday".removeprefix("User: "),
-        ["reveals_plan", "speaks_as_assistant"],
-    )
+    assert (turn["content"], turn["refused"]) == ("Friday", ["reveals_plan", "speaks_as_assistant"])
     systems = [request.messages[0]["content"] for request in fake.requests]
     assert all(system.startswith(TOLD[:20]) and "never" in system.lower() for system in systems)
     assert "refused" not in systems[0] and "instructions" in systems[1] and "offers help" in systems[2]
-    assert [request.body["seed"] for request in fake.requests] == [7, 8, 9]
-    assert {request.body["temperature"] for request in fake.requests} == {0.5}
+    assert [system.count("refused") for system in systems] == [0, 1, 2]  # no prompt twice, so no answer twice
+    assert {(request.body["temperature"], request.body["seed"]) for request in fake.requests} == {(0.5, 7)}
 
 
 @pytest.mark.parametrize(
@@ -232,7 +229,13 @@ def test_the_command_serves_an_endpoint_until_it_is_interrupted() -> None:
 
 @pytest.mark.parametrize(
     ("words", "problem"),
-    [([], "Name a checkpoint"), (["one/model", "other/model"], "one model plays"), (["no"], "no: there is")],
+    [
+        ([], "Name a checkpoint"),
+        (["one/model", "other/model"], "one model plays"),
+        (["no"], "no: there is"),
+        (["one/model", "policy.base_url=http://x/v1"], "policy.base_url is not read here"),
+        (["policy.model=m", "judge.model=m"], "judge.model is not read here"),
+    ],
 )
 def test_a_command_that_names_no_model_is_refused(
     words: list[str], problem: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
