@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "play": ("soul.playground.terminal", "play a row yourself, let a model play it, or talk to a simulator"),
     "serve": ("soul.drop_in.serve", "let a model play the user for other tools, at an OpenAI-compatible address"),
     "audit": ("soul.drop_in.audit", "find the faults of a simulated user in recorded conversations"),
+    "likeness": ("soul.drop_in.likeness", "compare simulated users with people: words, behaviours, style"),
     "judge": ("soul.judge.__main__", "show, check and audit the judges"),
     "judge draw": ("soul.annotate", "draw texts for people to label, or export their labels"),
     "push": ("soul.push.__main__", "upload a checkpoint or training files, with their card, to the Hugging Face hub"),
