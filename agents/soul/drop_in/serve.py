@@ -10,6 +10,7 @@ in the settings plays. Persona and goal come in the system message, and so does 
 from __future__ import annotations
 
 import json
+import socket
 import sys
 from argparse import Namespace
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -31,7 +32,7 @@ from soul.evaluate.run.checkpoint import Checkpoint
 from soul.evaluate.run.options import add_server_options
 from soul.evaluate.run.vllm_server import LOG, ServerSettings, free_port, serving
 from soul.judge import Endpoint
-from soul.judge.call.http import BadStatus
+from soul.judge.call.http import BadStatus, message_of
 from soul.judge.roles import policy_endpoint, sections_of
 from soul.table import terminal
 
@@ -72,10 +73,13 @@ def application(player: Player, keep: Path | None = None) -> web.Application:
         try:
             return await handler(request)
         except BadStatus as error:
-            status, text = error.status, player.endpoint.without_secrets(str(error), player.endpoint.key())
-        except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError) as error:
-            status, text = 502, f"{player.endpoint.name}: {type(error).__name__} {error}"
-        return web.json_response({"error": {"message": text, "type": "soul_serve", "code": status}}, status=status)
+            status, problem = error.status, str(error)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            status, problem = 502, f"{player.endpoint.name}: {message_of(error)}"
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            status, problem = 400, f"not a chat completion, in the request or in the model's answer: {error!r}"
+        problem = player.endpoint.without_secrets(problem, player.endpoint.key())
+        return web.json_response({"error": {"message": problem, "type": "soul_serve", "code": status}}, status=status)
 
     server = web.Application(client_max_size=2**26, middlewares=[errors])
     server.on_cleanup.append(lambda _: player.connection.close())
@@ -108,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = Parser(prog="soul serve", description=__doc__)
     add = parser.add_argument
     add("words", nargs="*", metavar="CHECKPOINT | policy.key=value")
-    add("--port", type=port, default=8100, help=f"port on {HOST} (default 8100)")
+    add("--port", type=port, default=8100, help=f"port on {HOST} (default 8100; 0: any free one)")
     add("--stop", default="", metavar="TOKEN", help="ends a conversation whose system message names no token")
     add("--tries", type=positive_int, default=3, help="answers of the model for one turn, at most (default 3)")
     add("--keep", type=output_file, metavar="FILE.jsonl", help="add the conversations to this file")
@@ -121,10 +125,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if unread := [word for word in settings if word.partition("=")[0] not in known]:
         parser.error(f"{unread[0].partition('=')[0]} is not read here; settings are {', '.join(known)}")
     policy = sections_of(settings).get("policy", {})
+    try:
+        listening = socket.create_server((HOST, given.port))
+    except OSError as error:
+        raise BadSettings(f"--port {given.port}: {error.strerror}. Pass another one.") from None
     with upstream(given, next(iter(models), None), policy, words[at + 1 :]) as endpoint:
         player = Player(endpoint, endpoint.connection(), given.stop, given.tries)
-        print(f"{endpoint.name} plays the user at http://{HOST}:{given.port}/v1. Ctrl-C ends it.", flush=True)
-        web.run_app(application(player, given.keep), host=HOST, port=given.port, print=None, access_log=None)
+        address = f"http://{HOST}:{listening.getsockname()[1]}/v1"
+        print(f"{endpoint.name} plays the user at {address}. Ctrl-C ends it.", flush=True)
+        web.run_app(application(player, given.keep), sock=listening, print=None, access_log=None)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,8 +19,9 @@ from soul.drop_in.audit import read
 from soul.drop_in.faults import faults
 from soul.drop_in.player import Player
 from soul.drop_in.serve import TASK, application, main
+from soul.judge import Endpoint
 from soul.testing.replies import Answer, BadRequest, ChatRequest, Reply, Text
-from soul.testing.server import FakeOpenAI
+from soul.testing.server import FakeOpenAI, refused_url
 
 pytestmark = pytest.mark.anyio
 TOLD = "You want a table for two on Friday. Reveal it step by step. When that is done, write {stop}."
@@ -200,31 +202,34 @@ async def test_conversations_are_kept_and_a_perfect_user_passes_the_audit(tmp_pa
 
 
 def test_the_command_serves_an_endpoint_until_it_is_interrupted() -> None:
-    import socket
-    import urllib.request
+    with FakeOpenAI(Text("Friday")) as fake:
+        words = ["policy.model=mine", f"policy.base_url={fake.url}", "--port", "0"]
+        command = [sys.executable, "-m", "soul.drop_in.serve", *words]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            address = process.stdout.readline().split(" plays the user at ")[1].split(". ")[0]
+            body = json.dumps({"messages": chat("Which day?")}).encode()
+            with urllib.request.urlopen(f"{address}/chat/completions", body, timeout=30) as answer:
+                completion = json.load(answer)
+            process.send_signal(signal.SIGINT)
+    assert (completion["choices"][0]["message"]["content"], process.returncode) == ("Friday", 0)
 
-    with socket.socket() as probe, FakeOpenAI(Text("Friday")) as fake:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-        probe.close()
-        words = ["policy.model=mine", f"policy.base_url={fake.url}", "--port", str(port)]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "soul.drop_in.serve", *words], stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None and f"127.0.0.1:{port}/v1" in process.stdout.readline()
-        body = json.dumps({"messages": chat("Which day?")}).encode()
-        for _ in range(100):
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/chat/completions", body, timeout=10) as answer:
-                    completion = json.load(answer)
-                break
-            except urllib.error.URLError:
-                import time
 
-                time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
-        process.wait(20)
-    assert completion["choices"][0]["message"]["content"] == "Friday"
+async def test_a_request_that_is_none_and_a_dead_endpoint_are_told_apart() -> None:
+    player = Player(
+        Endpoint(model="m", base_url=refused_url(), api_key_env=None), HttpConnection(refused_url(), "EMPTY")
+    )
+    async with TestClient(TestServer(application(player))) as client:
+        assert (await client.post("/v1/chat/completions", json={"prompt": "Hi"})).status == 400
+        dead = await client.post("/v1/chat/completions", json={"messages": chat("Hi!")})
+        assert dead.status == 502 and "m at http://127.0.0.1" in await dead.text()
+
+
+def test_a_port_that_is_taken_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with FakeOpenAI(Text("Friday")) as fake:
+        number = fake.url.rpartition(":")[2].partition("/")[0]
+        assert main(["policy.model=mine", f"policy.base_url={fake.url}", "--port", number]) == 2
+    assert f"--port {number}: Address already in use" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
