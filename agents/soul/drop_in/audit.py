@@ -72,7 +72,7 @@ def table(found: Sequence[tuple[str, Sequence[Finding]]]) -> Table:
         broken = [(name, fault) for name, findings in found for fault in findings if fault.rule == rule]
         names = {name for name, _ in broken}
         share = mean_of([float(name in names) for name, _ in found], (0.0, 1.0))
-        ends = "" if share.interval is None else f" [{100 * share.interval[0]:.0f}, {100 * share.interval[1]:.0f}]"
+        ends = f" [{100 * share.interval[0]:.0f}, {100 * share.interval[1]:.0f}]" if share.interval else ""
         first = next((f"{name} turn {fault.turn}: {fault.evidence[:60]}" for name, fault in broken), NONE)
         lines.append([rule, str(len(names)), f"{100 * share.mean:.0f}{ends}", str(len(broken)), first])
     notes = [f"{len(found)} transcripts. [ ]: 95 % interval. --json FILE writes every finding."]

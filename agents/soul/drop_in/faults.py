@@ -30,19 +30,12 @@ _UNITS = re.compile(r"(?<=\d)(?:st|nd|rd|th|am|pm|s|gb|mb|kg|km)\b|[#$€£,]")
 
 @dataclass(frozen=True)
 class Transcript:
-    """A conversation.
+    """A conversation: `user` is the person, `assistant` the other side, `tool` the result of what the person did."""
 
-    Attributes:
-        name: file and line.
-        messages: `user` is the person, `assistant` the other side, `tool` the result of what the person did.
-        instructions: what the person was told; "" if unknown.
-        goal: words that must have been said by either side before the person may end.
-    """
-
-    name: str
+    name: str  # file and line
     messages: tuple[Message, ...]
-    instructions: str = ""
-    goal: tuple[str, ...] = ()
+    instructions: str = ""  # what the person was told; "" if unknown
+    goal: tuple[str, ...] = ()  # words that either side must have said before the person may end
 
     def said_by(self, role: str) -> list[str]:
         """The texts of a role, without stop tokens."""
@@ -75,8 +68,8 @@ def faults(transcript: Transcript) -> list[Finding]:
 
 def faults_of(transcript: Transcript, place: int) -> list[Finding]:
     """The faults of one turn of the user, given what came before it."""
-    before, whole = transcript.messages[place]["content"], transcript
-    text, stops, past = said(before), STOP.findall(before), replace(transcript, messages=whole.messages[:place])
+    content, past = transcript.messages[place]["content"], replace(transcript, messages=transcript.messages[:place])
+    text, stops = said(content), STOP.findall(content)
     own, heard = past.said_by("user"), past.said_by("assistant")
     plan, role = PHRASES["plan"].search(text), PHRASES["assistant"].search(text)
     copied = echoes(text, transcript.instructions, [*own, *heard])
@@ -104,11 +97,13 @@ def _early(past: Transcript, text: str, stop: str) -> str:
     if "TRANSFER" in stop:
         told = any(PHRASES["transfers"].search(answer) for answer in answers)
         return "" if told else "the assistant has transferred nobody"
+    if "SCOPE" in stop:
+        return ""
     spoken: Message = {"role": "user", "content": text}
-    if "SCOPE" not in stop and (left := replace(past, messages=(*past.messages, spoken)).open_words()):
+    if left := replace(past, messages=(*past.messages, spoken)).open_words():
         return f"not said yet: {', '.join(left)}"
     declines = PHRASES["declines"].search(text) and not PHRASES["agrees"].search(text)
-    if "SCOPE" in stop or declines or PHRASES["farewell"].search(text):
+    if declines or PHRASES["farewell"].search(text):
         return ""
     last = re.split(r"(?<=[.!?])\s+", answers[-1])[-1]
     if last.endswith("?") and not PHRASES["offers_more"].search(last):

@@ -45,14 +45,9 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class Likeness(NamedTuple):
-    """A set of simulated users beside people.
+    """A set of simulated users beside people."""
 
-    Attributes:
-        measures: name -> people, simulated, distance in deviations of the people.
-        summary: name -> estimate.
-    """
-
-    measures: Mapping[str, tuple[Estimate, Estimate, float]]
+    measures: Mapping[str, tuple[Estimate, Estimate, float]]  # people, simulated, distance in deviations of the people
     summary: Mapping[str, Estimate]
 
 
@@ -67,8 +62,9 @@ def compare(simulated: Sequence[Transcript], people: Sequence[Transcript]) -> Li
         deviation = statistics.stdev(values) or statistics.stdev([*values, *(each[name] for each in ours)]) or 1.0
         measures[name] = one, other, abs(one.mean - other.mean) / deviation
     told_apart = [100.0 * right for right in _recognised(simulated, people)]
-    distances = mean_of([distance for *_, distance in measures.values()], (0.0, math.inf))
-    summary = {"mean distance": distances, "behaviours, bits": _divergence(simulated, people)}
+    distances = [distance for *_, distance in measures.values()]  # of measures that depend on each other: no interval
+    mean = Estimate(statistics.fmean(distances), len(distances), 0.0, None)
+    summary = {"mean distance": mean, "behaviours, bits": _divergence(simulated, people)}
     return Likeness(measures, summary | {"told apart, %": mean_of(told_apart, (0.0, 100.0))})
 
 
@@ -160,8 +156,7 @@ def table(found: Likeness, floor: Likeness) -> Table:
     """One line for each number."""
 
     def shown(one: Estimate) -> str:
-        ends = "" if one.interval is None else f" [{one.interval[0]:.2f}, {one.interval[1]:.2f}]"
-        return f"{one.mean:.2f}{ends}"
+        return f"{one.mean:.2f}" + (f" [{one.interval[0]:.2f}, {one.interval[1]:.2f}]" if one.interval else "")
 
     lines = [[name, shown(two), shown(one), f"{far:.2f}"] for name, (one, two, far) in found.measures.items()]
     lines += [[name, shown(one), shown(floor.summary[name]), NONE] for name, one in found.summary.items()]

@@ -216,9 +216,8 @@ def test_the_command_serves_an_endpoint_until_it_is_interrupted() -> None:
 
 
 async def test_a_request_that_is_none_and_a_dead_endpoint_are_told_apart() -> None:
-    player = Player(
-        Endpoint(model="m", base_url=refused_url(), api_key_env=None), HttpConnection(refused_url(), "EMPTY")
-    )
+    endpoint = Endpoint(model="m", base_url=refused_url(), api_key_env=None)
+    player = Player(endpoint, endpoint.connection())
     async with TestClient(TestServer(application(player))) as client:
         assert (await client.post("/v1/chat/completions", json={"prompt": "Hi"})).status == 400
         dead = await client.post("/v1/chat/completions", json={"messages": chat("Hi!")})
