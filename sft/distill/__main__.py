@@ -74,6 +74,7 @@ def _sampling(group: argparse._ArgumentGroup) -> None:
     add("--n", type=positive_int, default=8, help="samples per row (default 8)")
     add("--limit", type=positive_int, help="rows per task, drawn with the seed (the paper: 1,024)")
     add_server_options(group)
+    group.add_argument("--max-prompt-tokens", type=positive_int, help="truncate longer rows as in training")
     add_run_choice_options(group)
 
 

@@ -23,6 +23,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("soul.show", "summarise training runs and evaluations in the terminal, also while they run"),
     "view": ("soul.pages.__main__", "look at training runs and evaluations in a browser, also while they run"),
     "play": ("soul.playground.terminal", "play a row yourself, let a model play it, or talk to a simulator"),
+    "serve": ("soul.drop_in.serve", "let a model play the user for other tools, at an OpenAI-compatible address"),
+    "audit": ("soul.drop_in.audit", "find the faults of a simulated user in recorded conversations"),
+    "likeness": ("soul.drop_in.likeness", "compare simulated users with people: words, behaviours, style"),
     "judge": ("soul.judge.__main__", "show, check and audit the judges"),
     "judge draw": ("soul.annotate", "draw texts for people to label, or export their labels"),
     # The training's package, of the same distribution. Like a plug-in, it is imported when it is called, never by soul.

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from soul.chat.model_chat import served_chat
+from soul.cli.arguments import positive_int
 from soul.cli.error_border import reports_errors
 from soul.cli.redaction import without_secret_values
 from soul.errors import BadSettings, JudgeFailure
@@ -168,6 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from_environment = os.environ.get("ACTOR_MODEL_PATH", "").split() or [DEFAULT_MODEL]
     command_line.add_argument("--model", action="append", help="ACTOR_MODEL_PATH; several make one table")
     add_server_options(command_line)
+    command_line.add_argument("--max-prompt-tokens", type=positive_int, help="truncate longer rows as in training")
     given = command_line.parse_intermixed_args(words[:at])
     options = RunOptions.from_arguments(given)
     server = ServerSettings(given.tp, given.dp, tuple(words[at + 1 :]), given.platform)

@@ -109,7 +109,6 @@ def add_server_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup
     add("--base", default=os.environ.get("BASE_MODEL_PATH"), help="the base model of a LoRA adapter")
     add("--tp", type=positive_int, default=1, help="devices of one replica")
     add("--dp", type=positive_int, default=1, help="replicas")
-    add("--max-prompt-tokens", type=positive_int, help="truncate longer rows as in training")
     add("--platform", type=one_of("gpu", "cpu"), default=platform, help="gpu or cpu (PLATFORM)")
 
 

@@ -1,0 +1,99 @@
+"""`soul audit TRANSCRIPTS ...`: find the faults of a simulated user, by rule, in recorded conversations.
+
+    soul audit talks.jsonl results.json --json faults.json
+
+A file is what `soul serve --keep` writes; or JSON lines with `messages`, whose `user` is the person, and with what the
+person was told (`instructions`, or a first `system` message) and optionally `goal`, a list of words that must be said
+before the end; or a results.json of tau2. The table counts the turns that break each rule; --json has every finding.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from soul.cli.arguments import existing_file, output_file
+from soul.cli.error_border import Parser, reports_errors
+from soul.drop_in.faults import RULES, Finding, Transcript, faults
+from soul.errors import SoulError
+from soul.files.whole_file import write_whole
+from soul.metrics.intervals import mean_of
+from soul.table import NONE, Table, terminal
+
+
+class BadTranscript(SoulError):
+    """A file does not hold transcripts."""
+
+
+def read(path: Path) -> list[Transcript]:
+    """The transcripts of a file, without those that a longer one continues: `--keep` adds one for each turn.
+
+    Raises:
+        BadTranscript: the message names file and remedy.
+    """
+    text = path.read_text(encoding="utf-8")
+    try:
+        records = (
+            _tau2(json.loads(text)) if path.suffix == ".json" else enumerate(map(json.loads, text.splitlines()), 1)
+        )
+        found = [_transcript(f"{path.name}:{name}", record) for name, record in records]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        problem = f"{type(error).__name__} {error}. A line needs `messages`, each with a role and a content"
+        raise BadTranscript(f"{path}: {problem}; a .json file must be a results.json of tau2.") from None
+    keys = [json.dumps([each.instructions, *each.messages]) for each in found]
+    begun = {json.dumps([t.instructions, *t.messages[:n]]) for t in found for n in range(1, len(t.messages))}
+    return [each for each, key in zip(found, keys, strict=True) if key not in begun]
+
+
+def _transcript(name: str, record: Mapping[str, Any]) -> Transcript:
+    given = record.get("messages") or record.get("turns") or record["conversation"]
+    system = "\n".join(message["content"] for message in given if message["role"] == "system")
+    turns = [message for message in given if message["role"] != "system" and message.get("content")]
+    # The person does not see the results of the assistant's tools (tau2).
+    seen = [message for message in turns if message.get("requestor", "user") == "user"]
+    told = record.get("instructions") or record.get("task_description") or system
+    messages = tuple({"role": str(message["role"]), "content": str(message["content"])} for message in seen)
+    return Transcript(name, messages, told, tuple(record.get("goal") or ()))  # type: ignore[arg-type]
+
+
+def _tau2(results: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    told = {task["id"]: json.dumps(task["user_scenario"], ensure_ascii=False) for task in results["tasks"]}
+    for each in results["simulations"]:
+        yield each["id"], {"messages": each["messages"], "instructions": told[each["task_id"]]}
+
+
+def table(found: Sequence[tuple[str, Sequence[Finding]]]) -> Table:
+    """One line for each rule: transcripts that break it, their share with its 95 % interval, turns, and the first."""
+    lines = []
+    for rule in RULES:
+        broken = [(name, fault) for name, findings in found for fault in findings if fault.rule == rule]
+        names = {name for name, _ in broken}
+        share = mean_of([float(name in names) for name, _ in found], (0.0, 1.0))
+        ends = f" [{100 * share.interval[0]:.0f}, {100 * share.interval[1]:.0f}]" if share.interval else ""
+        first = next((f"{name} turn {fault.turn}: {fault.evidence[:60]}" for name, fault in broken), NONE)
+        lines.append([rule, str(len(names)), f"{100 * share.mean:.0f}{ends}", str(len(broken)), first])
+    notes = [f"{len(found)} transcripts. [ ]: 95 % interval. --json FILE writes every finding."]
+    return Table(["rule", "transcripts", "share %", "turns", "first"], lines, notes=notes, words=frozenset({4}))
+
+
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command."""
+    parser = Parser(prog="soul audit", description=__doc__)
+    parser.add_argument("files", type=existing_file, nargs="+", metavar="TRANSCRIPTS")
+    parser.add_argument("--json", type=output_file, metavar="FILE", help="write every finding to this file")
+    given = parser.parse_args(arguments)
+    found = [(each.name, faults(each)) for file in given.files for each in read(file)]
+    if not found:
+        raise BadTranscript(f"{given.files[0]}: there is no transcript in it.")
+    terminal().print(table(found).rich("Faults of the user"))
+    if given.json:
+        findings = [{"transcript": name, **fault._asdict()} for name, each in found for fault in each]
+        write_whole(given.json, json.dumps({"transcripts": len(found), "findings": findings}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
