@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from soul.judge.ledger import money, numbers
 from soul.metrics.intervals import FEWEST
 from soul.pages.index import as_columns
 from soul.pages.session_row import SessionRow
-from soul.pages.sessions import Event, NoSession, texts
+from soul.pages.sessions import NoSession, contains, searched
 from soul.record import SessionRecord
 from soul.shown_answers import Answers, answers_of
 
@@ -107,15 +107,10 @@ class EvaluationView:
             raise NoSession(f"sample {number} does not exist")
         return with_answers(self._samples[number - 1].model_dump(), self._answers[number - 1])
 
-    def search(self, text: str, after: int) -> Iterator[Event]:
-        """Search the texts of all samples with a higher id, upper and lower case alike; see `soul.pages.sessions`."""
-        wanted, samples = text.lower(), self._samples
-        for place in range(after, len(samples)):
-            if any(wanted in one.lower() for one in texts(samples[place])):
-                yield {"hit": place + 1}
-            if place % 500 == 499:
-                yield {"progress": round((place + 1) / len(samples), 4)}
-        yield {"end": True}
+    def search(self, text: str, after: int) -> dict[str, Any]:
+        """Search the samples with a higher id; see `soul.pages.sessions.searched`."""
+        samples = self._samples
+        return searched(range(after + 1, len(samples) + 1), lambda number: contains(samples[number - 1], text))
 
 
 def with_answers(record: dict[str, Any], answers: Answers) -> dict[str, Any]:

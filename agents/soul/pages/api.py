@@ -5,19 +5,18 @@
     run/ID/index?after=N&revision=R          sessions after row N; all, if some have gone since R
     run/ID/session/N                         one session's record
     run/ID/themes                            what the feedback of a training run is about (themes.py)
-    run/ID/search?text=T                     lines {"hit": N}, {"progress": share}, {"end": true}
+    run/ID/search?text=T&after=N             sessions after N with this text, as far as half a second takes
 
 An address that begins with the name of an extension goes to it: `compare/...`, `play/...`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from soul.errors import SoulError
 from soul.pages.catalogue import Catalogue, RunView
-from soul.pages.sessions import Event
 
 Query = Mapping[str, str]
 
@@ -52,8 +51,8 @@ class Api:
         """Tell whether any request may change something."""
         return any(hasattr(one, "post") for one in self.extensions.values())
 
-    def get(self, parts: Sequence[str], query: Query) -> dict[str, Any] | Iterator[Event]:
-        """The answer to an address: a value for JSON, or the events of a search.
+    def get(self, parts: Sequence[str], query: Query) -> dict[str, Any]:
+        """The answer to an address, as a value for JSON.
 
         Raises:
             NotThere: there is nothing at this address. BadRequest: a parameter is wrong. SoulError: a run's folder is
@@ -79,7 +78,7 @@ class Api:
                 raise NotThere
 
 
-def _of_run(view: RunView, parts: Sequence[str], query: Query) -> dict[str, Any] | Iterator[Event]:
+def _of_run(view: RunView, parts: Sequence[str], query: Query) -> dict[str, Any]:
     match parts:
         case ["overview"]:
             return view.overview(number_in(query, "from"))

@@ -12,7 +12,6 @@ import importlib
 import os
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,7 +19,6 @@ from typing import Any, Protocol
 from soul.errors import SoulError, one_line
 from soul.files.trace_files import FOLDER as TRACES
 from soul.pages.facts import Kind, facts, kind_of
-from soul.pages.sessions import Event
 
 # Kind -> what reads its folder. Evaluations import this package, for their report; so their reader is imported by name.
 READERS: dict[Kind, str] = {
@@ -52,8 +50,8 @@ class RunView(Protocol):
     def session(self, number: int) -> dict[str, Any]:
         """A session's record with its question and answers; raises NoSession."""
 
-    def search(self, text: str, after: int) -> Iterator[Event]:
-        """{"hit": id} for each session with this text, {"progress": share} now and then, {"end": True}."""
+    def search(self, text: str, after: int) -> dict[str, Any]:
+        """Later sessions with this text; see `soul.pages.sessions.searched`."""
 
 
 def open_view(kind: Kind, folder: Path) -> RunView:

@@ -50,8 +50,8 @@ class RunFacts:
 
     Attributes:
         name: of the folder, or of the evaluated model.
-        state: "running": its lock is held; "stale": the same, but it wrote nothing for STALE_S; "failed": the watchdog
-            ended it; "stopped": it ended before its last step or sample.
+        state: "running": its lock is held; "stale": the same, but it wrote nothing for STALE_S; "failed": it left a
+            cause; "stopped": it ended before its last step or sample.
         changed: when the run wrote its newest file, in unix time.
         done: last step, or number of samples in results.json, None without it; `total`: of the whole run.
         score: mean reward of the last step's drafts, or the macro average of an evaluation; `interval`: 95 %.
@@ -91,7 +91,7 @@ class RunFacts:
 
 def kind_of(place: Path) -> Kind | None:
     """The kind of run in this folder; None if there is none."""
-    if (place / METRICS).is_file() or trace_files(place / TRACES):
+    if any((place / name).is_file() for name in (METRICS, RUN_FILE)) or trace_files(place / TRACES):
         return "training"
     return "evaluation" if all((place / name).is_file() for name in (SETTINGS, CHOSEN, JOURNAL)) else None
 
@@ -145,7 +145,8 @@ def _training(place: Path) -> RunFacts:
     traces = [file.stat.st_mtime for file in trace_files(place / TRACES)]
     changed = max([_changed(place, METRICS, RUN_FILE, FAILURE, USAGE), *traces])
     ended = done >= total if total else _changed(place, REPORT) >= written > 0
-    state = _state(is_held(place), changed, _changed(place, FAILURE) > written, ended)
+    starts = [run.get("started", 0.0), *(one["time"] for one in run.get("resumed", ()))]
+    state = _state(is_held(place), changed, failure.get("time", 0.0) > max(starts), ended)
     cost_usd, unpriced = _cost([usage["total"]] if usage else [])
     seconds = [numbers[name] for numbers in steps.values() for name in _SECONDS if name in numbers]
     return RunFacts(

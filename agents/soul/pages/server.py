@@ -14,7 +14,7 @@ import logging
 import secrets
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
@@ -146,10 +146,7 @@ class Handler(BaseHTTPRequestHandler):
         except FileNotFoundError:
             self._problem(HTTPStatus.NOT_FOUND, "This file was there a moment ago, and is gone.")
         else:
-            if isinstance(answer, Iterator):
-                self._lines(answer)
-            else:
-                self._json(answer)
+            self._json(answer)
 
     def _json(self, value: Any, status: HTTPStatus = HTTPStatus.OK) -> None:
         body = to_json(value).encode("utf-8", "backslashreplace")
@@ -161,17 +158,6 @@ class Handler(BaseHTTPRequestHandler):
     def _problem(self, status: HTTPStatus, text: str) -> None:
         self.close_connection = True
         self._json({"error": text}, status)
-
-    def _lines(self, values: Iterable[Mapping[str, Any]]) -> None:
-        """Answer with lines of JSON, each sent when it is known."""
-        self._head(HTTPStatus.OK, "application/x-ndjson", NO_CONTENT, {"Transfer-Encoding": "chunked"})
-        if self.command == "HEAD":
-            return
-        for value in values:
-            line = json.dumps(value).encode("ascii") + b"\n"
-            self.wfile.write(f"{len(line):x}\r\n".encode("ascii") + line + b"\r\n")
-            self.wfile.flush()
-        self.wfile.write(b"0\r\n\r\n")
 
     def _send(
         self,

@@ -6,7 +6,7 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ from soul.files.metrics_file import NAME as METRICS
 from soul.files.trace_files import FOLDER as TRACES
 from soul.pages import training_numbers
 from soul.pages.index import DamagedIndex, SessionIndex, columns_after
-from soul.pages.sessions import Event, NoSession, Place, place_of, places_after, read_line, search, session_object
+from soul.pages.sessions import NoSession, Place, place_of, places_after, read_line, search, session_object
 from soul.pages.themes import places, themes
 from soul.pages.training_numbers import FAILURE, checkpoints
 from soul.record import SessionRecord
@@ -133,8 +133,8 @@ class TrainingView:
             self._themes = known, themes(self.traces, known)
         return self._themes[1]
 
-    def search(self, text: str, after: int) -> Iterator[Event]:
-        """Search all sessions with a higher id; see `soul.pages.sessions`."""
+    def search(self, text: str, after: int) -> dict[str, Any]:
+        """Search the sessions with a higher id; see `soul.pages.sessions`."""
         self._open()
         return search(self.traces, self._read(lambda connection: places_after(connection, after), []), text)
 

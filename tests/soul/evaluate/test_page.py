@@ -69,7 +69,7 @@ def test_the_server_answers_what_the_report_holds(tmp_path):
     assert {number: plain(view.session(number)) for number in view.ids()} == file.sessions()
     with pytest.raises(NoSession, match="sample 14 does not exist"):
         view.session(14)
-    hits = [event["hit"] for event in view.search("IT HUNG", 0) if "hit" in event]
+    hits = view.search("IT HUNG", 0)["hits"]
     assert hits == [n for n, one in file.sessions().items() if one["draft"]["failure"]] and len(hits) == 3
 
 

@@ -23,7 +23,7 @@ def test_a_run_with_an_index_opens_without_reading_a_trace(tmp_path, monkeypatch
     assert opened.session(columns["id"][-1])["step"] == 4
     assert TrainingView(run).session(columns["id"][-1])["step"] == 4  # as the first request
     monkeypatch.undo()
-    assert [event["hit"] for event in TrainingView(run).search("sell it", 60) if "hit" in event] == [61, 62, 63, 64]
+    assert TrainingView(run).search("sell it", 60) == {"hits": [61, 62, 63, 64], "after": None, "share": 1.0}
 
 
 def test_while_its_index_is_built_a_run_answers_with_what_it_has(tmp_path, monkeypatch):
