@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from soul.evaluate.tables import run_table
 from soul.judge.call.usage import Usage, total
 from soul.judge.ledger import money, numbers
 from soul.metrics.intervals import FEWEST
-from soul.pages.index import as_columns
+from soul.pages.index import OF_ROW, as_columns
 from soul.pages.session_row import SessionRow
 from soul.pages.sessions import NoSession, contains, searched
 from soul.record import SessionRecord
@@ -36,7 +36,7 @@ class EvaluationView:
     more often than every tenth of the time is spent on it.
     """
 
-    kind = "evaluation"
+    parts: dict[str, Callable[[], dict[str, Any]]] = {}  # noqa: RUF012 - it has none
 
     def __init__(self, folder: Path, run: EvaluationRun | None = None, results: Results | None = None) -> None:
         self.folder = folder
@@ -124,9 +124,8 @@ def with_answers(record: dict[str, Any], answers: Answers) -> dict[str, Any]:
 
 def sample_columns(samples: Sequence[SessionRecord], answers: Sequence[Answers]) -> dict[str, Any]:
     """Samples as columns: those of `soul.pages.index.COLUMNS`, and those that only a list of samples has."""
-    rows = []
-    for place, sample in enumerate(samples):
-        rows.append((place + 1, 0, "eval", 0, *SessionRow.from_record(sample)._replace(file=sample.set)))
+    records = (SessionRow.from_record(sample)._replace(file=sample.set) for sample in samples)
+    rows = [(id_, 0, "eval", 0, *(getattr(row, name) for name in OF_ROW)) for id_, row in enumerate(records, 1)]
     own = {
         "sample": [sample.sample for sample in samples],
         "ended": [sample.draft.ended for sample in samples],

@@ -4,7 +4,7 @@
     run/ID/overview?from=REV                 numbers of a run; "unchanged" if REV is still its revision
     run/ID/index?after=N&revision=R          sessions after row N; all, if some have gone since R
     run/ID/session/N                         one session's record
-    run/ID/themes                            what the feedback of a training run is about (themes.py)
+    run/ID/themes, run/ID/judge              of a training run: what the feedback is about, what rewards depend on
     run/ID/search?text=T&after=N             sessions after N with this text, as far as half a second takes
 
 An address that begins with the name of an extension goes to it: `compare/...`, `play/...`.
@@ -86,9 +86,8 @@ def _of_run(view: RunView, parts: Sequence[str], query: Query) -> dict[str, Any]
             return view.columns(number_in(query, "after") or 0, number_in(query, "revision"))
         case ["session", number]:
             return view.session(number_in({"session": number}, "session") or 0)
-        case ["themes"] if hasattr(view, "themes"):
-            found: dict[str, Any] = view.themes()
-            return found
+        case [name] if name in view.parts:
+            return view.parts[name]()
         case ["search"] if query.get("text"):
             return view.search(query["text"], number_in(query, "after") or 0)
         case ["search"]:

@@ -12,6 +12,7 @@ import importlib
 import os
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -35,9 +36,11 @@ class RunView(Protocol):
 
     Attributes:
         folder: the run's.
+        parts: an address below the run's -> its answer.
     """
 
     folder: Path
+    parts: dict[str, Callable[[], dict[str, Any]]]
 
     def __init__(self, folder: Path) -> None: ...
 

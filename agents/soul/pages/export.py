@@ -19,7 +19,7 @@ from soul.pages.catalogue import Found, Kind, RunView, find, open_view
 from soul.pages.index import all_columns
 from soul.pages.page import to_json, write_page
 from soul.pages.sessions import NoSession
-from soul.pages.training_numbers import checkpoints
+from soul.pages.training_files import checkpoints
 from soul.pages.training_view import TrainingView
 
 REPORT = "report.html"  # in a run's folder
@@ -63,8 +63,7 @@ def write_view(view: RunView, kind: Kind, columns: Mapping[str, Any], chosen: Se
         "run/run/overview": {"revision": 0, "indexing": None, **overview},
         "run/run/index": {"revision": 0, "reset": False, "indexing": None, "columns": columns},
     }
-    if hasattr(view, "themes"):
-        data["run/run/themes"] = view.themes()
+    data |= {f"run/run/{name}": part() for name, part in view.parts.items()}
     texts = ((f"run/run/session/{number}", to_json(view.session(number))) for number in chosen)
     first = "results" if kind == "evaluation" else "learning"
     return write_page(file, f"{facts['name']}, exported", data, texts, start=f"run/{first}")

@@ -14,15 +14,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from soul.errors import SoulError, one_line
+from soul.errors import SoulError
 from soul.files.folder_lock import is_held
 from soul.files.json_object import read_object
 from soul.files.metrics_file import NAME as METRICS
-from soul.files.metrics_file import read_metrics
 from soul.files.trace_files import FOLDER as TRACES
 from soul.files.trace_files import trace_files
 from soul.metrics.intervals import ANY, FEWEST, Interval, t_quantile
-from soul.pages.training_numbers import FAILURE, RUN_FILE, checkpoints, range_of
+from soul.pages.training_files import FAILURE, RUN_FILE, TrainingFiles, checkpoints
+from soul.pages.training_numbers import range_of
 from soul.pages.verdict import verdict
 
 Kind = Literal["training", "evaluation"]
@@ -37,7 +37,7 @@ _CURVES = {
     "validation": r"val-core/[^/]+/reward/mean@\d+",
     "loss": "train/loss",  # of supervised fine-tuning
 }
-_ALARM, _SECONDS = "alarm/", ("timing_s/step", "timing_s/testing")
+_SECONDS = ("timing_s/step", "timing_s/testing")
 
 
 class NotARun(SoulError):
@@ -119,12 +119,8 @@ def bucketed(values: Sequence[float | None], count: int) -> list[float | None]:
 
 
 def _training(place: Path) -> RunFacts:
-    cause, steps = "", {}
-    try:
-        steps = dict(sorted(read_metrics(place / METRICS).items()))
-    except SoulError as error:
-        cause = one_line(error)
-
+    files = TrainingFiles.read(place)
+    steps, run, failure, usage = files.metrics, files.run, files.failure, _object(place / USAGE)
     keys = sorted(set().union(*steps.values()))
 
     def column(pattern: str) -> dict[int, float]:
@@ -133,20 +129,18 @@ def _training(place: Path) -> RunFacts:
         found = {step: _mean([numbers[key] for key in named if key in numbers]) for step, numbers in steps.items()}
         return {step: mean for step, mean in found.items() if mean is not None}
 
-    run, failure, usage = (_object(place / name) for name in (RUN_FILE, FAILURE, USAGE))
     columns = {name: values for name, pattern in _CURVES.items() if (values := column(pattern))}
     drafts, last = columns.get("draft", {}), {name: list(values.values())[-1] for name, values in columns.items()}
     alarms: dict[str, int] = {}
-    for step, name in ((step, name) for step in steps for name in keys if name.startswith(_ALARM)):
-        if steps[step].get(name):
-            alarms.setdefault(name.removeprefix(_ALARM), step)
+    for event in files.events():
+        if event["kind"] == "alarm":
+            alarms.setdefault(event["text"], event["step"])
     total, done = (run.get("config") or {}).get("trainer", {}).get("total_training_steps"), max(steps, default=0)
     written, names = _changed(place, METRICS), [name for name in str(run.get("task") or "").split(",") if name]
     traces = [file.stat.st_mtime for file in trace_files(place / TRACES)]
     changed = max([_changed(place, METRICS, RUN_FILE, FAILURE, USAGE), *traces])
     ended = done >= total if total else _changed(place, REPORT) >= written > 0
-    starts = [run.get("started", 0.0), *(one["time"] for one in run.get("resumed", ()))]
-    state = _state(is_held(place), changed, failure.get("time", 0.0) > max(starts), ended)
+    state = _state(is_held(place), changed, failure.get("time", 0.0) > files.started, ended)
     cost_usd, unpriced = _cost([usage["total"]] if usage else [])
     seconds = [numbers[name] for numbers in steps.values() for name in _SECONDS if name in numbers]
     return RunFacts(
@@ -163,7 +157,7 @@ def _training(place: Path) -> RunFacts:
         cost_usd=cost_usd,
         unpriced=unpriced,
         tasks=names,
-        cause=str(failure.get("cause", "")) if state == "failed" else cause,
+        cause=str(failure.get("cause", "")) if state == "failed" else next(iter(files.problems), ""),
         objective=str(run.get("objective") or ""),
         verdict=verdict(list(drafts.values()), column("ditto/gap"), alarms) if drafts else "",
         alarms=alarms,

@@ -44,18 +44,16 @@ Progress = Callable[[float], None]  # called with the share of the bytes that ar
 Value = TypeVar("Value")
 
 FILE, LOCK = "index.sqlite", ".index.lock"
-VERSION = 7  # of the tables; raise it when you change them
+VERSION = 8  # of the tables; raise it when you change them
 BUSY_S = 30.0  # how long a reader waits for a change
 _TYPES = {"float | None": "REAL", "float": "REAL", "int": "INTEGER", "int | None": "INTEGER"}
 _FACTS = ("inode", "mtime_ns", "size", "indexed", "lines")
-_CODED = ("split", "task", "file", "prompt", "cause", "prompts", "question")
-# Column of the page -> where it comes from.
-COLUMNS = {
-    "id": "s.id",
-    **{name: f"f.{name}" for name in ("step", "split", "live")},
-    **{name: f's."{name}"' for name in SessionRow._fields},
-}
-_ROWS = f"SELECT {', '.join(COLUMNS.values())} FROM sessions s JOIN files f ON f.id = s.file_id"
+_CODED = ("split", "task", "file", "prompt", "cause", "question")
+# The columns of the page: facts of the file, and what it needs of a session's row.
+OF_ROW = tuple(name for name in SessionRow._fields if name not in ("row", "prompts", "said", "told"))
+COLUMNS = ("id", "step", "split", "live", *OF_ROW)
+_ROWS = f"""SELECT s.id, f.step, f.split, f.live, {", ".join(f's."{name}"' for name in OF_ROW)}
+    FROM sessions s JOIN files f ON f.id = s.file_id"""
 _SAME_FILE = f"UPDATE files SET {', '.join(f'{name} = ?' for name in _FACTS)} WHERE id = ?"
 # Live rows of sessions that are also in a finished file.
 _FINISHED = """SELECT s.id FROM sessions s JOIN files f ON f.id = s.file_id

@@ -24,10 +24,8 @@ class SessionRow(NamedTuple):
         draft, refined: rewards; None without a verdict or an episode.
         cause: the first failure of the session: of the draft, the refined episode or the feedback.
         disagree: members of a jury, or judge and canary, gave an episode different rewards.
-        valid: every episode that there is has a verdict.
         seconds: from the first stage's start to the last one's end; without start times, the stages' sum.
         cost: US dollars; None if a price is unknown.
-        tokens: what the policy sampled; None if neither the training nor an endpoint counted it.
         prompts: ids of the judge's prompts.
         said, told: characters that the policy wrote in the draft, and those of the feedback; None without feedback.
         followed: 0: both answers are the same; 1: the refined one is another; 2: another, and right; None: not known.
@@ -47,11 +45,9 @@ class SessionRow(NamedTuple):
     redactions: int
     cause: str | None
     disagree: int
-    valid: int
     dropped: int
     seconds: float
     cost: float | None
-    tokens: int | None
     prompts: str
     said: int
     told: int | None
@@ -80,11 +76,9 @@ class SessionRow(NamedTuple):
             redactions=record.redactions,
             cause=failed[0] if failed else None,
             disagree=int(any(map(_disagree, record.attempts))),
-            valid=int(all(attempt.valid for attempt in record.attempts)),
             dropped=int(record.dropped),
             seconds=round(_seconds(record), 3),
             cost=_rounded(_cost(record.usage.values())),
-            tokens=_tokens(record),
             prompts=", ".join(record.prompts).encode("utf-8", "replace").decode(),
             said=sum(len(one["content"]) for one in chain(*(draft.seats or {}).values()) if one["role"] == "assistant"),
             told=None if record.feedback is None else len(record.feedback),
@@ -161,11 +155,3 @@ def _followed(record: SessionRecord) -> int | None:
         return None
     right = (record.target, *(record.target or "").split(" or "))  # see `Task.target`
     return 0 if first == second else 2 if second in right else 1
-
-
-def _tokens(record: SessionRecord) -> int | None:
-    """Number of tokens that the policy sampled."""
-    if record.sequences:
-        return record.sampled_tokens
-    policy = record.usage.get("policy")
-    return policy.completion_tokens if policy else None

@@ -99,6 +99,7 @@ def test_a_supervised_run_is_finished_stopped_failed_or_running_as_it_left_its_f
     assert "was ended by SIGKILL" in found["failed"].cause and not found["stopped"].cause
     assert found["finished"].last["loss"] == metrics_of(found["finished"].place)[-1]["train/loss"]
     (tmp_path / "runs" / "stopped" / "metrics.jsonl").unlink()  # as before its first step
+    (tmp_path / "runs" / "stopped" / "run.json").touch()
     with FolderLock(tmp_path / "runs" / "stopped"):
         assert facts(tmp_path / "runs" / "stopped").state == "running"
 
