@@ -1,9 +1,9 @@
 """The server of `soul view`: on 127.0.0.1 only, for whoever has the address with its random token.
 
-Other programs of this machine do not know the token. A page of another site that resolves its name to 127.0.0.1 (DNS
-rebinding) is refused by its Host header. `/TOKEN/` is the page, `/TOKEN/api/...` gives the answers of `soul.pages.api`;
-an error is {"error": text}. POST is answered only where an extension changes something (`soul view --play`,
-`--annotate`), and only if it comes from the page itself: the request's Origin is this server, its type is JSON.
+A page of another site that resolves its name to 127.0.0.1 (DNS rebinding) is refused by its Host header. `/TOKEN/` is
+the page, `/TOKEN/api/...` gives the answers of `soul.pages.api`; an error is {"error": text}. POST is answered only
+where an extension changes something (`soul view --play`), and only if it comes from the page itself: the request's
+Origin is this server, its type is JSON.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self, ask: Callable[[], Any]) -> None:
         try:
-            answer = ask()
+            self._json(ask())
         except NotThere:
             self._problem(HTTPStatus.NOT_FOUND, "There is nothing at this address.")
         except BadRequest as error:
@@ -145,8 +145,6 @@ class Handler(BaseHTTPRequestHandler):
             self._problem(HTTPStatus.UNPROCESSABLE_ENTITY, one_line(error))
         except FileNotFoundError:
             self._problem(HTTPStatus.NOT_FOUND, "This file was there a moment ago, and is gone.")
-        else:
-            self._json(answer)
 
     def _json(self, value: Any, status: HTTPStatus = HTTPStatus.OK) -> None:
         body = to_json(value).encode("utf-8", "backslashreplace")
@@ -167,17 +165,14 @@ class Handler(BaseHTTPRequestHandler):
         more: Mapping[str, str] = MappingProxyType({}),
         policy: str = NO_CONTENT,
     ) -> None:
-        self._head(status, kind, policy, {**more, "Content-Length": str(len(body))})
+        self.send_response(status)
+        about = {"Content-Type": kind, "Content-Length": str(len(body)), "Content-Security-Policy": policy}
+        closing = {"Connection": "close"} if self.close_connection else {}
+        for name, value in {**about, **SAFETY, **more, **closing}.items():
+            self.send_header(name, value)
+        self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
-
-    def _head(self, status: HTTPStatus, kind: str, policy: str, more: Mapping[str, str]) -> None:
-        self.send_response(status)
-        for name, value in {"Content-Type": kind, "Content-Security-Policy": policy, **SAFETY, **more}.items():
-            self.send_header(name, value)
-        if self.close_connection:
-            self.send_header("Connection", "close")
-        self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
         """Requests are logged with SOUL_LOG=debug, without the token."""

@@ -28,7 +28,7 @@ class NoSession(Exception):
 
 
 class Place(NamedTuple):
-    """The place of a session's line."""
+    """Where a session's line is."""
 
     id: int
     file: str
@@ -38,11 +38,7 @@ class Place(NamedTuple):
 
 
 def place_of(connection: sqlite3.Connection, session: int) -> Place:
-    """The place of a session.
-
-    Raises:
-        NoSession: the index has none of this id.
-    """
+    """The place of a session; raises NoSession if the index has none of this id."""
     row = connection.execute(f"{_PLACES} WHERE s.id = ?", (session,)).fetchone()
     if row is None:
         raise NoSession(f"there is no session {session} any more")
@@ -55,11 +51,7 @@ def places_after(connection: sqlite3.Connection, after: int) -> list[Place]:
 
 
 def read_line(traces: Path, place: Place) -> bytes:
-    """The line of a session.
-
-    Raises:
-        NoSession: the file is not the one that was indexed any more.
-    """
+    """The line of a session; raises NoSession if the file is not the one that was indexed any more."""
     try:
         with (traces / place.file).open("rb") as file:
             same = os.fstat(file.fileno()).st_ino == place.inode
@@ -75,11 +67,7 @@ def read_line(traces: Path, place: Place) -> bytes:
 
 
 def session_object(line: bytes, where: str) -> dict[str, Any]:
-    """A session's line as an object.
-
-    Raises:
-        NoSession: the line is not a record.
-    """
+    """A session's line as an object; raises NoSession if it is none."""
     try:
         return dict(json.loads(line))
     except (ValueError, TypeError) as error:
@@ -122,13 +110,12 @@ def texts(record: SessionRecord) -> Iterator[str]:
         for messages in [*(attempt.seats or {}).values(), *(call.request for call in attempt.calls)]:
             yield from (message["content"] for message in messages)
         replies = [call.reply for call in attempt.calls]
-        yield from _leaves([replies, attempt.critique, attempt.episode, _failure_texts(attempt.failure), attempt.ended])
-    yield from _leaves(
-        [record.feedback, _failure_texts(record.feedback_failure), record.redacted, record.record, record.groups]
-    )
+        yield from _leaves([replies, attempt.critique, attempt.episode, _parts(attempt.failure), attempt.ended])
+    failure = _parts(record.feedback_failure)
+    yield from _leaves([record.feedback, failure, record.redacted, record.record, record.groups])
 
 
-def _failure_texts(failure: Failure | None) -> list[str]:
+def _parts(failure: Failure | None) -> list[str]:
     return [failure.stage, failure.cause, failure.detail] if failure else []
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from soul import tasks
 from soul.errors import UnknownTask
-from soul.metrics.intervals import ANY, Estimate, Interval, mean_of, pooled
+from soul.metrics.intervals import ANY, Interval, mean_of, pooled
 from soul.pages.session_row import CallsRow
 
 _CALLS = f"""
@@ -63,7 +63,7 @@ class _Group(NamedTuple):
 
 
 _Groups = Mapping[tuple[str, int], Sequence[_Group]]  # split and step -> its prompts
-_Mean = tuple[Estimate, int]  # over so many sessions
+_Point = tuple[float | None, float | None, float | None, int]  # mean, band, sessions
 
 
 def curves(connection: sqlite3.Connection) -> dict[str, Any]:
@@ -78,9 +78,7 @@ def curves(connection: sqlite3.Connection) -> dict[str, Any]:
     groups: defaultdict[str, defaultdict[tuple[str, int], list[_Group]]] = defaultdict(lambda: defaultdict(list))
     for split, step, task, *numbers in connection.execute(_GROUPS):
         groups[task][split, step].append(_Group(*numbers))
-    if not groups:
-        return {}
-    return {ALL: _curves(groups), **{task: _curves({task: of_task}) for task, of_task in groups.items()}}
+    return {**({ALL: _curves(groups)} if groups else {}), **{task: _curves({task: of}) for task, of in groups.items()}}
 
 
 def _curves(by_task: Mapping[str, _Groups]) -> dict[str, Any]:
@@ -88,11 +86,10 @@ def _curves(by_task: Mapping[str, _Groups]) -> dict[str, Any]:
     ranges = {task: range_of(task) for task in by_task}
 
     def curve(split: str, name: str) -> dict[str, list[float | None]]:
-        points = []
-        for step in steps:
-            of_tasks = [(by_task[task].get((split, step), ()), ranges[task]) for task in by_task]
-            means = [mean for groups, range_ in of_tasks if (mean := _mean(groups, name, range_))]
-            points.append(_point(means))
+        points = [
+            _point([(groups.get((split, step), ()), ranges[task]) for task, groups in by_task.items()], name)
+            for step in steps
+        ]
         return {key: [point[place] for point in points] for place, key in enumerate(("mean", "low", "high", "n"))}
 
     bounds = min(low for low, _ in ranges.values()), max(high for _, high in ranges.values())
@@ -116,27 +113,22 @@ def range_of(task: str) -> Interval:
     return headline.low, headline.high
 
 
-def _mean(groups: Sequence[_Group], name: str, range_: Interval) -> _Mean | None:
-    """The mean over the sessions of one task, with its spread over prompts."""
-    known = [
-        (n, total) for one in groups if (n := getattr(one, f"{name}_n")) and (total := getattr(one, name)) is not None
-    ]
-    if not known:
-        return None
-    count = sum(n for n, _ in known)
-    if name == "gap":
-        range_ = range_[0] - range_[1], range_[1] - range_[0]
-    center = math.fsum(total for _, total in known) / count
-    return mean_of([total / n for n, total in known], range_, center=center), count
-
-
-def _point(means: Sequence[_Mean]) -> tuple[float | None, float | None, float | None, int]:
-    """Mean, band and number of sessions over all tasks."""
-    if not means:
+def _point(of_tasks: Sequence[tuple[Sequence[_Group], Interval]], name: str) -> _Point:
+    """The mean over the sessions of all tasks; its band comes from the spread over the prompts of each task."""
+    estimates, counts = [], []
+    for groups, (low, high) in of_tasks:
+        sums = ((getattr(one, f"{name}_n"), getattr(one, name)) for one in groups)
+        known = [(n, total) for n, total in sums if n and total is not None]
+        if known:
+            counts.append(sum(n for n, _ in known))
+            center, range_ = math.fsum(total for _, total in known) / counts[-1], (low, high)
+            if name == "gap":
+                range_ = low - high, high - low
+            estimates.append(mean_of([total / n for n, total in known], range_, center=center))
+    if not estimates:
         return None, None, None, 0
-    found = pooled([estimate for estimate, _ in means], [count for _, count in means])
-    low, high = found.interval or (None, None)
-    return found.mean, low, high, sum(count for _, count in means)
+    found = pooled(estimates, counts)
+    return found.mean, *(found.interval or (None, None)), sum(counts)
 
 
 def _share(groups: Sequence[_Group], name: str) -> float | None:
@@ -146,7 +138,5 @@ def _share(groups: Sequence[_Group], name: str) -> float | None:
 
 def _share_of_run(groups: Sequence[_Group], name: str) -> dict[str, Any] | None:
     of_prompts = [getattr(group, name) / group.gap_n for group in groups if group.gap_n]
-    if not of_prompts:
-        return None
     share = _share(groups, name)
-    return {"share": share, "interval": mean_of(of_prompts, (0.0, 1.0), center=share).interval}
+    return {"share": share, "interval": mean_of(of_prompts, (0.0, 1.0), center=share).interval} if of_prompts else None

@@ -13,12 +13,11 @@ from typing import Any, TypeVar
 from soul.errors import RunFailed, SoulError
 from soul.files.metrics_file import NAME as METRICS
 from soul.files.trace_files import FOLDER as TRACES
-from soul.pages.facts import facts
+from soul.pages.facts import FAILURE, RUN_FILE, TrainingFiles, checkpoints, described, facts
 from soul.pages.index import DamagedIndex, SessionIndex, columns_after
 from soul.pages.judge_numbers import judge_part
 from soul.pages.sessions import NoSession, place_of, places_after, read_line, search, session_object
 from soul.pages.themes import places, themes
-from soul.pages.training_files import FAILURE, RUN_FILE, TrainingFiles, checkpoints, described
 from soul.pages.training_numbers import sessions_part
 from soul.record import SessionRecord
 from soul.shown_answers import answers_to

@@ -12,7 +12,7 @@ import scipy.stats
 
 import soul.pages
 from soul.pages.export import indexed
-from soul.pages.training_files import described
+from soul.pages.facts import described
 from tests.soul.pages.charted_run import ADVICE, ALARM, ALARM_AT, STEPS, both, charted_run
 
 DOCS = Path(__file__).parents[3] / "docs" / "training.md"

@@ -89,8 +89,8 @@ def test_a_file_that_was_changed_in_place_is_read_again(run, keep_time):
     index = opened(run)
     path = run / "traces" / "step_000002.jsonl"
     stat, text = path.stat(), path.read_text()
-    start, _, end = text.rpartition('"number": 1')  # in the last line
-    changed = f'{start}"number": 9{end}'
+    start, _, end = text.rpartition('"number": 11')  # in the last line
+    changed = f'{start}"number": 91{end}'
     assert changed != text and len(changed) == len(text)
     if keep_time:
         path.rename(path.with_suffix(".old"))
@@ -99,7 +99,7 @@ def test_a_file_that_was_changed_in_place_is_read_again(run, keep_time):
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     index.refresh()
     known = columns(index)["columns"]["number"]
-    assert known.count(9) == 1 and len(known) == 48
+    assert known.count(91) == 1 and len(known) == 48
 
 
 def test_every_session_is_read_by_its_offset(run):

@@ -71,7 +71,7 @@ def test_a_training_is_summarised_by_the_numbers_of_its_files(run):
     assert (draft, refined) == (("draft", f"{drafts[-1]:.3f}"), ("refined", "0.900"))
     assert validation == ("validation", f"{lines[11]['val-core/hitom/reward/mean@1']:.3f}")
     assert "12 of 12 steps" in text and "Cost: $1.23. Checkpoints: 10." in text
-    assert json.loads(json.dumps(found.to_json()))["alarms"] == {"fall": 5}
+    assert found.alarms == {"fall": 5}
 
 
 def test_the_state_follows_lock_failure_and_steps(run):
