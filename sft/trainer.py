@@ -30,6 +30,7 @@ from verl.utils.distributed import destroy_global_process_group, initialize_glob
 from verl.utils.memory_utils import aggressive_empty_cache
 from verl.utils.tracking import Tracking
 
+from ditto.run import run_json
 from ditto.run.finite_steps import FiniteSteps, are_finite
 from ditto.run.run_folder import RunFolder, set_logger_folders
 from ditto.verl_hooks import plugin
@@ -110,6 +111,11 @@ class SupervisedTrainer(SFTTrainer):
         self.run_folder = RunFolder(Path(self.config.run.dir))
         self.generative = GenerativeTest.from_config(self.config)
         self.waiting = dist.new_group(backend="gloo", timeout=PATIENCE)
+        if self._leads:
+            total = OmegaConf.create({"trainer": {"total_training_steps": self.total_training_steps}})
+            settings = run_json.shown(OmegaConf.merge(self.config, total))
+            facts = {"objective": "sft", "seed": trainer.seed, "hosts": trainer.nnodes, "config": settings}
+            run_json.write_facts(self.run_folder.folder, done, facts)
         self.tracking = self._tracking() if self._leads else None
         if done:
             self._complete_metrics(done)
@@ -221,11 +227,13 @@ class SupervisedTrainer(SFTTrainer):
         output = self.training_client.train_batch(data)
         metrics = dict(tu.get(output, "metrics")) if output is not None else {}
         metrics["lr"] = lr  # verl reports the rate of the next step
+        seconds = time.perf_counter() - start
         return {
             **{f"train/{key}": float(metrics.pop(key)) for key in ("loss", "grad_norm", "lr", "mfu") if key in metrics},
             **{key: float(value) for key, value in metrics.items() if isinstance(value, int | float)},
             "train/tokens": float(sum(lengths)),
-            "perf/tokens_per_second": sum(lengths) / (time.perf_counter() - start),
+            "perf/tokens_per_second": sum(lengths) / seconds,
+            "timing_s/step": seconds,
             "train/trained_tokens": trained,
         }
 

@@ -19,6 +19,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, E
 from torch.distributed.run import parse_args, run
 
 from ditto.run import checkpoint
+from ditto.run.run_folder import write_failure
 from ditto.run.stop_signals import handled_signals, signal_name
 from ditto.settings import BadConfig
 from sft.run import stop
@@ -76,7 +77,13 @@ def run_ranks(config: DictConfig, program: Sequence[str], resume_from: Path | No
         run(parse_args([*arguments, *_topology(config), *program]))
         return 0
     except ChildFailedError as error:
-        code, text = failure_text(list(error.failures.values()), root)
+        try:
+            code, text = failure_text(list(error.failures.values()), root)
+        except RankFailed as defect:
+            write_failure(Path(config.run.dir), str(defect))
+            raise
+        if code not in (TERMINATED, INTERRUPTED):
+            write_failure(Path(config.run.dir), text)
     except SignalException as error:
         code, text = 128 + error.sigval, _stopped(error.sigval, root)
     finally:

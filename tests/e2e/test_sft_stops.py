@@ -17,6 +17,7 @@ import pytest
 from ditto.run import manifest
 from ditto.run.checkpoint import saved_steps
 from sft.corpus.store import ABOUT, TOKENS, complete
+from soul.pages.facts import facts
 from tests.e2e import sft_run
 from tests.small_disk import small_disk
 
@@ -55,7 +56,7 @@ def test_a_stopped_run_saves_its_step_and_goes_on(tiny: Path) -> None:
     text = log.read_text()
     assert (code, left) == (143, []) and "Traceback" not in text, text[-3000:]
     assert text.strip().endswith(f"/global_step_{last}; the same command continues from it.")
-    assert saved_steps(run)[-1] == last
+    assert saved_steps(run)[-1] == last and facts(run).state == "stopped"
     manifest.check(run / f"global_step_{last}")
 
     # As if it had been stopped during the validation of a saved step: the numbers are made up.
@@ -88,7 +89,7 @@ def test_a_full_disk_leaves_the_earlier_checkpoints(tiny: Path, disk: Path) -> N
     assert f"OutOfSpace: no space left in {disk.resolve()}, needs about 0.1 GB" in text or (
         f"OutOfSpace: no space left in {tiny}/{name}, needs about 0.1 GB" in text
     )
-    assert "Traceback" not in text and not (disk / ".partial").exists()
+    assert "Traceback" not in text and not (disk / ".partial").exists() and facts(disk).state == "failed"
     saved = saved_steps(disk)
     assert saved
     for step in saved:

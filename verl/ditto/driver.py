@@ -15,6 +15,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from ditto.launching import ray_cluster
 from ditto.run import run_json, stop_signals
+from ditto.run.run_folder import FAILURE, write_failure
 from ditto.run.stop_signals import Stopped, StopSignals, signal_name
 from soul.errors import RunFailed, one_line
 
@@ -52,7 +53,10 @@ def train(config: DictConfig) -> None:
             if config.ray_kwargs.get("timeline_json_file"):
                 ray.timeline(filename=config.ray_kwargs.timeline_json_file)
         except RayError as error:
-            raise cause_of(error, settings.run_dir, started) from error
+            cause = cause_of(error, settings.run_dir, started)
+            if not _ended_by_watchdog(settings.run_dir, started):
+                write_failure(settings.run_dir, str(cause))
+            raise cause from error
         finally:
             signals.only_record()
             ray_cluster.disconnect()
@@ -109,12 +113,17 @@ def cause_of(error: RayError, run_dir: Path, started: float) -> Exception:
     cause = _unwrapped(error)
     if not isinstance(cause, RayError):
         return cause
-    failure = run_dir / "failure.json"
-    if failure.exists() and failure.stat().st_mtime >= started:
+    if _ended_by_watchdog(run_dir, started):
+        failure = run_dir / FAILURE
         cause_text = json.loads(failure.read_text(encoding="utf-8"))["cause"]
         return RunFailed(f"{cause_text}. See {failure}. {_REMEDY}")
     first_lines = one_line(cause, 400)
     return RunFailed(f"A process of the training died: {first_lines} {_REMEDY}")
+
+
+def _ended_by_watchdog(run_dir: Path, started: float) -> bool:
+    failure = run_dir / FAILURE
+    return failure.exists() and failure.stat().st_mtime >= started
 
 
 def _unwrapped(error: Exception) -> Exception:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,12 @@ from soul.evaluate.numbers.set_result import SetResult
 from soul.evaluate.run.journal import FILE as JOURNAL
 from soul.evaluate.run.run_folder import CHOSEN, EvaluationRun
 from soul.evaluate.tables import run_table
-from soul.judge.call.usage import Usage, total
+from soul.judge.call.usage import total
 from soul.judge.ledger import money, numbers
 from soul.metrics.intervals import FEWEST
-from soul.pages.index import as_columns
+from soul.pages.index import OF_ROW, as_columns
 from soul.pages.session_row import SessionRow
-from soul.pages.sessions import Event, NoSession, texts
+from soul.pages.sessions import NoSession, contains, searched
 from soul.record import SessionRecord
 from soul.shown_answers import Answers, answers_of
 
@@ -36,7 +36,7 @@ class EvaluationView:
     more often than every tenth of the time is spent on it.
     """
 
-    kind = "evaluation"
+    parts: dict[str, Callable[[], dict[str, Any]]] = {}  # noqa: RUF012 - it has none
 
     def __init__(self, folder: Path, run: EvaluationRun | None = None, results: Results | None = None) -> None:
         self.folder = folder
@@ -86,52 +86,28 @@ class EvaluationView:
         columns = sample_columns(self._samples, self._answers)
         return {"revision": self._revision, "reset": after > 0, "indexing": None, "columns": columns}
 
-    def all_columns(self) -> dict[str, Any]:
-        """The columns of all samples, for an export."""
-        self._keep_up()
-        return sample_columns(self._samples, self._answers)
-
-    def ids(self) -> list[int]:
-        """The ids of all samples, from 1."""
-        self._keep_up()
-        return list(range(1, len(self._samples) + 1))
-
     def session(self, number: int) -> dict[str, Any]:
-        """The record of a sample, with its question and answers.
-
-        Raises:
-            NoSession: there is none of this id.
-        """
+        """The record of a sample, with its question and answers; raises NoSession."""
         self._keep_up()
         if not 1 <= number <= len(self._samples):
             raise NoSession(f"sample {number} does not exist")
-        return with_answers(self._samples[number - 1].model_dump(), self._answers[number - 1])
+        sample = self._samples[number - 1]
+        usage = {
+            role: {name: value for name, value in use.to_json().items() if value and name != "latency"}
+            for role, use in sample.usage.items()
+        }
+        return {**sample.model_dump(), "usage": usage, **self._answers[number - 1]._asdict()}
 
-    def search(self, text: str, after: int) -> Iterator[Event]:
-        """Search the texts of all samples with a higher id, upper and lower case alike; see `soul.pages.sessions`."""
-        wanted, samples = text.lower(), self._samples
-        for place in range(after, len(samples)):
-            if any(wanted in one.lower() for one in texts(samples[place])):
-                yield {"hit": place + 1}
-            if place % 500 == 499:
-                yield {"progress": round((place + 1) / len(samples), 4)}
-        yield {"end": True}
-
-
-def with_answers(record: dict[str, Any], answers: Answers) -> dict[str, Any]:
-    """A record with the task's question, the right answer and the given one."""
-    usage = {
-        role: {k: v for k, v in (use.to_json() if isinstance(use, Usage) else use).items() if v and k != "latency"}
-        for role, use in record.get("usage", {}).items()
-    }
-    return {**record, "usage": usage, **answers._asdict()}
+    def search(self, text: str, after: int) -> dict[str, Any]:
+        """Search the samples with a higher id; see `soul.pages.sessions.searched`."""
+        samples = self._samples
+        return searched(range(after + 1, len(samples) + 1), lambda number: contains(samples[number - 1], text))
 
 
 def sample_columns(samples: Sequence[SessionRecord], answers: Sequence[Answers]) -> dict[str, Any]:
     """Samples as columns: those of `soul.pages.index.COLUMNS`, and those that only a list of samples has."""
-    rows = []
-    for place, sample in enumerate(samples):
-        rows.append((place + 1, 0, "eval", 0, *SessionRow.from_record(sample)._replace(file=sample.set)))
+    records = (SessionRow.from_record(sample)._replace(file=sample.set) for sample in samples)
+    rows = [(id_, 0, "eval", 0, *(getattr(row, name) for name in OF_ROW)) for id_, row in enumerate(records, 1)]
     own = {
         "sample": [sample.sample for sample in samples],
         "ended": [sample.draft.ended for sample in samples],
@@ -167,16 +143,11 @@ def overview(run: EvaluationRun, results: Results) -> dict[str, Any]:
     groups = breakdowns(run, results)
     shown = run_table.columns_of(run.suite)
     ordered = {name: results.sets[name] for name in run_table.ordered(list(results.sets))}
-    warnings = [
-        {"title": warning.title, "advice": warning.advice, "sets": by_set}
-        for warning, by_set in run_table.grouped(ordered).items()
-    ]
-    kinds = {kind for sample in run.samples for kind in sample.groups}
+    warnings = run_table.grouped(ordered).items()
     return {
-        "kind": "evaluation",
         "facts": _facts(run, results),
         "tiles": _tiles(run, results),
-        "warnings": warnings,
+        "warnings": [{"title": one.title, "advice": one.advice, "sets": sets} for one, sets in warnings],
         "cautions": run_table.cautions(run, results),
         "explanations": [_READING, *run_table.explanations(results)],
         "settings": {key: value for key, value in run.settings.items() if value},
@@ -187,12 +158,7 @@ def overview(run: EvaluationRun, results: Results) -> dict[str, Any]:
             name: _set(one, {kind: [vars(group) for group in of_kind] for kind, of_kind in groups[name].items()})
             for name, one in ordered.items()
         },
-        "names": {
-            "kinds": {kind: name for kind, name in _NAMES["kinds"].items() if kind in kinds},
-            "values": {kind: names for kind, names in _NAMES["values"].items() if kind in kinds},
-        },
-        "events": [],
-        "problems": [],
+        "names": _NAMES,
     }
 
 

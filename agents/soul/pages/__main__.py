@@ -10,8 +10,7 @@
 The first form serves the folder on this machine only, at an address that it prints; Ctrl-C ends it. --export writes one
 HTML file, which needs no server: it has all numbers of a run, and the samples of an evaluation or the most telling
 sessions of a training run. --site writes one file for each run. --play adds a playground, which calls the endpoints in
-the settings and saves the sessions that you keep in the folder --keep. --annotate adds an annotation of `soul judge
-draw`, --review a review of training files.
+the settings. --annotate adds an annotation of `soul judge draw`, --review a review of training files.
 """
 
 from __future__ import annotations
@@ -45,13 +44,8 @@ def options() -> Parser:
     add("--export", type=output_file, metavar="FILE.html", help="write a run to this file instead")
     add("--site", type=output_folder, metavar="OUT", help="write all runs to this folder instead")
     add("--play", action="append", metavar="TASK[=FILE]", help="add a playground with the rows of this task")
-    add(
-        "--keep",
-        type=output_folder,
-        default=Path("outputs/play"),
-        metavar="OUT",
-        help="where the playground keeps sessions",
-    )
+    kept = "where the playground keeps sessions"
+    add("--keep", type=output_folder, default=Path("outputs/play"), metavar="OUT", help=kept)
     add("--annotate", type=existing_folder, metavar="FOLDER", help="add an annotation")
     add("--review", type=existing_folder, metavar="FOLDER", help="add a review of training files")
     return parser
@@ -103,18 +97,14 @@ def serve(folder: Path, given: Namespace, settings: Sequence[str]) -> None:
     server = ViewServer(Api(catalogue, {"compare": Comparisons(catalogue), **more}), page, given.port)
     try:
         print(f"{folder} is at {server.address}\nOnly this machine reaches it. Ctrl-C ends it.", flush=True)
-        if not given.no_browser and _has_display():
+        # Without a display, `webbrowser` would start a browser in the terminal.
+        if not given.no_browser and (sys.platform == "darwin" or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()):
             webbrowser.open(server.address)
         server.serve_forever()
     except KeyboardInterrupt:
         print()
     finally:
         server.server_close()
-
-
-def _has_display() -> bool:
-    """Check whether a browser can open a window; without one, `webbrowser` would start a browser in the terminal."""
-    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 if __name__ == "__main__":

@@ -4,20 +4,19 @@
     run/ID/overview?from=REV                 numbers of a run; "unchanged" if REV is still its revision
     run/ID/index?after=N&revision=R          sessions after row N; all, if some have gone since R
     run/ID/session/N                         one session's record
-    run/ID/themes                            what the feedback of a training run is about (themes.py)
-    run/ID/search?text=T                     lines {"hit": N}, {"progress": share}, {"end": true}
+    run/ID/themes, run/ID/judge              of a training run: what the feedback is about, what rewards depend on
+    run/ID/search?text=T&after=N             sessions after N with this text, as far as half a second takes
 
-An address that begins with the name of an extension goes to it: `compare/...`, `play/...`.
+An address that begins with the name of an extension goes to it: `compare/...`, `play/...` (extensions.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from soul.errors import SoulError
 from soul.pages.catalogue import Catalogue, RunView
-from soul.pages.sessions import Event
 
 Query = Mapping[str, str]
 
@@ -46,14 +45,10 @@ class Api:
 
     def __init__(self, catalogue: Catalogue, extensions: Mapping[str, Extension] | None = None) -> None:
         self.catalogue, self.extensions = catalogue, extensions or {}
+        self.writes = any(hasattr(one, "post") for one in self.extensions.values())
 
-    @property
-    def writes(self) -> bool:
-        """Tell whether any request may change something."""
-        return any(hasattr(one, "post") for one in self.extensions.values())
-
-    def get(self, parts: Sequence[str], query: Query) -> dict[str, Any] | Iterator[Event]:
-        """The answer to an address: a value for JSON, or the events of a search.
+    def get(self, parts: Sequence[str], query: Query) -> Any:
+        """The answer to an address, as a value for JSON.
 
         Raises:
             NotThere: there is nothing at this address. BadRequest: a parameter is wrong. SoulError: a run's folder is
@@ -65,21 +60,18 @@ class Api:
             case ["run", number, *rest] if view := self.catalogue.view(number):
                 return _of_run(view, rest, query)
             case [name, *rest] if name in self.extensions:
-                answer: dict[str, Any] = self.extensions[name].get(rest, query)
-                return answer
-            case _:
-                raise NotThere
+                return self.extensions[name].get(rest, query)
+        raise NotThere
 
     def post(self, parts: Sequence[str], body: Mapping[str, Any]) -> Any:
         """Carry out a request; raises as `get`."""
         match parts:
             case [name, *rest] if post := getattr(self.extensions.get(name), "post", None):
                 return post(rest, body)
-            case _:
-                raise NotThere
+        raise NotThere
 
 
-def _of_run(view: RunView, parts: Sequence[str], query: Query) -> dict[str, Any] | Iterator[Event]:
+def _of_run(view: RunView, parts: Sequence[str], query: Query) -> Any:
     match parts:
         case ["overview"]:
             return view.overview(number_in(query, "from"))
@@ -87,26 +79,18 @@ def _of_run(view: RunView, parts: Sequence[str], query: Query) -> dict[str, Any]
             return view.columns(number_in(query, "after") or 0, number_in(query, "revision"))
         case ["session", number]:
             return view.session(number_in({"session": number}, "session") or 0)
-        case ["themes"] if hasattr(view, "themes"):
-            found: dict[str, Any] = view.themes()
-            return found
-        case ["search"] if query.get("text"):
-            return view.search(query["text"], number_in(query, "after") or 0)
+        case ["search"] if text := query.get("text"):
+            return view.search(text, number_in(query, "after") or 0)
         case ["search"]:
             raise BadRequest("text: pass what to search for")
-        case _:
-            raise NotThere
+        case [name] if name in view.parts:
+            return view.parts[name]()
+    raise NotThere
 
 
 def number_in(query: Query, name: str) -> int | None:
-    """A parameter that is a whole number, 0 or more; None without it.
-
-    Raises:
-        BadRequest: it is something else.
-    """
-    text = query.get(name)
-    if text is None or text == "":
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) < 16):
+    """A parameter that is a whole number, 0 or more; None without it. Raises BadRequest if it is something else."""
+    text = query.get(name) or ""
+    if text and not (text.isascii() and text.isdigit() and len(text) < 16):
         raise BadRequest(f"{name}={text}: expected a whole number, 0 or more")
-    return int(text)
+    return int(text) if text else None

@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
+import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,7 +21,6 @@ from typing import Any, Protocol
 from soul.errors import SoulError, one_line
 from soul.files.trace_files import FOLDER as TRACES
 from soul.pages.facts import Kind, facts, kind_of
-from soul.pages.sessions import Event
 
 # Kind -> what reads its folder. Evaluations import this package, for their report; so their reader is imported by name.
 READERS: dict[Kind, str] = {
@@ -28,7 +28,7 @@ READERS: dict[Kind, str] = {
     "evaluation": "soul.evaluate.page:EvaluationView",
 }
 DEEPEST = 8  # levels below the folder
-_SKIPPED = {TRACES, "replaced", "node_modules", "__pycache__", "judge_cache"}
+_SKIPPED = re.compile(rf"{TRACES}|replaced|node_modules|__pycache__|judge_cache|\..*|global_step_.*|.*\.partial")
 LOOK_S = 2.0  # the folders are looked through no more often
 
 
@@ -36,12 +36,11 @@ class RunView(Protocol):
     """What the pages ask of a training run or an evaluation. Methods may be called from several threads.
 
     Attributes:
-        folder: the run's.
+        parts: an address below the run's -> its answer.
     """
 
     folder: Path
-
-    def __init__(self, folder: Path) -> None: ...
+    parts: dict[str, Callable[[], dict[str, Any]]]
 
     def overview(self, known: int | None) -> dict[str, Any]:
         """All numbers; only "revision", "unchanged" and "indexing" if the page knows this revision."""
@@ -52,15 +51,8 @@ class RunView(Protocol):
     def session(self, number: int) -> dict[str, Any]:
         """A session's record with its question and answers; raises NoSession."""
 
-    def search(self, text: str, after: int) -> Iterator[Event]:
-        """{"hit": id} for each session with this text, {"progress": share} now and then, {"end": True}."""
-
-
-def open_view(kind: Kind, folder: Path) -> RunView:
-    """The reader of a folder."""
-    module, name = READERS[kind].split(":")
-    view: RunView = getattr(importlib.import_module(module), name)(folder)
-    return view
+    def search(self, text: str, after: int) -> dict[str, Any]:
+        """Later sessions with this text; see `soul.pages.sessions.searched`."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +70,17 @@ class Found:
     path: str
     place: Path
 
+    def open(self) -> RunView:
+        """Make the reader of the folder."""
+        module, name = READERS[self.kind].split(":")
+        view: RunView = getattr(importlib.import_module(module), name)(self.place)
+        return view
+
     def facts(self) -> dict[str, Any]:
         """The facts that the list shows (`soul.pages.facts`); of a damaged folder, what is wrong."""
         try:
-            known = facts(self.place).to_json()
-            del known["place"]  # an exported file tells nothing about this machine
+            # An exported file tells nothing about this machine.
+            known = {name: value for name, value in vars(facts(self.place)).items() if name != "place"}
         except SoulError as error:
             known = {"name": self.place.name, "state": "failed", "cause": one_line(error), "changed": 0.0}
         return {**known, "id": self.id, "path": self.path, "kind": self.kind}
@@ -92,18 +90,13 @@ def find(root: Path) -> list[Found]:
     """Everything below a folder, and the folder itself, by path."""
     root, found = root.resolve(), []
     for name, folders, _ in os.walk(root):
-        place = Path(name)
-        below = place.relative_to(root)
-        folders[:] = [one for one in folders if len(below.parts) < DEEPEST and _enters(one)]
+        place, below = Path(name), Path(name).relative_to(root)
+        folders[:] = [one for one in folders if len(below.parts) < DEEPEST and not _SKIPPED.fullmatch(one)]
         if kind := kind_of(place):
             path = below.as_posix() if below.parts else root.name
             mark = hashlib.blake2b(f"{kind}:{path}".encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
             found.append(Found(mark, kind, path, place))
     return sorted(found, key=lambda one: one.path)
-
-
-def _enters(name: str) -> bool:
-    return not (name in _SKIPPED or name.startswith((".", "global_step_")) or name.endswith(".partial"))
 
 
 class Catalogue:
@@ -124,12 +117,10 @@ class Catalogue:
     def view(self, number: str) -> RunView | None:
         """The run with this id."""
         one = self._found.get(number) or self.found().get(number)
-        if one is None:
-            return None
         with self._lock:
-            if number not in self._views:
-                self._views[number] = open_view(one.kind, one.place)
-            return self._views[number]
+            if one and number not in self._views:
+                self._views[number] = one.open()
+            return self._views[number] if one else None
 
     def found(self) -> dict[str, Found]:
         """Id -> what was found."""

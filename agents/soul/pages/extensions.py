@@ -24,58 +24,50 @@ from typing import Any
 from soul.pages.api import BadRequest, NotThere, Query, number_in
 from soul.pages.catalogue import Catalogue
 
+KEPT = 4  # comparisons, because the rows behind them are asked for next
+
 
 class Comparisons:
     """Comparisons of runs of the catalogue."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
-        self._tables: dict[str, Any] = {}  # the last few, because the rows behind them are asked for next
+        self._tables: dict[tuple[Any, ...], Any] = {}
 
     def get(self, parts: Sequence[str], query: Query) -> Any:
         """The answer to an address."""
         runs: Any = importlib.import_module("soul.compare.runs")
         ids, *rest = parts or [""]
         within = rest[:1] == ["within"]
-        table = self._table(runs, ids, within)
+        table = self._table(runs, ids.split(","), within)
         try:
             match rest[within:]:
                 case []:
                     return table.to_json()
                 case ["rows", place, name]:
-                    return runs.rows_of(self._one(table, place), name)
+                    return runs.rows_of(table.comparisons[number_in({"place": place}, "place") or 0], name)
                 case ["texts", place, name, row]:
-                    return runs.pair_texts(self._one(table, place), name, row)
-                case _:
-                    raise NotThere
-        except KeyError:  # no such set or row
-            raise NotThere from None
+                    return runs.pair_texts(table.comparisons[number_in({"place": place}, "place") or 0], name, row)
+        except LookupError:  # no such comparison, set or row
+            pass
+        raise NotThere
 
-    def _table(self, runs: Any, ids: str, within: bool) -> Any:
-        found = [view for one in ids.split(",") if (view := self.catalogue.view(one))]
-        if len(found) < ids.count(",") + 1:
+    def _table(self, runs: Any, ids: Sequence[str], within: bool) -> Any:
+        found = [view for one in ids if (view := self.catalogue.view(one))]
+        if len(found) < len(ids):
             raise NotThere
-        state = tuple(view.overview(None)["revision"] for view in found)
-        key = f"{ids} {within} {state}"
+        key = (*ids, within, *(view.overview(None)["revision"] for view in found))
         if key not in self._tables:
-            if len(self._tables) >= 4:
-                del self._tables[next(iter(self._tables))]
             views: dict[Path, Any] = {view.folder: view for view in found}
 
             def groups_of(folder: Path) -> Any:
                 """Read the groups of a training run from its index, which takes much less time than its traces."""
-                trainings: Any = importlib.import_module("soul.compare.trainings")
-                return views[folder].ask(trainings.means_from_index)
+                return views[folder].ask(importlib.import_module("soul.compare.trainings").means_from_index)
 
             self._tables[key] = runs.compare_runs(list(views), within=within, groups_of=groups_of)
+            for old in list(self._tables)[:-KEPT]:
+                del self._tables[old]
         return self._tables[key]
-
-    @staticmethod
-    def _one(table: Any, place: str) -> Any:
-        number = number_in({"comparison": place}, "comparison") or 0
-        if number >= len(table.comparisons):
-            raise NotThere
-        return table.comparisons[number]
 
 
 Gets = Mapping[tuple[str, int], Callable[..., Any]]
@@ -101,11 +93,7 @@ class Routes:
         return answer(query, *rest)
 
     def post(self, parts: Sequence[str], body: Mapping[str, Any]) -> Any:
-        """Carry out a request.
-
-        Raises:
-            BadRequest: its body lacks a value.
-        """
+        """Carry out a request; raises BadRequest if its body lacks a value."""
         if len(parts) != 1 or parts[0] not in self.posts:
             raise NotThere
         work, names = self.posts[parts[0]]
@@ -121,13 +109,8 @@ def play(ground: Any) -> Routes:
         ("rows", 1): lambda query, task: ground.rows(task, query.get("text", ""), number_in(query, "first") or 0),
         ("state", 1): lambda query, session: ground.state(session),
     }
-    posts = {
-        "start": (ground.start, "task row player"),
-        "say": (ground.say, "session text"),
-        "refine": (ground.refine, "session"),
-        "keep": (ground.keep, "session as"),
-    }
-    return Routes(gets, posts)
+    posts = {"start": (ground.start, "task row player"), "say": (ground.say, "session text")}
+    return Routes(gets, {**posts, "refine": (ground.refine, "session"), "keep": (ground.keep, "session as")})
 
 
 def annotate(annotation: Any) -> Routes:

@@ -5,14 +5,16 @@ Traces and journals are never read, so the facts of a hundred runs take a moment
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import re
 import statistics
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from soul.errors import SoulError, one_line
 from soul.files.folder_lock import is_held
@@ -22,7 +24,7 @@ from soul.files.metrics_file import read_metrics
 from soul.files.trace_files import FOLDER as TRACES
 from soul.files.trace_files import trace_files
 from soul.metrics.intervals import ANY, FEWEST, Interval, t_quantile
-from soul.pages.training_numbers import FAILURE, RUN_FILE, checkpoints, range_of
+from soul.pages.training_numbers import range_of
 from soul.pages.verdict import verdict
 
 Kind = Literal["training", "evaluation"]
@@ -37,11 +39,101 @@ _CURVES = {
     "validation": r"val-core/[^/]+/reward/mean@\d+",
     "loss": "train/loss",  # of supervised fine-tuning
 }
-_ALARM, _SECONDS = "alarm/", ("timing_s/step", "timing_s/testing")
+_SECONDS = ("timing_s/step", "timing_s/testing")
+RUN_FILE, FAILURE = "run.json", "failure.json"
+REWRITTEN = "The next start of the training writes it again."
+OUTAGE = 0.05  # share of a step's sessions that lost a judge, from which on it is an event
+_CHECKPOINT = re.compile(r"global_step_(\d+)")
+_LOST, _ALARM = "judge/failure_share", "alarm/"
 
 
 class NotARun(SoulError):
     """A folder is neither that of a training run nor that of an evaluation, or its files are damaged."""
+
+
+class TrainingFiles(NamedTuple):
+    """What the files say.
+
+    Attributes:
+        run, failure: run.json and failure.json; {} without a readable one.
+        metrics: step -> its numbers, in the order of the steps.
+        problems: what cannot be read.
+        resumed: step and time of each resume; `started`: when the run started for the last time, 0 if unknown.
+    """
+
+    folder: Path
+    run: dict[str, Any]
+    failure: dict[str, Any]
+    metrics: dict[int, dict[str, float]]
+    problems: list[str]
+
+    @classmethod
+    def read(cls, folder: Path) -> TrainingFiles:
+        """Read them."""
+        problems: list[str] = []
+
+        def read(name: str, reader: Callable[[Path], dict[Any, Any]]) -> dict[Any, Any]:
+            try:
+                return reader(folder / name)
+            except FileNotFoundError:
+                return {}
+            except (SoulError, OSError) as error:
+                problems.append(one_line(error))
+                return {}
+
+        run, failure = (read(name, lambda path: read_object(path, NotARun, REWRITTEN)) for name in (RUN_FILE, FAILURE))
+        return cls(folder, run, failure, dict(sorted(read(METRICS, read_metrics).items())), problems)
+
+    @property
+    def resumed(self) -> list[tuple[int, float]]:
+        known = [one for one in self.run.get("resumed") or () if isinstance(one, Mapping) and finite(one.get("step"))]
+        return [(one["step"], finite(one.get("time")) or 0.0) for one in known]
+
+    @property
+    def started(self) -> float:
+        return max([finite(self.run.get("started")) or 0.0, *(time for _, time in self.resumed)])
+
+    def series(self) -> dict[str, Any]:
+        """{"steps", "series": metric -> its values, None where a step has none}."""
+        names = sorted({name for numbers in self.metrics.values() for name in numbers} - {"step"})
+        series = {name: [finite(numbers.get(name)) for numbers in self.metrics.values()] for name in names}
+        return {"steps": list(self.metrics), "series": series}
+
+    def events(self) -> list[dict[str, Any]]:
+        """{"step", "kind", "text"} of resumes, checkpoints, outages, alarms, and of the run's end, by step."""
+        found = [(step, "resume", f"resumed after step {step}") for step, _ in self.resumed]
+        found += [(step, "checkpoint", f"checkpoint global_step_{step}") for step in checkpoints(self.folder)]
+        before: Mapping[str, float] = {}
+        for step, numbers in self.metrics.items():
+            if (lost := numbers.get(_LOST, 0.0)) >= OUTAGE:
+                found.append((step, "outage", f"a judge failed in {lost:.0%} of the sessions"))
+            raised = [name for name in numbers if name.startswith(_ALARM) and numbers[name] and not before.get(name)]
+            found += [(step, "alarm", name.removeprefix(_ALARM)) for name in raised]
+            before = numbers
+        if self.failure:  # after the last step; if the run was resumed since, at that step
+            since = [step for step, time in self.resumed if time > (finite(self.failure.get("time")) or 0.0)]
+            step = since[0] if since else max(self.metrics, default=0)
+            found.append((step, "outage", f"the run ended: {self.failure.get('cause')}"))
+        ordered = sorted(found, key=lambda event: event[0])
+        return [{"step": step, "kind": kind, "text": text} for step, kind, text in ordered]
+
+
+def finite(value: Any) -> float | None:
+    """The value, if it is a finite number."""
+    return value if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def checkpoints(folder: Path) -> list[int]:
+    """The steps of the checkpoints in a run's folder."""
+    matches = map(_CHECKPOINT.fullmatch, os.listdir(folder) if folder.is_dir() else ())
+    return sorted(int(match.group(1)) for match in matches if match)
+
+
+def described(names: Iterable[str]) -> dict[str, str]:
+    """Metric -> its meaning in docs/training.md, from which metric_texts.json is made; of known metrics."""
+    texts = json.loads((Path(__file__).parent / "metric_texts.json").read_text(encoding="utf-8"))
+    known = [(re.compile(re.sub("<[a-z]+>", ".+", name)), text) for name, text in reversed(texts.items())]
+    return {name: text for name in names for pattern, text in known if pattern.fullmatch(name)}
 
 
 @dataclass(frozen=True)
@@ -50,8 +142,8 @@ class RunFacts:
 
     Attributes:
         name: of the folder, or of the evaluated model.
-        state: "running": its lock is held; "stale": the same, but it wrote nothing for STALE_S; "failed": the watchdog
-            ended it; "stopped": it ended before its last step or sample.
+        state: "running": its lock is held; "stale": the same, but it wrote nothing for STALE_S; "failed": it left a
+            cause; "stopped": it ended before its last step or sample.
         changed: when the run wrote its newest file, in unix time.
         done: last step, or number of samples in results.json, None without it; `total`: of the whole run.
         score: mean reward of the last step's drafts, or the macro average of an evaluation; `interval`: 95 %.
@@ -84,14 +176,10 @@ class RunFacts:
     last: Mapping[str, float] = field(default_factory=dict)
     curves: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        """The facts as a JSON object."""
-        return {**asdict(self), "place": str(self.place)}
-
 
 def kind_of(place: Path) -> Kind | None:
     """The kind of run in this folder; None if there is none."""
-    if (place / METRICS).is_file() or trace_files(place / TRACES):
+    if any((place / name).is_file() for name in (METRICS, RUN_FILE)) or trace_files(place / TRACES):
         return "training"
     return "evaluation" if all((place / name).is_file() for name in (SETTINGS, CHOSEN, JOURNAL)) else None
 
@@ -119,12 +207,8 @@ def bucketed(values: Sequence[float | None], count: int) -> list[float | None]:
 
 
 def _training(place: Path) -> RunFacts:
-    cause, steps = "", {}
-    try:
-        steps = dict(sorted(read_metrics(place / METRICS).items()))
-    except SoulError as error:
-        cause = one_line(error)
-
+    files = TrainingFiles.read(place)
+    steps, run, failure, usage = files.metrics, files.run, files.failure, _object(place / USAGE)
     keys = sorted(set().union(*steps.values()))
 
     def column(pattern: str) -> dict[int, float]:
@@ -133,19 +217,18 @@ def _training(place: Path) -> RunFacts:
         found = {step: _mean([numbers[key] for key in named if key in numbers]) for step, numbers in steps.items()}
         return {step: mean for step, mean in found.items() if mean is not None}
 
-    run, failure, usage = (_object(place / name) for name in (RUN_FILE, FAILURE, USAGE))
     columns = {name: values for name, pattern in _CURVES.items() if (values := column(pattern))}
     drafts, last = columns.get("draft", {}), {name: list(values.values())[-1] for name, values in columns.items()}
     alarms: dict[str, int] = {}
-    for step, name in ((step, name) for step in steps for name in keys if name.startswith(_ALARM)):
-        if steps[step].get(name):
-            alarms.setdefault(name.removeprefix(_ALARM), step)
+    for event in files.events():
+        if event["kind"] == "alarm":
+            alarms.setdefault(event["text"], event["step"])
     total, done = (run.get("config") or {}).get("trainer", {}).get("total_training_steps"), max(steps, default=0)
     written, names = _changed(place, METRICS), [name for name in str(run.get("task") or "").split(",") if name]
     traces = [file.stat.st_mtime for file in trace_files(place / TRACES)]
     changed = max([_changed(place, METRICS, RUN_FILE, FAILURE, USAGE), *traces])
     ended = done >= total if total else _changed(place, REPORT) >= written > 0
-    state = _state(is_held(place), changed, _changed(place, FAILURE) > written, ended)
+    state = _state(is_held(place), changed, failure.get("time", 0.0) > files.started, ended)
     cost_usd, unpriced = _cost([usage["total"]] if usage else [])
     seconds = [numbers[name] for numbers in steps.values() for name in _SECONDS if name in numbers]
     return RunFacts(
@@ -162,7 +245,7 @@ def _training(place: Path) -> RunFacts:
         cost_usd=cost_usd,
         unpriced=unpriced,
         tasks=names,
-        cause=str(failure.get("cause", "")) if state == "failed" else cause,
+        cause=str(failure.get("cause", "")) if state == "failed" else next(iter(files.problems), ""),
         objective=str(run.get("objective") or ""),
         verdict=verdict(list(drafts.values()), column("ditto/gap"), alarms) if drafts else "",
         alarms=alarms,

@@ -7,9 +7,9 @@ A file is known by inode, time and size. What happened to it decides what is don
     anything else       its rows go, and it is read again: a resumed run has written the step once more
     is no longer there  its rows go
 
-The page gets the sessions as JSON columns: it asks for what is newer than the last row and revision that it knows, and
-gets all rows again where some have gone since: at the end of a step, whose live rows its final file replaces. Columns
-of repeated texts are coded: {"values": ["sotopia"], "codes": [0, 0, 0]}.
+The page gets the sessions as JSON columns: what is newer than the last row and revision that it knows, or all rows
+where some have gone since: at the end of a step, whose live rows its final file replaces. Columns of repeated texts are
+coded: {"values": ["sotopia"], "codes": [0, 0, 0]}.
 
 Several viewers may use one index: every change holds `traces/.index.lock`. SQLite's journal is the plain one, because a
 write-ahead log does not work on network file systems. Where the traces' folder cannot be written to (a colleague's run,
@@ -27,10 +27,9 @@ import tempfile
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from soul.errors import one_line
@@ -40,22 +39,19 @@ from soul.pages.session_row import CallsRow, SessionRow, Uses, calls_rows
 from soul.record import BadRecord, SessionRecord
 
 logger = logging.getLogger(__name__)
-Progress = Callable[[float], None]  # called with the share of the bytes that are indexed, 0 to 1
 Value = TypeVar("Value")
 
 FILE, LOCK = "index.sqlite", ".index.lock"
-VERSION = 7  # of the tables; raise it when you change them
+VERSION = 8  # of the tables; raise it when you change them
 BUSY_S = 30.0  # how long a reader waits for a change
 _TYPES = {"float | None": "REAL", "float": "REAL", "int": "INTEGER", "int | None": "INTEGER"}
 _FACTS = ("inode", "mtime_ns", "size", "indexed", "lines")
-_CODED = ("split", "task", "file", "prompt", "cause", "prompts", "question")
-# Column of the page -> where it comes from.
-COLUMNS = {
-    "id": "s.id",
-    **{name: f"f.{name}" for name in ("step", "split", "live")},
-    **{name: f's."{name}"' for name in SessionRow._fields},
-}
-_ROWS = f"SELECT {', '.join(COLUMNS.values())} FROM sessions s JOIN files f ON f.id = s.file_id"
+_CODED = ("split", "task", "file", "prompt", "cause", "question")
+# The columns of the page: facts of the file, and what it needs of a session's row.
+OF_ROW = tuple(name for name in SessionRow._fields if name not in ("row", "prompts", "said", "told"))
+COLUMNS = ("id", "step", "split", "live", *OF_ROW)
+_ROWS = f"""SELECT s.id, f.step, f.split, f.live, {", ".join(f's."{name}"' for name in OF_ROW)}
+    FROM sessions s JOIN files f ON f.id = s.file_id"""
 _SAME_FILE = f"UPDATE files SET {', '.join(f'{name} = ?' for name in _FACTS)} WHERE id = ?"
 # Live rows of sessions that are also in a finished file.
 _FINISHED = """SELECT s.id FROM sessions s JOIN files f ON f.id = s.file_id
@@ -89,8 +85,7 @@ class DamagedIndex(Exception):
     """The index cannot be read. The next change builds it again."""
 
 
-@dataclass(frozen=True)
-class KnownFile:
+class KnownFile(NamedTuple):
     """The state of a trace file in the index: `indexed` bytes of it are read, `lines` of them whole lines."""
 
     id: int
@@ -101,14 +96,12 @@ class KnownFile:
     lines: int
 
     def unchanged(self, stat: os.stat_result) -> bool:
+        """Compare it with the file that is there."""
         return (self.inode, self.mtime_ns, self.size) == (stat.st_ino, stat.st_mtime_ns, stat.st_size)
 
 
 class SessionIndex:
-    """The index of one run. Its methods may be called from several threads.
-
-    Args:
-        traces: the folder with the traces; it must exist.
+    """The index of one run, whose folder `traces` must exist. Its methods may be called from several threads.
 
     Attributes:
         path: the file.
@@ -131,11 +124,7 @@ class SessionIndex:
                 pass
 
     def read(self, question: Callable[[sqlite3.Connection], Value]) -> Value:
-        """Answer a question from one state of the index.
-
-        Raises:
-            DamagedIndex: it is damaged or missing; `refresh` makes a new one.
-        """
+        """Answer a question from one state of the index; raises DamagedIndex, and `refresh` makes a new one."""
         try:
             with closing(self._connection("ro")) as connection:
                 connection.execute("BEGIN")
@@ -185,8 +174,8 @@ class SessionIndex:
         uri = f"file:{quote(str(self.path.absolute()))}?mode={mode}"
         return sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)
 
-    def refresh(self, progress: Progress = lambda share: None) -> None:
-        """Bring the index up to date with the files.
+    def refresh(self, progress: Callable[[float], None] = lambda share: None) -> None:
+        """Bring the index up to date with the files; `progress` gets the share of the bytes that are indexed.
 
         Raises:
             sqlite3.DatabaseError, OSError: the index cannot be written.
@@ -223,17 +212,17 @@ class SessionIndex:
                 known = None
             facts = stat.st_ino, stat.st_mtime_ns, stat.st_size
             if known is None:
-                new = (file.name, file.split, file.step, file.live, *facts, 0, 0)
-                names = ("name", "split", "step", "live", *_FACTS)
-                known = KnownFile(_insert(connection, "files", names, new), *facts, 0, 0)
+                new = {"name": file.name, "split": file.split, "step": file.step, "live": file.live}
+                known = KnownFile(_insert(connection, "files", new), *facts, 0, 0)
             end, count = known.indexed, known.lines
             uses: list[Uses] = []
-            for line in _readable_lines(opened, known.indexed):
-                end, count = line.end, count + 1
-                if record := _add(connection, known.id, line, f"{file.name}: line {count}"):
-                    uses.append((record.task, record.usage))
+            with suppress(DamagedFile):  # what is before the tear counts; `torn` names the file
+                for line in lines_of(opened, known.indexed):
+                    end, count = line.end, count + 1
+                    if record := _add(connection, known.id, line, f"{file.name}: line {count}"):
+                        uses.append((record.task, record.usage))
             for row in calls_rows(uses):
-                _insert(connection, "calls", ("file_id", *CallsRow._fields), (known.id, *row))
+                _insert(connection, "calls", {"file_id": known.id, **row._asdict()})
             connection.execute(_SAME_FILE, (*facts, end, count, known.id))
             torn = f"{file.name} cannot be read beyond byte {end:,}: copy it again from where it was written"
             problem = torn if end < stat.st_size and not file.live else None
@@ -255,21 +244,12 @@ def _known_files(connection: sqlite3.Connection) -> dict[str, KnownFile]:
     return {name: KnownFile(*rest) for name, *rest in connection.execute(f"SELECT {fields} FROM files")}
 
 
-def _readable_lines(file: BinaryIO, start: int) -> Iterator[Line]:
-    """The lines from this offset on, up to what cannot be read."""
-    try:
-        yield from lines_of(file, start)
-    except DamagedFile as error:
-        logger.warning("%s", error)
-
-
 def _add(connection: sqlite3.Connection, file_id: int, line: Line, where: str) -> SessionRecord | None:
     """Add the session of a line. A line that is not a record is noted with its file."""
-    names = ("file_id", "offset", "length", *SessionRow._fields)
+    place = {"file_id": file_id, "offset": line.start, "length": line.end - line.start}
     try:
         record = SessionRecord.from_line(line.text, where)
-        row = SessionRow.from_record(record)
-        _insert(connection, "sessions", names, (file_id, line.start, line.end - line.start, *row))
+        _insert(connection, "sessions", place | SessionRow.from_record(record)._asdict())
         return record
     except BadRecord as error:
         problem = one_line(error)
@@ -279,10 +259,10 @@ def _add(connection: sqlite3.Connection, file_id: int, line: Line, where: str) -
     return None
 
 
-def _insert(connection: sqlite3.Connection, table: str, columns: Sequence[str], values: Sequence[Any]) -> int:
-    names = ", ".join(f'"{name}"' for name in columns)
-    statement = f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(columns))})"
-    return connection.execute(statement, values).lastrowid or 0
+def _insert(connection: sqlite3.Connection, table: str, values: dict[str, Any]) -> int:
+    names = ", ".join(f'"{name}"' for name in values)
+    statement = f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(values))})"
+    return connection.execute(statement, list(values.values())).lastrowid or 0
 
 
 def _forget(connection: sqlite3.Connection, file_id: int) -> None:
@@ -299,11 +279,7 @@ def _remove(connection: sqlite3.Connection, ids: str) -> None:
 
 
 def columns_after(connection: sqlite3.Connection, after: int, known: int | None) -> dict[str, Any]:
-    """The sessions with a higher id.
-
-    Args:
-        after: the highest id that the page has; 0 for none.
-        known: the revision of its last answer; None if it has none.
+    """The sessions with a higher id than the page has (0: none), whose last answer had the revision `known`.
 
     Returns:
         {"revision", "reset", "columns"}. With `reset`, rows have gone or the index is another one than the page knows:

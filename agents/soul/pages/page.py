@@ -63,9 +63,7 @@ def served_page(title: str = "soul view", poll_ms: int = POLL_MS, **known: Any) 
 
 
 def write_page(file: Path, title: str, data: Mapping[str, Any], texts: Iterable[tuple[str, str]], start: str) -> Path:
-    """Write the page with its data as one file, and return the file.
-
-    Readers see either the whole new page or the previous one.
+    """Write the page with its data as one file, and return the file; readers see the whole new page or the old one.
 
     Args:
         data: address of the API -> its answer, unpacked when a view asks for it.
@@ -82,26 +80,27 @@ def _data(data: Mapping[str, Any], texts: Iterable[tuple[str, str]]) -> Iterator
     """The script elements with the data: the parts of the texts, an index of them, and the answers."""
     addresses: list[str] = []
     starts: list[int] = []
-    lines: list[str] = []
-    size = 0
-
-    def part() -> str:
-        return _element(f"part-{len(starts) - 1}", packed("\n".join(lines)))
-
-    for address, line in texts:
-        if not lines or size + len(line) > PART_CHARACTERS:
-            if lines:
-                yield part()
-            starts.append(len(addresses))
-            lines, size = [], 0
-        addresses.append(address)
-        lines.append(line)
-        size += len(line)
-    if lines:
-        yield part()
+    for part in _parts(texts):
+        yield _element(f"part-{len(starts)}", packed("\n".join(line for _, line in part)))
+        starts.append(len(addresses))
+        addresses += [address for address, _ in part]
     yield _element("texts", packed(to_json({"addresses": addresses, "starts": starts})))
     for address, answer in data.items():
         yield _element(f"data:{address}", packed(to_json(answer)))
+
+
+def _parts(texts: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    """Texts in runs of at most PART_CHARACTERS."""
+    part: list[tuple[str, str]] = []
+    size = 0
+    for text in texts:
+        if part and size + len(text[1]) > PART_CHARACTERS:
+            yield part
+            part, size = [], 0
+        part.append(text)
+        size += len(text[1])
+    if part:
+        yield part
 
 
 def _element(name: str, body: str) -> str:
@@ -111,7 +110,7 @@ def _element(name: str, body: str) -> str:
 def _pieces(title: str, known: Mapping[str, Any], data: Iterable[str]) -> Iterator[str]:
     before, after = _read("page.html").split("$data\n")
     connect = bool(known["served"])
-    yield _filled(before, title=escape(title), style=_style(), policy=escape(_policy(connect)))
+    yield _filled(before, title=escape(title), style=_read("style.css"), policy=escape(_policy(connect)))
     yield from data
     yield _filled(after, script=_script(), known=embedded(known))
 
@@ -121,13 +120,8 @@ def _policy(connect: bool) -> str:
     def digest(text: str) -> str:
         return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
 
-    allowed = f"script-src {digest(_script())}; style-src {digest(_style())}"
+    allowed = f"script-src {digest(_script())}; style-src {digest(_read('style.css'))}"
     return f"{_POLICY}; {allowed}" + ("; connect-src 'self'" if connect else "")
-
-
-@cache
-def _style() -> str:
-    return _read("style.css")
 
 
 @cache
@@ -135,6 +129,7 @@ def _script() -> str:
     return "\n".join(_read(f"script/{name}.js") for name in SCRIPTS)
 
 
+@cache
 def _read(name: str) -> str:
     return (_HERE / name).read_text(encoding="utf-8")
 

@@ -1,9 +1,9 @@
 """The server of `soul view`: on 127.0.0.1 only, for whoever has the address with its random token.
 
-Other programs of this machine do not know the token. A page of another site that resolves its name to 127.0.0.1 (DNS
-rebinding) is refused by its Host header. `/TOKEN/` is the page, `/TOKEN/api/...` gives the answers of `soul.pages.api`;
-an error is {"error": text}. POST is answered only where an extension changes something (`soul view --play`,
-`--annotate`), and only if it comes from the page itself: the request's Origin is this server, its type is JSON.
+A page of another site that resolves its name to 127.0.0.1 (DNS rebinding) is refused by its Host header. `/TOKEN/` is
+the page, `/TOKEN/api/...` gives the answers of `soul.pages.api`; an error is {"error": text}. POST is answered only
+where an extension changes something (`soul view --play`), and only if it comes from the page itself: the request's
+Origin is this server, its type is JSON.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import logging
 import secrets
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
@@ -134,7 +134,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self, ask: Callable[[], Any]) -> None:
         try:
-            answer = ask()
+            self._json(ask())
         except NotThere:
             self._problem(HTTPStatus.NOT_FOUND, "There is nothing at this address.")
         except BadRequest as error:
@@ -145,11 +145,6 @@ class Handler(BaseHTTPRequestHandler):
             self._problem(HTTPStatus.UNPROCESSABLE_ENTITY, one_line(error))
         except FileNotFoundError:
             self._problem(HTTPStatus.NOT_FOUND, "This file was there a moment ago, and is gone.")
-        else:
-            if isinstance(answer, Iterator):
-                self._lines(answer)
-            else:
-                self._json(answer)
 
     def _json(self, value: Any, status: HTTPStatus = HTTPStatus.OK) -> None:
         body = to_json(value).encode("utf-8", "backslashreplace")
@@ -162,17 +157,6 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         self._json({"error": text}, status)
 
-    def _lines(self, values: Iterable[Mapping[str, Any]]) -> None:
-        """Answer with lines of JSON, each sent when it is known."""
-        self._head(HTTPStatus.OK, "application/x-ndjson", NO_CONTENT, {"Transfer-Encoding": "chunked"})
-        if self.command == "HEAD":
-            return
-        for value in values:
-            line = json.dumps(value).encode("ascii") + b"\n"
-            self.wfile.write(f"{len(line):x}\r\n".encode("ascii") + line + b"\r\n")
-            self.wfile.flush()
-        self.wfile.write(b"0\r\n\r\n")
-
     def _send(
         self,
         status: HTTPStatus,
@@ -181,17 +165,14 @@ class Handler(BaseHTTPRequestHandler):
         more: Mapping[str, str] = MappingProxyType({}),
         policy: str = NO_CONTENT,
     ) -> None:
-        self._head(status, kind, policy, {**more, "Content-Length": str(len(body))})
+        self.send_response(status)
+        about = {"Content-Type": kind, "Content-Length": str(len(body)), "Content-Security-Policy": policy}
+        closing = {"Connection": "close"} if self.close_connection else {}
+        for name, value in {**about, **SAFETY, **more, **closing}.items():
+            self.send_header(name, value)
+        self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
-
-    def _head(self, status: HTTPStatus, kind: str, policy: str, more: Mapping[str, str]) -> None:
-        self.send_response(status)
-        for name, value in {"Content-Type": kind, "Content-Security-Policy": policy, **SAFETY, **more}.items():
-            self.send_header(name, value)
-        if self.close_connection:
-            self.send_header("Connection", "close")
-        self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
         """Requests are logged with SOUL_LOG=debug, without the token."""

@@ -24,10 +24,8 @@ class SessionRow(NamedTuple):
         draft, refined: rewards; None without a verdict or an episode.
         cause: the first failure of the session: of the draft, the refined episode or the feedback.
         disagree: members of a jury, or judge and canary, gave an episode different rewards.
-        valid: every episode that there is has a verdict.
         seconds: from the first stage's start to the last one's end; without start times, the stages' sum.
         cost: US dollars; None if a price is unknown.
-        tokens: what the policy sampled; None if neither the training nor an endpoint counted it.
         prompts: ids of the judge's prompts.
         said, told: characters that the policy wrote in the draft, and those of the feedback; None without feedback.
         followed: 0: both answers are the same; 1: the refined one is another; 2: another, and right; None: not known.
@@ -47,11 +45,9 @@ class SessionRow(NamedTuple):
     redactions: int
     cause: str | None
     disagree: int
-    valid: int
     dropped: int
     seconds: float
     cost: float | None
-    tokens: int | None
     prompts: str
     said: int
     told: int | None
@@ -64,6 +60,8 @@ class SessionRow(NamedTuple):
         draft, refined = record.draft, record.refined
         failed = [cause for attempt in record.attempts if (cause := attempt.cause)]
         failed += [record.feedback_failure.cause] if record.feedback_failure else []
+        advantages, usages = record.advantages, record.usage.values()
+        unpriced = any(usage.unpriced for usage in usages)
         return cls(
             task=record.task,
             file=record.file,
@@ -73,19 +71,15 @@ class SessionRow(NamedTuple):
             session=record.session,
             draft=_rounded(draft.reward),
             refined=_rounded(refined.reward if refined else None),
-            advantage_draft=_rounded(record.advantages.get("draft")),
-            advantage_refined=_rounded(
-                record.advantages.get("refined_base", record.advantages.get("refined_feedback"))
-            ),
+            advantage_draft=_rounded(advantages.get("draft")),
+            advantage_refined=_rounded(advantages.get("refined_base", advantages.get("refined_feedback"))),
             redactions=record.redactions,
             cause=failed[0] if failed else None,
             disagree=int(any(map(_disagree, record.attempts))),
-            valid=int(all(attempt.valid for attempt in record.attempts)),
             dropped=int(record.dropped),
             seconds=round(_seconds(record), 3),
-            cost=_rounded(_cost(record.usage.values())),
-            tokens=_tokens(record),
-            prompts=", ".join(record.prompts).encode("utf-8", "replace").decode(),
+            cost=None if unpriced else _rounded(sum(usage.cost_usd for usage in usages)),
+            prompts=_storable(", ".join(record.prompts)),
             said=sum(len(one["content"]) for one in chain(*(draft.seats or {}).values()) if one["role"] == "assistant"),
             told=None if record.feedback is None else len(record.feedback),
             followed=_followed(record),
@@ -144,15 +138,14 @@ def _seconds(record: SessionRecord) -> float:
     return end - start
 
 
-def _cost(usages: Iterable[Usage]) -> float | None:
-    usages = list(usages)
-    return None if any(usage.unpriced for usage in usages) else sum(usage.cost_usd for usage in usages)
-
-
 def _question(record: SessionRecord) -> str:
     text = (question_of(record.record) if record.record else record.question) or record.draft.critique or ""
-    shown = " ".join(text.split())[:SHOWN_CHARACTERS]
-    return shown.encode("utf-8", "replace").decode()  # SQLite takes no lone surrogates
+    return _storable(" ".join(text.split())[:SHOWN_CHARACTERS])
+
+
+def _storable(text: str) -> str:
+    """The text without lone surrogates, which SQLite does not take."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _followed(record: SessionRecord) -> int | None:
@@ -161,11 +154,3 @@ def _followed(record: SessionRecord) -> int | None:
         return None
     right = (record.target, *(record.target or "").split(" or "))  # see `Task.target`
     return 0 if first == second else 2 if second in right else 1
-
-
-def _tokens(record: SessionRecord) -> int | None:
-    """Number of tokens that the policy sampled."""
-    if record.sequences:
-        return record.sampled_tokens
-    policy = record.usage.get("policy")
-    return policy.completion_tokens if policy else None

@@ -1,6 +1,6 @@
 """The text of one session, read from its trace by offset, and a search in the texts of all sessions.
 
-A search reads every line, and hits come as they are found. Most lines are ruled out by their bytes, without parsing:
+A search reads every line, and answers in parts. Most lines are ruled out by their bytes, without parsing:
 the wanted text, as JSON writes it, in lower case. A text with letters outside ASCII can be written in several ways, so
 only its longest run of ASCII letters is looked for first. What is left is parsed, and the texts themselves decide.
 """
@@ -12,7 +12,7 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +20,7 @@ from soul.files.line_file import DamagedFile, line_from
 from soul.record import BadRecord, Failure, SessionRecord
 
 _PLACES = 'SELECT s.id, f.name, f.inode, s."offset", s.length FROM sessions s JOIN files f ON f.id = s.file_id'
-REPORT_S = 0.25  # between two reports of progress
-Event = dict[str, int | float | bool]
+SEARCH_S = 0.5  # that one answer of a search may take
 
 
 class NoSession(Exception):
@@ -29,7 +28,7 @@ class NoSession(Exception):
 
 
 class Place(NamedTuple):
-    """The place of a session's line."""
+    """Where a session's line is."""
 
     id: int
     file: str
@@ -39,11 +38,7 @@ class Place(NamedTuple):
 
 
 def place_of(connection: sqlite3.Connection, session: int) -> Place:
-    """The place of a session.
-
-    Raises:
-        NoSession: the index has none of this id.
-    """
+    """The place of a session; raises NoSession if the index has none of this id."""
     row = connection.execute(f"{_PLACES} WHERE s.id = ?", (session,)).fetchone()
     if row is None:
         raise NoSession(f"there is no session {session} any more")
@@ -56,11 +51,7 @@ def places_after(connection: sqlite3.Connection, after: int) -> list[Place]:
 
 
 def read_line(traces: Path, place: Place) -> bytes:
-    """The line of a session.
-
-    Raises:
-        NoSession: the file is not the one that was indexed any more.
-    """
+    """The line of a session; raises NoSession if the file is not the one that was indexed any more."""
     try:
         with (traces / place.file).open("rb") as file:
             same = os.fstat(file.fileno()).st_ino == place.inode
@@ -76,62 +67,55 @@ def read_line(traces: Path, place: Place) -> bytes:
 
 
 def session_object(line: bytes, where: str) -> dict[str, Any]:
-    """A session's line as an object.
-
-    Raises:
-        NoSession: the line is not a record.
-    """
+    """A session's line as an object; raises NoSession if it is none."""
     try:
         return dict(json.loads(line))
     except (ValueError, TypeError) as error:
         raise NoSession(f"{where}: {error}") from None
 
 
-def search(traces: Path, places: Sequence[Place], text: str) -> Iterator[Event]:
-    """Search sessions for a text, upper and lower case alike.
+def search(traces: Path, places: Sequence[Place], text: str) -> dict[str, Any]:
+    """Search sessions for a text, upper and lower case alike; see `searched`."""
+    needle, of = _needle(text), {place.id: place for place in places}
 
-    Args:
-        places: of the sessions, in the order in which they are searched.
-
-    Yields:
-        {"hit": id} for each session that has it, {"progress": share of the bytes} now and then, {"end": True}.
-    """
-    wanted, needle = text.lower(), _needle(text)
-    total, done = sum(place.length for place in places), 0
-    reported = time.monotonic()
-    for place in places:
-        if _has(traces, place, needle, wanted):
-            yield {"hit": place.id}
-        done += place.length
-        if time.monotonic() - reported > REPORT_S:
-            reported = time.monotonic()
-            yield {"progress": round(done / total, 4)}
-    yield {"end": True}
-
-
-def _has(traces: Path, place: Place, needle: bytes, wanted: str) -> bool:
-    """Look for the text in a session. If the run has replaced its file, the new rows are searched next time."""
-    try:
-        line = read_line(traces, place)
-        if needle not in line.lower():
+    def has(number: int) -> bool:
+        try:
+            line = read_line(traces, of[number])
+            return needle in line.lower() and contains(SessionRecord.from_line(line, of[number].file), text)
+        except (NoSession, BadRecord):  # the run has replaced its file: the new rows are searched next time
             return False
-        return any(wanted in text.lower() for text in texts(SessionRecord.from_line(line, place.file)))
-    except (NoSession, BadRecord):
-        return False
+
+    return searched(list(of), has)
+
+
+def searched(ids: Sequence[int], has: Callable[[int], bool]) -> dict[str, Any]:
+    """Search for SEARCH_S at most: {"hits": ids, "after": where to go on, None at the end, "share": of the ids}."""
+    hits, end = [], time.monotonic() + SEARCH_S
+    for number in ids:
+        if has(number):
+            hits.append(number)
+        if time.monotonic() > end and number != ids[-1]:
+            return {"hits": hits, "after": number, "share": number / ids[-1]}
+    return {"hits": hits, "after": None, "share": 1.0}
+
+
+def contains(record: SessionRecord, text: str) -> bool:
+    """Tell whether a session has this text."""
+    return any(text.lower() in one.lower() for one in texts(record))
 
 
 def texts(record: SessionRecord) -> Iterator[str]:
-    """The searched texts: conversations, critiques, feedback, failures, fields of the record and of the episodes."""
+    """The searched texts: conversations, calls, critiques, feedback, failures, fields of record and episodes."""
     for attempt in record.attempts:
-        for messages in (attempt.seats or {}).values():
+        for messages in [*(attempt.seats or {}).values(), *(call.request for call in attempt.calls)]:
             yield from (message["content"] for message in messages)
-        yield from _leaves([attempt.critique, attempt.episode, _failure_texts(attempt.failure), attempt.ended])
-    yield from _leaves(
-        [record.feedback, _failure_texts(record.feedback_failure), record.redacted, record.record, record.groups]
-    )
+        replies = [call.reply for call in attempt.calls]
+        yield from _leaves([replies, attempt.critique, attempt.episode, _parts(attempt.failure), attempt.ended])
+    failure = _parts(record.feedback_failure)
+    yield from _leaves([record.feedback, failure, record.redacted, record.record, record.groups])
 
 
-def _failure_texts(failure: Failure | None) -> list[str]:
+def _parts(failure: Failure | None) -> list[str]:
     return [failure.stage, failure.cause, failure.detail] if failure else []
 
 

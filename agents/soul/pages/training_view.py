@@ -6,18 +6,19 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from soul.errors import RunFailed
+from soul.errors import RunFailed, SoulError
 from soul.files.metrics_file import NAME as METRICS
 from soul.files.trace_files import FOLDER as TRACES
-from soul.pages import training_numbers
+from soul.pages.facts import FAILURE, RUN_FILE, TrainingFiles, checkpoints, described, facts
 from soul.pages.index import DamagedIndex, SessionIndex, columns_after
-from soul.pages.sessions import Event, NoSession, Place, place_of, places_after, read_line, search, session_object
+from soul.pages.judge_numbers import judge_part
+from soul.pages.sessions import NoSession, place_of, places_after, read_line, search, session_object
 from soul.pages.themes import places, themes
-from soul.pages.training_numbers import FAILURE, checkpoints
+from soul.pages.training_numbers import sessions_part
 from soul.record import SessionRecord
 from soul.shown_answers import answers_to
 
@@ -35,12 +36,14 @@ class TrainingView:
     Attributes:
         indexing: the share of the files' bytes that is indexed; None while nothing is left to do.
         problem: why the index cannot be written; "" if it can.
+        parts: numbers that only one view needs, and that are read when it asks.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.traces = folder, folder / TRACES
         self.indexing: float | None = None
         self.problem = ""
+        self.parts = {"themes": self.themes, "judge": self.judge}
         self._index: SessionIndex | None = None
         self._lock = threading.Lock()
         self._worker: threading.Thread | None = None
@@ -48,7 +51,6 @@ class TrainingView:
         self._state: tuple[Any, ...] = ()  # of the files, when the overview was made
         self._revision = 0
         self._overview: dict[str, Any] = {}
-        self._themes: tuple[list[Place], dict[str, Any]] | None = None
 
     def keep_up(self, wait_s: float = WAIT_S) -> None:
         """Look for new sessions, in a thread of its own; wait this long for it at most."""
@@ -64,7 +66,6 @@ class TrainingView:
 
     def refresh(self) -> None:
         """Bring the index up to date; what prevents it becomes `problem`."""
-
         logged_at = time.monotonic()
 
         def note(share: float) -> None:
@@ -96,27 +97,28 @@ class TrainingView:
         """All numbers of the run; only "revision", "unchanged" and "indexing" if the page knows this revision."""
         self.keep_up()
         with self._lock:
-            files = [_stamp(self.folder / name) for name in (METRICS, training_numbers.RUN_FILE, FAILURE)]
+            files = [_stamp(self.folder / name) for name in (METRICS, RUN_FILE, FAILURE)]
             state = self._read(_index_revision, 0), files, tuple(checkpoints(self.folder))
             if state != self._state:
-                nothing: dict[str, Any] = {"curves": {}, "calls": [], "problems": [], "judges": [], "lengths": {}}
-                sessions = self._read(training_numbers.sessions_part, nothing)
-                others = training_numbers.files_part(self.folder)
-                problems = [*others["problems"], *sessions["problems"]]
-                said = training_numbers.in_words(sessions["curves"], others["events"])
-                self._overview = {**others, **sessions, "problems": problems, "verdict": said}
+                self._overview = self._numbers()
                 self._revision = max(self._revision + 1, int(time.time() * 1000))
                 self._state = state
-            if known == self._revision:
-                return {"revision": known, "unchanged": True, **self._progress()}
-            return {"revision": self._revision, **self._overview, **self._progress()}
+            new = {"unchanged": True} if known == self._revision else self._overview
+            return {"revision": self._revision, **new, **self._progress()}
+
+    def _numbers(self) -> dict[str, Any]:
+        nothing: dict[str, Any] = {"curves": {}, "calls": [], "problems": []}
+        sessions, files = self._read(sessions_part, nothing), TrainingFiles.read(self.folder)
+        metrics = files.series()
+        try:
+            verdict = facts(self.folder).verdict
+        except SoulError:  # a file is damaged: the problems say which
+            verdict = ""
+        more = {"metrics": metrics, "about": described(metrics["series"]), "events": files.events(), "verdict": verdict}
+        return {**sessions, "run": files.run, **more, "problems": [*files.problems, *sessions["problems"]]}
 
     def session(self, number: int) -> dict[str, Any]:
-        """The record of a session, with its question and answers.
-
-        Raises:
-            NoSession: it is not there, or not any more.
-        """
+        """The record of a session, with its question and answers; raises NoSession."""
         self._open()
         place = self._read(lambda connection: place_of(connection, number), None)
         if place is None:
@@ -127,14 +129,15 @@ class TrainingView:
     def themes(self) -> dict[str, Any]:
         """What the feedback is about; see `soul.pages.themes`."""
         self.keep_up()
-        nothing: list[Place] = []
-        known = self._read(places, nothing)
-        if not self._themes or self._themes[0] != known:
-            self._themes = known, themes(self.traces, known)
-        return self._themes[1]
+        return themes(self.traces, self._read(places, []))
 
-    def search(self, text: str, after: int) -> Iterator[Event]:
-        """Search all sessions with a higher id; see `soul.pages.sessions`."""
+    def judge(self) -> dict[str, Any]:
+        """What the rewards of the judge depend on; see `soul.pages.judge_numbers`."""
+        self.keep_up()
+        return self._read(judge_part, {"judges": [], "lengths": {}})
+
+    def search(self, text: str, after: int) -> dict[str, Any]:
+        """Search the sessions with a higher id; see `soul.pages.sessions`."""
         self._open()
         return search(self.traces, self._read(lambda connection: places_after(connection, after), []), text)
 
@@ -147,29 +150,26 @@ class TrainingView:
         """Ask the index, after `refresh`.
 
         Raises:
-            RunFailed: there is none, or it was damaged since.
+            RunFailed: there is none, or it was damaged since; the next look builds it again.
         """
+        if self._index is None:
+            raise RunFailed(f"The index of {self.traces} is not built yet.")
         try:
-            if self._index is not None:
-                return self._index.read(question)
+            return self._index.read(question)
         except DamagedIndex as damage:
+            self._checked = 0.0
             raise RunFailed(f"The index of {self.traces} is damaged ({damage}). Run the same command again.") from None
-        raise RunFailed(f"The index of {self.traces} is not built yet.")
+
+    def _read(self, question: Callable[[sqlite3.Connection], Value], otherwise: Value) -> Value:
+        """Ask the index; `otherwise` while there is none."""
+        try:
+            return self.ask(question)
+        except RunFailed:
+            return otherwise
 
     def _progress(self) -> dict[str, Any]:
         notes = [self.problem, self._index.note if self._index else ""]
         return {"indexing": self.indexing, "notes": [note for note in notes if note]}
-
-    def _read(self, question: Callable[[sqlite3.Connection], Value], otherwise: Value) -> Value:
-        """Ask the index; `otherwise` while there is none."""
-        if self._index is None:
-            return otherwise
-        try:
-            return self._index.read(question)
-        except DamagedIndex as damage:
-            logger.info("%s; it is built again", damage)
-            self._checked = 0.0
-            return otherwise
 
 
 def _index_revision(connection: sqlite3.Connection) -> int:

@@ -4,6 +4,7 @@ import json
 import random
 
 from ditto.run.run_folder import RunFolder
+from ditto.run.step_metrics import session_metrics
 from soul.judge.call.usage import Usage
 from soul.record import Failure
 from tests.soul.figures.made_up_runs import session
@@ -30,7 +31,7 @@ def charted_run(folder):
             "actor/grad_norm": dice.random(),
             f"alarm/{ALARM}": float(step >= ALARM_AT),
         }
-        run.log_metrics(step, times | numbers)
+        run.log_metrics(step, session_metrics(sessions) | times | numbers)
         everything += sessions
     facts = {"schema_version": 1, "config": {"trainer": {"lr": 1e-5}, "files": ["a", folder.name]}}
     (folder / "run.json").write_text(json.dumps(facts), encoding="utf-8")

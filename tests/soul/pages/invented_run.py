@@ -126,7 +126,9 @@ def session(task, step, number, k, draft, refined, **fields):
     }
     ids = {"session": f"{task}-{number}_{k}", "prompt": f"{task}-{number}", "prompts": [f"{task}/judge@2"]}
     place = {"task": task, "file": f"{task}.parquet", "number": number, "row": 100 + number, "step": step}
-    both = {"draft": draft, "refined": refined, "usage": {"judge": judge}}
+    asked = {"role": "user", "content": f"Is it right? Case {task}-{step}-{number}-{k}."}
+    calls = [{"role": "judge", "model": "m", "request": [asked], "reply": "7"}]
+    both = {"draft": {**draft, "calls": calls}, "refined": refined, "usage": {"judge": judge}}
     return SessionRecord.model_validate(
         {**place, **ids, **both, "advantages": advantages, "sequences": sequences, **fields}
     )

@@ -126,7 +126,7 @@ def test_smoothing_keeps_the_raw_line_and_metrics_stand_side_by_side(opened, run
     page.get_by_role("checkbox", name="actor/grad_norm").check()
     page.wait_for_url(re.compile("actor"))
     page.get_by_placeholder("name or meaning").fill("queued")
-    page.get_by_role("checkbox", name="judge/queued_s").check()
+    page.locator("input[value='judge/queued_s']").check()
     figure(page, "judge/queued_s").wait_for()
     figure(page, "actor/grad_norm").wait_for()
     rows = table(page, "judge/queued_s")

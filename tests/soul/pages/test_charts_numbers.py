@@ -12,7 +12,7 @@ import scipy.stats
 
 import soul.pages
 from soul.pages.export import indexed
-from soul.pages.training_numbers import described
+from soul.pages.facts import described
 from tests.soul.pages.charted_run import ADVICE, ALARM, ALARM_AT, STEPS, both, charted_run
 
 DOCS = Path(__file__).parents[3] / "docs" / "training.md"
@@ -112,7 +112,7 @@ def test_whether_an_answer_followed_is_read_from_both_answers(run):
 def test_lengths_are_compared_within_prompts(run):
     sessions, training = run
     for task in ("hitom", "sotopia"):
-        one = training.overview(None)["lengths"][task]["answer"]
+        one = training.judge()["lengths"][task]["answer"]
         known = [each for each in sessions if each.task == task and each.draft.reward is not None]
         said = np.array([len(each.draft.seats["policy"][1]["content"]) for each in known], float)
         rewards = np.array([each.draft.reward for each in known])
@@ -129,7 +129,7 @@ def test_lengths_are_compared_within_prompts(run):
         parts = [part for part in np.array_split(np.sort(said), len(one["length"])) if len(part)]
         assert one["length"][0] <= np.median(parts[0]) + 1 and one["length"] == sorted(one["length"])
         assert np.average(one["mean"], weights=one["count"]) == pytest.approx(rewards.mean(), abs=1e-6)
-    told = training.overview(None)["lengths"]["sotopia"]["critique"]
+    told = training.judge()["lengths"]["sotopia"]["critique"]
     assert told["n"] == len(both(sessions, "sotopia"))
 
 
@@ -139,7 +139,7 @@ def test_each_version_of_a_prompt_has_its_own_mean(run):
     for one in sessions:
         if one.draft.reward is not None:
             expected[one.step, one.prompts[0]].append(one.draft.reward)
-    found = {(one["step"], one["prompts"]): (one["n"], one["mean"]) for one in training.overview(None)["judges"]}
+    found = {(one["step"], one["prompts"]): (one["n"], one["mean"]) for one in training.judge()["judges"]}
     assert found.keys() == expected.keys() and len({prompts for _, prompts in found}) == 4
     for key, rewards in expected.items():
         assert found[key] == (len(rewards), pytest.approx(statistics.fmean(rewards), abs=1e-6))

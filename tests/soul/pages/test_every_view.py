@@ -7,6 +7,7 @@ import pytest
 
 from soul.pages.export import export
 from tests.soul.pages.browser_pages import NOW, PANE, found, needs_a_browser, opener, settled, until
+from tests.soul.pages.exported import Exported
 from tests.soul.pages.invented_run import COUNT, STEPS
 
 pytest.importorskip("playwright.sync_api")
@@ -83,6 +84,10 @@ def test_a_keyboard_alone_is_enough(opened):
     page.keyboard.type("she did not see it")
     hits = f"{STEPS * 16 + 8} of {COUNT} sessions"
     found(page, hits)
+    page.get_by_role("searchbox", name="Search").fill("case hitom-2-1-3")  # it is in a call of the judge
+    found(page, f"1 of {COUNT} sessions")
+    page.get_by_role("searchbox", name="Search").fill("she did not see it")
+    found(page, hits)
     page.keyboard.press("ArrowDown")  # in a field it is the field's
     page.keyboard.press("Escape")
     assert not page.locator(PANE).is_visible()
@@ -151,3 +156,6 @@ def test_an_exported_file_shows_the_same_page(browser, opened, viewed, outputs, 
             # A list of a file names the first sessions that have a text there; their counts are the same.
             texts = [settled(page).split("Improved by feedback")[0] for page in (exported, live)]
             assert texts[0] == texts[1] and len(texts[0]) > 100, name
+        if run == "first":
+            exported.goto(f"{file.as_uri()}#run/sessions?text=is+it+right")  # in the calls of the judge
+            found(exported, f"{len(Exported(file).sessions())} of {COUNT} sessions")

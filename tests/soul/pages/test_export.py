@@ -77,7 +77,7 @@ def test_a_site_has_a_page_for_each_run_and_one_that_leads_to_them(outputs, tmp_
     assert first.name == "index.html" and {one["href"] for one in listed} == {file.name for file in files}
     assert {one["path"]: one["kind"] for one in listed} == {"base": "evaluation", "runs/a&b": "training"}
     pages = {one["path"]: Exported(first.parent / one["href"]) for one in listed}
-    assert pages["base"].sessions().keys() == set(EvaluationView(outputs / "base").ids())
+    assert pages["base"].sessions().keys() == set(EvaluationView(outputs / "base").columns(0, None)["columns"]["id"])
     assert pages["runs/a&b"].overview()["curves"]["all"]["steps"] == [1, 2]
 
 

@@ -89,8 +89,8 @@ def test_a_file_that_was_changed_in_place_is_read_again(run, keep_time):
     index = opened(run)
     path = run / "traces" / "step_000002.jsonl"
     stat, text = path.stat(), path.read_text()
-    start, _, end = text.rpartition('"row": 11')  # in the last line
-    changed = f'{start}"row": 91{end}'
+    start, _, end = text.rpartition('"number": 11')  # in the last line
+    changed = f'{start}"number": 91{end}'
     assert changed != text and len(changed) == len(text)
     if keep_time:
         path.rename(path.with_suffix(".old"))
@@ -98,7 +98,7 @@ def test_a_file_that_was_changed_in_place_is_read_again(run, keep_time):
     if keep_time:
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     index.refresh()
-    known = columns(index)["columns"]["row"]
+    known = columns(index)["columns"]["number"]
     assert known.count(91) == 1 and len(known) == 48
 
 
@@ -204,20 +204,13 @@ def test_a_line_that_is_no_record_is_left_out_and_named(run):
 
 
 def test_what_a_row_says(tmp_path):
-    """A missing refined episode, failures, a jury that differs, sequences, and times."""
+    """A missing refined episode, failures, a jury that differs, and times."""
     failed = {"stage": "judge", "cause": "timeout", "detail": "late"}
     draft = {"reward": 0.5, "canary": {"judge": "other", "reward": 0.25}, "seconds": {"play": 2.0, "judge": 1.0}}
     draft["started"] = {"play": 100.0, "judge": 103.0}
-    kinds = [("draft", "draft", 10), ("refined", "refined_base", 7), ("refined", "refined_feedback", 7)]
-    sequences = [
-        {"attempt": name, "seat": "policy", "kind": kind, "prompt_tokens": 3, "response_tokens": tokens}
-        for name, kind, tokens in kinds
-    ]
     facts = {"task": "sotopia", "number": 4, "row": 4, "advantages": {"draft": -1.0, "refined_base": 2.0}}
-    record = SessionRecord.model_validate(
-        {**facts, "draft": draft, "refined": {"failure": failed}, "sequences": sequences}
-    )
-    alone = record.model_copy(update={"refined": None, "sequences": [], "advantages": {}})
+    record = SessionRecord.model_validate({**facts, "draft": draft, "refined": {"failure": failed}})
+    alone = record.model_copy(update={"refined": None, "advantages": {}})
     RunFolder(tmp_path).write_traces("step", 1, [record, alone])
     known = columns(opened(tmp_path))["columns"]
     expected = {
@@ -231,10 +224,8 @@ def test_what_a_row_says(tmp_path):
         "advantage_refined": [2.0, None],
         "cause": {"values": ["timeout", None], "codes": [0, 1]},
         "disagree": [1, 1],
-        "valid": [0, 1],
         "dropped": [0, 0],
         "seconds": [4.0, 4.0],
         "cost": [0, 0],
-        "tokens": [17, None],
     }
     assert {name: known[name] for name in expected} == expected

@@ -5,6 +5,8 @@ import json
 import pytest
 
 from soul.errors import SoulError
+from soul.judge.call.kept_call import KeptCall
+from soul.pages import sessions
 from soul.pages.api import NotThere
 from tests.soul.evaluate.finished_run import finished_run
 from tests.soul.evaluate.finished_samples import numbered
@@ -168,11 +170,16 @@ def test_wrong_requests_are_answered_with_a_reason(viewed):
         assert got == status and json.loads(body)["error"], rest
 
 
-def test_a_search_finds_what_is_written_however_it_is_written(tmp_path):
+def test_a_search_finds_what_is_written_however_it_is_written(tmp_path, monkeypatch):
     """Escapes, quotes, letters outside ASCII in either form of a line, upper and lower case, lone surrogates, NaN."""
     texts = ['He said "NO\\never"', "Ünïcode Straße", "line one\nline two", "plain", "half \ud800 pair"]
     records = [session("sotopia", 1, number, 0, (0.5, None), text) for number, text in enumerate(texts)]
     records[3].draft.metrics = {"odd": float("nan")}
+    asked = [{"role": "user", "content": "Is it a Fugue?"}]
+    records[1].draft.calls = [
+        KeptCall(model="m", request=asked, reply="Hardly, a canon."),
+        KeptCall(model="m", request=[]),
+    ]
     traces = tmp_path / "run" / "traces"
     traces.mkdir(parents=True)
     lines = [record.to_line(ascii_only=number % 2 == 0) for number, record in enumerate(records)]
@@ -180,16 +187,19 @@ def test_a_search_finds_what_is_written_however_it_is_written(tmp_path):
     with served(tmp_path) as client:
         run = client.run("run")
         until(lambda: len(run("index").get("columns", {}).get("id", ())) == len(texts))
-        number = client.ids()["run"]
 
         def hits(text):
-            status, headers, body = client.answer(f"/api/run/{number}/search?text={text}")
-            events = [json.loads(line) for line in body.splitlines()]
-            assert status == 200 and headers["Transfer-Encoding"] == "chunked" and events[-1] == {"end": True}
-            return [event["hit"] for event in events if "hit" in event]
+            found, after = [], 0
+            while after is not None:  # each answer looks at one session
+                answer = run(f"search?text={text}&after={after}")
+                assert len(answer["hits"]) <= 1 and 0 < answer["share"] <= 1
+                found, after = found + answer["hits"], answer["after"]
+            return found
 
+        monkeypatch.setattr(sessions, "SEARCH_S", -1.0)
         assert hits("%22no%5CNEVER%22") == [1]
         assert hits("%C3%9CN%C3%8FCODE") == hits("%C3%BCn") == hits("stra%C3%9Fe") == [2]
+        assert hits("a%20fugue") == hits("HARDLY") == [2]  # what the judge was sent and answered
         assert hits("one%0ALINE") == [3] and hits("PLAIN") == [4] and hits("half") == [5]
         assert hits("sell+it.") == [1, 2, 3, 4, 5] and hits("sotopia") == hits("reward") == []
         assert run("session/4")["draft"]["metrics"] == {"odd": "nan"}

@@ -11,6 +11,7 @@ import shutil
 import statistics
 import time
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -22,7 +23,7 @@ from soul.pages.verdict import verdict
 from soul.show import BLOCKS, show
 from tests.soul.evaluate.finished_run import finished_run
 from tests.soul.evaluate.finished_samples import numbered
-from tests.soul.pages.invented_run import training
+from tests.soul.pages.invented_run import STARTED, training
 
 
 def shown(place, width=80):
@@ -70,14 +71,14 @@ def test_a_training_is_summarised_by_the_numbers_of_its_files(run):
     assert (draft, refined) == (("draft", f"{drafts[-1]:.3f}"), ("refined", "0.900"))
     assert validation == ("validation", f"{lines[11]['val-core/hitom/reward/mean@1']:.3f}")
     assert "12 of 12 steps" in text and "Cost: $1.23. Checkpoints: 10." in text
-    assert json.loads(json.dumps(found.to_json()))["alarms"] == {"fall": 5}
+    assert found.alarms == {"fall": 5}
 
 
 def test_the_state_follows_lock_failure_and_steps(run):
-    (run / "failure.json").write_text(json.dumps({"cause": "rollout server 0 died", "time": 1.0}))
-    os.utime(run / "failure.json", (time.time() + 5, time.time() + 5))
+    cause = {"cause": "rollout server 0 died", "time": STARTED + 1}
+    (run / "failure.json").write_text(json.dumps(cause))
     assert facts(run).state == "failed" and "rollout server 0 died" in shown(run)
-    (run / "failure.json").unlink()
+    (run / "failure.json").write_text(json.dumps(cause | {"time": STARTED - 1}))  # it was resumed since
     with FolderLock(run):
         assert facts(run).state == "running" and ", running, 12 of 12 steps" in shown(run)
         for file in run.rglob("*"):
@@ -87,6 +88,20 @@ def test_the_state_follows_lock_failure_and_steps(run):
         assert facts(run).state == "stale" and "changed 17 min ago" in shown(run)
     (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in metrics_of(run)[:7]))
     assert facts(run).state == "stopped" and facts(run).done == 7
+
+
+def test_a_supervised_run_is_finished_stopped_failed_or_running_as_it_left_its_folder(tmp_path):
+    """Folders of train_sft.py without checkpoints: its six steps are done; SIGTERM at step 4; a rank was killed."""
+    shutil.copytree(Path(__file__).with_name("sft_runs"), tmp_path / "runs")
+    found = {name: facts(tmp_path / "runs" / name) for name in ("finished", "stopped", "failed")}
+    assert all(one.state == name and one.objective == "sft" for name, one in found.items())
+    assert [(one.done, one.total) for one in found.values()] == [(6, 6), (4, 500), (3, 500)]
+    assert "was ended by SIGKILL" in found["failed"].cause and not found["stopped"].cause
+    assert found["finished"].last["loss"] == metrics_of(found["finished"].place)[-1]["train/loss"]
+    (tmp_path / "runs" / "stopped" / "metrics.jsonl").unlink()  # as before its first step
+    (tmp_path / "runs" / "stopped" / "run.json").touch()
+    with FolderLock(tmp_path / "runs" / "stopped"):
+        assert facts(tmp_path / "runs" / "stopped").state == "running"
 
 
 def test_an_evaluation_shows_its_table_and_its_live_numbers(tmp_path, run):

@@ -8,9 +8,14 @@ import json
 import pytest
 
 from soul.compare.runs import compare_runs
+from soul.evaluate.numbers.results import summarise
+from soul.evaluate.run.run_folder import EvaluationRun
+from soul.files.folder_lock import FolderLock
 from soul.pages.export import write_comparison, write_site
 from soul.pages.page import served_page
 from soul.record import read_records
+from tests.soul.evaluate.finished_run import finished_run
+from tests.soul.evaluate.finished_samples import TOM, numbered
 from tests.soul.pages.browser_pages import NOW, PANE, POLL_MS, found, needs_a_browser, opener, settled, until
 from tests.soul.pages.invented_run import STEPS, sessions_of, training, write_step
 from tests.soul.pages.served import served
@@ -100,6 +105,33 @@ def test_a_run_that_grows_keeps_the_open_session_and_the_focus(browser, tmp_path
             found(page, f"{before + len(sessions_of(3))} sessions")
             assert page.inner_text(PANE) == text
             assert page.evaluate("document.activeElement.ariaLabel") == "Previous"
+
+
+def test_a_running_evaluation_shows_new_samples_and_changed_scores(browser, tmp_path):
+    folder = tmp_path / "outputs" / "eval-1"
+    journal = finished_run(folder, numbered([1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0])).folder / "samples.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join(lines[:6]))
+
+    def scores():
+        run = EvaluationRun.load(folder)
+        return f"{100 * summarise(run.samples, run.sets).sets[TOM].mean:.1f}"
+
+    with FolderLock(folder), served(tmp_path / "outputs", served_page(poll_ms=POLL_MS)) as client:
+        with opener(browser, client.server.address) as open_:
+            results, listed, home = (open_(f"#{client.ids()['eval-1']}/{view}") for view in ("results", "sessions", ""))
+            found(listed, "6 samples")
+            score = results.locator("table.data tbody tr", has_text=TOM).locator("b").first
+            score.wait_for()
+            assert score.inner_text().split()[0] == scores() == "83.3"
+            results.get_by_role("button", name=TOM, exact=True).click()
+            results.locator("nav", has_text="live").wait_for()
+            with journal.open("a") as file:
+                file.writelines(lines[6:])
+            found(listed, "8 samples")
+            results.locator("table.data b", has_text=scores()).first.wait_for()
+            assert score.inner_text().split()[0] == scores() == "62.5" and results.locator(f"#set-{TOM}").is_visible()
+            assert "8 of 8" not in settled(home)
 
 
 def test_the_numbers_of_a_session_are_those_of_the_api(opened, viewed):

@@ -14,6 +14,7 @@ import json
 import logging
 import math
 import os
+import sys
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ditto.run.live_traces import remove_live
+from soul.cli.redaction import redact
 from soul.errors import one_line
 from soul.files.folder_lock import HEARTBEAT_S, SILENT_S, FolderLock
 from soul.files.line_file import write_lines
@@ -33,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 PACKED_FROM_MB = 16.0  # trace files that would be larger are packed, one gzip member a session
 TRAINER_FILE = ".trainer.lease"
+FAILURE = "failure.json"
+MOST_OF_CAUSE = 400  # characters
 # Seconds within which Ray ends the trainer of a killed driver, and within which the lock of another machine expires.
 ORPHAN_ENDS_S = SILENT_S + HEARTBEAT_S
 WAIT_S = 300.0  # for the report of a run with 4 GB of traces it takes 30 s
@@ -100,6 +104,17 @@ class RunFolder:
             moved.parent.mkdir(parents=True, exist_ok=True)
             os.replace(path, moved)
         return target
+
+
+def write_failure(folder: Path, cause: str, phase: str | None = None) -> None:
+    """Write failure.json, from which the viewer knows why a run failed. It never raises: the run ends anyway."""
+    cause = " ".join(redact(cause).split())[:MOST_OF_CAUSE]
+    record = {"cause": cause, **({"phase": phase} if phase else {}), "time": time.time()}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / FAILURE).write_text(json.dumps(record, indent=1), encoding="utf-8")
+    except OSError as error:  # for instance a full disk; a plain print, because a thread may hold logging's lock
+        print(f"{FAILURE} of {folder} cannot be written ({error})", file=sys.stderr, flush=True)
 
 
 def set_logger_folders(folder: Path, loggers: str | Sequence[str]) -> None:

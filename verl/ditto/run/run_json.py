@@ -4,9 +4,9 @@
      "resumed": [{"step": 40, "time": 1795470000.0}], "versions": {"torch": "2.8.0", ...}, "seed": 1, "hosts": 2,
      "config": {...}, "data_cards": [{"split": "train", "name": "sotopia.parquet", "rows": 1024, ...}]}
 
-The driver writes it at every start. A resumed run keeps `started` and adds to `resumed`; everything else is that of the
-last start. `config` is the resolved config without keys. A start that resumes is compared with it
-(`config_checks/resume.py`).
+The driver writes it at every start, and so does supervised fine-tuning (objective "sft"). A resumed run keeps `started`
+and adds to `resumed`; everything else is that of the last start. `config` is the resolved config without keys. A start
+of RL that resumes is compared with it (`config_checks/resume.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 import logging
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -41,31 +41,32 @@ HASHED_BYTES = 2**28  # larger data files have no hash: they would take longer t
 
 def write(config: DictConfig, hosts: int) -> None:
     """Write run.json into the run folder, for a config that is resolved for the workers, on so many hosts."""
-    settings = Settings.from_config(config)
-    path, now, folder = settings.run_dir / FILE, time.time(), config.trainer.resume_from_path
-    last = earlier(path) if folder else {}
-    resumed = [*last.get("resumed", []), {"step": checkpoint.step_of(Path(folder)), "time": now}] if folder else []
-    described_now = described(config)
-    cards = described_now["data_cards"]
-    content = {
-        "schema_version": SCHEMA,
-        "objective": settings.objective.name,
-        "task": ",".join(sorted({task for card in cards if card["split"] == "train" for task in card["tasks"]})),
-        "started": last.get("started", now),
-        "resumed": resumed,
-        "versions": dict(versions()),
-        "seed": config.data.seed,
-        "hosts": hosts,
-        **described_now,
-    }
+    settings, folder = Settings.from_config(config), config.trainer.resume_from_path
+    content = described(config)
+    tasks = {task for card in content["data_cards"] if card["split"] == "train" for task in card["tasks"]}
+    facts = {"objective": settings.objective.name, "task": ",".join(sorted(tasks)), "seed": config.data.seed}
+    write_facts(settings.run_dir, checkpoint.step_of(Path(folder)) if folder else 0, facts | content | {"hosts": hosts})
+
+
+def write_facts(run_dir: Path, after: int, facts: Mapping[str, Any]) -> None:
+    """Write these facts of a start that goes on after this step (0: a new run) beside when it started and resumed."""
+    path, now = run_dir / FILE, time.time()
+    last = earlier(path) if after else {}
+    resumed = [*last.get("resumed", []), {"step": after, "time": now}] if after else []
+    times = {"started": last.get("started", now), "resumed": resumed}
+    content = {"schema_version": SCHEMA, **times, "versions": dict(versions()), **facts}
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps(content, indent=1, default=str) + "\n")
 
 
 def described(config: DictConfig) -> dict[str, Any]:
     """The config of the workers without keys, and the cards of the data files."""
-    plain = _without_keys(OmegaConf.to_container(config, resolve=True))
-    return {"config": json.loads(json.dumps(plain, default=str)), "data_cards": list(data_cards(config))}
+    return {"config": shown(config), "data_cards": list(data_cards(config))}
+
+
+def shown(config: DictConfig) -> dict[str, Any]:
+    """The resolved config without keys, as JSON."""
+    return dict(json.loads(json.dumps(_without_keys(OmegaConf.to_container(config, resolve=True)), default=str)))
 
 
 def earlier(path: Path) -> dict[str, Any]:

@@ -9,7 +9,6 @@ with code 70. The driver then sees a dead actor, reports the cause and exits wit
 from __future__ import annotations
 
 import faulthandler
-import json
 import logging
 import os
 import sys
@@ -22,6 +21,7 @@ from typing import Any
 
 import ray
 
+from ditto.run.run_folder import write_failure
 from soul.errors import one_line
 
 logger = logging.getLogger(__name__)
@@ -91,19 +91,11 @@ class Watchdog:
         # Plain prints, no logging: another thread may hold a lock of the logging module, and this must not wait.
         print(f"WATCHDOG: {cause}.", file=sys.stderr, flush=True)
         faulthandler.dump_traceback(all_threads=True)
-        record = {"cause": cause, "phase": self._phase, "time": time.time()}
         # In a thread: the disk may be what hangs.
-        writing = threading.Thread(target=self._write_failure, args=(record,), name="failure.json", daemon=True)
+        writing = threading.Thread(target=write_failure, args=(self.run_dir, cause, self._phase), daemon=True)
         writing.start()
         writing.join(WRITE_S)
         os._exit(EXIT_CODE)
-
-    def _write_failure(self, record: dict[str, Any]) -> None:
-        try:
-            self.run_dir.mkdir(parents=True, exist_ok=True)
-            (self.run_dir / "failure.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
-        except OSError as error:  # for instance a full disk; the run ends anyway
-            print(f"WATCHDOG: cannot write failure.json ({error})", file=sys.stderr, flush=True)
 
 
 class Liveness:

@@ -85,7 +85,7 @@ class FeedbackView {
   // What the feedback says: repeated sentences, and words that go together, with the gains of their sessions.
   async #themes(both, state) {
     const { store } = this.run;
-    const { read, sentences, themes } = await themesOf(this.run);
+    const { read, sentences, themes } = await this.run.part("themes");
     if (this.drawn !== state) return;
     const places = new Map(both.map((i) => [store.get("id", i), i]));
     const table = (caption, list) => {
@@ -117,13 +117,4 @@ class FeedbackView {
     const content = rows.length ? smallTable(null, ["session", "draft → refined", "gain"], rows) : small(matches.length ? NO_TEXT : "There is none.");
     return h("section", { ariaLabel: name }, h("h2", { className: "title" }, name[0].toUpperCase() + name.slice(1), matches.length ? [" · ", all] : null), content);
   }
-}
-
-// What a run's feedback says, read again when the run has grown.
-async function themesOf(run) {
-  if (run.themesRead !== run.store.revision) {
-    run.themesRead = run.store.revision;
-    run.themes = run.source.get(addressOf("run", run.id, "themes"));
-  }
-  return (run.themesKnown = await run.themes);
 }

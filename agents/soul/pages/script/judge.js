@@ -6,19 +6,20 @@ class JudgeView {
     this.charts = new Charts(run);
     this.alarms = h("ul", { className: "events" });
     this.grid = h("div", { className: "charts" });
-    this.lengths = h("div", { className: "charts" });
+    this.pictures = h("div", { className: "charts" });
     this.failures = h("div", {});
-    const parts = [h("h2", {}, "Alarms"), this.alarms, this.grid, h("h2", {}, "Reward against length"), this.lengths, h("h2", {}, "Failures by cause"), this.failures];
+    const parts = [h("h2", {}, "Alarms"), this.alarms, this.grid, h("h2", {}, "Reward against length"), this.pictures, h("h2", {}, "Failures by cause"), this.failures];
     this.section = h("section", { ariaLabel: "Judge" }, h("header", {}, h("h1", {}, "Can the judge be trusted?")), ...parts);
   }
 
   async show() {
     await this.run.sessions;
-    this.refresh();
+    await this.refresh();
   }
 
-  refresh() {
+  async refresh() {
     const { overview } = this.run;
+    Object.assign(this, await this.run.part("judge"));
     const { events = [], about = {} } = overview;
     const told = events.filter(({ kind }) => kind === "alarm" || kind === "outage");
     const link = (step) => h("a", { href: hrefOf(placeOf(this.run.id, "sessions"), { step_from: step, step_to: step, split: "step" }) }, `Step ${step}`);
@@ -39,13 +40,14 @@ class JudgeView {
       priced ? metrics("Cost of a step, US dollars", { "judge/cost_usd": "cost" }) : metrics("Requests of a step", { "judge/requests": "requests", "judge/calls": "calls" }),
     ];
     setChildren(this.grid, drawn.filter(Boolean));
-    setChildren(this.lengths, this.#lengths());
+    setChildren(this.pictures, this.#lengths());
     this.failures.replaceChildren(this.#failures());
   }
 
   // A new version of a prompt is a new line, so that its jump does not pass for learning.
   #byPrompt() {
-    const { judges = [], curves, events = [] } = this.run.overview;
+    const { judges } = this;
+    const { curves, events = [] } = this.run.overview;
     const steps = [...new Set(judges.map(({ step }) => step))];
     const lines = [...new Set(judges.map(({ prompts }) => prompts))].map((prompts, k) => {
       const at = (key) => steps.map((step) => judges.find((one) => one.step === step && one.prompts === prompts)?.[key] ?? null);
@@ -61,9 +63,9 @@ class JudgeView {
   }
 
   #lengths() {
-    const { lengths = {}, curves } = this.run.overview;
+    const { curves } = this.run.overview;
     const titles = { answer: "draft reward by length of the draft", critique: "refined reward by length of the feedback" };
-    return Object.entries(lengths).flatMap(([task, kinds]) => Object.entries(kinds).map(([kind, one]) => {
+    return Object.entries(this.lengths).flatMap(([task, kinds]) => Object.entries(kinds).map(([kind, one]) => {
       const [low, high] = one.interval ?? [];
       const range = one.interval ? `, 95 % interval ${signedReward(low)} to ${signedReward(high)}` : "";
       const said = `Correlation within prompts ${hasValue(one.correlation) ? signedReward(one.correlation) : NONE}${range}; ${counted(one.n)} sessions of ${counted(one.groups)} prompts.`;

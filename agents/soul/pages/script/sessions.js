@@ -68,7 +68,7 @@ class SessionsView {
 
   async show([name], query) {
     await this.run.sessions;
-    if (query.get("theme")) await themesOf(this.run);
+    if (query.get("theme")) this.themes = await this.run.part("themes");
     await this.list.follow(name, query);
   }
 
@@ -110,7 +110,7 @@ class SessionsView {
 
   // What the feedback says (feedback.js), once a link has asked for it.
   #theme() {
-    const { sentences, themes } = this.run.themesKnown ?? { sentences: [], themes: [] };
+    const { sentences, themes } = this.themes ?? { sentences: [], themes: [] };
     const ids = new Map([...sentences, ...themes].map((one) => [one.text, new Set(one.ids)]));
     const choices = [["", "all"], ...[...ids.keys()].map((text) => [text, text.slice(0, 60)])];
     return ids.size ? [{ name: "theme", label: "Feedback says", choices, test: (i, text) => ids.get(text)?.has(this.run.store.get("id", i)) ?? false }] : [];

@@ -32,31 +32,12 @@ class ServedSource {
     return true;
   }
 
-  // Yields [share that is searched, ids of sessions with this text], as the server finds them.
-  // A search that nobody waits for any more ends, at the server too.
+  // Yields [share that is searched, ids of sessions with this text]; the server answers in parts.
   async *search(run, text) {
-    const stop = new AbortController();
-    try {
-      yield* this.#hits(run, text, stop.signal);
-    } finally {
-      stop.abort();
-    }
-  }
-
-  async *#hits(run, text, signal) {
-    const answer = await fetch(`api/${addressOf("run", run, "search")}?text=${encodeURIComponent(text)}`, { signal });
-    if (!answer.ok) throw new Error(`the server answered ${answer.status} to the search: ${(await answer.text()).slice(0, 300)}`);
-    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-    let rest = "";
-    let share = 0;
-    for (;;) {
-      const { value, done } = await reader.read();
-      if (done) return;
-      const lines = (rest + value).split("\n");
-      rest = lines.pop();
-      const said = lines.filter(Boolean).map((line) => JSON.parse(line));
-      share = said.reduce((last, one) => one.progress ?? last, share);
-      yield [share, said.flatMap((one) => one.hit ?? [])];
+    for (let after = 0; after !== null; ) {
+      const found = await this.get(addressOf("run", run, "search"), { text, after });
+      ({ after } = found);
+      yield [found.share, found.hits];
     }
   }
 }
@@ -123,11 +104,11 @@ async function unpack(id) {
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
 }
 
-// What can be searched, as agents/soul/pages/sessions.py has it: conversations, critiques, feedback, failures, the record.
+// What can be searched, as agents/soul/pages/sessions.py has it: conversations, calls, critiques, feedback, failures, the record.
 function textsOf({ draft, refined, feedback, feedback_failure, redacted, record, groups }) {
-  const attempts = [draft, refined].filter(Boolean).flatMap(({ seats, critique, episode, failure, ended }) => {
-    const turns = Object.values(seats ?? {}).flatMap((messages) => messages.map(({ content }) => content));
-    return [...turns, ...[critique, episode, failure, ended].flatMap(leaves)];
+  const attempts = [draft, refined].filter(Boolean).flatMap(({ seats, calls = [], critique, episode, failure, ended }) => {
+    const said = [...Object.values(seats ?? {}), ...calls.map(({ request }) => request)].flat().map(({ content }) => content);
+    return [...said, ...[calls.map(({ reply }) => reply), critique, episode, failure, ended].flatMap(leaves)];
   });
   return [...attempts, ...[feedback, feedback_failure, redacted, record, groups].flatMap(leaves)];
 }

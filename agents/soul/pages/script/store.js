@@ -160,6 +160,7 @@ class Run {
     this.name = folder.name;
     this.kind = folder.kind;
     this.store = new Store(source, folder.id);
+    this.parts = {};
   }
 
   // Loads the overview, which the curves need. The sessions arrive after it: await `sessions`.
@@ -174,6 +175,13 @@ class Run {
     this.sessions = this.store.grow(); // a promise of whether there are new ones
     this.sessions.catch(() => {}); // whoever awaits it sees the error
     return this.sessions;
+  }
+
+  // Numbers that only one view needs, asked for again when the run has grown.
+  part(name) {
+    const { revision } = this.store;
+    if (this.parts[name]?.revision !== revision) this.parts[name] = { revision, value: this.source.get(addressOf("run", this.id, name)) };
+    return this.parts[name].value;
   }
 
   // Loads what is new; returns whether anything changed.
