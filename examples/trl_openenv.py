@@ -27,9 +27,9 @@ class Soul:
     def __init__(self) -> None:
         self._client = GenericEnvClient(base_url=self.address).sync().__enter__()
 
-    def reset(self, split: str, index: int, **_: Any) -> str:
-        """Begin a row; return what the policy reads."""
-        self._result = self._client.reset(split=split, index=index)
+    def reset(self, **row: Any) -> str:
+        """Begin a row, of which TRL passes every column; return what the policy reads."""
+        self._result = self._client.reset(split=row["split"], index=row["index"])
         return "\n\n".join(message["content"] for message in self._result.observation["messages"])
 
     def say(self, text: str) -> str:
