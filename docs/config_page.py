@@ -128,8 +128,8 @@ def page() -> str:
         "An evaluation takes the same options.",
         task_options(),
         "### What the launchers change",
-        "`bash run_rl.sh` takes `verl/ditto/config/run_rl.yaml`: GRPO with the values of the authors' script. The recipe "
-        "adds `recipe/ditto/config/ditto.yaml`: DITTO with [the paper's values](../recipe/ditto/README.md).",
+        "`bash run_rl.sh` takes `verl/ditto/config/run_rl.yaml`: GRPO with the values of the authors' script. The "
+        "recipe adds `recipe/ditto/config/ditto.yaml`: DITTO with [the paper's values](../recipe/ditto/README.md).",
         "## Supervised training",
         "`bash run_sft.sh` uses these values. The sections `model`, `optim`, `engine` and `checkpoint` hold the keys "
         "of `actor_rollout_ref.model` and of `optim`, `fsdp_config` and `checkpoint` in `actor_rollout_ref.actor`: "
