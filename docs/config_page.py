@@ -121,7 +121,7 @@ def page() -> str:
         *sections(RL_KEYS, rl, without=of_roles),
         "### judge, feedback, partner, environment",
         "The settings of a model that plays a role, for instance `partner.model=...`. A role's `null` takes the "
-        "judge's value; the default below is what the judge's own `null` stands for. [judge.md](judge.md) says which "
+        "judge's value; the default below is what the judge's own `null` stands for. [The judge](judge.md) says which "
         "settings a role inherits.",
         roles(),
         "### Options of the tasks",
