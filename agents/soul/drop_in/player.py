@@ -145,7 +145,7 @@ def _prompt(messages: Sequence[Mapping[str, Any]], asked: Asked, refused: Sequen
     ]
     notes = "".join(f"\nAn earlier answer of yours was refused: it {RULES[rule]}." for rule in refused)
     if len(turns) == len(messages):  # everything is in one prompt
-        return [*turns[:-1], {**turns[-1], "content": turns[-1]["content"] + notes}]
+        return [*turns[:-1], {**turns[-1], "content": text_of(turns[-1]) + notes}]
     rules = DATA["play"].format(end=f"write {asked.stop}" if asked.stop else "say goodbye")
     system = {"role": "system", "content": f"{asked.so_far.instructions}\n\n{rules}{notes}"}
     return [system, *(turns or [{"role": "user", "content": OPENING}])]
