@@ -219,7 +219,6 @@ class Trainer(DittoTrainerSync):
         self.config = config
         self.settings = Settings.from_config(config)
         self.run_folder = RunFolder(folder)
-        # This benchmark makes no judge calls: benchmarks/judge.py measures those.
         judges: Any = SimpleNamespace(stop=None, after_step=lambda _step, _traces: {"judge/failure_share": 0.0})
         self.judges = judges
         self.alarm = SyncAlarm.from_config(config)

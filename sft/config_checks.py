@@ -60,14 +60,6 @@ _DATA: Keys = {
         Role | None,
         "The side whose turns are trained, for all sources that nothing names; null makes them an error.",
     ),
-    "document_end": Key(
-        str | None,
-        "Token after each document of plain text; null is `<|endoftext|>` or `<|end_of_text|>` if the tokenizer has "
-        "it, else its eos token.",
-    ),
-    "keep_control_tokens": Key(
-        bool, "Leave special tokens of the tokenizer in rows as they are; otherwise look-alikes take their place."
-    ),
     "cache_dir": Key(
         str | None,
         "Token ids of the corpus, which you may delete between runs; null is `sft_cache` beside the run folder.",

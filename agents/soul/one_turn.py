@@ -13,8 +13,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast, runtime_chec
 
 from pydantic import BaseModel, Field
 
-from soul.answers.extraction import tagged_letter
-from soul.answers.forms import asked_form, missing_answer
+from soul.answers.extraction import asked_form, missing_answer, tagged_letter
 from soul.judge import Judge, Role
 from soul.leaks.quotations import Choices
 from soul.message import Message

@@ -76,7 +76,7 @@ def sample(
     chosen = [_choose(sample_requests(plan.settings), held_out) for plan in plans]
     for plan, (_, wanted) in zip(plans, chosen, strict=True):
         if given.dry_run:
-            dry_run(plan.settings, wanted, plan.folder, choice, given.thinking_tokens)
+            dry_run(plan.settings, wanted, plan.folder, choice)
         else:
             todo = missing_samples(wanted, finished_samples(plan.folder), choice)
             preflight.check(plan.settings, todo, ask=choice.ask_first)

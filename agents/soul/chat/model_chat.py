@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from soul.chat.control_tokens import ControlTokens
-from soul.chat.paired_tags import special_tags, unmark
+from soul.chat.control_tokens import ControlTokens, special_tags, unmark
 from soul.chat.template_check import BadTemplate, fit_template
 from soul.chat.template_file import TEMPLATE, read_template, saved_template
 from soul.files.whole_file import write_whole

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from soul.chat.paired_tags import special_tags
+from soul.chat.control_tokens import special_tags
 from soul.message import Message
 
 

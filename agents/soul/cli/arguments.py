@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from soul.files.writable import probe
+from soul.files.disk_space import probe
 
 Number = TypeVar("Number", int, float)
 

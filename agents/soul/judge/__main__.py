@@ -86,9 +86,7 @@ async def check(sections: Sections) -> int:
                 line = f"{await preflight.seconds_to_answer(policy):.2f} s"
             else:
                 found = (await preflight.check(settings, [section]))[section]
-                line = f"{found.latency_s:.2f} s" + (
-                    f", structured answers as {found.mode}" if found.mode else ""
-                )
+                line = f"{found.latency_s:.2f} s" + (f", structured answers as {found.mode}" if found.mode else "")
         except (JudgeFailure, SoulError) as error:
             failed += 1
             console.print(f"{section}: FAILED  {error}", markup=False)

@@ -22,8 +22,8 @@ import soul
 from soul import tasks
 from soul.figures import drawing
 from soul.figures.__main__ import main
+from soul.figures.drawing import COLOURS, colours
 from soul.figures.figure import Figure
-from soul.figures.palette import COLOURS, colours
 from soul.figures.training import ablations, diagnostics, gap, training_curves
 from soul.figures.training_run import TrainingRun
 from tests.soul.figures.made_up_runs import training

@@ -13,7 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from ditto.settings import BadConfig
-from soul.mistakes import Mistakes
+from soul.errors import Mistakes
 
 Rule = tuple[str, Any, str]  # key, true if its value cannot work, reason and remedy
 _PACKAGES = ("wandb", "tensorboard")  # loggers that are packages of their own

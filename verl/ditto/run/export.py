@@ -25,8 +25,8 @@ from transformers.utils import cached_file
 
 from ditto.run.manifest import writers
 from ditto.run.reshard import joined_model
+from soul.chat.control_tokens import special_tags, unmark
 from soul.chat.model_chat import stop_ids
-from soul.chat.paired_tags import special_tags, unmark
 from soul.chat.template_check import fit_template
 from soul.chat.template_file import TEMPLATE
 from soul.errors import one_line
