@@ -1,7 +1,5 @@
 """Check the config of a supervised training before any file or model is opened: keys, types, and rules."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal

@@ -7,8 +7,6 @@ stay `text`. Every row gets a `data_source`. The training reads the same files w
 files of several formats, to name sources and trained sides, or to give a corpus to another program.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence

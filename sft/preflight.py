@@ -3,8 +3,6 @@
 This opens the corpus as the training does, so that one process tokenises it, once, and shows the progress.
 """
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

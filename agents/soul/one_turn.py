@@ -4,8 +4,6 @@ Tasks with a definite answer read it with `soul.answers.extraction`, in training
 and ask the judge only for the critique.
 """
 
-from __future__ import annotations
-
 import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence

@@ -6,8 +6,6 @@
 A RUN is a run's folder, or one above several, which are listed, the newest first.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Sequence

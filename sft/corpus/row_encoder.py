@@ -1,7 +1,5 @@
 """Encode the rows of a shard into the sequences that they train, and count everything that is dropped."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence

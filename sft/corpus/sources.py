@@ -4,8 +4,6 @@
 If no file is named, the shards are looked up in a folder by file name.
 """
 
-from __future__ import annotations
-
 import glob
 import json
 import os

@@ -7,8 +7,6 @@ continues where it stopped and requests nothing twice. Besides the journals, thi
     DIR/sources.json the experts of the last command, for a selection without sampling
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from argparse import Namespace

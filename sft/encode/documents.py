@@ -6,8 +6,6 @@ each part repeats the last token of the part before, so that no token goes untra
 are kept with the sequence: attention and positions start again there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ and field, and says what to do. Facts that need neither verl nor each other are 
 imported.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping

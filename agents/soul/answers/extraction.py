@@ -8,8 +8,6 @@ code does: "B", "(b)", "B.". Both take time linear in the length of the text.
 The end of the file is about the form that a prompt asks for: `<answer>LETTER</answer>`, or several forms at once.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping

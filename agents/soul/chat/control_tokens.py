@@ -10,8 +10,6 @@ tokens out. Training keeps these tags (`rendering.py`), so a checkpoint lists th
 the copy of a tokenizer with which we serve a base model. Their ids and their places in a prompt stay the same.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Mapping

@@ -1,7 +1,5 @@
 """The end tokens of a model, and how vLLM and our requests show it its conversations. Needs transformers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ If a value is wrong, argparse prints the option's name and the message, and the 
 work begins. String defaults, such as those from an environment variable, are checked too.
 """
 
-from __future__ import annotations
-
 import math
 from argparse import ArgumentTypeError
 from collections.abc import Callable

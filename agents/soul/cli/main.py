@@ -4,8 +4,6 @@ A command's module is imported only when you call the command, so `soul --help` 
 slow.
 """
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import signal

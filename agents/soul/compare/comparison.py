@@ -6,8 +6,6 @@ sets whose scores are comparable. A star stands for a p-value below 0.05 that is
 the headline is one test, and its p-value needs no adjustment.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence

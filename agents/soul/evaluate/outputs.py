@@ -5,8 +5,6 @@
 An evaluation writes them at its end; the command writes them again, even while the run is in progress.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Sequence

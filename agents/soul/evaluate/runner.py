@@ -1,7 +1,5 @@
 """One evaluation, from its options to its report; all commands that evaluate share this."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections import Counter

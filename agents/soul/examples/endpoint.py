@@ -10,8 +10,6 @@ On the command line, it runs for as long as another command does:
 It rewards what the oracles of the examples do. It does not judge human behaviour, and its numbers mean nothing.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

@@ -3,8 +3,6 @@
 matplotlib is imported when a figure is drawn: the base install does without it. The same numbers give the same files.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import math
 from collections.abc import Mapping, Sequence

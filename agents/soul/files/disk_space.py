@@ -4,8 +4,6 @@ Python raises OSError with ENOSPC. torch and safetensors raise their own errors,
 or not at all.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

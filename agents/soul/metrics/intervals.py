@@ -16,8 +16,6 @@ comparisons after Holm (1979): the chance of one false star among all sets of a 
 the sets depend on each other.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Callable, Sequence

@@ -6,8 +6,6 @@
 Then replace its rows and its question; the package's README says where.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from argparse import ArgumentTypeError

@@ -9,8 +9,6 @@ trained simulator turn by turn. The settings are those of `soul evaluate`, and n
 environment do not name. --policy URL stands for policy.base_url=URL, --judge URL for judge.base_url=URL.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections import Counter

@@ -7,8 +7,6 @@ A task's page (docs/tasks) lists its fields. `--columns FIELD=COLUMN` maps colum
 their names, also those that the task does not read. Every row is checked before anything is written.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

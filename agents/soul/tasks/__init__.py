@@ -8,8 +8,6 @@ keyword arguments of its class: `tasks.configure({"sotopia": {"reward": "weighte
 section `tasks` of the config.
 """
 
-from __future__ import annotations
-
 import difflib
 import inspect
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ One turn: a letter in `<answer>` after the thinking, exact match. A row is one l
 in the field `raw` or as separate fields.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any

@@ -3,8 +3,6 @@
 One turn: a letter in `<answer>`, exact match.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from soul.one_turn import LetterTask, parse_options, with_letter

@@ -3,8 +3,6 @@
 The types and ranges of single keys are in `keys.py`; a rule is for values that need another value, a package or a file.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 from collections.abc import Iterable, Iterator, Sequence

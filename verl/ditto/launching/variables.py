@@ -4,8 +4,6 @@ The launchers' become Hydra overrides before those of the command line, which wi
 `override_parser.quoted` quotes it for Hydra.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

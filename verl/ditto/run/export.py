@@ -7,8 +7,6 @@ are stored in the dtype of the model that training started from: for a bfloat16 
 rounded to what vLLM computes with, at half the size. verl's own state keeps full precision for a resume.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -4,8 +4,6 @@ Rows and calls are counted, and prompts are measured in characters. Lengths of a
 below, which the plan prints. The time depends on speeds that only the run measures.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
