@@ -8,7 +8,6 @@ files of several formats, to name sources and trained sides, or to give a corpus
 """
 
 import json
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -199,7 +198,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{file}: {shards.count - before:,} rows")
     shards.finish()
     print(f"{shards.count:,} rows in {shards.shards} shards in {args.out}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

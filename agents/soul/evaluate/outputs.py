@@ -6,7 +6,6 @@ An evaluation writes them at its end; the command writes them again, even while 
 """
 
 import json
-import sys
 from collections.abc import Sequence
 
 from soul.cli.arguments import existing_folder
@@ -47,7 +46,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
         run = EvaluationRun.load(folder)
         write_outputs(run)
         print(f"{folder / REPORT} ({(folder / REPORT).stat().st_size / 1e6:,.1f} MB)")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -109,7 +109,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
         show(ground.notice(given.task), "bold yellow")
         player: Player = "talk" if given.talk else "endpoint" if ground.policy else "me"
         play(ground, ground.start(given.task, given.row, player))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

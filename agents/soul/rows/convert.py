@@ -10,7 +10,6 @@ their names, also those that the task does not read. Every row is checked before
 import csv
 import io
 import json
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -122,7 +121,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
     records = read_records(given.source, given.split)
     rows = ((name, with_fields(record, columns, given.source)) for record in records)
     print(f"{given.out}: {write_task_file(rows, given.out, given.source):,} rows of {name}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())
