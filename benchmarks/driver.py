@@ -11,8 +11,6 @@ of the policy has its own text, three words for four tokens, drawn from the word
 Goal: below 1 % of a step of 300 s, and a constant cost per session.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import sys

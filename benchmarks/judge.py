@@ -1,7 +1,5 @@
 """A judge's question for benchmarks: the instructions, distinct data, and an answer that their schema accepts."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from typing import Any
 

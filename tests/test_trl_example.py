@@ -1,7 +1,5 @@
 """examples/trl_ditto.py: TRL's trainer gets the gradient that the one-file example computes from the same samples."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from collections.abc import Callable

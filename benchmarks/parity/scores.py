@@ -1,7 +1,5 @@
 """Rewards and counts beside public code: SimArena, SocSci210, Sotopia, and TwinVoice's history."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

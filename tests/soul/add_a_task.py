@@ -1,7 +1,5 @@
 """The packages that docs/add_a_task.md describes, laid out as an installer would, for PYTHONPATH."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Mapping

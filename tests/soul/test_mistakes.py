@@ -1,7 +1,5 @@
 """Several checks are reported together; one alone keeps its class."""
 
-from __future__ import annotations
-
 import pytest
 
 from soul.errors import BadSettings, Mistakes, SeveralMistakes, UnknownTask

@@ -1,7 +1,5 @@
 """Rules of RL: each wrong value is refused with its key and the remedy, and what is read is accepted."""
 
-from __future__ import annotations
-
 import copy
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Plain text is trained whole: every token once, documents apart, in whatever files it comes."""
 
-from __future__ import annotations
-
 import copy
 import gzip
 import random

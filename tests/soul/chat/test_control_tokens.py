@@ -1,7 +1,5 @@
 """Control tokens inside texts get look-alikes that no tokenizer reads as a token; everything else stays as it is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

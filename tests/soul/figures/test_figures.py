@@ -4,8 +4,6 @@ Promise under test: what a figure shows is what the runs' metrics say, seed by s
 the runs' hashes; what a run lacks is a sentence and no figure; the same runs give the same files.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json

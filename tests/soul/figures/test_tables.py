@@ -4,8 +4,6 @@ Promise under test: scores, intervals and signs are those of `soul.evaluate` and
 samples; scores of another judge are not ranked; texts of models cannot break a table.
 """
 
-from __future__ import annotations
-
 import csv
 import random
 from pathlib import Path
