@@ -11,8 +11,6 @@ of the policy has its own text, three words for four tokens, drawn from the word
 Goal: below 1 % of a step of 300 s, and a constant cost per session.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import sys
@@ -219,7 +217,6 @@ class Trainer(DittoTrainerSync):
         self.config = config
         self.settings = Settings.from_config(config)
         self.run_folder = RunFolder(folder)
-        # This benchmark makes no judge calls: benchmarks/judge.py measures those.
         judges: Any = SimpleNamespace(stop=None, after_step=lambda _step, _traces: {"judge/failure_share": 0.0})
         self.judges = judges
         self.alarm = SyncAlarm.from_config(config)

@@ -19,8 +19,6 @@ plain's CPU seconds for the rows, whichever is larger. Rows/s need idle cores: `
 latency 0 in which a contender had no core; if it is far from 0 %, ignore rows/s. CPU per row is more robust.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import statistics

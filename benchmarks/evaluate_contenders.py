@@ -6,8 +6,6 @@ The caller pins it to a core. A few rows are evaluated before the clock starts, 
 are not measured; everything that depends on the rows is: reading, requests, scoring, writing.
 """
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

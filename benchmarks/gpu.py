@@ -15,8 +15,6 @@ larger than those of sdpa; peak memory within 10 % of the plan. Without a GPU ev
 that the script works, and nothing is written.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -8,8 +8,6 @@ of fixed latency. The goal is 500 calls a second at latency 0; a step of the pap
 CPU time per call: its inverse is what the actor carries where it has a core for itself.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import tempfile

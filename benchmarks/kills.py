@@ -11,8 +11,6 @@ by themselves. At the end rows, steps, metrics and checkpoints must be those of 
 overrides of the killed run. Exit code 1 if a check fails. A kill of `rl` takes about a minute on two cores.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

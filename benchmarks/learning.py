@@ -11,8 +11,6 @@ An arm is an objective, or a setting whose effect on stability is measured (ARMS
 (`learning_worlds.py`).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -4,8 +4,6 @@ Intervals are percentile bootstraps over seeds. A difference between two arms is
 over all ways to deal the runs to the two arms: the smallest possible p is 0.10 with three seeds each, 0.008 with five.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import statistics

@@ -5,8 +5,6 @@ seed start), a function that answers the judge's requests, and overrides of the 
 that fills a folder, and add a line to WORLDS.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Callable

@@ -14,8 +14,6 @@ own lines are sampled and the others' are context), varied by a quarter; their t
 matter here. A feedback is 45 random words of the prompt, which is about 60 tokens.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import random

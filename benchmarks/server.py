@@ -11,8 +11,6 @@ endpoint use. A minimal client got 2,900 answers a second from it on a busy mach
 (`soul.testing.FakeOpenAI` is for tests: it can misbehave, and uses a thread per connection.)
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

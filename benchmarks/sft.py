@@ -9,8 +9,6 @@ them, and makes one backward pass per micro-batch. They take turns; rates are me
 without the first two of each. For data loading see `python -m benchmarks.sft_data`.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

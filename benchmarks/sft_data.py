@@ -7,8 +7,6 @@ of the loader without workers. `memory`: the peak of a process that tokenises an
 one of ten times as many. `together`: seconds in which two processes have the same eight files, and one process alone.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Programs that run in turns, in processes of their own, and the tables of their times: shared by the benchmarks."""
 
-from __future__ import annotations
-
 import os
 import statistics
 import subprocess

@@ -6,8 +6,6 @@ Steps of one update by verl's own TrainingWorker (FSDP2, gloo), with our head an
 before it, without it, and with a pass of the refined answers alone (a third of the sequences).
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import socket

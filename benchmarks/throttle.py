@@ -13,8 +13,6 @@ with default settings. `best` is the shortest time in which the limit admits all
 total time of at most 1.2 x best.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -45,7 +45,6 @@ def _book(path: Path, seed: int, left_out: Counter[str]) -> Iterator[Record]:
         "history_truncated": list(_summaries(book)),
     }
     title = clean_text(book.get("title")) or path.stem
-    links: list[Record] = []
     chain: list[dict[str, str]] = []
     for number, example in enumerate(book["examples"]):
         where = f"{path}: link {number}"
@@ -57,12 +56,10 @@ def _book(path: Path, seed: int, left_out: Counter[str]) -> Iterator[Record]:
             link = {**known, "prior_chain": list(chain), "current_context": context}
             raw = {**link, "options_dict": options, "right_option_letter": right}
             raw_text = json.dumps(raw, ensure_ascii=False)
-            links.append({"question": context, "raw": raw_text, "group": f"{title}: {name}", "link": number})
+            yield {"question": context, "raw": raw_text, "group": f"{title}: {name}"}
         elif number:
             left_out[NO_OPTIONS] += 1
         chain.append({"context": context, "behavior": behavior})
-    for link in links:
-        yield {**link, "chain": path.stem, "chain_links": len(links)}
 
 
 def _summaries(book: Mapping[str, Any]) -> Iterator[dict[str, str]]:

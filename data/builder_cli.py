@@ -7,8 +7,6 @@ output options, the split into files, the report and the error border:
     build, main = BUILDER.build, BUILDER.main
 """
 
-from __future__ import annotations
-
 import argparse
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -22,8 +22,6 @@ describes another file is an error.
 Exit code: 0; 1 if groups overlap; 2 if a row is invalid.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Sequence, Set

@@ -24,8 +24,6 @@ about beliefs. A file's name states what its rows do not: first or second order,
 could have heard the information. In these files the right answer is always the first choice, so choices are shuffled.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -13,8 +13,6 @@ is known. So the same command continues after an interruption, also kill -9, and
 adds to the same file: conversations are drawn by seed, and the first 100 are among the first 400.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

@@ -4,8 +4,6 @@ Every source in `data.sources` names one of these, and the data card of a traini
 reading of the terms. "unclear" means that we know of no permission, and counts as no.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from soul.rows.data_card import Share, SourceLicence

@@ -12,7 +12,7 @@
 The ids are those of the benchmark: the tree's, the question's with the model after "::", and "clariq-" or "qulac-"
 with the row. As there, a dialogue of Arena is the winner's, one of OASST1 follows the reply that was ranked first, and
 one of Qulac begins with the assistant's question. Only English is read. Dialogues that share an id, a search topic or
-an opening with the evaluation file are left out before a model is asked. From each corpus, --per-corpus dialogues are
+an opening with the evaluation file are left out before a model is asked. From each corpus, 850 dialogues are
 drawn by seed, spread over the numbers of user turns and over the topics.
 
 The goal writer describes the user in 2 to 4 sentences: objective and tone, as the benchmark's own descriptions do. A
@@ -30,12 +30,11 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from data.builder_cli import Builder, Rows, argument, some_left
+from data.builder_cli import Builder, Rows, some_left
 from data.mirrorbench import fields_of
 from data.model_stages import Item, Stage, Stages, is_evaluated, model_options
 from data.reading import read_csv, read_json, read_records
 from data.rows import Record, numbered
-from soul.cli.arguments import positive_int
 from soul.leaks.quotations import runs
 from soul.metrics.lexical import words
 from soul.prompts import load_prompt
@@ -206,8 +205,8 @@ def _drawn(args: argparse.Namespace, left_out: Counter[str]) -> dict[str, tuple[
             by_corpus.setdefault(dialogue.dataset, []).append(dialogue)
     drawn = {}
     for name, candidates in sorted(by_corpus.items()):
-        chosen = _spread(candidates, args.per_corpus, random.Random(f"mirrorbench:{args.seed}:{name}"))
-        left_out[f"{name}: beyond the {args.per_corpus:,} that are drawn"] += len(candidates) - len(chosen)
+        chosen = _spread(candidates, PER_CORPUS, random.Random(f"mirrorbench:{args.seed}:{name}"))
+        left_out[f"{name}: beyond the {PER_CORPUS:,} that are drawn"] += len(candidates) - len(chosen)
         for one in chosen:
             turns = [{**turn, "content": turn["content"][:SEEN_CHARS]} for turn in one.turns]
             item = Item(f"{one.dataset}/{one.id}", {"turns": turns})
@@ -266,10 +265,7 @@ BUILDER = Builder(
     groups="openings and topics",
     sources="SRC",
     plan=_plan,
-    options=[
-        argument("--per-corpus", type=positive_int, default=PER_CORPUS, help=f"dialogues (default {PER_CORPUS})"),
-        *model_options("mirrorbench"),
-    ],
+    options=model_options("mirrorbench"),
 )
 build, main = BUILDER.build, BUILDER.main
 

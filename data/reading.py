@@ -1,7 +1,5 @@
 """Read source files (JSON, JSON lines, CSV, parquet) and their fields; errors name file, line or row, and field."""
 
-from __future__ import annotations
-
 import ast
 import csv
 import gzip

@@ -9,8 +9,6 @@ and ParaToMi's paraphrased test: how many rows each has, what was left out and w
 set fails, the others are still built, and the exit code is 1. It is 2 if SOURCES holds no source at all.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import sys

@@ -1,6 +1,6 @@
 """SimulatorArena task files (math tutoring, document creation) from the files of its repository.
 
-    python -m data.sim_arena convert math SRC --out data/sim_eval_data/sim_math_val.parquet --math-root MATH
+    python -m data.sim_arena convert math SRC --out data/sim_eval_data/sim_math_val.parquet
     python -m data.sim_arena convert doc SRC --out data/sim_eval_data/sim_doc_val.parquet
 
 SRC is the folder `data/` of github.com/microsoft/SimulatorArena (MIT), or the annotation file in it. The files beside
@@ -8,8 +8,9 @@ it are used if they exist: what the person knows, notes and wishes for a documen
 interaction style, which the policy sees and the judge checks.
 
 The texts of the math problems (the MATH data set) may not be redistributed, so the repository lacks them. They come
-from --math-root, a folder with `test/algebra/1.json` and so on, or from annotations that the repository's own script
-has restored. A row without a text names the problem's topic and concepts instead; the report counts such rows.
+from a folder MATH beside the annotations (`MATH/test/algebra/1.json` and so on), or from annotations that the
+repository's own script has restored. A row without a text names the problem's topic and concepts instead; the report
+counts such rows.
 """
 
 import argparse
@@ -23,7 +24,6 @@ from typing import Any
 from data.builder_cli import Builder, Rows, argument
 from data.reading import at, read_json, required_text
 from data.rows import Record
-from soul.cli.arguments import existing_folder
 from soul.errors import one_line
 from soul.tasks.sim_arena_rows import SimDocRow, SimMathRow
 
@@ -49,11 +49,10 @@ _SIDE_FILES: dict[str, dict[str, tuple[str, ...]]] = {  # what is read beside th
 class Source:
     """The annotations of one kind of session and the files beside them."""
 
-    def __init__(self, kind: str, path: Path, math_root: Path | None = None) -> None:
+    def __init__(self, kind: str, path: Path) -> None:
         self.kind = kind
         self.file = path if path.is_file() else _annotations(kind, path)
-        in_place = self.file.parent / "MATH"
-        self.math_root = math_root or (in_place if in_place.is_dir() else None)
+        self.math_root = self.file.parent / "MATH"
         names = {**_SIDE_FILES[kind], **{style: (f"{style}.json",) for style in _STYLES}}
         self.side = {what: self._side_file(files) for what, files in names.items()}
 
@@ -69,9 +68,9 @@ class Source:
         return next((self.side[what][key] for key in keys if key in self.side[what]), otherwise)
 
 
-def convert(kind: str, source: str | Path, math_root: str | Path | None = None) -> list[Record]:
+def convert(kind: str, source: str | Path) -> list[Record]:
     """The annotated conversations of `kind` ("math" or "doc") as `extra_info` dicts, in order."""
-    return _records(Source(kind, Path(source), Path(math_root) if math_root else None))
+    return _records(Source(kind, Path(source)))
 
 
 def _records(source: Source) -> list[Record]:
@@ -136,7 +135,7 @@ def _math(source: Source, where: str, raw: Mapping[str, Any]) -> tuple[list[str]
 
 def _problem(source: Source, where: str, raw: Mapping[str, Any]) -> str:
     """The problem's text from the MATH data set; "" without that data set."""
-    if source.math_root is None:
+    if not source.math_root.is_dir():
         return ""
     path = source.math_root / required_text(where, raw, "question_location")
     if not path.resolve().is_relative_to(source.math_root.resolve()):
@@ -190,16 +189,14 @@ def _json(value: Any) -> str:
 
 
 def _rows(args: argparse.Namespace) -> Rows:
-    source = Source(args.kind, args.source, args.math_root)
+    source = Source(args.kind, args.source)
     records = _records(source)
     notes: list[str] = []
     stands_in: list[str] = []
     without = sum(not record["problem"] for record in records) if args.kind == "math" else 0
     if without:
         stands_in.append(f"topics stand in for the texts of {without} of {len(records)} problems")
-        notes.append(
-            "for the texts give --math-root, or put the MATH data set beside the annotations, as the folder MATH"
-        )
+        notes.append("for the texts, put the MATH data set beside the annotations, as the folder MATH")
     if absent := [what for what, held in source.side.items() if not held]:  # published runs show them
         stands_in.append(f"the rows lack {' and '.join(absent)}: not found beside the annotations")
     return Rows(records, notes=notes, task=f"sim_arena_{args.kind}", stands_in="; ".join(stands_in))
@@ -214,7 +211,6 @@ BUILDER = Builder(
     options=[
         argument("kind", choices=("math", "doc")),
         argument("source", type=Path, metavar="SRC", help="the repository's data folder, or a file in it"),
-        argument("--math-root", type=existing_folder, help="the MATH data set (default: MATH in the data folder)"),
     ],
 )
 build, main = BUILDER.build, BUILDER.main

@@ -6,9 +6,9 @@ Source: github.com/zhchen18/ToMBench (MIT). Its authors ask to use it for evalua
 ToMBench-Hard this reader takes the form that the authors of DITTO use: the text with its lettered options
 (`prompt_text`, `conversations` or `prompt`), and `answer_letter` or `answer_text`.
 
-Every record of ToMBench is in English and in Chinese. Questions with two options have the bare token NaN, which
-Python's JSON module reads, for the other two; a few options begin with a letter of their own, and an answer may read
-"A. ".
+Every record of ToMBench is in English and in Chinese; this reads the English. Questions with two options have the bare
+token NaN, which Python's JSON module reads, for the other two; a few options begin with a letter of their own, and an
+answer may read "A. ".
 """
 
 import hashlib
@@ -17,37 +17,32 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from data.builder_cli import Builder, Rows, argument
+from data.builder_cli import Builder, Rows
 from data.reading import by_name, options_and_gold, read_records, required_text, row_of
 from data.rows import Record, numbered
 from soul.one_turn import letter_options
 from soul.row_fields import clean_text, options_by_letter, user_text
 from soul.tasks.social_r1 import SocialR1, SocialR1Row
 
-# language -> the keys of story, question and option, and the word that introduces the question
-LANGUAGES = {"en": ("STORY", "QUESTION", "OPTION-{}", "Question: "), "zh": ("故事", "问题", "选项{}", "问题：")}
 _ABILITY, _ANSWER = "能力\nABILITY", "答案\nANSWER"
 
 
-def convert(paths: Sequence[str | Path], language: str = "en") -> list[Record]:
+def convert(paths: Sequence[str | Path]) -> list[Record]:
     """The questions of ToMBench files as `extra_info` dicts, ordered by file name whatever the order of `paths`."""
     return numbered(
-        {**_record(where, raw, language), "subtask": path.stem}
-        for path in by_name(paths)
-        for where, raw in read_records(path)
+        {**_record(where, raw), "subtask": path.stem} for path in by_name(paths) for where, raw in read_records(path)
     )
 
 
-def _record(where: str, raw: dict[str, Any], language: str) -> Record:
+def _record(where: str, raw: dict[str, Any]) -> Record:
     if "STORY" not in raw and user_text(raw):
         return _ready_made(where, raw)
-    story_key, question_key, option_key, introduction = LANGUAGES[language]
-    story, question = required_text(where, raw, story_key), required_text(where, raw, question_key)
-    given = [raw.get(option_key.format(letter)) for letter in "ABCD"]
+    story, question = required_text(where, raw, "STORY"), required_text(where, raw, "QUESTION")
+    given = [raw.get(f"OPTION-{letter}") for letter in "ABCD"]
     options, gold = options_and_gold(where, given, raw.get(_ANSWER), f"options or field {_ANSWER!r}")
     return {
         "question": question,
-        "prompt_text": f"{story}\n\n{introduction}{question}\n{letter_options(options)}",
+        "prompt_text": f"{story}\n\nQuestion: {question}\n{letter_options(options)}",
         "answer_letter": gold,
         "answer_text": options_by_letter(options)[gold],
         "ability": clean_text(raw.get(_ABILITY)),
@@ -72,10 +67,9 @@ def _ready_made(where: str, raw: dict[str, Any]) -> Record:
 BUILDER = Builder(
     "data.social_r1",
     __doc__,
-    lambda args: Rows(convert(args.sources, args.language)),
+    lambda args: Rows(convert(args.sources)),
     group="story_id",
     sources="SRC.jsonl",
-    options=[argument("--language", choices=sorted(LANGUAGES), default="en", help="of the texts (default en)")],
 )
 build, main = BUILDER.build, BUILDER.main
 

@@ -4,8 +4,6 @@ Files are glob patterns, in upper or lower case, below a folder of SOURCES. A fo
 set's name or that of a repository that publishes it, so clones of the authors' repositories work as they are.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping, Sequence

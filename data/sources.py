@@ -4,8 +4,6 @@
 a user who lacks them; `data.source_folders` finds them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from data.licences import (

@@ -20,8 +20,6 @@ A table lists the rows, the groups that they belong to, what was left out and wh
 source cannot be read, the other files are still built, and the exit code is 1. It is 2 if a name is unknown.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import sys

@@ -15,8 +15,6 @@ answer); texts that have a link, an e-mail address or a telephone number, or tha
 than eighty; and people who repeat themselves as bots do. Handles become "@user", and users are named by a hash.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import Counter, defaultdict

@@ -28,12 +28,11 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from data.builder_cli import Builder, Rows, argument, some_left
+from data.builder_cli import Builder, Rows, some_left
 from data.model_stages import Item, Stage, Stages, is_evaluated, model_options
 from data.rows import Record, numbered
 from data.twinvoice import HISTORY, side
 from data.twinvoice_people import Person, is_english, read
-from soul.cli.arguments import positive_int
 from soul.leaks.quotations import runs
 from soul.metrics.lexical import words
 from soul.prompts import load_prompt
@@ -135,7 +134,7 @@ def questions(args: argparse.Namespace, left_out: Counter[str], removed: Counter
         ]
         left_out[f"people: no reply after {BEFORE} earlier texts"] += not places
         rng = random.Random(f"twinvoice:{args.seed}:{person.group}")
-        for place in sorted(rng.sample(places, min(args.per_person, len(places)))):
+        for place in sorted(rng.sample(places, min(PER_PERSON, len(places)))):
             if not (is_english(person.said[place].text) and is_english(person.said[place].occasion)):
                 left_out["questions: the reply or the occasion is not English"] += 1
                 continue
@@ -257,10 +256,7 @@ BUILDER = Builder(
     groups="users and novels",
     sources="SRC",
     plan=_plan,
-    options=[
-        argument("--per-person", type=positive_int, default=PER_PERSON, help=f"replies (default {PER_PERSON})"),
-        *model_options("twinvoice"),
-    ],
+    options=model_options("twinvoice"),
 )
 build, main = BUILDER.build, BUILDER.main
 

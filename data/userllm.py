@@ -24,8 +24,6 @@ could ask them again without mentioning an option; and intents of fewer than two
 rephrased. The report counts every row that is left out.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

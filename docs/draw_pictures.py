@@ -32,7 +32,7 @@ from soul.cli.error_border import Parser, reports_errors
 from soul.examples.endpoint import answer
 from soul.examples.example import Player
 from soul.figures import drawing
-from soul.figures.palette import colours
+from soul.figures.drawing import colours
 from soul.figures.training import ablations, diagnostics, gap
 from soul.figures.training_run import Named, TrainingRun, by_name, named_folders
 from soul.message import Message

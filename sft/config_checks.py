@@ -1,7 +1,5 @@
 """Check the config of a supervised training before any file or model is opened: keys, types, and rules."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -59,14 +57,6 @@ _DATA: Keys = {
     "default_train_role": Key(
         Role | None,
         "The side whose turns are trained, for all sources that nothing names; null makes them an error.",
-    ),
-    "document_end": Key(
-        str | None,
-        "Token after each document of plain text; null is `<|endoftext|>` or `<|end_of_text|>` if the tokenizer has "
-        "it, else its eos token.",
-    ),
-    "keep_control_tokens": Key(
-        bool, "Leave special tokens of the tokenizer in rows as they are; otherwise look-alikes take their place."
     ),
     "cache_dir": Key(
         str | None,

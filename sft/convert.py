@@ -7,10 +7,7 @@ stay `text`. Every row gets a `data_source`. The training reads the same files w
 files of several formats, to name sources and trained sides, or to give a corpus to another program.
 """
 
-from __future__ import annotations
-
 import json
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -201,7 +198,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{file}: {shards.count - before:,} rows")
     shards.finish()
     print(f"{shards.count:,} rows in {shards.shards} shards in {args.out}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -5,8 +5,6 @@ paragraph, and slow work shows its progress. The processes then read the result 
 the lock of the run's folder, so a second start fails at once.
 """
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from pathlib import Path
 

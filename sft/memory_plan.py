@@ -1,7 +1,5 @@
 """The memory plan of supervised training: a single phase, the update, with everything on the GPU or in host memory."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

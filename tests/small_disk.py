@@ -1,7 +1,5 @@
 """A file system of a few megabytes, for tests that fill a disk."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The first commands on a GPU machine need torch, transformers and peft, and nothing else of ours or of the stack."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Every benchmark that a page cites is started once: here, as a user starts it, or by the test that STARTED names."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Every path of the repository and every module that the pages name exists."""
 
-from __future__ import annotations
-
 import re
 from importlib.util import find_spec
 from pathlib import Path

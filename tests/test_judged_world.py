@@ -1,22 +1,16 @@
 """The market of the learning benchmark: its rows, its rules behind an endpoint, and the sellers it starts from."""
 
-from __future__ import annotations
-
 import asyncio
-import itertools
-import random
 from pathlib import Path
 
 import pytest
-from transformers import AutoTokenizer
 
 from benchmarks.judged_world.market import CRITIQUE, Offer, reply, turn
-from benchmarks.judged_world.sellers import OVERRIDES, TASK, Sellers, converse, critique, prepare
+from benchmarks.judged_world.sellers import TASK, prepare
 from recipe.demo import warm_start
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import read_rows
 from soul.session import RefineSettings, Session, run_session
-from soul.tasks.sotopia import RANGES
 from soul.tasks.sotopia_row import SotopiaRow
 from soul.testing import FakeOpenAI, fake_gateway, scripted_players
 
@@ -76,38 +70,9 @@ def test_the_reward_does_not_contain_the_secret() -> None:
     assert [verdict.metrics["secret"] for verdict in verdicts if verdict] == [0, -10, -5]
 
 
-def test_babble_is_hard_to_follow_and_still_gets_a_verdict() -> None:
-    played = session("lamp lamp lamp", "dollars 60 and pretty", "Ben Ben")
-    assert played.draft.verdict is not None and played.feedback is not None
-    assert played.draft.verdict.metrics["believability"] == 0
-    assert all(low <= played.draft.verdict.metrics[name] <= high for name, (low, high) in RANGES.items())
-    assert played.feedback.startswith("You were hard to follow.")
-
-
-def test_sellers_do_what_their_shares_say_and_mend_what_the_feedback_names() -> None:
-    rng, sellers = random.Random(1), Sellers(pitch=0.3, price=0.5, secret=0.7, manner=0.5, corrected=0.8, repeated=1.0)
-    blame = critique(OFFER, converse(OFFER, dict.fromkeys(CRITIQUE, False)))
-    praise = critique(OFFER, converse(OFFER, dict.fromkeys(CRITIQUE, True)))
-    for feedback, shares in (("", (0.3, 0.5, 0.7, 0.5)), (blame, (0.8,) * 4), (praise, (1.0,) * 4)):
-        drawn = [sellers.draw(rng, feedback) for _ in range(2000)]
-        for aspect, share in zip(CRITIQUE, shares, strict=True):
-            assert sum(good[aspect] for good in drawn) / 2000 == pytest.approx(share, abs=0.04)
-
-
-def longest_response(model: Path) -> int:
-    """Tokens of the longest conversation after its first prompt."""
-    tokenizer, lengths = AutoTokenizer.from_pretrained(model), []
-    for good in itertools.product((True, False), repeat=len(CRITIQUE)):
-        talk = list(converse(OFFER, dict(zip(CRITIQUE, good, strict=True))).seats["policy"])
-        opening, whole = (warm_start.encode(tokenizer, part, "")[0] for part in (talk[:2], talk))
-        lengths.append(len(whole) - len(opening))
-    return max(lengths)
-
-
 def test_rows_load_and_no_situation_is_in_both_files(tmp_path: Path) -> None:
     prepare(tmp_path, warm_start.WarmStart(steps=2, batch=2))
     train, heldback = (read_rows([str(tmp_path / f"{name}.parquet")]) for name in ("train", "heldback"))
     assert (len(train), len(heldback)) == (600, 64)
     assert not any(HeldOut(heldback).shared(row) for row in train)
     assert (tmp_path / "warm" / "model.safetensors").is_file()
-    assert longest_response(tmp_path / "warm") < int(OVERRIDES[0].removeprefix("data.max_response_length="))

@@ -1,7 +1,5 @@
 """`benchmarks.learning`: its runs, and the statistics of its tables."""
 
-from __future__ import annotations
-
 import math
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """examples/one_file.py: its loss and gradients are the product's, and it trains a model."""
 
-from __future__ import annotations
-
 import importlib.util
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The parity page: every set of SOUL is on it, and both sides of every comparison really run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Links of the repository's pages, as the documentation's site shows them."""
 
-from __future__ import annotations
-
 import logging
 import runpy
 from pathlib import Path

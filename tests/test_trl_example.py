@@ -4,8 +4,6 @@ verl imports TRL's value heads where TRL is installed, and fails with TRL 1.x, w
 environment: the last test installs it into a folder, and runs the others with it.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess

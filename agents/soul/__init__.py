@@ -5,8 +5,6 @@ that into a draft and a refined episode. Nothing in here needs torch, Ray or ver
 endpoint is enough to play and score every task.
 """
 
-from __future__ import annotations
-
 __version__: str
 
 

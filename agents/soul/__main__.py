@@ -1,7 +1,5 @@
 """`python -m soul`: the console command `soul`."""
 
-from __future__ import annotations
-
 import sys
 
 from soul.cli.main import main

@@ -19,7 +19,6 @@ import json
 import math
 import random
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -294,7 +293,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
     kind: Kind = given.pairs or "ratings"
     made = Annotation.create(given.out, given.sources, kind, given.count, given.seed, given.dimensions)
     print(f"{given.out}: {len(made.items):,} items ({kind}). Label them: soul view --annotate {given.out}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -21,8 +21,6 @@ Coroutines run in your event loop (a notebook's `await`, `asyncio.run` in a scri
 commands use the same driver.
 """
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence

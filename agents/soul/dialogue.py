@@ -5,8 +5,6 @@ two versions, with and without the feedback. `hear` and `spoke` add the same mes
 only in their instructions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from soul.answers.thinking import without_thinking

@@ -3,9 +3,12 @@
 `SoulError` is an error that the user can fix (a bad row, an unknown task, a full disk). Its message names file, row,
 field and remedy, and its class sets the command's exit code (`soul.cli.error_border`). `SessionError` is a failure
 inside one session. The driver turns it into a `Failure`, which is masked and counted, so that a failed session never
-becomes a number and never stops the others.
+becomes a number and never stops the others. `Mistakes` collects what several checks refuse, so that one start of a
+command tells all of it.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar, Literal
 
 Cause = Literal[
@@ -110,3 +113,43 @@ class PolicyFailure(SessionError):
 def one_line(error: BaseException, limit: int | None = None) -> str:
     """The error's message on one line, for another message; at most its first `limit` characters."""
     return " ".join(str(error).split())[:limit]
+
+
+class SeveralMistakes(SoulError):
+    """Several checks failed; each error is one paragraph of the message."""
+
+    def __init__(self, errors: list[SoulError]) -> None:
+        paragraphs = (f"{number}. {type(error).__name__}: {error}" for number, error in enumerate(errors, 1))
+        super().__init__("\n\n".join([f"{len(errors)} things are wrong.", *paragraphs]))
+        self.errors = errors
+
+
+class Mistakes:
+    """The errors of checks that do not need each other's results."""
+
+    def __init__(self) -> None:
+        self._errors: list[SoulError] = []
+
+    @contextmanager
+    def of(self) -> Iterator[None]:
+        """Collect the error of the check in this block."""
+        try:
+            yield
+        except SeveralMistakes as error:
+            self._errors += error.errors
+        except SoulError as error:
+            self._errors.append(error)
+        except Exception:
+            if not self._errors:  # a check may rely on what an earlier one has refused
+                raise
+
+    def report(self) -> None:
+        """Raise what was collected, if anything was.
+
+        Raises:
+            SoulError: the only error as it was, or all of them as `SeveralMistakes`.
+        """
+        if len(self._errors) == 1:
+            raise self._errors[0]
+        if self._errors:
+            raise SeveralMistakes(self._errors)

@@ -5,8 +5,6 @@ the feedback stands in a prompt is the task's business, so the task plays the ro
 repeat the draft's turns, and the play ends as soon as every seat has shown its first prompt.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence

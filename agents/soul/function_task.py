@@ -14,8 +14,6 @@ Rows have a prompt, and what else the functions read. The class has the methods 
 package with fields and prompts of your own (docs/add_a_task.md).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from pydantic import ConfigDict

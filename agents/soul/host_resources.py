@@ -1,7 +1,5 @@
 """The memory and the cores of this machine that a new process can use, within a container's limits (cgroup v2)."""
 
-from __future__ import annotations
-
 import gc
 import os
 import re

@@ -4,8 +4,6 @@ Rewards and metrics are averaged, and different critiques follow one another. Me
 a verdict. The trace keeps every opinion; `agreement` compares them over many episodes.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import statistics

@@ -4,8 +4,6 @@ Tasks with a definite answer read it with `soul.answers.extraction`, in training
 and ask the judge only for the critique.
 """
 
-from __future__ import annotations
-
 import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -13,8 +11,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast, runtime_chec
 
 from pydantic import BaseModel, Field
 
-from soul.answers.extraction import tagged_letter
-from soul.answers.forms import asked_form, missing_answer
+from soul.answers.extraction import asked_form, missing_answer, tagged_letter
 from soul.judge import Judge, Role
 from soul.leaks.quotations import Choices
 from soul.message import Message

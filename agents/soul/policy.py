@@ -5,8 +5,6 @@ whole conversation so far, which extends the previous one. Training uses a seat 
 (`ditto.rollout.agent_loop`); evaluation uses `OpenAISeat`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol

@@ -3,8 +3,6 @@
 Strings are never evaluated as code. A value that cannot be parsed raises a ValueError that says why.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import re

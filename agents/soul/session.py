@@ -7,8 +7,6 @@ nothing that can be judged, that is not a failure: the episode gets the task's l
 `Session.to_record` returns what traces and journals keep (agents/soul/record.py).
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import re

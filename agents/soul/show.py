@@ -6,9 +6,6 @@
 A RUN is a run's folder, or one above several, which are listed, the newest first.
 """
 
-from __future__ import annotations
-
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -135,7 +132,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     for place in parser.parse_args(arguments).runs:
         show(place, terminal())
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,7 +1,5 @@
 """The question of a sample, the right answer, and the answer that was given, as the task's own scoring reads it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The first problem of a pydantic ValidationError and its place, for error messages of one paragraph."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 

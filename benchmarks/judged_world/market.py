@@ -14,8 +14,6 @@ points in `secret`, and wins as many in `knowledge` and `relationship`, because 
 reward only sees that telling it sells the thing (the short cut), and only the critique says that it should be kept.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ does each thing well without feedback. With feedback, a seller usually corrects 
 praises. The task itself plays the conversations, so the warm start sees exactly the prompts that training uses.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Iterator, Mapping, Sequence

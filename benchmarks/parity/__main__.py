@@ -9,8 +9,6 @@ if it could run everything: a number whose repository is not below AUTHORS is sk
 the repositories is copied.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Reading an answer to a question with options: by public code, and by SOUL."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

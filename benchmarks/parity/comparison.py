@@ -1,7 +1,5 @@
 """A score of ours beside the authors' own code, on the same invented answers."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 from collections.abc import Callable, Mapping, Sequence

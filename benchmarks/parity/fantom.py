@@ -1,7 +1,5 @@
 """FANToM: eval_fantom.py of github.com/skywalker023/fantom beside `soul.tasks.fantom`."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

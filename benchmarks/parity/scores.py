@@ -1,6 +1,4 @@
-"""Rewards and counts beside public code: BehaviorChain, SimArena, SocSci210, Sotopia, and TwinVoice's history."""
-
-from __future__ import annotations
+"""Rewards and counts beside public code: SimArena, SocSci210, Sotopia, and TwinVoice's history."""
 
 import asyncio
 import json
@@ -14,27 +12,8 @@ from typing import Any, NamedTuple, Optional
 
 from benchmarks.parity.comparison import Comparison, Score, authors_names, authors_score
 from data import twinvoice
-from soul.tasks.behavior_chain import chain_scores
 from soul.tasks.sim_arena import session_scores
 from soul.tasks.sotopia import RANGES, headline_of, weighted_of
-
-# --- BehaviorChain: pipeline/09_calculate_result.py of github.com/O-L1RU1/BehaviorChain
-
-_CHAINS = [[1, 1, 1, 1], [1, 1, 0, 1], [0, 1, 0, 1], [0, 0, 0], [0], [1], [0, 1, 1, 1, 0, 1]]
-
-
-def _chain(metric: str, place: int) -> Comparison:
-    theirs = authors_score(
-        "pipeline/09_calculate_result.py",
-        "consecutive_accuracy_metric_normalized",
-        lambda function: lambda chain: float(function(chain)[place]),
-    )
-
-    def ours(chain: Sequence[int]) -> float:
-        return chain_scores([link == 1 for link in chain])[place]
-
-    return Comparison("behaviorchain", metric, "BehaviorChain", _CHAINS, ours, theirs)
-
 
 # --- SimArena: agents/sim_arena of the paper's own public code (OdysSim)
 
@@ -174,8 +153,6 @@ def _their_history(format_history: Callable[..., str]) -> Score:
 
 _HEADLINE = "overall (headline)"
 COMPARISONS = [
-    _chain("chain_accuracy", 0),
-    _chain("longest_run", 1),
     Comparison("sim_math", "likeness (headline)", "OdysSim", _MATH, _likeness, _their_likeness("math")),
     Comparison("sim_doc", "likeness (headline)", "OdysSim", _DOC, _likeness, _their_likeness("doc")),
     Comparison("sotopia", _HEADLINE, "sotopia", _JUDGED, headline_of, _reduced),

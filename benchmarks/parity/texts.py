@@ -1,7 +1,5 @@
 """Measures of texts beside public code: CoSER, Humanual, MirrorBench and UserLLM."""
 
-from __future__ import annotations
-
 import math
 import re
 import string

@@ -4,8 +4,6 @@
 same, and a form without files means that the builder needs none.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple

@@ -8,8 +8,6 @@ one that one-turn tasks send for a critique (`soul.one_turn.OneTurnTask.feedback
 (`soul.judge.Judge.check`). It refuses all others with a 400 and the reason. It gives no scores: tasks score by rule.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

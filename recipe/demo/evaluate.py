@@ -4,8 +4,6 @@ This uses plain transformers without an inference engine: the demo compares its 
 verdict are the task's own. For real evaluations use `soul.evaluate`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Mapping, Sequence

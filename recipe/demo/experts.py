@@ -10,8 +10,6 @@ both tasks itself, and the expert of a row's task scores every token. All five m
 of both tasks.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

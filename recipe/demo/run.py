@@ -8,8 +8,6 @@ Everything is real but small: Ray, FSDP2, vLLM's CPU build, a judge behind HTTP.
 writes critiques by rule; set OPENAI_BASE_URL and OPENAI_API_KEY to use your own.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import shutil

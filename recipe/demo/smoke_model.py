@@ -7,8 +7,6 @@ turns of the examples' players (`soul.examples`: some right, some random) teache
 line of dialogue. So rewards vary, and a training run exercises every part of the code. It is not a baseline.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import sys

@@ -11,8 +11,6 @@ prompt most. So the policy listens to feedback before RL begins, as a big model 
 coach is needed at test time.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 import re

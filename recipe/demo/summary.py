@@ -3,8 +3,6 @@
 With two runs, a further sentence compares their accuracies.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ tokens, and the warm start takes a minute. The architecture is plain Qwen3: vLLM
 like a big one. `head_dim` is 32 because vLLM's CPU attention has no kernel for 16.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Iterable

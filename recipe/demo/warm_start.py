@@ -5,8 +5,6 @@ needs samples that differ. The loss covers the answer's tokens only. Prompts go 
 with the generation prompt, so training sees exactly the ids that generation sees.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 import time

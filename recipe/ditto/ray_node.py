@@ -10,8 +10,6 @@ ends with 0 where Ray could not start. Here SIGTERM and Ctrl-C belong to COMMAND
 group, and Ray is shielded from them. Exit codes: COMMAND's; 1 if the cluster could not start.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import socket

@@ -5,8 +5,6 @@ same number of sequences and nearly the same number of tokens (verl's balancing,
 sequences cannot be divided evenly among the ranks, fillers without any trained token complete them (`TokenStore`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

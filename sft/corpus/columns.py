@@ -4,8 +4,6 @@ A column that nothing here knows is a note of its writer (an id, a score) and is
 what should be trained, and is not supported, is an error: without it, the model would learn something else in silence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 

@@ -9,8 +9,6 @@ A group of files with ratio r gives floor(r) whole passes per epoch. The remaini
 moves on from epoch to epoch through one fixed shuffle: half of the group now, the other half in the next epoch.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Encode the rows of a shard into the sequences that they train, and count everything that is dropped."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -80,7 +78,7 @@ class RowEncoder:
     @cached_property
     def documents(self) -> DocumentTokenizer:
         """The encoder of documents, built on first use."""
-        return DocumentTokenizer(self.tokenizer, self.settings.document_end)
+        return DocumentTokenizer(self.tokenizer)
 
     @cached_property
     def control(self) -> ControlTokens:
@@ -105,8 +103,6 @@ class RowEncoder:
                 settings.default_train_role,
                 settings.max_length,
                 settings.overlong,
-                settings.document_end,
-                settings.keep_control_tokens,
             ],
             sort_keys=True,
         )
@@ -141,8 +137,6 @@ class RowEncoder:
 
     def _escaped(self, conversation: Conversation) -> Conversation:
         """The conversation with look-alikes of control tokens; the same object if it contains none."""
-        if self.settings.keep_control_tokens:
-            return conversation
         messages, tools = self.control.escape(conversation.messages), self.control.escape(conversation.tools)
         if (messages, tools) == (conversation.messages, conversation.tools):
             return conversation
@@ -200,9 +194,9 @@ class RowEncoder:
                     self._leave_out(writer, source, EMPTY_DOCUMENTS, f"{file}, row {number}: no text")
                     continue
             plain = text or ""
-            if not self.settings.keep_control_tokens and (text := self.control.escape(plain)) != plain:
+            if (text := self.control.escape(plain)) != plain:
                 self._leave_out(writer, source, ESCAPED, f"{file}, row {number}")
-            yield DocumentPiece(source, number, text or "", record.get(BEGINS, True), record.get(ENDS, True))
+            yield DocumentPiece(source, number, text, record.get(BEGINS, True), record.get(ENDS, True))
 
     def _leave_out(self, writer: SequenceWriter, source: str, reason: str, example: str, count: int = 1) -> None:
         writer.counts.source(source).left_out[reason] += count

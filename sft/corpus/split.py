@@ -1,7 +1,5 @@
 """Open a split of the data for training: find its files, index the rows, tokenise the text, set the order."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -6,8 +6,6 @@ else that determines its sequences. Any number of processes, on any number of no
 once: each takes files that no other one has locked.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

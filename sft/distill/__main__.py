@@ -9,8 +9,6 @@ best ones become train.parquet and val.parquet. Repeat the command to continue w
 runs no samples, and selects again from those in DIR. An expert is a checkpoint (served by vLLM) or an endpoint.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

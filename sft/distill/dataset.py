@@ -5,8 +5,6 @@ validation would ask about what is trained. Which file depends only on the seed 
 file when the selection changes.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

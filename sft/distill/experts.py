@@ -6,8 +6,6 @@ holds its key. Without FILE, the rows are those that `run_rl.sh TASK` trains on:
 file under DATA_DIR.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A student that is trained on what is left would look like one that has learnt fr
 the task and what became of its samples, and writes no files.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections import Counter

@@ -7,8 +7,6 @@ continues where it stopped and requests nothing twice. Besides the journals, thi
     DIR/sources.json the experts of the last command, for a selection without sampling
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from argparse import Namespace
@@ -76,7 +74,7 @@ def sample(
     chosen = [_choose(sample_requests(plan.settings), held_out) for plan in plans]
     for plan, (_, wanted) in zip(plans, chosen, strict=True):
         if given.dry_run:
-            dry_run(plan.settings, wanted, plan.folder, choice, given.thinking_tokens)
+            dry_run(plan.settings, wanted, plan.folder, choice)
         else:
             todo = missing_samples(wanted, finished_samples(plan.folder), choice)
             preflight.check(plan.settings, todo, ask=choice.ask_first)

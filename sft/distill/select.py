@@ -6,8 +6,6 @@ threshold; below the margin; a duplicate; in surplus of `per_row`; dropped to ba
 the seed and the sample.
 """
 
-from __future__ import annotations
-
 import random
 import statistics
 from collections import defaultdict

@@ -9,8 +9,6 @@ Layouts:
 A message with `weight: 0` or `train: false` is context only. `tools` beside the messages go to the chat template.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -6,8 +6,6 @@ each part repeats the last token of the part before, so that no token goes untra
 are kept with the sequence: attention and positions start again there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -42,24 +40,20 @@ class DocumentPiece:
 
 
 class DocumentTokenizer:
-    """Token ids of documents, also of those that come in pieces.
+    """Token ids of documents, also of those that come in pieces."""
 
-    Args:
-        end: the token after each document; None: the tokenizer's own.
-    """
-
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, end: str | None) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._backend = tokenizer.backend_tokenizer
         self._backend.no_truncation()
         self._backend.no_padding()
         known = tokenizer.get_added_vocab()
-        token = end or next((name for name in TEXT_ENDS if name in known), tokenizer.eos_token)
+        token = next((name for name in TEXT_ENDS if name in known), tokenizer.eos_token)
         number = tokenizer.convert_tokens_to_ids(token) if token else None
         # Some models end a text with the token that stands for unknown words (SmolLM2, GPT-2).
         if number is None or (number == tokenizer.unk_token_id and token != tokenizer.unk_token):
             raise BadDocumentEnd(
-                f"data.document_end={token!r} is not a token of {tokenizer.name_or_path or 'the tokenizer'}. Set it to "
-                "the token that ends a text."
+                f"{tokenizer.name_or_path or 'the tokenizer'} has no token that ends a text: {token!r}. "
+                "Set eos_token in its tokenizer_config.json."
             )
         self._end: int = number
         whole, bare = (self._backend.encode("a", add_special_tokens=special).ids for special in (True, False))

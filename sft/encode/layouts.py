@@ -10,8 +10,6 @@ text                             a whole document, all of which is trained (sft/
 A column `system` or `system_prompt` beside any of them but `text` is the system message of its row.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal

@@ -4,8 +4,6 @@ Writers differ in small ways: JSON text instead of lists, lists of text parts, f
 gives every message of a column the same fields. What can mean only one thing is read; anything else is an error.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

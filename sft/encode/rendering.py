@@ -12,8 +12,6 @@ pieces: then the model reads and writes exactly these ids. If not (the first wor
 of the prompt), the turn gets a sequence of its own, with the prompt tokenised alone.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ even the first trained turn fits, that turn is cut at the limit. Nothing is cut 
 keeps the context it was written in.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -10,8 +10,6 @@ takes the entry of the first name that it contains, in the order of the table. H
 word: "prismatic" is not "prism", and nobody would notice that the wrong side is trained.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -2,5 +2,4 @@
 
 names        the format that a file's name stands for, and what a file seems to be by its content
 reading      the rows of a file of any format, in batches
-folders      the data files of a folder: shards, or what `datasets` saved
 """

@@ -6,8 +6,6 @@ document, in pieces that end before a line that begins with a word: tokenizers s
 the tokens of the whole.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager

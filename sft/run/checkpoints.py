@@ -7,8 +7,6 @@ The order of the data needs no state: the step determines it (`sft.corpus.order`
 of processes (`ditto.model.engine`).
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

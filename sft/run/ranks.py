@@ -3,8 +3,6 @@
 torchrun runs inside this process, which holds the lock of the run's folder and reports why a rank failed.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Signals in the processes of a training run: stop after the step, and never outlive the parent."""
 
-from __future__ import annotations
-
 import ctypes
 import multiprocessing
 import os

@@ -75,14 +75,11 @@ def test_a_student_is_described_without_the_solution(repository):
 
 
 def test_problem_texts_come_from_the_math_data_set_or_from_restored_annotations(repository, tmp_path):
-    write_json(
-        tmp_path / "elsewhere" / "test" / "algebra" / "1.json", {"problem": "Factor 221.", "solution": "13 * 17"}
-    )
-    (record,) = sim_arena.convert("math", repository, tmp_path / "elsewhere")
+    in_place = repository / "MATH" / "test" / "algebra" / "1.json"
+    write_json(in_place, {"problem": "Factor 221.", "solution": "13 * 17"})
+    (record,) = sim_arena.convert("math", repository)
     assert record["problem"] == record["question"] == "Factor 221."
     assert "13 * 17" not in json.dumps(record)
-    write_json(repository / "MATH" / "test" / "algebra" / "1.json", {"problem": "In place."})
-    assert sim_arena.convert("math", repository)[0]["problem"] == "In place."
     restored = write_json(tmp_path / "restored.json", [{**MATH, "question": "Restored."}])
     assert sim_arena.convert("math", restored)[0]["problem"] == "Restored."
 

@@ -1,4 +1,4 @@
-"""Social-R1 task files from ToMBench: NaN options, letters with dots, both languages."""
+"""Social-R1 task files from ToMBench: NaN options, letters with dots."""
 
 import math
 

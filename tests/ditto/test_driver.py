@@ -1,7 +1,5 @@
 """The driver's side of a training run: signals, the end of the trainer's actor, and who may write."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

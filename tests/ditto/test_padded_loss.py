@@ -1,7 +1,5 @@
 """`ditto.loss`, for trainers of one's own: the formulas of every objective, on padded tensors, without verl."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

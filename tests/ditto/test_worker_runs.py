@@ -11,8 +11,6 @@ known to about 1e-5: 1e-4 for the movement and 1e-5 for the gradient norm leave 
 1e-8 the first step is the gradient's sign, which float32 does not know near 0.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -1,7 +1,5 @@
 """Every objective on the tiny step: options, formula in float64, and a model that is trained whole or by LoRA."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial

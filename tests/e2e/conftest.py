@@ -1,7 +1,5 @@
 """What the end-to-end tests share: the demo's stories and a quickly warm-started tiny model."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

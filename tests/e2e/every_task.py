@@ -8,8 +8,6 @@ Real Ray, FSDP and vLLM, the DITTO recipe, a tiny model, invented rows and a jud
 files carry the names that the launcher looks for, so that is tried too.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Run a marked block of a page as it is printed, with a model and a judge of this machine."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

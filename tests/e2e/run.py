@@ -1,7 +1,5 @@
 """Start real training runs as a user would, through the launcher, and read what they leave."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

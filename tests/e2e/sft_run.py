@@ -1,7 +1,5 @@
 """A supervised training of a tiny model on two processes, started as a user would start it."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -4,8 +4,6 @@ In separate_async a step trains in two parts between two weight syncs. Rows are 
 that is missing in the traces, or there twice, was lost or trained twice.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Training starts from the files that `python -m data.train` builds from real records: three tasks, two steps."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

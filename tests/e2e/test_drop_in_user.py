@@ -1,7 +1,5 @@
 """A real checkpoint, served by vLLM, plays a user; the audit reads what was kept."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -4,8 +4,6 @@ After two steps its rollout engine is killed, and the watchdog ends the run with
 own: `python -m tests.e2e.every_task` (about two minutes each).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

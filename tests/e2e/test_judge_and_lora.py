@@ -7,8 +7,6 @@ adapter, trains on; then the judge goes out, the run saves and stops. Last, `eva
 checkpoint.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ It trains LoRA at the recipe's learning rate: such small updates move no log-pro
 unchanging answers give the lost syncs away.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -5,8 +5,6 @@ Those here differ most in what a run does. The others are trained by the tests o
 `test_every_objective_is_trained_somewhere` says where.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The first blocks of README and docs/sft.md, run as they are printed, with a model and a judge of this machine."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -7,8 +7,6 @@ SmolLM2-135M-Instruct has what tiny models with random weights lack: another arc
 template with a system prompt of its own, end tokens that the tokenizer does not name, and answers in words.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

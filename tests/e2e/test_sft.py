@@ -3,8 +3,6 @@
 The corpus is the demo's stories, answered right, in two sources of which one counts twice.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """Supervised training that is stopped: by SIGTERM, by Ctrl-C, by a full disk, by a second start; then it goes on."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal

@@ -6,8 +6,6 @@ On real components: Ray, an FSDP worker, a vLLM engine. Signals go to the whole 
 SLURM's do. The run folder is a small file system of its own where this may be mounted, so that it can be filled.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

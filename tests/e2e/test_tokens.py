@@ -5,8 +5,6 @@ recorder in front of the engine notes every prompt and every sampled id. The tra
 record, their log-probs with the model's own, recomputed in transformers, and the prompts with the chat template's.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -5,8 +5,6 @@ the same command again; then everything the run left is checked against an indep
 benchmarks.kills` kills at many other moments.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import statistics

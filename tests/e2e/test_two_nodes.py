@@ -4,8 +4,6 @@
 machine, so their ports are chosen freely; everything else is what several machines do.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

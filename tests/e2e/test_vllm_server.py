@@ -4,8 +4,6 @@ The model is tiny and untaught: what it says is noise, for a judge in the form t
 what is tested, together with what a random model cannot satisfy, such as an answer that hits the token limit.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -3,8 +3,6 @@
 python -m tests.e2e.three_turns MODEL OUT.json
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

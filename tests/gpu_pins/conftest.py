@@ -1,7 +1,5 @@
 """A CUDA driver that answers "no device", and a card that says what an H100 says: enough for vLLM to plan for a GPU."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

@@ -3,8 +3,6 @@
 verl builds the command line of its vLLM server itself (vLLMHttpServer.launch_server); here only the start is left out.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

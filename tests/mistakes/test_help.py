@@ -1,7 +1,5 @@
 """Every command has --help, which ends with 0 and shows how the command is called."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import subprocess

@@ -4,8 +4,6 @@ One row for each kind of mistake and tool; the tests of a tool have the rest. Th
 test_training_mistakes.py.
 """
 
-from __future__ import annotations
-
 import importlib
 import shutil
 from collections.abc import Mapping, Sequence

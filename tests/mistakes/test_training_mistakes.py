@@ -5,8 +5,6 @@ composed once. Types and ranges of single keys are tested in tests/ditto/config_
 test_rl_rules.py beside it.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Sequence
 from functools import cache

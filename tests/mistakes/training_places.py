@@ -1,7 +1,5 @@
 """A folder with good files and models for the training commands, and one of each kind of damage."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """All of our sources against the installed stack."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 from collections.abc import Iterable

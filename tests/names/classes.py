@@ -1,7 +1,5 @@
 """Our subclasses of the stack's classes: do overrides, `super()` calls and attributes of `self` still fit?"""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import textwrap

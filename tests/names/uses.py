@@ -1,7 +1,5 @@
 """What one source file takes from the training stack: imported names, their attributes, and calls with arguments."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

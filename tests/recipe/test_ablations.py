@@ -3,8 +3,6 @@
 The trainings are stand-ins that write a real run's metrics; plan, locks and figures are real.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

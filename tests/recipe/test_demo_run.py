@@ -1,7 +1,5 @@
 """The settings of the demo's trainings."""
 
-from __future__ import annotations
-
 from ditto.objectives import OBJECTIVES
 from recipe.demo.run import STEADY, steadied
 

@@ -1,7 +1,5 @@
 """The demo's rows and the mixture that its warm start imitates."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 
@@ -27,26 +25,6 @@ def test_files_are_read_by_the_task_and_share_no_story(tmp_path: Path) -> None:
     told = {row.row.story for row in train}
     assert len(told) == 40
     assert not told & {row.row.story for row in heldback}
-
-
-def test_files_of_several_forms_share_only_the_heldback_stories(tmp_path: Path) -> None:
-    stories.write_files(tmp_path, n_train=30, n_heldback=10, forms=(HITOM, PARATOMI))
-    of = {
-        (form.task.name, name): read_rows([str(tmp_path / form.task.name / f"{name}.parquet")])
-        for form in (HITOM, PARATOMI)
-        for name in ("train", "heldback")
-    }
-    assert all({row.task.name for row in rows} == {task} for (task, _), rows in of.items())
-    told = {key: {_sentences(row.row.story) for row in rows} for key, rows in of.items()}
-    assert [len(told[key]) for key in told] == [30, 10, 30, 10]
-    assert told["hitom", "heldback"] == told["paratomi", "heldback"]
-    assert not told["hitom", "train"] & told["paratomi", "train"]
-    assert not (told["hitom", "train"] | told["paratomi", "train"]) & told["hitom", "heldback"]
-
-
-def _sentences(story: str | list[str]) -> tuple[str, ...]:
-    lines = story.splitlines() if isinstance(story, str) else story
-    return tuple(line.lstrip("0123456789 ") for line in lines)
 
 
 def test_warm_start_never_sees_a_heldback_story() -> None:
@@ -88,17 +66,6 @@ def test_the_coach_sees_the_slip_in_both_forms_and_names_no_place(records: list[
         assert careful.startswith("You kept to what" if about_belief else "You followed the thing")
         assert coach.critique(task, gold, "It is somewhere.").startswith("Your reply did not end in the form")
         assert not any(place in hasty + careful for place in stories.CONTAINERS)
-
-
-def test_mixture_is_drawn_per_sample(records: list[stories.Record]) -> None:
-    rng = random.Random(0)
-    drawn = [stories.warm_sample(rng.choice(records), rng) for _ in range(3000)]
-    plain, coached = ([s for s in drawn if s.coached is flag] for flag in (False, True))
-    assert len(coached) / len(drawn) == pytest.approx(stories.FEEDBACK_SHARE, abs=0.04)
-    assert sum(s.careful for s in plain) / len(plain) == pytest.approx(stories.USUAL.careful, abs=0.04)
-    assert sum(s.careful for s in coached) / len(coached) == pytest.approx(stories.USUAL.coached, abs=0.04)
-    one = [stories.warm_sample(records[0], rng).answer for _ in range(40)]
-    assert len(set(one)) == 2  # the same exercise gets both answers: the policy must stay undecided
 
 
 @both_forms

@@ -1,7 +1,5 @@
 """The demo's summary says what the numbers say: rising, flat and falling runs get different sentences."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

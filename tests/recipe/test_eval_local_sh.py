@@ -1,7 +1,5 @@
 """recipe/ditto/eval.sh local: which interpreter and which words. The evaluation itself is a stand-in."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

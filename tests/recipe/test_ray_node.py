@@ -3,8 +3,6 @@
 tests/e2e/test_two_nodes.py trains on two nodes of it.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

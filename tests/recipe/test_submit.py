@@ -1,7 +1,5 @@
 """recipe/ditto/submit: the submission to each backend, word for word, and that no key is in it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

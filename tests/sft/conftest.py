@@ -1,7 +1,5 @@
 """The corpora of these tests are small: they are tokenised in the process of the test unless it says otherwise."""
 
-from __future__ import annotations
-
 import pytest
 
 from sft.corpus import tokenize

@@ -3,8 +3,6 @@
 The table of mistakes is in tests/mistakes/test_training_mistakes.py.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The trainer itself in a process of its own: what is seeded, what a step's metrics say, what checkpoints hold."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,13 +1,11 @@
 """The packages that docs/add_a_task.md describes, laid out as an installer would, for PYTHONPATH."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from soul.new_task.__main__ import create
+from soul.new_task import create
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "add_a_task.md"
 

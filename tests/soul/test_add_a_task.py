@@ -1,7 +1,5 @@
 """docs/add_a_task.md and `soul init`; tests/e2e/test_every_task.py trains the package."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

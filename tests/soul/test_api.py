@@ -1,7 +1,5 @@
 """SOUL from Python, inside a running event loop: every number is that of the command line's files."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import runpy

@@ -1,7 +1,5 @@
 """A draft's conversation with feedback in its prompt: of every task of SOUL, without a second episode."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

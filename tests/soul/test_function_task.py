@@ -1,7 +1,5 @@
 """A task of two functions is played, scored and criticised like any other."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """A process may use the machine's memory and cores within a container's limits."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,11 +1,8 @@
 """Several checks are reported together; one alone keeps its class."""
 
-from __future__ import annotations
-
 import pytest
 
-from soul.errors import BadSettings, UnknownTask
-from soul.mistakes import Mistakes, SeveralMistakes
+from soul.errors import BadSettings, Mistakes, SeveralMistakes, UnknownTask
 
 
 def test_all_errors_are_told_also_those_of_a_check_within_a_check() -> None:

@@ -1,7 +1,5 @@
 """One table in all its forms: the same cells, whatever text they hold."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

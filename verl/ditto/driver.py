@@ -1,7 +1,5 @@
 """The driver: run the trainer's actor, pass signals on to it, and raise one error with its cause if it fails."""
 
-from __future__ import annotations
-
 import json
 import logging
 import time

@@ -6,8 +6,6 @@ and field, and says what to do. Facts that need neither verl nor each other are 
 imported.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -30,8 +28,8 @@ from ditto.run.checkpoint import ResumeChoice
 from ditto.settings import BadConfig, Settings
 from soul import tasks
 from soul.chat.template_check import BadTemplate
-from soul.files.writable import check_writable
-from soul.mistakes import Mistakes
+from soul.errors import Mistakes
+from soul.files.disk_space import check_writable
 from soul.one_turn import OneTurnTask
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import TaskRow, read_rows

@@ -14,8 +14,6 @@ What it changes in verl 0.9.1's V1 trainer, and why:
 - a validation scores no failed session, and a resumed run repeats one that was interrupted (`validation.py`).
 """
 
-from __future__ import annotations
-
 import logging
 import shutil
 import time

@@ -3,8 +3,6 @@
 Importing this module registers them with verl. docs/modes.md says when to use which.
 """
 
-from __future__ import annotations
-
 import logging
 
 from verl.trainer.ppo.v1 import PPOTrainerColocateAsync, PPOTrainerSeparateAsync, PPOTrainerSync

@@ -4,8 +4,6 @@ A validation can take long and can be cut off by a signal, a kill or an outage o
 and published before it, and a resumed run validates first if the validation of its last step is missing.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from abc import ABC, abstractmethod

@@ -3,8 +3,6 @@
 Models mark their thoughts in many ways. Text in a block of thoughts is never an answer and is never shown to others.
 """
 
-from __future__ import annotations
-
 import re
 
 # Names of blocks in angle brackets, which may have a prefix (`<seed:think>`) and attributes.

@@ -4,8 +4,6 @@ The lines are Jinja, so whatever renders the template (transformers, vLLM, a che
 the policy the same context as training did.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -1,14 +1,11 @@
 """The end tokens of a model, and how vLLM and our requests show it its conversations. Needs transformers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from soul.chat.control_tokens import ControlTokens
-from soul.chat.paired_tags import special_tags, unmark
+from soul.chat.control_tokens import ControlTokens, special_tags, unmark
 from soul.chat.template_check import BadTemplate, fit_template
 from soul.chat.template_file import TEMPLATE, read_template, saved_template
 from soul.files.whole_file import write_whole

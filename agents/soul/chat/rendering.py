@@ -5,13 +5,11 @@ after them, so both contexts are the same text. Where a template writes earlier 
 (Qwen3 drops thoughts), or the sampled ids stand for another text than the server would show, no such growth exists.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from soul.chat.paired_tags import special_tags
+from soul.chat.control_tokens import special_tags
 from soul.message import Message
 
 

@@ -4,8 +4,6 @@ A conversation of instructions, questions and three answers is rendered as a who
 piece, as training builds it (`rendering.py`). What differs between the two decides whether a model can be trained.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The chat template that a setting names: a file, or one of ours that suits training better than the model's own."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection

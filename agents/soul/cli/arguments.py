@@ -4,15 +4,13 @@ If a value is wrong, argparse prints the option's name and the message, and the 
 work begins. String defaults, such as those from an environment variable, are checked too.
 """
 
-from __future__ import annotations
-
 import math
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from soul.files.writable import probe
+from soul.files.disk_space import probe
 
 Number = TypeVar("Number", int, float)
 

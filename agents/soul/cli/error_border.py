@@ -8,8 +8,6 @@
 An unexpected exception is one paragraph too; it names the file with the traceback.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import os

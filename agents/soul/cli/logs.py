@@ -7,8 +7,6 @@ and handlers. Keys are replaced by `***` in every line, tracebacks included. `so
 this up for a command; processes that Ray or torchrun start call `set_up` themselves.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

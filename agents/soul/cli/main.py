@@ -4,8 +4,6 @@ A command's module is imported only when you call the command, so `soul --help` 
 slow.
 """
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import signal
@@ -30,9 +28,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "judge draw": ("soul.annotate", "draw texts for people to label, or export their labels"),
     # The training's package, of the same distribution. Like a plug-in, it is imported when it is called, never by soul.
     "convert": ("sft.convert", "write a corpus of any format as parquet shards"),
-    "tasks": ("soul.tasks.__main__", "list the tasks that can be trained"),
+    "tasks": ("soul.tasks", "list the tasks that can be trained"),
     "rows": ("soul.rows.convert", "write rows of your own (jsonl, csv, parquet, hub) as a task file"),
-    "init": ("soul.new_task.__main__", "make a package with a task of your own"),
+    "init": ("soul.new_task", "make a package with a task of your own"),
     "examples": ("soul.examples.__main__", "write invented rows"),
     "examples endpoint": ("soul.examples.endpoint", "run a command with a stand-in for its judge"),
 }

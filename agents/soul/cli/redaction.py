@@ -5,8 +5,6 @@ is the value of an environment variable with a name like OPENAI_API_KEY, or of o
 stay, because blanking "a" would garble every text.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence

@@ -9,8 +9,6 @@ sides explicitly, one for each time it is given. Rows of evaluations are pairs i
 the same; of training runs, the groups of a prompt in the same step.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys

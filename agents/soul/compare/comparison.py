@@ -6,8 +6,6 @@ sets whose scores are comparable. A star stands for a p-value below 0.05 that is
 the headline is one test, and its p-value needs no adjustment.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -16,9 +14,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
-from soul.metrics.intervals import Estimate, Interval, difference_of, pooled, score_of_rows
+from soul.metrics.intervals import (
+    LEVEL,
+    Estimate,
+    Interval,
+    difference_of,
+    holm,
+    p_of_mean,
+    p_of_pairs,
+    pooled,
+    score_of_rows,
+)
 from soul.metrics.set_metrics import SetScore
-from soul.metrics.significance import LEVEL, holm, p_of_mean, p_of_pairs
 from soul.record import SessionRecord
 from soul.task_types import Metric
 
@@ -114,7 +121,7 @@ class SetComparison:
 
     @cached_property
     def p_value(self) -> float | None:
-        """The p-value of the difference (`soul.metrics.significance`), before any adjustment."""
+        """The p-value of the difference (`soul.metrics.intervals`), before any adjustment."""
         if self.estimate is None:
             return None
         differences = [row.other - row.base for row in self.rows]

@@ -8,8 +8,6 @@ that. A row's score is the mean reward of its valid samples, so runs with differ
 paired. Rows that cannot be paired are counted by reason and never filled in.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Only the models that a set's samples used count. A task that scores by rule uses
 comparable whatever their judges are. The same model at another address counts as the same model, with a note.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -3,8 +3,6 @@
 Scores are headlines times 100, as on the model card. The headline comes first, then the sets by effect.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Two runs are seeds of one side if all their settings are equal but for the seed 
 their seeds differ. `against` gives the sides explicitly, as for models that were trained with several seeds.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path

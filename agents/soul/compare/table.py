@@ -6,8 +6,6 @@ A dagger marks a score that differs from the baseline's: its adjusted p-value (f
 such scores cannot be ranked, and a note has the reason.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

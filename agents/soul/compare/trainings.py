@@ -6,8 +6,6 @@ so that prompts stay independent of each other. Training, refined answers and va
 headline averages the drafts of training. Within a run, sessions that have both answers are compared.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sqlite3

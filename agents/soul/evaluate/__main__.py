@@ -10,8 +10,6 @@ judge show` lists them. The same command resumes a stopped run. To evaluate a ch
 evaluate local`. To score a finished run with another judge: `soul evaluate --rescore RUN judge.model=...`.
 """
 
-from __future__ import annotations
-
 if __name__ == "__main__":
     from soul.cli.main import end_silently
 

@@ -7,8 +7,6 @@ A checkpoint is a hub id, a Hugging Face folder, a global_step_N or run folder, 
 serves them one after another; the rest works as with a model behind an API. Several checkpoints share one table.
 """
 
-from __future__ import annotations
-
 if __name__ == "__main__":
     from soul.cli.main import end_silently
 

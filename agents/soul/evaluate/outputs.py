@@ -5,10 +5,7 @@
 An evaluation writes them at its end; the command writes them again, even while the run is in progress.
 """
 
-from __future__ import annotations
-
 import json
-import sys
 from collections.abc import Sequence
 
 from soul.cli.arguments import existing_folder
@@ -49,7 +46,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
         run = EvaluationRun.load(folder)
         write_outputs(run)
         print(f"{folder / REPORT} ({(folder / REPORT).stat().st_size / 1e6:,.1f} MB)")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,7 +1,5 @@
 """One evaluation, from its options to its report; all commands that evaluate share this."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections import Counter
@@ -161,7 +159,7 @@ def run(
     choice = options.choice
     wanted = rescore.sample_requests(settings, source) if source else sample_requests(settings)
     if options.dry_run:
-        dry_run(settings, wanted, folder, choice, options.thinking_tokens, tests_judges=choice.ask_first)
+        dry_run(settings, wanted, folder, choice, tests_judges=choice.ask_first)
         return None
     preflight.check(settings, missing_samples(wanted, finished_samples(folder), choice), ask=choice.ask_first)
     with exclusive_lock(folder):
@@ -202,7 +200,6 @@ def dry_run(
     wanted: Sequence[SampleRequest],
     folder: Path,
     choice: RunChoice,
-    thinking_tokens: int = 0,
     tests_judges: bool = False,
 ) -> None:
     """Print the plan for the samples that are missing. No sample is run and no file is written.
@@ -220,7 +217,7 @@ def dry_run(
     except SoulError as error:
         problem = error
     tested = untested(preflight.judges_asked(settings, todo), folder) if tests_judges else []
-    show(console, settings, plan(settings, todo, thinking_tokens, tested))
+    show(console, settings, plan(settings, todo, tested))
     console.print(f"{len(wanted) - len(todo):,} samples are finished already; run folder {folder}")
     if problem is not None:
         raise problem

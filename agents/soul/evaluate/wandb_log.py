@@ -7,8 +7,6 @@ or its login. With WANDB_RUN_ID and WANDB_RESUME=allow, several checkpoints shar
 the checkpoint's step.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import sys

@@ -12,8 +12,6 @@
 checks that every task must pass. Add an example for your own task with the entry-point group `soul.examples`.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.metadata import entry_points
 from pkgutil import resolve_name

@@ -9,8 +9,6 @@ under `sim_eval_data/` and the training files under `sim_rl_data/`, with the nam
 tasks have so few invented stories that both files share them: train with `data.allow_overlap=true`.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path

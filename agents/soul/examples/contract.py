@@ -11,8 +11,6 @@ Each check plays the row through the driver with an example's players against an
 AssertionError if the task violates the contract.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import random

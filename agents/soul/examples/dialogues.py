@@ -4,8 +4,6 @@ The judges count words: the more of a real person's words (or of their own goal)
 like an assistant or repeats a line gets less. They show the format of a verdict and say nothing about people.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -10,12 +10,9 @@ On the command line, it runs for as long as another command does:
 It rewards what the oracles of the examples do. It does not judge human behaviour, and its numbers mean nothing.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -107,7 +104,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return subprocess.run(given.command, env=environment, check=False).returncode
         except OSError as error:
             raise NoSuchCommand(f"{given.command[0]}: {error.strerror}. Name a program that can be run.") from None
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -10,8 +10,6 @@ The rows of SOUL's tasks are in `rows/TASK.json`:
 When the rows are used up, they come again with other words: each word of a list in `rotated` becomes the next one.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

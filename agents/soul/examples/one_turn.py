@@ -1,7 +1,5 @@
 """The one-turn tasks whose good and bad answers need more than a letter: names, numbers, rankings and texts."""
 
-from __future__ import annotations
-
 import random
 
 from soul.examples.endpoint import filled

@@ -24,9 +24,8 @@ from soul.compare.evaluations import EvaluationSide, NothingToCompare, compare_e
 from soul.compare.table import results_table
 from soul.errors import BadSettings
 from soul.evaluate.run.run_folder import EvaluationRun
-from soul.figures.drawing import FORMATS, draw, require_matplotlib
+from soul.figures.drawing import colours, draw, require_matplotlib
 from soul.figures.feedback import feedback_tables
-from soul.figures.palette import colours
 from soul.figures.tables import agreement_table, dataset_table, metrics_table
 from soul.figures.training import ablations, diagnostics, gap, metric_curves, training_curves
 from soul.figures.training_run import Runs, TrainingRun, by_name, named_files, named_folders
@@ -45,8 +44,6 @@ def options() -> Parser:
     add("--data", type=existing_file, nargs="+", default=[], metavar="FILE", help="task files (parquet)")
     add("--agreement", type=named_files, nargs="+", default=[], metavar="NAME=FILE", help="of soul judge agree --json")
     add("--out", type=output_folder, required=True, help="folder for figures and tables")
-    add("--baseline", metavar="NAME", help="of the evaluations to compare with: grpo, or the first")
-    add("--format", nargs="+", choices=FORMATS, default=FORMATS, help="of the figures; all three by default")
     return parser
 
 
@@ -59,20 +56,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "soul figures: name training runs (--runs NAME=DIR), evaluations (--evals NAME=DIR), task files (--data "
             "FILE) or comparisons of judges with people (--agreement NAME=FILE)."
         )
-    if given.baseline and not given.evals:
-        raise BadSettings("soul figures: --baseline names evaluations; it needs --evals.")
     folders, evaluated = by_name("--runs", given.runs), by_name("--evals", given.evals)
     if folders:
         require_matplotlib()
     runs = {name: [TrainingRun.load(name, folder) for folder in of_name] for name, of_name in folders.items()}
     evals = [EvaluationSide(name, list(map(EvaluationRun.load, of_name))) for name, of_name in evaluated.items()]
     index = Index()
-    tables = evaluation_tables(evals, given.baseline, index.missing) if evals else []
+    tables = evaluation_tables(evals, index.missing) if evals else []
     tables += [dataset_table(given.data)] if given.data else []
     tables += [agreement_table(given.agreement)] if given.agreement else []
     given.out.mkdir(parents=True, exist_ok=True)
     if runs:
-        draw_runs(runs, given.out, index, given.format)
+        draw_runs(runs, given.out, index)
     for table in tables:
         index.sections[table.caption] = table.write(given.out)
         index.sources += [source for source in table.sources if source not in index.sources]
@@ -81,20 +76,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"not drawn: {sentence}")
 
 
-def evaluation_tables(evals: Sequence[EvaluationSide], baseline: str | None, missing: list[str]) -> list[Table]:
+def evaluation_tables(evals: Sequence[EvaluationSide], missing: list[str]) -> list[Table]:
     """The tables of results, metrics and paired differences.
 
     Args:
-        baseline: the name to compare with; None: "grpo", or the first.
+        evals: they are compared with "grpo", or with the first.
         missing: a sentence joins it where no row can be paired.
-
-    Raises:
-        BadSettings: there is no evaluation of that name.
     """
-    by_label = {each.label: each for each in evals}
-    if baseline is not None and baseline not in by_label:
-        raise BadSettings(f"--baseline {baseline}: --evals has no such name. It has {', '.join(by_label)}.")
-    base = by_label.get(baseline or BASELINE, evals[0])
+    base = next((each for each in evals if each.label == BASELINE), evals[0])
     compared: list[Comparison] = []
     for each in evals:
         try:
@@ -106,13 +95,13 @@ def evaluation_tables(evals: Sequence[EvaluationSide], baseline: str | None, mis
     return [results_table(evals, compared), *([metrics] if metrics else []), *differences]
 
 
-def draw_runs(runs: Runs, out: Path, index: Index, endings: Sequence[str]) -> None:
+def draw_runs(runs: Runs, out: Path, index: Index) -> None:
     """Draw every figure that the training runs have the data for."""
     palette = colours(list(runs))
     for figure in (training_curves(runs), *metric_curves(runs), gap(runs), diagnostics(runs), *ablations(runs)):
         index.missing += figure.missing
         if figure.panels:
-            index.sections[figure.caption] = draw(figure, out, palette, endings)
+            index.sections[figure.caption] = draw(figure, out, palette)
     index.sources += [(run.name, run.folder, run.sha256) for seeds in runs.values() for run in seeds]
     for table in feedback_tables(runs, index.missing):
         index.sections[table.caption] = table.write(out)

@@ -3,8 +3,6 @@
 matplotlib is imported when a figure is drawn: the base install does without it. The same numbers give the same files.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import math
 from collections.abc import Mapping, Sequence
@@ -167,3 +165,25 @@ def _limits(panel: Panel, shown: Sequence[float], chosen: Sequence[float]) -> tu
 def _zoom(panel: Panel, low: float, high: float) -> str:
     """The label of an axis that shows only a part of its metric: neither the range nor 0 is its start."""
     return "" if math.isfinite(panel.range[0]) or low <= 0 <= high else ZOOMED
+
+
+COLOURS = {
+    "draft": "#0b6aa8",
+    "refined": "#c2410c",
+    "validation": "#6b4fa0",
+    "third": "#00795c",
+    "fourth": "#97557f",
+    "fifth": "#7a6a00",
+}
+_LIGHTER = 0.5  # share of white in the second round
+
+
+def colours(names: Sequence[str]) -> dict[str, str]:
+    """A colour for each name, the same in all figures of a command; from the seventh name on, lighter ones."""
+    palette = [*COLOURS.values(), *map(_lighter, COLOURS.values())]
+    return {name: palette[place % len(palette)] for place, name in enumerate(names)}
+
+
+def _lighter(colour: str) -> str:
+    parts = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return "#" + "".join(f"{round(part + (255 - part) * _LIGHTER):02x}" for part in parts)

@@ -4,8 +4,6 @@ The scenario is the record that was played, with feedback, in the two steps that
 a step, the table shows the one with the median reward of the draft.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any

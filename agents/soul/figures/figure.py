@@ -6,8 +6,6 @@ every seed has, so that all its points average over the same seeds. `rows` is th
 that are drawn.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

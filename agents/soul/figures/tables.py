@@ -1,7 +1,5 @@
 """Tables of task files (the paper's tables 4, 6, 7, 9, 10, 12), of judges against people (table 5), and of metrics."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import astuple
 from pathlib import Path

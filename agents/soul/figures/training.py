@@ -1,7 +1,5 @@
 """The figures of training: curves by task and by metric, the gap, the ablation, and the signs of known failures."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Read a file that holds one JSON object: settings of a run, the config of a model."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -7,8 +7,6 @@ So a line of a packed file can be read by offset and length, like one of a plain
 tear can be read. Offsets and lengths count the bytes on disk, in both forms.
 """
 
-from __future__ import annotations
-
 import gzip
 import logging
 import zlib

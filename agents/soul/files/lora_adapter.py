@@ -5,8 +5,6 @@ takes one rank and one alpha for all modules, and has no patterns, magnitudes (D
 option that is not known to leave the answers alone must be off.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

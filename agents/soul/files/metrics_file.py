@@ -3,8 +3,6 @@
 A run replaces the whole file after each step (`ditto.run.run_folder`), so that it can be read at any time.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

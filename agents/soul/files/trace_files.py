@@ -9,8 +9,6 @@ Lines are appended to a live file while its step runs, so its last line may be i
 step ends.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

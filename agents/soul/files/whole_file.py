@@ -1,7 +1,5 @@
 """Write a file atomically: if the disk is full or the process is killed, the old file stays as it was."""
 
-from __future__ import annotations
-
 import os
 import uuid
 from collections.abc import Iterable, Iterator

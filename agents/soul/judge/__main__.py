@@ -10,8 +10,6 @@ Settings come from the environment, and from arguments such as judge.model=gpt-5
 partner.base_url=http://127.0.0.1:8000/v1.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

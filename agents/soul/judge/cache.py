@@ -6,8 +6,6 @@ questions of one process that are asked at the same time share one call (`Cache.
 asked checks it against the schema, also when it comes from the file, and asks anew if it does not fit.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

@@ -9,8 +9,6 @@ errors (5xx, timeouts, broken connections) the request is sent again with jitter
 to the run's judge actor (`ditto.judging.actor`); so a request and its answer are plain data.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -6,8 +6,6 @@ once (cache.py), even if they are asked at the same time. `scope()` returns a vi
 everything else.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping, Sequence

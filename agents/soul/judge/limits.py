@@ -8,8 +8,6 @@ same limits share one `Limits`. A training run has one process that asks (`ditto
 `Bucket`, `Throttle` and `CircuitBreaker` are arithmetic on a clock that is passed in (seconds, monotonic).
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging

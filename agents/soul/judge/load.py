@@ -3,8 +3,6 @@
 Plans assume a length for answers, and a warm cache makes a run cheaper.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace

@@ -14,8 +14,6 @@ runs): one for GTEval, three for pairwise, two for rubric-and-reason. The argume
 them it is; the prompt does not change.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import statistics

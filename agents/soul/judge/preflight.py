@@ -3,8 +3,6 @@
 Training (`ditto.judging.plan`), evaluation and distillation (`soul.evaluate.run.preflight`) use it.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import time

@@ -4,8 +4,6 @@ A capital letter that stands alone points at the option with this letter, unless
 ("Plan B", "vitamin C", "B = 2"). A and I are words too, so their position in the sentence decides.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

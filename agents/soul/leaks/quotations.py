@@ -7,8 +7,6 @@ or in another option gives nothing away and is allowed.
 `quotable` lists what must not be quoted of a text that a person wrote.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -8,7 +8,7 @@ what was withheld for the trace.
 import re
 from collections.abc import Collection, Sequence
 
-from soul.answers.forms import TAGGED, asked_form, form_pattern, is_placeholder
+from soul.answers.extraction import TAGGED, asked_form, form_pattern, is_placeholder
 from soul.judge.call.untrusted import UNSPACED
 from soul.leaks.letters import pointed_letters
 from soul.leaks.quotations import Choices, Span, merged

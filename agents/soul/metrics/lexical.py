@@ -6,8 +6,6 @@ lower case, curly apostrophes become straight ones, and a word is a run of lette
 and apostrophes ("don't", "8-year-old"). In a script without spaces, a whole run of letters counts as one word.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import statistics

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
@@ -39,32 +39,6 @@ class Outcome(NamedTuple):
     share: float
     row: Any
     scored: Scored | Edge
-
-
-Runs = Sequence[Sequence[Outcome]]  # of a group: the k-th run holds the k-th sample of each of its rows
-
-
-def group_runs(outcomes: Sequence[Outcome], group_of: Callable[[Any], Hashable | None]) -> dict[Hashable, Runs]:
-    """The runs of each group of rows.
-
-    Args:
-        group_of: the group of a row; None: the row is in no group.
-    """
-    groups: dict[Hashable, dict[int, list[Outcome]]] = {}
-    for outcome in outcomes:
-        if (group := group_of(outcome.row)) is not None:
-            groups.setdefault(group, {}).setdefault(outcome.place, []).append(outcome)
-    return {group: list(zip(*places.values(), strict=False)) for group, places in groups.items()}
-
-
-def is_right(outcome: Outcome) -> bool:
-    """Return True if a sample has the full reward of a task whose rewards lie between 0 and 1."""
-    return isinstance(outcome.scored, Scored) and outcome.scored.verdict.reward == 1.0
-
-
-def share_all_right(runs: Runs, right: Callable[[Outcome], bool]) -> float:
-    """The share of runs in which every sample is right."""
-    return statistics.fmean(all(map(right, run)) for run in runs)
 
 
 class SetMetric(Protocol):
@@ -107,16 +81,6 @@ class Ratio:
             if part is not None:
                 top[outcome.place] += outcome.share * part[0]
                 bottom[outcome.place] += outcome.share * part[1]
-        return cls(name, top, bottom)
-
-    @classmethod
-    def from_groups(cls, name: str, rows: int, groups: Sequence[tuple[Runs, float]]) -> Ratio:
-        """Build the mean over groups of rows from each group's value; a group weighs as much as its mean row."""
-        top, bottom = np.zeros(rows), np.zeros(rows)
-        for runs, value in groups:
-            places = [outcome.place for outcome in runs[0]]
-            top[places] += value / len(places)
-            bottom[places] += 1 / len(places)
         return cls(name, top, bottom)
 
     def values(self, weights: Array) -> Array:

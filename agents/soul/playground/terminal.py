@@ -9,8 +9,6 @@ trained simulator turn by turn. The settings are those of `soul evaluate`, and n
 environment do not name. --policy URL stands for policy.base_url=URL, --judge URL for judge.base_url=URL.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections import Counter
@@ -111,7 +109,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
         show(ground.notice(given.task), "bold yellow")
         player: Player = "talk" if given.talk else "endpoint" if ground.policy else "me"
         play(ground, ground.start(given.task, given.row, player))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -7,12 +7,9 @@ A task's page (docs/tasks) lists its fields. `--columns FIELD=COLUMN` maps colum
 their names, also those that the task does not read. Every row is checked before anything is written.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -124,7 +121,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
     records = read_records(given.source, given.split)
     rows = ((name, with_fields(record, columns, given.source)) for record in records)
     print(f"{given.out}: {write_task_file(rows, given.out, given.source):,} rows of {name}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

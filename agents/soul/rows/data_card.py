@@ -5,8 +5,6 @@ trained on can be told afterwards. That of an evaluation file is in the parquet 
 are copied alone and a set whose rows stand in for others must not lose that.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path

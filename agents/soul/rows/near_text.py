@@ -9,8 +9,6 @@ The share was chosen on public records: of 76 Hi-ToM stories, 14 ClariQ, 103 Are
 another one, of 2,385 questions of NQ-open 17 are ("who won the first/fifth season of ..."), of 775 of CommonsenseQA 6.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import unicodedata

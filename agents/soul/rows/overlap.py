@@ -6,8 +6,6 @@ that are texts (`GroupKey.prose`) can also be compared by their words (`near_tex
 one template are near to each other although they differ in what counts, so the caller decides.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

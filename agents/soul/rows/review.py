@@ -6,8 +6,6 @@ and builds those that are marked "keep" although the answer of a model broke a r
 a group with an evaluated one.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,6 @@ A file may contain rows of several tasks. Columns: `data_source` (the name of th
 with the task's fields and `index`) and, for verl, `prompt`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

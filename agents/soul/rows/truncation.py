@@ -4,8 +4,6 @@ A task names the fields that may be shortened, in order (`Task.cuts`). Instructi
 unlike with a cut from the left, which removes the instructions first. A shortened text is marked with "[...]".
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal

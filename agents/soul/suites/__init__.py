@@ -5,8 +5,6 @@
 The judges of all suites are the paper's (`soul.judge.roles.PAPER_JUDGES`) unless you name your own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ Their base models and protocols differ, so a column always names its source. All
 scale, 0 to 100. The card has one number for AlignX, under the key "alignx"; AlignX's single sets have none.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections.abc import Iterable, Mapping

@@ -4,8 +4,6 @@ This file is frozen: registering a task does not change it, and a new set belong
 numbers are in `published.json`; `soul.suites.published` reads them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple

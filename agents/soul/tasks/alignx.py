@@ -6,8 +6,6 @@ The five evaluation sets differ in what their rows contain. Each has its own cla
 name.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar

@@ -2,25 +2,17 @@
 
 One turn: a letter in `<answer>` after the thinking, exact match. A row is one link of a chain, either as a JSON object
 in the field `raw` or as separate fields.
-
-A whole set also has the authors' two metrics of chains, over the chains whose links all have an answer:
-`chain_accuracy` (every run of n right links in a row counts n (n + 1) / 2, as a share of what the whole chain would
-count) and `longest_run` (the longest such run, as a share of the chain). For these, rows name their chain and place.
 """
 
-from __future__ import annotations
-
-import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
-from soul.metrics.set_metrics import Outcome, Ratio, SetMetric, group_runs, is_right
 from soul.one_turn import LetterTask, letter_options
 from soul.prompts import load_prompt
-from soul.row_fields import Label, Options, Prose, parse_literal, to_prose, without_nulls
+from soul.row_fields import Options, Prose, parse_literal, to_prose, without_nulls
 from soul.task_types import Metric, NotBlank, Row
 
 RULES = """\
@@ -45,9 +37,6 @@ class BehaviorChainRow(Row):
     options: Options = Field(validation_alias=AliasChoices("options_dict", "options"))
     right_option_letter: NotBlank
     earlier_scenes: int | None = None  # how many; None if they come as one text
-    chain: Label = ""  # the name of the chain
-    link: int = 0  # the place of this link in it, from 1 on, in the order of the story
-    chain_links: int = 0  # how many links of this chain are rows
 
     @model_validator(mode="before")
     @classmethod
@@ -126,24 +115,3 @@ class BehaviorChain(LetterTask[BehaviorChainRow]):
 
     def groups(self, row: BehaviorChainRow) -> Mapping[str, str]:
         return {} if row.earlier_scenes is None else {"earlier scenes": str(row.earlier_scenes)}
-
-    def set_metrics(self, rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
-        placed = [one for one in outcomes if one.row.chain and one.row.link and one.row.chain_links]
-        chains = group_runs(sorted(placed, key=lambda one: one.row.link), lambda row: row.chain)
-        whole = [runs for runs in chains.values() if len(runs[0]) == runs[0][0].row.chain_links]
-        scores = [[chain_scores([is_right(one) for one in run]) for run in runs] for runs in whole]
-        means = [tuple(map(statistics.fmean, zip(*of_runs, strict=True))) for of_runs in scores]
-        return [
-            Ratio.from_groups(name, rows, [(runs, mean[place]) for runs, mean in zip(whole, means, strict=True)])
-            for place, name in enumerate(("chain_accuracy", "longest_run"))
-        ]
-
-
-def chain_scores(right: Sequence[bool]) -> tuple[float, float]:
-    """The chain accuracy and the longest run of right links, both as shares, of a chain with at least one link."""
-    run = total = longest = 0
-    for link in right:
-        run = run + 1 if link else 0
-        total += run
-        longest = max(longest, run)
-    return 2 * total / (len(right) * (len(right) + 1)), longest / len(right)

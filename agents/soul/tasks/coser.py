@@ -9,8 +9,6 @@ Two metrics need no judge and equal the values in CoSER's published files: `bleu
 of the longest common subsequence of words), over texts in which the speakers' names precede the turns.
 """
 
-from __future__ import annotations
-
 import re
 import statistics
 from collections import Counter

@@ -7,8 +7,6 @@ A turn is `[thought] speech (action)`. Thoughts are private: the other character
 predictor and the judge do not see them.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

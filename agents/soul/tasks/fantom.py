@@ -12,8 +12,6 @@ this" are read as yes or no too. The benchmark's own code would also read the be
 told her" is no there), and does not read "Option B".
 """
 
-from __future__ import annotations
-
 import re
 import string
 from collections.abc import Mapping, Sequence

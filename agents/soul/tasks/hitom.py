@@ -1,15 +1,10 @@
 """HiToM: nested beliefs (orders 0 to 4) in stories with deception and with public and private talk (He et al., 2024).
 
-One turn: a letter in `<answer>`, exact match. A whole set also has the authors' joint accuracy of each order k: the
-share of stories whose questions of the orders 0 to k are all answered right, over the stories that have them all. An
-evaluation with a limit draws few such stories.
+One turn: a letter in `<answer>`, exact match.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from soul.metrics.set_metrics import Outcome, Ratio, Runs, SetMetric, group_runs, is_right, share_all_right
 from soul.one_turn import LetterTask, parse_options, with_letter
 from soul.prompts import load_prompt
 from soul.task_types import GroupKey, Metric, NotBlank, Row
@@ -84,19 +79,3 @@ class HiToM(LetterTask[HiToMRow]):
 
     def part(self, row: HiToMRow) -> str:
         return "" if row.question_order is None else f"order_{row.question_order}"
-
-    def set_metrics(self, rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
-        stories = group_runs([one for one in outcomes if one.row.question_order is not None], lambda row: row.story)
-        highest = max((one.row.question_order for runs in stories.values() for one in runs[0]), default=0)
-        metrics = []
-        for order in range(1, highest + 1):
-            parts = [_up_to(runs, order) for runs in stories.values()]
-            whole = [(part, share_all_right(part, is_right)) for part in parts if part is not None]
-            metrics.append(Ratio.from_groups(f"joint_accuracy_order_{order}", rows, whole))
-        return metrics
-
-
-def _up_to(runs: Runs, order: int) -> Runs | None:
-    """The questions of a story up to an order; None if one of the orders is missing."""
-    part = [[one for one in run if one.row.question_order <= order] for run in runs]
-    return part if {one.row.question_order for one in part[0]} == set(range(order + 1)) else None

@@ -4,8 +4,6 @@ One turn: five letters in `<answer>`, most likely first. The reward is 1 / rank 
 if it is not among the five.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

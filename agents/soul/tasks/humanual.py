@@ -5,8 +5,6 @@ is the mean of the six scores, times a factor below 1 for texts far shorter than
 draft and the refined text. Not among the paper's ten tasks.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import statistics

@@ -5,8 +5,6 @@ own prompt, the policy sees the character's name, and the book's title, which wo
 added. The stories of the stand-in (character_profiling) name the title themselves in 95 of 180 rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

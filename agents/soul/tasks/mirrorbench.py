@@ -19,8 +19,6 @@ Neither the policy nor the judge sees an assistant turn at the end of a record: 
 conversation is real.
 """
 
-from __future__ import annotations
-
 import re
 import statistics
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ options, `AcceptedOptions` names them all, and each of them is right. The critiq
 does not reveal the option. `CorrectAnswer` and `AcceptedOptions` are optional fields that our builder adds.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

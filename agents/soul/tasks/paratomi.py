@@ -11,8 +11,6 @@ Stories that paraphrase each other are recognised by the people and places in ea
 and word order, but neither those nor the order of the sentences. ToMi draws rooms and containers from fixed lists.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated

@@ -9,8 +9,6 @@ Reward: the mean of the parts that a row has, each divided by its maximum, which
 Likert score is 1 of 5, so the worst session with every part still has 0.1 (document) or 0.13 (mathematics).
 """
 
-from __future__ import annotations
-
 import re
 import statistics
 from abc import abstractmethod

@@ -1,7 +1,5 @@
 """Rows of SimulatorArena: the person, the real conversation, and the features and preferences to match."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Annotated, Any

@@ -4,8 +4,6 @@ One turn: a letter in `<answer>`, exact match. The options are part of the quest
 so they are parsed from there. The critique does not reveal the gold answer.
 """
 
-from __future__ import annotations
-
 import re
 import string
 from bisect import bisect_right

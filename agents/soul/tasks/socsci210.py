@@ -4,8 +4,6 @@ One turn: a number in `<answer>`. On an ordinal scale the score is 1 - |answer -
 binary and categorical answers are right (1) or wrong (0).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal

@@ -6,8 +6,6 @@ section 4 and appendix C.3 (up to 20 turns, mean of the seven raw scores / 10). 
 original's code.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ The texts have Sotopia's tags: `<extra_info>` and hints belong to the goal that 
 `<p viewer="environment">` is only for the judge.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args

@@ -5,8 +5,6 @@ a letter in `<answer>`, exact match. The fields `persona` and `speaker` are for 
 benchmark shows them too.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -21,8 +21,6 @@ A prism turn may consist of the end token alone. On a true last turn the reward 
 on any other turn it scores 0 in everything.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Rows and turns of UserLLM, the counts that its metrics need, and the metrics of a whole set."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Test doubles for a session: a policy that answers by a Python function, and a judge without a network."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ A reply turns a request into an `Answer` (status, headers, body, delay), and `se
 process. A script is one reply, a list of replies (the last one repeats) or a function of the request.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from abc import ABC, abstractmethod

@@ -4,8 +4,6 @@ Use HTTP to test sockets, timeouts and dropped connections, and the in-process c
 port nor a thread. Both share the reply logic in `_respond`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

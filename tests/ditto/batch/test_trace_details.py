@@ -5,8 +5,6 @@ best, a draft without a teacher, a session without a verdict. Every expected val
 or written down by hand.
 """
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

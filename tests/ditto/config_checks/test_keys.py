@@ -1,7 +1,5 @@
 """No key is accepted and ignored: what is read is in a table with its type, and everything else is refused."""
 
-from __future__ import annotations
-
 import re
 import runpy
 from pathlib import Path
@@ -11,7 +9,7 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from ditto.config_checks.key_types import covering, describe, leaves, nearest, takes
+from ditto.config_checks.key_types import covering, describe, leaves, takes
 from ditto.config_checks.keys import RL_KEYS
 from ditto.launching.compose import default_config, load_config, package_dir
 from ditto.settings import BadConfig
@@ -59,27 +57,6 @@ def test_each_key_that_verl_is_said_to_read_is_read_by_the_code_that_runs() -> N
     )
     silent = [key for key in RL_KEYS if key.rpartition(".")[2] not in read | handed_on]
     assert [key for key in silent if key.startswith(("actor_rollout_ref.", "data.", "algorithm.", "trainer."))] == []
-
-
-@pytest.mark.parametrize(
-    "key, full",
-    [
-        ("rollout.n", f"{ROLLOUT}.n"),
-        ("lr", "actor_rollout_ref.actor.optim.lr"),
-        ("algorithm.objektive", "algorithm.objective"),
-        ("trainer.total_trainig_steps", "trainer.total_training_steps"),
-        (
-            "actor_rollout_ref.actor.fsdp_config.max_token_len_per_gpu",
-            "actor_rollout_ref.actor.ppo_max_token_len_per_gpu",
-        ),
-        ("actor_rollout_ref.actor.lr", "actor_rollout_ref.actor.optim.lr"),
-        ("objective", "algorithm.objective"),
-        ("model.path", "actor_rollout_ref.model.path"),
-        ("judge.modell", "judge.model"),
-    ],
-)
-def test_the_nearest_key_is_named_with_its_full_path(key: str, full: str) -> None:
-    assert nearest(key, RL_KEYS) == full
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Which policy losses work with weights per sequence: every loss that verl registers is tried, and a user's own."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The changes of a resumed RL run: refused, accepted, applied or shown, compared with run.json."""
 
-from __future__ import annotations
-
 import shutil
 from functools import cache
 from pathlib import Path

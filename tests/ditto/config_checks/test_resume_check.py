@@ -1,7 +1,5 @@
 """Which checkpoint a run resumes from, decided before an engine starts; never step 0 over an existing run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

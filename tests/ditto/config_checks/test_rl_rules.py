@@ -1,7 +1,5 @@
 """Rules of RL: each wrong value is refused with its key and the remedy, and what is read is accepted."""
 
-from __future__ import annotations
-
 import copy
 from functools import cache
 from pathlib import Path
@@ -16,8 +14,7 @@ from ditto.config_checks.rl_rules import RLRun, rl_rules
 from ditto.config_checks.rules import check_rules
 from ditto.launching.compose import load_config
 from ditto.settings import Settings
-from soul.errors import SoulError
-from soul.mistakes import SeveralMistakes
+from soul.errors import SeveralMistakes, SoulError
 
 ROOT = Path(__file__).resolve().parents[3]
 ACTOR, ROLLOUT, MODEL = (f"actor_rollout_ref.{section}" for section in ("actor", "rollout", "model"))

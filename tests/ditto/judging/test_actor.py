@@ -3,8 +3,6 @@
 The endpoint is a real HTTP server in this process; it counts what is in flight at the same time, whoever sent it.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Workers that are forked, with real processes: only Ray and the long imports are missing (tests/e2e has them)."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

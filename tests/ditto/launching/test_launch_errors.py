@@ -4,8 +4,6 @@ The whole entry of `train_ppo.py` runs in this process, with a real tokenizer an
 mistakes is in tests/mistakes/test_training_mistakes.py.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """No key that stands among the words of a command line is repeated."""
 
-from __future__ import annotations
-
 import pytest
 
 from ditto.launching.override_parser import refuse_secrets

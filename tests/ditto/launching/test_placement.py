@@ -1,7 +1,5 @@
 """On a real Ray cluster of two nodes, the run's own actors are on the driver's node, even if it has no CPUs for Ray."""
 
-from __future__ import annotations
-
 import pytest
 import ray
 from ray.cluster_utils import Cluster

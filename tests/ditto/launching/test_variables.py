@@ -1,7 +1,5 @@
 """The launchers' environment variables become the overrides of a run."""
 
-from __future__ import annotations
-
 import pytest
 
 from ditto.launching.variables import rl_words, sft_words

@@ -1,7 +1,5 @@
 """Qwen3 models of several sizes, as transformers configs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

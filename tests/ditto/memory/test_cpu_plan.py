@@ -1,7 +1,5 @@
 """Without a GPU, a config's open values follow from the model and the free memory, and what cannot fit is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """A run that cannot fit ends before it starts, and the override that it is told does fit when it is applied."""
 
-from __future__ import annotations
-
 import copy
 import re
 import runpy

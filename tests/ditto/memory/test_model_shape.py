@@ -1,7 +1,5 @@
 """Weights are counted exactly: published sizes, adapters that peft makes, and what FSDP2 leaves to the root."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

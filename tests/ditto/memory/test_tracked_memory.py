@@ -1,7 +1,5 @@
 """The plan covers torch's peak: its FSDP2 memory tracker runs transformers' model under fake tensors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

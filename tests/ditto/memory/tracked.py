@@ -4,8 +4,6 @@ The model is transformers' own with our head, sharded, checkpointed and computed
 is torch's variable-length kernel, of which fake tensors need the shapes only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass

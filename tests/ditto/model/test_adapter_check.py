@@ -1,7 +1,5 @@
 """Adapters are trained only if their sampled, merged and exported forms compute what the trained model computes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ verl replaces the model's forward and passes position ids in four rows (the toke
 reference is transformers' own model, one sequence at a time with sdpa.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 

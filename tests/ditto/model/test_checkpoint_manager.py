@@ -1,7 +1,5 @@
 """A loaded optimizer has the checkpoint's moments and the run's own settings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

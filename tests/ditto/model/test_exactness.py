@@ -1,7 +1,5 @@
 """Small models of many classes: packed rows and the chunked head are exact, or the run is refused with a remedy."""
 
-from __future__ import annotations
-
 import json
 import runpy
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """A model folder that would end a run late is refused by name: config, vocabulary, hub, chat template."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

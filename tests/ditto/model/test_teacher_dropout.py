@@ -1,7 +1,5 @@
 """A teacher scores without dropout, also while its student trains with it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model

@@ -3,8 +3,6 @@
 On a CPU, and with `param_offload`, `tensor.cpu()` is the tensor itself: a "copy" made so changes with the weights.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which episodes an objective has played, and which sequences it makes of them; the session itself is a stand-in."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from types import SimpleNamespace

@@ -3,8 +3,6 @@
 Buffers and records are real; the queue is in memory.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace

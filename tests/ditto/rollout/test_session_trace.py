@@ -1,7 +1,5 @@
 """The trace that an agent loop sends with its outputs is the session's whole record."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

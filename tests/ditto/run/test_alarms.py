@@ -1,7 +1,5 @@
 """Each alarm on numbers that show its failure, and on numbers that do not."""
 
-from __future__ import annotations
-
 import logging
 import random
 from pathlib import Path

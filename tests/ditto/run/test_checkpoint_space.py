@@ -1,7 +1,5 @@
 """A checkpoint that does not fit is refused before it is written, or leaves nothing behind."""
 
-from __future__ import annotations
-
 import errno
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Each sign of a known failure on sessions that show it, and on sessions that do not."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

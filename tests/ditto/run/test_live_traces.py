@@ -1,7 +1,5 @@
 """Live traces: whole lines whatever else is written, one message if the disk fails, nothing without the folder."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """A checkpoint is whole, or its manifest says what is wrong with it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

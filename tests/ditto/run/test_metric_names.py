@@ -4,8 +4,6 @@ Two sources of names: the texts in the code that look like a metric, and metrics
 The end-to-end tests compare the metrics of whole runs.
 """
 
-from __future__ import annotations
-
 import ast
 import random
 import re

@@ -1,7 +1,5 @@
 """A checkpoint's slices, made for other numbers of processes, by real processes with FSDP2 and AdamW."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The parts of the rollout phase, against a count of whole seconds."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """run.json: what a run is, without its keys, and when it was resumed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time

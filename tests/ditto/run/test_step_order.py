@@ -1,7 +1,5 @@
 """A published step has its metrics, whenever a kill comes; a validation that it cut off is repeated on resume."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 The parts differ in size, so that a mean of the parts' means is another number than the mean over all.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Real trackers get the numbers of a run, and write inside the run's folder."""
 
-from __future__ import annotations
-
 import importlib.util
 import subprocess
 import sys

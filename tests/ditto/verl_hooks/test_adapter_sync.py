@@ -1,7 +1,5 @@
 """An adapter and its config arrive through a checkpoint engine; a stream without one passes as it is."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any

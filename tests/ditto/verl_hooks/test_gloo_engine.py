@@ -1,7 +1,5 @@
 """Weights arrive at every rollout worker as they left the actor; all processes of the actor take them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Two runs on one machine do not share a socket, and both ends of a run's socket agree on its name."""
 
-from __future__ import annotations
-
 import os
 from types import SimpleNamespace
 from typing import Any

@@ -4,8 +4,6 @@ Promise under test: the launcher's environment alone decides who is asked; no ke
 means a folder of the launcher's working directory everywhere.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

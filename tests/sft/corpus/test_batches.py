@@ -1,7 +1,5 @@
 """Ranks and workers share a step without gaps or doubles, and a run goes on from its step alone."""
 
-from __future__ import annotations
-
 import pickle
 from collections import Counter
 from pathlib import Path

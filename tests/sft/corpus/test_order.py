@@ -1,7 +1,5 @@
 """The shuffle is one, loses nothing and repeats nothing, and needs no state."""
 
-from __future__ import annotations
-
 from collections import Counter
 from fractions import Fraction
 

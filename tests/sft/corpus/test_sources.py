@@ -1,7 +1,5 @@
 """Files are found as they are named, and a mistake in naming them is said with its remedy."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The token store holds what the rows say, is made once, and survives whatever interrupts its making."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

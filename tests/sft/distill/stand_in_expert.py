@@ -1,7 +1,5 @@
 """Experts over HTTP for the tests: they play the examples' rows, well in some samples and badly in others."""
 
-from __future__ import annotations
-
 from soul import examples
 from soul.examples.endpoint import answer
 from soul.testing import Text

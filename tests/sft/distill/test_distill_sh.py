@@ -3,8 +3,6 @@
 The steps themselves are stand-ins; that sampling and evaluation ask nothing twice is tested where they are.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Chat templates that behave like those of real models, written for the tests, and a tokenizer to carry them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Records become conversations, whose trained side the rules name."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

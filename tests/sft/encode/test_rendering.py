@@ -1,7 +1,5 @@
 """What is trained is what the model would write, after exactly what it would be given."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Every source has a rule for its trained side, or is an error that says how to give it one."""
 
-from __future__ import annotations
-
 import pytest
 
 from sft.encode.train_roles import KNOWN_SOURCES, RoleRules, UnknownSource

@@ -1,7 +1,5 @@
 """The same rows in every format that the training reads."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable, Mapping, Sequence

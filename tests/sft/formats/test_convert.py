@@ -1,7 +1,5 @@
 """`soul convert` writes any corpus as parquet shards that have the same tokens."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

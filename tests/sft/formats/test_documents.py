@@ -1,7 +1,5 @@
 """Plain text is trained whole: every token once, documents apart, in whatever files it comes."""
 
-from __future__ import annotations
-
 import copy
 import gzip
 import random
@@ -14,7 +12,6 @@ import torch
 from ditto.model.attention import packing_of
 from sft.corpus import tokenize as tokenising
 from sft.corpus.split import open_corpus
-from sft.encode.documents import BadDocumentEnd
 from sft.formats import reading
 from tests.sft.corpus.corpora import opened, settings, write
 from tests.sft.encode.templates import tokenizer_with
@@ -89,15 +86,6 @@ def test_a_text_file_is_one_document_however_large(
     assert in_pieces.sources["unnamed"].rows > 20
     parts, _ = trained_of(in_pieces)
     assert tokenizer.decode([parts[0][0], *(number for part in parts for number in part[1:])]) == text + END
-
-
-def test_the_token_at_the_end(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("hello there")
-    corpus = opened(tmp_path, train_files=[str(tmp_path / "a.txt")], document_end="<|end|>", template="with_begin")
-    tokenizer = tokenizer_with("with_begin")
-    assert tokenizer.decode(corpus.dataset[0]["input_ids"]) == "hello there<|end|>"
-    with pytest.raises(BadDocumentEnd, match="data.document_end='<end>' is not a token"):
-        opened(tmp_path, train_files=[str(tmp_path / "a.txt")], document_end="<end>")
 
 
 def test_the_end_may_be_the_token_of_unknown_words(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Rows have the same tokens in whatever format, layout and place they come."""
 
-from __future__ import annotations
-
 import gc
 import json
 import tracemalloc

@@ -1,7 +1,5 @@
 """Which of several ranks' failures is reported."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The launcher and its ranks as real processes under torchrun's launcher; what they do here is wait or fail."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Where supervised training goes on: decided once, before any process is started, and never at step 1 over a run."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Callable

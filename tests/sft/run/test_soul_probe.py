@@ -1,7 +1,5 @@
 """The generative test reads the task files that the preflight read, whatever the training's own variables say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

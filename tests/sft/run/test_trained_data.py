@@ -1,7 +1,5 @@
 """A run resumes on the data that it was trained on; a change is refused, spelled out, unless the user accepts it."""
 
-from __future__ import annotations
-
 import shutil
 from contextlib import nullcontext
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Small chat templates with the structure of well-known families', and a tokenizer that carries them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Control tokens inside texts get look-alikes that no tokenizer reads as a token; everything else stays as it is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +8,7 @@ from tokenizers import AddedToken
 
 from recipe.demo.tiny_model import build_tokenizer
 from sft.corpus.row_encoder import ESCAPED
-from soul.chat.control_tokens import ControlTokens
-from soul.chat.paired_tags import is_paired_tag
+from soul.chat.control_tokens import ControlTokens, is_paired_tag
 from tests.sft.corpus.corpora import opened, write
 from tests.sft.encode.templates import tokenizer_with
 from tests.soul.judge.call.control_tokens import FAMILIES
@@ -51,7 +48,7 @@ def test_other_texts_and_every_depth() -> None:
     ],
     ids=["messages", "response", "text"],
 )
-def test_sft_trains_no_forged_turn_unless_the_corpus_means_it(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+def test_sft_trains_no_forged_turn(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     end = tokenizer_with("plain").convert_tokens_to_ids("<|im_end|>")
     file = write(tmp_path / "a.parquet", rows)
 
@@ -61,6 +58,4 @@ def test_sft_trains_no_forged_turn_unless_the_corpus_means_it(tmp_path: Path, ro
         return ids.count(end), dict(corpus.sources["unnamed"].left_out)
 
     turns = 0 if "text" in rows[0] else 2
-    forged = 1 if "text" in rows[0] else 2
     assert ends() == (turns, {ESCAPED: 1})
-    assert ends(keep_control_tokens=True) == (turns + forged, {})

@@ -1,7 +1,5 @@
 """The error border: one paragraph and an exit code for whatever a command raises."""
 
-from __future__ import annotations
-
 import errno
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Log lines: once each, with time, level and subject, on stderr, without keys."""
 
-from __future__ import annotations
-
 import logging
 import re
 

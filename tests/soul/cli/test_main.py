@@ -1,7 +1,5 @@
 """The console command: it starts at once, finds each command, and says what it does not know."""
 
-from __future__ import annotations
-
 import importlib
 import subprocess
 import sys

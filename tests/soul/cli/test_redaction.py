@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from soul.cli.redaction import redact, redact_guessing, shown_url, without_secret_values
-from soul.errors import BadSettings, JudgeFailure, MissingKey
+from soul.errors import BadSettings, JudgeFailure
 from soul.judge import Endpoint, GatewaySettings, Judge
 from soul.testing import FakeOpenAI, Unauthorized
 
@@ -20,15 +20,6 @@ def _environment(monkeypatch):
 
 
 # --- what is no key
-
-
-@pytest.mark.parametrize("value", [f"{KEY}\n", f" {KEY}", f"\u201c{KEY}\u201d", f'"{KEY}"'])
-def test_what_can_be_no_key_is_refused_by_name_and_not_shown(value, monkeypatch):
-    monkeypatch.setenv("SOUL_TEST_KEY", value)
-    with pytest.raises(MissingKey, match="a character|another character") as caught:
-        Endpoint(api_key_env="SOUL_TEST_KEY", base_url="http://127.0.0.1:9/v1").key()
-    text = str(caught.value)
-    assert "SOUL_TEST_KEY" in text and "\n" not in text and KEY not in text and "sentinel" not in text
 
 
 # --- what is blanked

@@ -16,8 +16,7 @@ from ditto.run.run_folder import RunFolder
 from soul.compare.__main__ import main
 from soul.compare.runs import NoSides, compare_runs, pair_texts
 from soul.compare.trainings import means_from_index
-from soul.metrics.intervals import difference_of
-from soul.metrics.significance import LEVEL, holm, p_of_pairs
+from soul.metrics.intervals import LEVEL, difference_of, holm, p_of_pairs
 from tests.soul.compare.test_compare import run_folder
 from tests.soul.evaluate.finished_samples import TOM, numbered, usage
 from tests.soul.figures.made_up_runs import session, training

@@ -1,7 +1,5 @@
 """An environment whose `vllm` is a stand-in (stand_in_vllm.py), and models that it serves."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

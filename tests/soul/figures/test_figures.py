@@ -4,8 +4,6 @@ Promise under test: what a figure shows is what the runs' metrics say, seed by s
 the runs' hashes; what a run lacks is a sentence and no figure; the same runs give the same files.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json
@@ -22,8 +20,8 @@ import soul
 from soul import tasks
 from soul.figures import drawing
 from soul.figures.__main__ import main
+from soul.figures.drawing import COLOURS, colours
 from soul.figures.figure import Figure
-from soul.figures.palette import COLOURS, colours
 from soul.figures.training import ablations, diagnostics, gap, training_curves
 from soul.figures.training_run import TrainingRun
 from tests.soul.figures.made_up_runs import training

@@ -1,7 +1,5 @@
 """The tables of task files and of judges against people: numbers that can be counted by hand, and what is missing."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json

@@ -4,8 +4,6 @@ Promise under test: scores, intervals and signs are those of `soul.evaluate` and
 samples; scores of another judge are not ranked; texts of models cannot break a table.
 """
 
-from __future__ import annotations
-
 import csv
 import random
 from pathlib import Path
@@ -92,7 +90,7 @@ def test_scores_of_another_judge_are_not_ranked(tmp_path: Path, capsys: pytest.C
     judge = {**SETTINGS["roles"]["judge"], "model": "another"}
     a = finished_run(tmp_path / "a", numbered([0.1, 0.3], "coser", usages=judged), by_task={})
     b = finished_run(tmp_path / "b", numbered([0.5, 0.6], "coser", usages=judged), by_task={}, roles={"judge": judge})
-    markdown, _, rows = tables(tmp_path / "out", "--evals", f"a={a.folder}", f"b={b.folder}", "--baseline", "a")
+    markdown, _, rows = tables(tmp_path / "out", "--evals", f"a={a.folder}", f"b={b.folder}")
     assert not any(row["mark"] or row["differs"] for row in rows) and "*" not in line(markdown, "| coser ")[3]
     assert "b: not comparable with a: judge: gpt-judge and another, in coser." in markdown
     assert not (tmp_path / "out" / "training.pdf").exists()

@@ -1,7 +1,5 @@
 """A full disk is named as such, whichever library met it."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One writer per folder: what the second one is told, what is left by the dead, and what a holder does that lost it."""
 
-from __future__ import annotations
-
 import logging
 import os
 import platform

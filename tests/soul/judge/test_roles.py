@@ -146,13 +146,6 @@ def test_a_jury_of_names_and_settings():
 # --- mistakes
 
 
-# The first thing people write. It is refused, and the refusal, which lands in logs, does not repeat it.
-def test_a_key_in_the_settings_is_refused_and_not_shown():
-    with pytest.raises(BadSettings, match=r"^partner\.api_key: .*api_key_env") as caught:
-        of(partner={"api_key": KEY})
-    assert KEY not in str(caught.value) and caught.value.__cause__ is None
-
-
 PRICES = {"price_in": 0.05, "price_out": 0.4}
 FREE = {"price_in": 0, "price_out": 0}
 

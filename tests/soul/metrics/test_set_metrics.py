@@ -16,6 +16,9 @@ from hypothesis import strategies as st
 from soul.metrics.intervals import score_of_rows
 from soul.metrics.lexical import jaccard_diversity
 from soul.metrics.set_metrics import Outcome, Ratio, SetScore, jaccard_pairs
+from soul.tasks.hitom import HiToM
+from tests.soul.evaluate.finished_samples import scored_by_rule, shown_for_the_set
+from tests.soul.samples import HITOM, tagged
 
 WORDS = st.frozensets(st.sampled_from("abcdefgh"), min_size=1)
 
@@ -93,3 +96,17 @@ def test_the_interval_of_diversity_covers_the_truth():
         low, high = score_of_rows(score.values, score.mean, n, f"d{run}").interval
         hits += low <= truth <= high
     assert 0.88 <= hits / runs <= 0.99
+
+
+def test_a_metric_of_the_whole_set_is_shown_beside_the_score(monkeypatch):
+    def right_orders(_task, rows, outcomes):
+        parts = [(one.scored.verdict.reward, float(one.row.question_order == 1)) for one in outcomes]
+        return [Ratio.from_outcomes("right_per_first_order", rows, outcomes, parts)]
+
+    monkeypatch.setattr(HiToM, "set_metrics", right_orders)
+    said = [("B", 0), ("B", 1), ("A", 1)]  # B is right
+    samples = [
+        scored_by_rule("hitom", {**HITOM, "question_order": order}, tagged(letter), number)
+        for number, (letter, order) in enumerate(said)
+    ]
+    assert shown_for_the_set(samples) == {"right_per_first_order": 2 / 2}

@@ -1,7 +1,5 @@
 """`soul rows`: jsonl, csv, parquet and a data set of the hub become the same task file."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

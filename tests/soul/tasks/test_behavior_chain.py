@@ -2,11 +2,8 @@
 
 import json
 
-import pytest
-
 from soul.tasks.behavior_chain import BehaviorChain, BehaviorChainRow
-from tests.soul.evaluate.finished_samples import scored_by_rule, shown_for_the_set
-from tests.soul.tasks.one_turn_samples import BEHAVIOR_CHAIN, tagged
+from tests.soul.tasks.one_turn_samples import BEHAVIOR_CHAIN
 
 TASK = BehaviorChain()
 RAW = json.loads(BEHAVIOR_CHAIN["raw"])
@@ -31,17 +28,3 @@ def test_the_prompt_tells_all_of_it_in_order():
     parts += ["harbour master", "Question: What does Tess Arden do?\nA. She signs.", "D. She bargains."]
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
-
-
-def test_a_chain_counts_its_runs_of_right_links():
-    chains = {"one": "CCAC", "two": "AAC", "three": "CC"}  # C is right
-    placed = [(name, place, said) for name, answers in chains.items() for place, said in enumerate(answers)]
-    samples = []
-    for name, place, said in reversed(placed):  # the file's order does not matter
-        record = {**RAW, "chain": name, "link": place + 1, "chain_links": len(chains[name])}
-        samples.append(scored_by_rule("behavior_chain", record, tagged(said), len(samples)))
-    found = shown_for_the_set(samples)
-    assert found["chain_accuracy"] == pytest.approx(((1 + 2 + 1) / 10 + 1 / 6 + 3 / 3) / 3)
-    assert found["longest_run"] == pytest.approx((2 / 4 + 1 / 3 + 2 / 2) / 3)
-    # A chain of which a link has no answer is no chain.
-    assert shown_for_the_set(samples[1:])["longest_run"] == pytest.approx((2 / 4 + 1 / 3) / 2)

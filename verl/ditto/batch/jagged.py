@@ -4,8 +4,6 @@ The trainer works on the flat values. Unbinding a jagged tensor makes one view p
 rows takes time quadratic in the batch (29 s at 512 sessions). Padding takes the longest row's memory for every row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

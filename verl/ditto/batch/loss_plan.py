@@ -4,8 +4,6 @@ All valid episodes of the step are counted, whether or not the objective trains 
 mini-batch by mini-batch, because every mini-batch is one optimizer update.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

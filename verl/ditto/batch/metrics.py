@@ -1,7 +1,5 @@
 """A step's metrics from its sequences: ours, and verl's own from the columns that the trainer has."""
 
-from __future__ import annotations
-
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -6,8 +6,6 @@ per rank and each chunk into mini-batches, in order; this module computes that o
 mini-batches to one size, which is a multiple of the number of ranks.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Sequence

@@ -4,8 +4,6 @@ One record goes from the seat to the loss. Between the processes of agent loop a
 tokens as columns, and `packed` beside them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any, NamedTuple

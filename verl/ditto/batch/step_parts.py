@@ -5,8 +5,6 @@ train one. The numbers of a step are those of all parts: counts are added, and a
 tokens or optimizer updates of the step. verl would average every number over the parts, by their rows.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field

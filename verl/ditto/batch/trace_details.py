@@ -5,8 +5,6 @@ says which of them a row is. `note_plan` comes before the rows without a signal 
 actor's log-probs are known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

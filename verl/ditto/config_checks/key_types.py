@@ -1,7 +1,5 @@
 """The keys of the config: type with range, and meaning; checks and texts are made from these."""
 
-from __future__ import annotations
-
 import difflib
 import types
 from collections.abc import Iterator, Mapping, Sequence

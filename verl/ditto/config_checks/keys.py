@@ -7,8 +7,6 @@ of them would be accepted and change nothing. docs/configuration.md and `--cfg` 
 To let a run set another key of verl, find the code that reads it, and add the key to its section below.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 

@@ -15,8 +15,6 @@ A start that resumes is compared with the last one, which `run.json` describes:
     shown       everything else
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Iterator

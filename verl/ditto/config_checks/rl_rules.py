@@ -9,8 +9,6 @@ know: a loss of your own is a part of an objective. `tests/ditto/config_checks/t
 that verl registers, and finds out what it reads.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from operator import attrgetter

@@ -3,8 +3,6 @@
 The types and ranges of single keys are in `keys.py`; a rule is for values that need another value, a package or a file.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +11,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from ditto.settings import BadConfig
-from soul.mistakes import Mistakes
+from soul.errors import Mistakes
 
 Rule = tuple[str, Any, str]  # key, true if its value cannot work, reason and remedy
 _PACKAGES = ("wandb", "tensorboard")  # loggers that are packages of their own

@@ -10,8 +10,6 @@ the judge's variables to the actor, which runs on its own node, as an argument o
 to process. Ray's runtime environment is no alternative: it writes all variables to runtime_env_agent.log on every node.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import os

@@ -4,8 +4,6 @@ Prompt lengths are measured; answer lengths are guesses. A run costs less than t
 or the cache is warm.
 """
 
-from __future__ import annotations
-
 import asyncio
 import statistics
 from collections import defaultdict

@@ -5,8 +5,6 @@ cause, or if an endpoint's circuit breaker gave up. It stops without an error if
 In all cases the trainer first saves a checkpoint.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Sequence

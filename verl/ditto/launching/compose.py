@@ -1,7 +1,5 @@
 """Compose the Hydra config: verl's files, ours, the launchers' variables, then the overrides of the command line."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

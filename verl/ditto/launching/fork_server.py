@@ -18,8 +18,6 @@ libraries survive a fork.
 Do not import anything but the standard library at the top: a request should take a hundredth of a second.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import importlib

@@ -3,8 +3,6 @@
 Hydra's errors repeat the word that it cannot parse, so words that hold an API key must be refused first.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Ray places an actor that asks for no resources on any node. The run's folder and
 are the keys of its trackers and of its store, which a cluster may give to the head node alone.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import ray

@@ -5,8 +5,6 @@ workers to inherit the driver's environment; and it waits forever for devices th
 `ray.init` if Ray is already connected, so we connect first.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -4,8 +4,6 @@ The launchers' become Hydra overrides before those of the command line, which wi
 `override_parser.quoted` quotes it for Hydra.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re
@@ -19,7 +17,7 @@ from ditto.launching.override_parser import quoted
 from ditto.settings import BadConfig
 from soul import tasks
 from soul.errors import BadSettings
-from soul.files.writable import check_writable
+from soul.files.disk_space import check_writable
 from soul.host_resources import THREAD_VARIABLES, physical_cores
 
 logger = logging.getLogger(__name__)

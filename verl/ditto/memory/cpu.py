@@ -4,8 +4,6 @@ Trainer and vLLM hold their memory at the same time, because vLLM's CPU build ca
 leaves open (null) the size of weight buckets, vLLM's cache, the tokens of a micro-batch and gradient checkpointing.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Collection
 from dataclasses import astuple, dataclass, replace

@@ -8,8 +8,6 @@ The coefficients are those of transformers' decoder layers under FSDP2, with RMS
 per layer, AdamW, flash attention, and our output head, which computes logits in chunks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from itertools import product

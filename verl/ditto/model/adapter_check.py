@@ -4,8 +4,6 @@ The trained model, the adapter in vLLM, the merged weights and the exported adap
 do for plain LoRA on linear layers: weight + alpha / rank * B A, with one rank and one alpha for all of them.
 """
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -8,8 +8,6 @@ Importing this module registers the name with transformers. verl imports it in e
 (`model.external_lib`). It imports nothing but torch and transformers, so that benchmarks run without verl.
 """
 
-from __future__ import annotations
-
 import weakref
 from inspect import signature
 from typing import Any, NamedTuple

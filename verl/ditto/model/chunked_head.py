@@ -17,8 +17,6 @@ alone, because it does not know `fused_kernel_options.impl_backend=chunked`. `ex
 are `lm_head` of the output of `model`.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

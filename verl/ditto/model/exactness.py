@@ -7,8 +7,6 @@ a few layers and random weights, built from the model's own config, computes bot
 agree. It takes a second or two and reads no weights.
 """
 
-from __future__ import annotations
-
 import copy
 import logging
 import math

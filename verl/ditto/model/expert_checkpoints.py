@@ -1,7 +1,5 @@
 """Find and check the checkpoints that teach (`algorithm.distill.teachers`), before anything starts."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path

@@ -4,8 +4,6 @@ Only the headers of the weights are read. Otherwise an incomplete download or an
 every worker after minutes, and a missing tensor would silently be initialized at random.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

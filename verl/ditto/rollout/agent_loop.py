@@ -6,8 +6,6 @@ own record in `extra_fields["ditto"]`, which `trainer.py` reads. The loop never 
 session: verl would drop the whole prompt group and pad the hole without a word.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property

@@ -5,8 +5,6 @@ sampler lets us replace the buffer. The filter is `group_filter.py`; verl's buff
 finished groups to replace.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from typing import Any
 

@@ -10,8 +10,6 @@ A seat that has used up its tokens stays silent from then on: the episode goes o
 Masking the sequence instead would give the policy no signal against talking too much.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The training and validation sets for verl's dataloader: validated task rows, mixed by task, whose prompts fit."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

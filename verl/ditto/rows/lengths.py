@@ -5,8 +5,6 @@ instructions. Here a row is measured as its task renders it, with the real token
 that the task names (agents/soul/rows/truncation.py).
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Sequence

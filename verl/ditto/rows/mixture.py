@@ -4,8 +4,6 @@ Rows are drawn per task, so a task's share does not depend on the size of its fi
 the rows of the others. The dataloader shuffles the result. Needs no torch.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -12,8 +12,6 @@ in one step; the tracker file is replaced last. So the tracker always names a co
 A resume does not rely on the tracker: `newest_complete` checks the folders themselves.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -5,8 +5,6 @@ waits in the partial folder until the metrics are written. A published step ther
 that is killed in between repeats the step.
 """
 
-from __future__ import annotations
-
 import logging
 import shutil
 import time

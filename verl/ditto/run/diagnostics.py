@@ -5,8 +5,6 @@ words instead of acting on them; one bad update can spoil in a step what took ma
 what it does not weigh gets worse. Each of these has a number in `metrics.jsonl`; `alarms.py` watches them.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections import Counter, defaultdict

@@ -7,8 +7,6 @@ are stored in the dtype of the model that training started from: for a bfloat16 
 rounded to what vLLM computes with, at half the size. verl's own state keeps full precision for a resume.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -25,8 +23,8 @@ from transformers.utils import cached_file
 
 from ditto.run.manifest import writers
 from ditto.run.reshard import joined_model
+from soul.chat.control_tokens import special_tags, unmark
 from soul.chat.model_chat import stop_ids
-from soul.chat.paired_tags import special_tags, unmark
 from soul.chat.template_check import fit_template
 from soul.chat.template_file import TEMPLATE
 from soul.errors import one_line

@@ -6,8 +6,6 @@ written at such a step, and `MOST` of them in a row end the run. The step whose 
 loss, so all ranks also look at their weights before they write a checkpoint (`TrainedShards.are_finite`).
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Mapping

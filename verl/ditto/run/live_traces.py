@@ -7,8 +7,6 @@ trainer removes the files of a step when it writes the step's own file. The last
 these files but people: a process that cannot write says so once and stops writing, and the run goes on.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

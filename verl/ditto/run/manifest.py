@@ -7,8 +7,6 @@ only their size, because hashing the shards of a large model takes minutes. The 
 checkpoint is published.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -6,8 +6,6 @@ out its own slice. The old files are memory-mapped: a rank needs memory for its 
 The ranks' random states are not carried over: each belongs to one of the old ranks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

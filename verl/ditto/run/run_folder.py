@@ -8,8 +8,6 @@ an actor, perhaps on another node, and survives a killed driver by some seconds.
 (`.trainer.lease`), so that no new run writes at the same time.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import math

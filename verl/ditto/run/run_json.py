@@ -9,8 +9,6 @@ and adds to `resumed`; everything else is that of the last start. `config` is th
 of RL that resumes is compared with it (`config_checks/resume.py`).
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import platform

@@ -3,8 +3,6 @@
 docs/training.md explains how to read them.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

@@ -6,8 +6,6 @@ watchdog writes the cause to `<run>/failure.json` and stderr, prints all stacks 
 with code 70. The driver then sees a dead actor, reports the cause and exits with code 1.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import logging
 import os

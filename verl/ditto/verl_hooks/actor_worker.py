@@ -10,8 +10,6 @@ the live memory. And after a forward pass FSDP2 keeps the root's parameters gath
 lost. Here only what is trained is copied: with LoRA, the adapter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

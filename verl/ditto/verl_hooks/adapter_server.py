@@ -3,8 +3,6 @@
 Apart from `adapter_sync.py`, because importing verl's vLLM rollout takes seconds.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import ray

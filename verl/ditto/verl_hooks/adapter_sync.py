@@ -9,8 +9,6 @@ receiving end (`adapter_server.py`) loads both as verl does where actor and roll
 beside every rollout server before it builds either end.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The dropouts of a model while it trains: with dropout, the log-probs of an update are not those of a pass."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -6,8 +6,6 @@ of actor rank 0 and all rollout workers, and broadcasts buckets: two lengths, th
 Two lengths of 0 end the stream. `rollout.checkpoint_engine.backend=gloo` selects this engine.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncGenerator, Generator
 from datetime import timedelta

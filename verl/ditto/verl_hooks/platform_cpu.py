@@ -3,8 +3,6 @@
 Most methods of verl's platform interface have nothing to do on a CPU; comments explain the others.
 """
 
-from __future__ import annotations
-
 import os
 import types
 from collections.abc import Callable

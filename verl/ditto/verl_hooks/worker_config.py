@@ -5,8 +5,6 @@ the judge gateway once, with its own environment, and makes paths absolute. API 
 the run's judge actor has them (`judging/actor.py`).
 """
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

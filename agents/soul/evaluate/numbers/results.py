@@ -5,8 +5,6 @@ of sets. A group of rows, such as a question type or a source (`Task.groups`), i
 failures counted and shown as bounds, an interval over rows.
 """
 
-from __future__ import annotations
-
 import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ All sets run concurrently, those with long samples first. Enough sessions run at
 while others wait for their judge; the endpoints' own limits apply on top of that (agents/soul/judge/limits.py).
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import Counter

@@ -3,8 +3,6 @@
 If all verdicts of a run failed, there is no result: the command prints the cause above its table and exits with code 1.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field

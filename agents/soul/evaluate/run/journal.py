@@ -4,8 +4,6 @@
 one is its result, but all of them were paid for.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Mapping

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from soul.cli.arguments import is_setting, non_negative_int, one_of, output_folder, positive_float, positive_int
+from soul.cli.arguments import is_setting, one_of, output_folder, positive_float, positive_int
 from soul.cli.error_border import Parser
 from soul.errors import BadSettings
 from soul.judge.roles import sections_of
@@ -36,7 +36,7 @@ class RunChoice(NamedTuple):
 
 
 # Options that are fields of `RunOptions` under the same name.
-_AS_GIVEN = ("data", "out", "name", "limit", "n", "seed", "thinking_tokens", "dry_run")
+_AS_GIVEN = ("data", "out", "name", "limit", "n", "seed", "dry_run")
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,6 @@ class RunOptions:
         name: the run's name; None: the model's.
         limit: rows of each set; None: those of the suite, or all.
         deadline_s: seconds to play one episode; None: no limit.
-        thinking_tokens: expected tokens of thought before each answer, for the plan.
     """
 
     sets: tuple[str, ...] = ()
@@ -62,7 +61,6 @@ class RunOptions:
     n: int = 1
     seed: int = 0
     deadline_s: float | None = None
-    thinking_tokens: int = 0
     dry_run: bool = False
     choice: RunChoice = RunChoice()
 
@@ -113,12 +111,10 @@ def add_server_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup
 
 
 def add_run_choice_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    """Add the options that `RunChoice.from_arguments` and the plan read."""
+    """Add the options that `RunChoice.from_arguments` reads, the deadline and the dry run."""
     add = parser.add_argument
     add("--deadline", type=positive_float, help="seconds to play one episode")
     add("--no-preflight", action="store_true", help="skip the test call to each endpoint at the start")
     retries = "run all failed samples again; default: only those that failed because of endpoints or limits"
     add("--retry-failed", action="store_true", help=retries)
     add("--dry-run", action="store_true", help="check everything, print the plan, run no sample")
-    thoughts = "expected tokens of thought before each answer, for the plan (default 0)"
-    add("--thinking-tokens", type=non_negative_int, default=0, help=thoughts)

@@ -4,8 +4,6 @@ Rows and calls are counted, and prompts are measured in characters. Lengths of a
 below, which the plan prints. The time depends on speeds that only the run measures.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
@@ -30,7 +28,8 @@ WIDER = "a wider terminal shows them"
 ROLES = (POLICY, "judge", "partner", "environment")
 ASSUMED = (
     f"Assumptions: a token is {CHARS_PER_TOKEN} characters. The answer to a one-turn task has {ANSWER_TOKENS} tokens, "
-    f"a turn of a dialogue {TURN_TOKENS}, a judge's verdict {VERDICT_TOKENS}. No answer comes from a cache."
+    f"a turn of a dialogue {TURN_TOKENS}, a judge's verdict {VERDICT_TOKENS}. No model thinks, and no "
+    "answer comes from a cache."
 )
 
 
@@ -51,7 +50,6 @@ class EvaluationPlan(NamedTuple):
 
     sets: Sequence[SetPlan]
     tests: Sequence[Load]
-    thinking_tokens: int
 
     @property
     def loads(self) -> list[Load]:
@@ -61,26 +59,22 @@ class EvaluationPlan(NamedTuple):
 
 
 def plan(
-    settings: EvaluationSettings,
-    todo: Sequence[SampleRequest],
-    thinking_tokens: int = 0,
-    tested: Sequence[Endpoint] = (),
+    settings: EvaluationSettings, todo: Sequence[SampleRequest], tested: Sequence[Endpoint] = ()
 ) -> EvaluationPlan:
     """Estimate the calls of these samples.
 
     Args:
-        thinking_tokens: expected tokens of thought before each answer, for every model.
         tested: the judges that are tested before the first sample.
     """
     by_set: dict[str, list[SampleRequest]] = defaultdict(list)
     for request in todo:
         by_set[request.set].append(request)
-    sets = [_set_plan(settings, name, requests, thinking_tokens) for name, requests in by_set.items()]
+    sets = [_set_plan(settings, name, requests) for name, requests in by_set.items()]
     sent = canaries.replies()
     texts = [f"{canaries.instructions(one.scenario)}{one.scenario.situation}{one.reply}" for one in sent]
-    read, written = sum(map(len, texts)) / CHARS_PER_TOKEN, len(sent) * (VERDICT_TOKENS + thinking_tokens)
+    read, written = sum(map(len, texts)) / CHARS_PER_TOKEN, len(sent) * VERDICT_TOKENS
     tests = [Load(JUDGE_TEST, endpoint, len(sent), read, written) for endpoint in tested]
-    return EvaluationPlan(sets, tests, thinking_tokens)
+    return EvaluationPlan(sets, tests)
 
 
 def sections_asked(settings: EvaluationSettings, task: Task[Any]) -> dict[str, float]:
@@ -92,9 +86,7 @@ def sections_asked(settings: EvaluationSettings, task: Task[Any]) -> dict[str, f
     }
 
 
-def _set_plan(
-    settings: EvaluationSettings, name: str, requests: Sequence[SampleRequest], thinking_tokens: int
-) -> SetPlan:
+def _set_plan(settings: EvaluationSettings, name: str, requests: Sequence[SampleRequest]) -> SetPlan:
     task, samples = requests[0].row.task, len(requests)
     rows = {request.row.number: request.row for request in requests}
     characters = [sum(len(message["content"]) for message in task.prompt(row.row)) for row in rows.values()]
@@ -106,7 +98,7 @@ def _set_plan(
     episode = turns * turn * sides
 
     def load(section: str, endpoint: Endpoint, calls: float, read: float, answer: int) -> Load:
-        return Load(section, endpoint, samples * calls, samples * read, samples * calls * (answer + thinking_tokens))
+        return Load(section, endpoint, samples * calls, samples * read, samples * calls * answer)
 
     loads = []
     if settings.source is None:
@@ -173,7 +165,7 @@ def _sentences(settings: EvaluationSettings, plan: EvaluationPlan) -> list[str]:
     unknown = [load.section for load in plan.loads if not load.endpoint.priced]
     rest = f", plus {', '.join(unknown)}, which have no prices set" if unknown else ""
     texts.append(f"Price: {_price(sum(load.cost_usd or 0.0 for load in plan.loads))}{rest}.")
-    texts.append(f"{ASSUMED} They think {plan.thinking_tokens:,} tokens before each answer (--thinking-tokens).")
+    texts.append(ASSUMED)
     if settings.missing:
         texts.append(f"Skipped, because the file is missing: {', '.join(settings.missing)}.")
     return texts

@@ -4,8 +4,6 @@ A missing key or an unknown model ends the run with one paragraph, before a serv
 answer.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ The new run has its own folder, and you resume, report and compare it like any o
 episode and stays failed. Costs include only the new verdicts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

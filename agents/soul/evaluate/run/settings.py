@@ -5,8 +5,6 @@ it stopped, and samples of different models or judges never mix. The number of r
 extend the same run. Records, prompts and task versions are compared sample by sample (`SampleRequest.stamp`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random

@@ -4,8 +4,6 @@ It listens only on 127.0.0.1. Its processes are a process group and are stopped 
 kernel sends SIGTERM to the server (PR_SET_PDEATHSIG).
 """
 
-from __future__ import annotations
-
 import ctypes
 import logging
 import os

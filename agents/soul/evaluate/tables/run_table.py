@@ -9,8 +9,6 @@ Warnings say that a set's score may be wrong for the model. Notes say which mode
 before you compare the numbers.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ maps (`metrics`, `groups`) or JSON (`record`, `jury`), so that every run has the
 the settings of the run. Parquet's text is valid UTF-8, so a lone surrogate becomes U+FFFD; the journal keeps it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping

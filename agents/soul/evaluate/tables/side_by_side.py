@@ -5,8 +5,6 @@ how many. This table is for comparing models by eye; `soul compare` tells whethe
 finished runs, use `soul compare --table`; `soul figures` writes the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

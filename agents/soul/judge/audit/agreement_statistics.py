@@ -5,8 +5,6 @@ shown neither agreement nor disagreement. Every comparison of a judge with peopl
 over a hundred pairs is accurate only to about 0.1.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Hashable, Sequence

@@ -14,8 +14,6 @@ that a policy writes. The instructions do not warn of tricks: the judge has only
 task, which is the gateway and its own judgment.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -9,8 +9,6 @@ There are three kinds of records, distinguished by their fields. A file (JSONL, 
 The last kind has what a judge said when the text was written, so nobody is asked again.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

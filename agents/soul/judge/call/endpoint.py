@@ -3,8 +3,6 @@
 They contain the NAME of the environment variable with the API key, never the key itself.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Literal
 from urllib.parse import urlsplit

@@ -6,8 +6,6 @@ machines only. A malformed part of a completion counts as missing, so that paid 
 unusable. Plain aiohttp takes half of the CPU time that the OpenAI SDK takes for a call.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ipaddress
 import json

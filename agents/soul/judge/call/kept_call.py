@@ -4,8 +4,6 @@ The cache cannot replace it: it maps a hash of the question to the answer and do
 keeps a fixed number of characters at most, so that a judge that reads long episodes does not multiply the traces.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from pydantic import BaseModel

@@ -6,8 +6,6 @@ of them: exactly one JSON object, no duplicate keys, no NaN or infinity, no stri
 An answer that does not fit is asked for again. It is never repaired.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

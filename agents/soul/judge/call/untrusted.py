@@ -6,8 +6,6 @@ template, a finished JSON verdict, or no answer at all ("Thought process:" alone
 are broken up, and a text without content is not sent at all.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import secrets

@@ -1,7 +1,5 @@
 """A full disk, a second process: one paragraph each; the journal keeps whole lines, the other's run is untouched."""
 
-from __future__ import annotations
-
 import errno
 import io
 import json

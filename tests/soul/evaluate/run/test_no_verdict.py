@@ -1,7 +1,5 @@
 """Trouble with a judge is seen at once: the cause, the exit code, and which command takes the failed samples again."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -36,9 +36,9 @@ def settings_of(data, *words):
     return command_line.settings_of(RunOptions.from_arguments(parser("test", None).parse_intermixed_args(words)))
 
 
-def planned(data, *words, thinking=0):
+def planned(data, *words):
     settings = settings_of(data, *words)
-    return plan.plan(settings, sample_requests(settings), thinking)
+    return plan.plan(settings, sample_requests(settings))
 
 
 def calls(one, role):
@@ -66,8 +66,6 @@ def test_tokens_of_a_one_turn_task_are_its_prompts_and_an_answer(data):
     load = hitom.loads[0]
     assert load.tokens_in == pytest.approx(characters / plan.CHARS_PER_TOKEN)
     assert load.tokens_out == ROWS * plan.ANSWER_TOKENS
-    thoughtful = planned(data, "hitom", thinking=1000).sets[0].loads[0]
-    assert thoughtful.tokens_out == ROWS * (plan.ANSWER_TOKENS + 1000) and thoughtful.tokens_in == load.tokens_in
 
 
 def test_a_dialogue_reads_what_was_said_before_again(data):

@@ -1,7 +1,5 @@
 """Names of sets and checkpoints whose last part is the same."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from soul.evaluate.run.settings import choose_sets, short_names

@@ -8,8 +8,6 @@ On CUDA it is one call of the variable-length kernel over gathered keys and valu
 queries, and the keys are its ancestors and itself, with a causal mask that is aligned at the end.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 from itertools import accumulate
 from typing import Any

@@ -1,7 +1,5 @@
 """Decide if a run computes the rows of a group as a tree (`algorithm.prefix_tree`): wherever that is exact."""
 
-from __future__ import annotations
-
 from omegaconf import DictConfig
 
 from ditto.model import attention

@@ -5,8 +5,6 @@ of rows in sorted order, in which the rows of a group are neighbours. As in verl
 micro-batches, because each of them is a collective operation.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -6,8 +6,6 @@ a branch's first token comes from the last position of its parent. Afterwards ev
 its value back, and gradients add up on the way. The values of prompt tokens, which no loss reads, are 0.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -4,8 +4,6 @@ The tokens of the tree are laid out node by node, parents before their children 
 follows from it. So the tokens of a node are one slice, and those of all its descendants the slice behind it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
