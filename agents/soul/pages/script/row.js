@@ -35,7 +35,7 @@ class RowView extends NamedView {
     });
     const open = (step) => go(placeOf(run.id, "group", store.name(this.steps.find((one) => one.step === step).members[0])));
     const chart = new CurveChart("Mean reward of the row's group", open);
-    chart.update({ bounds: run.overview.curves[store.set(first)]?.range, steps: this.steps.map(({ step }) => step), lines: lines.filter(({ mean }) => mean.some(hasValue)) });
+    chart.update({ bounds: run.overview.curves[store.set(this.steps[0].members[0])]?.range, steps: this.steps.map(({ step }) => step), lines: lines.filter(({ mean }) => mean.some(hasValue)) });
     return h("div", { className: "charts" }, chart.element);
   }
 
