@@ -1,6 +1,6 @@
 """Look at training runs while they run and after: `soul view outputs/` serves a page on this machine only.
 
-catalogue.py            finds runs below a folder: what an address can name; facts.py: what a list shows of each
+catalogue.py            finds runs below a folder: what an address can name; facts.py: what their small files say
 index.py                index.sqlite, a row for each session (session_row.py); sessions.py: their texts, and a search
 training_numbers.py     the numbers of a run, with judge_numbers.py, themes.py (of feedback) and verdict.py (a sentence)
 training_view.py        one run as the server keeps it: index, revision, a thread that keeps up with the files

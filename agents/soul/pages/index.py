@@ -35,16 +35,15 @@ from urllib.parse import quote
 from soul.errors import one_line
 from soul.files.line_file import DamagedFile, Line, lines_of
 from soul.files.trace_files import TraceFile, trace_files
-from soul.pages.session_row import CallsRow, SessionRow, Uses, calls_rows
+from soul.pages.session_row import CALL_SUMS, SessionRow, Uses, calls_rows
 from soul.record import BadRecord, SessionRecord
 
 logger = logging.getLogger(__name__)
 Value = TypeVar("Value")
 
 FILE, LOCK = "index.sqlite", ".index.lock"
-VERSION = 8  # of the tables; raise it when you change them
+VERSION = 9  # of the tables; raise it when you change them
 BUSY_S = 30.0  # how long a reader waits for a change
-_TYPES = {"float | None": "REAL", "float": "REAL", "int": "INTEGER", "int | None": "INTEGER"}
 _FACTS = ("inode", "mtime_ns", "size", "indexed", "lines")
 _CODED = ("split", "task", "file", "prompt", "cause", "question")
 # The columns of the page: facts of the file, and what it needs of a session's row.
@@ -59,12 +58,6 @@ _FINISHED = """SELECT s.id FROM sessions s JOIN files f ON f.id = s.file_id
         WHERE o.session = s.session AND NOT g.live AND g.step = f.step)"""
 
 
-def _columns(row: type[SessionRow] | type[CallsRow]) -> str:
-    """The fields of a row as columns. Annotations are text, because of `from __future__ import annotations`."""
-    annotations = {name: getattr(kind, "__forward_arg__", kind) for name, kind in row.__annotations__.items()}
-    return ", ".join(f'"{name}" {_TYPES.get(str(kind), "TEXT")}' for name, kind in annotations.items())
-
-
 # A row's id is never used again (AUTOINCREMENT): a page that knows the rows up to an id asks for later ones only.
 # `removed` is the revision in which rows went for the last time.
 TABLES = f"""
@@ -72,10 +65,10 @@ CREATE TABLE files (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE, spli
     inode INTEGER, mtime_ns INTEGER, size INTEGER, indexed INTEGER, lines INTEGER, bad INTEGER DEFAULT 0,
     problem TEXT);
 CREATE TABLE sessions (id INTEGER PRIMARY KEY AUTOINCREMENT, file_id INTEGER, "offset" INTEGER, length INTEGER,
-    {_columns(SessionRow)});
+    {", ".join(f'"{name}"' for name in SessionRow._fields)});
 CREATE INDEX sessions_by_file ON sessions (file_id);
 CREATE INDEX sessions_by_session ON sessions (session);
-CREATE TABLE calls (file_id INTEGER, {_columns(CallsRow)});
+CREATE TABLE calls (file_id INTEGER, role, task, failed, {", ".join(CALL_SUMS)});
 CREATE INDEX calls_by_file ON calls (file_id);
 CREATE TABLE meta (removed INTEGER, revision INTEGER);
 """
@@ -222,7 +215,7 @@ class SessionIndex:
                     if record := _add(connection, known.id, line, f"{file.name}: line {count}"):
                         uses.append((record.task, record.usage))
             for row in calls_rows(uses):
-                _insert(connection, "calls", {"file_id": known.id, **row._asdict()})
+                _insert(connection, "calls", {"file_id": known.id, **row})
             connection.execute(_SAME_FILE, (*facts, end, count, known.id))
             torn = f"{file.name} cannot be read beyond byte {end:,}: copy it again from where it was written"
             problem = torn if end < stat.st_size and not file.live else None

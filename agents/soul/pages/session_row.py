@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from soul.judge.call.usage import Usage
 from soul.record import AttemptRecord, SessionRecord
@@ -87,35 +87,22 @@ class SessionRow(NamedTuple):
         )
 
 
-class CallsRow(NamedTuple):
-    """The cost of a role's calls in some sessions; `failed` counts calls without a usable answer (see `Usage`)."""
-
-    role: str
-    task: str
-    failed: int
-    calls: int
-    requests: int
-    cache_hits: int
-    prompt_tokens: int
-    completion_tokens: int
-    cost_usd: float
-    unpriced: int
-    seconds: float
-    queued_s: float
-
-
+# Sums over a role's calls in some sessions, beside "failed": calls without a usable answer (see `Usage`).
+CALL_SUMS = tuple(
+    "calls requests cache_hits prompt_tokens completion_tokens cost_usd unpriced seconds queued_s".split()
+)
 Uses = tuple[str, Mapping[str, Usage]]  # a session's task and its calls by role
 
 
-def calls_rows(sessions: Iterable[Uses]) -> list[CallsRow]:
+def calls_rows(sessions: Iterable[Uses]) -> list[dict[str, Any]]:
     """The calls of these sessions by role and task."""
     counts: dict[tuple[str, str], Usage] = {}
     for task, by_role in sessions:
         for role, usage in by_role.items():
             counts.setdefault((role, task), Usage()).merge(usage)
     return [
-        CallsRow(role, task, usage.failures.total(), *(getattr(usage, name) for name in CallsRow._fields[3:]))
-        for (role, task), usage in counts.items()
+        {"role": role, "task": task, "failed": use.failures.total(), **{name: getattr(use, name) for name in CALL_SUMS}}
+        for (role, task), use in counts.items()
     ]
 
 

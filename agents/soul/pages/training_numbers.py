@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 from soul import tasks
 from soul.errors import UnknownTask
 from soul.metrics.intervals import ANY, Interval, mean_of, pooled
-from soul.pages.session_row import CallsRow
+from soul.pages.session_row import CALL_SUMS
 
 _CALLS = f"""
-SELECT f.step, f.split, c.role, c.task, {", ".join(f"sum({name}) AS {name}" for name in CallsRow._fields[2:])}
+SELECT f.step, f.split, c.role, c.task, {", ".join(f"sum({name}) AS {name}" for name in ("failed", *CALL_SUMS))}
 FROM calls c JOIN files f ON f.id = c.file_id WHERE NOT f.live
 GROUP BY f.step, f.split, c.role, c.task ORDER BY f.step
 """

@@ -4,6 +4,8 @@ Promise under test: what people do in the page (compare, play, label, mark) arri
 """
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -132,6 +134,24 @@ def test_a_running_evaluation_shows_new_samples_and_changed_scores(browser, tmp_
             results.locator("table.data b", has_text=scores()).first.wait_for()
             assert score.inner_text().split()[0] == scores() == "62.5" and results.locator(f"#set-{TOM}").is_visible()
             assert "8 of 8" not in settled(home)
+            head = results.locator("table.data").first.locator("thead th").first
+            assert head.bounding_box()["width"] < 400  # the details below do not widen it
+
+
+def test_a_supervised_run_shows_its_state_and_its_losses(browser, tmp_path):
+    shutil.copytree(Path(__file__).with_name("sft_runs"), tmp_path / "runs")
+    lines = [json.loads(line) for line in (tmp_path / "runs" / "finished" / "metrics.jsonl").read_text().splitlines()]
+    losses = [f"{[line[key] for line in lines if key in line][-1]:.3f}" for key in ("train/loss", "val/loss")]
+    with served(tmp_path / "runs", served_page()) as client, opener(browser, client.server.address) as open_:
+        page = open_()
+        rows = page.locator("table.data tbody tr")
+        for name in ("finished", "stopped", "failed"):
+            assert rows.filter(has=page.get_by_label(f"compare {name}")).inner_text().count(name) == 2  # path and state
+        assert losses[0] in rows.filter(has=page.get_by_label("compare finished")).inner_text()
+        page.get_by_role("link", name="finished", exact=True).click()
+        page.locator("h1", has_text="finished").wait_for()
+        assert page.locator(".tiles dd").all_inner_texts() == ["6", *losses]
+        assert page.locator("nav a").all_inner_texts() == ["Runs", "Learning"]
 
 
 def test_the_numbers_of_a_session_are_those_of_the_api(opened, viewed):

@@ -60,7 +60,8 @@ class App {
       await this.#show(place, query);
       this.#say("");
     } catch (error) {
-      this.#say(`This cannot be shown: ${error.message}.`);
+      if (!this.now) [this.main, this.nav].forEach((one) => one.replaceChildren(...(one === this.nav ? [h("a", { href: "#" }, "Runs")] : [])));
+      this.#say(`This cannot be shown: ${error.message.replace(/\.$/, "")}.`);
     }
   }
 
@@ -77,7 +78,7 @@ class App {
     const run = await this.run(id);
     this.#progress(run);
     if (readLink().place !== place) return; // the reader has followed another link meanwhile
-    const views = VIEWS[run.kind];
+    const views = viewsOf(run);
     const name = view === "session" ? "sessions" : view in views ? view : firstView(run.folder);
     await this.#turnTo(`${id} ${name}`, () => new views[name](this, run), run, parts, query, name);
     run.sessions.then(() => this.#links(run), (error) => this.#say(`The sessions cannot be loaded: ${error.message}`));
@@ -109,10 +110,10 @@ class App {
     const link = (text, place, current, count) =>
       h("a", { href: `#${place}`, ...(current ? { "aria-current": "page" } : {}) }, text, count === undefined ? null : h("span", { className: "count" }, ` ${counted(count)}`));
     const runs = this.known.length > 1 || this.known[0]?.href ? link("Runs", "", name === "home") : null;
-    const ofRun = Object.entries(run ? TITLES : {}).filter(([view]) => view in VIEWS[run.kind]);
-    const links = ofRun.map(([view, title]) => {
+    const ofRun = Object.keys(run ? viewsOf(run) : {}).filter((view) => view in TITLES);
+    const links = ofRun.map((view) => {
       const list = this.views.get(`${run.id} ${view}`)?.list;
-      const text = view === "sessions" && run.kind === "evaluation" ? "Samples" : title;
+      const text = view === "sessions" && run.kind === "evaluation" ? "Samples" : TITLES[view];
       const at = link(text, placeOf(run.id, view), view === name, view === "sessions" ? run.store.size : undefined);
       if (list) at.href = list.address(); // keeps the filters
       return at;
@@ -121,6 +122,7 @@ class App {
     const about = h("span", { className: "of" }, this.live, " ", run ? h("bdi", { title: run.folder.path }, run.folder.path) : null);
     const help = button("?", () => this.#legend(), { ariaLabel: "Keys", className: "help" });
     this.nav.replaceChildren(...[runs, ...links, ...others, about, help].filter(Boolean));
+    this.nav.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
   #say(problem) {
@@ -192,6 +194,9 @@ class App {
   }
 }
 
+// Supervised fine-tuning has no sessions.
+const isSupervised = ({ folder }) => folder.objective === "sft";
+const viewsOf = (run) => (isSupervised(run) ? { learning: LearningView } : VIEWS[run.kind]);
 const firstView = ({ kind }) => Object.keys(VIEWS[kind])[0];
 
 (known.served ? Promise.resolve(new ServedSource()) : EmbeddedSource.open()).then(

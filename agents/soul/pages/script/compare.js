@@ -64,7 +64,7 @@ class CompareView {
       cell(one.interval?.[0], ends(one.interval)),
       cell(one.p_value, pText(one.p_value)),
       cell(one.p_adjusted, pText(one.p_adjusted)),
-      [one.wins, one.ties, one.losses].map(counted).join(" / "),
+      ["wins", "ties", "losses"].map((name, n) => [n ? " / " : "", h("a", { href: this.#rowsHref(k, one.name, undefined, ["won", "tied", "lost"][n]) }, counted(one[name]))]),
       one.seeds.some((values) => values.length > 1) ? one.seeds.map((values) => values.map(plain).join(", ")).join(" against ") : "",
       one.reasons.join("; "),
     ]);
@@ -77,9 +77,9 @@ class CompareView {
     ];
   }
 
-  #rowsHref(k, set, row) {
+  #rowsHref(k, set, row, state = "") {
     const parts = placeOf("rows", k, set, ...(row === undefined ? [] : [row]));
-    return hrefOf(`compare/${this.ids}/${parts}`, { within: this.within ? "1" : "" });
+    return hrefOf(`compare/${this.ids}/${parts}`, { within: this.within ? "1" : "", state });
   }
 
   // Differences with their intervals, most improved first; the headline above them.

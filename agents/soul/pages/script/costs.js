@@ -24,8 +24,8 @@ class CostsView {
   refresh() {
     const { calls: all = [], metrics = {} } = this.run.overview;
     const calls = all.filter(({ step }) => within(step, this.filters.from, this.filters.to));
-    const names = ["role", "task"];
-    this.tables.replaceChildren(callTable("Calls by role and task", names, calls), callTable("Calls by role", names.slice(0, 1), calls));
+    const several = new Set(calls.map(({ task }) => task)).size > 1;
+    this.tables.replaceChildren(callTable("Calls by role", ["role"], calls), several ? callTable("Calls by role and task", ["role", "task"], calls) : "");
     setChildren(this.grid, [this.#parts(metrics), ...this.#sums(calls)]);
   }
 
@@ -71,11 +71,10 @@ function callTable(caption, names, calls) {
   const groups = Map.groupBy(calls, (call) => names.map((name) => call[name]).join("\n"));
   const sums = [...groups].map(([key, own]) => [key, Object.fromEntries(CALL_SUMS.map((name) => [name, sumOf(own.map((call) => call[name]))]))]);
   const priced = isPriced(calls);
-  const cost = ({ cost_usd, unpriced }) => cell(cost_usd, unpriced && !cost_usd ? NONE : `${unpriced ? "at least " : ""}${costText(cost_usd)}`);
   const rows = sums.sort(([, a], [, b]) => b.cost_usd - a.cost_usd || b.calls - a.calls).map(([key, one]) => [
     ...key.split("\n"),
     ...CALL_SUMS.slice(0, 6).map((name) => cell(one[name], counted(one[name]))),
-    ...(priced ? [cost(one)] : []),
+    ...(priced ? [costOf(one)] : []),
     one.requests ? cell(one.seconds / one.requests, secondsText(one.seconds / one.requests)) : NONE,
     cell(one.queued_s, secondsText(one.queued_s)),
   ]);

@@ -1,7 +1,6 @@
-// Which words two texts share: the shortest edit script of Myers (1986), by words; by lines where the texts differ so much
-// that this would take long.
+// Which words two texts share: a longest common subsequence of words; of lines where that would take long.
 
-const MOST_EDITS = 1200; // of Myers' algorithm, whose time and memory grow with their square
+const MOST_CELLS = 4e6; // of the table of lengths, which has one for each pair of words
 
 const wordsOf = (text) => text.match(/\s+|[\p{L}\p{N}_]+|[^\s\p{L}\p{N}_]/gu) ?? [];
 const linesOf = (text) => text.match(/[^\n]*\n|[^\n]+/g) ?? [];
@@ -16,51 +15,25 @@ function changesBetween(before, after) {
   return { before: [{ text: before, changed: true }], after: [{ text: after, changed: true }] };
 }
 
-// The places [i, k] of the longest common subsequence, in order; null if it takes more than MOST_EDITS edits.
+// The places [i, k] of the longest common subsequence, in order; null if the table would be too large.
 function sharedPairs(a, b) {
   let start = 0;
   while (start < a.length && start < b.length && a[start] === b[start]) start++;
   let end = 0;
   while (end < a.length - start && end < b.length - start && a[a.length - 1 - end] === b[b.length - 1 - end]) end++;
-  const middle = shortestEdit(a.slice(start, a.length - end), b.slice(start, b.length - end));
-  if (!middle) return null;
-  const head = Array.from({ length: start }, (_, i) => [i, i]);
-  const tail = Array.from({ length: end }, (_, i) => [a.length - end + i, b.length - end + i]);
-  return [...head, ...middle.map(([i, k]) => [i + start, k + start]), ...tail];
-}
-
-function shortestEdit(a, b) {
-  const most = Math.min(a.length + b.length, MOST_EDITS);
-  const furthest = new Int32Array(2 * most + 3); // diagonal + most + 1 -> how far `a` is read
-  const trace = [];
-  for (let edits = 0; edits <= most; edits++) {
-    trace.push(furthest.slice(most + 1 - edits - 1, most + 1 + edits + 2)); // the diagonals that the way back reads
-    for (let diagonal = -edits; diagonal <= edits; diagonal += 2) {
-      const at = most + 1 + diagonal;
-      const down = diagonal === -edits || (diagonal !== edits && furthest[at - 1] < furthest[at + 1]);
-      let i = down ? furthest[at + 1] : furthest[at - 1] + 1;
-      while (i < a.length && i - diagonal < b.length && a[i] === b[i - diagonal]) i++;
-      furthest[at] = i;
-      if (i >= a.length && i - diagonal >= b.length) return wayBack(trace, a.length, b.length);
-    }
+  const [rows, columns] = [a.length - end - start, b.length - end - start];
+  if (rows * columns > MOST_CELLS) return null;
+  const length = Array.from({ length: rows + 1 }, () => new Uint16Array(columns + 1)); // of what is shared from i and k on
+  for (let i = rows - 1; i >= 0; i--) {
+    for (let k = columns - 1; k >= 0; k--) length[i][k] = a[start + i] === b[start + k] ? length[i + 1][k + 1] + 1 : Math.max(length[i + 1][k], length[i][k + 1]);
   }
-  return null;
-}
-
-function wayBack(trace, i, k) {
-  const pairs = [];
-  for (let edits = trace.length - 1; edits >= 0; edits--) {
-    const furthest = trace[edits];
-    const centre = edits + 1;
-    const diagonal = i - k;
-    const down = diagonal === -edits || (diagonal !== edits && furthest[centre + diagonal - 1] < furthest[centre + diagonal + 1]);
-    const from = diagonal + (down ? 1 : -1);
-    const startI = edits === 0 ? 0 : furthest[centre + from];
-    const startK = edits === 0 ? 0 : startI - from;
-    while (i > startI && k > startK) pairs.push([--i, --k]);
-    if (edits) [i, k] = [startI, startK];
+  const pairs = Array.from({ length: start }, (_, i) => [i, i]);
+  for (let [i, k] = [0, 0]; i < rows && k < columns; ) {
+    if (a[start + i] === b[start + k]) pairs.push([start + i++, start + k++]);
+    else if (length[i + 1][k] >= length[i][k + 1]) i++;
+    else k++;
   }
-  return pairs.reverse();
+  return [...pairs, ...Array.from({ length: end }, (_, i) => [a.length - end + i, b.length - end + i])];
 }
 
 // A space between two changed words counts as changed, so that a changed phrase is one mark.

@@ -19,6 +19,7 @@ const TOLERANCE = 1e-9; // rewards are compared after JSON, so that 0.1 + 0.2 pa
 const hasValue = (value) => typeof value === "number" && Number.isFinite(value);
 const counted = (count) => Number(count ?? 0).toLocaleString("en");
 const sumOf = (values) => values.reduce((sum, value) => sum + (value ?? 0), 0);
+const fileName = (path) => path?.split("/").at(-1) || "unknown"; // of a training's data: its folder is in the run's settings
 const words = (code) => code.replaceAll("_", " ");
 const fixed = (value, digits) => (hasValue(value) ? value.toFixed(digits) : value === null || value === undefined ? NONE : String(value));
 const rewardText = (reward) => fixed(reward, 2); // of one session

@@ -27,7 +27,7 @@ class HomeView {
     this.section.replaceChildren(
       h("header", {}, h("h1", {}, "Runs"), h("p", { className: "kind" }, `${counted(trainings.length)} training runs, ${counted(evaluations.length)} evaluations, ${counted(running)} running`)),
       this.#chooser(),
-      trainings.length ? this.#table("Training runs", TRAINING_FACTS, trainings) : "",
+      trainings.length ? this.#table("Training runs", TRAINING_FACTS.filter(([title]) => title !== "loss" || trainings.some(({ last }) => last?.loss)), trainings) : "",
       evaluations.length ? this.#table("Evaluations", EVALUATION_FACTS, evaluations) : "",
       folders.length ? "" : h("p", { className: "empty" }, "There is no training run and no evaluation below this folder. A run appears here as soon as its folder is made."),
     );
@@ -61,27 +61,28 @@ class HomeView {
 
 const runLink = (one) => h("a", { href: one.href ?? `#${placeOf(one.id, firstView(one))}` }, one.path);
 const progress = ({ done, total }) => (total && done < total ? `${counted(done)} of ${counted(total)}` : counted(done));
-const runCost = ({ cost_usd, unpriced }) => cell(cost_usd, hasValue(cost_usd) ? `${unpriced ? "at least " : ""}${costText(cost_usd)}` : NONE);
+const costOf = ({ cost_usd, unpriced }) => cell(cost_usd, unpriced && !cost_usd ? NONE : `${unpriced ? "at least " : ""}${costText(cost_usd)}`);
 const withEnds = (text, value, ends) => cell(value, [h("b", {}, text(value)), ends ? h("small", {}, ` ${ends.map(text).join(" to ")}`) : null]);
 
 function stateCell({ state, cause }) {
   const kind = { running: "won", failed: "failed", stale: "failed" }[state] ?? "";
-  return cell(state, h("span", { className: kind, title: cause ?? "" }, state, cause ? h("small", {}, ` ${cause.slice(0, 60)}`) : null));
+  return cell(state, h("span", { className: kind, title: cause ?? "" }, state, cause ? h("small", { className: "cause" }, cause) : null));
 }
 
 const TRAINING_FACTS = [
   ["run", (one) => cell(one.path, runLink(one)), { text: true }],
   ["state", stateCell, { text: true }],
   ["steps", (one) => cell(one.done, progress(one))],
-  ["draft, refined, validation", (one) => cell(one.score, sparkline(one.curves ?? {})), { help: "mean rewards over the steps" }],
+  ["curves", (one) => cell(one.last?.loss ?? one.score, sparkline(one.curves ?? {})), { help: "over the steps: rewards of drafts (solid), refined answers (dashed) and validation (dotted), or the loss" }],
   ["last draft", (one) => withEnds(meanText, one.score, one.interval), { help: "mean reward of the last step's drafts, 95 %" }],
   ["refined", (one) => cell(one.last?.refined, meanText(one.last?.refined))],
   ["validation", (one) => cell(one.last?.validation, meanText(one.last?.validation))],
+  ["loss", (one) => cell(one.last?.loss, meanText(one.last?.loss)), { help: "of supervised fine-tuning, per token, in the last step" }],
   ["alarms", (one) => cell(Object.keys(one.alarms ?? {}).length, alarmsOf(one))],
   ["objective", (one) => one.objective ?? "", { text: true }],
   ["tasks", (one) => (one.tasks ?? []).join(", "), { text: true }],
   ["time", (one) => cell(one.seconds, durationText(one.seconds))],
-  ["cost", runCost],
+  ["cost", costOf],
   ["changed", (one) => cell(one.changed, dateText(one.changed))],
 ];
 const EVALUATION_FACTS = [
@@ -92,7 +93,7 @@ const EVALUATION_FACTS = [
   ["score", (one) => withEnds(scoreText, one.score, one.interval), { help: "macro average times 100, 95 %" }],
   ["sets", (one) => ((one.tasks ?? []).length > 4 ? `${one.tasks.length} sets` : (one.tasks ?? []).join(", ")), { text: true }],
   ["time", (one) => cell(one.seconds, durationText(one.seconds))],
-  ["cost", runCost],
+  ["cost", costOf],
   ["changed", (one) => cell(one.changed, dateText(one.changed))],
 ];
 
@@ -101,7 +102,8 @@ const alarmsOf = ({ id, alarms = {} }) =>
 
 // The curves of a run as a small picture, on one scale.
 function sparkline(curves) {
-  const known = CURVES.filter((name) => curves[name]?.some(hasValue));
+  const rewards = CURVES.filter((name) => curves[name]?.some(hasValue));
+  const known = rewards.length ? rewards : Object.keys(curves);
   if (!known.length) return null;
   const y = scaleOf(rangeOf(known.flatMap((name) => curves[name])), 20, 3);
   const lines = known.map((name) => {

@@ -3,7 +3,8 @@
 
 const OWN_METRICS = {
   "Entropy of the policy": { "actor/entropy": "entropy" },
-  "Gradient norm": { "actor/grad_norm": "gradient" },
+  "Gradient norm": { "actor/grad_norm": "gradient", "train/grad_norm": "gradient" },
+  "Tokens per second": { "perf/tokens_per_second": "tokens" },
 };
 const MULTIPLE = { height: 150 };
 const FAILURE_COLOURS = 5; // causes with a line of their own, the most frequent first
@@ -62,9 +63,11 @@ class LearningView {
     this.#head();
     fillSelect(this.taskField, [["all", "all tasks"], ...tasks.map((task) => [task, task])], this.task);
     this.smoothField.value = this.smooth;
+    this.taskField.parentElement.hidden = tasks.length < 2;
     this.whole.hidden = !this.zoom;
-    const reward = this.#reward(this.task, this.task === "all" ? "Reward" : `Reward, ${this.task}`, { height: 330 });
-    setChildren(this.large, [reward ?? small("No step of this task has finished.")]);
+    const loss = this.charts.metrics("Loss per token", { "train/loss": "training", "val/loss": "validation" }, this.#shared(), { height: 330 });
+    const reward = loss ?? this.#reward(this.task, this.task === "all" ? "Reward" : `Reward, ${this.task}`, { height: 330 });
+    setChildren(this.large, [reward ?? small("No step has finished.")]);
     const byTask = tasks.length > 1 && this.task === "all" ? tasks.map((task) => this.#reward(task, task, MULTIPLE)) : [];
     setChildren(this.multiples, [...this.#chosen(), ...this.#ofTask(), ...byTask, ...this.#ofRun()].filter(Boolean));
     this.#picker();
@@ -76,7 +79,10 @@ class LearningView {
     const about = overview.run ?? {};
     const all = overview.curves.all ?? { steps: [] };
     const now = (key) => (all[key] ? meanText(all[key].mean.findLast(hasValue)) : NONE);
-    const named = Object.fromEntries(["draft", "refined", "gap", "validation"].map((key) => [key, now(key)]));
+    const { steps = [], series = {} } = overview.metrics ?? {};
+    const losses = { "training loss": series["train/loss"], "validation loss": series["val/loss"] };
+    const last = Object.fromEntries(Object.entries(losses).map(([name, values]) => [name, meanText(values?.findLast(hasValue))]));
+    const named = isSupervised(this.run) ? last : { ...Object.fromEntries(["draft", "refined", "gap", "validation"].map((key) => [key, now(key)])), sessions: store.size ? counted(store.size) : NONE };
     const resumed = about.resumed?.length ? `, resumed at step ${about.resumed.map(({ step }) => step).join(", ")}` : "";
     const started = about.started ? `started ${dateText(about.started)}${resumed}` : "";
     const problems = [...(overview.notes ?? []), ...(overview.problems ?? [])].map((problem) => h("p", {}, problem));
@@ -84,7 +90,7 @@ class LearningView {
       h("p", { className: "kind" }, ["Training run", about.objective, started].filter(Boolean).join(" · ")),
       h("h1", {}, h("bdi", {}, name)),
       h("p", { className: "lead" }, overview.verdict ?? ""),
-      tiles({ "last step": String(all.steps.at(-1) ?? NONE), ...named, sessions: store.size ? counted(store.size) : NONE }),
+      tiles({ "last step": String(Math.max(all.steps.at(-1) ?? 0, steps.at(-1) ?? 0) || NONE), ...named }),
       problems.length ? h("div", { className: "warnings" }, problems) : "",
     );
   }

@@ -14,7 +14,7 @@ class RowView extends NamedView {
     this.texts = stepsOfRow(store, first, (i) => store.has(i));
     this.all = this.query.get("all") === "1" || this.texts.length <= STEPS_FIRST;
     const title = `${store.set(first)}, row ${store.get("number", first)} over the steps`;
-    const kind = `${store.get("split", first) === "val" ? "validation" : "training"} · file ${store.get("file", first) || "unknown"} · played in ${counted(this.steps.length)} steps`;
+    const kind = `${store.get("split", first) === "val" ? "validation" : "training"} · file ${fileName(store.get("file", first))} · played in ${counted(this.steps.length)} step${this.steps.length === 1 ? "" : "s"}`;
     const all = button(`Show all ${counted(this.texts.length)} steps`, () => go(placeOf(run.id, "row", this.name), { all: "1" }), { className: "link" });
     this.table = h("div", {});
     this.asked = h("p", { className: "asked", dir: "auto" });
@@ -35,7 +35,7 @@ class RowView extends NamedView {
     });
     const open = (step) => go(placeOf(run.id, "group", store.name(this.steps.find((one) => one.step === step).members[0])));
     const chart = new CurveChart("Mean reward of the row's group", open);
-    chart.update({ steps: this.steps.map(({ step }) => step), lines: lines.filter(({ mean }) => mean.some(hasValue)) });
+    chart.update({ bounds: run.overview.curves[store.set(this.steps[0].members[0])]?.range, steps: this.steps.map(({ step }) => step), lines: lines.filter(({ mean }) => mean.some(hasValue)) });
     return h("div", { className: "charts" }, chart.element);
   }
 

@@ -59,7 +59,7 @@ function sessionHead(line, run, i) {
 }
 
 function factsOf(line, { kind, overview }) {
-  const facts = [`file ${line.file || "unknown"}`, `record ${line.row}`];
+  const facts = [`file ${fileName(line.file)}`, `record ${line.row}`];
   if (kind === "training") facts.push(`best possible ${shortNumber(line.full_marks ?? 1)}`);
   else facts.push(`ended: ${words(line.draft.ended ?? "not played")}`, ...Object.entries(line.groups).map(([name, value]) => `${kindName(overview, name)}: ${valueName(overview, name, value)}`));
   if (hasValue(line.model_version)) facts.push(`weights of step ${line.model_version}`);

@@ -200,13 +200,8 @@ function placeInGroup(store, i) {
 }
 
 function stateOf(store, i) {
-  const notes = [];
-  if (store.get("cause", i)) notes.push(words(store.get("cause", i)));
-  if (store.get("live", i) === 1) notes.push("running");
-  if (store.get("dropped", i) === 1) notes.push("dropped");
-  if (store.get("disagree", i) === 1) notes.push("judges disagree");
-  if (store.get("redactions", i)) notes.push("redacted");
-  return notes.join(", ");
+  const notes = { live: "running", dropped: "dropped", disagree: "judges disagree", redactions: "redacted" };
+  return [words(store.get("cause", i) ?? ""), ...Object.keys(notes).map((key) => store.get(key, i) && notes[key])].filter(Boolean).join(", ");
 }
 
 // Draft and refined reward as a small bar: from a ring to a dot, on 0 to 1 and the range of the task's rewards.

@@ -3,7 +3,10 @@
 // columns: [{title, key, text?: whether the cells are words, soft?: whether they stand back, help?: what the title means}]
 // rows: lists of cells; a cell is text, a node, or {show: text or node, value: what is sorted and written to a file}.
 // more: {caption, sorts: false, name: of files, sections: the title of each row's section, below(k): what stands below row k}
-function dataTable(columns, rows, more = {}) {
+// Columns without any content are left out.
+function dataTable(allColumns, allRows, more = {}) {
+  const filled = allColumns.map((_, k) => k).filter((k) => !allRows.length || allRows.some((row) => ![null, undefined, ""].includes(shownOf(row[k]))));
+  const [columns, ...rows] = [allColumns, ...allRows].map((row) => filled.map((k) => row[k]));
   const { caption, name = caption ?? "table", sorts = true } = more;
   const body = h("tbody");
   const heads = columns.map((column, k) => (column.title ? h("th", { scope: "col", className: classOf(column), title: column.help ?? "" }, sorts ? headButton(k) : column.title) : h("td")));
@@ -28,7 +31,7 @@ function dataTable(columns, rows, more = {}) {
       const [title, below] = [order ? "" : (more.sections?.[k] ?? ""), more.below?.(k)];
       const head = title && title !== section ? across("section", title) : null;
       section = title;
-      return [head, h("tr", {}, row.map((cell, n) => cellOf(cell, n, columns[n]))), below && across("below", below)].filter(Boolean);
+      return [head, h("tr", {}, row.map((cell, n) => cellOf(cell, n, columns[n]))), below && across("under", below)].filter(Boolean);
     });
     body.replaceChildren(...lines);
     heads.forEach((head, k) => sorts && columns[k].title && head.setAttribute("aria-sort", order?.k === k ? (order.descending ? "descending" : "ascending") : "none"));
