@@ -29,7 +29,6 @@ from soul.judge.call.endpoint import Endpoint
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "configuration.md"
-RECIPE = ROOT / "recipe" / "ditto" / "config" / "ditto.yaml"
 TASK_OPTIONS = {
     "reward": (
         "mean: the paper's score, the mean of the seven raw scores / 10; weighted: the original's reward, 0 to 1. Both "
@@ -92,12 +91,6 @@ def roles() -> str:
     return table(rows)
 
 
-def launchers() -> str:
-    """The files of `run_rl.sh` and of the paper's recipe, which builds on the former."""
-    texts = [file.read_text(encoding="utf-8").strip() for file in (CONFIG_DIR / "run_rl.yaml", RECIPE)]
-    return "\n\n".join(f"```yaml\n{text}\n```" for text in texts)
-
-
 def task_options() -> str:
     """The options of the tasks: the arguments of their classes."""
     of_option: dict[tuple[str, str], list[str]] = {}
@@ -127,14 +120,15 @@ def page() -> str:
         *sections(RL_KEYS, rl, without=of_roles),
         "### judge, feedback, partner, environment",
         "The settings of a model that plays a role, for instance `partner.model=...`. A role's `null` takes the "
-        "judge's value; the default below is what the judge's own `null` stands for. [judge.md](judge.md) says which "
+        "judge's value; the default below is what the judge's own `null` stands for. [The judge](judge.md) says which "
         "settings a role inherits.",
         roles(),
         "### Options of the tasks",
         "An evaluation takes the same options.",
         task_options(),
         "### What the launchers change",
-        launchers(),
+        "`bash run_rl.sh` takes `verl/ditto/config/run_rl.yaml`: GRPO with the values of the authors' script. The "
+        "recipe adds `recipe/ditto/config/ditto.yaml`: DITTO with [the paper's values](../recipe/ditto/README.md).",
         "## Supervised training",
         "`bash run_sft.sh` uses these values. The sections `model`, `optim`, `engine` and `checkpoint` hold the keys "
         "of `actor_rollout_ref.model` and of `optim`, `fsdp_config` and `checkpoint` in `actor_rollout_ref.actor`: "

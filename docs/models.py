@@ -40,7 +40,7 @@ is not exact.*
 **Packed rows**: several sequences share a row (`use_remove_padding=true`, the default). A recurrent state or a
 convolution runs over their border, and then every log-prob is wrong. **Padded rows** need
 `use_remove_padding=false`. *Eager* means `override_config.attn_implementation=eager`: the other kinds drop the soft cap
-of the attention. **Trees** compute the beginning of a group's rows once ([training](training.md#every-token-once)).
+of the attention. **Trees** compute the beginning of a group's rows once ([here](efficiency.md#every-token-once)).
 **Head**: the chunked head makes no logits, and is exact where logits are the output of `lm_head`. Where a class or a
 value of its config scales or caps them (`logits_scaling`, `logit_scale`, `lm_head_multiplier`,
 `final_logit_softcapping`), `use_fused_kernels=false` builds all logits of a micro-batch. **LoRA** lists what
@@ -48,7 +48,7 @@ value of its config scales or caps them (`logits_scaling`, `logit_scale`, `lm_he
 In some models, experts and routers are single tensors, which can be neither merged nor served as an adapter: name the
 other layers in `target_modules`.
 
-Chat templates have a check of their own ([what the model reads](training.md#what-the-model-reads)).
+Chat templates have a check of their own ([what the model reads](chat_templates.md)).
 
 | model type | packed rows | padded rows | trees | head | LoRA `all-linear` adapts |
 |---|---|---|---|---|---|

@@ -147,8 +147,8 @@ def page() -> str:
 
 # Which model fits on which GPUs
 
-`DRY_RUN=1` prints a memory plan for the run as it is composed, and a run that cannot fit ends there, with the overrides
-that make it fit, if there are any. This page has the same numbers for the paper's recipe: LoRA {rank()} or
+`DRY_RUN=1` prints a memory plan for the run, and a run that cannot fit ends there, with the overrides that make it fit,
+if there are any. This page has the same numbers for the paper's recipe: LoRA {rank()} or
 full fine-tuning, micro-batches of {tokens} tokens, sequences of up to {longest} tokens, vLLM on the same
 GPUs with a share of {rollout.gpu_memory_utilization}.
 
@@ -168,7 +168,7 @@ In parentheses: GiB on each GPU in the fullest phase; GiB of host memory on the 
 ## Several nodes
 
 `trainer.nnodes` nodes of eight 80 GB cards share weights, gradients and optimizer, so full fine-tuning takes less of
-each card. vLLM and the activations of a micro-batch take as much of a GPU as on one node ([scaling.md](scaling.md)).
+each card. vLLM and the activations of a micro-batch take as much of a GPU as on one node ([scaling](scaling.md)).
 
 {chr(10).join(several_nodes())}
 
@@ -188,14 +188,12 @@ def _sources() -> str:
     reserve = f"{estimate.TRAINER / GIB:.1f} GiB, and {estimate.FRAGMENTS:.0%} of activations and logits"
     asleep = f"{setup.CONTEXT / GIB:.1f} + {setup.GRAPHS / GIB:.1f} GiB"
     processes = f"{setup.GPU_PROCESSES // GIB} GiB a GPU, {setup.AGENT_WORKER // GIB} an agent-loop worker"
-    gradients = 4 * shape("Qwen3-8B").weights / GIB
     return f"""## Where the numbers come from
 
 Weights are counted in the model that transformers builds on the meta device: exact for every dense decoder, with or
 without a vision tower. The plan places them as verl's FSDP2 engine does: sharded weights in `model_dtype`, one layer
 and the next gathered in `mixed_precision.param_dtype`, gradients in `mixed_precision.reduce_dtype` while they are
-exchanged. With `use_no_sync_for_gradient_accumulation=true`, every GPU would keep the gradients of the *whole* model in
-float32 until the last micro-batch: {gradients:.0f} GiB for a full 8B model.
+exchanged.
 
 Activations follow transformers' decoder layers: gradient checkpointing keeps each layer's input, and the backward pass
 computes one layer again at a time. `tests/ditto/memory` compares the sum with torch's FSDP2 memory tracker: it is
@@ -219,11 +217,8 @@ memory        0.13 B weights (all trained), at most 15.3 GiB (trainer 10.3, vLLM
               2 threads for each process that computes
 ```
 
-Supervised training on a CPU chooses the tokens of a micro-batch and gradient checkpointing in the same way, by the same
-arithmetic; it has no vLLM.
-
-Each process computes with its device's share of the physical cores (`OMP_NUM_THREADS`): all of them for one device,
-because trainer and engine take turns; in the asynchronous modes they share.
+Supervised training on a CPU chooses the same, without vLLM. Each process computes with its device's share of the
+physical cores (`OMP_NUM_THREADS`).
 
 ## What is assumed
 

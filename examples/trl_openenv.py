@@ -12,11 +12,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+import torch
 from datasets import Dataset
 from openenv.core import GenericEnvClient
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
-from trl.chat_template_utils import qwen2_5_training_chat_template, supports_tool_calling
+from trl.chat_template_utils import qwen2_5_chat_template, supports_tool_calling
 
 
 class Soul:
@@ -27,9 +28,9 @@ class Soul:
     def __init__(self) -> None:
         self._client = GenericEnvClient(base_url=self.address).sync().__enter__()
 
-    def reset(self, split: str, index: int, **_: Any) -> str:
-        """Begin a row; return what the policy reads."""
-        self._result = self._client.reset(split=split, index=index)
+    def reset(self, **row: Any) -> str:
+        """Begin a row, of which TRL passes every column; return what the policy reads."""
+        self._result = self._client.reset(split=row["split"], index=row["index"])
         return "\n\n".join(message["content"] for message in self._result.observation["messages"])
 
     def say(self, text: str) -> str:
@@ -68,13 +69,14 @@ def main() -> None:
     parser.add_argument("--url", default=Soul.address)
     parser.add_argument("--rows", type=int, default=4)
     parser.add_argument("--steps", type=int, default=2)
+    parser.add_argument("--tokens", type=int, default=256, help="most tokens of an episode")
     parser.add_argument("--out", default="outputs/trl")
     given = parser.parse_args()
     Soul.address = given.url
 
     tokenizer = AutoTokenizer.from_pretrained(given.model)
     if not supports_tool_calling(tokenizer):  # such as SmolLM2's, whose tokens are the same as Qwen's
-        tokenizer.chat_template = qwen2_5_training_chat_template
+        tokenizer.chat_template = qwen2_5_chat_template
     nothing = [{"role": "user", "content": ""}]  # TRL appends what `reset` returns
     rows = [{"prompt": nothing, "split": given.split, "index": index} for index in range(given.rows)]
     config = GRPOConfig(
@@ -82,11 +84,12 @@ def main() -> None:
         max_steps=given.steps,
         num_generations=2,
         per_device_train_batch_size=2,
-        max_completion_length=64,
+        max_completion_length=given.tokens,
         logging_steps=1,
         report_to=[],
         save_strategy="no",
-        use_cpu=True,
+        use_cpu=not torch.cuda.is_available(),
+        bf16=torch.cuda.is_available(),
     )
     trainer = GRPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(given.model),

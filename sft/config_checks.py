@@ -114,7 +114,7 @@ SFT_KEYS: Keys = {
     **of_model("memory", MemorySettings),
     "dry_run": Key(bool),
 }
-_ROWS = "the layouts of rows that docs/sft.md lists: sft/corpus/row_encoder.py reads them"
+_ROWS = "the layouts of rows that docs/sft_data.md lists: sft/corpus/row_encoder.py reads them"
 # Keys of verl's SFT config that nothing reads here -> what to use in their place.
 INSTEAD = {
     "data.max_length": "data.max_prompt_length and data.max_response_length, whose sum is the limit",

@@ -1,4 +1,4 @@
-"""Which metrics docs/training.md names."""
+"""Which metrics docs/metrics.md names."""
 
 import re
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ PLACEHOLDER = re.compile(r"<\w+>")
 @cache
 def documented() -> tuple[str, ...]:
     """The names in the first column of the page's tables of metrics; <task>, <role> and so on stand for one part."""
-    page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8").split("\n## Every metric\n")[1]
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
     cells = [line.split(" | ")[0] for line in page.splitlines() if line.startswith("| `")]
     return tuple(name for cell in cells for name in re.findall(r"`([^`]+)`", cell))
 

@@ -24,7 +24,7 @@ MADE_BY_USERS = re.compile(r"data/(?:sim_|osim_)|data/\w+\.parquet")
 PAGES = sorted(
     [
         *(page for page in ROOT.glob("*.md") if page.name != "CHANGELOG.md"),
-        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("docs/**/*.md"),
         *ROOT.glob("docker/*.md"),
         *ROOT.glob("recipe/*/*.md"),
     ],

@@ -13,9 +13,9 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from soul import tasks
-from soul.errors import BadSettings, SoulError
+from soul.errors import SoulError
 from soul.evaluate.run.options import RunOptions, Sections
-from soul.evaluate.run.settings import SampleRequest, how_to_build, sample_requests
+from soul.evaluate.run.settings import SampleRequest, choose_sets, sample_requests
 from soul.evaluate.runner import gateway_of, settings_of
 from soul.judge import Endpoint, Gateway
 from soul.policy import Players
@@ -56,10 +56,8 @@ def draw_rows(
         limit=limit,
         seed=seed,
     )
-    settings = settings_of(options, Endpoint(model="the framework's"))
-    if settings.missing:
-        raise BadSettings("A set has no file.\n" + "\n".join(how_to_build(settings.missing)))
-    return sample_requests(settings)
+    choose_sets(options.sets or (chosen.sets if chosen else ()), options.data)  # every set must have a file
+    return sample_requests(settings_of(options, Endpoint(model="the framework's")))
 
 
 def to_plain(row: TaskRow) -> dict[str, Any]:

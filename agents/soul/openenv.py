@@ -213,11 +213,10 @@ class SoulEnvironment(Environment[SoulAction, SoulObservation, SoulState]):
         self._state.attempt = self.attempt.to_record().model_dump(mode="json")
         return self.attempt.require_verdict().reward
 
-    def reset(self, seed: int | None = None, episode_id: str | None = None, **_: Any) -> NoReturn:
-        raise SoulError("SOUL's environment is asynchronous: await reset_async, or use a client.")
+    def reset(self, *_: Any, **__: Any) -> NoReturn:
+        raise SoulError("SOUL's environment is asynchronous: await reset_async and step_async, or use a client.")
 
-    def step(self, action: SoulAction, timeout_s: float | None = None, **_: Any) -> NoReturn:
-        raise SoulError("SOUL's environment is asynchronous: await step_async, or use a client.")
+    step = reset
 
     @property
     def state(self) -> SoulState:

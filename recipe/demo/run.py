@@ -30,7 +30,7 @@ from soul.errors import SoulError
 
 ROOT = Path(__file__).resolve().parents[2]
 POLL_S = 0.5
-# With the demo's own objective. One run of several without this floor fell to 0.67 (docs/learning.md, "Stability").
+# With the demo's own objective. One run of several without this floor fell to 0.67 (docs/measurements/stability.md).
 STEADY = ("algorithm.std_floor=0.5",)
 GRPO = ("algorithm.objective=grpo", "trainer.total_training_steps=1000")  # time stops it earlier
 ON_A_CPU = {"VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}

@@ -114,7 +114,7 @@ SFT_COMMANDS = rows(
         "data.train_files='{w}/pictures.parquet'": ["'images'", "text only"],
         "data.train_files=null": ["empty", "DATA_DIR"],
         "data.max_promt_length=5": ["data.max_prompt_length?", "train_sft.py --cfg"],
-        "data.messages_key=messages": ["data.messages_key is not read", "docs/sft.md"],
+        "data.messages_key=messages": ["data.messages_key is not read", "docs/sft_data.md"],
         "actor_rollout_ref.actor.optim.lr=1e-5": ["optim.lr?"],
         "optim.lr=0": ["optim.lr=0: use number above 0"],
         "trainer.rl_test_freq=5": ["rl_test_files"],

@@ -1,15 +1,15 @@
 """SOUL from Python, inside a running event loop: every number is that of the command line's files."""
 
-import ast
 import asyncio
 import json
-import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
-from types import FunctionType
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 from soul import api, examples
 from soul.errors import BadRow, BadSettings, SessionError
@@ -17,7 +17,7 @@ from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
 from soul.testing.replies import ServerError
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def right(row):
@@ -97,13 +97,13 @@ def test_an_error_of_the_function_is_raised(tmp_path) -> None:
         asyncio.run(api.evaluate(policy, [str(tmp_path / "hitom.parquet")], judge=answer, out=tmp_path / "out"))
 
 
-def test_the_page_runs_from_top_to_bottom(tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    code = compile("\n".join(blocks), str(PAGE), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    names: dict[str, object] = {}
-    asyncio.run(FunctionType(code, names)())
-    assert list(names["scores"].index) == ["hitom", "lifechoices"] and names["evaluation"].report.is_file()
+def test_the_notebook_of_the_page_runs_from_top_to_bottom(tmp_path) -> None:
+    page = runpy.run_path(str(ROOT / "docs" / "notebook.py"))["notebook"]()
+    notebook = nbformat.read(ROOT / "examples" / "soul_api.ipynb", as_version=4)
+    assert notebook == page, "run: python docs/notebook.py"
+    NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    shown = "".join(output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", ()))
+    assert "hitom" in shown and "lifechoices" in shown and list(tmp_path.glob("outputs/*/report.html"))
 
 
 def test_it_needs_no_torch() -> None:

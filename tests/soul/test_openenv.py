@@ -187,7 +187,7 @@ def test_openenv_validates_the_package_and_a_running_server(data, tmp_path):
     with FakeOpenAI(policy_or_judge) as fake, served(fake, "hitom", data) as url:
         for words in ([str(SPACE), "--level", "static"], ["--url", url]):
             done = subprocess.run(
-                [openenv, "validate", *words], capture_output=True, text=True, timeout=120, check=False
+                [openenv, "validate", *words], capture_output=True, text=True, timeout=300, check=False
             )
             assert done.returncode == 0 and "Verdict: PASS" in done.stdout, done.stdout + done.stderr
     report = run_validation(SPACE, provider=ThisMachine(tmp_path))

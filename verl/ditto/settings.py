@@ -41,7 +41,7 @@ class FilterGroups(BaseModel):
         default=False,
         description="Replace every prompt whose sessions give no learning signal by the next prompt of the data, as in "
         "DAPO's dynamic sampling, so that each step trains on its full number of groups. The objective decides "
-        "what teaches; see [training](training.md).",
+        "what counts as a signal ([why](efficiency.md#sequences-without-a-signal)).",
     )
     max_num_gen_batches: int = Field(
         default=4,

@@ -1,6 +1,6 @@
 """The three trainers that `trainer.v1.trainer_mode` names: the DITTO trainer on each of verl's V1 trainers.
 
-Importing this module registers them with verl. docs/training.md says when to use which ("Three modes").
+Importing this module registers them with verl. docs/modes.md says when to use which.
 """
 
 import logging

@@ -20,6 +20,7 @@ from soul.cli.error_border import Parser, reports_errors
 from soul.drop_in.faults import RULES, Finding, Transcript, faults
 from soul.errors import SoulError
 from soul.files.whole_file import write_whole
+from soul.message import Message
 from soul.metrics.intervals import mean_of
 from soul.table import NONE, Table, terminal
 
@@ -36,27 +37,26 @@ def read(path: Path) -> list[Transcript]:
     """
     text = path.read_text(encoding="utf-8")
     try:
-        records = (
-            _tau2(json.loads(text)) if path.suffix == ".json" else enumerate(map(json.loads, text.splitlines()), 1)
-        )
+        lines = enumerate((json.loads(line) for line in text.split("\n") if line.strip()), 1)
+        records = _tau2(json.loads(text)) if path.suffix == ".json" else lines
         found = [_transcript(f"{path.name}:{name}", record) for name, record in records]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         problem = f"{type(error).__name__} {error}. A line needs `messages`, each with a role and a content"
         raise BadTranscript(f"{path}: {problem}; a .json file must be a results.json of tau2.") from None
-    keys = [json.dumps([each.instructions, *each.messages]) for each in found]
     begun = {json.dumps([t.instructions, *t.messages[:n]]) for t in found for n in range(1, len(t.messages))}
-    return [each for each, key in zip(found, keys, strict=True) if key not in begun]
+    return [each for each in found if json.dumps([each.instructions, *each.messages]) not in begun]
 
 
 def _transcript(name: str, record: Mapping[str, Any]) -> Transcript:
     given = record.get("messages") or record.get("turns") or record["conversation"]
     system = "\n".join(message["content"] for message in given if message["role"] == "system")
-    turns = [message for message in given if message["role"] != "system" and message.get("content")]
-    # The person does not see the results of the assistant's tools (tau2).
-    seen = [message for message in turns if message.get("requestor", "user") == "user"]
     told = record.get("instructions") or record.get("task_description") or system
-    messages = tuple({"role": str(message["role"]), "content": str(message["content"])} for message in seen)
-    return Transcript(name, messages, told, tuple(record.get("goal") or ()))  # type: ignore[arg-type]
+    messages: list[Message] = [
+        {"role": message["role"], "content": message["content"]}
+        for message in given  # the person does not see the results of the assistant's tools (tau2)
+        if message["role"] != "system" and message.get("content") and message.get("requestor") != "assistant"
+    ]
+    return Transcript(name, tuple(messages), told, tuple(record.get("goal") or ()))
 
 
 def _tau2(results: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -69,10 +69,7 @@ class Player:
     tries: int = 3  # answers of the model for one turn, at most
 
     async def answer(self, body: Mapping[str, Any]) -> tuple[dict[str, Any], Transcript | None]:
-        """The completion for a request, and the conversation with it; None if the tool asked for something else.
-
-        Its `soul` has `ended`, and in `refused` the rules that answers of the model broke. Raises BadStatus.
-        """
+        """The completion for a request (or BadStatus), and the conversation; None if the tool asked something else."""
         asked, refused, broken = Asked.read(body, self.stop), list[str](), list[str]()
         if asked.other:
             return await self._ask(body, body["messages"]), None
@@ -99,11 +96,10 @@ class Player:
 
     async def _ask(self, body: Mapping[str, Any], messages: Sequence[Any]) -> dict[str, Any]:
         most = {} if {"max_tokens", "max_completion_tokens"} & body.keys() else {"max_completion_tokens": TURN_TOKENS}
-        sent = {key: value for key, value in body.items() if key != "stream_options"} | most
+        sent = {**body, **most, "model": self.endpoint.model, "messages": list(messages), "stream": False}
+        sent.pop("stream_options", None)
         async with asyncio.timeout(self.endpoint.timeout_s):
-            response = await self.connection.post(
-                sent | {"model": self.endpoint.model, "messages": list(messages), "stream": False}
-            )
+            response = await self.connection.post(sent)
         if response.status >= 300:
             raise BadStatus(response)
         return dict(json.loads(response.body))
@@ -145,7 +141,7 @@ def _prompt(messages: Sequence[Mapping[str, Any]], asked: Asked, refused: Sequen
     ]
     notes = "".join(f"\nAn earlier answer of yours was refused: it {RULES[rule]}." for rule in refused)
     if len(turns) == len(messages):  # everything is in one prompt
-        return [*turns[:-1], {**turns[-1], "content": turns[-1]["content"] + notes}]
+        return [*turns[:-1], {**turns[-1], "content": text_of(turns[-1]) + notes}]
     rules = DATA["play"].format(end=f"write {asked.stop}" if asked.stop else "say goodbye")
     system = {"role": "system", "content": f"{asked.so_far.instructions}\n\n{rules}{notes}"}
     return [system, *(turns or [{"role": "user", "content": OPENING}])]

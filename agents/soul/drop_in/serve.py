@@ -56,11 +56,11 @@ def application(player: Player, keep: Path | None = None) -> web.Application:
         if not body.get("stream"):
             return web.json_response(completion)
         choice = completion["choices"][0]
-        delta = choice.pop("message")
-        calls = [{"index": place, **call} for place, call in enumerate(delta.get("tool_calls") or ())]
-        chunk = completion | {"object": "chat.completion.chunk"}
-        chunk["choices"] = [choice | {"delta": delta | ({"tool_calls": calls} if calls else {})}]
-        return web.Response(text=f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n", content_type="text/event-stream")
+        choice["delta"], completion["object"] = choice.pop("message"), "chat.completion.chunk"
+        for place, call in enumerate(choice["delta"].get("tool_calls") or ()):
+            call["index"] = place
+        lines = f"data: {json.dumps(completion)}\n\ndata: [DONE]\n\n"
+        return web.Response(text=lines, content_type="text/event-stream")
 
     async def task(request: web.Request) -> web.Response:
         asked = await request.json()
@@ -119,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add_server_options(parser)
     given = parser.parse_intermixed_args(words[:at])
     models, settings = [w for w in given.words if not is_setting(w)], [w for w in given.words if is_setting(w)]
-    if len(models) > 1:
+    if models[1:]:
         parser.error(f"one model plays, not {len(models)}: {', '.join(models)}")
     known = [f"policy.{key}" for key in (READ[1:2] if models else READ)]
     if unread := [word for word in settings if word.partition("=")[0] not in known]:

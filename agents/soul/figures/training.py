@@ -72,7 +72,7 @@ def metric_curves(runs: Runs) -> list[Figure]:
 
 
 def diagnostics(runs: Runs) -> Figure:
-    """The signs of known failures, each with its alarm on the axis (docs/training.md explains them)."""
+    """The signs of known failures, each with its alarm on the axis (docs/metrics.md explains them)."""
     panels: list[Panel] = []
     missing: list[str] = []
     for title, key, alarm in DIAGNOSTICS:

@@ -72,7 +72,7 @@ class JudgePolicy(BaseModel):
     )
     cache_dir: str | None = Field(
         default=None,
-        description="null is the folder `judge_cache` of the run. On a cluster, prefer a local disk of each machine.",
+        description="null is the run's folder `judge_cache`. On a cluster, prefer a local disk of the driver's node.",
     )
     jury: Sequence[str | Mapping[str, Any]] = Field(
         default=(),

@@ -130,7 +130,7 @@ def checkpoints(folder: Path) -> list[int]:
 
 
 def described(names: Iterable[str]) -> dict[str, str]:
-    """Metric -> its meaning in docs/training.md, from which metric_texts.json is made; of known metrics."""
+    """Metric -> its meaning in docs/metrics.md, from which metric_texts.json is made; of known metrics."""
     texts = json.loads((Path(__file__).parent / "metric_texts.json").read_text(encoding="utf-8"))
     known = [(re.compile(re.sub("<[a-z]+>", ".+", name)), text) for name, text in reversed(texts.items())]
     return {name: text for name in names for pattern, text in known if pattern.fullmatch(name)}

@@ -1,4 +1,4 @@
-"""docs/objectives.md: its files run as they are, its objective trains what it says, its table holds what there is."""
+"""docs/add_an_objective.md: its files run, its objective trains what it says, its table holds what there is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from ditto.objectives.spec import Kind, Objective, Teacher
 from tests.ditto.our_step import ours, settings_of, step_data
 from tests.ditto.tiny_step import SEQUENCES, _aggregate, log_probs, mini_batches, old_log_probs, perturbed, tiny_model
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "objectives.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+PAGE = (DOCS / "add_an_objective.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"```(?:python|toml)\n# (\S+)\n(.*?)```", PAGE, re.DOTALL))
 
 
@@ -75,9 +76,13 @@ def test_the_pages_objective_is_the_likelihood_of_the_refined_answers(
             assert (gradients[name] - parameter.grad).norm() <= 1e-6 * parameter.grad.norm(), name
 
 
-def test_the_page_names_every_objective_and_every_value_of_a_part() -> None:
+def test_the_pages_name_every_objective_and_every_value_of_a_part() -> None:
+    pages = "".join(
+        (DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("objectives", "distilling_objectives")
+    )
     for name in OBJECTIVES:
-        assert re.search(rf"^## .*\b{name}\b", PAGE, re.MULTILINE) and re.search(rf"^\| .*`{name}`", PAGE, re.MULTILINE)
+        assert re.search(rf"^## .*\b{name}\b", pages, re.MULTILINE)
+        assert re.search(rf"^\| .*`{name}`", pages, re.MULTILINE)
     table = PAGE.split("| field of a part | values |")[1].split("\n\n")[0]
     functions = {f.__name__ for each in OBJECTIVES.values() for part in each.parts for f in (part.advantage, part.loss)}
     for value in (*get_args(Kind), *get_args(Teacher), *functions):

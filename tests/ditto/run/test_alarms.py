@@ -8,7 +8,7 @@ import pytest
 
 from ditto.run.alarms import ALARMS, WINDOW, raise_alarms
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "training.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
 SECRET, OVERLAP = "ditto/secondary/sotopia/secret", "ditto/secondary/userllm/intent_overlap"
 
 FIRST = {

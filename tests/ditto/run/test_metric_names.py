@@ -1,4 +1,4 @@
-"""docs/training.md names every metric that a run writes.
+"""docs/metrics.md names every metric that a run writes.
 
 Two sources of names: the texts in the code that look like a metric, and metrics that are computed from sessions here.
 The end-to-end tests compare the metrics of whole runs.

@@ -15,7 +15,7 @@ from soul.pages.export import indexed
 from soul.pages.facts import described
 from tests.soul.pages.charted_run import ADVICE, ALARM, ALARM_AT, STEPS, both, charted_run
 
-DOCS = Path(__file__).parents[3] / "docs" / "training.md"
+DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
 
 
 @pytest.fixture(scope="module")
@@ -146,13 +146,13 @@ def test_each_version_of_a_prompt_has_its_own_mean(run):
 
 
 def test_metrics_mean_on_the_page_what_the_documentation_says():
-    """metric_texts.json is made from the tables of docs/training.md; write it again if this fails."""
-    tables = DOCS.read_text(encoding="utf-8").split("## Every metric")[1].split("### Supervised")[0]
+    """metric_texts.json is made from the tables of docs/metrics.md; write it again if this fails."""
+    tables = DOCS.read_text(encoding="utf-8").split("## Supervised")[0]
     plain = lambda text: re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text).replace("`", "")  # noqa: E731
     rows = re.findall(r"^\| (`[^|]+`) \| ([^|]+?) \|", tables, re.MULTILINE)
     expected = {name: plain(text) for names, text in rows for name in re.findall(r"`([^`]+)`", names)}
     file = Path(soul.pages.__file__).parent / "metric_texts.json"
-    assert json.loads(file.read_text(encoding="utf-8")) == expected, f"write {file.name} again from docs/training.md"
+    assert json.loads(file.read_text(encoding="utf-8")) == expected, f"write {file.name} again from docs/metrics.md"
     found = described(["judge/role/critic/calls", "ditto/gap", "val/hitom/n", "own/metric"])
     assert set(found) == {"judge/role/critic/calls", "ditto/gap", "val/hitom/n"}
     assert found["val/hitom/n"] == "Validation sessions of the task."

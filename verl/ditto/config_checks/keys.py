@@ -117,8 +117,8 @@ TRAINER: Keys = {
     ),
     "total_epochs": Key(Count, "Passes over the rows, where total_training_steps is null."),
     "total_training_steps": Key(Count | None, "Steps of the run; null trains for total_epochs."),
-    "save_freq": Key(Frequency, "Save a checkpoint every so many steps, and at the end; 0 or -1 at the end only."),
-    "test_freq": Key(Frequency, "Validate every so many steps; 0 or -1 never."),
+    "save_freq": Key(Frequency, "Save a checkpoint every so many steps, and at the last one; 0 or -1 never."),
+    "test_freq": Key(Frequency, "Validate every so many steps, and at the last one; 0 or -1 never."),
     "device": Key(Literal["cuda", "cpu"]),
     "nnodes": Key(Count, "Machines."),
     "n_gpus_per_node": Key(Devices, "GPUs of each machine (on a CPU, processes that train)."),
@@ -230,7 +230,7 @@ _RL_TRAINER: Keys = {
     "v1.trainer_mode": Key(
         Literal["ditto_sync", "ditto_colocate_async", "ditto_separate_async"],
         "`ditto_sync` alternates rollout and update; `ditto_colocate_async` starts the next rollout before the update "
-        "ends; `ditto_separate_async` samples on devices of its own ([three modes](training.md#three-modes)).",
+        "ends; `ditto_separate_async` samples on devices of its own ([three modes](modes.md)).",
     ),
     "v1.colocate_async.num_warmup_batches": Key(
         NotNegative, "Batches of `data.train_batch_size` prompts that are sampled ahead of their training."

@@ -1,8 +1,8 @@
 """Fork Ray's workers from one process that has imported torch, verl and vLLM, so that they are imported once.
 
 A run on a CPU has about nine workers. Each would spend up to 12 s on imports. That is most of a run's start-up time on
-two cores (docs/performance.md, "Start-up"). Ray starts a worker with the command `runtime_env.py_executable` in place
-of `python`. On a CPU that is this file:
+two cores (docs/measurements/steps.md). Ray starts a worker with the command `runtime_env.py_executable` in place of
+`python`. On a CPU that is this file:
 
     raylet ─ python fork_server.py default_worker.py ...    `request_worker`: asks the server for a fork, and ends
            └ the server                                     `serve`: imports, then forks a process for each request

@@ -1,6 +1,6 @@
 """The objectives, by the names of `algorithm.objective`. Each module has paper, formula and limits at its top.
 
-Objectives of your own come in through the entry-point group `ditto.objectives` (docs/objectives.md).
+Objectives of your own come in through the entry-point group `ditto.objectives` (docs/add_an_objective.md).
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class ObjectiveOptions(BaseModel):
         default="auto",
         description="Where pi_old comes from: `recompute` by a forward pass before the updates, `rollout` takes the "
         "sampled log-probs where a sequence is trained in the context it was sampled in, and `auto` leaves the pass "
-        "out where one update follows, whose own log-probs are the same ([objectives](objectives.md#old-log-probs)).",
+        "out where one update follows, whose log-probs are the same ([old log-probs](efficiency.md#old-log-probs)).",
     )
     norm_adv_by_std_in_grpo: bool = Field(
         default=True, description="Divide advantages by the standard deviation of their group."
@@ -109,8 +109,8 @@ class ObjectiveOptions(BaseModel):
     prefix_tree: Literal["auto", "off"] = Field(
         default="auto",
         description="`auto` computes what the sequences of a group begin with once, in log-prob and update passes, "
-        "where that is exact ([training](training.md#every-token-once)); `off` computes every sequence on its own. In "
-        'a YAML file, quote `"off"`.',
+        "where that is exact ([every token once](efficiency.md#every-token-once)); `off` computes each sequence alone. "
+        'In a YAML file, quote `"off"`.',
     )
     shaping_gamma: float = Field(
         default=0.1,

@@ -25,11 +25,11 @@ class MixtureSettings(BaseModel):
     rows_per_task: int | None = Field(
         default=None,
         gt=0,
-        description="Training rows drawn of each task; null takes all. A launch of several tasks sets 1024, as in the "
-        "paper.",
+        description="Training rows drawn of each task; null takes all. The recipe, and every launch of several tasks, "
+        "set the paper's 1024.",
     )
     val_rows_per_task: int | None = Field(
-        default=None, gt=0, description="Validation rows drawn of each task; null takes all."
+        default=None, gt=0, description="Validation rows drawn of each task; null takes all. The same set 100."
     )
     weights: dict[str, float] = Field(
         default_factory=dict, description="Factor on a task's number of training rows: `{sotopia: 2, hitom: 0.5}`."

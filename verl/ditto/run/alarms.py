@@ -180,6 +180,6 @@ def raise_alarms(step: int, objective: str, now: Numbers, steps: Mapping[int, Nu
         numbers[name] = float(bool(raised))
         if raised and not history.before.get(name) and not steps.get(step, {}).get(name):
             which = f" ({', '.join(raised)})" if isinstance(raised, list) else ""
-            text = f"{alarm.advice} (docs/training.md, Alarms)"
+            text = f"{alarm.advice} (docs/metrics.md, Alarms)"
             logger.warning("Step %d, objective %s, alarm %s%s: %s", step, objective, alarm.name, which, text)
     return numbers

@@ -1,6 +1,6 @@
 """The run folder: who may write to it, one JSON line per session, one JSON line of metrics per step, the end report.
 
-docs/training.md ("What a run writes") lists the files. Every file but the live ones is written in one go and replaced,
+docs/run_folder.md lists the files. Every file but the live ones is written in one go and replaced,
 so each step is there once and whole.
 
 At most one driver and one trainer may use the folder. The driver's lock refuses a second start at once. The trainer is

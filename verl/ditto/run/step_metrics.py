@@ -1,6 +1,6 @@
 """The metrics of a step's sessions, computed from their traces alone, so a recount of the trace files gives the same.
 
-docs/objectives.md explains how to read them.
+docs/training.md explains how to read them.
 """
 
 import statistics

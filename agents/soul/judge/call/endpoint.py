@@ -99,7 +99,7 @@ class Endpoint(BaseModel):
         default=None,
         ge=0,
         description="US dollars for a million prompt tokens; null for both prices takes OpenAI's list "
-        "([prices](judge.md#limits-money-cache)) at OpenAI's own address, else the cost is unknown.",
+        "([prices](judge_limits.md#money)) at OpenAI's own address, else the cost is unknown.",
     )
     price_cached: float | None = Field(
         default=None, ge=0, description="US dollars for a million cached prompt tokens; null takes price_in."

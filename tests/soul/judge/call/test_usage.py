@@ -129,7 +129,7 @@ def test_what_is_not_priced_is_never_shown_as_free(answers, shown):
 
 def test_a_known_model_at_its_own_address_has_the_list_price(monkeypatch):
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    page = (Path(__file__).parents[4] / "docs" / "judge.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[4] / "docs" / "judge_limits.md").read_text(encoding="utf-8")
     for model, (prompt, cached, answer, month) in LIST_PRICES.items():
         assert f"| `{model}` | {prompt:g} | {cached:g} | {answer:g} | {month} |" in page
         assert Endpoint(model=model).cost(2_000_000, 1_000_000, 1_000_000) == pytest.approx(prompt + cached + answer)
