@@ -68,19 +68,6 @@ def test_the_coach_sees_the_slip_in_both_forms_and_names_no_place(records: list[
         assert not any(place in hasty + careful for place in stories.CONTAINERS)
 
 
-@both_forms
-def test_prompts_are_the_tasks_own(records: list[stories.Record], form: Form) -> None:
-    rng = random.Random(1)
-    row = form.task.row_type.model_validate(form.record(records[0]))
-    for sample in (stories.warm_sample(records[0], rng, form) for _ in range(20)):
-        if not sample.coached:
-            assert sample.messages == form.task.prompt(row)
-        else:
-            text = sample.messages[0]["content"]
-            feedback = text.split("and said:\n")[1].split("\nTry again")[0]
-            assert sample.messages == form.task.prompt(row, feedback)
-
-
 def test_warm_start_tokens_are_what_generation_sees(tmp_path: Path, records: list[stories.Record]) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("transformers")

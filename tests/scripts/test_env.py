@@ -128,15 +128,6 @@ def test_two_starts_make_one_environment(env: Env, tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text().split() == ["venv", "pip"]
 
 
-def test_an_environment_that_was_interrupted_before_it_had_pip_is_completed(env: Env, tmp_path: Path) -> None:
-    makes_environments(tmp_path)
-    shutil.copytree(tmp_path / "blank", tmp_path / ".venv-gpu")
-    (tmp_path / ".venv-gpu" / "bin" / "uv").write_text("half of a file")
-    (tmp_path / ".venv-gpu" / "bin" / "uv").chmod(0o755)
-    assert env("gpu") == ".venv-gpu/bin/python"
-    assert (tmp_path / "log").read_text().split() == ["venv", "pip"]
-
-
 def test_each_platform_has_its_own(env: Env, tmp_path: Path) -> None:
     interpreter(tmp_path / ".venv-cpu", {**CPU, **OURS})
     interpreter(tmp_path / ".venv-gpu", {**GPU, **OURS})

@@ -13,7 +13,7 @@ import pytest
 from ditto.launch import main
 from recipe.demo import tiny_model
 from soul.cli.error_border import USER_ERROR
-from soul.testing import FakeOpenAI, Json, Unauthorized
+from soul.testing import FakeOpenAI, Json
 from tests.mistakes.training_places import ELSEWHERE, ROW, write
 
 
@@ -69,13 +69,6 @@ def test_a_good_dry_run_prints_the_plan(
         assert part in shown, shown
     assert "up to 32 calls" in shown and judge.url in shown
     assert re.search(r"steps +7\n", shown), shown
-
-
-def test_a_bad_key_is_named_by_its_variable(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with FakeOpenAI(Unauthorized()) as judge:
-        assert main(words(world, judge)) == USER_ERROR
-    shown = capsys.readouterr().err
-    assert "auth" in shown and "OPENAI_API_KEY" in shown and "sk-test-1234567" not in shown
 
 
 def test_a_ray_cluster_that_does_not_answer_is_named(

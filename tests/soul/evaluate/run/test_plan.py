@@ -106,7 +106,7 @@ def test_a_rescored_run_asks_its_judges_alone(data, tmp_path, capsys):
         asked = len(fake.requests)
         again = ["--rescore", str(run), "judge.model=other", f"judge.base_url={fake.url}", "judge.api_key_env=none"]
         assert command_line.main([*again, "--out", str(tmp_path / "out"), "--dry-run"]) == 0
-        assert [r.body["model"] for r in fake.requests[asked:]] == ["other"]
+        assert {r.body["model"] for r in fake.requests[asked:]} == {"other"}  # twice: the second answer is timed
     printed = capsys.readouterr().out
     assert "other at" in printed and "│ partner" not in printed.rpartition("Endpoints")[2]
 
