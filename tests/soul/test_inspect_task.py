@@ -157,7 +157,7 @@ def test_from_the_command_line_with_an_entry_point_and_scored_again(tmp_path):
                 env=environment,
                 capture_output=True,
                 text=True,
-                timeout=120,
+                timeout=300,
                 stdin=subprocess.DEVNULL,
             )
             assert done.returncode == 0, done.stdout + done.stderr
