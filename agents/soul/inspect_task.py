@@ -1,6 +1,6 @@
 """Run SOUL's sets as Inspect tasks: Inspect provides models, concurrency, logs and viewer, SOUL plays and judges.
 
-    pip install 'ditto-soul[inspect]'
+    pip install -e '.[inspect]'
     inspect eval soul/sotopia -T data=DIR -T limit=100 -T judge.model=gpt-5.4 --model ...
     inspect eval agents/soul/inspect_task.py -T set=my_rows.parquet --model ...
     inspect score LOG --scorer agents/soul/inspect_task.py@verdict -S judge.model=another

@@ -1,6 +1,6 @@
 """Serve SOUL's sets by OpenEnv: a trainer anywhere plays the policy's turns, the server plays all others and judges.
 
-    pip install 'ditto-soul[openenv]'
+    pip install -e '.[openenv]'
     python -m soul.openenv hitom sotopia --data DIR judge.model=gpt-5.4     # suites and parquet files, too
 
     client.reset(split="sotopia", index=3)           # the first observation: the seat that is to speak, what it reads

@@ -1,6 +1,6 @@
 """Run SOUL's sets and suites in verifiers: verifiers brings model, runner and trainer, SOUL plays and judges.
 
-    pip install 'ditto-soul[verifiers]'
+    pip install -e '.[verifiers]'
     vf-eval soul-gym --env.taskset.set sotopia --env.taskset.data DIR --env.taskset.task.judge.model gpt-5.4 -m ...
 
     environment = soul.verifiers.load_environment("hitom")

@@ -43,7 +43,7 @@ def require_matplotlib() -> None:
         BadSettings: it is not.
     """
     if importlib.util.find_spec("matplotlib") is None:
-        raise BadSettings("soul figures needs matplotlib, which is not installed: pip install 'ditto-soul[figures]'")
+        raise BadSettings("soul figures needs matplotlib, which is not installed: pip install -e '.[figures]'")
 
 
 def draw(figure: Figure, folder: Path, palette: Mapping[str, str], formats: Sequence[str] = FORMATS) -> list[Path]:
