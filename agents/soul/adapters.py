@@ -32,7 +32,7 @@ _connected: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Gateway]] = W
 def not_installed(module: str, package: str, extra: str) -> SoulError:
     """The error of an adapter whose framework is not installed."""
     return SoulError(
-        f"{module} needs {package}, which is not installed: pip install -e '.[{extra}]' in a checkout of the repository."
+        f"{module} needs {package}, which is not installed: pip install -e '.[{extra}]' in a checkout."
     )
 
 

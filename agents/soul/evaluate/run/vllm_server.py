@@ -135,8 +135,8 @@ def serving(
     command = settings.command(checkpoint, port)
     if not Path(command[0]).exists():
         raise ServerFailed(
-            f"{command[0]}: vLLM is not installed here. bash scripts/env makes an environment with it; or evaluate an endpoint: "
-            "soul evaluate."
+            f"{command[0]}: vLLM is not installed here. bash scripts/env makes an environment with it; or evaluate an "
+            "endpoint: soul evaluate."
         )
     log.parent.mkdir(parents=True, exist_ok=True)
     logger.debug("starting %s", shlex.join(without_secret_values(command)))
