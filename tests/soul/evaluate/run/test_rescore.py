@@ -139,7 +139,7 @@ def test_a_new_prompt_version_begins_a_new_folder_and_asks_only_what_changed(pla
         again = len(fake.requests) - asked
         assert evaluate(fake, tmp_path, *words) == 0
         assert len(fake.requests) == asked + again
-    assert again == 1 + 2 + 5 + 5  # calls to each endpoint (the judge twice); five opinions and verdicts; the stories stay
+    assert again == 1 + 2 + 5 + 5  # the judge is called twice first; five opinions and their verdicts; the stories stay
     (old,) = first
     new = old.with_name(f"{old.name}.2")
     assert len(EvaluationRun.load(old).samples) == len(EvaluationRun.load(new).samples) == 8
