@@ -35,6 +35,7 @@ from soul.errors import BadSettings
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = ROOT / "recipe" / "ditto"
 BACKENDS = ("ray", "slurm", "skypilot", "kuberay")
+JUDGE_OF_THE_JOB = "http://judge-node-of-the-job/v1"  # in the plan; slurm/ditto.sbatch finds the address
 # The variables of run_rl.sh that hold no key, and those of them that hold paths.
 PATHS = ("ACTOR_MODEL_PATH", "DATA_DIR", "TRAIN_FILES", "VAL_FILES", "OUTPUT_DIR")
 VARIABLES = (
@@ -224,7 +225,7 @@ def submit(backend: str, words: Sequence[str], dry_run: bool) -> int:
     task, *overrides = words
     judge = os.environ.get("JUDGE_MODEL_PATH")  # it does not run yet: the job asks it when it starts
     if judge:
-        os.environ["JUDGE_MODEL_NAME"] = judge
+        os.environ |= {"JUDGE_MODEL_NAME": judge, "OPENAI_BASE_URL": JUDGE_OF_THE_JOB}
         overrides.insert(0, "judge.api_key_env=none")
     environment = dict(os.environ)
     recipe = ["--config-dir", str(RECIPE / "config"), "--config-name", "ditto"]

@@ -147,4 +147,6 @@ def test_the_training_is_checked_before_it_is_submitted(
         asked = len(judge.requests)
         monkeypatch.setenv("JUDGE_MODEL_PATH", "Qwen/Qwen3-32B")  # the job's own judge does not run yet
         monkeypatch.setenv("JUDGE_MODEL_NAME", "unset at the end of the test")
+        capsys.readouterr()
         assert command.main([*words, "--dry-run"]) == 0 and len(judge.requests) == asked
+        assert "Qwen/Qwen3-32B at http://judge-node-of-the-job/v1" in capsys.readouterr().out
