@@ -13,7 +13,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from soul import tasks
-from soul.errors import SoulError
+from soul.errors import NotInstalled
 from soul.evaluate.run.options import RunOptions, Sections
 from soul.evaluate.run.settings import SampleRequest, choose_sets, sample_requests
 from soul.evaluate.runner import gateway_of, settings_of
@@ -29,11 +29,9 @@ CUT_SHORT = Failure("play", "task_error", "there is no episode: a limit ended th
 _connected: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Gateway]] = WeakKeyDictionary()
 
 
-def not_installed(module: str, package: str, extra: str) -> SoulError:
+def not_installed(module: str, package: str, extra: str) -> NotInstalled:
     """The error of an adapter whose framework is not installed."""
-    return SoulError(
-        f"{module} needs {package}, which is not installed: pip install -e '.[{extra}]' in a checkout."
-    )
+    return NotInstalled(f"{module} needs {package}, which is not installed: pip install -e '.[{extra}]' in a checkout.")
 
 
 def draw_rows(

@@ -66,6 +66,10 @@ class MissingKey(SoulError):
     """The environment variable of an endpoint's key is not set, or its value can be no key."""
 
 
+class NotInstalled(SoulError):
+    """A module needs a package of one of our extras, which is not installed."""
+
+
 class BadSettings(SoulError):
     """A setting of the judge gateway or an option of a task is unknown or invalid."""
 

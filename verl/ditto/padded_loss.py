@@ -27,8 +27,8 @@ from torch import Tensor
 
 from ditto.batch.loss_plan import plan_losses
 from ditto.batch.sequence_record import RowLoss, SequenceRecord
+from ditto.model.divergences import token_divergence
 from ditto.objectives import objective as objective_of
-from ditto.objectives.divergences import token_divergence
 from ditto.objectives.losses import (
     ADVANTAGES,
     DISTILL_WEIGHTS,

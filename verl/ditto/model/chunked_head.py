@@ -31,7 +31,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn import functional
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from ditto.objectives.divergences import token_divergence
+from ditto.model.divergences import token_divergence
 
 # Tokens per chunk x vocabulary: 768 tokens at 152k. At the peak there are 8 to 10 bytes per logit (1.2 GB), or 14 if
 # entropy is trained too.
