@@ -21,6 +21,8 @@ from soul.record import AttemptRecord, Failure, SessionRecord
 from soul.testing import FakeOpenAI, Json, Unauthorized
 from tests.ditto.test_settings import config
 
+pytestmark = pytest.mark.e2e  # real Ray actors
+
 WORKERS, CALLS = 4, 25
 KEY = "sk-sentinel-of-the-driver"
 OF_A_NODE = {
@@ -106,7 +108,6 @@ def test_the_cap_and_the_budget_hold_over_all_workers(workers: list[Any]) -> Non
     assert fake.peak == 4 and state.spent_usd >= 1.0
 
 
-@pytest.mark.e2e
 def test_equal_questions_of_all_workers_cost_one_call_and_a_restart_pays_none_again(
     workers: list[Any], tmp_path: Path
 ) -> None:
@@ -159,7 +160,6 @@ def test_calls_in_flight_fail_with_the_cause_when_the_actor_dies_and_the_run_sto
     assert "Step 4: the run's judge actor has died" in str(judges.stop) and "checkpoint" in str(judges.stop)
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize("named", ["OPENAI_API_KEY", "ANOTHER_KEY"])
 def test_workers_have_the_drivers_key_and_no_other(workers: list[Any], named: str, monkeypatch: Any) -> None:
     for name in OF_A_NODE:

@@ -37,8 +37,13 @@ RUNS = {None: OTHERS, "first": TRAINING, "base": EVALUATION}
 VIEWS = {name: (view, run) for run, views in RUNS.items() for name, view in views.items()}
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (1440, "light"),
+        *(pytest.param(*shown, marks=pytest.mark.e2e) for shown in ((390, "light"), (1440, "dark"), (390, "dark"))),
+    ],
+)
 @pytest.mark.parametrize(("view", "run"), VIEWS.values(), ids=VIEWS)
 def test_axe_has_no_finding_and_the_page_fits(opened, view, run, width, scheme):
     page = opened(view, run, width=width, color_scheme=scheme)
