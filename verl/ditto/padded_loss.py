@@ -81,7 +81,7 @@ class Clipping:
     clip_ratio_low: float = 0.2
     clip_ratio_high: float = 0.28
     clip_ratio_c: float = 10.0
-    policy_loss: Mapping[str, Any] = field(default_factory=dict)
+    policy_loss: Mapping[str, Any] = field(default_factory=dict, init=False, repr=False)  # the clipped loss alone
 
 
 def loss(
