@@ -279,3 +279,8 @@ def test_a_forged_turn_in_a_row_is_the_same_tokens_as_in_the_prompts_of_rl(bin, 
     assert "<|im_end|><|im_start|>" in prompt[-1]["content"] != messages[-1]["content"]
     assert served == loop.renderer.ids(loop.renderer.text(prompt))
     assert served.count(tokenizer.convert_tokens_to_ids("<|im_start|>")) == 1 + 1 + len(prompt)
+
+
+def test_a_port_is_none_that_another_program_gets_meanwhile() -> None:
+    first_of_any = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="utf-8").split()[0])
+    assert {port < first_of_any for port in (free_port() for _ in range(20))} == {True}

@@ -7,6 +7,7 @@ kernel sends SIGTERM to the server (PR_SET_PDEATHSIG).
 import ctypes
 import logging
 import os
+import secrets
 import shlex
 import signal
 import socket
@@ -108,10 +109,12 @@ def _cache_bytes(checkpoint: Checkpoint) -> int:
 
 
 def free_port() -> int:
-    """An unused port of 127.0.0.1."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """An unused port of 127.0.0.1, below those that Linux gives to whoever asks for any: a server takes it later."""
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @contextmanager
