@@ -1,6 +1,6 @@
-"""Under which terms the sources of task files are published, and whether you may publish rows made from them.
+"""The licences of the sources of task files, and whether you may publish rows that are made from them.
 
-Every source in `data.sources` names one of these, and the data card of a training file repeats them. They are our
+Every source in `data.sources` has one of these licences, and the data card of a training file repeats it. They are our
 reading of the terms. "unclear" means that we know of no permission, and counts as no.
 """
 

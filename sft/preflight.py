@@ -31,7 +31,7 @@ from sft.run.trained_data import TrainedData, check_unchanged
 from soul.chat.template_file import shipped
 from soul.errors import Mistakes
 from soul.evaluate.run.settings import choose_sets
-from soul.files.disk_space import check_writable
+from soul.files.disk_writes import check_writable
 from soul.rows.near_text import NEAR
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import read_rows

@@ -39,7 +39,7 @@ from sft.run import stop
 from sft.run.checkpoints import Checkpoints
 from sft.run.soul_probe import GenerativeTest
 from sft.run.trained_data import TrainedData
-from soul.files.disk_space import guarded_writes
+from soul.files.disk_writes import guarded_writes
 
 logger = logging.getLogger(__name__)
 PATIENCE = timedelta(days=1)  # the other ranks wait this long while one of them evaluates

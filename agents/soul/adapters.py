@@ -24,7 +24,11 @@ from soul.rows.task_files import TaskRow, parse_row
 from soul.session import Attempt, RefineSettings, Session, add_feedback, score
 from soul.suites import ALIASES, SUITES, suite
 
-CUT_SHORT = Failure("play", "task_error", "there is no episode: a limit ended the play, or SOUL's player did not play")
+CUT_SHORT = Failure(
+    "play",
+    "task_error",
+    "there is no episode: a limit ended the play, or something other than SOUL's own player played",
+)
 # Gateways by event loop, which their connections belong to, and by settings: equal ones share caps and connections.
 _connected: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Gateway]] = WeakKeyDictionary()
 

@@ -1,7 +1,7 @@
 """Serve SOUL's sets by OpenEnv: a trainer anywhere plays the policy's turns, the server plays all others and judges.
 
     pip install -e '.[openenv]'
-    python -m soul.openenv hitom sotopia --data DIR judge.model=gpt-5.4     # suites and parquet files, too
+    python -m soul.openenv hitom sotopia --data DIR judge.model=gpt-5.4     # suites and parquet files too
 
     client.reset(split="sotopia", index=3)           # the first observation: the seat that is to speak, what it reads
     client.step({"text": "Hello, Mia."})             # the next one; the last has the reward, metrics and critique
@@ -54,7 +54,7 @@ class SoulAction(Action):
 
 
 class SoulObservation(Observation):
-    """What a seat reads before its turn; at the end, without a seat, the verdict."""
+    """The messages that a seat reads before its turn; after the last turn `seat` is None, and the verdict is here."""
 
     seat: str | None = None
     messages: list[Message] = []

@@ -93,7 +93,7 @@ class SoulTask(vf.Task[SoulData, SoulState, SoulTaskConfig]):
 
     @vf.reward
     async def verdict(self, trace: vf.Trace) -> float:
-        """The verdict's reward. Raises SessionError: there is no verdict, so there is no reward."""
+        """The verdict's reward. Raises SessionError if there is no verdict: then there is no reward either."""
         row, gateway = self.row, self.connect()
         if not trace.nodes and "attempt" not in trace.info:
             return row.task.headline.worst  # vf-validate asks what a policy earns that says nothing

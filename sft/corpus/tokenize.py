@@ -33,7 +33,7 @@ from sft.encode.layouts import Layout, find_layout, layout_columns
 from sft.formats.reading import columns_of, read_batches, records
 from sft.run.stop import start_helper
 from soul.errors import SoulError
-from soul.files.disk_space import guarded_writes
+from soul.files.disk_writes import guarded_writes
 
 VERSION = 8  # of the file format and of the encoding of rows
 UNIT_ROWS, UNIT_BYTES = 2048, 64 << 20  # rows or bytes that make a unit

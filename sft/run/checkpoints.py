@@ -26,7 +26,7 @@ from ditto.run.finite_steps import require_finite_weights
 from sft.run.ranks import RESUME_VARIABLE
 from sft.run.trained_data import TrainedData
 from soul.errors import SoulError
-from soul.files.disk_space import guarded_writes
+from soul.files.disk_writes import guarded_writes
 
 logger = logging.getLogger(__name__)
 

@@ -19,11 +19,11 @@ SCRIPTS = (
 
 
 def commands() -> list[str]:
-    """Every module of the packages without torch that can be started, and of sft."""
+    """Every command of `soul`, and every module of the packages without torch, and of sft, that can be started."""
     files = (file for folder in ("agents", "data", "sft") for file in (ROOT / folder).rglob("*.py"))
     started = (file for file in files if re.search(r'^if __name__ == "__main__":', file.read_text(), re.MULTILINE))
     names = (str(file.relative_to(ROOT)).removeprefix("agents/").removesuffix(".py") for file in started)
-    return sorted(name.replace("/", ".") for name in names)
+    return sorted({*(name.replace("/", ".") for name in names), *(module for module, _ in COMMANDS.values())})
 
 
 def called_as(module: str) -> str:

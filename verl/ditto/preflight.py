@@ -29,7 +29,7 @@ from ditto.settings import BadConfig, Settings
 from soul import tasks
 from soul.chat.template_check import BadTemplate
 from soul.errors import Mistakes
-from soul.files.disk_space import check_writable
+from soul.files.disk_writes import check_writable
 from soul.one_turn import OneTurnTask
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import TaskRow, read_rows

@@ -13,7 +13,7 @@ from ditto.launching.placement import with_the_driver
 from ditto.run.run_folder import trainer_lock
 from ditto.settings import Settings
 from soul.cli import logs
-from soul.files import disk_space
+from soul.files import disk_writes
 
 # Ray hides a decorated class behind a handle; this is the class itself.
 _TaskRunner: Any = TaskRunnerV1.__ray_metadata__.modified_class
@@ -33,7 +33,7 @@ class DittoTaskRunner(_TaskRunner):
             except Exception as error:
                 folders = [config.trainer.default_local_dir, config.run.dir, config.gateway.policy.cache_dir]
                 folders += [os.environ.get("HF_HOME"), os.environ.get("RAY_TMPDIR"), tempfile.gettempdir()]
-                disk_space.raise_if_full(error, [Path(folder) for folder in folders if folder])
+                disk_writes.raise_if_full(error, [Path(folder) for folder in folders if folder])
                 raise
 
     def init_agent_loop_manager(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from soul.files.disk_space import probe
+from soul.files.disk_writes import probe
 
 Number = TypeVar("Number", int, float)
 

@@ -25,7 +25,7 @@ from typing import Any, NoReturn, Protocol
 from soul.cli import logs
 from soul.cli.redaction import redact_guessing
 from soul.errors import PERMANENT, SessionError, SoulError
-from soul.files.disk_space import is_full, out_of_space
+from soul.files.disk_writes import is_full, out_of_space
 
 FAILED = 1
 USER_ERROR = SoulError.exit_code

@@ -88,7 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     found = [(each.name, faults(each)) for file in given.files for each in read(file)]
     if not found:
-        raise BadTranscript(f"{given.files[0]}: there is no transcript in it.")
+        raise BadTranscript(
+            f"{given.files[0]} holds no transcript. A line needs `messages`, each with a role and a content."
+        )
     terminal().print(table(found).rich("Faults of the user"))
     if given.json:
         findings = [{"transcript": name, **fault._asdict()} for name, each in found for fault in each]

@@ -89,10 +89,12 @@ def application(player: Player, keep: Path | None = None) -> web.Application:
 
 @contextmanager
 def upstream(given: Namespace, model: str | None, policy: dict[str, Any], words: Sequence[str]) -> Iterator[Endpoint]:
-    """The endpoint that plays; a checkpoint is served, with these arguments of vLLM, while the context is open."""
+    """The endpoint that plays the user. A checkpoint is served while the context is open; `words` are for vLLM."""
     if model is None:
         if (endpoint := policy_endpoint(policy)) is None:
-            raise BadSettings("Name a checkpoint, or a model at an endpoint: policy.model=NAME policy.base_url=URL.")
+            raise BadSettings(
+                "There is no model to play the user. Pass a checkpoint, or policy.model=NAME policy.base_url=URL."
+            )
         yield endpoint
         return
     found, number = Checkpoint.find(model, given.base), free_port()

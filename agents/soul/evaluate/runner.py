@@ -38,7 +38,7 @@ from soul.evaluate.run.settings import (
     stand_ins_of,
 )
 from soul.evaluate.tables.run_table import cautions, columns_of, judged_by, run_table
-from soul.files.disk_space import guarded_writes
+from soul.files.disk_writes import guarded_writes
 from soul.files.folder_lock import FolderLock
 from soul.host_resources import infrequent_gc
 from soul.judge import Endpoint, GatewaySettings

@@ -21,7 +21,7 @@ from pathlib import Path
 from filelock import LeaseCompromise, SoftFileLease, Timeout
 
 from soul.errors import FolderInUse
-from soul.files.disk_space import unwritable
+from soul.files.disk_writes import unwritable
 
 logger = logging.getLogger(__name__)
 

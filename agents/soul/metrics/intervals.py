@@ -1,9 +1,9 @@
-"""95 % intervals and p-values, the same for the curves of a training run, evaluations, comparisons and figures.
+"""Compute 95 % intervals and p-values: one method for training curves, evaluations, comparisons and figures.
 
     scores of 0 or 1 (the ends of a range)    Wilson (1927)
     paired scores of 0 or 1                   Bonett and Price (2012): one more win and one more loss
     other means and differences               Student's t
-    a score that is no mean, such as an F1    bootstrap over rows, percentiles widened for few rows (Hesterberg, 2015)
+    scores that are not means, such as an F1  bootstrap over rows, percentiles widened for few rows (Hesterberg, 2015)
     a mean over several sets or tasks         stratified: the variance of each, degrees of freedom of Satterthwaite
 
 Values are independent of each other: rows, prompts or seeds, never the samples of one row. Fewer than FEWEST have no

@@ -4,7 +4,7 @@
     run/ID/overview?from=REV                 numbers of a run; "unchanged" if REV is still its revision
     run/ID/index?after=N&revision=R          sessions after row N; all, if some have gone since R
     run/ID/session/N                         one session's record
-    run/ID/themes, run/ID/judge              of a training run: what the feedback is about, what rewards depend on
+    run/ID/themes, run/ID/judge              of a training run: themes of its critiques, rewards by judge and length
     run/ID/search?text=T&after=N             sessions after N with this text, as far as half a second takes
 
 An address that begins with the name of an extension goes to it: `compare/...`, `play/...` (extensions.py).

@@ -1,7 +1,8 @@
 """Write runs as HTML files that need no server: at a run's end, or by `soul view` with `--export` or `--site`.
 
-A file holds all numbers: of the run, and of every session of a finished step. An evaluation's samples have their texts;
-of a training run, the most telling sessions have them, up to MOST_BYTES, because a browser keeps the file in memory.
+A file holds the numbers of the run and of every session of a finished step. It also holds the texts: of an evaluation
+those of all samples, of a training run those of the most telling sessions, up to MOST_BYTES, because a browser keeps
+the file in memory.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ UNION ALL SELECT step, id, length, row_number() OVER (PARTITION BY step ORDER BY
 
 
 def write_run_report(folder: Path, file: Path | None = None) -> Path:
-    """Write all numbers of a training run, and the texts of its most telling sessions: report.html in its folder.
+    """Write report.html to the folder of a training run: all its numbers, and the texts of its most telling sessions.
 
     Raises:
         RunFailed: the index cannot be built. OSError: the file cannot be written.

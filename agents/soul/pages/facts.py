@@ -52,7 +52,7 @@ class NotARun(SoulError):
 
 
 class TrainingFiles(NamedTuple):
-    """What the files say.
+    """The content of a training run's small files.
 
     Attributes:
         run, failure: run.json and failure.json; {} without a readable one.

@@ -28,7 +28,7 @@ class NoSession(Exception):
 
 
 class Place(NamedTuple):
-    """Where a session's line is."""
+    """The place of a session's line in the trace files."""
 
     id: int
     file: str

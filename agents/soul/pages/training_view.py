@@ -132,7 +132,7 @@ class TrainingView:
         return themes(self.traces, self._read(places, []))
 
     def judge(self) -> dict[str, Any]:
-        """What the rewards of the judge depend on; see `soul.pages.judge_numbers`."""
+        """The judge's rewards by version of its prompt and by length; see `soul.pages.judge_numbers`."""
         self.keep_up()
         return self._read(judge_part, {"judges": [], "lengths": {}})
 

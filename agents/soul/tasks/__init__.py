@@ -17,7 +17,6 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
-from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings, UnknownTask
 from soul.suites import soul_v1
 from soul.task import Task
@@ -204,11 +203,3 @@ def launch(name: str) -> TrainingSplit:
         return TrainingSplit(name, f"{name}_rl_train", f"{name}_val")
     load(name)
     raise UnknownTask(f"The task {name!r} has no training split of its own: use {', '.join(sorted(TASK_FILES))}.")
-
-
-@reports_errors
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run `soul tasks`: print the names."""
-    about = "List the tasks that can be trained, yours among them. `soul evaluate` takes the same names."
-    Parser(prog="soul tasks", description=about).parse_args(arguments)
-    print("\n".join(dict.fromkeys([*TASK_FILES, *registered()])))

@@ -8,8 +8,8 @@ One turn: an answer in `<answer>`, scored by rule:
     fact     token F1; the official evaluation reports these separately, and the builder makes no rows of them
 
 The field `extra_info` holds what a list or yes/no question is about. "False", "She doesn't know it" and "Eve knows
-this" are read as yes or no too. The benchmark's own code would also read the beginning or a part of a word ("Nobody
-told her" is no there), and does not read "Option B".
+this" are read as yes or no too. The benchmark's own code also reads the beginning of a word (it takes "Nobody told her"
+for no), and does not read "Option B".
 """
 
 import re

@@ -10,7 +10,7 @@ from ray.exceptions import RayTaskError
 from ditto.run import checkpoint
 from ditto.run.checkpoint_writer import reserve_space
 from soul.errors import OutOfSpace
-from soul.files import disk_space
+from soul.files import disk_writes
 
 
 def saved(root: Path, step: int, size: int) -> None:
@@ -49,7 +49,7 @@ def test_what_fails_leaves_no_half_and_the_earlier_ones_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, seen: type[Exception]
 ) -> None:
     saved(tmp_path, 2, 500)
-    monkeypatch.setattr(disk_space, "_has_room", lambda _folder: False)
+    monkeypatch.setattr(disk_writes, "_has_room", lambda _folder: False)
     with pytest.raises(seen), reserve_space(tmp_path):
         folder = checkpoint.partial_dir(tmp_path) / "global_step_4"
         folder.mkdir()
@@ -65,19 +65,19 @@ def test_a_full_disk_comes_out_of_rays_wrapping_with_its_folder(
     full, other = tmp_path / "full", tmp_path / "other"
     full.mkdir()
     other.mkdir()
-    monkeypatch.setattr(disk_space, "_has_room", lambda folder: folder != full)
+    monkeypatch.setattr(disk_writes, "_has_room", lambda folder: folder != full)
     folders = [tmp_path / "missing", other, full]
     worker = RuntimeError("unexpected pos 576 vs 534 (inline_container.cc:672)")
     for cause in (OSError(errno.ENOSPC, "No space left on device"), worker):
         error = RayTaskError("save", f"Traceback ... {cause}", cause, "title", 1, "127.0.0.1").as_instanceof_cause()
         with pytest.raises(OutOfSpace, match=f"no space left in {full}"):
-            disk_space.raise_if_full(error, folders)
+            disk_writes.raise_if_full(error, folders)
     named = OutOfSpace("no space left in /x, needs about 4.0 GB")
     with pytest.raises(OutOfSpace) as raised:
         try:
             raise RuntimeError("later") from named
         except RuntimeError as error:
-            disk_space.raise_if_full(error, folders)
+            disk_writes.raise_if_full(error, folders)
     assert raised.value is named
-    disk_space.raise_if_full(ValueError("x"), folders)
-    disk_space.raise_if_full(worker, [other])  # a writer failed, and its disk has room: something else is wrong
+    disk_writes.raise_if_full(ValueError("x"), folders)
+    disk_writes.raise_if_full(worker, [other])  # a writer failed, and its disk has room: something else is wrong

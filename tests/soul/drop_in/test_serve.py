@@ -234,7 +234,7 @@ def test_a_port_that_is_taken_is_named(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        ([], "Name a checkpoint"),
+        ([], "no model to play the user"),
         (["one/model", "other/model"], "one model plays"),
         (["no"], "no: there is"),
         (["one/model", "policy.base_url=http://x/v1"], "policy.base_url is not read here"),

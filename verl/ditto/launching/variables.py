@@ -17,7 +17,7 @@ from ditto.launching.override_parser import quoted
 from ditto.settings import BadConfig
 from soul import tasks
 from soul.errors import BadSettings
-from soul.files.disk_space import check_writable
+from soul.files.disk_writes import check_writable
 from soul.host_resources import THREAD_VARIABLES, physical_cores
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, open_dict
 
 from ditto.run import checkpoint, manifest
 from ditto.run.export import export_model, export_saved_adapter
-from soul.files import disk_space
+from soul.files import disk_writes
 
 logger = logging.getLogger(__name__)
 
@@ -96,9 +96,9 @@ def reserve_space(root: Path) -> Iterator[None]:
     needed = checkpoint.size_of(root / f"global_step_{steps[-1]}") if steps else 0
     root.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(root / checkpoint.PARTIAL, ignore_errors=True)
-    disk_space.require(root, needed)
+    disk_writes.require(root, needed)
     try:
-        with disk_space.guarded_writes(root, (lambda: needed) if needed else None):
+        with disk_writes.guarded_writes(root, (lambda: needed) if needed else None):
             yield
     except BaseException:
         shutil.rmtree(root / checkpoint.PARTIAL, ignore_errors=True)

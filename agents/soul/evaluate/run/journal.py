@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from soul.errors import INFRASTRUCTURE
-from soul.files.disk_space import is_full, out_of_space
+from soul.files.disk_writes import is_full, out_of_space
 from soul.record import SessionRecord, read_records
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from soul.errors import OutOfSpace
-from soul.files.disk_space import guarded_writes
+from soul.files.disk_writes import guarded_writes
 from tests.small_disk import small_disk
 
 BIG = {"x": torch.zeros(1_000_000)}  # 4 MB

@@ -127,7 +127,9 @@ def unwritable(name: str, folder: Path, error: OSError) -> SoulError:
     """The error to raise where an attempt to write to a folder failed; `name` is how the message refers to it."""
     if is_full(error):
         return out_of_space(folder)
-    return NotWritable(f"{name}: cannot write there ({error.strerror or error}). Name a folder that you can write to.")
+    return NotWritable(
+        f"{name}: cannot write there ({error.strerror or error}). Choose a folder that you may write to."
+    )
 
 
 def probe(folder: Path) -> None:
