@@ -10,7 +10,7 @@ section `tasks` of the config.
 
 import difflib
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
