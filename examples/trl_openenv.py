@@ -1,6 +1,6 @@
 """Train on SOUL with TRL: its GRPOTrainer plays the policy, a server of soul.openenv plays all others and judges.
 
-    python -m soul.openenv hitom --data data                        # in the server's environment
+    soul openenv hitom --data data                                  # in the server's environment
     python examples/trl_openenv.py MODEL hitom --steps 2            # in the trainer's: trl, openenv
 
 The policy speaks by calling the tool `say`, so a dialogue has as many turns as it needs. A reply without a call is what

@@ -1,7 +1,7 @@
 """Serve SOUL's sets by OpenEnv: a trainer anywhere plays the policy's turns, the server plays all others and judges.
 
     pip install -e '.[openenv]'
-    python -m soul.openenv hitom sotopia --data DIR judge.model=gpt-5.4     # suites and parquet files too
+    soul openenv hitom sotopia --data DIR judge.model=gpt-5.4     # suites and parquet files too
 
     client.reset(split="sotopia", index=3)           # the first observation: the seat that is to speak, what it reads
     client.step({"text": "Hello, Mia."})             # the next one; the last has the reward, metrics and critique
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -256,7 +255,7 @@ def create_app(served: ServedSets, sessions: int = 64) -> FastAPI:
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve the named sets."""
-    parser = Parser(prog="python -m soul.openenv", description=__doc__)
+    parser = Parser(prog="soul openenv", description=__doc__)
     add = parser.add_argument
     add("words", nargs="+", help="sets, parquet files or a suite; and section.key=value", metavar="SET")
     add("--data", type=Path, help="the folder with the data files; default: DATA_DIR")
@@ -273,7 +272,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
     counts = ", ".join(f"{name} ({len(rows):,} rows)" for name, rows in served.rows.items())
     print(f"OpenEnv at http://{given.host}:{given.port} serves {counts}", flush=True)
     uvicorn.run(create_app(served, given.sessions), host=given.host, port=given.port, log_level="warning")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

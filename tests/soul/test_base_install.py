@@ -100,16 +100,17 @@ def test_the_wheel_evaluates_from_an_empty_environment(wheel, tmp_path):
     subprocess.run([bin / "python", "-m", "pip", "install", "--quiet", str(wheel)], check=True, timeout=600)
     known = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
-    def soul_command(*words):
+    def soul_command(*words, code=0):
         done = subprocess.run(
             [bin / "soul", *words], env=known, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert done.returncode == code, done.stderr
+        return done.stderr if code else done.stdout
 
     assert soul_command("--version").strip() == soul.__version__
     assert soul_command("--help").startswith("usage: soul COMMAND")
-    for name in COMMANDS:
+    assert "soul.openenv needs openenv, which is not installed" in soul_command("openenv", "--help", code=2)
+    for name in COMMANDS.keys() - {"openenv"}:
         assert soul_command(*name.split(), "--help").startswith(f"usage: soul {name} ")
     soul_command("examples", "all", "--rows", "1", "--out", "data")
     endpoint = ["examples", "endpoint", str(bin / "soul")]

@@ -163,7 +163,7 @@ class ThisMachine:
     def start(self, spec):
         (line,) = [line for line in (SPACE / "Dockerfile").read_text().splitlines() if line.startswith("CMD")]
         words = [*json.loads(line.removeprefix("CMD")), "--port", self.base_url.rpartition(":")[2]]
-        self.process = subprocess.Popen([sys.executable, "-m", "soul.openenv", *words], cwd=self.folder)
+        self.process = subprocess.Popen([sys.executable, "-m", "soul", "openenv", *words], cwd=self.folder)
         until = time.monotonic() + 300  # a busy machine takes a minute for the imports
         while self.process.poll() is None and time.monotonic() < until:
             try:

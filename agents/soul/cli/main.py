@@ -10,6 +10,8 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from soul.errors import NotInstalled
+
 # Command -> module and purpose.
 COMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": ("soul.evaluate.__main__", "evaluate a model behind an API on SOUL"),
@@ -24,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("soul.drop_in.serve", "let a model play the user for other tools, at an OpenAI-compatible address"),
     "audit": ("soul.drop_in.audit", "find the faults of a simulated user in recorded conversations"),
     "likeness": ("soul.drop_in.likeness", "compare simulated users with people: words, behaviours, style"),
+    "openenv": ("soul.openenv", "serve the sets to trainers that speak OpenEnv"),
     "judge": ("soul.judge.__main__", "show, check and audit the judges"),
     "judge draw": ("soul.annotate", "draw texts for people to label, or export their labels"),
     # The training's package, of the same distribution. Like a plug-in, it is imported when it is called, never by soul.
@@ -67,7 +70,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hint = f" Did you mean {near[0]!r}?" if near else ""
         print(f"soul: there is no command {name!r}.{hint} See soul --help.", file=sys.stderr)
         return 2
-    code: int = importlib.import_module(COMMANDS[name][0]).main(words[parts:])
+    try:
+        module = importlib.import_module(COMMANDS[name][0])
+    except NotInstalled as error:
+        print(f"soul: {error}", file=sys.stderr)
+        return 2
+    code: int = module.main(words[parts:])
     return code
 
 

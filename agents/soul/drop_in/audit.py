@@ -24,6 +24,8 @@ from soul.message import Message
 from soul.metrics.intervals import mean_of
 from soul.table import NONE, Table, terminal
 
+_WRONG = (ValueError, KeyError, TypeError, AttributeError)  # what a record of another form raises
+
 
 class BadTranscript(SoulError):
     """A file does not hold transcripts."""
@@ -33,18 +35,26 @@ def read(path: Path) -> list[Transcript]:
     """The transcripts of a file, without those that a longer one continues: `--keep` adds one for each turn.
 
     Raises:
-        BadTranscript: the message names file and remedy.
+        BadTranscript: the message names file, line and remedy.
     """
     text = path.read_text(encoding="utf-8")
-    try:
-        lines = enumerate((json.loads(line) for line in text.split("\n") if line.strip()), 1)
-        records = _tau2(json.loads(text)) if path.suffix == ".json" else lines
-        found = [_transcript(f"{path.name}:{name}", record) for name, record in records]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        problem = f"{type(error).__name__} {error}. A line needs `messages`, each with a role and a content"
-        raise BadTranscript(f"{path}: {problem}; a .json file must be a results.json of tau2.") from None
+    if path.suffix != ".json":
+        found = [_line(path, number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    else:
+        try:
+            found = [_transcript(f"{path.name}:{name}", record) for name, record in _tau2(json.loads(text))]
+        except _WRONG as error:
+            raise BadTranscript(f"{path} is not a results.json of tau2: {error!r}. Pass one, or JSON lines.") from None
     begun = {json.dumps([t.instructions, *t.messages[:n]]) for t in found for n in range(1, len(t.messages))}
     return [each for each in found if json.dumps([each.instructions, *each.messages]) not in begun]
+
+
+def _line(path: Path, number: int, line: str) -> Transcript:
+    try:
+        return _transcript(f"{path.name}:{number}", json.loads(line))
+    except _WRONG:
+        needed = "a JSON object with `messages`, a list in which each has a `role` and a `content`"
+        raise BadTranscript(f"{path}, line {number}: expected {needed}. Correct the line, or leave it out.") from None
 
 
 def _transcript(name: str, record: Mapping[str, Any]) -> Transcript:

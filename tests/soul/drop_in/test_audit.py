@@ -119,9 +119,24 @@ def test_the_command_reads_all_forms_and_writes_every_finding(
     assert [cell.strip() for cell in line.split("│")[1:-2]] == ["invents_facts", "2", "67", "2"]
 
 
-@pytest.mark.parametrize("text", ['{"text": "hello"}\n', "hello\n", "[]\n", "\n"])
-def test_a_file_without_transcripts_is_refused(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "talks.jsonl"
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        (
+            "talks.jsonl",
+            '{"messages": [{"role": "user", "content": "Hi"}]}\n\n{"text": "hello"}\n',
+            "talks.jsonl, line 3: expected a JSON object with",
+        ),
+        ("talks.jsonl", "hello\n", "talks.jsonl, line 1: expected a JSON object with `messages`"),
+        ("talks.jsonl", "[]\n", "talks.jsonl, line 1: expected a JSON object with `messages`"),
+        ("talks.jsonl", "\n", "talks.jsonl holds no transcript."),
+        ("results.json", "{}", "results.json is not a results.json of tau2: KeyError('tasks')."),
+    ],
+)
+def test_what_is_not_a_transcript_is_refused(
+    tmp_path: Path, name: str, text: str, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / name
     file.write_text(text)
     assert main([str(file)]) == 2
-    assert "talks.jsonl" in capsys.readouterr().err
+    assert problem in " ".join(capsys.readouterr().err.split())
