@@ -1,6 +1,6 @@
 """DITTO in TRL's GRPOTrainer: SOUL plays draft, verdict, critique and refined answer; `ditto.loss` is the loss.
 
-    pip install -e . torch pydantic 'trl>=1.16'            # without verl, which fails beside TRL 1.x
+    pip install -e . torch 'trl>=1.16'                     # without verl, which fails beside TRL 1.x
     python examples/trl_ditto.py --model HuggingFaceTB/SmolLM2-135M-Instruct --task hitom --steps 2
 
 The rows are invented and the judge is SOUL's stand-in, so it needs no key and teaches nothing. Pass --data with a task

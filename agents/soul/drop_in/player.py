@@ -43,7 +43,8 @@ class Asked(NamedTuple):
         names = list(schema.get("properties") or _FIELD.findall(last)[-1:])
         as_json = "response_format" in body or (not told and "JSON" in last)
         field = names[0] if as_json and len(names) == 1 else ""
-        turns = [(_PERSON.get(role, role), text) for role, text in messages[not told :] if role != "system" and text]
+        spoken = messages if told else messages[1:]
+        turns = [(_PERSON.get(role, role), text) for role, text in spoken if role != "system" and text]
         told = told or messages[0][1]
         so_far = Transcript("", tuple({"role": role, "content": text} for role, text in turns), told)
         return cls(so_far, next(iter(STOP.findall(told)), stop), field, as_json and not field)
