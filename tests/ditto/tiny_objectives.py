@@ -20,6 +20,7 @@ Model = torch.nn.Module
 SDPO = {"teacher_rate": 0.5, "top_k": 5, "ratio_clip": 2.0}
 OPTIONS: dict[str, dict[str, Any]] = {
     "ditto": {"feedback_coef": 0.5},
+    "rltf_sd": {"rltf": test_formulas.RLTF},
     "sdpo_token": {"sdpo": SDPO},
     "sdpo_logits": {"sdpo": SDPO},
     "sdpo_token_grpo": {"sdpo": {**SDPO, "weight": 0.3}},
@@ -60,7 +61,7 @@ FORMULAS: dict[str, Callable[[Model, Model, Mini], Tensor]] = {
     "ditto": _by_rewards(partial(test_formulas.ditto, feedback_coef=0.5)),
     "ditto_no_feedback_loss": _by_rewards(test_formulas.joint),
     "ditto_refined_only": _by_rewards(test_formulas.refined_only),
-    "rltf_sd": _by_rewards(test_formulas.rltf_sd),
+    "rltf_sd": _by_rewards(partial(test_formulas.rltf_sd, weight=0.3, gamma=0.4, least=-3.0)),
     "erl": _by_rewards(test_formulas.erl(lambda row: float(row.reward > test_formulas.DRAFTS[row.session]))),
     "critique_grpo": _by_rewards(test_formulas.critique_grpo),
     "sdpo_token": _by_teacher(token=True),

@@ -64,7 +64,7 @@ class PiOld:
         option, chunked = settings.options.old_logp, bool(config.actor_rollout_ref.model.get("use_fused_kernels"))
         if option == "rollout":
             sampled = {"draft", "refined_feedback"}
-            if not settings.objective.clips_refined:  # nothing divides by pi_old of refined_base
+            if not settings.objective.compares_refined_with_old:  # nothing divides by pi_old of refined_base
                 sampled.add("refined_base")
             return cls("rollout", "algorithm.old_logp=rollout", frozenset(sampled), chunked)
         reason = "algorithm.old_logp=recompute"

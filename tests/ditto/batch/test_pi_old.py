@@ -64,7 +64,8 @@ def test_auto_leaves_the_pass_out_only_for_one_update_that_is_its_own_pi_old() -
 def test_rollout_takes_what_was_sampled_in_the_context_that_is_trained() -> None:
     sampled = {"algorithm.old_logp": "rollout"}
     assert chosen(**sampled).sampled == {"draft", "refined_feedback"}
-    assert "refined_base" in chosen("rltf_sd", **sampled).sampled, "its refined answers have no ratio"
+    assert "refined_base" not in chosen("rltf_sd", **sampled).sampled, "it divides by pi_old, without clipping"
+    assert "refined_base" in chosen("erl", **sampled).sampled, "its refined answers have no ratio"
 
 
 def test_dropout_is_seen_in_modules_and_in_configs() -> None:

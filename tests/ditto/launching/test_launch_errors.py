@@ -57,7 +57,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-1234567")
 
 
-@pytest.mark.parametrize(("objective", "sequences"), [("ditto", 96), ("rltf_sd", 64)])
+@pytest.mark.parametrize(("objective", "sequences"), [("ditto", 96), ("ditto_no_feedback_loss", 64)])
 def test_a_good_dry_run_prints_the_plan(
     objective: str, sequences: int, world: Path, judge: FakeOpenAI, capsys: pytest.CaptureFixture[str]
 ) -> None:

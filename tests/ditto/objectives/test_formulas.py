@@ -86,9 +86,31 @@ def drafts_by_grpo(model: torch.nn.Module, rows: Rows, old: Old, mode: str, floo
     return -_aggregate(terms, mode)
 
 
-def rltf_sd(model: torch.nn.Module, rows: Rows, old: Old, mode: str) -> Tensor:
-    """L = L_grpo(drafts) - agg of (r'_i - mean_j r_j) log pi(y'_i | x)."""
-    return drafts_by_grpo(model, rows, old, mode) + distillation_alone(model, rows, old, mode) / 2.5
+def rltf_sd(
+    model: torch.nn.Module, rows: Rows, old: Old, mode: str, *, weight: float, gamma: float, least: float
+) -> Tensor:
+    """One average over all: rho A in every context, A by its kind; improbable tokens of (x, y') have no advantage."""
+    terms = []
+    for i, row in enumerate(rows):
+        if row.kind == "none":
+            continue
+        sessions = [s for s in DRAFTS if s.startswith(f"{row.prompt}_")]
+        returns = {s: DRAFTS[s] + gamma * REFINED.get(s, 0.0) for s in sessions}
+        second = rewards_of(row.prompt, drafts=False)
+        advantage = {
+            "draft": lambda row, r=returns: r[row.session] - sum(r.values()) / len(r),
+            "refined_feedback": lambda row, r=second: row.reward - sum(r) / len(r),
+            "refined_base": lambda row, s=sessions: weight * (row.reward - sum(DRAFTS[x] for x in s) / len(s)),
+        }[row.kind](row)
+        tokens = zip(log_probs(model, row), old[i], row.mask, strict=True)
+        terms.append(
+            [
+                (new - before).exp() * advantage * (row.kind != "refined_base" or before >= least)
+                for new, before, mask in tokens
+                if mask
+            ]
+        )
+    return -_aggregate(terms, mode)
 
 
 def distillation_alone(model: torch.nn.Module, rows: Rows, _old: Old, mode: str) -> Tensor:
@@ -172,6 +194,7 @@ REWARD_WEIGHTED = (
     Part("weighted", ("refined_feedback",), advantage=reward, loss=plain),
     Part("likelihood", ("draft",), advantage=one, loss=plain, weight=0.5),
 )
+RLTF = {"weight": 0.3, "gamma": 0.4, "min_log_prob": -3.0}
 ALL = ("draft", "refined_base", "refined_feedback")
 CASES: dict[str, tuple[str | Objective, dict[str, Any], tuple[str, ...], Formula]] = {
     "grpo": ("grpo", {}, ("draft",), drafts_by_grpo),
@@ -182,7 +205,7 @@ CASES: dict[str, tuple[str | Objective, dict[str, Any], tuple[str, ...], Formula
         ("draft",),
         lambda *arguments: drafts_by_grpo(*arguments, floor=0.3),
     ),
-    "rltf_sd": ("rltf_sd", {}, ALL[:2], rltf_sd),
+    "rltf_sd": ("rltf_sd", {"rltf": RLTF}, ALL, partial(rltf_sd, weight=0.3, gamma=0.4, least=-3.0)),
     "drafts untrained": (Objective("mine", (DISTILL,)), {}, ("refined_base",), distillation_alone),
     "no baseline": (Objective("mine", REWARD_WEIGHTED), {}, ("draft", "refined_feedback"), reward_weighted),
     "no feedback loss": ("ditto_no_feedback_loss", {}, ALL[:2], joint),

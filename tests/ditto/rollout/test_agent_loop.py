@@ -25,7 +25,7 @@ EXAMPLE = examples.load("hitom")
 KINDS = {
     "grpo": ["draft"],
     "ditto": ["draft", "refined_base", "refined_feedback"],
-    "rltf_sd": ["draft", "refined_base"],
+    "ditto_no_feedback_loss": ["draft", "refined_base"],
     "ditto_refined_only": ["refined_base"],
     "sdpo_token": ["draft"],
     "on_policy_distillation": ["draft"],

@@ -66,7 +66,7 @@ def hitom() -> TaskRow:
     [
         ("grpo", ["draft"]),
         ("ditto", ["draft", "refined_base", "refined_feedback"]),
-        ("rltf_sd", ["draft", "refined_base"]),
+        ("ditto_no_feedback_loss", ["draft", "refined_base"]),
         ("ditto_refined_only", ["refined_base"]),
         ("sdpo_token", ["draft"]),
         ("on_policy_distillation", ["draft"]),

@@ -48,11 +48,12 @@ class Peers:
 
     Attributes:
         group: of the episodes whose kind is in the part's group, the episode itself included.
-        drafts: session -> reward, whether or not drafts are trained.
+        drafts, refined: session -> reward of its draft and of its refined answer, whether or not they are trained.
     """
 
     group: Sequence[float]
     drafts: Mapping[str, float]
+    refined: Mapping[str, float]
 
 
 @declare(compares="group", reads=("norm_adv_by_std_in_grpo", "std_floor"))
@@ -75,6 +76,13 @@ def group_mean(episode: Episode, peers: Peers, options: ObjectiveOptions) -> flo
 def draft_mean(episode: Episode, peers: Peers, options: ObjectiveOptions) -> float:
     """r - the mean of the prompt's drafts, trained or not."""
     return episode.reward - _mean(list(peers.drafts.values()))
+
+
+@declare(compares="drafts", reads=("rltf.gamma",))
+def draft_return(episode: Episode, peers: Peers, options: ObjectiveOptions) -> float:
+    """R - the mean of R over the prompt's drafts; R = r + gamma r' of a draft with a refined answer, else r (RLTF)."""
+    returns = {s: r + options.rltf.gamma * peers.refined.get(s, 0.0) for s, r in peers.drafts.items()}
+    return returns[episode.session] - _mean(list(returns.values()))
 
 
 def reward(episode: Episode, peers: Peers, options: ObjectiveOptions) -> float:
@@ -111,17 +119,17 @@ def part_advantages(
         episodes: all valid episodes of the step, trained or not.
     """
     group: defaultdict[str, list[float]] = defaultdict(list)
-    drafts: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    rewards: defaultdict[tuple[str, bool], dict[str, float]] = defaultdict(dict)
     counted = set(part.group or part.kinds)
     for episode in episodes:
         if counted & set(episode.kinds):
             group[episode.prompt].append(episode.reward)
-        if not episode.refined:
-            drafts[episode.prompt][episode.session] = episode.reward
-    return {
-        episode: part.advantage(episode, Peers(group[episode.prompt], drafts[episode.prompt]), options)
-        for episode in trained
-    }
+        rewards[episode.prompt, episode.refined][episode.session] = episode.reward
+
+    def peers(prompt: str) -> Peers:
+        return Peers(group[prompt], rewards[prompt, False], rewards[prompt, True])
+
+    return {episode: part.advantage(episode, peers(episode.prompt), options) for episode in trained}
 
 
 def best_refined(episodes: Iterable[Episode]) -> list[Episode]:

@@ -101,10 +101,14 @@ class MicroBatch:
         return self.columns[ADVANTAGES]
 
     @property
+    def old(self) -> Tensor:
+        """log pi_old."""
+        return self.columns.get(OLD_LOG_PROBS, self.log_prob.detach())
+
+    @property
     def log_ratio(self) -> Tensor:
         """log rho, bounded as verl bounds it, so that exp stays finite."""
-        old = self.columns.get(OLD_LOG_PROBS, self.log_prob.detach())
-        return (self.log_prob - old).clamp(-_MAX_LOG_RATIO, _MAX_LOG_RATIO)
+        return (self.log_prob - self.old).clamp(-_MAX_LOG_RATIO, _MAX_LOG_RATIO)
 
     @property
     def nothing(self) -> Tensor:
@@ -124,6 +128,7 @@ class MicroBatch:
 Term = tuple["Tensor", dict[str, "Tensor | float"]]
 
 
+@declare(divides=True)
 def clipped(batch: MicroBatch, part: Part, options: ObjectiveOptions) -> Term:
     """-min(rho A, clip(rho, 1 - low, 1 + high) A), or what actor.policy_loss.loss_mode names instead.
 
@@ -158,7 +163,7 @@ def _verls(mode: str, batch: MicroBatch, rows: Tensor) -> Term:
     config = batch.config
     config.global_batch_info.update(dp_size=batch.ranks, batch_num_tokens=1, global_batch_size=1, loss_scale_factor=1)
     value, numbers = get_policy_loss_fn(mode)(
-        old_log_prob=batch.columns.get(OLD_LOG_PROBS, batch.log_prob.detach()),
+        old_log_prob=batch.old,
         log_prob=batch.log_prob,
         advantages=batch.advantage,
         response_mask=rows,
@@ -168,6 +173,21 @@ def _verls(mode: str, batch: MicroBatch, rows: Tensor) -> Term:
     )
     share = (batch.share * rows).sum() * batch.ranks
     return value, {name: numbers.get(f"actor/{name}", 0.0) * share for name in _CLIPPING}
+
+
+@declare(divides=True)
+def unclipped(batch: MicroBatch, part: Part, options: ObjectiveOptions) -> Term:
+    """-rho A: importance sampling alone."""
+    return batch.weighted(-batch.advantage * batch.log_ratio.exp() * batch.rows_of(part)), {}
+
+
+@declare(divides=True, reads=("rltf.min_log_prob",))
+def unclipped_likely(batch: MicroBatch, part: Part, options: ObjectiveOptions) -> Term:
+    """-rho A of the tokens with log pi_old >= `rltf.min_log_prob`; and `masked`, the share of the others."""
+    rows = batch.rows_of(part)
+    likely = rows & (batch.old >= options.rltf.min_log_prob)
+    masked = (batch.share * (rows & ~likely)).sum() * batch.ranks
+    return batch.weighted(-batch.advantage * batch.log_ratio.exp() * likely), {"masked": masked}
 
 
 def plain(batch: MicroBatch, part: Part, options: ObjectiveOptions) -> Term:

@@ -81,6 +81,25 @@ class DistillOptions(ComparisonOptions):
         return None if checkpoint is None else self.checkpoints.index(checkpoint)
 
 
+class RltfOptions(BaseModel):
+    """RLTF-SD's constants, with the values of its authors (`rltf_sd.py`)."""
+
+    model_config = _CHECKED
+
+    weight: float = Field(default=0.1, ge=0, description="Weight of the imitation of refined answers in `rltf_sd`.")
+    gamma: float = Field(
+        default=0.1,
+        ge=0,
+        le=1,
+        description="How much of the refined answer's reward counts as the draft's, for having led to it.",
+    )
+    min_log_prob: float = Field(
+        default=-5.0,
+        le=0,
+        description="Tokens of refined answers that are less probable than this without feedback are not imitated.",
+    )
+
+
 class ObjectiveOptions(BaseModel):
     """The options of `algorithm` for the objectives; the config says what each one means."""
 
@@ -117,6 +136,7 @@ class ObjectiveOptions(BaseModel):
         gt=0,
         description="Shape of `critique_grpo`'s loss; the gradient is largest for tokens with a probability near it.",
     )
+    rltf: RltfOptions = RltfOptions()
     sdpo: SdpoOptions = SdpoOptions()
     distill: DistillOptions = DistillOptions()
 
@@ -135,6 +155,7 @@ def declare(**facts: Any) -> Callable[[FunctionT], FunctionT]:
     Args:
         facts: `reads`, the options of `algorithm` that the function reads, without their section for a distillation;
             `compares`, with what an advantage compares an episode: "group", "drafts" (of the prompt) or "own draft";
+            `divides`, a loss that divides by pi_old;
             `teacher_gives`, what a distillation needs of its teacher: "log_probs" or "hidden_states".
     """
 

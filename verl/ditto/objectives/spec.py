@@ -175,9 +175,9 @@ class Objective:
         return any(part.clips for part in self.parts)
 
     @property
-    def clips_refined(self) -> bool:
-        """True if the ratio of a refined answer in the base context is clipped."""
-        return any(part.clips and "refined_base" in part.kinds for part in self.parts)
+    def compares_refined_with_old(self) -> bool:
+        """True if a part divides by pi_old of refined answers in the base context, in which they were not sampled."""
+        return any(getattr(part.loss, "divides", False) and "refined_base" in part.kinds for part in self.parts)
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
