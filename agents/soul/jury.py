@@ -5,7 +5,6 @@ a verdict. The trace keeps every opinion; `agreement` compares them over many ep
 """
 
 import logging
-import math
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -65,7 +64,7 @@ async def _opinion(task: Task[Any], row: Row, episode: Episode, judge: Judge) ->
     except JudgeFailure as failure:
         logger.debug("a member of the jury gave no verdict: %s", failure)
         return Opinion(judge.endpoint.name, None, failure.cause)
-    if not math.isfinite(verdict.reward):
+    if task.headline.problem(verdict.reward):
         return Opinion(judge.endpoint.name, None, "invalid")
     return Opinion(judge.endpoint.name, verdict)
 

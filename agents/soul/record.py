@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile, takewhile
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, Field, ValidationError, computed_field
 
@@ -27,6 +27,8 @@ from soul.task_types import Opinion, Row, Verdict
 from soul.validation_errors import first_problem
 
 SCHEMA_VERSION = 2
+Number = Annotated[float, Field(strict=True)]  # neither text nor true
+Reward = Annotated[Number, Field(allow_inf_nan=False)]
 Stage = Literal["play", "judge", "feedback"]
 Conversations = dict[str, list[Message]]  # seat of the policy -> what it saw and said, its own turns as assistant
 
@@ -49,8 +51,8 @@ class OpinionRecord(BaseModel):
 
     judge: str
     failure: Cause | None = None
-    reward: float | None = None
-    metrics: dict[str, float] = Field(default_factory=dict)
+    reward: Reward | None = None
+    metrics: dict[str, Number] = Field(default_factory=dict)
 
     @classmethod
     def from_opinion(cls, opinion: Opinion) -> OpinionRecord:
@@ -83,8 +85,8 @@ class AttemptRecord(BaseModel):
     ended: str | None = None
     given: str | None = None
     episode: dict[str, Any] = Field(default_factory=dict)
-    reward: float | None = None
-    metrics: dict[str, float] | None = None
+    reward: Reward | None = None
+    metrics: dict[str, Number] | None = None
     critique: str | None = None
     jury: list[OpinionRecord] = Field(default_factory=list)
     canary: OpinionRecord | None = None
@@ -201,7 +203,7 @@ class SessionRecord(BaseModel):
     feedback_failure: Failure | None = None
     redactions: int = 0
     redacted: list[str] = Field(default_factory=list)
-    full_marks: float = 1.0
+    full_marks: Reward = 1.0
     refined: AttemptRecord | None = None
     usage: dict[str, Usage] = Field(default_factory=dict)
     step: int = 0

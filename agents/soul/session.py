@@ -8,7 +8,6 @@ nothing that can be judged, that is not a failure: the episode gets the task's l
 """
 
 import asyncio
-import math
 import re
 import time
 import traceback
@@ -226,8 +225,8 @@ async def score(attempt: Attempt, task: Task[Any], row: Row, gateway: Gateway) -
     attempt.calls = gateway.take_calls()
     if isinstance(verdict, Failure):
         attempt.failure = verdict
-    elif not math.isfinite(verdict.reward):
-        attempt.failure = Failure("judge", "invalid", f"the reward is {verdict.reward}")
+    elif problem := task.headline.problem(verdict.reward):
+        attempt.failure = Failure("judge", "invalid", problem)
     else:
         attempt.verdict = verdict
 

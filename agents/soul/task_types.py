@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -61,6 +62,12 @@ class Metric:
     def worst(self) -> float:
         """The value of an episode in which the policy said nothing."""
         return self.low if self.higher_is_better else self.high
+
+    def problem(self, value: float) -> str:
+        """Say why `value` cannot be a reward: it is not a number, or outside the range; "" if it can."""
+        if math.isfinite(value) and self.low - 1e-9 <= value <= self.high + 1e-9:
+            return ""
+        return f"the reward is {value}, outside {self.name}'s range {self.low:g} to {self.high:g}"
 
 
 class Strata(NamedTuple):

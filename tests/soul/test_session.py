@@ -44,7 +44,7 @@ class Scored(SpokenTask):
     """Says one word; the judge scores it. Writes down what is called, in order."""
 
     name = "scored"
-    headline = Metric("score")
+    headline = Metric("score", low=-3.0)
 
     def __init__(self):
         self.log = []
@@ -248,8 +248,8 @@ def test_cancelling_a_session_is_not_taken_for_a_failure():
 
 
 # NaN would poison the mean of its group.
-@pytest.mark.parametrize("reward", [math.nan, math.inf, -math.inf])
-def test_a_reward_that_is_no_number_is_masked(reward):
+@pytest.mark.parametrize("reward", [math.nan, math.inf, -math.inf, 1.5])
+def test_a_reward_outside_the_tasks_range_is_masked(reward):
     class NoNumber(Scored):
         async def judge(self, row, episode, judge):
             return Verdict(reward)

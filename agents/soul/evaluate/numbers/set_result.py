@@ -27,7 +27,7 @@ from soul.judge.ledger import numbers
 from soul.metrics.intervals import Estimate, Interval, mean_of, score_of_rows
 from soul.metrics.set_metrics import Edge, Outcome, SetScore
 from soul.one_turn import Voting
-from soul.record import SessionRecord
+from soul.record import BadRecord, SessionRecord
 from soul.task import Task
 from soul.task_types import Metric
 
@@ -198,6 +198,10 @@ def set_result(name: str, task_name: str, samples: Iterable[SessionRecord]) -> S
     seconds: dict[str, float] = {}
     ordered = sorted(samples, key=lambda sample: (sample.number, sample.sample))
     for sample in ordered:
+        for reward in (attempt.reward for attempt in sample.attempts if attempt.reward is not None):
+            if problem := task.headline.problem(reward):
+                place = f"samples.jsonl: {name}, row {sample.number}, sample {sample.sample}"
+                raise BadRecord(f"{place}: {problem}. Remove the line; an evaluation runs the sample again.")
         by_row.setdefault(sample.number, []).append(sample)
         for stage, spent in sample.draft.seconds.items():
             seconds[stage] = seconds.get(stage, 0.0) + spent

@@ -16,6 +16,7 @@ from scipy.stats import t
 from soul import tasks
 from soul.evaluate.numbers.results import summarise
 from soul.evaluate.numbers.set_result import RowResult
+from soul.record import BadRecord
 from soul.suites import soul_v1
 from soul.task_types import Metric
 from tests.soul.evaluate.finished_samples import TOM, numbered, sample, shuffled, usage
@@ -164,9 +165,10 @@ def test_an_empty_set_has_no_numbers_and_a_run_may_have_none():
     [
         (numbered([1.0], "coser"), "the set 'coser', which is not among the requested: hitom"),
         ([*numbered([1.0]), sample(None)], "hitom: row number 0, sample 0 occurs twice"),
+        ([sample(0.5), sample(1e9, 1)], "row 1, sample 0: the reward is 1000000000.0, outside accuracy's range 0 to 1"),
         ([sample(1.0), sample(1.0, 1, task="fantom")], "hitom: its samples name two tasks, 'hitom' and 'fantom'"),
     ],
 )
 def test_samples_that_cannot_be_of_this_run_are_refused(samples, error):
-    with pytest.raises(ValueError, match=error):
+    with pytest.raises((ValueError, BadRecord), match=error):
         summarise(samples, [TOM])
