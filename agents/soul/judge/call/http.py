@@ -16,11 +16,12 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import aiohttp
 from yarl import URL
 
-from soul.errors import Cause, JudgeFailure
+from soul.errors import BadSettings, Cause, JudgeFailure
 
 MAX_RETRY_AFTER_S = 60.0
 HALF_OF_ITS_RESOLUTION_S = 0.5  # a date is rounded up to whole seconds: half a second too late on average
@@ -29,6 +30,7 @@ _SHOWN = 2000  # characters of an error's body
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,15})?")
 # Variables that the OpenAI SDK sends as headers.
 _HEADERS = {"OPENAI_ORG_ID": "OpenAI-Organization", "OPENAI_PROJECT_ID": "OpenAI-Project"}
+_PROXY = re.compile(r"https?://([^\s/@]*@)?[^\s/:@]+(:[0-9]{1,5})?/?")  # the kind that aiohttp can use
 # aiohttp's errors for a request that no server has received.
 _UNSENT = (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError, aiohttp.InvalidURL)
 # A 403 that is about one prompt (OpenRouter's moderation), and not about the key.
@@ -70,6 +72,7 @@ class HttpConnection:
         self._through_proxy = not is_this_machine(parts.hostname or "")
         self._headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         self._headers |= {name: os.environ[variable] for variable, name in _HEADERS.items() if variable in os.environ}
+        _check_environment(parts.scheme if self._through_proxy else "")
         if parts.username is None:
             self._headers["Authorization"] = f"Bearer {key}"
         self._session: aiohttp.ClientSession | None = None
@@ -99,6 +102,26 @@ class HttpConnection:
                 timeout=aiohttp.ClientTimeout(None),  # `client.py` has that of the whole request
             )
         return self._session
+
+
+def _check_environment(scheme: str) -> None:
+    """Raise BadSettings for a variable that no request could be sent with.
+
+    Args:
+        scheme: of the address, if a proxy may be used.
+    """
+    for variable in _HEADERS:
+        if not re.fullmatch("[ -~]*", value := os.environ.get(variable, "")):
+            raise BadSettings(
+                f"{variable}={value!r} cannot be sent as a header: set it to plain characters, or unset it."
+            )
+    certificates = os.environ.get("SSL_CERT_FILE")
+    if scheme == "https" and certificates and not os.path.isfile(certificates):
+        raise BadSettings(f"SSL_CERT_FILE={certificates} is not a file, so no certificate can be checked. Unset it.")
+    proxy = getproxies().get(scheme, "")
+    if proxy and not _PROXY.fullmatch(proxy):
+        shown = proxy.rpartition("@")[2]  # without a password
+        raise BadSettings(f"{scheme}_proxy={shown!r} is not an HTTP proxy: write http://host:port, or unset it.")
 
 
 class _CleanConnector(aiohttp.TCPConnector):

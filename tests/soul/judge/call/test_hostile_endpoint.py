@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 import soul.judge.client
-from soul.errors import TRANSIENT, JudgeFailure
+from soul.errors import TRANSIENT, BadSettings, JudgeFailure
 from soul.judge import ChatModel, Endpoint, Gateway, GatewaySettings, Judge
 from soul.judge.call.http import is_this_machine, read_completion
 from soul.judge.ledger import money
@@ -270,3 +270,21 @@ def test_this_machine_is_asked_directly_and_others_through_the_proxy(monkeypatch
             assert asyncio.run(said(fake.url.replace("127.0.0.1", host))) == "from the server"
         assert asyncio.run(said("http://judge.invalid/v1")) == "from the proxy"
     assert [is_this_machine(host) for host in ("127.0.0.9", "::1", "10.0.0.1", "")] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("OPENAI_ORG_ID", "a\nb"),
+        ("OPENAI_PROJECT_ID", "é"),
+        ("SSL_CERT_FILE", "/nope.pem"),
+        ("https_proxy", "nonsense://x y"),
+        ("https_proxy", "socks5://user:secret@127.0.0.1:1080"),
+    ],
+)
+def test_a_variable_that_no_request_can_be_sent_with_is_named_with_its_value(variable, value, monkeypatch):
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(BadSettings) as refused:
+        Endpoint(model="m", base_url="https://judge.invalid/v1", api_key_env="none").connection()
+    said = str(refused.value)
+    assert variable in said and repr(value.rpartition("@")[2])[1:-1] in said and "secret" not in said
