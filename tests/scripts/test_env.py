@@ -140,7 +140,7 @@ def test_an_environment_of_before_is_used_where_it_fits_and_never_changed(env: E
     interpreter(tmp_path / ".venv", {**CPU, **OURS})
     interpreter(tmp_path / ".venv-gpu", {})  # `python -m venv` was here, and no more
     assert env("cpu") == ".venv/bin/python"
-    assert env("gpu") == ".venv-gpu/bin/python"
+    assert env("gpu", PYTHONOPTIMIZE="1") == ".venv-gpu/bin/python"  # which would take the checks' assertions away
     assert not (tmp_path / ".venv" / "told").exists()
     told = (tmp_path / ".venv-gpu" / "told").read_text()
     assert "-rrequirements/gpu.txt" in told and "cpu" not in told
