@@ -1,4 +1,4 @@
-"""The processes of a training run (ranks): torchrun starts them, passes SIGTERM and Ctrl-C on to them, and ends them.
+"""The processes of a training run (ranks): torchrun starts them, passes stop signals on to them, and ends them.
 
 torchrun runs inside this process, which holds the lock of the run's folder and reports why a rank failed.
 """
@@ -18,11 +18,11 @@ from torch.distributed.run import parse_args, run
 
 from ditto.run import checkpoint
 from ditto.run.run_folder import write_failure
-from ditto.run.stop_signals import handled_signals, signal_name
+from ditto.run.stop_signals import EXIT_CODES, STOP, handled_signals, signal_name
 from ditto.settings import BadConfig
 from sft.run import stop
 from soul.cli import logs
-from soul.cli.error_border import FAILED, INTERRUPTED, TERMINATED
+from soul.cli.error_border import FAILED
 from soul.cli.redaction import redact
 from soul.errors import SoulError
 
@@ -63,7 +63,7 @@ def run_ranks(config: DictConfig, program: Sequence[str], resume_from: Path | No
         resume_from: the checkpoint that all ranks load; None: they start at step 1.
 
     Returns:
-        The exit code: 0; 143 or 130 after SIGTERM or Ctrl-C; else that of the first failure, after printing it.
+        The exit code: 0; 128 + its number after a stop signal; else that of the first failure, after printing it.
     """
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # we report failures ourselves
     root = Path(config.trainer.default_local_dir).absolute()
@@ -80,7 +80,7 @@ def run_ranks(config: DictConfig, program: Sequence[str], resume_from: Path | No
         except RankFailed as defect:
             write_failure(Path(config.run.dir), str(defect))
             raise
-        if code not in (TERMINATED, INTERRUPTED):
+        if code not in EXIT_CODES:
             write_failure(Path(config.run.dir), text)
     except SignalException as error:
         code, text = 128 + error.sigval, _stopped(error.sigval, root)
@@ -99,10 +99,10 @@ def failure_text(failures: Sequence[ProcessFailure], root: Path) -> tuple[int, s
     torchrun sends SIGTERM to the others: they stop as if requested, or the signal kills them.
     """
     # The lower the weight, the more likely the exit code belongs to the cause.
-    weight = {_DEFECT: 1, TERMINATED: 2, INTERRUPTED: 2, -signal.SIGTERM: 3}
+    weight = {_DEFECT: 1} | dict.fromkeys(EXIT_CODES, 2) | {-signal.SIGTERM: 3}
     first = min(failures, key=lambda failure: (weight.get(failure.exitcode, 0), failure.timestamp))
     recorded = first.error_file_data.get("message")
-    if first.exitcode in (TERMINATED, INTERRUPTED):
+    if first.exitcode in EXIT_CODES:
         return first.exitcode, _stopped(first.exitcode - 128, root)
     if not isinstance(recorded, dict):
         ended = f"was ended by {first.signal_name()}" if first.exitcode < 0 else f"ended with code {first.exitcode}"
@@ -121,11 +121,12 @@ def _stopped(number: int, root: Path) -> str:
 def _topology(config: DictConfig) -> list[str]:
     """torchrun's arguments: a single node, or this node's place among several."""
     devices, nodes = f"--nproc-per-node={config.trainer.n_gpus_per_node}", int(config.trainer.nnodes)
+    signals = f"--signals-to-handle={','.join(number.name for number in STOP)}"
     if nodes == 1:
-        return ["--standalone", devices]
+        return ["--standalone", signals, devices]
     host, port = os.environ.get("MASTER_ADDR") or "127.0.0.1", os.environ.get("MASTER_PORT") or "29500"
     first_node = [f"--master-addr={host}", f"--master-port={port}", f"--rdzv-conf=timeout={FIRST_NODE_S}"]
-    return [devices, f"--nnodes={nodes}", f"--node-rank={node_rank(config)}", *first_node]
+    return [signals, devices, f"--nnodes={nodes}", f"--node-rank={node_rank(config)}", *first_node]
 
 
 def node_rank(config: DictConfig) -> int:

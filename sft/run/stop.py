@@ -7,7 +7,7 @@ import signal
 import time
 from types import FrameType
 
-from ditto.run.stop_signals import handled_signals, signal_name
+from ditto.run.stop_signals import STOP, handled_signals, signal_name
 
 LAUNCHER_VARIABLE = "SFT_LAUNCHER_PID"  # the parent of the ranks
 # A batch system may signal all processes of a job, and the launcher then passes the same signal on: that is no second.
@@ -18,7 +18,7 @@ _received, _since = 0, 0.0
 
 
 def listen() -> None:
-    """Let SIGTERM and SIGINT ask this process to stop instead of killing it; a second one, later, kills it."""
+    """Let stop signals ask this process to stop instead of killing it; a second one, later, kills it."""
     for number in handled_signals():
         signal.signal(number, _note)
 
@@ -59,5 +59,5 @@ def start_helper(*_: object) -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None and parent.pid is not None, "only for processes of the multiprocessing module"
     die_with_parent(parent.pid)
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in STOP:
         signal.signal(number, signal.SIG_IGN)

@@ -25,7 +25,15 @@ from ditto.trainer_modes import DittoTrainerSync
 from soul.errors import FolderInUse, OutOfSpace, RunFailed
 
 
-@pytest.mark.parametrize(("number", "code", "name"), [(signal.SIGTERM, 143, "SIGTERM"), (signal.SIGINT, 130, "Ctrl-C")])
+@pytest.mark.parametrize(
+    ("number", "code", "name"),
+    [
+        (signal.SIGTERM, 143, "SIGTERM"),
+        (signal.SIGINT, 130, "Ctrl-C"),
+        (signal.SIGHUP, 129, "SIGHUP"),
+        (signal.SIGUSR1, 138, "SIGUSR1"),
+    ],
+)
 def test_a_signal_ends_the_start_up_and_is_noted_afterwards(number: signal.Signals, code: int, name: str) -> None:
     before = signal.getsignal(number)
     with StopSignals() as signals:

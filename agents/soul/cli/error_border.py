@@ -3,7 +3,7 @@
     0    success
     1    the run started and could not continue (disk full, all verdicts failed, a bug of ours)
     2    the command or its input is wrong: one paragraph names file, row, field and remedy
-    130  Ctrl-C        143  SIGTERM
+    130  Ctrl-C        143  SIGTERM; 129 SIGHUP (a lost ssh), 138 SIGUSR1 (a batch system's warning)
 
 An unexpected exception is one paragraph too; it names the file with the traceback.
 """
@@ -17,7 +17,7 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, Protocol
@@ -30,7 +30,7 @@ from soul.files.disk_writes import is_full, out_of_space
 FAILED = 1
 USER_ERROR = SoulError.exit_code
 INTERRUPTED = 128 + signal.SIGINT
-TERMINATED = 128 + signal.SIGTERM
+TERMINATING = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
 class Parser(argparse.ArgumentParser):
@@ -92,14 +92,14 @@ def run_command(main: Callable[[], int | None]) -> int:
 
 @contextmanager
 def _signals() -> Iterator[None]:
-    """Ctrl-C and SIGTERM both raise KeyboardInterrupt in this block, so that files and connections are closed.
+    """Ctrl-C, SIGTERM and the like raise KeyboardInterrupt in this block, so that files and connections are closed.
 
     If the process ignores a signal, as background jobs of a shell do, it keeps ignoring it.
     """
-    _sigterms.clear()
+    _received.clear()
     before: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():
-        wanted = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: _terminate}
+        wanted = {signal.SIGINT: signal.default_int_handler} | dict.fromkeys(TERMINATING, _terminate)
         ours = {number: handler for number, handler in wanted.items() if signal.getsignal(number) is signal.SIG_DFL}
         before = {number: signal.signal(number, handler) for number, handler in ours.items()}
     try:
@@ -109,11 +109,11 @@ def _signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-_sigterms: list[int] = []  # that arrived since the command began
+_received: list[int] = []  # TERMINATING signals since the command began
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
-    _sigterms.append(number)
+    _received.append(number)
     interrupt = signal.getsignal(signal.SIGINT)  # asyncio's own handler while a loop runs: it cancels the tasks first
     if callable(interrupt):
         interrupt(signal.SIGINT, frame)
@@ -122,11 +122,14 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 
 def _interrupted(text: str) -> int:
-    return _report(f"Terminated: {text}", TERMINATED) if _sigterms else _report(f"Interrupted: {text}", INTERRUPTED)
+    if _received:
+        return _report(f"Terminated: {text}", 128 + _received[0])
+    return _report(f"Interrupted: {text}", INTERRUPTED)
 
 
 def _report(text: str, code: int) -> int:
-    print(f"\n{redact_guessing(text)}\n", file=sys.stderr)
+    with suppress(OSError):  # the terminal may be gone
+        print(f"\n{redact_guessing(text)}\n", file=sys.stderr)
     return code
 
 

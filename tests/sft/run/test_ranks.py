@@ -98,6 +98,7 @@ class Run:
     ("word", "save_s", "signals", "code", "last"),
     [
         ("obedient", 60, [signal.SIGTERM], 143, "Stopped by SIGTERM. The last checkpoint is "),
+        ("obedient", 60, [signal.SIGUSR1], 138, "Stopped by SIGUSR1. The last checkpoint is "),
         ("obedient", 60, [signal.SIGINT], 130, "Stopped by Ctrl-C. The last checkpoint is "),
         ("deaf", 60, [signal.SIGTERM, signal.SIGTERM], 143, "Stopped by SIGTERM. The last checkpoint is "),
         ("deaf", 1, [signal.SIGTERM], 143, "Stopped by SIGTERM. The last checkpoint is "),

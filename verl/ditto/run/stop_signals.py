@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C in the driver, and how it asks the trainer, perhaps on another node, to stop after its step.
+"""Stop signals and Ctrl-C in the driver, and how it asks the trainer, perhaps on another node, to stop after its step.
 
 Before training starts, a signal raises `Stopped` wherever the driver is. After that it is only recorded, and the loop
 that waits for the trainer (`driver.py`) decides what to do. Driver and trainer use Ray's key-value store, because the
@@ -14,7 +14,9 @@ from types import FrameType
 
 import psutil
 
-STOP = (signal.SIGTERM, signal.SIGINT)
+# SIGHUP is a lost ssh, except under nohup; SIGUSR1 is a batch system's warning before the time is up.
+STOP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+EXIT_CODES = tuple(128 + number for number in STOP)  # by shell convention
 _BEGUN, _SAVE_UNTIL = "steps_begun", "save_until"
 EXIT_S = 10.0  # seconds that killed processes may take to exit
 
@@ -76,7 +78,7 @@ class StopSignals:
 
 @contextmanager
 def shield_children() -> Iterator[None]:
-    """Shield the processes that start in this block, and their children, from SIGTERM and Ctrl-C.
+    """Shield the processes that start in this block, and their children, from the stop signals.
 
     A terminal sends Ctrl-C to the whole process group, and SLURM sends SIGTERM to every process of a job. Without the
     shield, Ray's processes would end at once, and with them the step that the driver wants to finish. Signals that

@@ -59,12 +59,12 @@ def test_in_the_middle_of_the_samples(stories, tmp_path):
     out = tmp_path / "out"
     with FakeOpenAI(lambda request: Text("<answer>B</answer>", delay=0.1)) as fake:
         command = api(fake.url, stories, out)
-        code, _, err = interrupted(started(command), lambda: len(samples(out)) >= 5, sign=signal.SIGTERM)
+        code, _, err = interrupted(started(command), lambda: len(samples(out)) >= 5, sign=signal.SIGHUP)
         kept = samples(out)
         asked = len(fake.requests)
         again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
         played = [request.text for request in fake.requests[asked:] if "Story:" in request.text]
-    assert code == 143 and 5 <= len(kept) < ROWS
+    assert code == 129 and 5 <= len(kept) < ROWS
     (folder,) = out.iterdir()
     kept_text = f"{len(kept)} of {ROWS} samples are kept in {folder}"
     assert err.strip() == f"Terminated: {kept_text}; run the same command to continue."
