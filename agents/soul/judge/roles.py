@@ -249,6 +249,12 @@ def _check(settings: GatewaySettings) -> None:
             f"{CANARY}.model={canary.model} is a judge of this run. A canary must be a model that the policy is not "
             "trained on: name another model or address."
         )
+    for member in settings.jury:
+        if settings.jury.count(member) > 1:
+            raise BadSettings(
+                f"judge.jury has {member.name} twice, with the same settings: both would give the same verdict. Name "
+                "other models, or give one of them another seed or temperature."
+            )
     # The price of a task's own judge matters only if the task is played, so the plan of a run checks it.
     require_prices(settings, [*settings.roles.values(), *settings.jury])
 
@@ -275,6 +281,11 @@ def _without_nulls(section: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _validated(model: type[Any], section: str, values: Mapping[str, Any]) -> Any:
+    for name, value in values.items():
+        if value == "None":
+            raise BadSettings(f"{section}.{name}=None: write null, or leave it out.")
+        if isinstance(value, bool) and (field := model.model_fields.get(name)) and field.annotation is not bool:
+            raise BadSettings(f"{section}.{name}={str(value).lower()}: it is not a setting that is true or false.")
     try:
         return model.model_validate(values)
     except ValidationError as error:

@@ -5,6 +5,7 @@ belongs to and to no other; a mistake is named by section and key before anybody
 """
 
 import itertools
+import re
 
 import pytest
 
@@ -144,6 +145,20 @@ def test_a_jury_of_names_and_settings():
 
 
 # --- mistakes
+
+
+@pytest.mark.parametrize(
+    ("judge", "said"),
+    [
+        ({"jury": ["a", "b", "a"]}, "judge.jury has a at https://api.openai.com/v1 twice"),
+        ({"model": "None"}, "judge.model=None: write null"),
+        ({"max_attempts": True}, "judge.max_attempts=true: it is not a setting that is true or false"),
+        ({"concurrency": 1_000_000}, "judge.concurrency=1000000: Input should be less than or equal to 10000"),
+    ],
+)
+def test_what_would_be_taken_for_something_else_is_refused(judge, said):
+    with pytest.raises(BadSettings, match=re.escape(said)):
+        of(judge=judge)
 
 
 PRICES = {"price_in": 0.05, "price_out": 0.4}

@@ -87,7 +87,10 @@ class Endpoint(BaseModel):
         default=1, ge=0, description="How often a model is asked again after an answer that does not fit the schema."
     )
     concurrency: int = Field(
-        default=64, ge=1, description="Requests in flight at once over the whole run, whatever the number of workers."
+        default=64,
+        ge=1,
+        le=10_000,
+        description="Requests in flight at once over the whole run, whatever the number of workers.",
     )
     requests_per_minute: float | None = Field(
         default=None, gt=0, description="Rate limit of the whole run; null sets none."
