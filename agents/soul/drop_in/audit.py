@@ -4,8 +4,7 @@
 
 A file is what `soul serve --keep` writes; or JSON lines with `messages`, whose `user` is the person, and with what the
 person was told (`instructions`, or a first `system` message) and optionally `goal`, a list of words that must be said
-before the end; or a results.json of tau2, or tau-USI's file of people. The table counts the turns that break each rule;
---json has every finding.
+before the end; or a results.json of tau2, or tau-USI's people. The table counts the turns that break each rule.
 """
 
 from __future__ import annotations
@@ -77,6 +76,7 @@ def _transcript(name: str, record: Mapping[str, Any]) -> Transcript:
         if not _COMMAND.match(message["content"])
     ]
     run, reward = str(record.get("trial", instance[len(task) :])), record.get("reward")
+    reward = None if reward is None else float(reward)
     return Transcript(name, tuple(messages), told, tuple(record.get("goal") or ()), task, run, reward)
 
 

@@ -167,10 +167,7 @@ def _recognised(simulated: Sequence[Transcript], people: Sequence[Transcript]) -
 async def _guesses(
     settings: Sequence[str], simulated: Sequence[Transcript], people: Sequence[Transcript], seed: int
 ) -> list[float | Cause]:
-    """For each pair of a person and a simulated user: 100 if the judge knows the person, 50 for a tie, 0 if not.
-
-    Where the judge gave no answer, the cause takes the place of the number.
-    """
+    """For each pair: 100 if the judge finds the person, 50 for a tie, 0 if not; or why it gave no answer."""
     ours, theirs = ({talk.task: talk for talk in side if talk.task} for side in (simulated, people))
     pairs = [(talk, theirs[task]) for task, talk in ours.items() if task in theirs]
     async with Gateway.connect(GatewaySettings.from_sections(sections_of(settings))) as gateway:
@@ -213,16 +210,15 @@ def table(found: Likeness, floor: Mapping[str, Estimate], notes: Sequence[str] =
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     parser = Parser(prog="soul likeness", description=__doc__)
-    parser.add_argument("files", type=_word, nargs="+", metavar="TRANSCRIPTS | judge.key=value")
-    parser.add_argument("--humans", type=_word, nargs="+", required=True, metavar="TRANSCRIPTS")
+    parser.add_argument("files", type=existing_file, nargs="+", metavar="TRANSCRIPTS | judge.key=value")
+    parser.add_argument("--humans", type=existing_file, nargs="+", required=True, metavar="TRANSCRIPTS")
     parser.add_argument("--usi", type=existing_folder, metavar="FOLDER", help="agents/tau_usi of a clone of OdysSim")
     parser.add_argument("--seed", type=non_negative_int, default=0, help="for the order in which the judge sees a pair")
     parser.add_argument("--json", type=output_file, metavar="FILE", help="write every number to this file")
-    given = parser.parse_intermixed_args(arguments)
-    settings = [word for word in (*given.files, *given.humans) if isinstance(word, str)]
-    if unread := [word for word in settings if not word.startswith("judge.")]:
-        parser.error(f"{unread[0].partition('=')[0]} is not read here; settings are those of judge")
-    simulated, people = (_spoken([w for w in side if isinstance(w, Path)]) for side in (given.files, given.humans))
+    every = sys.argv[1:] if arguments is None else arguments
+    settings = [word for word in every if word.startswith("judge.") and is_setting(word)]
+    given = parser.parse_intermixed_args([word for word in every if word not in settings])
+    simulated, people = (_spoken(files) for files in (given.files, given.humans))
     found, floor = compare(simulated, people), dict(compare(people[::2], people[1::2]).summary)
     summary, notes, failed = dict(found.summary), [], Counter[str]()
     if given.usi:
@@ -233,10 +229,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         answers = asyncio.run(_guesses(settings, simulated, people, given.seed))
         right = [each for each in answers if not isinstance(each, str)]
         failed.update(each for each in answers if isinstance(each, str))
+        causes = f" (failed: {', '.join(f'{cause} {n}' for cause, n in failed.items())})" if failed else ""
+        notes.append(f"The judge compared {len(right)} of {len(answers)} pairs{causes}.")
         if not right:
-            raise RunFailed(f"The judge compared none of {len(answers)} pairs: {dict(failed)}. See `soul judge check`.")
+            raise RunFailed(f"{notes[-1]} `soul judge check` asks it once.")
         summary["told apart by a judge, %"] = mean_of(right, (0.0, 100.0))
-        notes.append(f"The judge compared {len(right)} of {len(answers)} pairs. {dict(failed) or ''}".strip())
     title = f"{len(simulated)} simulated users beside {len(people)} people"
     terminal().print(table(found._replace(summary=summary), floor, notes).rich(title))
     if given.json:
@@ -246,16 +243,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write_whole(given.json, json.dumps({"measures": measures, "summary": rows, "failed": failed}, indent=1) + "\n")
 
 
-def _word(text: str) -> Path | str:
-    return text if is_setting(text) else existing_file(text)
-
-
 def _spoken(files: Sequence[Path]) -> list[Transcript]:
     found = [talk for file in files for talk in read(file) if any(talk.said_by("user"))]
     if len(found) < 2 * FEWEST:
-        raise BadTranscript(
-            f"{next(iter(files), 'No file')}: {len(found)} conversations are too few; {2 * FEWEST} are needed."
-        )
+        raise BadTranscript(f"{files[0]}: {len(found)} conversations are too few; {2 * FEWEST} are needed.")
     return found
 
 

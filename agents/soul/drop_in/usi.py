@@ -25,8 +25,9 @@ from typing import Any
 
 import numpy as np
 
+from soul.drop_in.audit import BadTranscript
 from soul.drop_in.faults import Transcript
-from soul.errors import SoulError
+from soul.errors import BadSettings
 from soul.metrics.intervals import Estimate, centered, score_of_rows
 
 PARTS = ("USI: talks", "USI: informs", "USI: asks", "USI: reacts", "USI: success", "USI")
@@ -38,12 +39,8 @@ _QUESTIONS = ("PUSHBACK_Q_RE", "CLARIFY_Q_RE", "INFO_Q_RE")  # a turn is of the 
 Phrases = Mapping[str, re.Pattern[str]]
 
 
-class BadDefinition(SoulError):
-    """The folder of --usi or the transcripts are not those that the index needs."""
-
-
 def definition(folder: Path) -> tuple[Phrases, Mapping[str, float]]:
-    """The phrases by their names in utils.py, which is not run, and the rate of success on each task."""
+    """The phrases, by their names in utils.py (which is not run), and the rate of success on each task."""
     phrases: dict[str, re.Pattern[str]] = {}
     try:
         for line in ast.parse((folder / "utils.py").read_text(encoding="utf-8")).body:
@@ -53,8 +50,7 @@ def definition(folder: Path) -> tuple[Phrases, Mapping[str, float]]:
         _measures(["all phrases are there"], phrases)
         return phrases, json.loads((folder / "tau_usi_difficulty.json").read_text(encoding="utf-8"))["difficulty"]
     except (OSError, ValueError, SyntaxError, LookupError, TypeError, re.error) as error:
-        wanted = "the folder agents/tau_usi of a clone of github.com/sunnweiwei/OdysSim (commit df47a21)"
-        raise BadDefinition(f"{folder} does not define the USI: {error!r}. Pass {wanted}.") from None
+        raise BadSettings(f"--usi {folder}: {error!r}. Pass agents/tau_usi of a clone of sunnweiwei/OdysSim.") from None
 
 
 def usi(
@@ -62,24 +58,20 @@ def usi(
 ) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
     """Compute the parts and the index, and those of pairs of batches of people, if there are two batches."""
     phrases, difficulty = definition(folder)
-    tasks = sorted({talk.task for talk in people if talk.task and talk.reward is not None})
+    tasks = sorted({talk.task for talk in people} & difficulty.keys())
+    bins = np.eye(len(_HARDER) + 1)[np.searchsorted(_HARDER, [difficulty[task] for task in tasks], side="right")]
     runs, batches = (_by_run(side, tasks, phrases) for side in (simulated, people))
-    bins = np.zeros((len(tasks), len(_HARDER) + 1))
-    for row, task in enumerate(tasks):
-        if task in difficulty:
-            bins[row, np.searchsorted(_HARDER, difficulty[task], side="right")] = 1
-    if not any((run[:, :1] * batch[:, :1] * bins).any() for run in runs for batch in batches):
+    if not any((run[:, 0] * batch[:, 0]).any() for run in runs for batch in batches):
         needed = "an `instance_id`, such as retail_12, and a `reward`; tau2's results.json has both"
-        raise BadDefinition(f"The two sides have no task of the USI in common. A transcript needs {needed}.")
-    once = np.ones((1, len(tasks)))
+        raise BadTranscript(f"The two sides have no task of the USI in common. A transcript needs {needed}.")
 
     def part(at: int, weights: Any) -> Any:
         return _score(weights, runs, batches, bins)[:, at]
 
-    found = {}
-    for at, name in enumerate(PARTS):  # two resamples are less alike than the sets
+    once, found = np.ones((1, len(tasks))), {}
+    for at, name in enumerate(PARTS):
         estimate = score_of_rows(partial(part, at), float(part(at, once)[0]), len(tasks), "usi", (0.0, 100.0))
-        found[name] = centered(estimate)
+        found[name] = centered(estimate)  # resamples are less alike
     pairs = [_score(once, [one], [other], bins)[0] for one, other in combinations(batches, 2)]
     between = zip(PARTS, np.mean(pairs, axis=0), strict=True) if pairs else ()
     return found, {name: Estimate(float(mean), len(pairs), 0.0, None) for name, mean in between}
@@ -102,10 +94,11 @@ def _by_run(talks: Sequence[Transcript], tasks: Sequence[str], phrases: Phrases)
 def _measures(turns: Sequence[str], phrases: Phrases) -> list[float]:
     """The 19 measures of one user, in the order of the parts."""
     texts = [phrases["_AGENT_MARKUP_RE"].sub("", turn).lower().strip() for turn in turns]
-    lengths = [len(text.split()) for text in texts]
-    mean, said = fmean(lengths), [text.split() for text in texts]
-    threes = Counter(three for each in said for three in zip(each, each[1:], each[2:], strict=False))
+    said = [text.split() for text in texts]
+    lengths = [len(words) for words in said]
+    mean, threes = fmean(lengths), Counter(three for w in said for three in zip(w, w[1:], w[2:], strict=False))
     kinds = [next((kind for kind in _QUESTIONS if phrases[kind].search(text)), "") for text in texts]
+    questions = [fmean(kind == each for kind in kinds) for each in _QUESTIONS]
 
     def share(name: str) -> float:
         return fmean(bool(phrases[name].search(text)) for text in texts)
@@ -115,11 +108,7 @@ def _measures(turns: Sequence[str], phrases: Phrases) -> list[float]:
     confused = float(share("ID_CONFUSE_RE") > 0)  # speaks as the agent does
     ids = fmean(len(phrases["ID_DENSITY_RE"].findall(text)) for text in texts)
     informs = [sum(lengths[:2]) / (sum(lengths) or 1), ids, mean, float(lengths[0])]
-    asks = [
-        share("UNCERTAINTY_RE"),
-        share("CERTAINTY_RE"),
-        *(fmean(kind == each for kind in kinds) for each in _QUESTIONS),
-    ]
+    asks = [share("UNCERTAINTY_RE"), share("CERTAINTY_RE"), *questions]
     return [*talks, confused, *informs, *asks, share("EMOTION_PATTERNS"), share("ACCUSATION_RE"), share("PIVOT_RE")]
 
 
@@ -134,10 +123,8 @@ def _score(weights: Any, runs: Sequence[Any], batches: Sequence[Any], bins: Any)
         other = _mean(np.max([shared for shared, _ in met], axis=0), batch[:, 2:])
         alike = np.divide(2 * np.minimum(one, other), one + other, out=np.ones_like(one), where=one + other > 0)
         parts = [100 * part.mean(axis=1) for part in np.split(alike, _ENDS, axis=1)]
-        gaps = [shared @ (bins * (run[:, 1:2] - batch[:, 1:2])) for shared, run in met]
-        known = [np.maximum((shared @ bins).sum(axis=1), 1) for shared, _ in met]
-        errors = [np.abs(gap).sum(axis=1) / n for gap, n in zip(gaps, known, strict=True)]
-        parts.append(100 * (1 - np.mean(errors, axis=0)))
+        gaps = [np.abs(_mean(shared, bins * (run[:, 1:2] - batch[:, 1:2]))).sum(axis=1) for shared, run in met]
+        parts.append(100 * (1 - np.mean(gaps, axis=0)))
         scores.append(np.stack([*parts, np.mean(parts, axis=0)], axis=1))
     return np.mean(scores, axis=0)
 

@@ -126,7 +126,7 @@ def score_of_rows(
 
 
 def centered(found: Estimate) -> Estimate:
-    """Lay a normal interval around the estimate, for a score that is lower, or higher, in resamples than in the rows."""
+    """Lay a normal interval around the estimate of a score that is always lower, or higher, in resamples."""
     half = Z * math.sqrt(found.variance)
     return replace(found, interval=(max(found.range[0], found.mean - half), min(found.range[1], found.mean + half)))
 
