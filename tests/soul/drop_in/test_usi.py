@@ -26,18 +26,14 @@ TURNS = r"""hi, my order W123456 is wrong|Please cancel it — thank you.|ok|I a
 |Which one do you mean?|not sure, maybe the blue one instead|How much is it?|this is your fault and i am angry
 |I would like to return your order 55512, please.|i never got it <function=x>\n1</function>|I'm sure it was 9 dollars"""
 SAID = [turn.strip().replace(r"\n", "\n") for turn in TURNS.split("|")]
-# by the authors' code, for PARTS: pairs of batches of people, one run of a simulator, two runs
+# of the authors' code, for PARTS: phrases, and runs of a simulator beside people; 0: people beside people
 RECORDED = {
-    "ours": (
-        (73.358764, 86.048246, 77.081128, 81.354363, 60.000000, 75.568500),
-        (75.234309, 86.687980, 71.689950, 72.559631, 65.000000, 74.234374),
-        (77.113596, 87.959366, 70.815717, 80.827141, 50.000000, 73.343164),
-    ),
-    "authors'": (
-        (73.358764, 90.175998, 68.206821, 82.781815, 60.000000, 74.904680),
-        (75.234309, 87.504034, 62.851899, 76.212254, 65.000000, 73.360499),
-        (77.113596, 88.971487, 62.700790, 85.913210, 63.333333, 75.606483),
-    ),
+    ("ours", 0): (73.358764, 86.048246, 77.081128, 81.354363, 60.000000, 75.568500),
+    ("ours", 1): (75.234309, 86.687980, 71.689950, 72.559631, 65.000000, 74.234374),
+    ("ours", 2): (77.113596, 87.959366, 70.815717, 80.827141, 50.000000, 73.343164),
+    ("authors'", 0): (73.358764, 90.175998, 68.206821, 82.781815, 60.000000, 74.904680),
+    ("authors'", 1): (75.234309, 87.504034, 62.851899, 76.212254, 65.000000, 73.360499),
+    ("authors'", 2): (77.113596, 88.971487, 62.700790, 85.913210, 63.333333, 75.606483),
 }
 
 
@@ -46,25 +42,20 @@ def spoken(first: int, step: int, length: int) -> list[dict[str, str]]:
     return [message for turn in turns for message in (turn, {"role": "assistant", "content": "Noted."})]
 
 
-def people() -> dict[str, dict[str, object]]:
-    """Three annotators of six tasks, as in tau_bench_tasks_unified.json; one conversation was not kept."""
-    found = {}
-    for task, (at, batch) in product(range(6), enumerate(("", "_ann2", "_ann3"))):
+def records(runs: int) -> dict[str, dict[str, object]]:
+    """Runs of a simulator; 0: three annotators, as in tau_bench_tasks_unified.json, with one who was not kept."""
+    found: dict[str, dict[str, object]] = {}
+    for at, task in product(range(1, runs + 1), range(1, 8)):
+        said = [*spoken(3 * task + at, 5, 4 + at), {"role": "user", "content": "###STOP###"}]
+        found[f"retail_{task}_{at}"] = {"conversation": said, "reward": float((task + at) % 2)}
+    for task, (at, batch) in product(range(0 if runs else 6), enumerate(("", "_ann2", "_ann3"))):
         said = [{"role": "user", "content": "\\tau retail 1"}, *spoken(task + 5 * at, 1 + at, 3 + (task + at) % 4)]
         reward, keep = float((task * (at + 2)) % 3 > 0), (task, at) != (2, 1)
         found[f"retail_{task}{batch}"] = {"conversation": said, "reward": reward, "keep": keep}
     return found
 
 
-def simulated(runs: int) -> dict[str, dict[str, object]]:
-    found = {}
-    for run, task in product(range(1, runs + 1), range(1, 8)):
-        said = [*spoken(3 * task + run, 5, 4 + run), {"role": "user", "content": "###STOP###"}]
-        found[f"retail_{task}_{run}"] = {"conversation": said, "reward": float((task + run) % 2)}
-    return found
-
-
-@pytest.mark.parametrize("phrases", RECORDED)
+@pytest.mark.parametrize("phrases", ["ours", "authors'"])
 def test_the_numbers_are_those_of_the_authors_code(tmp_path: Path, phrases: str) -> None:
     folder = tmp_path
     if phrases == "ours":
@@ -75,19 +66,16 @@ def test_the_numbers_are_those_of_the_authors_code(tmp_path: Path, phrases: str)
         folder = Path(clone) / "agents" / "tau_usi"
     else:
         pytest.skip("set ODYSSIM to a clone of github.com/sunnweiwei/OdysSim")
-    (tmp_path / "people.json").write_text(json.dumps(people()))
+    (tmp_path / "people.json").write_text(json.dumps(records(0)))
     for runs in (1, 2):
-        lines = [json.dumps({"instance_id": name, **each}) for name, each in simulated(runs).items()]
+        lines = [json.dumps({"instance_id": name, **each}) for name, each in records(runs).items()]
         (tmp_path / "simulated.jsonl").write_text("\n".join(lines))
         found, between = usi(read(tmp_path / "simulated.jsonl"), read(tmp_path / "people.json"), folder)
-        assert [found[part].mean for part in PARTS] == pytest.approx(RECORDED[phrases][runs], abs=1e-6)
-        assert [between[part].mean for part in PARTS] == pytest.approx(RECORDED[phrases][0], abs=1e-6)
-        assert all(each.interval and each.interval[0] <= each.mean <= each.interval[1] for each in found.values())
+        assert [found[part].mean for part in PARTS] == pytest.approx(RECORDED[phrases, runs], abs=1e-6)
+        assert [between[part].mean for part in PARTS] == pytest.approx(RECORDED[phrases, 0], abs=1e-6)
+        assert all(each.interval and each.interval[0] < each.mean < each.interval[1] for each in found.values())
     with pytest.raises(BadTranscript, match="no task of the USI in common"):
         usi([], read(tmp_path / "people.json"), folder)
-
-
-def test_a_folder_without_the_phrases_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "utils.py").write_text("import re\nPIVOT_RE = re.compile('instead')")
+    (tmp_path / "utils.py").write_text("PIVOT_RE = re.compile('instead')")
     with pytest.raises(BadSettings, match="_AGENT_MARKUP_RE.*Pass agents/tau_usi of a clone"):
         usi([], [], tmp_path)
