@@ -4,12 +4,13 @@
 
 A file is what `soul serve --keep` writes; or JSON lines with `messages`, whose `user` is the person, and with what the
 person was told (`instructions`, or a first `system` message) and optionally `goal`, a list of words that must be said
-before the end; or a results.json of tau2. The table counts the turns that break each rule; --json has every finding.
+before the end; or a results.json of tau2, or tau-USI's people. The table counts the turns that break each rule.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,8 @@ from soul.message import Message
 from soul.metrics.intervals import mean_of
 from soul.table import NONE, Table, terminal
 
+_TASK = re.compile(r"[a-z]+_\d+(?=_|\Z)")  # of an id such as airline_3_ann2
+_COMMAND = re.compile(r"\\(?:tau |reward)|\s*/stop\s*\Z|.*<\|(?:canvas|highlight|survey)\|>", re.S)  # in tau-USI
 _WRONG = (ValueError, KeyError, TypeError, AttributeError)  # what a record of another form raises
 
 
@@ -42,11 +45,14 @@ def read(path: Path) -> list[Transcript]:
         found = [_line(path, number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     else:
         try:
-            found = [_transcript(f"{path.name}:{name}", record) for name, record in _tau2(json.loads(text))]
+            found = [_transcript(f"{path.name}:{name}", record) for name, record in _records(json.loads(text))]
         except _WRONG as error:
-            raise BadTranscript(f"{path} is not a results.json of tau2: {error!r}. Pass one, or JSON lines.") from None
-    begun = {json.dumps([t.instructions, *t.messages[:n]]) for t in found for n in range(1, len(t.messages))}
-    return [each for each in found if json.dumps([each.instructions, *each.messages]) not in begun]
+            known = "a results.json of tau2 or tau-USI's file of people"
+            raise BadTranscript(f"{path} is not {known}: {error!r}. Pass one, or JSON lines.") from None
+    begun = {
+        json.dumps([t.task, t.run, t.instructions, *t.messages[:n]]) for t in found for n in range(1, len(t.messages))
+    }
+    return [t for t in found if json.dumps([t.task, t.run, t.instructions, *t.messages]) not in begun]
 
 
 def _line(path: Path, number: int, line: str) -> Transcript:
@@ -61,18 +67,29 @@ def _transcript(name: str, record: Mapping[str, Any]) -> Transcript:
     given = record.get("messages") or record.get("turns") or record["conversation"]
     system = "\n".join(message["content"] for message in given if message["role"] == "system")
     told = record.get("instructions") or record.get("task_description") or system
+    instance = str(record.get("instance_id", ""))
+    task = found[0] if (found := _TASK.match(instance)) else instance
     messages: list[Message] = [
         {"role": message["role"], "content": message["content"]}
         for message in given  # the person does not see the results of the assistant's tools (tau2)
         if message["role"] != "system" and message.get("content") and message.get("requestor") != "assistant"
+        if not _COMMAND.match(message["content"])
     ]
-    return Transcript(name, tuple(messages), told, tuple(record.get("goal") or ()))
+    run, reward = str(record.get("trial", instance[len(task) :])), record.get("reward")
+    reward = None if reward is None else float(reward)
+    return Transcript(name, tuple(messages), told, tuple(record.get("goal") or ()), task, run, reward)
 
 
-def _tau2(results: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _records(results: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    if "simulations" not in results:  # tau-USI: by id
+        yield from ((name, {"instance_id": name, **each}) for name, each in results.items() if each.get("keep", True))
+        return
+    domain = results["info"]["environment_info"]["domain_name"]
     told = {task["id"]: json.dumps(task["user_scenario"], ensure_ascii=False) for task in results["tasks"]}
     for each in results["simulations"]:
-        yield each["id"], {"messages": each["messages"], "instructions": told[each["task_id"]]}
+        record = {"messages": each["messages"], "instructions": told[each["task_id"]], "trial": each.get("trial", 0)}
+        reward = (each.get("reward_info") or {}).get("reward")
+        yield each["id"], record | {"instance_id": f"{domain}_{each['task_id']}", "reward": reward}
 
 
 def table(found: Sequence[tuple[str, Sequence[Finding]]]) -> Table:

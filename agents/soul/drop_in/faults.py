@@ -36,6 +36,9 @@ class Transcript:
     messages: tuple[Message, ...]
     instructions: str = ""  # what the person was told; "" if unknown
     goal: tuple[str, ...] = ()  # words that either side must have said before the person may end
+    task: str = ""  # such as retail_12
+    run: str = ""  # which of several conversations of the task this is
+    reward: float | None = None  # of the assistant
 
     def said_by(self, role: str) -> list[str]:
         """The texts of a role, without stop tokens."""

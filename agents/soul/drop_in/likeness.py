@@ -7,10 +7,17 @@ interval, and its distance in standard deviations of the people. Three numbers s
 two differ in what turns do (greet, ask, agree, ... and how long they are), as a Jensen-Shannon divergence in bits; and
 how often a classifier of style (function words, punctuation, shapes of words: not topics) tells them apart, which is
 50 % for equals. Beside them is what two halves of the people give, because no small sample gives 0.
+
+    soul likeness talks.jsonl --humans people.jsonl judge.model=NAME             # a judge guesses, too
+    soul likeness results.json --humans people.json --usi OdysSim/agents/tau_usi  # the index of usi.py, too
+
+The judge sees a person's conversation and a simulated one, in random order: of the same task if transcripts have tasks,
+else in the order of the files. A tie is half right. Pairs without an answer of the judge are counted and left out.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import re
@@ -18,19 +25,25 @@ import statistics
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from soul.cli.arguments import existing_file, output_file
+from soul.cli.arguments import existing_file, existing_folder, is_setting, non_negative_int, output_file
 from soul.cli.error_border import Parser, reports_errors
 from soul.drop_in.audit import BadTranscript, read
-from soul.drop_in.faults import DATA, Transcript
+from soul.drop_in.faults import DATA, Transcript, said
+from soul.drop_in.usi import usi
+from soul.errors import Cause, JudgeFailure, RunFailed
 from soul.files.whole_file import write_whole
-from soul.metrics.intervals import FEWEST, Estimate, Z, mean_of, score_of_rows
+from soul.judge import ledger
+from soul.judge.gateway import Gateway
+from soul.judge.mirrorbench_judgments import pairwise
+from soul.judge.roles import GatewaySettings, sections_of
+from soul.message import Message
+from soul.metrics.intervals import FEWEST, Estimate, centered, mean_of, score_of_rows
 from soul.metrics.lexical import FUNCTION_WORDS, lexis, words
 from soul.table import NONE, Table, terminal
 
@@ -114,8 +127,7 @@ def _divergence(simulated: Sequence[Transcript], people: Sequence[Transcript]) -
         return sum(part.sum(axis=1) for part in parts) / 2
 
     found = score_of_rows(bits, float(bits(np.ones((1, len(counts))))[0]), len(counts), "behaviours", (0.0, 1.0))
-    half = Z * math.sqrt(found.variance)  # resamples alone lie too high, because a divergence is never below 0
-    return replace(found, interval=(max(0.0, found.mean - half), min(1.0, found.mean + half)))
+    return centered(found)  # resamples alone lie too high, because a divergence is never below 0
 
 
 def _style(talk: Transcript) -> Counter[str]:
@@ -152,34 +164,83 @@ def _recognised(simulated: Sequence[Transcript], people: Sequence[Transcript]) -
     return right
 
 
-def table(found: Likeness, floor: Likeness) -> Table:
-    """One line for each number."""
+async def _guesses(
+    settings: Sequence[str], simulated: Sequence[Transcript], people: Sequence[Transcript], seed: int
+) -> list[float | Cause]:
+    """For each pair: 100 if the judge finds the person, 50 for a tie, 0 if not; or why it gave no answer."""
+    ours, theirs = ({talk.task: talk for talk in side if talk.task} for side in (simulated, people))
+    pairs = [(talk, theirs[task]) for task, talk in ours.items() if task in theirs]
+    async with Gateway.connect(GatewaySettings.from_sections(sections_of(settings))) as gateway:
 
-    def shown(one: Estimate) -> str:
-        return f"{one.mean:.2f}" + (f" [{one.interval[0]:.2f}, {one.interval[1]:.2f}]" if one.interval else "")
+        async def guess(simulated: Transcript, person: Transcript) -> float | Cause:
+            try:
+                return 100 - 100 * (await pairwise(gateway.judge, _heard(person), _heard(simulated), seed)).score
+            except JudgeFailure as failure:
+                return failure.cause
+
+        await gateway.judge.check()
+        found = await asyncio.gather(*(guess(*pair) for pair in pairs or zip(simulated, people, strict=False)))
+        spent = ledger.Ledger()
+        spent.add("likeness", gateway.usage())
+    terminal().print(ledger.table(spent))
+    return found
+
+
+def _heard(talk: Transcript) -> list[Message]:
+    """What both sides said. A stop token or a tool would tell the judge who is simulated."""
+    told = [(m["role"], said(m["content"]) if m["role"] == "user" else m["content"]) for m in talk.messages]
+    return [{"role": role, "content": text} for role, text in told if role in ("user", "assistant") and text]
+
+
+def table(found: Likeness, floor: Mapping[str, Estimate], notes: Sequence[str] = ()) -> Table:
+    """One line for each number; `floor`: what people have beside people."""
+
+    def shown(one: Estimate | None) -> str:
+        interval = one and one.interval and f" [{one.interval[0]:.2f}, {one.interval[1]:.2f}]"
+        return f"{one.mean:.2f}{interval or ''}" if one else NONE
 
     lines = [[name, shown(two), shown(one), f"{far:.2f}"] for name, (one, two, far) in found.measures.items()]
-    lines += [[name, shown(one), shown(floor.summary[name]), NONE] for name, one in found.summary.items()]
+    lines += [[name, shown(one), shown(floor.get(name)), NONE] for name, one in found.summary.items()]
     sections = ["m"] * len(found.measures) + ["s"] * len(found.summary)
-    notes = ["Below the line: beside the people, two halves of them. Lower is more alike; [ ]: 95 % interval."]
-    return Table(["measure", "simulated", "people", "distance"], lines, sections, notes)
+    below = "Below the line: beside the people, two halves of them. Lower is more alike; [ ]: 95 % interval."
+    return Table(["measure", "simulated", "people", "distance"], lines, sections, [below, *notes])
 
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     parser = Parser(prog="soul likeness", description=__doc__)
-    parser.add_argument("files", type=existing_file, nargs="+", metavar="TRANSCRIPTS")
+    parser.add_argument("files", type=existing_file, nargs="+", metavar="TRANSCRIPTS | judge.key=value")
     parser.add_argument("--humans", type=existing_file, nargs="+", required=True, metavar="TRANSCRIPTS")
+    parser.add_argument("--usi", type=existing_folder, metavar="FOLDER", help="agents/tau_usi of a clone of OdysSim")
+    parser.add_argument("--seed", type=non_negative_int, default=0, help="for the order in which the judge sees a pair")
     parser.add_argument("--json", type=output_file, metavar="FILE", help="write every number to this file")
-    given = parser.parse_intermixed_args(arguments)
+    every = sys.argv[1:] if arguments is None else arguments
+    settings = [word for word in every if word.startswith("judge.") and is_setting(word)]
+    given = parser.parse_intermixed_args([word for word in every if word not in settings])
     simulated, people = (_spoken(files) for files in (given.files, given.humans))
-    found, floor = compare(simulated, people), compare(people[::2], people[1::2])
-    terminal().print(table(found, floor).rich(f"{len(simulated)} simulated users beside {len(people)} people"))
+    found, floor = compare(simulated, people), dict(compare(people[::2], people[1::2]).summary)
+    summary, notes, failed = dict(found.summary), [], Counter[str]()
+    if given.usi:
+        index, between = usi(simulated, people, given.usi)
+        summary, floor = summary | index, floor | between
+        notes.append("USI and its parts: higher is more alike; beside the people, two batches of them.")
+    if settings:
+        answers = asyncio.run(_guesses(settings, simulated, people, given.seed))
+        right = [each for each in answers if not isinstance(each, str)]
+        failed.update(each for each in answers if isinstance(each, str))
+        causes = f" (failed: {', '.join(f'{cause} {n}' for cause, n in failed.items())})" if failed else ""
+        notes.append(f"The judge compared {len(right)} of {len(answers)} pairs{causes}.")
+        if not right:
+            raise RunFailed(f"{notes[-1]} `soul judge check` asks it once.")
+        summary["told apart by a judge, %"] = mean_of(right, (0.0, 100.0))
+    title = f"{len(simulated)} simulated users beside {len(people)} people"
+    terminal().print(table(found._replace(summary=summary), floor, notes).rich(title))
     if given.json:
         measures = {name: [one.mean, two.mean, far] for name, (one, two, far) in found.measures.items()}
-        summary = {name: [one.mean, one.interval, floor.summary[name].mean] for name, one in found.summary.items()}
-        write_whole(given.json, json.dumps({"measures": measures, "summary": summary}, indent=1) + "\n")
+        beside = {name: floor[name].mean if name in floor else None for name in summary}
+        rows = {name: [one.mean, one.interval, beside[name]] for name, one in summary.items()}
+        write_whole(given.json, json.dumps({"measures": measures, "summary": rows, "failed": failed}, indent=1) + "\n")
 
 
 def _spoken(files: Sequence[Path]) -> list[Transcript]:

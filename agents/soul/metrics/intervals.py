@@ -19,7 +19,7 @@ the sets depend on each other.
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 from zlib import crc32
@@ -123,6 +123,12 @@ def score_of_rows(
     low, high = float(np.quantile(drawn, beyond)), float(np.quantile(drawn, 1 - beyond))
     known = rows >= FEWEST and low < high
     return Estimate(mean, rows, float(np.var(drawn)) * widened**2, (low, high) if known else None, range_, rows - 1)
+
+
+def centered(found: Estimate) -> Estimate:
+    """Lay a normal interval around the estimate of a score that is always lower, or higher, in resamples."""
+    half = Z * math.sqrt(found.variance)
+    return replace(found, interval=(max(found.range[0], found.mean - half), min(found.range[1], found.mean + half)))
 
 
 def pooled(parts: Sequence[Estimate], weights: Sequence[float] | None = None) -> Estimate:

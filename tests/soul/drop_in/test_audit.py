@@ -104,7 +104,10 @@ def test_the_command_reads_all_forms_and_writes_every_finding(
     zip_code = {"role": "tool", "requestor": "assistant", "content": "94110"}  # which the user does not see
     messages = [{"role": "assistant", "content": "Hi!"}, zip_code, {"role": "user", "content": "It's 94110"}]
     tasks, simulation = [{"id": "7", "user_scenario": {"instructions": "Cancel W123."}}], {"id": "s", "task_id": "7"}
-    results.write_text(json.dumps({"tasks": tasks, "simulations": [{**simulation, "messages": messages}]}))
+    simulation |= {"messages": messages, "trial": 1, "reward_info": {"reward": 1}}
+    info = {"environment_info": {"domain_name": "retail"}}
+    results.write_text(json.dumps({"info": info, "tasks": tasks, "simulations": [simulation]}))
+    assert [(each.task, each.run, each.reward) for each in read(results)] == [("retail_7", "1", 1.0)]
     out = tmp_path / "faults.json"
     assert main([str(kept), str(results), "--json", str(out)]) == 0
     assert [each.name for each in read(kept)] == ["kept.jsonl:3", "kept.jsonl:4"]
@@ -130,7 +133,11 @@ def test_the_command_reads_all_forms_and_writes_every_finding(
         ("talks.jsonl", "hello\n", "talks.jsonl, line 1: expected a JSON object with `messages`"),
         ("talks.jsonl", "[]\n", "talks.jsonl, line 1: expected a JSON object with `messages`"),
         ("talks.jsonl", "\n", "talks.jsonl holds no transcript."),
-        ("results.json", "{}", "results.json is not a results.json of tau2: KeyError('tasks')."),
+        (
+            "results.json",
+            '{"simulations": []}',
+            "not a results.json of tau2 or tau-USI's file of people: KeyError('info').",
+        ),
     ],
 )
 def test_what_is_not_a_transcript_is_refused(

@@ -11,6 +11,7 @@ import pytest
 from soul.drop_in.audit import read
 from soul.drop_in.faults import Transcript
 from soul.drop_in.likeness import compare, main
+from soul.testing import ChatRequest, FakeOpenAI, Json, Reply, ServerError
 from tests.soul.samples import DATA
 
 SUBSETS = ("chatbot_arena", "clariq", "oasst1", "qulac")
@@ -87,3 +88,35 @@ def test_the_command_prints_a_table_and_writes_json(tmp_path: Path, capsys: pyte
     files["people"].write_text(files["people"].read_text().splitlines()[0])
     assert main(words) == 2
     assert "people.jsonl: 1 conversations are too few; 10 are needed" in capsys.readouterr().err
+
+
+def test_a_judge_guesses_blind_and_its_failures_are_no_guesses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    for side, turn in (("users", "Hello, I would like {} it. ###STOP###"), ("people", "no {} why")):
+        turns = [{"role": "user", "content": turn.format("so " * n)} for n in range(20)]
+        rows = [json.dumps({"instance_id": f"retail_{n}", "messages": [turn]}) for n, turn in enumerate(turns)]
+        (tmp_path / side).write_text("\n".join(rows[:: -1 if side == "people" else 1]))
+    first = []
+
+    def judge(request: ChatRequest) -> Reply:
+        if "ping" in request.data:
+            return Json({"ready": True})
+        a, b = (request.data[slot][0]["content"] for slot in "AB")
+        assert (n := a.count("so ")) == b.count("so ") and "STOP" not in a + b  # n: the task of both
+        first.append(a.startswith("no"))
+        said = "tie" if n < 3 else "AB"[first[-1] == (n < 6)]  # wrong for 4 and 5
+        return ServerError() if n == 3 else Json({"reasoning": "", "human": said})
+
+    given = [str(tmp_path / "users"), "--humans", str(tmp_path / "people"), "judge.max_attempts=1"]
+    with FakeOpenAI(judge) as fake:
+        assert main([*given, f"judge.base_url={fake.url}", "--json", str(tmp_path / "out.json")]) == 0
+    found = json.loads((tmp_path / "out.json").read_text())
+    mean, (low, high), floor = found["summary"]["told apart by a judge, %"]
+    assert mean == pytest.approx(100 * (3 * 0.5 + 14) / 19) and low < mean < high and floor is None
+    assert found["failed"] == {"server_error": 1} and 0 < sum(first) < 20
+    assert "The judge compared 19 of 20 pairs (failed: server_error 1)." in capsys.readouterr().out
+    with FakeOpenAI([Json({"ready": True}), *[ServerError()] * 20]) as fake:
+        assert main([*given, f"judge.base_url={fake.url}"]) == 1
+    assert "The judge compared 0 of 20 pairs (failed: server_error 20)." in capsys.readouterr().err
