@@ -26,6 +26,8 @@ PIECE_BYTES = 1 << 20  # of a plain text, about
 FIRST_ROWS = 256  # JSON rows whose keys are the columns of the file
 BEGINS, ENDS = "document_begins", "document_ends"  # of a piece; a row without them is a whole document
 _JSON = "a row as JSON"  # the only column of a batch of JSON rows
+_POINTER = b"version https://git-lfs"
+_LFS = "It is a pointer of Git LFS, not the data: run `git lfs pull` in its repository."
 _BOM = b"\xef\xbb\xbf"
 
 Family = Literal["parquet", "arrow", "json", "text"]
@@ -127,9 +129,8 @@ def _described(path: Path) -> Iterator[Family]:
     except UnicodeDecodeError as error:
         raise BadShard(f"{path}: the text is not UTF-8 ({error.reason}). Convert it (iconv -t UTF-8).") from error
     except (pa.ArrowException, OSError) as error:
-        raise BadShard(
-            f"{path}: not a readable {family} file ({one_line(error, 200)}). Download or build it again."
-        ) from error
+        remedy = _LFS if path.is_file() and path.open("rb").read(len(_POINTER)) == _POINTER else "Download it again."
+        raise BadShard(f"{path}: not a readable {family} file ({one_line(error, 200)}). {remedy}") from error
 
 
 # ---- arrow files: as a stream (`datasets`), or with a footer (`feather`) ----
@@ -184,8 +185,8 @@ def _json_rows(path: Path) -> Iterator[bytes]:
                     yield line
             return
         try:
-            rows = json.loads(stream.read().removeprefix(_BOM))
-        except json.JSONDecodeError as error:
+            rows = json.loads(stream.read().removeprefix(_BOM), object_pairs_hook=_object)
+        except ValueError as error:
             raise BadShard(f"{path}: not a JSON array ({error}). Fix or download the file again.") from error
     yield from (json.dumps(row).encode() for row in rows)
 
@@ -206,17 +207,24 @@ def batches(items: Iterable[Item], size: Callable[[Item], int], most: int, most_
 
 def _parsed(line: bytes, where: str) -> Record:
     try:
-        row = json.loads(line.decode())
+        row = json.loads(line.decode(), object_pairs_hook=_object)
         if b"\\u" in line:
             # Replace each half of a surrogate pair (a cut emoji, as an escape): no tokenizer takes it.
             row = json.loads(json.dumps(row, ensure_ascii=False).encode(errors="replace"))
     except ValueError as error:  # JSONDecodeError and UnicodeDecodeError
-        raise BadShard(
-            f"{where}: the line is not JSON ({error}): {line[:60]!r}. Fix the line, or download the file again."
-        ) from error
+        remedy = _LFS if line.startswith(_POINTER) else "Fix the line, or download the file again."
+        raise BadShard(f"{where}: the line is not JSON ({error}): {line[:60]!r}. {remedy}") from error
     if not isinstance(row, dict):
         raise BadShard(f"{where}: the line is {type(row).__name__}, not an object with columns: {line[:60]!r}.")
     return row
+
+
+def _object(pairs: list[tuple[str, Any]]) -> Record:
+    """The object of these keys and values; json itself would take the last of two values without a word."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"the key {next(key for key in found if [k for k, _ in pairs].count(key) > 1)!r} occurs twice")
+    return found
 
 
 def _pieces(path: Path) -> Iterator[Record]:

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import re
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -185,3 +186,19 @@ def test_memory_does_not_grow_with_a_file(tmp_path: Path, form: str, monkeypatch
 
     small, large = peak(2_000), peak(8_000)
     assert large < 1.1 * small
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.jsonl", b'{"text": "a", "text": "b"}\n', "row 0: the line is not JSON (the key 'text' occurs twice)"),
+        ("a.json", b'[{"text": {"x": 1, "x": 1}}]', "the key 'x' occurs twice"),
+        ("a.jsonl", b"version https://git-lfs.github.com/spec/v1\n", "run `git lfs pull`"),
+        ("a.parquet", b"version https://git-lfs.github.com/spec/v1\n", "run `git lfs pull`"),
+        ("a.jsonl", b"<!DOCTYPE html>\n", "row 0: the line is not JSON"),
+    ],
+)
+def test_a_file_that_is_not_what_it_should_be_is_named(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(reading.BadShard, match=re.escape(said)):
+        list(reading.read_records(tmp_path / name, ["text"]))
