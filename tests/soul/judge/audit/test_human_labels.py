@@ -25,7 +25,7 @@ def test_both_kinds_come_from_one_file(tmp_path, name):
     first, second = read_labels(write(tmp_path, [GTEVAL, PAIRWISE], name))
     assert isinstance(first, GTEvalLabel) and isinstance(second, PairwiseLabel)
     assert (first.conversation_id, first.scores) == ("c-1", (0.7,))
-    assert (second.labels, second.scores) == (("real",), (0.0,))
+    assert (second.labels, second.people) == (("real",), {"pairwise": [0.0]})
     real, simulated = first.conversations
     assert real == [{"role": turn["role"], "content": turn["content"]} for turn in REAL]
     assert simulated == SIMULATED
