@@ -47,18 +47,21 @@ def labels_of(task: str | None, path: Path | None) -> list[Label]:
     return SOURCES[task].load(path) if task else list(read_labels(path))
 
 
-async def run(sections: dict[str, dict[str, Any]], labels: Sequence[Label], args: Namespace) -> int:
+async def run(sections: dict[str, dict[str, Any]], task: str | None, args: Namespace) -> int:
     """Compare, and show the result. Returns 1 if the judge was asked and gave no verdict on some metric, else 0."""
+    labels = labels_of(task, args.labels)
     ask = not args.recorded and not all(isinstance(label, RecordedLabel) for label in labels)
     # There is no run folder here, so there is a cache only if judge.cache_dir is set.
     async with Gateway.connect(GatewaySettings.from_sections(sections)) as gateway:
-        if ask:
-            await gateway.judge.check()
-        judge = gateway.judge if ask else None
+        judge = gateway.by_task.get(task or "", gateway.judge) if ask else None
+        if judge:
+            await judge.check()
         found = await human_agreement.compare(judge, labels, repeats=args.repeats, seed=args.seed)
         ledger = Ledger()
         ledger.add("agree", gateway.usage())
     console = Console(width=max(120, Console().width))  # rich assumes 80 columns for a pipe, too few for the table
+    if task:
+        console.print(f"Labels: {SOURCES[task]}", highlight=False)
     console.print(human_agreement.table(found), *([table(ledger)] if ask else []))
     if args.json is not None:
         args.json.write_text(json.dumps(found.to_json(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -81,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sections = sections_of(args.words)
     if args.no_cache:
         sections.setdefault("judge", {})["cache"] = False
-    return asyncio.run(run(sections, labels_of(task, args.labels), args))
+    return asyncio.run(run(sections, task, args))
 
 
 if __name__ == "__main__":

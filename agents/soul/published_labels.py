@@ -21,7 +21,7 @@ from soul.task import Task
 from soul.task_types import Episode, Row
 from soul.tasks.sim_arena import SimArenaDoc
 from soul.tasks.sim_arena_rows import SimDocRow
-from soul.tasks.sotopia import RANGES, TURNS, Act, Encounter, Kind, Sotopia
+from soul.tasks.sotopia import RANGES, TURNS, Act, Encounter, Kind, Sotopia, headline_of
 from soul.tasks.sotopia_row import POSITIONS, SotopiaRow
 
 csv.field_size_limit(2**24)  # a field of sotopia-pi holds a whole dialogue
@@ -88,7 +88,9 @@ def sotopia(folder: Path) -> list[Label]:
         row, episode = _encounter(_json(texts[key])["rewards_prompt"], str(texts[key]))
         for number, position in enumerate(POSITIONS, 1):
             one = row.model_copy(update={"eval_position": position})
-            people = {name: [float(line[f"{name}_{number}"]) for line in given] for name in RANGES}
+            rated = [{name: int(line[f"{name}_{number}"]) for name in RANGES} for line in given]
+            people = {name: [float(scores[name]) for scores in rated] for name in RANGES}
+            people["overall"] = [headline_of(scores) for scores in rated]
             reasons = {name: [line[f"{name}_reasoning_{number}"] for line in given] for name in RANGES}
             labels.append(EpisodeLabel(f"{key} {position}", Sotopia(), one, episode, people, reasons))
     return labels

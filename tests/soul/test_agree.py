@@ -96,6 +96,8 @@ def test_people_agree_in_sotopia_pi_as_an_independent_computation_says(tmp_path,
         observed = (units.var(ddof=1) * units.size()).sum() / units.size().sum()
         assert found[name].human_alpha == pytest.approx(1 - observed / pandas.concat(sides)["score"].var(ddof=1))
         assert found[name].n == 0 and not found[name].measures and found[name].people["alpha"].n == 308
+    whole = lines[[f"{name}_{n}" for n in (1, 2) for name in RANGES]].to_numpy()
+    assert found["overall"].human_mean == pytest.approx(whole.mean() / 10, abs=0.002)  # one dialogue has three ratings
     assert found["goal"].human_alpha > 0.7 and found["knowledge"].human_alpha < 0  # what no judge can be held to
 
 
