@@ -120,6 +120,9 @@ def _encounter(prompt: str, where: str) -> tuple[SotopiaRow, Encounter]:
     return SotopiaRow.model_validate(fields), Encounter({}, ended, tuple(acts))
 
 
+_SESSION = ("model", "workerId", "document_type", "intent")  # the fields in a key of SimulatorArena's profiles
+
+
 def sim_arena_doc(folder: Path) -> list[Label]:
     """SimulatorArena's ratings of written documents, from 1 to 10, each by the person who wanted the document.
 
@@ -136,11 +139,11 @@ def sim_arena_doc(folder: Path) -> list[Label]:
             **{name: raw[name] for name in ("document_type", "intent")},
             "human_user_queries": [text for role, text in talk if role == "user"],
             "human_public_conversation": [{"role": role, "content": text} for role, text in talk],
-            "target_document_preferences": wishes[
-                "_".join(raw[n] for n in ("model", "workerId", "document_type", "intent"))
-            ],
+            "target_document_preferences": wishes["_".join(raw[name] for name in _SESSION)],
         }
         row = SimDocRow.model_validate(known)
+        if not task.preferences(row):
+            continue  # the judge has nothing to rate the document by
         # The real session stands for the attempt: the person is the policy, and the last message is the document.
         said = [Message(role="assistant" if role == "user" else "user", content=text) for role, text in talk]
         seat = [*task.prompt(row), *said, Message(role="user", content=raw["document_history"][-1])]

@@ -173,7 +173,10 @@ def test_the_tasks_own_prompt_is_asked_about_each_person(ratings, tmp_path, few_
 def test_the_judge_rates_the_document_that_its_person_rated():
     label, *_ = labels = sim_arena_doc(DATA / "sim_doc")
     raw = json.loads((DATA / "sim_doc" / "document_creation_annotations_for_benchmarking.json").read_text())
-    assert [one.people["document_rating"] for one in labels] == [[one["overall_document_rating"]] for one in raw]
+    known = [[raw[int(one.conversation_id)]["overall_document_rating"]] for one in labels]
+    assert [one.people["document_rating"] for one in labels] == known and len(labels) == len(
+        raw
+    ) - 1  # one has no wishes
     said = [turn["text"] for turn in label.task._conversation(label.episode) if turn["by"] == "person"]
     assert said == [text.strip() for text in raw[0]["user_queries"]]
     assert label.episode.seats["policy"][-1]["content"] == raw[0]["document_history"][-1]

@@ -166,6 +166,7 @@ def table(agreement: Agreement) -> Table:
     """The agreement as a table for the terminal."""
     head = ("metric", "measure", "judge and people", "one person and the others", "best constant")
     shown = Table(*head, title="The judge against people, with 95 % intervals", title_justify="left")
+    shown.columns[0].overflow = "fold"
     for name, metric in agreement.metrics.items():
         rows = [
             [one, *(_shown(side.get(one)) for side in (metric.measures, metric.people)), _number(metric.floor.get(one))]
@@ -194,5 +195,5 @@ def _shown(estimate: Estimate | None) -> str:
         return ""
     if estimate.low is None or estimate.high is None:
         return _number(estimate.value) or "undefined"
-    dropped = f" ({estimate.dropped} resamples undefined)" if estimate.dropped else ""
+    dropped = f" ({estimate.dropped} undefined)" if estimate.dropped else ""
     return f"{_number(estimate.value)}  {estimate.low:.3f} to {estimate.high:.3f}{dropped}"
