@@ -20,7 +20,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from soul.errors import BadRow
 from soul.judge.judge import Judge
-from soul.judge.mirrorbench_judgments import WIN, Taken, gteval, pairwise
+from soul.judge.mirrorbench_judgments import WIN, gteval, pairwise
 from soul.message import Message
 from soul.validation_errors import first_problem
 
@@ -49,9 +49,16 @@ def _labelled(labels: tuple[Any, ...]) -> tuple[Any, ...]:
     return labels
 
 
+def _win(label: Any) -> float:
+    if str(label) not in WIN:
+        raise ValueError(f"is {label!r}; write {', '.join(WIN)}")
+    return WIN[label]
+
+
 _Turns = Annotated[tuple[Turn, ...], AfterValidator(_with_user)]
 _Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]  # strict: JSON's true is not 1
-_Score = Annotated[_Number, Field(ge=0, le=1)]
+_Each = BeforeValidator(lambda label: label if isinstance(label, list | tuple) else (label,))  # one per annotator
+_Labels = AfterValidator(_labelled)
 
 
 class Label(Protocol):
@@ -85,6 +92,11 @@ class _Labelled(BaseModel):
     conversation_id: str
     metric: str
     judge_score: _Number | None = None
+    scores: Annotated[tuple[_Number | None, ...], _Each, _Labels] = Field(validation_alias="human_score")
+
+    @property
+    def people(self) -> Mapping[str, Scores]:
+        return {self.metric: self.scores}
 
     @property
     def recorded(self) -> Mapping[str, float]:
@@ -104,37 +116,25 @@ class _Pair(_Labelled):
         return real, simulated
 
 
-_Each = BeforeValidator(lambda label: label if isinstance(label, list | tuple) else (label,))  # one per annotator
-
-
 class GTEvalLabel(_Pair):
     """How closely the simulated user's turns resemble the real user's according to people, one score per annotator."""
 
     metric: Literal["gteval"] = "gteval"
-    scores: Annotated[tuple[_Score | None, ...], _Each, AfterValidator(_labelled)] = Field(
+    scores: Annotated[tuple[Annotated[_Number, Field(ge=0, le=1)] | None, ...], _Each, _Labels] = Field(
         validation_alias="human_score"
     )
-
-    @property
-    def people(self) -> Mapping[str, Scores]:
-        return {self.metric: self.scores}
 
     async def ask(self, judge: Judge, seed: int, sample: int) -> Mapping[str, float]:
         return {self.metric: (await gteval(judge, *self.conversations, sample)).score}
 
 
 class PairwiseLabel(_Pair):
-    """The conversation whose user people took for the human, one label per annotator."""
+    """The conversation whose user people took for the human, one label per annotator, as values of `Pairwise.score`."""
 
     metric: Literal["pairwise"] = "pairwise"
-    labels: Annotated[tuple[Taken | None, ...], _Each, AfterValidator(_labelled)] = Field(
+    scores: Annotated[tuple[Annotated[float, BeforeValidator(_win)] | None, ...], _Each, _Labels] = Field(
         validation_alias="human_label"
     )
-
-    @property
-    def people(self) -> Mapping[str, Scores]:
-        """The labels as numbers, with the values of `Pairwise.score`."""
-        return {self.metric: [None if label is None else WIN[label] for label in self.labels]}
 
     async def ask(self, judge: Judge, seed: int, sample: int) -> Mapping[str, float]:
         return {self.metric: (await pairwise(judge, *self.conversations, seed, sample)).score}
@@ -144,13 +144,6 @@ class RecordedLabel(_Labelled):
     """People's scores of one text on a metric of its task, one per annotator, and the score that its judge gave."""
 
     judge_score: _Number
-    scores: Annotated[tuple[_Number | None, ...], _Each, AfterValidator(_labelled)] = Field(
-        validation_alias="human_score"
-    )
-
-    @property
-    def people(self) -> Mapping[str, Scores]:
-        return {self.metric: self.scores}
 
     async def ask(self, judge: Judge, seed: int, sample: int) -> Mapping[str, float]:
         return self.recorded
