@@ -164,21 +164,21 @@ class Annotation:
     def agreement(self) -> dict[str, Any]:
         """The agreement of people with each other and with the rewards, as `soul judge agree --json` writes it.
 
-        Under "pairwise" the judge takes the side with the higher reward.
+        On the metric "pairwise" the judge takes the side with the higher reward.
         """
-        known = [(parse(record, str(self.folder)), [verdict]) for record, verdict in self._records()]
-        return human_agreement.measure(known, seed=self.seed).to_json()
+        labels = [parse(record, str(self.folder)) for record in self._records()]
+        return human_agreement.measure([(label, [label.recorded]) for label in labels], seed=self.seed).to_json()
 
     def export(self, file: Path) -> int:
         """Write the labels as `soul judge agree` reads them, and return the number of records."""
-        records = [f"{json.dumps(record)}\n" for record, _ in self._records()]
+        records = [f"{json.dumps(record)}\n" for record in self._records()]
         if not records:
             raise BadSettings(f"{self.folder}: nobody has labelled an item yet (soul view --annotate).")
         write_whole(file, records)
         return len(records)
 
-    def _records(self) -> Iterator[tuple[dict[str, Any], float]]:
-        """The labels, with one or None for each person, as `human_labels` reads them; and the verdict of the run."""
+    def _records(self) -> Iterator[dict[str, Any]]:
+        """The labels, with one or None for each person, and the verdict of the run, as `human_labels` reads them."""
         labels = self.labels()
         people = sorted({person for _, person in labels})
         for item in self.items.values():
@@ -189,10 +189,10 @@ class Annotation:
                 about |= dict(zip(_TAKEN, ([*before, *text] for text in item.texts), strict=True))
                 baseline, other = item.judge
                 taken: Taken = "tie" if math.isclose(baseline, other) else _TAKEN[other > baseline]
-                yield about | {"sides": item.sides, "human_label": given}, WIN[taken]
+                yield about | {"sides": item.sides, "human_label": given, "judge_score": WIN[taken]}
             for name in item.dimensions if any(given) else ():
                 scores = [float(one[name]) if isinstance(one, Mapping) else None for one in given]
-                yield about | {"metric": name, "human_score": scores, "judge_score": item.judge[name]}, item.judge[name]
+                yield about | {"metric": name, "human_score": scores, "judge_score": item.judge[name]}
 
     def _item(self, number: int) -> Item:
         if number not in self.items:

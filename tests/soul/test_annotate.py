@@ -121,13 +121,13 @@ def test_pairs_agree_with_rewards_and_judges_as_counted_by_hand(run, tmp_path, c
         "tie" if one.judge[0] == one.judge[1] else "refined" if one.judge[1] > one.judge[0] else "draft"
         for one in made.items.values()
     ]
-    found = made.agreement()["pairwise"]
+    found = made.agreement()["metrics"]["pairwise"]
     assert found["n"] == 30 and found["human_mean"] == pytest.approx(fmean(wins))
     right = fmean(one == other for one, other in zip(majority, rewarded, strict=True))
-    assert found["accuracy"]["value"] == pytest.approx(right)
+    assert found["measures"]["accuracy"]["value"] == pytest.approx(right)
     counts = Counter(majority), Counter(rewarded)
     chance = sum(counts[0][name] * counts[1][name] for name in ("draft", "tie", "refined")) / 30**2
-    assert found["kappa"]["value"] == pytest.approx((right - chance) / (1 - chance))
+    assert found["measures"]["kappa"]["value"] == pytest.approx((right - chance) / (1 - chance))
 
     def longer(request):
         if "ping" in request.data:
@@ -146,9 +146,11 @@ def test_pairs_agree_with_rewards_and_judges_as_counted_by_hand(run, tmp_path, c
         url = f"judge.base_url={fake.url}"
         words = ["judge.api_key_env=none", "--labels", str(labels), "--json", str(report)]
         assert main(["judge", "agree", url, *words]) == 0
-    asked = json.loads(report.read_text())["pairwise"]
+    asked = json.loads(report.read_text())["metrics"]["pairwise"]
     # The judge takes the longer text, as the first person does; a tie of the two is a miss.
-    assert asked["n"] == 30 and asked["accuracy"]["value"] == pytest.approx(fmean(one != "tie" for one in majority))
+    assert asked["n"] == 30 and asked["measures"]["accuracy"]["value"] == pytest.approx(
+        fmean(one != "tie" for one in majority)
+    )
     assert asked["human_alpha"] == found["human_alpha"] and asked["human_mean"] == found["human_mean"]
 
 
@@ -169,15 +171,15 @@ def test_ratings_reach_the_command_with_the_judges_scores(run, tmp_path, capsys)
     for bad in (11, -1, True, "7", float("nan")):
         with pytest.raises(BadSettings, match="goal"):
             made.label(PEOPLE[0], 1, {"goal": bad})
-    live = made.agreement()["recorded"]["goal"]
+    live = made.agreement()["metrics"]["goal"]
     labels, report = tmp_path / "labels.jsonl", tmp_path / "agreement.json"
     assert made.export(labels) == 20
     with FakeOpenAI(Text("?")) as fake:  # nobody is asked
         where = [f"judge.base_url={fake.url}", "judge.api_key_env=none"]
         assert main(["judge", "agree", *where, "--labels", str(labels), "--json", str(report)]) == 0
         assert not fake.requests
-    assert "goal, recorded" in capsys.readouterr().out
-    told = json.loads(report.read_text())["recorded"]["goal"]
+    assert "goal: 20 texts" in capsys.readouterr().out
+    told = json.loads(report.read_text())["metrics"]["goal"]
     assert told["human_mean"] == live["human_mean"] == pytest.approx(fmean(map(fmean, given.values())))
     assert told["human_alpha"] == live["human_alpha"]
     people, judge = [fmean(given[n]) for n in given], [made.items[n].judge["goal"] for n in given]
@@ -185,7 +187,7 @@ def test_ratings_reach_the_command_with_the_judges_scores(run, tmp_path, capsys)
     mean = fmean(people), fmean(judge)
     products = sum((one - mean[0]) * (other - mean[1]) for one, other in zip(people, judge, strict=True))
     squares = [sum((value - m) ** 2 for value in values) for values, m in zip((people, judge), mean, strict=True)]
-    assert live["correlations"]["pearson"]["value"] == pytest.approx(products / (squares[0] * squares[1]) ** 0.5)
+    assert live["measures"]["pearson"]["value"] == pytest.approx(products / (squares[0] * squares[1]) ** 0.5)
 
 
 def test_two_models_are_drawn_from_the_same_rows(tmp_path):

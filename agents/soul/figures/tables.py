@@ -105,14 +105,12 @@ def agreement_table(judges: Sequence[Named]) -> Table:
                 f"({str(error).splitlines()[0]})."
             ) from None
         for metric, measured in agreement.metrics.items():
-            measures = {**measured.correlations, "accuracy": measured.accuracy, "kappa": measured.kappa}
-            cells = [_estimate(measures.get(key)) for key in (*_CORRELATIONS, "accuracy", "kappa")]
+            cells = [_estimate(measured.measures.get(key)) for key in (*_CORRELATIONS, "accuracy", "kappa")]
             ceiling = NONE if measured.human_alpha is None else f"{measured.human_alpha:.2f}"
             body.append([name, metric, f"{measured.n:,}", f"{measured.left_out:,}", *cells, ceiling])
-            for key, one in measures.items():
-                if one is not None:
-                    numbers = ("" if value is None else value for value in (one.value, one.low, one.high))
-                    data.append((name, metric, measured.n, key, *numbers, hashed))
+            for key, one in measured.measures.items():
+                numbers = ("" if value is None else value for value in (one.value, one.low, one.high))
+                data.append((name, metric, measured.n, key, *numbers, hashed))
     caption = "Judges against people on the same pairs of conversations, with 95 % intervals."
     note = (
         "Correlations are over pairs, with the mean of a judge's repeats and of the annotators. People's alpha "

@@ -3,7 +3,7 @@
     soul judge show                    # the resolved endpoint of each role; keys as "set" or "NOT SET"
     soul judge check                   # make one real call for each role
     soul judge canaries [--json F]     # does the judge fall for known tricks?
-    soul judge agree --labels FILE     # does it agree with people? (MirrorBench's GTEval, pairwise; recorded scores)
+    soul judge agree TASK              # does it agree with people? (soul.agree)
     soul judge draw RUN --out FOLDER   # draw texts for people to label (soul.annotate)
 
 Settings come from the environment, and from arguments such as judge.model=gpt-5-mini or
@@ -20,12 +20,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from soul.cli.arguments import existing_file, non_negative_int, output_file, positive_int
+from soul.cli.arguments import output_file
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import JudgeFailure, SoulError
 from soul.judge import preflight
-from soul.judge.audit import canaries, human_agreement
-from soul.judge.audit.human_labels import RecordedLabel, read_labels
+from soul.judge.audit import canaries
 from soul.judge.call.endpoint import Endpoint
 from soul.judge.gateway import Gateway
 from soul.judge.ledger import Ledger, table
@@ -94,25 +93,18 @@ async def check(sections: Sections) -> int:
 
 
 async def audit(sections: Sections, args: argparse.Namespace) -> int:
-    """Run the canary suite, or compare the judge with human labels. Returns 1 if the judge does not pass, else 0."""
-    labels = read_labels(args.labels) if args.command == "agree" else []
+    """Run the canary suite. Returns 1 if the judge does not pass, else 0."""
     # There is no run folder here, so there is a cache only if judge.cache_dir is set.
     async with Gateway.connect(GatewaySettings.from_sections(sections)) as gateway:
-        if not labels or not all(isinstance(label, RecordedLabel) for label in labels):
-            await gateway.judge.check()
-        if labels:
-            agreement = await human_agreement.compare(gateway.judge, labels, repeats=args.repeats, seed=args.seed)
-            view, result = human_agreement.table(agreement), agreement.to_json()
-            code = 0 if all(metric.n for metric in agreement.metrics.values()) else 1
-        else:
-            outcomes = await canaries.run(gateway.judge)
-            view, result, code = canaries.table(outcomes), canaries.to_json(outcomes), canaries.verdict(outcomes)
+        await gateway.judge.check()
+        outcomes = await canaries.run(gateway.judge)
         ledger = Ledger()
         ledger.add(args.command, gateway.usage())
-    console.print(view, table(ledger))
+    console.print(canaries.table(outcomes), table(ledger))
     if args.json is not None:
+        result = canaries.to_json(outcomes)
         args.json.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    return code
+    return canaries.verdict(outcomes)
 
 
 @reports_errors
@@ -120,18 +112,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 0, or 1 if a check failed."""
     parser = Parser(prog="soul judge", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("show", "check", "canaries", "agree"):
+    for name in ("show", "check", "canaries"):
         command = commands.add_parser(name)
         command.add_argument("settings", nargs="*", help="section.key=value")
         command.add_argument("--no-cache", action="store_true", help="ask the endpoint even if the answer is cached")
-        if name in ("canaries", "agree"):
+        if name == "canaries":
             command.add_argument("--json", type=output_file, help="write the results here")
-        if name == "agree":
-            command.add_argument(
-                "--labels", type=existing_file, required=True, help="JSONL or JSON file with human labels"
-            )
-            command.add_argument("--repeats", type=positive_int, default=1, help="number of judgments of each record")
-            command.add_argument("--seed", type=non_negative_int, default=0, help="seed for the order within pairs")
     args = parser.parse_args(arguments)
     sections = sections_of(args.settings)
     if args.no_cache:

@@ -42,8 +42,8 @@ def test_tables_of_files_count_what_is_in_them(tmp_path: Path) -> None:
 
 def agreement(value: float | None) -> Agreement:
     estimate = Estimate(value, None if value is None else value - 0.1, None if value is None else value + 0.1, 40)
-    correlations = dict.fromkeys(("pearson", "spearman", "kendall"), estimate)
-    return Agreement(MetricAgreement(40, 2, {}, 0.5, 0.6, correlations, None, None, 0.71, None), None, 1, 0)
+    measures = dict.fromkeys(("pearson", "spearman", "kendall"), estimate)
+    return Agreement({"gteval": MetricAgreement(40, 2, {}, 0.5, 0.1, 0.6, 0.1, measures, {}, {}, 0.71, None)}, 1, 0)
 
 
 def test_judges_stand_beside_each_other_with_what_people_agree_on(tmp_path: Path) -> None:
@@ -55,6 +55,6 @@ def test_judges_stand_beside_each_other_with_what_people_agree_on(tmp_path: Path
     out = tmp_path / "out"
     assert main(["--agreement", *words, "--out", str(out)]) == 0
     table = (out / "agreement.md").read_text()
-    assert "| good | GTEval | 40 | 2 | 0.62 0.52 to 0.72 |" in table and "| 0.71 |" in table
-    assert "| odd | GTEval | 40 | 2 | - | - | - | - | - | 0.71 |" in table and "pairwise" not in table
+    assert "| good | gteval | 40 | 2 | 0.62 0.52 to 0.72 |" in table and "| 0.71 |" in table
+    assert "| odd | gteval | 40 | 2 | - | - | - | - | - | 0.71 |" in table and "pairwise" not in table
     assert hashlib.sha256((tmp_path / "good.json").read_bytes()).hexdigest() in (out / "agreement.tex").read_text()

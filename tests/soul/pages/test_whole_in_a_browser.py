@@ -90,6 +90,8 @@ def test_a_person_labels_blinded_pairs_by_keys_and_goes_on_later(opened, written
     page.get_by_text("Ann: 3 of 6 items").wait_for()
     again = opened("annotate/Ann", None)
     again.get_by_text("Ann: 3 of 6 items").wait_for()
+    again.get_by_text("Progress and agreement").click()
+    again.get_by_text("pairwise: accuracy").wait_for(timeout=60_000)  # thousands of resamples
     assert len((written / "labels" / "labels.jsonl").read_text().splitlines()) == 3
 
 

@@ -16,6 +16,7 @@ import numpy as np
 Level = Literal["nominal", "interval"]
 Ratings = Sequence[Sequence[float | None]]  # members x units; None: this member gave no rating of this unit
 
+_ROUNDING = 1e-20  # a variance of equal numbers may be this large
 RESAMPLES = 2000  # so that 50 resamples lie beyond each end of a 95 % interval
 
 
@@ -82,27 +83,73 @@ def _pairable(ratings: Ratings) -> list[list[float]]:
     return [unit for unit in units if len(unit) >= 2]
 
 
-def correlations(judge: Sequence[float], human: Sequence[float], *, seed: int = 0) -> dict[str, Estimate]:
-    """Pearson's r, Spearman's rho and Kendall's tau-b of the pairs (the measures in Table 5 of the paper)."""
+def pearson(x: Any, y: Any) -> Any:
+    """Pearson's r, over the last axis, like the other measures below."""
     from scipy import stats  # it takes more than a second to import, and most users of the judge do not need it
 
-    def pearson(x: Any, y: Any) -> Any:
-        return stats.pearsonr(x, y, axis=-1).statistic
+    return stats.pearsonr(x, y, axis=-1).statistic
 
-    def spearman(x: Any, y: Any) -> Any:
-        return pearson(stats.rankdata(x, axis=-1), stats.rankdata(y, axis=-1))
 
-    def kendall(x: Any, y: Any) -> Any:
-        return stats.kendalltau(x, y, axis=-1).statistic
+def spearman(x: Any, y: Any) -> Any:
+    """Spearman's rho: Pearson's r of the ranks, ties with their mean rank."""
+    from scipy import stats
+
+    return pearson(stats.rankdata(x, axis=-1), stats.rankdata(y, axis=-1))
+
+
+def kendall(x: Any, y: Any) -> Any:
+    """Kendall's tau-b."""
+    from scipy import stats
+
+    return stats.kendalltau(x, y, axis=-1).statistic
+
+
+def weighted_kappa(x: Any, y: Any) -> Any:
+    """Cohen's kappa with quadratic weights, which needs no levels (on other numbers it is Lin's concordance).
+
+    Of Pearson's r it differs in that a judge that is always a point too mild loses agreement.
+    """
+    apart = (x.mean(axis=-1) - y.mean(axis=-1)) ** 2 + x.var(axis=-1) + y.var(axis=-1)
+    return 1 - _ratio(((x - y) ** 2).mean(axis=-1), apart)
+
+
+def alpha(x: Any, y: Any) -> Any:
+    """Krippendorff's interval alpha of two raters without gaps: `krippendorff_alpha` for many resamples at once."""
+    return 1 - _ratio(((x - y) ** 2).mean(axis=-1), 2 * np.concatenate([x, y], axis=-1).var(axis=-1, ddof=1))
+
+
+def absolute_error(x: Any, y: Any) -> Any:
+    """The mean distance."""
+    return abs(x - y).mean(axis=-1)
+
+
+MEASURES = {
+    "pearson": pearson,
+    "spearman": spearman,
+    "kendall": kendall,
+    "weighted_kappa": weighted_kappa,
+    "alpha": alpha,
+    "absolute_error": absolute_error,
+}
+
+
+def agreement(judge: Sequence[float], human: Sequence[float], *, seed: int = 0) -> dict[str, Estimate]:
+    """Every one of `MEASURES` on the pairs; the correlations are those of Table 5 of the paper."""
+    from scipy import stats
 
     pairs = np.array([judge, human], dtype=float)
     if not np.isfinite(pairs).all():
         raise ValueError("a score is not finite; leave a pair without a score out")
-    statistics = {"pearson": pearson, "spearman": spearman, "kendall": kendall}
     with warnings.catch_warnings():
         # A constant side is expected here: `value` None and `dropped` report it.
         warnings.simplefilter("ignore", stats.DegenerateDataWarning)
-        return {name: _estimate(pairs, statistic, seed) for name, statistic in statistics.items()}
+        return {name: _estimate(pairs, statistic, seed) for name, statistic in MEASURES.items()}
+
+
+def _ratio(part: Any, whole: Any) -> Any:
+    """part / whole, undefined (nan) where both raters gave one and the same number throughout."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(abs(whole) < _ROUNDING, np.nan, part / whole)
 
 
 def accuracy(judge: Sequence[Hashable], human: Sequence[Hashable], *, seed: int = 0) -> Estimate:
@@ -124,8 +171,7 @@ def cohens_kappa(judge: Sequence[Hashable], human: Sequence[Hashable], *, seed: 
     def kappa(x: Any, y: Any) -> Any:
         observed = (x == y).mean(axis=-1)
         chance = sum((x == label).mean(axis=-1) * (y == label).mean(axis=-1) for label in labels)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(chance == 1, np.nan, (observed - chance) / (1 - chance))
+        return 1 - _ratio(1 - observed, 1 - chance)
 
     return _estimate(pairs, kappa, seed)
 

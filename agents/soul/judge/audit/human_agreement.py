@@ -1,75 +1,68 @@
-"""Measure how well a judge agrees with people, on conversations that people labelled.
+"""Measure how well a judge agrees with people, on texts that people labelled.
 
-Failed judgments are counted and excluded, never scored. If there are several annotators, the table also shows how well
-they agree among themselves, which is the most that can be expected of a judge.
+Three things stand beside each other: the judge against people; one person against the others, the ceiling; and the best
+constant answer, the floor. Failed judgments are counted and excluded, never scored.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from itertools import zip_longest
-from statistics import fmean
+from statistics import fmean, median, stdev
 from typing import Any
 
 from pydantic import TypeAdapter
 from rich.table import Table
 
-from soul.errors import Cause, JudgeFailure
+from soul.errors import Cause, SessionError
 from soul.judge.audit.agreement_statistics import (
     Estimate,
     Level,
     accuracy,
+    agreement,
     cohens_kappa,
-    correlations,
     krippendorff_alpha,
 )
-from soul.judge.audit.human_labels import GTEvalLabel, Label, PairwiseLabel, RecordedLabel
+from soul.judge.audit.human_labels import Label, RecordedLabel, Scores
 from soul.judge.judge import Judge
-from soul.judge.mirrorbench_judgments import WIN, gteval, pairwise
+from soul.judge.mirrorbench_judgments import WIN
+
+CODES = "pairwise"  # the metric whose scores are codes for labels: the simulated user's share of wins
 
 
 @dataclass(frozen=True)
 class MetricAgreement:
     """A judge's agreement with people on one metric. Pairwise labels count as wins of the simulated user: 0, 0.5, 1."""
 
-    n: int  # labelled pairs with at least one verdict; everything below except `human_alpha` is computed from these
-    left_out: int  # labelled pairs for which the judge gave no verdict at all
+    n: int  # labelled texts with at least one verdict; `judge_...` and `measures` are computed from these
+    left_out: int  # labelled texts for which the judge gave no verdict at all
     failures: Mapping[Cause, int]  # failed judgments, by cause
-    # judge_mean, human_mean: a gap between the two is a bias that correlations do not show
+    # Mean and standard deviation. A gap between the means is a bias that correlations do not show.
     judge_mean: float | None
+    judge_sd: float | None
     human_mean: float | None
-    # pearson, spearman, kendall. A pair's score is the mean over repeats, and over annotators.
-    correlations: Mapping[str, Estimate]
-    # accuracy, kappa: pairwise only, on the most frequent label of the repeats and of the annotators (draw: tie)
-    accuracy: Estimate | None
-    kappa: Estimate | None
-    human_alpha: float | None  # Krippendorff's alpha among the annotators, the human ceiling; None with one annotator
+    human_sd: float | None
+    # The judge against people; a text's score is the mean over repeats, and over annotators. Pairwise also has accuracy
+    # and kappa, on the most frequent label of the repeats and of the annotators (draw: tie).
+    measures: Mapping[str, Estimate]
+    # One person of each text, drawn by seed, against the mean of the others: the ceiling. Empty with one annotator.
+    people: Mapping[str, Estimate]
+    floor: Mapping[str, float]  # what the best constant answer reaches, by measure
+    human_alpha: float | None  # Krippendorff's alpha among all annotators; None with one annotator
     judge_alpha: float | None  # the same among the judge's repeats, which shows whether it agrees with itself
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """The result of `compare`; None for a metric that the file has no labels for.
+    """The result of `compare`, by metric."""
 
-    Attributes:
-        recorded: metric of a task -> the agreement with the scores that its judge gave when the texts were written.
-    """
-
-    gteval: MetricAgreement | None
-    pairwise: MetricAgreement | None
+    metrics: Mapping[str, MetricAgreement]
     repeats: int
     seed: int
-    recorded: Mapping[str, MetricAgreement] = field(default_factory=dict)
-
-    @property
-    def metrics(self) -> dict[str, MetricAgreement]:
-        """Every metric that was labelled, by the name that tables show."""
-        asked = {"GTEval": self.gteval, "pairwise": self.pairwise}
-        known = {name: metric for name, metric in asked.items() if metric}
-        return known | {f"{name}, recorded": metric for name, metric in self.recorded.items()}
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -80,103 +73,127 @@ class Agreement:
         return TypeAdapter(cls).validate_json(text)
 
 
-Verdicts = Sequence[float | Cause]  # one for each repeat: a score, or the cause of the failure
+Verdict = Mapping[str, float] | Cause  # the scores by metric, or the cause of the failure
 
 
-async def compare(judge: Judge, labels: Sequence[Label], *, repeats: int = 1, seed: int = 0) -> Agreement:
-    """Ask the judge about every labelled pair, all at once (the gateway limits concurrency), and compare.
+async def compare(judge: Judge | None, labels: Sequence[Label], *, repeats: int = 1, seed: int = 0) -> Agreement:
+    """Ask the judge about every labelled text, all at once (the gateway limits concurrency), and compare.
 
     Args:
-        repeats: the number of judgments of every pair (self-consistency; section C.9 of the paper), at least 1.
-        seed: for the order of A and B, and for the bootstrap.
+        judge: None: ask nobody, and compare the scores that are recorded with the labels.
+        repeats: the number of judgments of every text (self-consistency; section C.9 of the paper), at least 1.
+        seed: for the order of A and B, the drawn person, and the bootstrap.
     """
 
-    async def judged(label: Label) -> Verdicts:
-        if isinstance(label, RecordedLabel):
-            return [label.judge_score]
+    async def judged(label: Label) -> Sequence[Verdict]:
+        if judge is None or isinstance(label, RecordedLabel):
+            return [label.recorded]
         return await asyncio.gather(*(_verdict(judge, label, seed, i) for i in range(repeats)))
 
     verdicts = await asyncio.gather(*map(judged, labels))
     return measure(list(zip(labels, verdicts, strict=True)), repeats=repeats, seed=seed)
 
 
-def measure(judged: Sequence[tuple[Label, Verdicts]], *, repeats: int = 1, seed: int = 0) -> Agreement:
+def measure(judged: Sequence[tuple[Label, Sequence[Verdict]]], *, repeats: int = 1, seed: int = 0) -> Agreement:
     """Compare labels with verdicts that are known."""
-    by_metric: dict[str | type[Label], list[tuple[Label, Verdicts]]] = {}
-    for pair in judged:
-        name = pair[0].metric if isinstance(pair[0], RecordedLabel) else type(pair[0])
-        by_metric.setdefault(name, []).append(pair)
-    found = {name: _metric(pairs, name is PairwiseLabel, seed) for name, pairs in by_metric.items()}
-    recorded = {name: metric for name, metric in found.items() if isinstance(name, str)}
-    return Agreement(found.get(GTEvalLabel), found.get(PairwiseLabel), repeats, seed, recorded)
+    by_metric: dict[str, list[tuple[Scores, list[float | Cause]]]] = {}
+    for label, verdicts in judged:
+        for name, scores in label.people.items():
+            said = [
+                one if isinstance(one, str) else one[name] for one in verdicts if isinstance(one, str) or name in one
+            ]
+            by_metric.setdefault(name, []).append((scores, said))
+    return Agreement({name: _metric(pairs, name == CODES, seed) for name, pairs in by_metric.items()}, repeats, seed)
 
 
-async def _verdict(judge: Judge, label: GTEvalLabel | PairwiseLabel, seed: int, sample: int) -> float | Cause:
-    real, simulated = label.conversations
+async def _verdict(judge: Judge, label: Label, seed: int, sample: int) -> Verdict:
     try:
-        if isinstance(label, GTEvalLabel):
-            return (await gteval(judge, real, simulated, sample)).score
-        return (await pairwise(judge, real, simulated, seed, sample)).score
-    except JudgeFailure as failure:
+        return await label.ask(judge, seed, sample)
+    except SessionError as failure:
         return failure.cause
 
 
-def _metric(judged: Sequence[tuple[Label, Verdicts]], labelled: bool, seed: int) -> MetricAgreement:
-    """The agreement on one metric; `labelled`: its scores are codes for labels (pairwise)."""
-    scored = [(label, [one for one in verdicts if not isinstance(one, str)]) for label, verdicts in judged]
-    kept = [(label, scores) for label, scores in scored if scores]
-    by_judge = [scores for _, scores in kept]
-    by_people = [[score for score in label.scores if score is not None] for label, _ in kept]
-    means = [fmean(scores) for scores in by_judge], [fmean(scores) for scores in by_people]
-    modes = [_majority(scores) for scores in by_judge], [_majority(scores) for scores in by_people]
-    level: Level = "nominal" if labelled else "interval"
+def _metric(judged: Sequence[tuple[Scores, Sequence[float | Cause]]], coded: bool, seed: int) -> MetricAgreement:
+    """The agreement on one metric; `coded`: its scores are codes for labels (pairwise)."""
+    every = [
+        ([s for s in verdicts if not isinstance(s, str)], [s for s in people if s is not None])
+        for people, verdicts in judged
+    ]
+    kept = [(by_judge, by_people) for by_judge, by_people in every if by_judge]
+    by_judge, by_people = [one for one, _ in kept], [one for _, one in kept or every]
+    drawn = [random.Random(f"{seed}:{i}").sample(scores, len(scores)) for i, (_, scores) in enumerate(every)]
+    means, human_means = [fmean(scores) for scores in by_judge], [fmean(scores) for scores in by_people]
+    floor = {"absolute_error": fmean(abs(mean - median(human_means)) for mean in human_means)}
+    if coded:
+        floor["accuracy"] = max(Counter(map(_majority, by_people)).values()) / len(by_people)
+    level: Level = "nominal" if coded else "interval"
     return MetricAgreement(
         n=len(kept),
         left_out=len(judged) - len(kept),
         failures=dict(Counter(one for _, verdicts in judged for one in verdicts if isinstance(one, str))),
-        judge_mean=fmean(means[0]) if kept else None,
-        human_mean=fmean(means[1]) if kept else None,
-        correlations=correlations(*means, seed=seed),
-        accuracy=accuracy(*modes, seed=seed) if labelled else None,
-        kappa=cohens_kappa(*modes, seed=seed) if labelled else None,
-        human_alpha=krippendorff_alpha(list(zip_longest(*(label.scores for label, _ in judged))), level),
+        judge_mean=fmean(means) if kept else None,
+        judge_sd=stdev(means) if len(kept) > 1 else None,
+        human_mean=fmean(human_means),
+        human_sd=stdev(human_means) if len(human_means) > 1 else None,
+        measures=_measures(kept, coded, seed),
+        people=_measures([([one], others) for one, *others in drawn if others], coded, seed),
+        floor=floor,
+        human_alpha=krippendorff_alpha(list(zip_longest(*(people for people, _ in judged))), level),
         judge_alpha=krippendorff_alpha(list(zip_longest(*by_judge)), level),
     )
 
 
+def _measures(texts: Sequence[tuple[Sequence[float], Sequence[float]]], coded: bool, seed: int) -> dict[str, Estimate]:
+    """Every measure of two sides, from the scores that each gave each text; empty if there are no texts."""
+    if not texts:
+        return {}
+    found = agreement([fmean(one) for one, _ in texts], [fmean(other) for _, other in texts], seed=seed)
+    if coded:
+        modes = [_majority(one) for one, _ in texts], [_majority(other) for _, other in texts]
+        found |= {"accuracy": accuracy(*modes, seed=seed), "kappa": cohens_kappa(*modes, seed=seed)}
+    return found
+
+
 def _majority(scores: Sequence[float]) -> float:
-    """The most frequent label; a tie if two labels are equally frequent."""
+    """The most frequent label; a tie if two are equally frequent. A recorded mean counts as the nearer end."""
     (first, count), *others = Counter(scores).most_common()
-    return WIN["tie"] if others and others[0][1] == count else first
+    if others and others[0][1] == count:
+        return WIN["tie"]
+    return first if first in WIN.values() else float(first > WIN["tie"])
 
 
 def table(agreement: Agreement) -> Table:
     """The agreement as a table for the terminal."""
-    shown = Table("metric", "measure", "value", "95% interval", "pairs", title="The judge against human labels")
+    head = ("metric", "measure", "judge and people", "one person and the others", "best constant")
+    shown = Table(*head, title="The judge against people, with 95 % intervals", title_justify="left")
+    shown.columns[0].overflow = "fold"
     for name, metric in agreement.metrics.items():
-        if shown.row_count:
-            shown.add_section()
-        estimates = {**metric.correlations, "accuracy": metric.accuracy, "Cohen's kappa": metric.kappa}
-        for measure, estimate in estimates.items():
-            if estimate is not None:
-                shown.add_row(name, measure, _number(estimate.value), _interval(estimate), str(estimate.n))
-        shown.add_row(name, "mean score of the judge", _number(metric.judge_mean), "", str(metric.n))
-        shown.add_row(name, "mean score of people", _number(metric.human_mean), "", str(metric.n))
-        shown.add_row(name, "alpha among annotators", _number(metric.human_alpha), "", "")
-        if agreement.repeats > 1:
-            shown.add_row(name, "alpha among the judge's repeats", _number(metric.judge_alpha), "", "")
-        causes = ", ".join(f"{cause} {count}" for cause, count in sorted(metric.failures.items()))
-        shown.add_row(name, "pairs without a verdict", str(metric.left_out), "", "")
-        shown.add_row(name, "failed judgments", causes or "0", "", "")
+        rows = [
+            [one, *(_shown(side.get(one)) for side in (metric.measures, metric.people)), _number(metric.floor.get(one))]
+            for one in metric.measures or metric.people or metric.floor
+        ]
+        sides = (metric.judge_mean, metric.judge_sd), (metric.human_mean, metric.human_sd)
+        rows.append(["mean, deviation", *(", ".join(filter(None, map(_number, side))) for side in sides)])
+        rows.append(["alpha among themselves", _number(metric.judge_alpha), _number(metric.human_alpha)])
+        if metric.n or metric.failures:
+            causes = ", ".join(f"{cause} {count}" for cause, count in sorted(metric.failures.items()))
+            rows.append(["no verdict; failures", f"{metric.left_out}; {causes or 0}"])
+        first = f"{name}: {metric.n + metric.left_out} texts"
+        for row in rows:
+            shown.add_row(
+                first if row is rows[0] else "", row[0].replace("_", " "), *row[1:], end_section=row is rows[-1]
+            )
     return shown
 
 
 def _number(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.3f}"
+    return "" if value is None else f"{value:.3f}"
 
 
-def _interval(estimate: Estimate) -> str:
-    if estimate.low is None or estimate.high is None:
+def _shown(estimate: Estimate | None) -> str:
+    if estimate is None:
         return ""
-    dropped = f" ({estimate.dropped} resamples undefined)" if estimate.dropped else ""
-    return f"{estimate.low:.3f} to {estimate.high:.3f}{dropped}"
+    if estimate.low is None or estimate.high is None:
+        return _number(estimate.value) or "undefined"
+    dropped = f" ({estimate.dropped} undefined)" if estimate.dropped else ""
+    return f"{_number(estimate.value)}  {estimate.low:.3f} to {estimate.high:.3f}{dropped}"

@@ -106,10 +106,10 @@ function blinded(messages) {
   return h("ol", { className: "turns scene" }, messages.map(({ role, content }) => sceneTurn({ speaker: name[role], text: content, own: role === "user" })));
 }
 
-function agreementTable({ pairwise, recorded }) {
-  const rows = Object.entries({ ...(pairwise ? { pairs: pairwise } : {}), ...recorded }).flatMap(([name, one]) => {
-    const measures = { accuracy: one.accuracy, kappa: one.kappa, ...one.correlations, "alpha of the people": one.human_alpha };
-    return Object.entries(measures).filter(([, value]) => value).map(([measure, value]) => [`${name}: ${measure}`, cell(value.value, meanText(value.value)), hasValue(value.low) ? `${meanText(value.low)} to ${meanText(value.high)}` : NONE, counted(value.n)]);
+function agreementTable({ metrics }) {
+  const rows = Object.entries(metrics).flatMap(([name, one]) => {
+    const measures = { ...one.measures, "alpha of the people": { value: one.human_alpha, n: one.n } };
+    return Object.entries(measures).filter(([, { value }]) => hasValue(value)).map(([measure, value]) => [`${name}: ${measure}`, cell(value.value, meanText(value.value)), hasValue(value.low) ? `${meanText(value.low)} to ${meanText(value.high)}` : NONE, counted(value.n)]);
   });
   return rows.length ? dataTable([{ title: "people and judge", text: true }, { title: "value" }, { title: "95 %" }, { title: "n" }], rows, { caption: "Agreement" }) : small("There are too few labels.");
 }

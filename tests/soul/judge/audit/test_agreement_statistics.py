@@ -17,8 +17,8 @@ from soul.judge.audit import agreement_statistics
 from soul.judge.audit.agreement_statistics import (
     RESAMPLES,
     accuracy,
+    agreement,
     cohens_kappa,
-    correlations,
     krippendorff_alpha,
 )
 
@@ -110,10 +110,20 @@ def kendall_by_pairs(x, y):
     return agree / math.sqrt((pairs - ties_x) * (pairs - ties_y))
 
 
+def kappa_by_tables(x, y):
+    """Quadratic weights, from the table of observed pairs and the one that the two margins would give."""
+    pairs = list(zip(x, y, strict=True))
+    chance = sum((a - b) ** 2 for a, b in product(x, y)) / len(x) ** 2
+    return 1 - sum((a - b) ** 2 for a, b in pairs) / len(x) / chance
+
+
 EXPECTED = {
     "pearson": pearson_by_sums,
     "spearman": lambda x, y: pearson_by_sums(ranks_by_counting(x), ranks_by_counting(y)),
     "kendall": kendall_by_pairs,
+    "weighted_kappa": kappa_by_tables,
+    "alpha": lambda x, y: alpha_by_coincidences([x, y], "interval"),
+    "absolute_error": lambda x, y: sum(abs(a - b) for a, b in zip(x, y, strict=True)) / len(x),
 }
 
 
@@ -125,10 +135,10 @@ def noisy(n, seed, steps=None):
 
 
 @pytest.mark.parametrize("n, steps", [(3, None), (17, 3), (100, 10)])
-def test_correlations_are_their_formulas(n, steps, monkeypatch):
+def test_measures_are_their_formulas(n, steps, monkeypatch):
     judge, human = noisy(n, seed=n, steps=steps)
     monkeypatch.setattr(agreement_statistics, "RESAMPLES", 50)
-    found = correlations(judge, human)
+    found = agreement(judge, human)
     assert list(found) == list(EXPECTED)
     for name, formula in EXPECTED.items():
         assert found[name].value == pytest.approx(formula(judge, human), abs=1e-12)
@@ -137,7 +147,7 @@ def test_correlations_are_their_formulas(n, steps, monkeypatch):
 
 def test_an_interval_repeats_with_its_seed_and_resembles_a_plain_bootstrap():
     judge, human = noisy(80, seed=1)
-    first, again, other = (correlations(judge, human, seed=seed)["pearson"] for seed in (5, 5, 6))
+    first, again, other = (agreement(judge, human, seed=seed)["pearson"] for seed in (5, 5, 6))
     assert first == again != other
     rng = random.Random(99)
     drawn = []
@@ -153,16 +163,22 @@ def test_an_interval_repeats_with_its_seed_and_resembles_a_plain_bootstrap():
 def test_what_the_data_do_not_define_is_none(judge, human):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = correlations(judge, human)
-    for estimate in found.values():
-        assert (estimate.value, estimate.low, estimate.high, estimate.n) == (None, None, None, len(judge))
+        found = agreement(judge, human)
+    for name, estimate in found.items():
+        if len(judge) < 2 or name in ("pearson", "spearman", "kendall"):
+            assert (estimate.value, estimate.low, estimate.high, estimate.n) == (None, None, None, len(judge))
+
+
+def test_a_judge_that_says_what_people_say_throughout_has_shown_no_agreement():
+    found = agreement([0.7] * 9, [0.7] * 9)
+    assert found["weighted_kappa"].value is found["alpha"].value is None and found["absolute_error"].value == 0
 
 
 def test_resamples_without_variation_are_dropped_and_counted():
     judge, human = [0.2, 0.2, 0.2, 0.2, 0.9], [0.1, 0.3, 0.2, 0.1, 0.8]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = correlations(judge, human)["pearson"]
+        found = agreement(judge, human)["pearson"]
     # the one different score is missing from (4/5)^5 of the resamples; all five draws are it in (1/5)^5
     assert found.dropped / RESAMPLES == pytest.approx(0.8**5 + 0.2**5, abs=0.06)
     assert -1 <= found.low <= found.value <= 1

@@ -101,14 +101,15 @@ def test_a_judge_that_agrees():
     people, labels = [rng.random() for _ in pairs], [rng.choice(list(WINS)) for _ in pairs]
     oracle = Oracle(pairs, people, labels)
     found = compared(oracle, scored(pairs, people) + named(pairs, labels))
-    for metric in (found.gteval, found.pairwise):
+    for metric in found.metrics.values():
         assert (metric.n, metric.left_out, metric.failures) == (30, 0, {})
-        for estimate in metric.correlations.values():
-            assert (estimate.value, estimate.low, estimate.high) == pytest.approx((1, 1, 1))
+        for name, estimate in metric.measures.items():
+            best = 0 if name == "absolute_error" else 1
+            assert (estimate.value, estimate.low, estimate.high) == pytest.approx((best, best, best))
         assert metric.judge_mean == pytest.approx(metric.human_mean)
-    assert (found.gteval.accuracy, found.gteval.kappa) == (None, None)
-    assert (found.pairwise.accuracy.value, found.pairwise.kappa.value) == (1, 1)
-    assert found.pairwise.human_mean == pytest.approx(sum(WINS[label] for label in labels) / 30)
+    assert not {"accuracy", "kappa"} & found.metrics["gteval"].measures.keys()
+    assert {"accuracy", "kappa"} <= found.metrics["pairwise"].measures.keys()
+    assert found.metrics["pairwise"].human_mean == pytest.approx(sum(WINS[label] for label in labels) / 30)
 
 
 def test_a_failure_is_counted_and_never_a_score():
@@ -122,12 +123,20 @@ def test_a_failure_is_counted_and_never_a_score():
     labels = ["real", "simulated"] * 10
     takes = [None if i < 3 else label for i, label in enumerate(labels)]
     found = compared(Oracle(pairs, says, takes), scored(pairs, people) + named(pairs, labels))
-    assert (found.gteval.n, found.gteval.left_out, found.gteval.failures) == (14, 6, {"refusal": 6})
-    assert found.gteval.correlations["pearson"].value == pytest.approx(1)
-    assert found.gteval.correlations["pearson"].n == 14
-    assert found.gteval.judge_mean == pytest.approx(0.5)
-    assert (found.pairwise.n, found.pairwise.left_out, found.pairwise.failures) == (17, 3, {"refusal": 3})
-    assert found.pairwise.accuracy.value == 1
+    assert (found.metrics["gteval"].n, found.metrics["gteval"].left_out, found.metrics["gteval"].failures) == (
+        14,
+        6,
+        {"refusal": 6},
+    )
+    assert found.metrics["gteval"].measures["pearson"].value == pytest.approx(1)
+    assert found.metrics["gteval"].measures["pearson"].n == 14
+    assert found.metrics["gteval"].judge_mean == pytest.approx(0.5)
+    assert (found.metrics["pairwise"].n, found.metrics["pairwise"].left_out, found.metrics["pairwise"].failures) == (
+        17,
+        3,
+        {"refusal": 3},
+    )
+    assert found.metrics["pairwise"].measures["accuracy"].value == 1
     assert "refusal 6" in shown(found)
 
 
@@ -137,15 +146,15 @@ def test_repeats_are_averaged_and_a_missing_one_leaves_the_others():
     takes = [["real", "real", "simulated"], ["real", "simulated", None], ["tie", "simulated", "simulated"]]
     labels = scored(pairs, [0.2, 0.5, 0.8]) + named(pairs, ["real", "tie", "simulated"])
     found = compared(Oracle(pairs, says, takes), labels, repeats=3)
-    assert found.gteval.correlations["pearson"].value == pytest.approx(1)  # the means are people's scores
-    assert found.gteval.judge_mean == pytest.approx(0.5)
-    assert (found.gteval.left_out, found.gteval.failures) == (0, {"refusal": 2})
+    assert found.metrics["gteval"].measures["pearson"].value == pytest.approx(1)  # the means are people's scores
+    assert found.metrics["gteval"].judge_mean == pytest.approx(0.5)
+    assert (found.metrics["gteval"].left_out, found.metrics["gteval"].failures) == (0, {"refusal": 2})
     # seven scores around 0.5, their squared distances from it sum to 0.4; two repeats differ by 0.2, each counted twice
-    assert found.gteval.judge_alpha == pytest.approx(1 - (4 * 0.2**2 / 7) / (2 * 7 * 0.4 / (7 * 6)))
+    assert found.metrics["gteval"].judge_alpha == pytest.approx(1 - (4 * 0.2**2 / 7) / (2 * 7 * 0.4 / (7 * 6)))
     # most frequent: real; undecided, so a tie; simulated
-    assert found.pairwise.accuracy.value == 1
-    assert found.pairwise.judge_mean == pytest.approx((1 / 3 + 1 / 2 + 5 / 6) / 3)
-    assert "the judge's repeats" in shown(found)
+    assert found.metrics["pairwise"].measures["accuracy"].value == 1
+    assert found.metrics["pairwise"].judge_mean == pytest.approx((1 / 3 + 1 / 2 + 5 / 6) / 3)
+    assert "among themselves" in shown(found)
 
 
 def test_the_ceiling_is_the_agreement_of_the_annotators():
@@ -157,9 +166,11 @@ def test_the_ceiling_is_the_agreement_of_the_annotators():
     found = compared(oracle, scored(pairs, people) + named(pairs, labels))
     # observed: one pair differs by 0.5, twice counted, of 6 ratings; expected: all 15 pairs of 0 0 1 1 0.5 1
     observed, expected = 2 * 0.25 / 6, 2 * (2 * 3 * 1 + 2 * 0.25 + 3 * 0.25) / (6 * 5)
-    assert found.gteval.human_alpha == pytest.approx(1 - observed / expected)
+    assert found.metrics["gteval"].human_alpha == pytest.approx(1 - observed / expected)
     # labels: real 2, simulated 3, tie 1; one of three pairs differs
     observed, expected = 2 / 6, 2 * (2 * 3 + 2 * 1 + 3 * 1) / (6 * 5)
-    assert found.pairwise.human_alpha == pytest.approx(1 - observed / expected)
-    assert found.gteval.correlations["pearson"].value == pytest.approx(1)  # with the annotators' mean
-    assert found.pairwise.accuracy.value == 1  # two annotators who differ have not decided: a tie
+    assert found.metrics["pairwise"].human_alpha == pytest.approx(1 - observed / expected)
+    assert found.metrics["gteval"].measures["pearson"].value == pytest.approx(1)  # with the annotators' mean
+    assert (
+        found.metrics["pairwise"].measures["accuracy"].value == 1
+    )  # two annotators who differ have not decided: a tie

@@ -25,7 +25,7 @@ def test_both_kinds_come_from_one_file(tmp_path, name):
     first, second = read_labels(write(tmp_path, [GTEVAL, PAIRWISE], name))
     assert isinstance(first, GTEvalLabel) and isinstance(second, PairwiseLabel)
     assert (first.conversation_id, first.scores) == ("c-1", (0.7,))
-    assert (second.labels, second.scores) == (("real",), (0.0,))
+    assert second.people == {"pairwise": (0.0,)}
     real, simulated = first.conversations
     assert real == [{"role": turn["role"], "content": turn["content"]} for turn in REAL]
     assert simulated == SIMULATED
@@ -38,6 +38,7 @@ BAD = {
     "not labelled yet": ({**GTEVAL, "human_score": None}, "field human_score: no annotator has labelled"),
     "above the scale": ({**GTEVAL, "human_score": 7}, "field human_score.0: Input should be less than or equal to 1"),
     "true is no score": ({**GTEVAL, "human_score": True}, "field human_score.0: Input should be a valid number"),
+    "no such label": ({**PAIRWISE, "human_label": ["real", "A"]}, "is 'A'; write real, tie, simulated"),
     "NaN": (json.dumps({**GTEVAL, "human_score": float("nan")}), "field human_score.0"),
     "no user": ({**GTEVAL, "simulated": NO_USER}, "field simulated: has no turn of the user"),
 }
