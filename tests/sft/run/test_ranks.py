@@ -49,7 +49,7 @@ from sft.run.ranks import run_ranks
 
 folder, word, save_s = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
 trainer = {"nnodes": 1, "n_gpus_per_node": 2, "default_local_dir": str(folder)}
-config = OmegaConf.create({"trainer": trainer, "run": {"save_on_signal_s": save_s}})
+config = OmegaConf.create({"trainer": trainer, "run": {"save_on_signal_s": save_s, "dir": str(folder)}})
 sys.exit(run_command(lambda: run_ranks(config, [str(folder / "rank.py"), word], None)))
 """
 
