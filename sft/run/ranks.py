@@ -124,7 +124,7 @@ def _topology(config: DictConfig) -> list[str]:
     signals = f"--signals-to-handle={','.join(number.name for number in STOP)}"
     if nodes == 1:
         return ["--standalone", signals, devices]
-    host, port = os.environ.get("MASTER_ADDR") or "127.0.0.1", os.environ.get("MASTER_PORT") or "29500"
+    host, port = os.environ["MASTER_ADDR"], os.environ.get("MASTER_PORT") or "29500"
     first_node = [f"--master-addr={host}", f"--master-port={port}", f"--rdzv-conf=timeout={FIRST_NODE_S}"]
     return [signals, devices, f"--nnodes={nodes}", f"--node-rank={node_rank(config)}", *first_node]
 
@@ -134,7 +134,12 @@ def node_rank(config: DictConfig) -> int:
     nodes = int(config.trainer.nnodes)
     if nodes == 1:  # a batch system may set NODE_RANK for its own purposes
         return 0
-    text = os.environ.get("NODE_RANK") or "0"
+    if missing := [name for name in ("NODE_RANK", "MASTER_ADDR") if not os.environ.get(name)]:
+        raise BadConfig(
+            f"trainer.nnodes={nodes} without {' and '.join(missing)}: run the same command on each node, with its own "
+            "number as NODE_RANK (0, 1, ...) and the first node's address as MASTER_ADDR."
+        )
+    text = os.environ["NODE_RANK"]
     if not text.isdecimal() or int(text) >= nodes:
         raise BadConfig(f"NODE_RANK={text}: with trainer.nnodes={nodes}, use a whole number from 0 to {nodes - 1}.")
     return int(text)

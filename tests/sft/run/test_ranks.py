@@ -155,6 +155,7 @@ def test_a_node_waits_for_the_first_one(tmp_path: Path) -> None:
     launchers = []
     for rank in (1, 0):
         variables = {"PYTHONPATH": f"{ROOT}/verl:{ROOT}:{ROOT}/agents", "NODE_RANK": str(rank), "MASTER_PORT": port}
+        variables["MASTER_ADDR"] = "127.0.0.1"
         command = [sys.executable, str(tmp_path / "launcher.py"), str(tmp_path), "plain", "60"]
         launchers.append(subprocess.Popen(command, env={**os.environ, **variables}, stdout=subprocess.PIPE, text=True))
         time.sleep(2)

@@ -11,6 +11,7 @@ import torch.multiprocessing as mp
 from omegaconf import OmegaConf
 
 from ditto.run.checkpoint import TRACKER, partial_dir, publish
+from ditto.settings import BadConfig
 from recipe.demo import tiny_model
 from sft.launch import config_of, main
 from sft.run import ranks
@@ -157,6 +158,10 @@ def test_only_the_node_that_holds_the_lock_removes_a_half_written_checkpoint(
     monkeypatch.setattr(ranks, "run", lambda _arguments: None)
     for variable in (ranks.stop.LAUNCHER_VARIABLE, ranks.RESUME_VARIABLE):
         monkeypatch.setenv(variable, "")
+    monkeypatch.setenv("NODE_RANK", "1")
+    with pytest.raises(BadConfig, match="trainer.nnodes=2 without MASTER_ADDR"):
+        ranks.node_rank(config)
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     for node, left in (("1", True), ("0", False)):
         monkeypatch.setenv("NODE_RANK", node)
         assert ranks.run_ranks(config, ["program"], None) == 0
