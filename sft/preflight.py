@@ -127,6 +127,10 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     if choice and choice.folder:
         now = TrainedData.from_run(config, data_settings(config), train)
         lines += check_unchanged(choice.folder, now, path, bool(trainer.resume_changed))
+        if choice.step >= steps:
+            lines.append(
+                f"NOTHING IS LEFT TO TRAIN: {steps} steps are done. For more, raise trainer.total_training_steps"
+            )
     size = sum(corpus.stored_bytes for corpus in corpora) / (1 << 30)
     tokens = f"tokens in {data_settings(config).cache_dir}: {size:.2f} GiB"
     if tested:

@@ -73,6 +73,8 @@ def check(config: DictConfig) -> str:
         check_model_length(config, teachers.values())
     lines = _plan(config, settings, train, val, lengths, teachers)
     changes = check_changes(config, choice.folder)  # once the config holds everything that is derived
+    if choice.step >= (steps := training_steps(config, len(train))):
+        changes += [f"NOTHING IS LEFT TO TRAIN: {steps} steps are done. Raise trainer.total_training_steps for more"]
     lines += [("chat template" if i == 0 else "", note) for i, note in enumerate(chat.format.notes)]
     lines += [("LoRA adapts", ", ".join(adapted))] if adapted else []
     lines += [("mixture", drawn)] if drawn else []

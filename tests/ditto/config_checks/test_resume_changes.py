@@ -109,6 +109,9 @@ def test_optimizer_settings_are_applied_and_the_rest_is_shown(world: Path) -> No
     assert f"{OPTIM}.betas was [0.9, 0.999] and is [0.8, 0.9]" in applied
     assert other.startswith("other than before: ") and "data.max_response_length was " in other
     assert "temperature was" in other and OPTIM not in other
+    longer = [f"{OPTIM}.lr_scheduler_type=cosine", "trainer.total_training_steps=900"]
+    applied, *_ = lines(world, *longer)
+    assert "is 900, so the learning rate jumps to the schedule of that length" in applied
 
 
 def test_a_run_of_an_older_version_is_not_compared(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

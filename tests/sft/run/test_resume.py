@@ -91,9 +91,10 @@ def test_it_goes_on_from_there_and_forgets_what_comes_again(
         save(tmp_path, saved)
     (tmp_path / "global_step_8/actor/ranks.json").unlink()
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps({"step": each}) + "\n" for each in range(1, 11)))
-    assert launch(world, tmp_path) == 0 and started == [tmp_path / "global_step_4"]
+    assert launch(world, tmp_path, "trainer.total_training_steps=4") == 0 and started == [tmp_path / "global_step_4"]
     plan = capsys.readouterr().out
     assert "resumes after step 4" in plan and "set aside" in plan
+    assert "NOTHING IS LEFT TO TRAIN: 4 steps are done" in plan
     kept = [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert (tmp_path / TRACKER).read_text() == "4" and kept == [1, 2, 3, 4]
 

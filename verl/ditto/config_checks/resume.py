@@ -41,6 +41,7 @@ SHOWN = 6  # differences in a line, at most
 _MODEL, _OPTIMIZER = "actor_rollout_ref.model", "actor_rollout_ref.actor.optim"
 _ADAPTER_KEYS = tuple(f"{_MODEL}.{name}" for name in ("target_modules", "exclude_modules", "lora_adapter_path"))
 _KEPT = (f"{_MODEL}.path", *_ADAPTER_KEYS, f"{_OPTIMIZER}.optimizer", f"{_OPTIMIZER}.optimizer_impl")
+_LENGTH = "trainer.total_training_steps"
 _TOLD = (*_KEPT, "algorithm.objective")
 _PLACES = (f"{_MODEL}.path", f"{_MODEL}.lora_adapter_path")  # other machines keep them elsewhere: names are compared
 _ORDER = (
@@ -217,7 +218,12 @@ def check_changes(config: DictConfig, folder: Path | None) -> list[str]:
             "the order of its rows, so with others a resumed run would repeat some and never see others. Undo the "
             "change, or go on with it with trainer.resume_changed=true."
         )
-    applied = [text for key, text in changes.items() if key.startswith(f"{_OPTIMIZER}.")]
+    if config.actor_rollout_ref.actor.optim.lr_scheduler_type != "constant" and _LENGTH in changes:
+        changes[_LENGTH] += ", so the learning rate jumps to the schedule of that length"
+        applied = [changes[_LENGTH]]
+    else:
+        applied = []
+    applied += [text for key, text in changes.items() if key.startswith(f"{_OPTIMIZER}.")]
     other = [text for key, text in changes.items() if text not in (*order, *applied) and key not in _TOLD]
     lines += [f"CHANGED (trainer.resume_changed=true): {_listed(order)}"] if order else []
     lines += [f"from the next step on: {_listed(applied)}"] if applied else []
