@@ -293,6 +293,7 @@ class DittoTrainer(Validation):
         step = self.parts.joined()
         numbers: dict[str, Any] = session_metrics(step.traces) | step_diagnostics(step.traces)
         numbers |= rollout_times(step.traces, self.parts.rollouts)
+        numbers["training/started"] = self.parts.rollouts[0][0]
         numbers["ditto/sessions"] = len(step.traces)
         numbers |= batch_metrics.sequences(step, teaches_feedback=self.settings.objective.teacher == "feedback")
         if step.entropy is not None and len(step.entropy):

@@ -1,0 +1,152 @@
+"""Send a run to an OpenTelemetry collector: spans with their real times, read from the files of the run.
+
+    step > gen > session > play, judge, feedback of the draft and the refined answer > calls of models
+         > old_log_prob, ref, adv, update_actor, rest, save_checkpoint, update_weights, testing > session > ...
+
+Each step is a trace of its own, and so is each session of an evaluation: viewers cut or refuse a trace of more than
+some ten thousand spans. Each trace links to the span of the run. Ids are hashes, so a span that is sent again keeps
+its id. Names and attributes follow the semantic conventions for GenAI where they have one.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, islice
+from typing import Any, NamedTuple
+
+from soul.adapters import not_installed
+from soul.errors import SoulError
+from soul.pages.facts import TrainingFiles
+from soul.record import SessionRecord, digest
+
+try:
+    from opentelemetry import trace
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.sdk.trace.export import SpanExportResult
+except ImportError as error:
+    raise not_installed("soul export --to otlp", "opentelemetry-sdk", "otel") from error
+
+RUN = ("run",)  # the path of the run's own span
+BATCH = 500  # spans of a request
+# timing_s/<phase> of a step, in order; "rest" is what none of them measures
+_PHASES = ("gen", "old_log_prob", "ref", "adv", "update_actor", "rest", "save_checkpoint", "update_weights", "testing")
+
+
+class NotSent(SoulError):
+    """The collector did not take the spans, or there are none."""
+
+
+class Span(NamedTuple):
+    """A span before it is sent. Its parent has the same path without the last part."""
+
+    path: tuple[str, ...]
+    start: float  # unix time
+    seconds: float
+    attributes: Mapping[str, Any] = {}  # those that are None are not sent
+    name: str = ""  # if it is not the last part of the path
+    problem: str | None = None  # why it failed
+
+
+def run_spans(
+    files: TrainingFiles, sessions: Iterable[tuple[str, int, Sequence[SessionRecord]]], policy: str
+) -> Iterator[Span]:
+    """The spans of a run, its own at the end; `sessions` are those of `soul.export.sessions_of`."""
+    begin, end = math.inf, 0.0
+    for step, splits in groupby(sessions, key=lambda each: each[1]):
+        records = {split: found for split, _, found in splits}
+        of_evaluation = (span for one in records.get("", ()) for span in _session(one, policy, ()))
+        for span in of_evaluation if "" in records else _step(step, files.metrics.get(step, {}), records, policy):
+            begin, end = min(begin, span.start), max(end, span.start + span.seconds)
+            yield span
+    if not end:
+        raise NotSent(f"{files.folder} has no finished step, or no session with times: there is nothing to send.")
+    yield Span(RUN, begin, end - begin, {"gen_ai.request.model": policy, "soul.objective": files.run.get("objective")})
+
+
+def _step(
+    step: int, numbers: Mapping[str, float], records: Mapping[str, Sequence[SessionRecord]], policy: str
+) -> Iterator[Span]:
+    """The spans of a step; none before its metrics are written, or if nothing tells when it began."""
+    played = [one.span[0] for one in records.get("step") or records["val"] if one.span]
+    begin = numbers.get("training/started", min(played, default=None))  # older runs: their first session
+    if not numbers or begin is None:
+        return
+    took = {name.removeprefix("timing_s/"): value for name, value in numbers.items() if name.startswith("timing_s/")}
+    took["rest"] = max(0.0, took.get("step", 0.0) - sum(took.get(phase, 0.0) for phase in _PHASES[:-1]))
+    shown = {f"soul.{key}": value for key, value in numbers.items() if key.startswith("ditto/") and key.count("/") == 1}
+    path = (f"step {step}",)
+    yield Span(path, begin, took.get("step", 0.0) + took.get("testing", 0.0), {"soul.step": step, **shown})
+    for phase in filter(took.__contains__, _PHASES):
+        yield Span((*path, phase), begin, took[phase])
+        begin += took[phase]
+        for one in records.get({"gen": "step", "testing": "val"}.get(phase, ""), ()):
+            yield from _session(one, policy, (*path, phase))
+
+
+def _session(record: SessionRecord, policy: str, above: tuple[str, ...]) -> Iterator[Span]:
+    """The spans of a session; none if it has no times."""
+    if record.span is None:
+        return
+    path, provider = (*above, record.name), "vllm" if record.session else "openai"
+    about = _call("invoke_agent", policy, provider, 0, record.sampled_tokens)
+    about |= {"gen_ai.agent.name": record.task, "gen_ai.conversation.id": record.name, "soul.row": record.row}
+    yield Span(path, record.span[0], record.span[1] - record.span[0], about, f"invoke_agent {record.task}")
+    for kind, attempt in zip(("draft", "refined"), record.attempts, strict=False):
+        for stage, start in attempt.started.items():
+            of_stage, seconds = (*path, f"{kind} {stage}"), attempt.seconds.get(stage, 0.0)
+            failure = record.feedback_failure if stage == "feedback" else attempt.failure
+            problem = failure.cause if failure and failure.stage == stage else None
+            score = {"gen_ai.evaluation.name": "reward", "gen_ai.evaluation.score.value": attempt.reward}
+            yield Span(of_stage, start, seconds, score if stage == "judge" and attempt.valid else {}, problem=problem)
+            for seat in dict.fromkeys(one.seat for one in record.sequences) if stage == "play" else ():
+                for number, (began, lasted, tokens) in enumerate(record.turns(kind, seat)):
+                    counts = tokens.get("prompt_tokens", 0), tokens.get("completion_tokens", 0)
+                    asked, key = _call("chat", policy, provider, *counts), f"{seat} {number}"
+                    yield Span((*of_stage, key), began, lasted, asked, f"chat {policy}")
+            for number, call in enumerate(one for one in attempt.calls if (one.role or "judge") == stage):
+                times = (call.started, call.seconds) if call.started else (start, seconds)  # older runs
+                asked = _call("chat", call.model, "openai", call.prompt_tokens, call.completion_tokens)
+                asked["soul.cached"] = call.cached
+                yield Span((*of_stage, str(number)), *times, asked, f"chat {call.model}", call.failure or None)
+
+
+def _call(operation: str, model: str, provider: str, read: int, written: int) -> dict[str, Any]:
+    named = {"operation.name": operation, "request.model": model, "provider.name": provider}
+    used = {"usage.input_tokens": read or None, "usage.output_tokens": written or None}
+    return {f"gen_ai.{name}": value for name, value in (named | used).items()}
+
+
+def send(run: str, spans: Iterator[Span], endpoint: str | None) -> str:
+    """Send spans, and tell how many. Raises NotSent."""
+    exporter = OTLPSpanExporter(f"{endpoint.rstrip('/')}/v1/traces" if endpoint else None)
+    resource, count = Resource.create({"service.name": "soul", "soul.run": run}), 0
+
+    def context(path: tuple[str, ...]) -> trace.SpanContext:
+        root, own = (int(digest([run, *part]), 16) for part in (path[:1], path))
+        return trace.SpanContext(root, own >> 64, is_remote=False)
+
+    def encoded(span: Span) -> ReadableSpan:
+        parent, known = span.path[:-1], {**span.attributes, "error.type": span.problem}
+        is_call, start = known.get("gen_ai.operation.name") == "chat", round(span.start * 1e9)
+        return ReadableSpan(
+            span.name or span.path[-1],
+            context(span.path),
+            context(parent) if parent else None,
+            resource,
+            {key: value for key, value in known.items() if value is not None},
+            links=[] if parent or span.path == RUN else [trace.Link(context(RUN))],
+            kind=trace.SpanKind.CLIENT if is_call else trace.SpanKind.INTERNAL,
+            status=trace.Status(trace.StatusCode.ERROR if span.problem else trace.StatusCode.UNSET, span.problem),
+            start_time=start,
+            end_time=start + max(0, round(span.seconds * 1e9)),
+        )
+
+    while batch := list(islice(spans, BATCH)):
+        if exporter.export([encoded(span) for span in batch]) is not SpanExportResult.SUCCESS:
+            raise NotSent(
+                f"the collector took only {count:,} spans; the lines above say why. Start it, or pass its address with "
+                "--endpoint. Headers, such as a key, are read from OTEL_EXPORTER_OTLP_HEADERS."
+            )
+        count += len(batch)
+    return f"Sent {count:,} spans."
