@@ -18,10 +18,9 @@ from soul.cli.arguments import existing_folder, non_negative_int, output_folder
 from soul.cli.error_border import Parser, reports_errors
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.files.trace_files import FOLDER, trace_files
-from soul.pages.facts import NotARun, TrainingFiles, kind_of
+from soul.pages.facts import TrainingFiles, facts, kind_of
 from soul.record import SessionRecord, read_records
 
-SCHEMA = "ATIF-v1.7"
 _NOT_AGAIN: Any = {"draft": True, "refined": True, "sequences": {"__all__": {"prompt_ids", "response"}}}
 
 
@@ -46,40 +45,35 @@ def trajectories(record: SessionRecord, run: str, policy: str) -> Iterator[dict[
                 if source == "agent" and (turn := next(turns, None)):
                     steps[-1]["timestamp"] = datetime.fromtimestamp(turn[0], UTC).isoformat()
                     steps[-1]["metrics"] = {**turn[2], "extra": {"seconds": turn[1]}}
+            ids = {"session_id": record.name, "trajectory_id": f"{record.name}.{kind}.{number}"}
+            agent = {"name": "soul", "version": soul.__version__, "model_name": policy, "extra": {"seat": seat}}
+            notes = (
+                "Draft; a refined answer has the same session_id."
+                if kind == "draft"
+                else f"After the feedback on {record.name}.draft.{number}."
+            )
+            verdict = attempt.model_dump(include={"reward", "metrics"})
             told = {"run": run, "session": session, "attempt": attempt.model_dump(mode="json", exclude={"seats"})}
-            verdict = {"reward": attempt.reward, "metrics": attempt.metrics}
-            yield {
-                "schema_version": SCHEMA,
-                "session_id": record.name,
-                "trajectory_id": f"{record.name}.{kind}.{number}",
-                "agent": {"name": "soul", "version": soul.__version__, "model_name": policy, "extra": {"seat": seat}},
-                "notes": "Draft." if kind == "draft" else f"After the feedback on {record.name}.draft.{number}.",
-                "steps": steps,
-                "final_metrics": {"total_steps": len(steps), "extra": verdict},
-                "extra": told,
-            }
+            head = {"schema_version": "ATIF-v1.7", **ids, "agent": agent, "notes": notes, "steps": steps}
+            yield {**head, "final_metrics": {"total_steps": len(steps), "extra": verdict}, "extra": told}
 
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     """Export a run."""
     parser = Parser(prog="soul export", description=__doc__)
-    parser.add_argument(
-        "run", metavar="RUN", type=existing_folder, help="the folder of a training run or an evaluation"
-    )
+    parser.add_argument("run", metavar="RUN", type=existing_folder, help="the folder of one run")
     parser.add_argument("--to", required=True, choices=("atif", "otlp"), help="the format")
     parser.add_argument("--steps", metavar="N", nargs=2, type=non_negative_int, help="the first and the last one [all]")
     parser.add_argument("--out", metavar="DIR", type=output_folder, help="atif: where the files go [RUN/atif]")
     parser.add_argument("--endpoint", metavar="URL", help="otlp: the collector's address [http://localhost:4318]")
     options = parser.parse_args(arguments)
-    place, kind, foreign = options.run, kind_of(options.run), "endpoint" if options.to == "atif" else "out"
-    if kind is None:
-        raise NotARun(f"{place} is not the folder of a training run or of an evaluation.")
-    if getattr(options, foreign) is not None or (options.steps and kind == "evaluation"):
+    place, about, foreign = options.run, facts(options.run), "endpoint" if options.to == "atif" else "out"
+    if getattr(options, foreign) is not None or (options.steps and about.kind == "evaluation"):
         parser.error("--out belongs to --to atif, --endpoint to --to otlp, and --steps to a training run")
     run, files = place.resolve().name, TrainingFiles.read(place)
     model = (files.run.get("config") or {}).get("actor_rollout_ref", {}).get("model", {}).get("path", "policy")
-    policy = str(model) if kind == "training" else EvaluationRun.load(place, {}).name
+    policy = about.name if about.kind == "evaluation" else str(model)
     sessions = sessions_of(place, range(options.steps[0], options.steps[1] + 1) if options.steps else None)
     if options.to == "otlp":
         from soul.spans import run_spans, send  # here: it needs OpenTelemetry

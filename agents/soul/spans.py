@@ -3,9 +3,9 @@
     step > gen > session > play, judge, feedback of the draft and the refined answer > calls of models
          > old_log_prob, ref, adv, update_actor, rest, save_checkpoint, update_weights, testing > session > ...
 
-Each step is a trace of its own, and so is each session of an evaluation: viewers cut or refuse a trace of more than
-some ten thousand spans. Each trace links to the span of the run. Ids are hashes, so a span that is sent again keeps
-its id. Names and attributes follow the semantic conventions for GenAI where they have one.
+Each step is a trace of its own, and so is each session of an evaluation, because viewers cut or refuse large traces.
+Each links to the span of the run. Ids are hashes, so a span that is sent again keeps its id. Names and attributes
+follow the semantic conventions for GenAI where they have one.
 """
 
 import math
@@ -23,7 +23,6 @@ try:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import ReadableSpan
-    from opentelemetry.sdk.trace.export import SpanExportResult
 except ImportError as error:
     raise not_installed("soul export --to otlp", "opentelemetry-sdk", "otel") from error
 
@@ -31,6 +30,7 @@ RUN = ("run",)  # the path of the run's own span
 BATCH = 500  # spans of a request
 # timing_s/<phase> of a step, in order; "rest" is what none of them measures
 _PHASES = ("gen", "old_log_prob", "ref", "adv", "update_actor", "rest", "save_checkpoint", "update_weights", "testing")
+_Records = Sequence[SessionRecord]
 
 
 class NotSent(SoulError):
@@ -48,10 +48,8 @@ class Span(NamedTuple):
     problem: str | None = None  # why it failed
 
 
-def run_spans(
-    files: TrainingFiles, sessions: Iterable[tuple[str, int, Sequence[SessionRecord]]], policy: str
-) -> Iterator[Span]:
-    """The spans of a run, its own at the end; `sessions` are those of `soul.export.sessions_of`."""
+def run_spans(files: TrainingFiles, sessions: Iterable[tuple[str, int, _Records]], policy: str) -> Iterator[Span]:
+    """The spans of a run, its own last; `sessions` are those of `soul.export.sessions_of`."""
     begin, end = math.inf, 0.0
     for step, splits in groupby(sessions, key=lambda each: each[1]):
         records = {split: found for split, _, found in splits}
@@ -64,57 +62,51 @@ def run_spans(
     yield Span(RUN, begin, end - begin, {"gen_ai.request.model": policy, "soul.objective": files.run.get("objective")})
 
 
-def _step(
-    step: int, numbers: Mapping[str, float], records: Mapping[str, Sequence[SessionRecord]], policy: str
-) -> Iterator[Span]:
+def _step(step: int, numbers: Mapping[str, float], records: Mapping[str, _Records], policy: str) -> Iterator[Span]:
     """The spans of a step; none before its metrics are written, or if nothing tells when it began."""
-    played = [one.span[0] for one in records.get("step") or records["val"] if one.span]
+    played = [one.span[0] for one in records.get("step") or records.get("val", ()) if one.span]
     begin = numbers.get("training/started", min(played, default=None))  # older runs: their first session
     if not numbers or begin is None:
         return
     took = {name.removeprefix("timing_s/"): value for name, value in numbers.items() if name.startswith("timing_s/")}
     took["rest"] = max(0.0, took.get("step", 0.0) - sum(took.get(phase, 0.0) for phase in _PHASES[:-1]))
     shown = {f"soul.{key}": value for key, value in numbers.items() if key.startswith("ditto/") and key.count("/") == 1}
-    path = (f"step {step}",)
-    yield Span(path, begin, took.get("step", 0.0) + took.get("testing", 0.0), {"soul.step": step, **shown})
-    for phase in filter(took.__contains__, _PHASES):
-        yield Span((*path, phase), begin, took[phase])
+    yield Span((f"step {step}",), begin, took.get("step", 0.0) + took.get("testing", 0.0), {"soul.step": step, **shown})
+    for phase in filter(took.get, _PHASES):
+        yield Span((f"step {step}", phase), begin, took[phase])
         begin += took[phase]
         for one in records.get({"gen": "step", "testing": "val"}.get(phase, ""), ()):
-            yield from _session(one, policy, (*path, phase))
+            yield from _session(one, policy, (f"step {step}", phase))
 
 
 def _session(record: SessionRecord, policy: str, above: tuple[str, ...]) -> Iterator[Span]:
     """The spans of a session; none if it has no times."""
     if record.span is None:
         return
-    path, provider = (*above, record.name), "vllm" if record.session else "openai"
-    about = _call("invoke_agent", policy, provider, 0, record.sampled_tokens)
-    about |= {"gen_ai.agent.name": record.task, "gen_ai.conversation.id": record.name, "soul.row": record.row}
-    yield Span(path, record.span[0], record.span[1] - record.span[0], about, f"invoke_agent {record.task}")
+    path, (began, ended), operation = (*above, record.name), record.span, {"gen_ai.operation.name": "invoke_agent"}
+    model = {"gen_ai.request.model": policy, "gen_ai.provider.name": "vllm" if record.session else "openai"}
+    about = {"gen_ai.agent.name": record.task, "gen_ai.conversation.id": record.name}
+    yield Span(path, began, ended - began, operation | model | about, f"invoke_agent {record.task}")
     for kind, attempt in zip(("draft", "refined"), record.attempts, strict=False):
+        causes: dict[str, str] = {one.stage: one.cause for one in (attempt.failure, record.feedback_failure) if one}
         for stage, start in attempt.started.items():
             of_stage, seconds = (*path, f"{kind} {stage}"), attempt.seconds.get(stage, 0.0)
-            failure = record.feedback_failure if stage == "feedback" else attempt.failure
-            problem = failure.cause if failure and failure.stage == stage else None
             score = {"gen_ai.evaluation.name": "reward", "gen_ai.evaluation.score.value": attempt.reward}
-            yield Span(of_stage, start, seconds, score if stage == "judge" and attempt.valid else {}, problem=problem)
+            yield Span(of_stage, start, seconds, score if stage == "judge" else {}, problem=causes.get(stage))
             for seat in dict.fromkeys(one.seat for one in record.sequences) if stage == "play" else ():
-                for number, (began, lasted, tokens) in enumerate(record.turns(kind, seat)):
-                    counts = tokens.get("prompt_tokens", 0), tokens.get("completion_tokens", 0)
-                    asked, key = _call("chat", policy, provider, *counts), f"{seat} {number}"
-                    yield Span((*of_stage, key), began, lasted, asked, f"chat {policy}")
+                for number, (began, took, tokens) in enumerate(record.turns(kind, seat)):
+                    yield _call((*of_stage, f"{seat} {number}"), began, took, model, tokens)
             for number, call in enumerate(one for one in attempt.calls if (one.role or "judge") == stage):
                 times = (call.started, call.seconds) if call.started else (start, seconds)  # older runs
-                asked = _call("chat", call.model, "openai", call.prompt_tokens, call.completion_tokens)
-                asked["soul.cached"] = call.cached
-                yield Span((*of_stage, str(number)), *times, asked, f"chat {call.model}", call.failure or None)
+                judge = {"gen_ai.request.model": call.model, "gen_ai.provider.name": "openai"}
+                yield _call((*of_stage, str(number)), *times, judge, vars(call))
 
 
-def _call(operation: str, model: str, provider: str, read: int, written: int) -> dict[str, Any]:
-    named = {"operation.name": operation, "request.model": model, "provider.name": provider}
-    used = {"usage.input_tokens": read or None, "usage.output_tokens": written or None}
-    return {f"gen_ai.{name}": value for name, value in (named | used).items()}
+def _call(path: tuple[str, ...], start: float, took: float, model: dict[str, Any], about: Mapping[str, Any]) -> Span:
+    """The call of a model; `about` has its numbers of tokens, and why it failed."""
+    used = {"gen_ai.usage.input_tokens": about.get("prompt_tokens"), "soul.cached": about.get("cached")}
+    used |= {"gen_ai.usage.output_tokens": about.get("completion_tokens"), "gen_ai.operation.name": "chat"}
+    return Span(path, start, took, model | used, f"chat {model['gen_ai.request.model']}", about.get("failure") or None)
 
 
 def send(run: str, spans: Iterator[Span], endpoint: str | None) -> str:
@@ -127,26 +119,20 @@ def send(run: str, spans: Iterator[Span], endpoint: str | None) -> str:
         return trace.SpanContext(root, own >> 64, is_remote=False)
 
     def encoded(span: Span) -> ReadableSpan:
-        parent, known = span.path[:-1], {**span.attributes, "error.type": span.problem}
-        is_call, start = known.get("gen_ai.operation.name") == "chat", round(span.start * 1e9)
-        return ReadableSpan(
-            span.name or span.path[-1],
-            context(span.path),
-            context(parent) if parent else None,
-            resource,
-            {key: value for key, value in known.items() if value is not None},
-            links=[] if parent or span.path == RUN else [trace.Link(context(RUN))],
-            kind=trace.SpanKind.CLIENT if is_call else trace.SpanKind.INTERNAL,
-            status=trace.Status(trace.StatusCode.ERROR if span.problem else trace.StatusCode.UNSET, span.problem),
-            start_time=start,
-            end_time=start + max(0, round(span.seconds * 1e9)),
-        )
+        parent, start, known = span.path[:-1], round(span.start * 1e9), {**span.attributes, "error.type": span.problem}
+        about = {key: value for key, value in known.items() if value is not None}
+        more: dict[str, Any] = {"start_time": start, "end_time": start + max(0, round(span.seconds * 1e9))}
+        more["links"] = [] if parent or span.path == RUN else [trace.Link(context(RUN))]
+        more["kind"] = trace.SpanKind.CLIENT if span.name.startswith("chat ") else trace.SpanKind.INTERNAL
+        if span.problem:
+            more["status"] = trace.Status(trace.StatusCode.ERROR, span.problem)
+        above = context(parent) if parent else None
+        return ReadableSpan(span.name or span.path[-1], context(span.path), above, resource, about, **more)
 
     while batch := list(islice(spans, BATCH)):
-        if exporter.export([encoded(span) for span in batch]) is not SpanExportResult.SUCCESS:
+        if exporter.export([encoded(span) for span in batch]).name != "SUCCESS":
             raise NotSent(
-                f"the collector took only {count:,} spans; the lines above say why. Start it, or pass its address with "
-                "--endpoint. Headers, such as a key, are read from OTEL_EXPORTER_OTLP_HEADERS."
+                f"the collector took only {count:,} spans; the lines above say why. --endpoint is its address."
             )
         count += len(batch)
     return f"Sent {count:,} spans."
