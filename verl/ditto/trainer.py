@@ -160,7 +160,7 @@ class DittoTrainer(Validation):
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
         self._idle_keys, self.parts = [], StepParts()
         batch = super().step(metrics, timing_raw)
-        metrics.update(self._step_metrics(batch))
+        metrics.update(self._step_metrics(batch) | {"training/started": self.parts.rollouts[0][0]})
         self.finite.note(self.global_steps, are_finite(metrics, "actor/grad_norm"))
         if self._idle_keys:  # verl clears the queue of the rows that it knows of
             tq.kv_clear(keys=self._idle_keys, partition_id=batch.partition_id)
@@ -293,7 +293,6 @@ class DittoTrainer(Validation):
         step = self.parts.joined()
         numbers: dict[str, Any] = session_metrics(step.traces) | step_diagnostics(step.traces)
         numbers |= rollout_times(step.traces, self.parts.rollouts)
-        numbers["training/started"] = self.parts.rollouts[0][0]
         numbers["ditto/sessions"] = len(step.traces)
         numbers |= batch_metrics.sequences(step, teaches_feedback=self.settings.objective.teacher == "feedback")
         if step.entropy is not None and len(step.entropy):
