@@ -1,11 +1,9 @@
 """Send a run to an OpenTelemetry collector: spans with their real times, read from the files of the run.
 
-    step > gen > session > play, judge, feedback of the draft and the refined answer > calls of models
-         > old_log_prob, ref, adv, update_actor, rest, save_checkpoint, update_weights, testing > session > ...
-
-Each step is a trace of its own, and so is each session of an evaluation, because viewers cut or refuse large traces.
-Each links to the span of the run. Ids are hashes, so a span that is sent again keeps its id. Names and attributes
-follow the semantic conventions for GenAI where they have one.
+Their tree is step > phase > session > stage of an episode > call of a model (docs/traces_out.md). Each step is a trace
+of its own, and so is each session of an evaluation, because viewers cut or refuse large traces. Each links to the span
+of the run. Ids are hashes, so a span that is sent again keeps its id. Names and attributes follow the semantic
+conventions for GenAI where they have one.
 """
 
 import math
@@ -27,7 +25,6 @@ except ImportError as error:
     raise not_installed("soul export --to otlp", "opentelemetry-sdk", "otel") from error
 
 RUN = ("run",)  # the path of the run's own span
-BATCH = 500  # spans of a request
 # timing_s/<phase> of a step, in order; "rest" is what none of them measures
 _PHASES = ("gen", "old_log_prob", "ref", "adv", "update_actor", "rest", "save_checkpoint", "update_weights", "testing")
 _Records = Sequence[SessionRecord]
@@ -124,12 +121,11 @@ def send(run: str, spans: Iterator[Span], endpoint: str | None) -> str:
         more: dict[str, Any] = {"start_time": start, "end_time": start + max(0, round(span.seconds * 1e9))}
         more["links"] = [] if parent or span.path == RUN else [trace.Link(context(RUN))]
         more["kind"] = trace.SpanKind.CLIENT if span.name.startswith("chat ") else trace.SpanKind.INTERNAL
-        if span.problem:
-            more["status"] = trace.Status(trace.StatusCode.ERROR, span.problem)
+        more["status"] = trace.Status(trace.StatusCode.ERROR, span.problem) if span.problem else trace.Status()
         above = context(parent) if parent else None
         return ReadableSpan(span.name or span.path[-1], context(span.path), above, resource, about, **more)
 
-    while batch := list(islice(spans, BATCH)):
+    while batch := list(islice(spans, 500)):  # a request each
         if exporter.export([encoded(span) for span in batch]).name != "SUCCESS":
             raise NotSent(
                 f"the collector took only {count:,} spans; the lines above say why. --endpoint is its address."
