@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import dropwhile, takewhile
+from itertools import dropwhile, groupby, takewhile
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -138,6 +139,8 @@ class SequenceSummary(BaseModel):
         weight: what one response token weighs in that part of the loss, over the mini-batch; None without an advantage.
         distill_weight: the same in the part that distils; None if none does.
         masked: why the sequence is not trained, such as "no verdict" or "zero spread"; None if it is.
+        prompt_ids, response: with `run.trace_tokens`, the tokens; those after the prompt with the rollout engine's
+            log-prob, None where the policy did not sample the token.
     """
 
     attempt: Literal["draft", "refined"]
@@ -152,6 +155,8 @@ class SequenceSummary(BaseModel):
     weight: float | None = None
     distill_weight: float | None = None
     masked: str | None = None
+    prompt_ids: list[int] = Field(default_factory=list)
+    response: list[tuple[int, float | None]] = Field(default_factory=list)
 
 
 class SessionRecord(BaseModel):
@@ -221,6 +226,11 @@ class SessionRecord(BaseModel):
         return self.set, self.number, self.sample
 
     @property
+    def name(self) -> str:
+        """The session's name in its run; a file's name can begin with it."""
+        return re.sub(r"[^\w.-]+", "_", self.session or "-".join(map(str, self.key)), flags=re.ASCII)
+
+    @property
     def attempts(self) -> list[AttemptRecord]:
         """The draft, and the refined episode if there is one."""
         return [self.draft, *([self.refined] if self.refined else [])]
@@ -235,6 +245,20 @@ class SessionRecord(BaseModel):
             if stage in each.started
         ]
         return (min(start for start, _ in stages), max(map(sum, stages))) if stages else None
+
+    def turns(self, attempt: str, seat: str) -> Iterator[tuple[float, float, dict[str, Any]]]:
+        """The policy's turns in an episode: start, seconds, and what is known of the tokens, by ATIF's names."""
+        own = [one for one in self.sequences if (one.attempt, one.seat) == (attempt, seat)]
+        for one in [each for each in own if each.kind != "refined_base"] or own:  # the context that was sampled in
+            read, times = list(one.prompt_ids), iter(one.turn_times)
+            for others, run in groupby(one.response, key=lambda pair: pair[1] is None):
+                ids, logprobs = map(list, zip(*run, strict=True))
+                if not others:
+                    known = {"prompt_token_ids": list(read), "completion_token_ids": ids, "logprobs": logprobs}
+                    yield *next(times), {"prompt_tokens": len(read), "completion_tokens": len(ids), **known}
+                read += ids
+            counts = {"prompt_tokens": one.prompt_tokens, "completion_tokens": one.response_tokens}
+            yield from ((*time, counts if len(one.turn_times) == 1 else {}) for time in times)
 
     @property
     def sampled_tokens(self) -> int:

@@ -87,6 +87,7 @@ class RunSettings(BaseModel):
         "after that the step is dropped, and a second signal ends the run at once. Choose less than your scheduler "
         "waits before SIGKILL.",
     )
+    trace_tokens: bool = Field(default=False, description="Write ids and log-probs of all tokens into the traces.")
     preflight: bool = Field(default=True, description="Make one test call to each role before anything starts.")
     phase_timeout_s: float = Field(
         default=3600.0,

@@ -160,7 +160,7 @@ class DittoTrainer(Validation):
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
         self._idle_keys, self.parts = [], StepParts()
         batch = super().step(metrics, timing_raw)
-        metrics.update(self._step_metrics(batch))
+        metrics.update(self._step_metrics(batch) | {"training/started": self.parts.rollouts[0][0]})
         self.finite.note(self.global_steps, are_finite(metrics, "actor/grad_norm"))
         if self._idle_keys:  # verl clears the queue of the rows that it knows of
             tq.kv_clear(keys=self._idle_keys, partition_id=batch.partition_id)

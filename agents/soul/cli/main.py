@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("soul.compare.__main__", "compare evaluations or training runs row by row"),
     "figures": ("soul.figures.__main__", "draw figures and tables from training runs and evaluations"),
     "show": ("soul.show", "summarise training runs and evaluations in the terminal, also while they run"),
+    "export": ("soul.export", "write a run as ATIF trajectories, or send it as OpenTelemetry spans"),
     "view": ("soul.pages.__main__", "look at training runs and evaluations in a browser, also while they run"),
     "play": ("soul.playground.terminal", "play a row yourself, let a model play it, or talk to a simulator"),
     "serve": ("soul.drop_in.serve", "let a model play the user for other tools, at an OpenAI-compatible address"),

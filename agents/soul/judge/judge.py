@@ -8,6 +8,7 @@ everything else.
 
 import asyncio
 import logging
+import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
@@ -176,7 +177,7 @@ class Judge(ChatModel):
                 {"role": "user", "content": question + complaint},
             )
             text, source, spent = None, "", Usage()
-            call = KeptCall(model=self.endpoint.model, request=list(messages))
+            call = KeptCall(model=self.endpoint.model, request=list(messages), started=time.time())
             if self.kept is not None:
                 self.kept.append(call)
             try:
@@ -185,6 +186,7 @@ class Judge(ChatModel):
                     text, source = await self.endpoint_client.complete(request, spent)
                 finally:
                     self.usage.merge(spent)
+                    call.seconds = time.time() - call.started
                 free &= source != "endpoint"
                 call.reply, call.cached = text, source != "endpoint"
                 call.prompt_tokens, call.completion_tokens = spent.prompt_tokens, spent.completion_tokens

@@ -12,9 +12,10 @@ from ditto.batch.sequence_record import SequenceRecord
 from ditto.objectives import objective
 from ditto.rollout.agent_loop import SoulAgentLoop
 from ditto.rollout.token_seat import TokenSeat
-from ditto.run.live_traces import live_files, open_live
+from ditto.run.live_traces import open_live
 from ditto.settings import RunSettings, Settings
 from soul import examples
+from soul.files.trace_files import trace_files
 from soul.policy import Players
 from soul.record import read_records
 from soul.rows.task_files import TaskRow
@@ -98,6 +99,6 @@ def test_a_finished_session_is_appended_to_the_live_traces_but_not_a_validation(
     open_live(tmp_path)
     for split in ("train", "val", "train"):
         play("ditto", monkeypatch, draft=0.25, refined=0.75, split=split, run_dir=str(tmp_path))
-    ((step, path),) = live_files(tmp_path)
-    records = [line.record for line in read_records(path)]
-    assert step == 1 and [(record.session, len(record.sequences)) for record in records] == [("p_3", 3)] * 2
+    (file,) = trace_files(tmp_path / "traces")
+    records = [line.record for line in read_records(file.path)]
+    assert file.step == 1 and [(record.session, len(record.sequences)) for record in records] == [("p_3", 3)] * 2

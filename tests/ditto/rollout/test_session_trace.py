@@ -110,6 +110,12 @@ def test_the_trace_lists_every_sequence_and_each_output_finds_its_own() -> None:
         assert summary.logp_sampled == -0.75  # of the two sampled tokens, without the context between them
     assert len(record.sequences) == len(outputs) == 3
     for _, _, sequence in seat_sequences(session.draft):
+        sequence.turn_times = [(1.0, 0.5), (2.0, 0.5)]
+    asked = session_outputs(session, KINDS, row, {}, 0, uid="abc", number=2, step=9, validate=False, with_tokens=True)
+    with_tokens = SessionRecord.from_line(asked[0].extra_fields["trace"], "here")
+    assert [turn[2]["logprobs"] for turn in with_tokens.turns("draft", "policy")] == [[-0.5], [-1.0]]
+    assert record.sequences[0].prompt_ids == [] != with_tokens.sequences[0].prompt_ids
+    for _, _, sequence in seat_sequences(session.draft):
         sequence.has_log_probs = False
     assert outputs_of(session, row)[1].sequences[0].logp_sampled is None
 

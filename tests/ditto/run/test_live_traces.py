@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ditto.run.live_traces import LiveTraces, folder_of, live_files
+from ditto.run.live_traces import LiveTraces, folder_of
+from soul.files.trace_files import trace_files
 
 
 def append(run: Path, *lines: str, step: int = 7) -> None:
@@ -25,9 +26,11 @@ def test_each_session_is_a_whole_line_in_the_file_of_its_step(tmp_path: Path) ->
     lines = [json.dumps({"session": number, "text": "größer" * 9_000}) for number in range(40)]
     append(tmp_path, *lines)
     append(tmp_path, "{}", step=8)
-    (seven, path), (eight, _) = live_files(tmp_path)
-    assert (seven, eight) == (7, 8) and sorted(path.read_text(encoding="utf-8").splitlines()) == sorted(lines)
-    name, process, ending = path.name.split(".")
+    seven, eight = trace_files(tmp_path / "traces")
+    assert (seven.step, eight.step) == (7, 8) and sorted(seven.path.read_text(encoding="utf-8").splitlines()) == sorted(
+        lines
+    )
+    name, process, ending = seven.path.name.split(".")
     assert name == "step_000007" and process.startswith(str(os.getpid())) and ending == "jsonl"
 
 

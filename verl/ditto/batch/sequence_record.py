@@ -91,11 +91,13 @@ class SequenceRecord:
         """The fields that travel beside the tokens: the constructor's arguments in the trainer."""
         return {name: getattr(self, name) for name in _TRAVELS}
 
-    def summary(self) -> SequenceSummary:
+    def summary(self, with_tokens: bool = False) -> SequenceSummary:
         """The line of the trace about it."""
         mean = None
         if self.tokens and self.has_log_probs:
             mean = sum(compress(self.response_logprobs, self.response_mask)) / self.tokens
+        rows = zip(self.response_ids, self.response_logprobs, self.response_mask, strict=True)
+        response = [(token, round(logprob, 6) if sampled else None) for token, logprob, sampled in rows]
         return SequenceSummary(
             attempt="refined" if self.refined else "draft",
             seat=self.seat,
@@ -105,6 +107,8 @@ class SequenceRecord:
             turn_times=self.turn_times,
             logp_sampled=mean,
             masked=self.masked,
+            prompt_ids=self.prompt_ids if with_tokens else [],
+            response=response if with_tokens and self.has_log_probs else [],
         )
 
 

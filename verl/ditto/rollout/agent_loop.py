@@ -123,6 +123,7 @@ class SoulAgentLoop(AgentLoopBase):
             number=kwargs["session_id"],
             step=step,
             validate=validate,
+            with_tokens=settings.run.trace_tokens,
         )
         if not validate:
             await _live_traces(settings.run_dir).append(step, outputs[0].extra_fields["trace"])
@@ -162,6 +163,7 @@ def session_outputs(
     number: Any,
     step: int,
     validate: bool,
+    with_tokens: bool = False,
 ) -> list[AgentLoopOutput]:
     """The session as verl takes it: one output per sequence that may be trained; a masked one if there is none.
 
@@ -170,6 +172,7 @@ def session_outputs(
         prompts: of the drafts, with the feedback in them.
         filler: a token.
         uid, number: verl's ids of the prompt's group and of the session in it.
+        with_tokens: write the tokens into the trace.
     """
     name = f"{uid}_{number}"
     records = session_sequences(session, ("draft",) if validate else kinds, uid, name, prompts)
@@ -190,7 +193,7 @@ def session_outputs(
         for name, attempt in {"draft": session.draft, "refined": session.refined}.items()
         if attempt
     }
-    trace.sequences = [record.summary() for record in records]
+    trace.sequences = [record.summary(with_tokens) for record in records]
     if validate:
         for summary in trace.sequences:
             summary.masked = summary.masked or "validation"

@@ -11,36 +11,26 @@ import asyncio
 import logging
 import os
 import platform
-import re
 import threading
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 from soul.errors import one_line
+from soul.files.trace_files import FOLDER, LIVE, trace_files
 
 logger = logging.getLogger(__name__)
-
-_NAME = re.compile(r"step_(\d+)\.\d+\.jsonl")
 
 
 def folder_of(run_dir: Path) -> Path:
     """The folder of a run's live traces. The trainer makes it; a process on a node without it writes nothing."""
-    return run_dir / "traces" / "live"
-
-
-def live_files(run_dir: Path) -> Iterator[tuple[int, Path]]:
-    """Each live file with its step, in the order of their names."""
-    for path in sorted(folder_of(run_dir).glob("*.jsonl")):
-        if match := _NAME.fullmatch(path.name):
-            yield int(match.group(1)), path
+    return run_dir / FOLDER / LIVE
 
 
 def remove_live(run_dir: Path, until: int | None = None) -> None:
     """Remove the live files of all steps, or of those until this one."""
-    for step, path in list(live_files(run_dir)):
-        if until is None or step <= until:
-            path.unlink(missing_ok=True)
+    for file in trace_files(run_dir / FOLDER):
+        if file.live and (until is None or file.step <= until):
+            file.path.unlink(missing_ok=True)
 
 
 def open_live(run_dir: Path) -> None:

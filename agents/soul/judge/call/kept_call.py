@@ -23,6 +23,7 @@ class KeptCall(BaseModel):
         failure: why there was none, or why it could not be used; "" if it was used.
         prompt_tokens, completion_tokens: as the endpoint counted them; 0 for an answer that was there already.
         cached: the answer came from the cache, or from an equal call at the same time.
+        started, seconds: when it was asked (unix time), and how long it took, waiting included; 0 in older records.
     """
 
     role: str = ""
@@ -33,6 +34,8 @@ class KeptCall(BaseModel):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached: bool = False
+    started: float = 0.0
+    seconds: float = 0.0
 
 
 def bounded(calls: Sequence[KeptCall]) -> list[KeptCall]:
