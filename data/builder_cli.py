@@ -21,6 +21,7 @@ from soul.cli.arguments import fraction, output_file, positive_int
 from soul.cli.error_border import Parser, keep_traceback, run_command
 from soul.errors import SoulError, one_line
 from soul.rows.review import LeftOut
+from soul.rows.task_files import parse_row
 
 Commands: TypeAlias = "argparse._SubParsersAction[Any]"
 Option: TypeAlias = Callable[[argparse.ArgumentParser], object]
@@ -102,18 +103,6 @@ def counted(what: str, counts: Mapping[str, int]) -> tuple[str, ...]:
     return tuple(f"{what}: {count:,} ({reason})" for reason, count in counts.items() if count)
 
 
-def some_left(rows: Rows, what: str) -> Rows:
-    """The rows.
-
-    Raises:
-        ValueError: there are none; names the reasons.
-    """
-    if not rows.records:
-        reasons = ", ".join(f"{count:,} ({reason})" for reason, count in rows.left_out.items())
-        raise ValueError(f"no {what} is left: {reasons}")
-    return rows
-
-
 def argument(*names: str, **settings: Any) -> Option:
     """An argument of `convert`, described as for `ArgumentParser.add_argument`."""
     return lambda parser: parser.add_argument(*names, **settings)
@@ -158,6 +147,7 @@ class Builder:
 
         Raises:
             ValueError: a source cannot be read; names file, record and field.
+            BadRow: a row does not satisfy its task's schema; names file, row and field.
             OSError: a source does not exist.
         """
         args = self._parsed(arguments)
@@ -209,6 +199,12 @@ class Builder:
             raise ValueError("give either --out FILE, or both --train-out FILE and --val-out FILE")
         if args.train_out and args.train_out.resolve() == args.val_out.resolve():
             raise ValueError(f"--train-out and --val-out both name {args.train_out}; give two files")
+        if not rows.records:
+            reasons = ", ".join(f"{count:,} ({reason})" for reason, count in rows.left_out.items()) or "it has none"
+            raise ValueError(f"no row is left: {reasons}")
+        task = rows.task or self.name.removeprefix("data.")
+        for number, record in enumerate(rows.records):
+            parse_row(task, record, str(args.out or args.train_out), number)
         left_out = Counter(rows.left_out)
         names = [str(r[self.group]) if isinstance(self.group, str) else self.group(r) for r in rows.records]
         drawn = None
@@ -223,7 +219,7 @@ class Builder:
         files = []
         for path, places in parts.items():
             chosen = [rows.records[i] for i in places]
-            write_rows(path, rows.task or self.name.removeprefix("data."), chosen)
+            write_rows(path, task, chosen)
             files.append(BuiltFile(path, len(chosen), f"{self.groups}={len({names[i] for i in places})}"))
         notes = (*counted("removed", rows.removed), *rows.notes)
         return Built(tuple(files), +left_out, notes, tuple(rows.models), tuple(rows.dropped), rows.stands_in)

@@ -9,7 +9,6 @@ benchmark is for evaluation; training rows come from `generate` (see `data.hitom
 """
 
 import argparse
-import re
 import sys
 from collections import Counter
 from collections.abc import Mapping
@@ -35,22 +34,20 @@ def convert(path: str | Path) -> Rows:
     story_ids: dict[str, int] = {}
     records: list[Record] = []
     left_out: Counter[str] = Counter()
-    for index, (where, item) in enumerate(read_records(Path(path))):
+    for index, (_, item) in enumerate(read_records(Path(path))):
         prompting = item.get("prompting_type", PROMPTING)
         if prompting != PROMPTING:
             left_out[f"prompting type {prompting}: the same questions as type {PROMPTING}"] += 1
             continue
-        records.append(_record(where, index, item, story_ids))
+        records.append(_record(index, item, story_ids))
     return Rows(records, left_out)
 
 
-def _record(where: str, index: int, item: Mapping[str, Any], story_ids: dict[str, int]) -> Record:
+def _record(index: int, item: Mapping[str, Any], story_ids: dict[str, int]) -> Record:
     # Some records end in "***" and blank lines, left over from the benchmark's own prompt files.
     lines = [line.strip() for line in item["story"].splitlines() if line.strip(" \t*")]
     story = "\n".join(lines)
-    if not lines or not all(re.match(r"\d+ \S", line) for line in lines):
-        raise ValueError(f"{where}: field 'story' must hold numbered sentences, one a line, got {story[:80]!r}")
-    record = {
+    return {
         "index": index,
         "story_id": story_ids.setdefault(story, len(story_ids)),
         "story": story,
@@ -61,14 +58,6 @@ def _record(where: str, index: int, item: Mapping[str, Any], story_ids: dict[str
         "story_length": item["story_length"],
         "question_order": item["question_order"],
     }
-    if record["correct_answer"] not in choice_texts(record["choices"]):
-        raise ValueError(f"{where}: field 'answer' {record['correct_answer']!r} is not among {record['choices']!r}")
-    return record
-
-
-def choice_texts(choices: str) -> list[str]:
-    """The option texts of "A. x, B. y, ...", in order."""
-    return [part.split(". ", 1)[-1].strip() for part in choices.split(", ")]
 
 
 def _generate_command(commands: Commands) -> None:

@@ -132,7 +132,9 @@ def read_csv(path: Path, delimiter: str = ",") -> Iterator[tuple[str, dict[str, 
 RowT = TypeVar("RowT", bound=BaseModel)
 
 
-def row_of(where: str, row_type: type[RowT], raw: Mapping[str, Any], check: Callable[[RowT], object]) -> RowT:
+def row_of(
+    where: str, row_type: type[RowT], raw: Mapping[str, Any], check: Callable[[RowT], object] = lambda row: None
+) -> RowT:
     """The record as a row of its task, which `check` accepts.
 
     Raises:

@@ -2,8 +2,7 @@
 
 Every task file has three columns: `data_source` (the task that plays the row), `prompt` (one user message with the
 question; verl wants the column to exist, the task renders its own prompt) and `extra_info` (the task's fields). The
-first record fixes the type of each field, and all others must have it: parquet would turn a stray int or a missing key
-into a silent null that only shows up in the middle of a training run.
+first record fixes the fields and their types, and all others must have them.
 """
 
 import hashlib
@@ -18,13 +17,6 @@ import pyarrow.parquet as pq
 from soul.files.whole_file import whole_file
 
 Record = dict[str, Any]
-_ARROW_TYPES: dict[str, pa.DataType] = {
-    "bool": pa.bool_(),
-    "int": pa.int64(),
-    "float": pa.float64(),
-    "str": pa.string(),
-    "list[str]": pa.list_(pa.string()),
-}
 _ROW_GROUP = 500
 _PROMPT_TYPE = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 
@@ -36,16 +28,19 @@ def write_rows(path: str | Path, data_source: str, records: Iterable[Record]) ->
     str, int, float, bool or list[str].
 
     Raises:
-        ValueError: a record does not fit; names file, row and field.
+        ValueError: there are no records, or one does not fit the first one.
     """
     path, rows = Path(path), list(records)
     if not rows:
         raise ValueError(f"{path}: no rows to write; check the source file and the filters")
-    kinds = _checked_kinds(path, rows)
+    for number, row in enumerate(rows):
+        if different := sorted(row.keys() ^ rows[0].keys()):  # pyarrow would write null
+            raise ValueError(f"{path}: row {number}: field {different[0]!r} is in some rows only; add it to every row")
+    fields = pa.struct([(name, pa.infer_type([value])) for name, value in rows[0].items()])
     columns = {
         "data_source": pa.array([data_source] * len(rows), pa.string()),
         "prompt": pa.array([[{"role": "user", "content": r["question"]}] for r in rows], _PROMPT_TYPE),
-        "extra_info": pa.array(rows, pa.struct([(name, _ARROW_TYPES[kind]) for name, kind in kinds.items()])),
+        "extra_info": pa.array(rows, fields),
     }
     write_table(pa.table(columns), path)
 
@@ -55,37 +50,6 @@ def write_table(table: pa.Table, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path, shared=True) as partial:
         pq.write_table(table, partial, row_group_size=_ROW_GROUP)
-
-
-def _checked_kinds(path: Path, rows: Sequence[Record]) -> dict[str, str]:
-    """The kind of each field, on which all rows agree."""
-    kinds = {name: _kind(path, 0, name, value) for name, value in rows[0].items()}
-    for name, kind in (("index", "int"), ("question", "str")):
-        if kinds.get(name) != kind:
-            raise ValueError(f"{path}: row 0: field '{name}' must be {kind}, got {kinds.get(name, 'nothing')}")
-    first_row: dict[int, int] = {}  # index -> the row that has it
-    for row, record in enumerate(rows):
-        if different := sorted(set(record) ^ set(kinds)):
-            raise ValueError(f"{path}: row {row}: field '{different[0]}' is in some rows only; add it to every row")
-        for name, value in record.items():
-            if (kind := _kind(path, row, name, value)) != kinds[name]:
-                raise ValueError(f"{path}: row {row}: field '{name}' is {kind}, but {kinds[name]} in row 0")
-        if (first := first_row.setdefault(record["index"], row)) != row:
-            raise ValueError(
-                f"{path}: row {row}: field 'index' repeats {record['index']} of row {first}; number the rows again"
-            )
-    return kinds
-
-
-def _kind(path: Path, row: int, name: str, value: Any) -> str:
-    if type(value).__name__ in ("bool", "int", "float", "str"):
-        return type(value).__name__
-    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
-        return "list[str]"
-    raise ValueError(
-        f"{path}: row {row}: field '{name}' is {type(value).__name__} {str(value)[:60]!r}; allowed: str, int, float, "
-        "bool, non-empty list of str (store anything richer as a JSON string)"
-    )
 
 
 def numbered(records: Iterable[Record]) -> list[Record]:

@@ -28,7 +28,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from data.builder_cli import Builder, Rows, some_left
+from data.builder_cli import Builder, Rows
 from data.model_stages import Item, Stage, Stages, is_evaluated, model_options
 from data.rows import Record, numbered
 from data.twinvoice import HISTORY, side
@@ -233,7 +233,7 @@ def _rows(args: argparse.Namespace) -> Rows:
         else:
             kept.append({name: value for name, value in record.items() if name != "key"})
     rows = Rows(numbered(kept), +(left_out + dropped), removed, task="twinvoice")
-    return some_left(rows._replace(models=stages.uses, dropped=stages.left_out), "question")
+    return rows._replace(models=stages.uses, dropped=stages.left_out)
 
 
 def _plan(args: argparse.Namespace) -> list[str]:

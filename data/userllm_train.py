@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 
 from data import intents, userllm
-from data.builder_cli import Builder, Rows, argument, some_left
+from data.builder_cli import Builder, Rows, argument
 from data.intents import Conversation
 from data.model_stages import Stages, is_evaluated, model_options
 from soul.cli.arguments import positive_int
@@ -55,7 +55,7 @@ def _rows(args: argparse.Namespace) -> Rows:
     files = [*questions, *([prism] if kept else [])]
     rows = userllm.convert(files, seed=args.seed, equal_parts=True, evaluated=is_evaluated("userllm", args))
     counts = +(left_out + stages.dropped + Counter(rows.left_out))
-    return some_left(Rows(rows.records, counts, task="userllm", models=stages.uses, dropped=stages.left_out), "row")
+    return Rows(rows.records, counts, task="userllm", models=stages.uses, dropped=stages.left_out)
 
 
 def _record(one: Conversation, intent: str) -> dict[str, object]:

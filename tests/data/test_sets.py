@@ -148,7 +148,7 @@ def test_a_bad_source_costs_its_own_set_only(sources: Path, tmp_path: Path) -> N
     assert found.states("failed") == {"hitom", "coser", "lifechoices", "sotopia", "mirrorbench", "userllm"}
     assert "motivation_dataset.json: a shape that this builder does not expect" in remarks["lifechoices"]
     assert "Hi-ToM_data.json: not JSON" in remarks["hitom"]
-    assert "scene 0: expected an object, got int" in remarks["coser"]
+    assert "scene 0: a shape that this builder does not expect" in remarks["coser"]
     assert "incomplete: put env_ids.json into" in remarks["sotopia"] and "sotopia-pi" in remarks["sotopia"]
     assert "incomplete: put qulac*_mirror.jsonl into" in remarks["mirrorbench"]
     assert "put intents.jsonl into" in remarks["userllm"] and "python -m data.userllm intents" in remarks["userllm"]
