@@ -10,8 +10,7 @@ one that one-turn tasks send for a critique (`soul.one_turn.OneTurnTask.feedback
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from soul.answers.extraction import names_given, tagged_answer, tagged_letter
 from soul.judge.call.untrusted import data_of
@@ -21,9 +20,6 @@ from soul.testing import BadRequest, ChatRequest, FakeOpenAI, Json, Reply
 MODEL = "offline-stand-in-rules"
 Slip = Literal["none", "form", "truth", "first", "other"]
 
-_LINE = re.compile(r"^\s*(?:\d+\s+)?(.*?)\s*$", re.MULTILINE)
-_PLACED = re.compile(r"The (\w+) is in the (\w+)\.")
-_MOVED = re.compile(r"(\w+) moved the (\w+) to the (\w+)\.")
 _TASK = re.compile(
     r"\nStory:\n(?P<story>.*?)\n\n(?:.*\n\n)?Question: (?P<question>.*?)\n(?:Choices|Places to choose from): "
     r"(?P<choices>.*?)\n\n",
@@ -31,8 +27,7 @@ _TASK = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Scene:
+class Scene(NamedTuple):
     """The first and the real place of the thing of a one-chapter story."""
 
     first: str
@@ -41,16 +36,8 @@ class Scene:
 
 def read_scene(story: str) -> Scene:
     """The places of the thing that the story begins with."""
-    place, first = None, None
-    for line in _LINE.findall(story):
-        if placed := _PLACED.fullmatch(line):
-            place = placed.group(2)
-            first = first or place
-        elif moved := _MOVED.fullmatch(line):
-            place = moved.group(3)
-    if first is None or place is None:
-        raise ValueError(f"no sentence says where the thing is: {story[:80]!r}")
-    return Scene(first, place)
+    first, *moves = re.findall(r"(?:The \w+ is in|moved the \w+ to) the (\w+)\.", story)
+    return Scene(first, moves[-1] if moves else first)
 
 
 def asked_about(question: str) -> list[str]:
