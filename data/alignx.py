@@ -107,8 +107,6 @@ BUILDER = Builder(
     "data.alignx",
     __doc__,
     lambda args: convert(args.sources, args.set),
-    group="question",
-    groups="posts",
     sources="SRC.json",
     options=[argument("--set", choices=sorted(SETS), default="alignx", help="evaluation set (default alignx)")],
 )

@@ -117,8 +117,6 @@ BUILDER = Builder(
     "data.coser",
     __doc__,
     lambda args: convert(args.sources),
-    group="plot_id",
-    groups="plots",
     sources="SRC.json",
 )
 build, main = BUILDER.build, BUILDER.main

@@ -37,7 +37,7 @@ from typing import Any
 
 from scipy.cluster.hierarchy import DisjointSet
 
-from data.builder_cli import Builder, Rows, draw_argument
+from data.builder_cli import Builder, Draw, Rows
 from data.reading import by_name, read_csv, read_records, text_list
 from data.rows import Record, numbered
 from soul.tasks.fantom import TELLING_LINE
@@ -184,17 +184,21 @@ def _rows(args: argparse.Namespace) -> Rows:
         rows = Rows(convert(args.sources, args.seed), notes=["the CSV files hold questions about beliefs only"])
     counts = Counter(str(record["question_type"]).removeprefix("tom:") for record in rows.records)
     kinds = "questions read: " + ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
-    return rows._replace(notes=[kinds, *rows.notes], draw_groups=args.test_conversations)
+    return rows._replace(notes=[kinds, *rows.notes])
 
 
 BUILDER = Builder(
     "data.fantom",
     __doc__,
     _rows,
-    group=lambda record: str(record["set_id"]).partition("-")[0],  # conversation, part, set: "12-0-1"
-    groups="conversations",
     sources="fantom_v1.json | SRC.csv",
-    options=[draw_argument("--test-conversations", "N whole conversations (paper: 18)")],
+    draw=Draw(
+        "--test-conversations",
+        "N whole conversations (paper: 18)",
+        group=lambda record: str(record["set_id"]).partition("-")[0],  # conversation, part, set: "12-0-1"
+        groups="conversations",
+        of_rows=False,
+    ),
 )
 build, main = BUILDER.build, BUILDER.main
 

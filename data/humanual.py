@@ -73,8 +73,6 @@ BUILDER = Builder(
         convert(args.sources, args.dataset),
         task=f"humanual-{args.dataset}" if args.dataset else "humanual",
     ),
-    group="post",
-    groups="posts",
     sources="SRC",
     options=[argument("--set", choices=SETS, default="", dest="dataset", help="which of the six sets it is")],
 )

@@ -50,9 +50,7 @@ def _group(metadata: Any, opening: str) -> str:
     return hashlib.sha256(" ".join(opening.lower().split()).encode()).hexdigest()[:12]
 
 
-BUILDER = Builder(
-    "data.mirrorbench", __doc__, lambda args: Rows(convert(args.sources)), group="group", sources="SRC_mirror.jsonl"
-)
+BUILDER = Builder("data.mirrorbench", __doc__, lambda args: Rows(convert(args.sources)), sources="SRC_mirror.jsonl")
 build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":

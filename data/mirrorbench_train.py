@@ -261,8 +261,6 @@ BUILDER = Builder(
     "data.mirrorbench_train",
     __doc__,
     _rows,
-    group="group",
-    groups="openings and topics",
     sources="SRC",
     plan=_plan,
     options=model_options("mirrorbench"),

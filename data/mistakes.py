@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from data.builder_cli import Builder, Rows, draw_argument
+from data.builder_cli import Builder, Draw, Rows
 from data.reading import read_csv
 from data.rows import Record, numbered
 from soul.tasks.mistakes import IMAGE
@@ -101,11 +101,9 @@ def _notes(records: Sequence[Record]) -> list[str]:
 BUILDER = Builder(
     "data.mistakes",
     __doc__,
-    lambda args: convert(args.sources)._replace(draw_rows=args.rows),
-    group=_question,
-    groups="questions",
+    lambda args: convert(args.sources),
     sources="SRC.csv",
-    options=[draw_argument("--rows", "whole questions of up to N rows")],
+    draw=Draw("--rows", "whole questions of up to N rows", group=_question, groups="questions"),
 )
 build, main = BUILDER.build, BUILDER.main
 

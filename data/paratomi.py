@@ -29,7 +29,7 @@ from pathlib import Path
 from data.builder_cli import Builder, Rows, argument
 from data.reading import read_csv, read_text, text_list
 from data.rows import Record
-from soul.tasks.paratomi import places, story_key
+from soul.tasks.paratomi import places
 
 # Words that tell the types apart, in this order: questions of the second order also say "will".
 _WORDINGS = {
@@ -123,7 +123,6 @@ BUILDER = Builder(
     "data.paratomi",
     __doc__,
     lambda args: Rows(convert(args.source, args.seed)),
-    group=lambda record: story_key(record["story"], record["question"]),
     options=[argument("source", type=Path, metavar="SRC.txt|SRC.csv")],
 )
 build, main = BUILDER.build, BUILDER.main

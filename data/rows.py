@@ -1,4 +1,4 @@
-"""Write a task's parquet file, and split rows into train and validation without leaks.
+"""Write a task's parquet file, and draw whole groups of its rows.
 
 Every task file has three columns: `data_source` (the task that plays the row), `prompt` (one user message with the
 question; verl wants the column to exist, the task renders its own prompt) and `extra_info` (the task's fields). The
@@ -7,7 +7,7 @@ first record fixes the fields and their types, and all others must have them.
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +57,10 @@ def numbered(records: Iterable[Record]) -> list[Record]:
     return [{"index": index, **record} for index, record in enumerate(records)]
 
 
-# A draw and a split depend on the groups' names and the seed, not on the order of the rows.
-
-
 def draw_groups(groups: Sequence[str], seed: int, *, count: int | None = None, rows: int | None = None) -> set[str]:
     """Draw whole groups by `seed`: `count` of them, or as many as fit into `rows` rows; all if there are fewer.
+
+    A draw depends on the groups' names and the seed, not on the order of the rows.
 
     Args:
         groups: the group (story, conversation) of each row.
@@ -69,42 +68,8 @@ def draw_groups(groups: Sequence[str], seed: int, *, count: int | None = None, r
     sizes = Counter(groups)
     drawn: set[str] = set()
     left = len(groups) if rows is None else rows
-    for group in _ranked(groups, seed)[:count]:
+    for group in sorted(sizes, key=lambda name: hashlib.sha256(f"{seed}:{name}".encode()).digest())[:count]:
         if sizes[group] <= left:
             drawn.add(group)
             left -= sizes[group]
     return drawn
-
-
-def _ranked(groups: Sequence[str], seed: int) -> list[str]:
-    """The distinct groups in an order that depends on names and seed only."""
-    return sorted(set(groups), key=lambda group: hashlib.sha256(f"{seed}:{group}".encode()).digest())
-
-
-def split_groups(groups: Sequence[str], val_fraction: float, seed: int) -> tuple[list[int], list[int]]:
-    """Split row numbers into (train, validation): a share of the groups, at least one on each side.
-
-    Raises:
-        ValueError: there are fewer than two groups.
-    """
-    ranked = _ranked(groups, seed)
-    if len(ranked) < 2:
-        raise ValueError(f"a split needs at least 2 stories or conversations, got {len(ranked)}; use --out instead")
-    n_val = min(max(1, round(len(ranked) * val_fraction)), len(ranked) - 1)
-    return divide(groups, set(ranked[:n_val]))
-
-
-def divide(groups: Sequence[str], held_out: Set[str]) -> tuple[list[int], list[int]]:
-    """The row numbers of the training side, and of the validation side, which holds the groups `held_out`.
-
-    Raises:
-        ValueError: no group is left for training.
-    """
-    sides: tuple[list[int], list[int]] = ([], [])
-    for row, group in enumerate(groups):
-        sides[group in held_out].append(row)
-    if not sides[0]:
-        raise ValueError(
-            f"all {len(set(groups))} groups are drawn for --val-out, so --train-out would be empty; draw fewer"
-        )
-    return sides

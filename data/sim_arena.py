@@ -197,8 +197,6 @@ BUILDER = Builder(
     "data.sim_arena",
     __doc__,
     _rows,
-    group="person",
-    groups="people",
     options=[
         argument("kind", choices=("math", "doc")),
         argument("source", type=Path, metavar="SRC", help="the repository's data folder, or a file in it"),

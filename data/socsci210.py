@@ -114,8 +114,6 @@ BUILDER = Builder(
     "data.socsci210",
     __doc__,
     lambda args: convert(args.sources, args.part, args.rows, args.seed),
-    group="study_id",
-    groups="studies",
     sources="SRC",
     options=[
         argument("--part", choices=("seen", "unseen", "all"), default="all", help="which studies (default all)"),

@@ -100,9 +100,6 @@ BUILDER = Builder(
     "data.sotopia",
     __doc__,
     lambda args: convert(args.sources, args.hard),
-    # Variants of one situation (the same scene about other goods) share a codename: they stay on one side of a split.
-    group="codename",
-    groups="situations",
     sources="SRC",
     options=[argument("--hard", action="store_true", help="Sotopia-hard alone")],
 )

@@ -23,11 +23,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from data.builder_cli import Builder, Rows, argument
+from data.builder_cli import Builder, Rows
 from data.reading import read_json, read_json_lines
 from data.rows import Record, numbered
 from data.sotopia import encounter, on_side, relationship_code
-from soul.cli.arguments import positive_int
 from soul.tasks.sotopia_row import POSITIONS
 
 PAIRS = 5  # of each environment, as in the paper
@@ -42,8 +41,8 @@ class _Sources(NamedTuple):
     pairs: dict[str, list[tuple[str, str]]]  # code of a relationship -> pairs of agents
 
 
-def convert(paths: Sequence[str | Path], pairs: int = PAIRS, seed: int = 0) -> Rows:
-    """`pairs` encounters of each environment as `extra_info` dicts, in the environments' order.
+def convert(paths: Sequence[str | Path], seed: int = 0) -> Rows:
+    """Five encounters of each environment as `extra_info` dicts, in the environments' order.
 
     The pairs of an environment depend on (seed, its id) and the characters, not on the other environments.
     """
@@ -57,13 +56,13 @@ def convert(paths: Sequence[str | Path], pairs: int = PAIRS, seed: int = 0) -> R
             continue
         rng = random.Random(f"sotopia:{seed}:{env_id}")
         fitting = list(_fitting(environment, sources))
-        drawn = rng.sample(fitting, min(pairs, len(fitting)))
+        drawn = rng.sample(fitting, min(PAIRS, len(fitting)))
         left_out[NO_PAIR] += not drawn
-        fewer += 0 < len(drawn) < pairs
+        fewer += 0 < len(drawn) < PAIRS
         for number, pair in enumerate(drawn):
             record = {"env_id": env_id, "combo_id": f"{env_id}-{number}", **encounter(environment, pair)}
             records.append(on_side(record, rng.choice(POSITIONS)))
-    notes = [f"environments with fewer than {pairs} pairs: {fewer}"] if fewer else []
+    notes = [f"environments with fewer than {PAIRS} pairs: {fewer}"] if fewer else []
     return Rows(numbered(records), +left_out, notes=notes, task="sotopia")
 
 
@@ -141,11 +140,8 @@ def _occupations(environment: Mapping[str, Any]) -> list[set[str]]:
 BUILDER = Builder(
     "data.sotopia_pairs",
     __doc__,
-    lambda args: convert(args.sources, args.pairs, args.seed),
-    group="codename",
-    groups="situations",
+    lambda args: convert(args.sources, args.seed),
     sources="SRC",
-    options=[argument("--pairs", type=positive_int, default=PAIRS, help=f"of each environment (default {PAIRS})")],
 )
 build, main = BUILDER.build, BUILDER.main
 

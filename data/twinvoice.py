@@ -116,17 +116,10 @@ def _record(
     }
 
 
-def side(record: Record) -> str:
-    """The group that stays on one side of a split: a user, or a novel with all its characters."""
-    return str(record["group"]).rpartition(":")[0] if record["dimension"] == "3" else str(record["group"])
-
-
 BUILDER = Builder(
     "data.twinvoice",
     __doc__,
     lambda args: convert(args.sources),
-    group=side,
-    groups="users and novels",
     sources="SRC.jsonl",
 )
 build, main = BUILDER.build, BUILDER.main

@@ -31,7 +31,7 @@ from pydantic import BaseModel, Field
 from data.builder_cli import Builder, Rows
 from data.model_stages import Item, Stage, Stages, is_evaluated, model_options
 from data.rows import Record, numbered
-from data.twinvoice import HISTORY, side
+from data.twinvoice import HISTORY
 from data.twinvoice_people import Person, is_english, read
 from soul.leaks.quotations import runs
 from soul.metrics.lexical import words
@@ -252,8 +252,6 @@ BUILDER = Builder(
     "data.twinvoice_train",
     __doc__,
     _rows,
-    group=side,
-    groups="users and novels",
     sources="SRC",
     plan=_plan,
     options=model_options("twinvoice"),

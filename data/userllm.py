@@ -223,8 +223,6 @@ BUILDER = Builder(
     "data.userllm",
     __doc__,
     lambda args: convert(args.sources, args.per_source, args.seed),
-    group=lambda record: str(record["user_id"] or record["group"]),  # PRISM by user, the other sources by question
-    groups="questions and users",
     sources="SRC",
     options=[
         argument("--per-source", type=positive_int, metavar="N", help="keep N rows of each source (paper: 600)"),

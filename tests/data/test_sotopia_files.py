@@ -40,23 +40,14 @@ ENVIRONMENTS = [
         "relationship": "0",
     },
 ]
-PAIRS = [
-    {"agent1_id": "a2", "agent2_id": "a1", "relationship": "3", "background_story": "Leo told Ida about the dough."},
-    {"agent1_id": "a1", "agent2_id": "a3", "relationship": "0", "background_story": ""},
-]
 COMBOS = [
     {"combo_id": "c1", "env_id": "e1", "agent_ids": ["a1", "a2"]},
     {"combo_id": "c2", "env_id": "e2", "agent_ids": ["a3", "a1"]},
 ]
 
 
-def folder_of(path, environments=ENVIRONMENTS, agents=AGENTS, pairs=PAIRS, combos=COMBOS, hard=("e1",)):
-    files = {
-        "environment_profiles": environments,
-        "agent_profiles": agents,
-        "relationship_profiles": pairs,
-        "env_agent_combo_storages": combos,
-    }
+def folder_of(path, hard=("e1",)):
+    files = {"environment_profiles": ENVIRONMENTS, "agent_profiles": AGENTS, "env_agent_combo_storages": COMBOS}
     for name, records in files.items():
         (path / f"{name}.jsonl").write_text("\n".join(json.dumps(record) for record in records) + "\n\n")
     (path / "env_ids.json").write_text(json.dumps({"sotopia_hard_env_id": list(hard)}))
