@@ -1,11 +1,11 @@
-"""Sotopia task files: environments, agents and the pairs that may meet, one row for each encounter and side.
+"""Sotopia-hard task files: environments, agents and the pairs that may meet, one row for each encounter and side.
 
-    python -m data.sotopia convert SOURCES --hard --out data/sim_eval_data/sotopia_hard_val.parquet
+    python -m data.sotopia convert SOURCES --out data/sim_eval_data/sotopia_hard_val.parquet
 
 SOURCES are files, or folders and clones that hold them: environment_profiles.jsonl, agent_profiles.jsonl and
 env_agent_combo_storages.jsonl (github.com/sotopia-lab/sotopia-space, Apache-2.0; the data are CC BY-SA 4.0: name the
-source, share alike), and for --hard env_ids.json (github.com/sotopia-lab/sotopia-pi, Apache-2.0) with the hard
-environments.
+source, share alike), and env_ids.json (github.com/sotopia-lab/sotopia-pi, Apache-2.0), which names the hard
+environments: the others are left out.
 
 Goals and scenarios keep their tags: the task decides who may read the tagged parts. The stories of
 relationship_profiles.jsonl are not read: some reveal the secrets of both agents, some are about other people.
@@ -17,22 +17,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from data.builder_cli import Builder, Rows, argument
+from data.builder_cli import Builder, Rows
 from data.reading import read_json, read_json_lines
 from data.rows import Record, numbered
 from soul.tasks.sotopia_row import POSITIONS, RELATIONSHIPS, Position, SotopiaRow
 
 
-def convert(paths: Sequence[str | Path], hard_only: bool = False) -> Rows:
-    """The encounters of these files and folders as `extra_info` dicts, two for each combination: a row for each side.
-
-    Args:
-        hard_only: leave out all but the hard environments.
-    """
+def convert(paths: Sequence[str | Path]) -> Rows:
+    """The hard encounters of these files and folders as `extra_info` dicts, a row for each side of a combination."""
     sources = list(map(Path, paths))
     environments = {one["env_id"]: one for _, one in read_json_lines(_file(sources, "environment_profiles.jsonl"))}
     agents = {one["agent_id"]: one for _, one in read_json_lines(_file(sources, "agent_profiles.jsonl"))}
-    hard = read_json(_file(sources, "env_ids.json"))["sotopia_hard_env_id"] if hard_only else environments
+    hard = read_json(_file(sources, "env_ids.json"))["sotopia_hard_env_id"]
     records: list[Record] = []
     left_out: Counter[str] = Counter()
     for _, combo in read_json_lines(_file(sources, "env_agent_combo_storages.jsonl")):
@@ -99,9 +95,8 @@ def _unescaped(text: str) -> str:
 BUILDER = Builder(
     "data.sotopia",
     __doc__,
-    lambda args: convert(args.sources, args.hard),
+    lambda args: convert(args.sources),
     sources="SRC",
-    options=[argument("--hard", action="store_true", help="Sotopia-hard alone")],
 )
 build, main = BUILDER.build, BUILDER.main
 

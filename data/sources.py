@@ -192,7 +192,6 @@ BUILDS: dict[str, Build] = {
             Origin("github.com/sotopia-lab/sotopia-pi, llm_self_train/resources/env_ids.json", CC_BY_SA_4),
         ),
         (Form(tuple(f"**/{name}" for name in _SOTOPIA)),),
-        options=("--hard",),
         hint="a clone of github.com/sotopia-lab/sotopia holds no rows",
     ),
     "behaviorchain": Build(

@@ -1,4 +1,4 @@
-"""Sotopia task files: both sides of an encounter, pairs that may meet, hard environments apart, clear errors."""
+"""Sotopia task files: both sides of an encounter, pairs that may meet, hard environments alone."""
 
 import json
 
@@ -46,7 +46,7 @@ COMBOS = [
 ]
 
 
-def folder_of(path, hard=("e1",)):
+def folder_of(path, hard=("e1", "e2")):
     files = {"environment_profiles": ENVIRONMENTS, "agent_profiles": AGENTS, "env_agent_combo_storages": COMBOS}
     for name, records in files.items():
         (path / f"{name}.jsonl").write_text("\n".join(json.dumps(record) for record in records) + "\n\n")
@@ -81,6 +81,6 @@ def test_the_column_for_people_does_not_tell_what_the_judge_alone_may_read(tmp_p
     assert "Kim" in records[0]["scenario"]
 
 
-def test_hard_environments_are_kept_apart(tmp_path):
-    records = sotopia.convert([folder_of(tmp_path, hard=("e2",))], hard_only=True).records
+def test_hard_environments_are_kept_alone(tmp_path):
+    records = sotopia.convert([folder_of(tmp_path, hard=("e2",))]).records
     assert [(r["env_id"], r["index"]) for r in records] == [("e2", 0), ("e2", 1)]

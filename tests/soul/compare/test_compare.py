@@ -88,19 +88,6 @@ def test_the_sign_test_is_an_enumeration_of_coin_flips(tmp_path, wins, losses):
     assert found.p_value == pytest.approx(as_uneven, abs=1e-12)
 
 
-def test_the_interval_is_over_pairs(tmp_path):
-    """What makes rows hard falls out: the interval is that of the differences, however far the rows are apart."""
-    rng = np.random.default_rng(3)
-    hard = rng.random(400) * 0.9
-    better = hard + 0.05 + rng.normal(0, 0.01, 400)
-    found = two(tmp_path, by_rule(hard.tolist()), by_rule(better.tolist())).sets[TOM]
-    low, high = found.estimate.interval
-    assert low < found.estimate.mean < high
-    differences = better - hard
-    assert (high - low) / 2 == pytest.approx(1.96 * differences.std() / math.sqrt(400), rel=0.1)
-    assert (high - low) / 2 < hard.std() / math.sqrt(400) / 10  # two intervals side by side would overlap
-
-
 def test_several_samples_of_a_row_are_its_mean_and_n_may_differ(tmp_path):
     base = [sample(r, 0, k, usages=ALONE) for k, r in enumerate([1.0, 0.0, 0.0, None])]
     found = two(tmp_path, base, by_rule([1.0]), n=4).sets[TOM]
