@@ -28,11 +28,9 @@ def write_rows(path: str | Path, data_source: str, records: Iterable[Record]) ->
     str, int, float, bool or list[str].
 
     Raises:
-        ValueError: there are no records, or one does not fit the first one.
+        ValueError: a record does not fit the first one.
     """
     path, rows = Path(path), list(records)
-    if not rows:
-        raise ValueError(f"{path}: no rows to write; check the source file and the filters")
     for number, row in enumerate(rows):
         if different := sorted(row.keys() ^ rows[0].keys()):  # pyarrow would write null
             raise ValueError(f"{path}: row {number}: field {different[0]!r} is in some rows only; add it to every row")

@@ -9,13 +9,12 @@ one that one-turn tasks send for a critique (`soul.one_turn.OneTurnTask.feedback
 """
 
 import re
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from soul.answers.extraction import names_given, tagged_answer, tagged_letter
-from soul.judge.call.untrusted import data_of
+from soul.examples.endpoint import schema_of
 from soul.one_turn import parse_options
-from soul.testing import BadRequest, ChatRequest, FakeOpenAI, Json, Reply
+from soul.testing import ChatRequest, FakeOpenAI, Json, Reply
 
 MODEL = "offline-stand-in-rules"
 Slip = Literal["none", "form", "truth", "first", "other"]
@@ -102,24 +101,15 @@ def _about_truth(kind: Slip) -> str:
     return "You did not follow the thing to the end. It was moved later on: go by its last move."
 
 
-def answer(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON object that answers a chat request."""
-    schema = body.get("response_format", {}).get("json_schema", {}).get("schema", {})
-    wanted = set(schema.get("properties", {}))
+def reply(request: ChatRequest) -> Reply:
+    """The answer to a chat request; of an exception, `FakeOpenAI` makes a 400 with the reason."""
+    wanted = set(schema_of(request)["properties"])
     if wanted == {"ready"}:
-        return {"ready": True}
+        return Json({"ready": True})
     if wanted != {"critique"}:
         raise ValueError(f"the offline stand-in only writes critiques; asked for the fields {sorted(wanted)}")
-    data = data_of(next((m["content"] for m in body.get("messages", []) if m["role"] == "user"), ""))
-    return {"critique": critique(str(data["task"]), str(data["correct_answer"]), str(data["attempt"]))}
-
-
-def reply(request: ChatRequest) -> Reply:
-    """The answer to a chat request, or a 400 with the reason."""
-    try:
-        return Json(answer(request.body))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        return BadRequest(f"{type(error).__name__}: {error}")
+    data = request.data
+    return Json({"critique": critique(data["task"], data["correct_answer"], data["attempt"])})
 
 
 def server() -> FakeOpenAI:
