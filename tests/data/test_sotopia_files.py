@@ -2,8 +2,6 @@
 
 import json
 
-import pyarrow.parquet as pq
-
 from data import sotopia
 
 AGENT = {
@@ -52,10 +50,6 @@ def folder_of(path, hard=("e1", "e2")):
         (path / f"{name}.jsonl").write_text("\n".join(json.dumps(record) for record in records) + "\n\n")
     (path / "env_ids.json").write_text(json.dumps({"sotopia_hard_env_id": list(hard)}))
     return path
-
-
-def rows_of(path):
-    return [row["extra_info"] for row in pq.read_table(path).to_pylist()]
 
 
 def test_a_combination_gives_a_row_for_each_side(tmp_path):
