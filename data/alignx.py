@@ -39,28 +39,20 @@ SETS: dict[str, tuple[tuple[str, ...], int]] = {
 
 
 def convert(paths: Sequence[str | Path], name: str = "alignx") -> Rows:
-    """The records of AlignX files as `extra_info` dicts, ordered by file name whatever the order of `paths`.
-
-    Raises ValueError naming file, record and field, and if no record holds what the set is about.
-    """
+    """The records of AlignX files as `extra_info` dicts, ordered by file name whatever the order of `paths`."""
     records: list[Record] = []
     left_out: Counter[str] = Counter()
     removed: Counter[str] = Counter()
     without = f"without {' or '.join(_WORDS[what] for what in SETS[name][0])}"
     for path in by_name(paths):
-        for number, (where, raw) in enumerate(read_records(path), start=1):
-            record = _record(where, raw, name, removed)
+        for number, (_, raw) in enumerate(read_records(path), start=1):
+            record = _record(raw, name, removed)
             if record is None:
                 left_out["a blank response, or twice the same"] += 1
             elif not _tells_about_the_user(record, name):
                 left_out[without] += 1
             else:
                 records.append({"index": len(records), **record, "source": f"{path.stem}:{number}"})
-    if left_out[without] and not records:
-        raise ValueError(
-            f"{', '.join(map(str, paths))}: all {left_out[without]:,} records are {without}, which is what {name} is "
-            "about; take the file of this set from huggingface.co/datasets/JinaLeejnl/AlignX-test"
-        )
     return Rows(records, left_out, removed, task=name)
 
 
@@ -74,14 +66,12 @@ def _tells_about_the_user(record: Record, name: str) -> bool:
     return any(held[what] for what in SETS[name][0])
 
 
-def _record(where: str, raw: Mapping[str, Any], name: str, removed: Counter[str]) -> Record | None:
+def _record(raw: Mapping[str, Any], name: str, removed: Counter[str]) -> Record | None:
     post, chosen, rejected = (clean_text(raw.get(key)) for key in ("prompt", "chosen", "rejected"))
-    if not post:
-        raise ValueError(f"{where}: field 'prompt' is missing or empty")
     if not chosen or not rejected or chosen == rejected:
         return None
-    pairs = _entries(where, raw, _PAIRS, ("chosen", "rejected"), removed)
-    comments = _entries(where, raw, _COMMENTS, ("comment",), removed)
+    pairs = _entries(raw, _PAIRS, ("chosen", "rejected"), removed)
+    comments = _entries(raw, _COMMENTS, ("comment",), removed)
     # A pair with this post and this preferred response would give the answer away.
     other = [pair for pair in pairs if (pair["prompt"], pair["chosen"]) != (post, chosen)]
     removed["pairs that are the question itself"] += len(pairs) - len(other)
@@ -104,11 +94,10 @@ def _record(where: str, raw: Mapping[str, Any], name: str, removed: Counter[str]
 
 
 def _entries(
-    where: str, raw: Mapping[str, Any], field: str, needed: tuple[str, ...], removed: Counter[str]
+    raw: Mapping[str, Any], field: str, needed: tuple[str, ...], removed: Counter[str]
 ) -> list[dict[str, str]]:
     """The pairs or comments without a blank text."""
-    entries = raw.get(field) or []
-    texts = [{key: clean_text(entry.get(key)) for key in ("prompt", *needed)} for entry in entries]
+    texts = [{key: clean_text(entry.get(key)) for key in ("prompt", *needed)} for entry in raw.get(field) or []]
     kept = [entry for entry in texts if all(entry[key] for key in needed)]
     removed["pairs and comments with a blank text"] += len(texts) - len(kept)
     return kept
@@ -118,8 +107,6 @@ BUILDER = Builder(
     "data.alignx",
     __doc__,
     lambda args: convert(args.sources, args.set),
-    group="question",
-    groups="posts",
     sources="SRC.json",
     options=[argument("--set", choices=sorted(SETS), default="alignx", help="evaluation set (default alignx)")],
 )

@@ -89,8 +89,6 @@ BUILDER = Builder(
     "data.behavior_chain",
     __doc__,
     lambda args: convert(args.sources, args.seed),
-    group="group",
-    groups="characters",
     sources="SRC.json",
 )
 build, main = BUILDER.build, BUILDER.main

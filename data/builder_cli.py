@@ -1,9 +1,9 @@
 """The command line that all builders of task files share, and the result that they return.
 
 A builder module says which sources it reads and how their records become rows; `Builder` adds the argument parser, the
-output options, the split into files, the report and the error border:
+output options, the draw, the report and the error border:
 
-    BUILDER = Builder("data.coser", __doc__, _rows, group="plot_id", groups="plots", sources="SRC.json")
+    BUILDER = Builder("data.coser", __doc__, _rows, sources="SRC.json")
     build, main = BUILDER.build, BUILDER.main
 """
 
@@ -16,11 +16,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from data.reading import at, last_place
-from data.rows import Record, divide, draw_groups, split_groups, write_rows
-from soul.cli.arguments import fraction, output_file, positive_int
+from data.rows import Record, draw_groups, write_rows
+from soul.cli.arguments import output_file, positive_int
 from soul.cli.error_border import Parser, keep_traceback, run_command
 from soul.errors import SoulError, one_line
 from soul.rows.review import LeftOut
+from soul.rows.task_files import parse_row
 
 Commands: TypeAlias = "argparse._SubParsersAction[Any]"
 Option: TypeAlias = Callable[[argparse.ArgumentParser], object]
@@ -51,8 +52,6 @@ class Rows(NamedTuple):
         stands_in: not "": the rows are not the paper's, and why.
         models: the models that wrote or checked rows.
         dropped: the items that were dropped for what a model answered.
-        draw_groups, draw_rows: draw so many groups, or as many as fit into so many rows, for --out; in a split, for the
-            validation side (instead of --val-fraction).
     """
 
     records: list[Record]
@@ -63,21 +62,36 @@ class Rows(NamedTuple):
     stands_in: str = ""
     models: Sequence[ModelUse] = ()
     dropped: Sequence[LeftOut] = ()
-    draw_groups: int | None = None
-    draw_rows: int | None = None
 
 
 class BuiltFile(NamedTuple):
-    """A task file that was written; `groups` are counted for people: "stories=200"."""
+    """A task file that was written."""
 
     path: Path
     rows: int
+
+
+class Draw(NamedTuple):
+    """A draw of whole groups by seed, of a source that holds both sides: for --out or --val-out.
+
+    Attributes:
+        option: of the command line, for the number.
+        what: is drawn, for --help: "whole books of up to N rows".
+        group: the group (conversation, book) of a record, or the field that names it.
+        groups: their name.
+        of_rows: the number is one of rows; else of groups.
+    """
+
+    option: str
+    what: str
+    group: str | Callable[[Record], str]
     groups: str
+    of_rows: bool = True
 
 
 @dataclass(frozen=True)
 class Built:
-    """The result of one builder: one file, or two if the rows were split. For the other fields see `Rows`."""
+    """The result of one builder: one file, or the two sides of a draw. For the other fields see `Rows`."""
 
     files: tuple[BuiltFile, ...]
     left_out: Mapping[str, int] = field(default_factory=dict)
@@ -102,27 +116,9 @@ def counted(what: str, counts: Mapping[str, int]) -> tuple[str, ...]:
     return tuple(f"{what}: {count:,} ({reason})" for reason, count in counts.items() if count)
 
 
-def some_left(rows: Rows, what: str) -> Rows:
-    """The rows.
-
-    Raises:
-        ValueError: there are none; names the reasons.
-    """
-    if not rows.records:
-        reasons = ", ".join(f"{count:,} ({reason})" for reason, count in rows.left_out.items())
-        raise ValueError(f"no {what} is left: {reasons}")
-    return rows
-
-
 def argument(*names: str, **settings: Any) -> Option:
     """An argument of `convert`, described as for `ArgumentParser.add_argument`."""
     return lambda parser: parser.add_argument(*names, **settings)
-
-
-def draw_argument(name: str, drawn: str) -> Option:
-    """The number for `Rows.draw_groups` or `Rows.draw_rows`. `drawn` says what: "N whole conversations"."""
-    text = f"draw {drawn} for --out or --val-out; the others go to --train-out, if given"
-    return argument(name, type=positive_int, metavar="N", help=text)
 
 
 @dataclass(frozen=True)
@@ -134,11 +130,9 @@ class Builder:
         description: the module's docstring, which --help prints.
         rows: reads the sources of the parsed command line and returns their rows. As every function of a builder, it
             raises ValueError (with file, record and field) or OSError for a source that it cannot read.
-        group: the group (story, conversation) of a record, or the field that names it; a split keeps the records of one
-            group together.
-        groups: the name of the groups in the counts.
         sources: how --help names the source files, which become `args.sources`; "" if `options` adds the arguments.
         options: arguments of `convert`, each made by `argument` or a function that adds to the parser.
+        draw: for a source that holds training and evaluation rows.
         plan: the calls to models that a command line would make, with their price, for a builder that makes some.
         more_commands: adds commands beside `convert`; `add_output_arguments` gives them their output options.
     """
@@ -146,10 +140,9 @@ class Builder:
     name: str
     description: str | None
     rows: Callable[[argparse.Namespace], Rows]
-    group: str | Callable[[Record], str]
-    groups: str = "stories"
     sources: str = ""
     options: Sequence[Option] = ()
+    draw: Draw | None = None
     plan: Callable[[argparse.Namespace], Sequence[str]] | None = None
     more_commands: Callable[[Commands], None] | None = None
 
@@ -158,6 +151,7 @@ class Builder:
 
         Raises:
             ValueError: a source cannot be read; names file, record and field.
+            BadRow: a row does not satisfy its task's schema; names file, row and field.
             OSError: a source does not exist.
         """
         args = self._parsed(arguments)
@@ -185,7 +179,7 @@ class Builder:
                 built = self.build(arguments)
             except ValueError as error:
                 raise BadSource(f"{self.name}: {error}") from error
-            files = [f"{file.path}: rows={file.rows} {file.groups}" for file in built.files]
+            files = [f"{file.path}: rows={file.rows}" for file in built.files]
             print(*files, *built.remarks, sep="\n")
 
         return run_command(build_and_print)
@@ -198,43 +192,56 @@ class Builder:
             converting.add_argument("sources", type=Path, nargs="+", metavar=self.sources)
         for add in self.options:
             add(converting)
-        add_output_arguments(converting)
+        add_output_arguments(converting, required=self.draw is None)
+        if self.draw:
+            drawn = f"draw {self.draw.what} for --out or --val-out; the others go to --train-out, if given"
+            converting.add_argument(self.draw.option, dest="draw", type=positive_int, metavar="N", help=drawn)
+            converting.add_argument("--train-out", type=output_file, help="parquet file of the training side")
+            converting.add_argument("--val-out", type=output_file, help="parquet file of the validation side")
         if self.more_commands:
             self.more_commands(commands)
         return parser.parse_args(arguments)
 
     def _write(self, args: argparse.Namespace, rows: Rows) -> Built:
         """Write the files that `args` (see `add_output_arguments`) asks for."""
-        if bool(args.train_out) != bool(args.val_out) or bool(args.out) == bool(args.train_out):
-            raise ValueError("give either --out FILE, or both --train-out FILE and --val-out FILE")
-        if args.train_out and args.train_out.resolve() == args.val_out.resolve():
-            raise ValueError(f"--train-out and --val-out both name {args.train_out}; give two files")
+        if not rows.records:
+            reasons = ", ".join(f"{count:,} ({reason})" for reason, count in rows.left_out.items()) or "it has none"
+            raise ValueError(f"no row is left: {reasons}")
+        task = rows.task or self.name.removeprefix("data.")
+        for number, record in enumerate(rows.records):
+            parse_row(task, record, str(args.out or args.train_out), number)
         left_out = Counter(rows.left_out)
-        names = [str(r[self.group]) if isinstance(self.group, str) else self.group(r) for r in rows.records]
-        drawn = None
-        if rows.draw_groups or rows.draw_rows:
-            drawn = draw_groups(names, args.seed, count=rows.draw_groups, rows=rows.draw_rows)
-        if args.out:
-            parts = {args.out: [i for i, name in enumerate(names) if drawn is None or name in drawn]}
-            left_out[f"in {self.groups} that were not drawn"] += len(names) - len(parts[args.out])
-        else:
-            train, val = divide(names, drawn) if drawn else split_groups(names, args.val_fraction, args.seed)
-            parts = {args.train_out: train, args.val_out: val}
-        files = []
-        for path, places in parts.items():
-            chosen = [rows.records[i] for i in places]
-            write_rows(path, rows.task or self.name.removeprefix("data."), chosen)
-            files.append(BuiltFile(path, len(chosen), f"{self.groups}={len({names[i] for i in places})}"))
+        parts = self._sides(self.draw, args, rows.records, left_out) if self.draw else {args.out: rows.records}
+        for path, records in parts.items():
+            write_rows(path, task, records)
+        files = tuple(BuiltFile(path, len(records)) for path, records in parts.items())
         notes = (*counted("removed", rows.removed), *rows.notes)
-        return Built(tuple(files), +left_out, notes, tuple(rows.models), tuple(rows.dropped), rows.stands_in)
+        return Built(files, +left_out, notes, tuple(rows.models), tuple(rows.dropped), rows.stands_in)
+
+    @staticmethod
+    def _sides(
+        draw: Draw, args: argparse.Namespace, records: list[Record], left_out: Counter[str]
+    ) -> dict[Path, list[Record]]:
+        """The records of each file that the command line asks for."""
+        split = bool(args.train_out and args.val_out and args.draw)
+        if split == bool(args.out) or bool(args.train_out) != bool(args.val_out):
+            raise ValueError(f"give either --out FILE, or {draw.option} N with --train-out FILE and --val-out FILE")
+        names = [str(r[draw.group]) if isinstance(draw.group, str) else draw.group(r) for r in records]
+        number = {"rows" if draw.of_rows else "count": args.draw}
+        drawn = draw_groups(names, args.seed, **number) if args.draw else set(names)
+        chosen = [record for record, name in zip(records, names, strict=True) if name in drawn]
+        if args.out:
+            left_out[f"in {draw.groups} that were not drawn"] += len(records) - len(chosen)
+            return {args.out: chosen}
+        if drawn == set(names):
+            raise ValueError(
+                f"all {len(drawn)} {draw.groups} are drawn for --val-out, so --train-out would be empty; draw fewer"
+            )
+        others = [record for record, name in zip(records, names, strict=True) if name not in drawn]
+        return {args.train_out: others, args.val_out: chosen}
 
 
-def add_output_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that all builders share: one file (--out), or a split by group (--train-out, --val-out)."""
-    parser.add_argument("--out", type=output_file, help="parquet file with all rows")
-    parser.add_argument("--train-out", type=output_file, help="parquet file of the training side of a split")
-    parser.add_argument("--val-out", type=output_file, help="parquet file of the validation side of a split")
-    parser.add_argument(
-        "--val-fraction", type=fraction, default=0.2, help="share of the groups to hold out (default 0.2)"
-    )
+def add_output_arguments(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """Add the options that all builders share."""
+    parser.add_argument("--out", type=output_file, required=required, help="parquet file of the rows")
     parser.add_argument("--seed", type=int, default=0, help="seed of every random choice (default 0)")

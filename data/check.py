@@ -28,7 +28,6 @@ from collections.abc import Sequence, Set
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from data.rows import write_table
 from soul.cli.arguments import output_file, positive_share
@@ -38,24 +37,22 @@ from soul.rows import data_card as card
 from soul.rows.file_report import Report, reports
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import read_rows, read_table
+from soul.table import Table
 from soul.tasks import EXTRA
 
 
 def table(reported: Sequence[Report]) -> Table:
     """The reports as a table."""
-    view = Table(title="Task files", title_justify="left")
-    for name in ("file", "task"):
-        view.add_column(name, overflow="fold")
-    for name in ("rows", "words (min/median/max)", "duplicates", "overlapping rows", "groups", "answers"):
-        view.add_column(name, justify="right")
+    head = "file, task, rows, words (min/median/max), duplicates, overlapping rows, groups, answers".split(", ")
+    lines = []
     for report in reported:
         answers = " ".join(f"{letter} {share:.0%}" for letter, share in report.answers.items())
         lengths = "/".join(f"{count:,}" for count in report.words)
         rows, groups = (len(report.overlap.rows), report.overlap.groups) if report.overlap else (0, 0)
         counts = (report.duplicates, rows, groups)
         numbers = (f"{report.rows:,}", lengths, *(f"{count:,}" for count in counts))
-        view.add_row(Path(report.file).name, report.task, *numbers, answers)
-    return view
+        lines.append([Path(report.file).name, report.task, *numbers, answers])
+    return Table(head, lines, words=frozenset({1}))
 
 
 def write_without_overlap(report: Sequence[Report], out: Path) -> str:
@@ -116,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     reported = [report for file in args.files for report in reports(file, held_out)]
     if args.without_overlap:
         print(write_without_overlap(reported, args.without_overlap))
-    Console(width=max(110, Console().width)).print(table(reported))
+    Console(width=max(110, Console().width)).print(table(reported).rich("Task files"))
     for file in args.files:
         if (about := card.read(Path(file))) is not None:
             print(f"{card.path_of(Path(file)).name}: {about.summary}")

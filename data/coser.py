@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from data.builder_cli import Builder, Rows
-from data.reading import read_json, row_of
+from data.reading import at, read_json, row_of
 from data.rows import Record, numbered
 from soul.tasks.coser import CoSER
 from soul.tasks.coser_stage import CoSERRow
@@ -42,10 +42,8 @@ def _file_records(path: Path, left_out: Counter[str]) -> Iterator[Record]:
     book = read_json(path)
     if isinstance(book, list):
         for number, scene in enumerate(book):
-            yield _record(f"{path}: scene {number}", scene)
+            yield _record(at(f"{path}: scene {number}"), scene)
         return
-    if not (isinstance(book, dict) and isinstance(book.get("plots"), list)):
-        raise ValueError(f"{path}: expected a list of scenes, or a book with 'plots'; give the files of the source")
     for where, scene in _scenes(path, book):
         try:
             record = _record(where, scene)
@@ -82,9 +80,7 @@ def _scenes(path: Path, book: Mapping[str, Any]) -> Iterator[tuple[str, dict[str
             yield f"{path}: plot {i_p}, conversation {i_c}", scene
 
 
-def _record(where: str, scene: Any) -> Record:
-    if not isinstance(scene, dict):
-        raise ValueError(f"{where}: expected an object, got {type(scene).__name__}")
+def _record(where: str, scene: Mapping[str, Any]) -> Record:
     row = row_of(where, CoSERRow, scene, CoSER().check)
     plot = scene.get("plot")
     places = [scene.get("i_p"), scene.get("plot_index"), plot.get("i_p") if isinstance(plot, dict) else None]
@@ -121,8 +117,6 @@ BUILDER = Builder(
     "data.coser",
     __doc__,
     lambda args: convert(args.sources),
-    group="plot_id",
-    groups="plots",
     sources="SRC.json",
 )
 build, main = BUILDER.build, BUILDER.main

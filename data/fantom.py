@@ -31,19 +31,18 @@ import random
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from scipy.cluster.hierarchy import DisjointSet
 
-from data.builder_cli import Builder, Rows, draw_argument
-from data.reading import by_name, read_csv, read_json, text_list
+from data.builder_cli import Builder, Draw, Rows
+from data.reading import by_name, read_csv, read_records, text_list
 from data.rows import Record, numbered
-from soul.task_types import NotBlank
 from soul.tasks.fantom import TELLING_LINE
-from soul.validation_errors import first_problem
 
+Entry = Mapping[str, Any]  # one set of questions of the official file, or a question
 NO_IN_THE_FULL_CONVERSATION = "no:long"
 _NAME = re.compile(r"tom[_:]belief[_:](accessible|inaccessible)_.*(first-order|second-order)\.csv$")
 
@@ -55,12 +54,8 @@ def convert(paths: Sequence[str | Path], seed: int = 0) -> list[Record]:
 
     The place of the right answer depends only on (seed, file name, row in that file). `set_id` names the conversation.
     """
-    files = by_name(paths)
-    names = [path.name for path in files]
-    if len(set(names)) < len(names):
-        raise ValueError(f"the same file name is given twice: {names}; give each FanToM file once")
     records: list[Record] = []
-    for path in files:
+    for path in by_name(paths):
         matched = _NAME.search(path.name)
         if not matched:
             raise ValueError(
@@ -112,90 +107,34 @@ def _fields(where: str, raw: dict[str, str], rng: random.Random) -> Record:
 # ---- the official file ----
 
 
-class _Part(BaseModel):
-    """A part of the file; keys that are not used here are ignored."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class _Fact(_Part):
-    question: NotBlank
-    correct_answer: NotBlank
-
-
-class _Question(_Part):
-    question: NotBlank
-    question_type: str
-    missed_info_accessibility: str = ""
-
-
-class _Belief(_Question):
-    correct_answer: NotBlank
-    wrong_answer: NotBlank
-    tom_type: str = ""
-
-
-class _Names(_Question):
-    correct_answer: list[str]
-    wrong_answer: list[str] = []
-
-
-class _YesOrNo(_Question):
-    correct_answer: str
-
-
-class _Entry(_Part):
-    """One set of questions."""
-
-    set_id: NotBlank  # conversation, part, set: "12-0-1"
-    short_context: NotBlank
-    fact: _Fact = Field(validation_alias="factQA")
-    beliefs: list[_Belief] = Field(validation_alias="beliefQAs")
-    answerability_list: _Names | None = Field(validation_alias="answerabilityQA_list")
-    answerability_binary: list[_YesOrNo] = Field(validation_alias="answerabilityQAs_binary")
-    access_list: _Names | None = Field(validation_alias="infoAccessibilityQA_list")
-    access_binary: list[_YesOrNo] = Field(validation_alias="infoAccessibilityQAs_binary")
-
-
-_FILE = TypeAdapter(list[_Entry])
-
-
 def convert_official(path: Path, seed: int = 0) -> Rows:
     """All scored questions of the official file as `extra_info` dicts, in its order.
 
     The place of a right belief depends only on (seed, set id, number of the question).
     """
-    try:
-        entries = _FILE.validate_python(read_json(path))
-    except ValidationError as error:
-        place, message, *_ = first_problem(error)
-        entry, *field = place or ("file",)
-        name = ".".join(map(str, field)) or "entry"
-        raise ValueError(
-            f"{path}: entry {entry}: field '{name}': {message}; is this FANToM's fantom_v1.json?"
-        ) from error
     left_out: Counter[str] = Counter()
     rows: list[Record] = []
-    for one in entries:
-        shared = {"context": one.short_context, "set_id": one.set_id}
-        rows += ({**shared, **record} for record in _questions(one, seed, left_out))
+    for _, entry in read_records(path):
+        shared = {"context": entry["short_context"], "set_id": entry["set_id"]}  # conversation, part, set: "12-0-1"
+        rows += ({**shared, **record} for record in _questions(entry, seed, left_out))
     return Rows(numbered(rows), left_out)
 
 
-def _questions(entry: _Entry, seed: int, left_out: Counter[str]) -> Iterator[Record]:
-    target = f"Target: {entry.fact.question}"
-    information = f"Information: {entry.fact.question} {entry.fact.correct_answer}"
-    for number, belief in enumerate(entry.beliefs):
-        yield _choice(belief, random.Random(f"fantom:{seed}:{entry.set_id}:{number}"))
-    for names, about in ((entry.answerability_list, target), (entry.access_list, information)):
-        if names is not None and not names.correct_answer:
+def _questions(entry: Entry, seed: int, left_out: Counter[str]) -> Iterator[Record]:
+    fact = entry["factQA"]
+    target, information = f"Target: {fact['question']}", f"Information: {fact['question']} {fact['correct_answer']}"
+    for number, belief in enumerate(entry["beliefQAs"]):
+        yield _choice(belief, random.Random(f"fantom:{seed}:{entry['set_id']}:{number}"))
+    for kind, about in (("answerability", target), ("infoAccessibility", information)):
+        names = entry[f"{kind}QA_list"]
+        if names is not None and not names["correct_answer"]:
             left_out["a list question whose answer is nobody"] += 1
         elif names is not None:
-            answers = {key: json.dumps(getattr(names, key)) for key in ("correct_answer", "wrong_answer")}
+            answers = {key: json.dumps(names.get(key, [])) for key in ("correct_answer", "wrong_answer")}
             yield _record(names, about, **answers)
-    for group, about in ((entry.answerability_binary, target), (entry.access_binary, information)):
-        for question in group:
-            answer = question.correct_answer.strip().lower()
+    for kind, about in (("answerability", target), ("infoAccessibility", information)):
+        for question in entry[f"{kind}QAs_binary"]:
+            answer = question["correct_answer"].strip().lower()
             if answer == NO_IN_THE_FULL_CONVERSATION:
                 left_out["a yes-or-no question whose no only the full conversation shows"] += 1
             elif answer not in ("yes", "no"):
@@ -204,28 +143,28 @@ def _questions(entry: _Entry, seed: int, left_out: Counter[str]) -> Iterator[Rec
                 yield _record(question, about, correct_answer=answer)
 
 
-def _choice(belief: _Belief, rng: random.Random) -> Record:
-    choices = [belief.correct_answer, belief.wrong_answer]
+def _choice(belief: Entry, rng: random.Random) -> Record:
+    choices = [belief["correct_answer"], belief["wrong_answer"]]
     rng.shuffle(choices)
     return _record(
         belief,
         "",
-        question_type=f"{belief.question_type}:multiple-choice",
-        tom_type=belief.tom_type,
+        question_type=f"{belief['question_type']}:multiple-choice",
+        tom_type=belief.get("tom_type", ""),
         answer_choices=json.dumps(choices, ensure_ascii=False),
-        correct_answer=str(choices.index(belief.correct_answer)),
-        wrong_answer=belief.wrong_answer,
+        correct_answer=str(choices.index(belief["correct_answer"])),
+        wrong_answer=belief["wrong_answer"],
     )
 
 
-def _record(question: _Question, about: str, **fields: str) -> Record:
+def _record(question: Entry, about: str, **fields: str) -> Record:
     """A row without its context. All columns are texts, because the kinds of questions share them."""
     return {
-        "question": question.question,
+        "question": question["question"],
         "extra_info": about,
-        "question_type": question.question_type,
+        "question_type": question["question_type"],
         "tom_type": "",
-        "missed_info_accessibility": question.missed_info_accessibility,
+        "missed_info_accessibility": question.get("missed_info_accessibility", ""),
         "answer_choices": "[]",
         "wrong_answer": "",
         **fields,
@@ -245,17 +184,21 @@ def _rows(args: argparse.Namespace) -> Rows:
         rows = Rows(convert(args.sources, args.seed), notes=["the CSV files hold questions about beliefs only"])
     counts = Counter(str(record["question_type"]).removeprefix("tom:") for record in rows.records)
     kinds = "questions read: " + ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
-    return rows._replace(notes=[kinds, *rows.notes], draw_groups=args.test_conversations)
+    return rows._replace(notes=[kinds, *rows.notes])
 
 
 BUILDER = Builder(
     "data.fantom",
     __doc__,
     _rows,
-    group=lambda record: str(record["set_id"]).partition("-")[0],  # conversation, part, set: "12-0-1"
-    groups="conversations",
     sources="fantom_v1.json | SRC.csv",
-    options=[draw_argument("--test-conversations", "N whole conversations (paper: 18)")],
+    draw=Draw(
+        "--test-conversations",
+        "N whole conversations (paper: 18)",
+        group=lambda record: str(record["set_id"]).partition("-")[0],  # conversation, part, set: "12-0-1"
+        groups="conversations",
+        of_rows=False,
+    ),
 )
 build, main = BUILDER.build, BUILDER.main
 

@@ -1,15 +1,13 @@
 """Hi-ToM task files: from the benchmark's own JSON (evaluation) or from newly generated stories (training).
 
     python -m data.hitom convert Hi-ToM_data.json --out data/sim_eval_data/hitom_val.parquet
-    python -m data.hitom generate --stories 200 --train-out train.parquet --val-out val.parquet
-    python -m data.hitom generate --stories 200 --orders 5 6 --out beyond_the_benchmark.parquet
+    python -m data.hitom generate --stories 200 --out data/sim_rl_data/hitom_rl_train.parquet
 
 Source of the records: github.com/ying-hui-he/Hi-ToM_dataset (Apache-2.0), file Hi-ToM_data.json. The
 benchmark is for evaluation; training rows come from `generate` (see `data.hitom_stories`).
 """
 
 import argparse
-import re
 import sys
 from collections import Counter
 from collections.abc import Mapping
@@ -17,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from data.builder_cli import Builder, Commands, Rows, add_output_arguments, argument
-from data.hitom_stories import StoryConfig, generate_examples
+from data.hitom_stories import generate_examples
 from data.reading import read_records
 from data.rows import Record
-from soul.cli.arguments import non_negative_int, positive_int
+from soul.cli.arguments import positive_int
 
 PROMPTING = "CoTP"  # of the two prompting types, the one without an instruction in front of the story
 
@@ -35,22 +33,20 @@ def convert(path: str | Path) -> Rows:
     story_ids: dict[str, int] = {}
     records: list[Record] = []
     left_out: Counter[str] = Counter()
-    for index, (where, item) in enumerate(read_records(Path(path))):
+    for index, (_, item) in enumerate(read_records(Path(path))):
         prompting = item.get("prompting_type", PROMPTING)
         if prompting != PROMPTING:
             left_out[f"prompting type {prompting}: the same questions as type {PROMPTING}"] += 1
             continue
-        records.append(_record(where, index, item, story_ids))
+        records.append(_record(index, item, story_ids))
     return Rows(records, left_out)
 
 
-def _record(where: str, index: int, item: Mapping[str, Any], story_ids: dict[str, int]) -> Record:
+def _record(index: int, item: Mapping[str, Any], story_ids: dict[str, int]) -> Record:
     # Some records end in "***" and blank lines, left over from the benchmark's own prompt files.
     lines = [line.strip() for line in item["story"].splitlines() if line.strip(" \t*")]
     story = "\n".join(lines)
-    if not lines or not all(re.match(r"\d+ \S", line) for line in lines):
-        raise ValueError(f"{where}: field 'story' must hold numbered sentences, one a line, got {story[:80]!r}")
-    record = {
+    return {
         "index": index,
         "story_id": story_ids.setdefault(story, len(story_ids)),
         "story": story,
@@ -61,36 +57,24 @@ def _record(where: str, index: int, item: Mapping[str, Any], story_ids: dict[str
         "story_length": item["story_length"],
         "question_order": item["question_order"],
     }
-    if record["correct_answer"] not in choice_texts(record["choices"]):
-        raise ValueError(f"{where}: field 'answer' {record['correct_answer']!r} is not among {record['choices']!r}")
-    return record
-
-
-def choice_texts(choices: str) -> list[str]:
-    """The option texts of "A. x, B. y, ...", in order."""
-    return [part.split(". ", 1)[-1].strip() for part in choices.split(", ")]
 
 
 def _generate_command(commands: Commands) -> None:
     generate = commands.add_parser("generate", help="new stories -> parquet")
-    generate.add_argument("--stories", type=positive_int, default=200, help="30 rows each by default (default 200)")
-    generate.add_argument(
-        "--orders", type=non_negative_int, nargs="+", default=[0, 1, 2, 3, 4], help="of questions, 0 to 6 (default 0-4)"
-    )
+    generate.add_argument("--stories", type=positive_int, default=200, help="30 rows each (default 200)")
     add_output_arguments(generate)
 
 
 def _rows(args: argparse.Namespace) -> Rows:
     if args.command == "convert":
         return convert(args.source)
-    return Rows(generate_examples(args.stories, args.seed, StoryConfig(orders=args.orders)))
+    return Rows(generate_examples(args.stories, args.seed))
 
 
 BUILDER = Builder(
     "data.hitom",
     __doc__,
     _rows,
-    group="story_id",
     options=[argument("source", type=Path, metavar="SRC.json")],
     more_commands=_generate_command,
 )

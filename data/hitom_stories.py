@@ -45,8 +45,6 @@ THINGS = (
     "onion orange peach pear peas persimmon plum potato spinach sweet_potato tangerine tomato turnip watermelon"
 ).split()
 CONTAINERS = [f"{colour}_{kind}" for colour in ("red", "green", "blue") for kind in KINDS]
-MAX_AGENTS = 5
-HIGHEST_ORDER = 6
 OPTIONS = 15  # of a question
 REVISITS = 0.3  # chance that a later chapter returns to an earlier room and its object
 _ROOMS_PER_STORY = 3
@@ -72,8 +70,7 @@ class StoryConfig:
         options_fixed: the same options in the same order for every story, so that a container always has the same
             letter; None: fifteen that are drawn for each story.
         distractor_probability: chance of an irrelevant sentence before each sentence, in [0, 1].
-        orders: question orders: 0 to 4 (at most `agents`) as in the benchmark, and 5 and 6, which go beyond it. A chain
-            of 5 or 6 is about three or four agents, so that some occur twice ("Ava thinks Ben thinks Ava thinks ...").
+        orders: question orders: 0 to 4, at most `agents`.
         lengths: chapters (1 to 3).
         deceptions: whether agents talk (and may lie) after a chapter; both by default.
     """
@@ -84,18 +81,6 @@ class StoryConfig:
     orders: Sequence[int] = (0, 1, 2, 3, 4)
     lengths: Sequence[int] = (1, 2, 3)
     deceptions: Sequence[bool] = (False, True)
-
-    def __post_init__(self) -> None:
-        problems = {
-            "agents must be 2 to 5": not 2 <= self.agents <= MAX_AGENTS,
-            "orders must be distinct, 0 to 6": len(set(self.orders) & set(range(HIGHEST_ORDER + 1))) < len(self.orders),
-            "orders up to 4 need as many agents": any(self.agents < order <= 4 for order in self.orders),
-            "orders 5 and 6 need 3 agents": self.agents < 3 and max(self.orders, default=0) > 4,
-            "lengths must be 1 to 3": not set(self.lengths) <= {1, 2, 3},
-        }
-        for problem, present in problems.items():
-            if present:
-                raise ValueError(f"StoryConfig: {problem}; got {self}")
 
 
 @dataclass(frozen=True)
@@ -262,9 +247,7 @@ def _variant(rng: random.Random, setting: _Setting, config: StoryConfig, length:
         agents = rng.sample(setting.cast, size)
         writer.chapter(agents, setting.places[visited[-1]], deception and chapter in _TALKING_CHAPTERS[length])
     chain = rng.sample(setting.cast, config.agents)
-    chains = {order: chain[len(chain) - order :] for order in config.orders if order <= len(chain) and order < 5}
-    # Drawn last, so that asking for higher orders changes nothing else.
-    chains |= {order: _long_chain(rng, setting.cast, order) for order in config.orders if order >= 5}
+    chains = {order: chain[len(chain) - order :] for order in config.orders}
     thing = setting.places[0][1]
     return [
         {
@@ -278,15 +261,6 @@ def _variant(rng: random.Random, setting: _Setting, config: StoryConfig, length:
         }
         for order in config.orders
     ]
-
-
-def _long_chain(rng: random.Random, cast: Sequence[str], order: int) -> list[str]:
-    """Three or four agents in a chain of `order` places, each of them at least once, and never twice in a row."""
-    people = rng.sample(cast, min(rng.choice((3, 4)), len(cast)))
-    chain = list(people)
-    while len(chain) < order:
-        chain.append(rng.choice([name for name in people if name != chain[-1]]))
-    return chain
 
 
 def _question(chain: Sequence[str], thing: str) -> str:

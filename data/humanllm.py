@@ -43,8 +43,6 @@ BUILDER = Builder(
     "data.humanllm",
     __doc__,
     lambda args: Rows(convert(args.sources)),
-    group="group",
-    groups="users",
     sources="SRC",
 )
 build, main = BUILDER.build, BUILDER.main

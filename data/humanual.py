@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from data.builder_cli import Builder, Rows, argument
-from data.reading import read_records
+from data.reading import read_records, row_of
 from data.rows import Record
-from soul.errors import one_line
 from soul.tasks.humanual import HumanualRow
 
 SETS = ("book", "chat", "email", "news", "opinion", "politics")
@@ -30,13 +29,7 @@ def convert(paths: Sequence[str | Path], dataset: str = "") -> list[Record]:
 
 
 def _record(where: str, index: int, raw: Mapping[str, Any], dataset: str) -> Record:
-    for field in ("prompt", "completion"):
-        if not raw.get(field):
-            raise ValueError(f"{where}: field '{field}' is missing or empty")
-    try:
-        row = HumanualRow.model_validate({**raw, "index": index, "prompt": _with_speakers(raw), "id": ""})
-    except ValueError as error:
-        raise ValueError(f"{where}: {one_line(error, 300)}") from error
+    row = row_of(where, HumanualRow, {**raw, "prompt": _with_speakers(raw), "id": ""})
     post = str(raw.get("post_id") or hashlib.sha256(row.prompt.encode()).hexdigest()[:12])
     return {
         "index": index,
@@ -80,8 +73,6 @@ BUILDER = Builder(
         convert(args.sources, args.dataset),
         task=f"humanual-{args.dataset}" if args.dataset else "humanual",
     ),
-    group="post",
-    groups="posts",
     sources="SRC",
     options=[argument("--set", choices=SETS, default="", dest="dataset", help="which of the six sets it is")],
 )

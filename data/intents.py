@@ -38,7 +38,6 @@ RUN = 5  # consecutive words that an intent may not share with a message
 SHORTEST, LONGEST = 3, 30  # words of an intent; the prompt asks for 4 to 20
 SEEN_CHARS = 4000  # characters of a message that the model sees
 ADDS_NOTHING = frozenset({"utterances.jsonl", "survey.jsonl", "metadata.jsonl", "models.jsonl"})  # PRISM's other files
-_TURN = {"turn", "role", "content"}
 
 # ---- PRISM's conversations ----
 
@@ -72,8 +71,6 @@ def is_conversation(record: Mapping[str, Any]) -> bool:
 def read_conversation(where: str, raw: Mapping[str, Any]) -> Conversation:
     """One record of conversations.jsonl."""
     turns = raw["conversation_history"]
-    if not (isinstance(turns, list) and all(isinstance(t, dict) and _TURN <= set(t) for t in turns)):
-        raise ValueError(f"{where}: field 'conversation_history' must be a list of turns with turn, role and content")
     opening = min((t["turn"] for t in turns), default=0)
     users = {t["turn"] - opening: str(t["content"]).strip() for t in turns if t["role"] == "user"}
     # Several models reply to a turn. The participant chose one reply and went on from there.
@@ -168,14 +165,8 @@ def is_written(record: Mapping[str, Any]) -> bool:
 
 def read(lines: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, str]:
     """Conversation -> intent, from the lines of the journal; "" if no sentence passed the checks."""
-    found = {}
-    for where, record in lines:
-        if is_written(record):
-            answer = record["answer"]
-            if not record["reason"] and not (isinstance(answer, dict) and isinstance(answer.get("intent"), str)):
-                raise ValueError(f"{where}: field 'answer' must hold an intent, got {answer!r:.80}")
-            found[str(record["key"])] = "" if record["reason"] else answer["intent"].strip()
-    return found
+    written = (record for _, record in lines if is_written(record))
+    return {str(one["key"]): "" if one["reason"] else one["answer"]["intent"].strip() for one in written}
 
 
 # ---- the command ----

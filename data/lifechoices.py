@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from data.builder_cli import Builder, Rows, draw_argument
+from data.builder_cli import Builder, Draw, Rows
 from data.reading import at, options_and_gold, read_json
 from data.rows import Record, numbered
 
@@ -105,11 +105,9 @@ def _record(question: _Question) -> Record:
 BUILDER = Builder(
     "data.lifechoices",
     __doc__,
-    lambda args: convert(args.sources)._replace(draw_rows=args.rows),
-    group="book",
-    groups="books",
+    lambda args: convert(args.sources),
     sources="SRC.json",
-    options=[draw_argument("--rows", "whole books of up to N rows")],
+    draw=Draw("--rows", "whole books of up to N rows", group="book", groups="books"),
 )
 build, main = BUILDER.build, BUILDER.main
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from data.builder_cli import Builder, Rows
 from data.reading import by_name, read_json_lines, required_text
-from data.rows import Record
+from data.rows import Record, numbered
 
 
 def convert(paths: Sequence[str | Path]) -> list[Record]:
@@ -28,40 +28,19 @@ def convert(paths: Sequence[str | Path]) -> list[Record]:
     `group` names what must not be on both sides of a split: the search topic, which Qulac and ClariQ share, or the
     opening message.
     """
-    records: list[Record] = []
-    seen: dict[tuple[str, str], str] = {}
-    for path in by_name(paths):
-        for where, raw in read_json_lines(path):
-            fields = fields_of(where, raw)
-            key = (fields["dataset"], fields["conversation_id"])
-            if key in seen:
-                raise ValueError(
-                    f"{where}: field 'conversation_id' repeats {key[1]!r} of {seen[key]}; give a file once"
-                )
-            seen[key] = where
-            records.append({"index": len(records), **fields})
-    return records
+    return numbered(fields_of(where, raw) for path in by_name(paths) for where, raw in read_json_lines(path))
 
 
 def fields_of(where: str, raw: Mapping[str, Any]) -> Record:
     """The fields of a row, from a record in the form of the mirror files."""
     texts = {name: required_text(where, raw, name) for name in ("task_description", "dataset", "conversation_id")}
-    turns = _turns(where, raw.get("turns"))
+    turns = [{"role": turn["role"], "content": turn["content"]} for turn in raw["turns"]]
     return {
         "question": texts["task_description"],
         **texts,
         "turns": json.dumps(turns, ensure_ascii=False),
-        "group": _group(raw.get("metadata"), next(turn["content"] for turn in turns if turn["role"] == "user")),
+        "group": _group(raw.get("metadata"), next((turn["content"] for turn in turns if turn["role"] == "user"), "")),
     }
-
-
-def _turns(where: str, turns: Any) -> list[dict[str, str]]:
-    kept = [{"role": turn["role"], "content": turn["content"]} for turn in turns]
-    if not all(turn["role"] in ("user", "assistant") and turn["content"].strip() for turn in kept):
-        raise ValueError(f"{where}: field 'turns' holds a turn without role user or assistant, or without text")
-    if not any(turn["role"] == "user" for turn in kept):
-        raise ValueError(f"{where}: field 'turns' has no turn of the user")
-    return kept
 
 
 def _group(metadata: Any, opening: str) -> str:
@@ -71,9 +50,7 @@ def _group(metadata: Any, opening: str) -> str:
     return hashlib.sha256(" ".join(opening.lower().split()).encode()).hexdigest()[:12]
 
 
-BUILDER = Builder(
-    "data.mirrorbench", __doc__, lambda args: Rows(convert(args.sources)), group="group", sources="SRC_mirror.jsonl"
-)
+BUILDER = Builder("data.mirrorbench", __doc__, lambda args: Rows(convert(args.sources)), sources="SRC_mirror.jsonl")
 build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":

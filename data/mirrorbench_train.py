@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from data.builder_cli import Builder, Rows, some_left
+from data.builder_cli import Builder, Rows
 from data.mirrorbench import fields_of
 from data.model_stages import Item, Stage, Stages, is_evaluated, model_options
 from data.reading import read_csv, read_json, read_records
@@ -248,7 +248,7 @@ def _rows(args: argparse.Namespace) -> Rows:
         if key in goals:
             records.append(_fields(dialogue, goals[key].goal.strip()))
     rows = Rows(numbered(records), +(left_out + stages.dropped), task="mirrorbench")
-    return some_left(rows._replace(models=stages.uses, dropped=stages.left_out), "dialogue")
+    return rows._replace(models=stages.uses, dropped=stages.left_out)
 
 
 def _plan(args: argparse.Namespace) -> list[str]:
@@ -261,8 +261,6 @@ BUILDER = Builder(
     "data.mirrorbench_train",
     __doc__,
     _rows,
-    group="group",
-    groups="openings and topics",
     sources="SRC",
     plan=_plan,
     options=model_options("mirrorbench"),

@@ -21,13 +21,12 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from data.builder_cli import Builder, Rows, draw_argument
-from data.reading import read_csv, required_text
+from data.builder_cli import Builder, Draw, Rows
+from data.reading import read_csv
 from data.rows import Record, numbered
 from soul.tasks.mistakes import IMAGE
 
 LETTERS = "ABCD"
-_COLUMNS = ("QuestionId", "QuestionText", "CorrectAnswer", *(f"Answer{letter}Text" for letter in LETTERS))
 
 
 def convert(paths: Sequence[str | Path]) -> Rows:
@@ -43,10 +42,9 @@ def convert(paths: Sequence[str | Path]) -> Rows:
         raise ValueError("no file has the column MisconceptionName; give misconception_mapping.csv as well")
     cases: list[Record] = []
     left_out: Counter[str] = Counter()
-    for where, row in chain.from_iterable(tables):
+    for _, row in chain.from_iterable(tables):
         if "MisconceptionName" in row:
             continue
-        _check(where, row)
         if all(not IMAGE.sub("", row[f"Answer{letter}Text"]).strip() for letter in LETTERS):
             left_out["all options are images"] += sum(1 for _ in _labels(row))
             continue
@@ -57,13 +55,6 @@ def convert(paths: Sequence[str | Path]) -> Rows:
 def _number(text: str) -> str:
     """The number of a misconception: pandas writes 1672 as "1672.0" where a column has gaps."""
     return re.sub(r"\.0+$", "", (text or "").strip())
-
-
-def _check(where: str, row: dict[str, str]) -> None:
-    for column in _COLUMNS:
-        required_text(where, row, column, "; is this Eedi's train.csv?")
-    if row["CorrectAnswer"] not in LETTERS:
-        raise ValueError(f"{where}: field 'CorrectAnswer' must be one of {', '.join(LETTERS)}")
 
 
 def _cases(row: dict[str, str], names: dict[str, str], left_out: Counter[str]) -> Iterator[Record]:
@@ -110,11 +101,9 @@ def _notes(records: Sequence[Record]) -> list[str]:
 BUILDER = Builder(
     "data.mistakes",
     __doc__,
-    lambda args: convert(args.sources)._replace(draw_rows=args.rows),
-    group=_question,
-    groups="questions",
+    lambda args: convert(args.sources),
     sources="SRC.csv",
-    options=[draw_argument("--rows", "whole questions of up to N rows")],
+    draw=Draw("--rows", "whole questions of up to N rows", group=_question, groups="questions"),
 )
 build, main = BUILDER.build, BUILDER.main
 

@@ -29,7 +29,7 @@ from pathlib import Path
 from data.builder_cli import Builder, Rows, argument
 from data.reading import read_csv, read_text, text_list
 from data.rows import Record
-from soul.tasks.paratomi import places, story_key
+from soul.tasks.paratomi import places
 
 # Words that tell the types apart, in this order: questions of the second order also say "will".
 _WORDINGS = {
@@ -40,22 +40,13 @@ _WORDINGS = {
 }
 
 
-def question_type(raw: str) -> str:
-    """Drop the number in "first_order_0_no_tom", which only says which of the two agents the question is about."""
-    return re.sub(r"_[01]_", "_", raw)
-
-
 def convert(path: str | Path, seed: int = 0) -> list[Record]:
     """The questions of a ParaToMi .txt or a Percept-ToMi .csv file as `extra_info` dicts, in order.
 
     `seed` orders the derived candidates of a .txt file.
     """
     path = Path(path)
-    if path.suffix == ".csv":
-        return _convert_csv(path)
-    if path.suffix == ".txt":
-        return _convert_txt(path, seed)
-    raise ValueError(f"{path}: expected a .txt file of ParaToMi, or Percept-ToMi.csv")
+    return _convert_csv(path) if path.suffix == ".csv" else _convert_txt(path, seed)
 
 
 def _convert_txt(path: Path, seed: int) -> list[Record]:
@@ -66,7 +57,7 @@ def _convert_txt(path: Path, seed: int) -> list[Record]:
         story = sentences[:-1]
         candidates = places(story)
         random.Random(f"paratomi:{seed}:{index}").shuffle(candidates)
-        records.append(_record(f"{path}: block {index}", index, story, question, candidates, answer, raw_type))
+        records.append(_record(index, story, question, candidates, answer, raw_type))
     return records
 
 
@@ -112,26 +103,19 @@ def _convert_csv(path: Path) -> list[Record]:
     for index, (where, raw) in enumerate(read_csv(path)):
         story, cands = (text_list(where, raw, column) for column in ("story", "cands"))
         question, answer, raw_type = (raw.get(column) or "" for column in ("question", "answer", "qType"))
-        records.append(_record(where, index, story, question, cands, answer, raw_type))
+        records.append(_record(index, story, question, cands, answer, raw_type))
     return records
 
 
-def _record(
-    where: str, index: int, story: list[str], question: str, cands: list[str], answer: str, raw_type: str
-) -> Record:
-    if not story or not question.strip():
-        raise ValueError(f"{where}: field '{'question' if story else 'story'}' is empty")
-    if not re.match(r"(first|second)_order|memory|reality", raw_type):
-        raise ValueError(f"{where}: field 'qType' must name a ToMi question type, got {raw_type!r}")
-    if len(cands) < 2 or answer not in cands:
-        raise ValueError(f"{where}: field 'correct_answer' {answer!r} must be one of at least two candidates, {cands}")
+def _record(index: int, story: list[str], question: str, cands: list[str], answer: str, raw_type: str) -> Record:
     return {
         "index": index,
         "story": story,
         "question": question.strip(),
         "cands": cands,
         "correct_answer": answer,
-        "qType": question_type(raw_type),
+        # Without the number in "first_order_0_no_tom", which only says which of the two agents is asked about.
+        "qType": re.sub(r"_[01]_", "_", raw_type),
     }
 
 
@@ -139,7 +123,6 @@ BUILDER = Builder(
     "data.paratomi",
     __doc__,
     lambda args: Rows(convert(args.source, args.seed)),
-    group=lambda record: story_key(record["story"], record["question"]),
     options=[argument("source", type=Path, metavar="SRC.txt|SRC.csv")],
 )
 build, main = BUILDER.build, BUILDER.main

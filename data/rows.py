@@ -1,14 +1,13 @@
-"""Write a task's parquet file, and split rows into train and validation without leaks.
+"""Write a task's parquet file, and draw whole groups of its rows.
 
 Every task file has three columns: `data_source` (the task that plays the row), `prompt` (one user message with the
 question; verl wants the column to exist, the task renders its own prompt) and `extra_info` (the task's fields). The
-first record fixes the type of each field, and all others must have it: parquet would turn a stray int or a missing key
-into a silent null that only shows up in the middle of a training run.
+first record fixes the fields and their types, and all others must have them.
 """
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,6 @@ import pyarrow.parquet as pq
 from soul.files.whole_file import whole_file
 
 Record = dict[str, Any]
-_ARROW_TYPES: dict[str, pa.DataType] = {
-    "bool": pa.bool_(),
-    "int": pa.int64(),
-    "float": pa.float64(),
-    "str": pa.string(),
-    "list[str]": pa.list_(pa.string()),
-}
 _ROW_GROUP = 500
 _PROMPT_TYPE = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 
@@ -36,16 +28,17 @@ def write_rows(path: str | Path, data_source: str, records: Iterable[Record]) ->
     str, int, float, bool or list[str].
 
     Raises:
-        ValueError: a record does not fit; names file, row and field.
+        ValueError: a record does not fit the first one.
     """
     path, rows = Path(path), list(records)
-    if not rows:
-        raise ValueError(f"{path}: no rows to write; check the source file and the filters")
-    kinds = _checked_kinds(path, rows)
+    for number, row in enumerate(rows):
+        if different := sorted(row.keys() ^ rows[0].keys()):  # pyarrow would write null
+            raise ValueError(f"{path}: row {number}: field {different[0]!r} is in some rows only; add it to every row")
+    fields = pa.struct([(name, pa.infer_type([value])) for name, value in rows[0].items()])
     columns = {
         "data_source": pa.array([data_source] * len(rows), pa.string()),
         "prompt": pa.array([[{"role": "user", "content": r["question"]}] for r in rows], _PROMPT_TYPE),
-        "extra_info": pa.array(rows, pa.struct([(name, _ARROW_TYPES[kind]) for name, kind in kinds.items()])),
+        "extra_info": pa.array(rows, fields),
     }
     write_table(pa.table(columns), path)
 
@@ -57,47 +50,15 @@ def write_table(table: pa.Table, path: Path) -> None:
         pq.write_table(table, partial, row_group_size=_ROW_GROUP)
 
 
-def _checked_kinds(path: Path, rows: Sequence[Record]) -> dict[str, str]:
-    """The kind of each field, on which all rows agree."""
-    kinds = {name: _kind(path, 0, name, value) for name, value in rows[0].items()}
-    for name, kind in (("index", "int"), ("question", "str")):
-        if kinds.get(name) != kind:
-            raise ValueError(f"{path}: row 0: field '{name}' must be {kind}, got {kinds.get(name, 'nothing')}")
-    first_row: dict[int, int] = {}  # index -> the row that has it
-    for row, record in enumerate(rows):
-        if different := sorted(set(record) ^ set(kinds)):
-            raise ValueError(f"{path}: row {row}: field '{different[0]}' is in some rows only; add it to every row")
-        for name, value in record.items():
-            if (kind := _kind(path, row, name, value)) != kinds[name]:
-                raise ValueError(f"{path}: row {row}: field '{name}' is {kind}, but {kinds[name]} in row 0")
-        if (first := first_row.setdefault(record["index"], row)) != row:
-            raise ValueError(
-                f"{path}: row {row}: field 'index' repeats {record['index']} of row {first}; number the rows again"
-            )
-    return kinds
-
-
-def _kind(path: Path, row: int, name: str, value: Any) -> str:
-    if type(value).__name__ in ("bool", "int", "float", "str"):
-        return type(value).__name__
-    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
-        return "list[str]"
-    raise ValueError(
-        f"{path}: row {row}: field '{name}' is {type(value).__name__} {str(value)[:60]!r}; allowed: str, int, float, "
-        "bool, non-empty list of str (store anything richer as a JSON string)"
-    )
-
-
 def numbered(records: Iterable[Record]) -> list[Record]:
     """The records, each with its number as the field `index`."""
     return [{"index": index, **record} for index, record in enumerate(records)]
 
 
-# A draw and a split depend on the groups' names and the seed, not on the order of the rows.
-
-
 def draw_groups(groups: Sequence[str], seed: int, *, count: int | None = None, rows: int | None = None) -> set[str]:
     """Draw whole groups by `seed`: `count` of them, or as many as fit into `rows` rows; all if there are fewer.
+
+    A draw depends on the groups' names and the seed, not on the order of the rows.
 
     Args:
         groups: the group (story, conversation) of each row.
@@ -105,42 +66,8 @@ def draw_groups(groups: Sequence[str], seed: int, *, count: int | None = None, r
     sizes = Counter(groups)
     drawn: set[str] = set()
     left = len(groups) if rows is None else rows
-    for group in _ranked(groups, seed)[:count]:
+    for group in sorted(sizes, key=lambda name: hashlib.sha256(f"{seed}:{name}".encode()).digest())[:count]:
         if sizes[group] <= left:
             drawn.add(group)
             left -= sizes[group]
     return drawn
-
-
-def _ranked(groups: Sequence[str], seed: int) -> list[str]:
-    """The distinct groups in an order that depends on names and seed only."""
-    return sorted(set(groups), key=lambda group: hashlib.sha256(f"{seed}:{group}".encode()).digest())
-
-
-def split_groups(groups: Sequence[str], val_fraction: float, seed: int) -> tuple[list[int], list[int]]:
-    """Split row numbers into (train, validation): a share of the groups, at least one on each side.
-
-    Raises:
-        ValueError: there are fewer than two groups.
-    """
-    ranked = _ranked(groups, seed)
-    if len(ranked) < 2:
-        raise ValueError(f"a split needs at least 2 stories or conversations, got {len(ranked)}; use --out instead")
-    n_val = min(max(1, round(len(ranked) * val_fraction)), len(ranked) - 1)
-    return divide(groups, set(ranked[:n_val]))
-
-
-def divide(groups: Sequence[str], held_out: Set[str]) -> tuple[list[int], list[int]]:
-    """The row numbers of the training side, and of the validation side, which holds the groups `held_out`.
-
-    Raises:
-        ValueError: no group is left for training.
-    """
-    sides: tuple[list[int], list[int]] = ([], [])
-    for row, group in enumerate(groups):
-        sides[group in held_out].append(row)
-    if not sides[0]:
-        raise ValueError(
-            f"all {len(set(groups))} groups are drawn for --val-out, so --train-out would be empty; draw fewer"
-        )
-    return sides

@@ -18,7 +18,6 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from rich.console import Console
-from rich.table import Table
 
 from data.builder_cli import BadSource, Built, ModelUse
 from data.source_folders import SourceMatch
@@ -28,6 +27,7 @@ from soul.cli.error_border import Parser, keep_traceback, reports_errors
 from soul.errors import SoulError, one_line
 from soul.rows import data_card as card
 from soul.suites import soul_v1
+from soul.table import Table
 
 State = Literal["built", "no source", "failed"]
 
@@ -109,20 +109,15 @@ def _card(name: str, match: SourceMatch, built: Built, words: Sequence[str], roo
     )
 
 
-def summary_table(title: str, *numbers: str) -> Table:
-    """A table with a line for each file: its name, its state, numbers, and notes."""
-    view = Table(title=title, title_justify="left")
-    view.add_column("set" if len(numbers) == 1 else "task", no_wrap=True)
-    view.add_column("state", no_wrap=True)
-    for name in numbers:
-        view.add_column(name, justify="right", no_wrap=True)
-    view.add_column("notes", overflow="fold")
-    return view
-
-
 def wide_console() -> Console:
-    """A console on which such a table is readable."""
+    """A console on which a table with notes is readable."""
     return Console(width=max(120, Console().width), markup=False, highlight=False)
+
+
+def states_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
+    """A table of names, states, numbers, and notes, which alone are wrapped."""
+    notes = len(head) - 1
+    return Table(head, lines, words=frozenset({1, notes}), whole=frozenset(range(notes)))
 
 
 def counts(states: Sequence[State], what: str) -> str:
@@ -148,17 +143,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--tasks", type=_sets, default=list(EVALUATION_SETS), help="hitom,coser,... (default: all)")
     args = parser.parse_args(arguments)
-    view, states = summary_table("Evaluation sets", "rows"), []
+    lines, states = [], []
     for name in args.tasks:
         out = evaluation_file(args.out, name)
         outcome = build_set(name, args.sources, out)
         built, remarks = outcome.state == "built", list(outcome.remarks)
         if not built and out.exists():
             remarks.append(f"evaluation will use an older {out}, which still exists")
-        view.add_row(name, outcome.state, f"{outcome.rows:,}" if built else "-", "\n".join(remarks))
+        lines.append([name, outcome.state, f"{outcome.rows:,}" if built else "-", "\n".join(remarks)])
         states.append(outcome.state)
     console = wide_console()
-    console.print(view)
+    console.print(states_table(("set", "state", "rows", "notes"), lines).rich("Evaluation sets"))
     console.print(counts(states, "sets"))
     if set(states) == {"no source"}:
         raise BadSource(

@@ -24,8 +24,6 @@ from typing import Any
 from data.builder_cli import Builder, Rows, argument
 from data.reading import at, read_json, required_text
 from data.rows import Record
-from soul.errors import one_line
-from soul.tasks.sim_arena_rows import SimDocRow, SimMathRow
 
 LEVELS = {
     "k-5": "elementary school",
@@ -80,30 +78,25 @@ def _records(source: Source) -> list[Record]:
 
 
 def _record(source: Source, where: str, index: int, raw: Any) -> Record:
-    turns = _turns(where, raw)
+    turns = _turns(raw)
     user_messages = [text for role, text in turns if role == "user"]
     keys, fields = (_math if source.kind == "math" else _doc)(source, where, raw)
     styles = {style: source.find(style, keys, []) for style in _STYLES}
     profile = [fields.pop("profile"), _length(user_messages)]
-    try:
-        profile += [_listing(_STYLES[style], traits, "Feature") for style, traits in styles.items() if traits]
-        record = {
-            "index": index,
-            **fields,
-            "user_profile_text": "\n\n".join(part for part in profile if part),
-            "human_user_queries": user_messages,
-            "human_public_conversation": _json([{"role": role, "content": text} for role, text in turns]),
-            "target_writing_style_features": _json(styles["writing_style"]),
-            "target_interaction_style_features": _json(styles["interaction_style"]),
-            "person": required_text(where, raw, "workerId"),
-        }
-        (SimMathRow if source.kind == "math" else SimDocRow).model_validate(record)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{where}: {type(error).__name__}: {one_line(error, 300)}") from error
-    return record
+    profile += [_listing(_STYLES[style], traits, "Feature") for style, traits in styles.items() if traits]
+    return {
+        "index": index,
+        **fields,
+        "user_profile_text": "\n\n".join(part for part in profile if part),
+        "human_user_queries": user_messages,
+        "human_public_conversation": _json([{"role": role, "content": text} for role, text in turns]),
+        "target_writing_style_features": _json(styles["writing_style"]),
+        "target_interaction_style_features": _json(styles["interaction_style"]),
+        "person": required_text(where, raw, "workerId"),
+    }
 
 
-def _turns(where: str, raw: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _turns(raw: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(role, text) of the conversation about the first problem or document; turns that are not text are left out."""
     queries, replies = raw["user_queries"], raw["ai_responses"]
     # A student may go on to a second problem in the same list. No count, or 0, means that this one did not.
@@ -112,8 +105,6 @@ def _turns(where: str, raw: Mapping[str, Any]) -> list[tuple[str, str]]:
     for query, reply in zip_longest(queries[:first], replies[:first]):
         # A picture is stored as a list of paths, a failed reply as null.
         turns += [(role, text.strip()) for role, text in (("user", query), ("assistant", reply)) if _is_text(text)]
-    if not any(role == "user" for role, _ in turns):
-        raise ValueError(f"{where}: field 'user_queries' holds no text")
     return turns
 
 
@@ -138,8 +129,6 @@ def _problem(source: Source, where: str, raw: Mapping[str, Any]) -> str:
     if not source.math_root.is_dir():
         return ""
     path = source.math_root / required_text(where, raw, "question_location")
-    if not path.resolve().is_relative_to(source.math_root.resolve()):
-        raise ValueError(f"{where}: field 'question_location' leads out of {source.math_root}")
     return required_text(str(path), read_json(path), "problem")
 
 
@@ -161,7 +150,7 @@ def _doc(source: Source, where: str, raw: Mapping[str, Any]) -> tuple[list[str],
 
 def _length(messages: Sequence[str]) -> str:
     """The benchmark's own line about length: the range of words, rounded outwards to multiples of five."""
-    words = [len(text.split()) for text in messages]
+    words = [len(text.split()) for text in messages] or [0]
     return f"Length of a message: from {max(1, min(words) // 5 * 5)} to {-(-max(words) // 5) * 5} words"
 
 
@@ -206,8 +195,6 @@ BUILDER = Builder(
     "data.sim_arena",
     __doc__,
     _rows,
-    group="person",
-    groups="people",
     options=[
         argument("kind", choices=("math", "doc")),
         argument("source", type=Path, metavar="SRC", help="the repository's data folder, or a file in it"),

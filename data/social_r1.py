@@ -68,7 +68,6 @@ BUILDER = Builder(
     "data.social_r1",
     __doc__,
     lambda args: Rows(convert(args.sources)),
-    group="story_id",
     sources="SRC.jsonl",
 )
 build, main = BUILDER.build, BUILDER.main

@@ -11,7 +11,6 @@ and from all answers to the question. A scale with two points is binary, any oth
 be told apart from ordinal ones unless a record has the field `response_type`. The files are read twice, row by row.
 """
 
-import argparse
 import math
 import random
 import sys
@@ -28,7 +27,6 @@ from soul.tasks.socsci210 import labels_in
 
 Part = Literal["seen", "unseen", "all"]
 Scales = dict[tuple[str, str], tuple[float, float]]  # study and number of a question -> lowest and highest answer
-_FIELDS = ("study_id", "task_num", "prompt", "response")
 NO_NUMBER = "answers that are no number"
 ONE_ANSWER = "answers to questions that everybody answered alike"
 
@@ -41,7 +39,7 @@ def convert(paths: Sequence[str | Path], part: Part = "all", rows: int | None = 
     """
     mappings = [Path(path) for path in paths if Path(path).name.startswith("participant_mapping")]
     files = [Path(path) for path in paths if Path(path) not in mappings]
-    unseen = {str(name) for path in mappings for name in _mapping(path)}
+    unseen = {str(name) for path in mappings for name in read_json(path)["unseen"]}
     if part != "all" and not unseen:
         raise ValueError("--part needs participant_mapping.json, which names the studies that the authors evaluate")
 
@@ -49,7 +47,7 @@ def convert(paths: Sequence[str | Path], part: Part = "all", rows: int | None = 
         return part == "all" or (str(raw["study_id"]) in unseen) == (part == "unseen")
 
     scales: Scales = {}
-    for _, raw in _records(files):
+    for raw in _records(files):
         if (value := _number(raw["response"])) is not None:
             key = (str(raw["study_id"]), str(raw["task_num"]))
             low, high = scales.get(key) or _named(str(raw["prompt"])) or (value, value)
@@ -59,7 +57,7 @@ def convert(paths: Sequence[str | Path], part: Part = "all", rows: int | None = 
     # Reservoir sampling: every answer has the same chance, and only those that are drawn are in memory.
     drawn: list[tuple[int, Record]] = []
     seen = 0
-    for number, (_, raw) in enumerate(_records(files)):
+    for number, raw in enumerate(_records(files)):
         if not wanted(raw):
             left_out[f"answers of studies that are {'not ' if part == 'unseen' else ''}evaluated"] += 1
             continue
@@ -74,20 +72,8 @@ def convert(paths: Sequence[str | Path], part: Part = "all", rows: int | None = 
     return Rows(numbered(record for _, record in sorted(drawn, key=lambda one: one[0])), +left_out)
 
 
-def _mapping(path: Path) -> list[Any]:
-    content = read_json(path)
-    names = content.get("unseen") if isinstance(content, dict) else None
-    if not isinstance(names, list):
-        raise ValueError(f"{path}: field 'unseen' must be a list of studies")
-    return names
-
-
-def _records(files: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for path in files:
-        for where, raw in read_records(path):
-            if missing := [field for field in _FIELDS if raw.get(field) is None]:
-                raise ValueError(f"{where}: field '{missing[0]}' is missing; is this SocSci210?")
-            yield where, raw
+def _records(files: Sequence[Path]) -> Iterator[Mapping[str, Any]]:
+    return (raw for path in files for _, raw in read_records(path))
 
 
 def _number(value: Any) -> float | None:
@@ -124,16 +110,10 @@ def _record(raw: Mapping[str, Any], scales: Scales, left_out: Counter[str]) -> R
     }
 
 
-def _rows(args: argparse.Namespace) -> Rows:
-    return convert(args.sources, args.part, args.rows, args.seed)
-
-
 BUILDER = Builder(
     "data.socsci210",
     __doc__,
-    _rows,
-    group="study_id",
-    groups="studies",
+    lambda args: convert(args.sources, args.part, args.rows, args.seed),
     sources="SRC",
     options=[
         argument("--part", choices=("seen", "unseen", "all"), default="all", help="which studies (default all)"),

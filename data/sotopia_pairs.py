@@ -23,11 +23,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from data.builder_cli import Builder, Rows, argument
+from data.builder_cli import Builder, Rows
 from data.reading import read_json, read_json_lines
 from data.rows import Record, numbered
 from data.sotopia import encounter, on_side, relationship_code
-from soul.cli.arguments import positive_int
 from soul.tasks.sotopia_row import POSITIONS
 
 PAIRS = 5  # of each environment, as in the paper
@@ -37,13 +36,13 @@ _Person = Mapping[str, Any]
 
 
 class _Sources(NamedTuple):
-    environments: dict[str, tuple[str, dict[str, Any]]]  # id -> place, record
+    environments: dict[str, dict[str, Any]]
     agents: dict[str, dict[str, Any]]
     pairs: dict[str, list[tuple[str, str]]]  # code of a relationship -> pairs of agents
 
 
-def convert(paths: Sequence[str | Path], pairs: int = PAIRS, seed: int = 0) -> Rows:
-    """`pairs` encounters of each environment as `extra_info` dicts, in the environments' order.
+def convert(paths: Sequence[str | Path], seed: int = 0) -> Rows:
+    """Five encounters of each environment as `extra_info` dicts, in the environments' order.
 
     The pairs of an environment depend on (seed, its id) and the characters, not on the other environments.
     """
@@ -51,29 +50,28 @@ def convert(paths: Sequence[str | Path], pairs: int = PAIRS, seed: int = 0) -> R
     records: list[Record] = []
     left_out: Counter[str] = Counter()
     fewer = 0
-    for env_id, (where, environment) in sources.environments.items():
-        goals = environment.get("agent_goals")
-        if isinstance(goals, list) and len(goals) != 2:
+    for env_id, environment in sources.environments.items():
+        if len(environment["agent_goals"]) != 2:
             left_out["environments without two goals"] += 1
             continue
         rng = random.Random(f"sotopia:{seed}:{env_id}")
-        fitting = list(_fitting(where, environment, sources))
-        drawn = rng.sample(fitting, min(pairs, len(fitting)))
+        fitting = list(_fitting(environment, sources))
+        drawn = rng.sample(fitting, min(PAIRS, len(fitting)))
         left_out[NO_PAIR] += not drawn
-        fewer += 0 < len(drawn) < pairs
+        fewer += 0 < len(drawn) < PAIRS
         for number, pair in enumerate(drawn):
-            record = {"env_id": env_id, "combo_id": f"{env_id}-{number}", **encounter(where, environment, pair)}
+            record = {"env_id": env_id, "combo_id": f"{env_id}-{number}", **encounter(environment, pair)}
             records.append(on_side(record, rng.choice(POSITIONS)))
-    notes = [f"environments with fewer than {pairs} pairs: {fewer}"] if fewer else []
+    notes = [f"environments with fewer than {PAIRS} pairs: {fewer}"] if fewer else []
     return Rows(numbered(records), +left_out, notes=notes, task="sotopia")
 
 
 def _read(paths: Sequence[str | Path]) -> _Sources:
     sources = _Sources({}, {}, {})
-    for where, record in (found for path in paths for found in _file(Path(path))):
+    for record in (found for path in paths for found in _file(Path(path))):
         if {"agent_goals", "scenario"} <= set(record):
             env_id = str(record.get("env_id") or record.get("pk") or f"{record.get('codename')}: {record['scenario']}")
-            sources.environments[env_id] = (where, record)
+            sources.environments[env_id] = record
         elif "first_name" in record:
             agent_id = str(record.get("agent_id") or record.get("pk") or "")
             sources.agents[agent_id] = {**record, "agent_id": agent_id}
@@ -87,22 +85,18 @@ def _read(paths: Sequence[str | Path]) -> _Sources:
     return sources
 
 
-def _file(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _file(path: Path) -> Iterator[dict[str, Any]]:
     if path.suffix == ".jsonl":
-        yield from read_json_lines(path)
-    else:
-        content = read_json(path)
-        items = content.items() if isinstance(content, dict) else enumerate(content)
-        # The key of a database dump is ":sotopia.database.persistent_profile.AgentProfile:01H5TNE5..."
-        for key, record in items:
-            if isinstance(record, dict):
-                yield f"{path}: record {key}", record
+        return (record for _, record in read_json_lines(path))
+    content = read_json(path)  # of a database dump, by key: ":sotopia.database.persistent_profile.AgentProfile:01H5..."
+    records = content.values() if isinstance(content, dict) else content
+    return (record for record in records if isinstance(record, dict))
 
 
-def _fitting(where: str, environment: Mapping[str, Any], sources: _Sources) -> Iterator[tuple[_Person, _Person]]:
+def _fitting(environment: Mapping[str, Any], sources: _Sources) -> Iterator[tuple[_Person, _Person]]:
     """The pairs that may meet in an environment, in either order, each once."""
-    ages, occupations = _ages(where, environment), _occupations(where, environment)
-    known = sources.pairs.get(relationship_code(where, environment), [])
+    ages, occupations = _ages(environment), _occupations(environment)
+    known = sources.pairs.get(relationship_code(environment), [])
     either_way = dict.fromkeys(pair for one, other in known for pair in ((one, other), (other, one)))
     chosen: set[frozenset[str]] = set()
     for ids in either_way:
@@ -120,18 +114,16 @@ def _age(person: _Person) -> float:
     return float(person.get("age") or 0)
 
 
-def _ages(where: str, environment: Mapping[str, Any]) -> list[tuple[float, float]]:
+def _ages(environment: Mapping[str, Any]) -> list[tuple[float, float]]:
     """The span of ages of each person: "[(18, 70), (18, 70)]"."""
     value = environment.get("age_constraint")
     if value is None or str(value).strip().casefold() in _NONE:
         return [(0, 200)] * 2
     numbers = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", str(value))]
-    if len(numbers) != 4:
-        raise ValueError(f"{where}: field 'age_constraint' must hold two spans of ages, got {value!r}")
     return [(numbers[0], numbers[1]), (numbers[2], numbers[3])]
 
 
-def _occupations(where: str, environment: Mapping[str, Any]) -> list[set[str]]:
+def _occupations(environment: Mapping[str, Any]) -> list[set[str]]:
     """The occupations that each person may have, in lower case; empty: any. "[actor, actor]", "[['nurse'], []]"."""
     value = environment.get("occupation_constraint")
     if value is None or str(value).strip().casefold() in _NONE:
@@ -140,8 +132,6 @@ def _occupations(where: str, environment: Mapping[str, Any]) -> list[set[str]]:
         parts = ast.literal_eval(str(value))  # never run as code
     except (ValueError, SyntaxError):
         parts = str(value).strip("[] ").split(",")
-    if len(parts) != 2:
-        raise ValueError(f"{where}: field 'occupation_constraint' must hold a part for each person, got {value!r}")
     wanted = [part if isinstance(part, list | tuple) else [part] for part in parts]
     names = [{str(name).strip(" '\"").casefold() for name in part} for part in wanted]
     return [part - set(_NONE) for part in names]
@@ -150,11 +140,8 @@ def _occupations(where: str, environment: Mapping[str, Any]) -> list[set[str]]:
 BUILDER = Builder(
     "data.sotopia_pairs",
     __doc__,
-    lambda args: convert(args.sources, args.pairs, args.seed),
-    group="codename",
-    groups="situations",
+    lambda args: convert(args.sources, args.seed),
     sources="SRC",
-    options=[argument("--pairs", type=positive_int, default=PAIRS, help=f"of each environment (default {PAIRS})")],
 )
 build, main = BUILDER.build, BUILDER.main
 

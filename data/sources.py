@@ -33,10 +33,7 @@ EVALUATION_SETS: Mapping[str, soul_v1.EvaluationSet] = {**soul_v1.SETS, **EXTRA_
 ALIGNX = ("alignx", "alignx_demo", "alignx_pair", "alignx_ugc", "alignx_arbitrary", "alignx_history16")
 HUMANUAL = ("book", "chat", "email", "news", "opinion", "politics")
 _SIM_ARENA = (Origin("github.com/microsoft/SimulatorArena, folder data", MIT),)
-_SOTOPIA = (
-    *("**/environment_profiles.jsonl", "**/agent_profiles.jsonl", "**/relationship_profiles.jsonl"),
-    *("**/env_agent_combo_storages.jsonl", "**/env_ids.json"),
-)
+_SOTOPIA = ("environment_profiles.jsonl", "agent_profiles.jsonl", "env_agent_combo_storages.jsonl", "env_ids.json")
 _CORPORA = ("chatbot_arena", "clariq", "oasst1", "qulac")
 
 
@@ -194,8 +191,7 @@ BUILDS: dict[str, Build] = {
             Origin("github.com/sotopia-lab/sotopia-space, profiles/", CC_BY_SA_4),
             Origin("github.com/sotopia-lab/sotopia-pi, llm_self_train/resources/env_ids.json", CC_BY_SA_4),
         ),
-        (Form(_SOTOPIA),),
-        options=("--hard",),
+        (Form(tuple(f"**/{name}" for name in _SOTOPIA)),),
         hint="a clone of github.com/sotopia-lab/sotopia holds no rows",
     ),
     "behaviorchain": Build(

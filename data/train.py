@@ -26,25 +26,21 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from rich.table import Table
-
 from data.builder_cli import Builder, counted
 from data.model_stages import settings_of
-from data.sets import BuildResult, build_set, counts, evaluation_file, summary_table, wide_console
+from data.sets import BuildResult, build_set, counts, evaluation_file, states_table, wide_console
 from data.sources import BUILDS, EXTRA_SETS
 from data.training.building import SHARE_BOOKS, Building, Evaluated, build_validation, file_of
 from data.training.table import TRAINING, RunOptions, TrainingBuild
 from soul.cli.arguments import existing_folder, output_folder, positive_share
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import SoulError, one_line
+from soul.table import Table
 
 
 def plan(chosen: dict[str, TrainingBuild], root: Path, options: RunOptions) -> Table:
     """Return what would be built from which files, what is missing, and which models would be asked at what price."""
-    view = Table(title="Plan", title_justify="left")
-    view.add_column("task", no_wrap=True)
-    view.add_column("in the paper", no_wrap=True)
-    view.add_column("plan", overflow="fold")
+    lines = []
     for name, build in chosen.items():
         match = build.find(root)
         if match.form is None:
@@ -56,8 +52,8 @@ def plan(chosen: dict[str, TrainingBuild], root: Path, options: RunOptions) -> T
                 "no calls to a model"
             ]
             what = "; ".join([read, *calls, *([match.form.stands_in] if match.form.stands_in else [])])
-        view.add_row(name, build.size, what)
-    return view
+        lines.append([name, build.size, what])
+    return states_table(("task", "in the paper", "plan"), lines)
 
 
 def _calls(build: TrainingBuild, words: Sequence[str]) -> Sequence[str]:
@@ -71,7 +67,7 @@ def _calls(build: TrainingBuild, words: Sequence[str]) -> Sequence[str]:
 
 def table(outcomes: Sequence[BuildResult]) -> Table:
     """The outcomes as a table."""
-    view = summary_table("Training files", "rows", "groups", "evaluated", "calls", "cost")
+    lines = []
     for outcome in outcomes:
         prices = [use.usd for use in outcome.models]
         cost = "unknown" if None in prices else f"${sum(usd or 0.0 for usd in prices):,.2f}"
@@ -79,8 +75,8 @@ def table(outcomes: Sequence[BuildResult]) -> Table:
         numbers = [f"{count:,}" for count in (outcome.rows, outcome.groups, outcome.contaminated, calls)]
         cells = [*numbers, cost] if outcome.state == "built" else ["-"] * 5
         notes = (*counted("left out", outcome.left_out), *outcome.remarks)
-        view.add_row(outcome.name, outcome.state, *cells, "\n".join(notes))
-    return view
+        lines.append([outcome.name, outcome.state, *cells, "\n".join(notes)])
+    return states_table(("task", "state", "rows", "groups", "evaluated", "calls", "cost", "notes"), lines)
 
 
 def _evaluation_files(chosen: Iterable[str], root: Path, data: Path) -> Iterator[str]:
@@ -123,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = {name: TRAINING[name] for name in args.tasks}
     console = wide_console()
     if args.dry_run:
-        console.print(plan(chosen, root, _options(args)))
+        console.print(plan(chosen, root, _options(args)).rich("Plan"))
         if absent := [name for name in chosen if not evaluation_file(args.out, name).exists()]:
             console.print(
                 f"The plan includes what will be left out as evaluated, as there is no file of {', '.join(absent)}."
@@ -136,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     evaluated = Evaluated.in_folder(args.out, args.near)
     building = Building(root, args.out, evaluated, _options(args))
     outcomes = [building.run(name, build) for name, build in chosen.items()]
-    console.print(table(outcomes))
+    console.print(table(outcomes).rich("Training files"))
     for name, build in chosen.items():
         if build.validation and not evaluation_file(args.out, name).exists():
             file, rows = build_validation(name, build, args.out, args.seed)

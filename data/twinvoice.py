@@ -87,10 +87,7 @@ def _narrative(where: str, raw: dict[str, Any], people: Mapping[str, _Person]) -
 
 def _social(where: str, raw: dict[str, Any]) -> Record:
     field, dimension = ("anchor_post", "1") if raw.get("anchor_post") else ("context", "2")
-    number, choices = raw.get("answer_idx"), raw.get("choices")
-    if not isinstance(number, int) or not isinstance(choices, list) or not 0 <= number < len(choices):
-        raise ValueError(f"{where}: fields 'choices' and 'answer_idx' must be a list and an index into it")
-    options, gold = options_and_gold(where, choices, ascii_uppercase[number], "options or answer")
+    options, gold = options_and_gold(where, raw["choices"], ascii_uppercase[raw["answer_idx"]], "options or answer")
     history = [text for text in (to_prose(line) for line in raw.get("history") or []) if text]
     occasion = required_text(where, raw, field)
     return _record(occasion, dimension, "", "", history, options, gold, clean_text(raw.get("user_id")) or where)
@@ -119,17 +116,10 @@ def _record(
     }
 
 
-def side(record: Record) -> str:
-    """The group that stays on one side of a split: a user, or a novel with all its characters."""
-    return str(record["group"]).rpartition(":")[0] if record["dimension"] == "3" else str(record["group"])
-
-
 BUILDER = Builder(
     "data.twinvoice",
     __doc__,
     lambda args: convert(args.sources),
-    group=side,
-    groups="users and novels",
     sources="SRC.jsonl",
 )
 build, main = BUILDER.build, BUILDER.main

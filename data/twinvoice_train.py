@@ -28,10 +28,10 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from data.builder_cli import Builder, Rows, some_left
+from data.builder_cli import Builder, Rows
 from data.model_stages import Item, Stage, Stages, is_evaluated, model_options
 from data.rows import Record, numbered
-from data.twinvoice import HISTORY, side
+from data.twinvoice import HISTORY
 from data.twinvoice_people import Person, is_english, read
 from soul.leaks.quotations import runs
 from soul.metrics.lexical import words
@@ -233,7 +233,7 @@ def _rows(args: argparse.Namespace) -> Rows:
         else:
             kept.append({name: value for name, value in record.items() if name != "key"})
     rows = Rows(numbered(kept), +(left_out + dropped), removed, task="twinvoice")
-    return some_left(rows._replace(models=stages.uses, dropped=stages.left_out), "question")
+    return rows._replace(models=stages.uses, dropped=stages.left_out)
 
 
 def _plan(args: argparse.Namespace) -> list[str]:
@@ -252,8 +252,6 @@ BUILDER = Builder(
     "data.twinvoice_train",
     __doc__,
     _rows,
-    group=side,
-    groups="users and novels",
     sources="SRC",
     plan=_plan,
     options=model_options("twinvoice"),

@@ -24,7 +24,6 @@ could ask them again without mentioning an option; and intents of fewer than two
 rephrased. The report counts every row that is left out.
 """
 
-import argparse
 import hashlib
 import json
 import random
@@ -36,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from data import intents
-from data.builder_cli import Builder, Rows, argument, some_left
+from data.builder_cli import Builder, Rows, argument
 from data.intents import ADDS_NOTHING, Conversation, is_conversation, read_conversation
 from data.reading import by_name, read_records, required_text
 from data.rows import Record, numbered
@@ -220,16 +219,10 @@ def _pick(texts: Sequence[str], seed: int, key: str) -> str:
     return texts[int(hashlib.sha256(f"{seed}:{len(texts)}:{texts[0]}:{key}".encode()).hexdigest(), 16) % len(texts)]
 
 
-def _rows(args: argparse.Namespace) -> Rows:
-    return some_left(convert(args.sources, args.per_source, args.seed), "row")
-
-
 BUILDER = Builder(
     "data.userllm",
     __doc__,
-    _rows,
-    group=lambda record: str(record["user_id"] or record["group"]),  # PRISM by user, the other sources by question
-    groups="questions and users",
+    lambda args: convert(args.sources, args.per_source, args.seed),
     sources="SRC",
     options=[
         argument("--per-source", type=positive_int, metavar="N", help="keep N rows of each source (paper: 600)"),

@@ -4,7 +4,7 @@
         --against userllm_val.parquet --out FILE --stages FOLDER --models intent_writer.model=gpt-5-nano
 
 `data.userllm` says how the sources are read. PRISM is split by user: conversations of users that the evaluation file
-holds are left out before a model is asked. Of the others, --conversations are drawn by seed, and the intent writer
+holds are left out before a model is asked. Of the others, 2,000 are drawn by seed, and the intent writer
 describes each in one high-level sentence, with the checks of `data.intents`: a sentence that copies five words in a row
 is dropped, and one that shares content words with the messages is asked for once more.
 """
@@ -17,10 +17,9 @@ from collections import Counter
 from pathlib import Path
 
 from data import intents, userllm
-from data.builder_cli import Builder, Rows, argument, some_left
+from data.builder_cli import Builder, Rows
 from data.intents import Conversation
 from data.model_stages import Stages, is_evaluated, model_options
-from soul.cli.arguments import positive_int
 from soul.files.whole_file import write_whole
 
 CONVERSATIONS = 2000  # of PRISM; most give two rows
@@ -37,8 +36,8 @@ def _drawn(args: argparse.Namespace, left_out: Counter[str]) -> tuple[list[Path]
             left_out[EVALUATED] += 1
         else:
             found.append(one)
-    drawn = random.Random(f"userllm:{args.seed}").sample(found, min(args.conversations, len(found)))
-    left_out[f"PRISM: conversations beyond the {args.conversations:,} that are drawn"] += len(found) - len(drawn)
+    drawn = random.Random(f"userllm:{args.seed}").sample(found, min(CONVERSATIONS, len(found)))
+    left_out[f"PRISM: conversations beyond the {CONVERSATIONS:,} that are drawn"] += len(found) - len(drawn)
     return [path for path in args.sources if path not in prism], drawn
 
 
@@ -55,7 +54,7 @@ def _rows(args: argparse.Namespace) -> Rows:
     files = [*questions, *([prism] if kept else [])]
     rows = userllm.convert(files, seed=args.seed, equal_parts=True, evaluated=is_evaluated("userllm", args))
     counts = +(left_out + stages.dropped + Counter(rows.left_out))
-    return some_left(Rows(rows.records, counts, task="userllm", models=stages.uses, dropped=stages.left_out), "row")
+    return Rows(rows.records, counts, task="userllm", models=stages.uses, dropped=stages.left_out)
 
 
 def _record(one: Conversation, intent: str) -> dict[str, object]:
@@ -78,16 +77,9 @@ BUILDER = Builder(
     "data.userllm_train",
     __doc__,
     _rows,
-    group=lambda record: str(record["user_id"] or record["group"]),
-    groups="questions and users",
     sources="SRC",
     plan=_plan,
-    options=[
-        argument(
-            "--conversations", type=positive_int, default=CONVERSATIONS, help=f"of PRISM (default {CONVERSATIONS:,})"
-        ),
-        *model_options("userllm"),
-    ],
+    options=model_options("userllm"),
 )
 build, main = BUILDER.build, BUILDER.main
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf
-from pydantic import ValidationError
 from rich.console import Console
 
 from ditto.memory.plan import check_gpu
@@ -36,7 +35,6 @@ from soul.rows.near_text import NEAR
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import read_rows
 from soul.table import Table
-from soul.validation_errors import setting_problem
 
 EXPENSIVE = 1.2  # from here on, the plan says what the expansion comes from
 
@@ -47,10 +45,7 @@ def data_settings(config: DictConfig) -> SftDataSettings:
     assert isinstance(data, dict)
     given: dict[str, Any] = {name: data[name] for name in SftDataSettings.model_fields if name in data}
     given["cache_dir"] = given.get("cache_dir") or Path(config.run.dir).parent / "sft_cache"
-    try:
-        return SftDataSettings.model_validate(given)
-    except ValidationError as error:
-        raise BadConfig(setting_problem(error, "data")) from None
+    return SftDataSettings.model_validate(given)
 
 
 def load_corpora(config: DictConfig) -> tuple[Corpus, Corpus | None]:

@@ -9,21 +9,16 @@ one that one-turn tasks send for a critique (`soul.one_turn.OneTurnTask.feedback
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 from soul.answers.extraction import names_given, tagged_answer, tagged_letter
-from soul.judge.call.untrusted import data_of
+from soul.examples.endpoint import schema_of
 from soul.one_turn import parse_options
-from soul.testing import BadRequest, ChatRequest, FakeOpenAI, Json, Reply
+from soul.testing import ChatRequest, FakeOpenAI, Json, Reply
 
 MODEL = "offline-stand-in-rules"
 Slip = Literal["none", "form", "truth", "first", "other"]
 
-_LINE = re.compile(r"^\s*(?:\d+\s+)?(.*?)\s*$", re.MULTILINE)
-_PLACED = re.compile(r"The (\w+) is in the (\w+)\.")
-_MOVED = re.compile(r"(\w+) moved the (\w+) to the (\w+)\.")
 _TASK = re.compile(
     r"\nStory:\n(?P<story>.*?)\n\n(?:.*\n\n)?Question: (?P<question>.*?)\n(?:Choices|Places to choose from): "
     r"(?P<choices>.*?)\n\n",
@@ -31,8 +26,7 @@ _TASK = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Scene:
+class Scene(NamedTuple):
     """The first and the real place of the thing of a one-chapter story."""
 
     first: str
@@ -41,16 +35,8 @@ class Scene:
 
 def read_scene(story: str) -> Scene:
     """The places of the thing that the story begins with."""
-    place, first = None, None
-    for line in _LINE.findall(story):
-        if placed := _PLACED.fullmatch(line):
-            place = placed.group(2)
-            first = first or place
-        elif moved := _MOVED.fullmatch(line):
-            place = moved.group(3)
-    if first is None or place is None:
-        raise ValueError(f"no sentence says where the thing is: {story[:80]!r}")
-    return Scene(first, place)
+    first, *moves = re.findall(r"(?:The \w+ is in|moved the \w+ to) the (\w+)\.", story)
+    return Scene(first, moves[-1] if moves else first)
 
 
 def asked_about(question: str) -> list[str]:
@@ -115,24 +101,15 @@ def _about_truth(kind: Slip) -> str:
     return "You did not follow the thing to the end. It was moved later on: go by its last move."
 
 
-def answer(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON object that answers a chat request."""
-    schema = body.get("response_format", {}).get("json_schema", {}).get("schema", {})
-    wanted = set(schema.get("properties", {}))
+def reply(request: ChatRequest) -> Reply:
+    """The answer to a chat request; of an exception, `FakeOpenAI` makes a 400 with the reason."""
+    wanted = set(schema_of(request)["properties"])
     if wanted == {"ready"}:
-        return {"ready": True}
+        return Json({"ready": True})
     if wanted != {"critique"}:
         raise ValueError(f"the offline stand-in only writes critiques; asked for the fields {sorted(wanted)}")
-    data = data_of(next((m["content"] for m in body.get("messages", []) if m["role"] == "user"), ""))
-    return {"critique": critique(str(data["task"]), str(data["correct_answer"]), str(data["attempt"]))}
-
-
-def reply(request: ChatRequest) -> Reply:
-    """The answer to a chat request, or a 400 with the reason."""
-    try:
-        return Json(answer(request.body))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        return BadRequest(f"{type(error).__name__}: {error}")
+    data = request.data
+    return Json({"critique": critique(data["task"], data["correct_answer"], data["attempt"])})
 
 
 def server() -> FakeOpenAI:

@@ -6,7 +6,6 @@ with the generation prompt, so training sees exactly the ids that generation see
 """
 
 import random
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,12 +16,9 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoTokenizer, Qwen3ForCausalLM
-from transformers.utils import logging as hf_logging
 
 from recipe.demo import stories, tiny_model
 from recipe.demo.stories import HITOM, Form
-from soul.cli.arguments import output_folder, positive_int
-from soul.cli.error_border import Parser, reports_errors
 from soul.message import Message
 
 Draw = Callable[[random.Random], tuple[list[Message], str]]
@@ -136,18 +132,3 @@ def prepare(
         return sample.messages, sample.answer
 
     train(out / "base", out / "warm", draw, how)
-
-
-@reports_errors
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Prepare the demo's folder."""
-    parser = Parser(prog="python -m recipe.demo.warm_start", description=__doc__)
-    parser.add_argument("--out", type=output_folder, required=True, help="gets the rows, base/ and warm/")
-    parser.add_argument("--steps", type=positive_int, default=WarmStart.steps)
-    args = parser.parse_args(arguments)
-    hf_logging.disable_progress_bar()
-    prepare(args.out, WarmStart(steps=args.steps))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

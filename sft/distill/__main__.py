@@ -18,11 +18,11 @@ from pathlib import Path
 
 from ditto.launching.variables import names_in
 from sft.distill import dataset, report
-from sft.distill.experts import experts, split
-from sft.distill.heldout import HeldOut
+from sft.distill.experts import experts, split, task_of
+from sft.distill.heldout import read_held_out
+from sft.distill.sample import journals, samples_wanted
 from sft.distill.sampling import sample
 from sft.distill.select import Rule, choose
-from sft.distill.sources import journals, samples_wanted
 from soul import tasks
 from soul.cli.arguments import (
     non_negative_int,
@@ -38,6 +38,7 @@ from soul.evaluate.run.options import add_run_choice_options, add_server_options
 from soul.evaluate.run.vllm_server import ServerSettings
 from soul.evaluate.runner import console
 from soul.rows.near_text import NEAR
+from soul.rows.overlap import HeldOut
 
 NEAR_HELP = f"share of word pairs that makes a text that of an evaluation (default {NEAR}; 1: only the same words)"
 MAX_FAILED_HELP = f"end if a task lost a larger share of its samples (default {report.MAX_FAILED})"
@@ -118,7 +119,7 @@ def distill(given: argparse.Namespace, server: ServerSettings) -> None:
         seed=given.seed,
     )
     named, settings = split(given.words)
-    held_out = HeldOut.read(given.not_in, given.data, given.near)
+    held_out = read_held_out(given.not_in, given.data, given.near)
     if named:
         train_files = names_in("TRAIN_FILES", os.environ)
         sample(experts(named, train_files, given.data), settings, given, server, held_out)
@@ -132,8 +133,8 @@ def distill(given: argparse.Namespace, server: ServerSettings) -> None:
 
 def select(given: argparse.Namespace, rule: Rule, held_out: HeldOut) -> None:
     """Select from the existing samples, write the files and print the counts."""
-    expert_journals = journals(given.out)
-    samples = [sample for journal in expert_journals for sample in journal.samples(held_out)]
+    expert_journals = journals(given.out, held_out)
+    samples = [sample for journal in expert_journals for sample in journal.samples()]
     if not expert_journals:
         raise NothingToSelect(f"{given.out}: there is no sample. Add TASK=EXPERT.")
     selection = choose(samples, rule, {s.data_source: tasks.load(s.data_source).headline for s in samples})
@@ -143,7 +144,7 @@ def select(given: argparse.Namespace, rule: Rule, held_out: HeldOut) -> None:
     missing = wanted.total() - len(samples)
     if missing:
         console.print(f"{missing:,} samples are missing: repeat the command with TASK=EXPERT to take them.")
-    left_out = sum((journal.held_out_rows(held_out) for journal in expert_journals), Counter[str]())
+    left_out = Counter(task_of(name) for journal in expert_journals for name, _ in journal.held_out)
     for task, count in left_out.items():
         console.print(f"{task}: {count:,} rows are rows of an evaluation (--not-in) and were left out.")
     report.check_tasks(reports, samples, wanted, rule, given.max_failed)

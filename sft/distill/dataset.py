@@ -94,25 +94,24 @@ def write(selection: Selection, out: Path, val_share: float, seed: int, near: fl
 
 
 def _rows(sample: ExpertSample, seats: Sequence[Fingerprints], near: float) -> Iterator[dict[str, Any]]:
-    record = sample.place.read()
-    provenance = sample.source.provenance(record)
-    conversations = sample.source.conversations(record)
+    journal, record = sample.journal, sample.record()
+    conversations = record.draft.seats or {}
     for seat in seats:
         yield {
             "data_source": sample.data_source,
             "messages": trainable(conversations[seat.seat]),
             "train_role": TRAINED,
             "task": sample.task,
-            "file": provenance.file,
+            "file": journal.sets[record.set],
             "row": sample.number,
             "record": sample.row,
             NEAR_COLUMN: near,
             "seat": seat.seat,
             "sample": sample.sample,
-            "expert": provenance.expert,
-            "fingerprint": provenance.fingerprint,
+            "expert": journal.name,
+            "fingerprint": journal.fingerprint,
             "reward": sample.reward,
-            "metrics": json.dumps(dict(provenance.metrics)),
-            "judge": provenance.judge,
-            "prompts": list(provenance.prompts),
+            "metrics": json.dumps(record.draft.metrics or {}),
+            "judge": journal.judge(record.task),
+            "prompts": list(record.prompts),
         }

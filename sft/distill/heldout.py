@@ -8,7 +8,7 @@ punctuation or a few words only counts as the same (`--near`).
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,7 @@ from soul import tasks
 from soul.errors import BadSettings
 from soul.evaluate.run.settings import choose_sets
 from soul.record import record_hash
-from soul.rows import overlap
-from soul.rows.near_text import NEAR
-from soul.rows.overlap import ScopedKey, group_keys
+from soul.rows.overlap import HeldOut, ScopedKey, group_keys
 from soul.rows.task_files import TaskRow, read_rows
 from soul.suites import soul_v1
 from soul.task_types import GroupKey
@@ -51,35 +49,18 @@ class RowIdentity:
         return [self.record, self.keys]
 
 
-class HeldOut:
-    """The groups that evaluations hold out from training.
+def read_held_out(words: Sequence[str], data_dir: Path, near: float) -> HeldOut:
+    """The groups that files (paths and globs) and evaluation sets (names) hold out from training.
 
     Args:
         near: the share of word pairs from which two texts count as the same, above 0 to 1 (`NearTexts`).
     """
-
-    def __init__(self, rows: Iterable[TaskRow] = (), near: float = NEAR) -> None:
-        self._near = overlap.HeldOut(list(rows), near)
-        self._known: dict[str, bool] = {}  # all samples of a row ask about the same record
-
-    @classmethod
-    def read(cls, words: Sequence[str], data_dir: Path, near: float = NEAR) -> HeldOut:
-        """Read the rows of files (paths and globs) and of evaluation sets (names)."""
-        files: list[Path] = []
-        for word in words:
-            if word in soul_v1.SETS or word in tasks.names():
-                files += choose_sets([word], data_dir).values()
-            elif found := sorted(glob.glob(word, recursive=True)):
-                files += map(Path, found)
-            else:
-                raise BadSettings(f"--not-in {word}: no such file, and no evaluation set has this name.")
-        return cls(read_rows([str(file) for file in files]), near)
-
-    def contains(self, row: RowIdentity) -> bool:
-        """Tell whether a row shares a group with an evaluation row, or has nearly the same text."""
-        if row.record not in self._known:
-            self._known[row.record] = bool(self._near.shared_keys(row.keys))
-        return self._known[row.record]
-
-    def __bool__(self) -> bool:
-        return bool(self._near)
+    files: list[Path] = []
+    for word in words:
+        if word in soul_v1.SETS or word in tasks.names():
+            files += choose_sets([word], data_dir).values()
+        elif found := sorted(glob.glob(word, recursive=True)):
+            files += map(Path, found)
+        else:
+            raise BadSettings(f"--not-in {word}: no such file, and no evaluation set has this name.")
+    return HeldOut(read_rows([str(file) for file in files]), near)

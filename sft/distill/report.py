@@ -128,7 +128,7 @@ def check_tasks(
 def _last_failure(task: str, samples: Sequence[ExpertSample]) -> str:
     """The message of the last failed sample of a task; empty if none failed or it says nothing."""
     failed = [sample for sample in samples if sample.task == task and (sample.problem or "").startswith("failed")]
-    record = failed[-1].place.read() if failed else None
+    record = failed[-1].record() if failed else None
     attempts = [record.draft, record.refined] if record else []
     failure = next((attempt.failure for attempt in attempts if attempt and attempt.failure is not None), None)
     if failure is None or not failure.detail:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sft.distill.experts import SAMPLED, Expert
-from sft.distill.heldout import HeldOut, RowIdentity
+from sft.distill.heldout import RowIdentity
 from soul.errors import BadSettings
 from soul.evaluate import local
 from soul.evaluate.run import preflight
@@ -36,6 +36,7 @@ from soul.judge import GatewaySettings
 from soul.judge.roles import policy_endpoint, sections_of
 from soul.policy import TURN_TOKENS
 from soul.record import SessionRecord
+from soul.rows.overlap import HeldOut
 
 logger = logging.getLogger(__name__)
 SOURCES, ROWS, SAMPLES = "sources.json", "row_groups.json", "samples"
@@ -102,10 +103,13 @@ def sample(
 def _choose(requests: Sequence[SampleRequest], held_out: HeldOut) -> tuple[RowIdentities, list[SampleRequest]]:
     """The identities of all rows, and the samples of the rows that no evaluation holds out."""
     rows: defaultdict[str, dict[int, RowIdentity]] = defaultdict(dict)
+    evaluated = set()
     for item in requests:
         if item.sample == 0:
-            rows[item.set][item.row.number] = RowIdentity.from_row(item.row)
-    return rows, [item for item in requests if not held_out.contains(rows[item.set][item.row.number])]
+            row = rows[item.set][item.row.number] = RowIdentity.from_row(item.row)
+            if held_out.shared_keys(row.keys):
+                evaluated.add((item.set, item.row.number))
+    return rows, [item for item in requests if (item.set, item.row.number) not in evaluated]
 
 
 @infrequent_gc()

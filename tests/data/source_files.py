@@ -2,12 +2,10 @@
 
 import json
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from tests.mistakes.mistake import error_of
 from tests.soul.samples import DATA
 
 
@@ -26,11 +24,6 @@ def write_json(path: Path, value: Any) -> Path:
 def write_lines(path: Path, *records: Any) -> Path:
     path.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
     return path
-
-
-def refusal(builder: ModuleType, capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
-    """What a builder prints on stderr that refuses `convert WORDS` with exit code 2."""
-    return error_of(builder.main, ["convert", *map(str, words)], capsys)
 
 
 def table_of(printed: str) -> dict[str, list[str]]:

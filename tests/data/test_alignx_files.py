@@ -9,6 +9,7 @@ import pytest
 from data import alignx
 from data.sources import BUILDS
 from soul.tasks.alignx import AlignX
+from tests.data.source_files import write_json
 
 RECORD = {
     "prompt": "How do I tell my boss?",
@@ -27,13 +28,8 @@ RECORD = {
 }
 
 
-def write(path, *records):
-    path.write_text(json.dumps(records), encoding="utf-8")
-    return path
-
-
 def test_what_is_blank_or_tells_the_preference_is_left_out(tmp_path):
-    (record,), left_out, removed, *_ = alignx.convert([write(tmp_path / "soup.json", RECORD)])
+    (record,), left_out, removed, *_ = alignx.convert([write_json(tmp_path / "soup.json", [RECORD])])
     assert [pair["prompt"] for pair in json.loads(record["icl_pairs"])] == ["Tea?"]
     assert [comment["comment"] for comment in json.loads(record["ugc"])] == ["Hate them."]
     assert not left_out and removed == {
@@ -61,7 +57,7 @@ def test_each_set_tells_its_own_part_of_the_user(tmp_path, name, told):
         "Young.": RECORD,
         "Likes blunt words": {**RECORD, "Demographic Information": ""},  # a profile stands in for a description
     }.items():
-        (row,), *_ = alignx.convert([write(tmp_path / "soup.json", record)], name)
+        (row,), *_ = alignx.convert([write_json(tmp_path / "soup.json", [record])], name)
         text = task.prompt(task.row_type.model_validate(row))[0]["content"]
         wanted = {description if part == "Young." else part for part in told}
         assert {part for part in ("Young.", "Likes blunt words", "Tea?", "Queues") if part in text} == wanted
@@ -91,6 +87,7 @@ def test_one_file_gives_one_set_and_no_row_is_a_coin_flip(tmp_path, form):
         built = alignx.build(build.arguments(match, tmp_path / "out.parquet"))
         (row,) = pq.read_table(tmp_path / "out.parquet")["extra_info"].to_pylist()
         assert row["raw_prompt"] == f"{word} one?" and sum(built.left_out.values()) == 1
-    with pytest.raises(ValueError, match="all 2 records are without earlier comments, which is what alignx_ugc"):
-        alignx.convert([next((tmp_path / "alignx").rglob("Reddit_DEMO*"))], "alignx_ugc")
+    words = [str(next((tmp_path / "alignx").rglob("Reddit_DEMO*"))), "--out", str(tmp_path / "out.parquet")]
+    with pytest.raises(ValueError, match=r"no row is left: 2 \(without earlier comments\)"):
+        alignx.build(["convert", *words, "--set", "alignx_ugc"])
     assert BUILDS["alignx_history16"].find(tmp_path).form is None

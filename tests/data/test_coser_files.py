@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 from data import coser
 from soul.tasks.coser import CoSER
 from soul.tasks.coser_stage import ENVIRONMENT
-from tests.data.source_files import needs
+from tests.data.source_files import needs, write_json
 from tests.soul.samples import DATA
 
 TEST_SET = DATA / "coser" / "test_set_public_domain.json"
@@ -37,12 +37,6 @@ CONVERSATION = {
 }
 
 
-def written(tmp_path, source, name="source.json"):
-    path = tmp_path / name
-    path.write_text(json.dumps(source))
-    return path
-
-
 def rows_of(path):
     rows = [TASK.row_type.model_validate(info) for info in pq.read_table(path)["extra_info"].to_pylist()]
     for row in rows:
@@ -59,7 +53,7 @@ def test_real_scenes_come_back_as_they_were(tmp_path, capsys):
     coser.main(["convert", str(TEST_SET), str(TRAINING), "--out", str(out)])
     sources = [*json.loads(TEST_SET.read_text()), *json.loads(TRAINING.read_text())]
     rows = rows_of(out)
-    assert len(rows) == len(sources) and f"rows={len(rows)} " in capsys.readouterr().out
+    assert len(rows) == len(sources) and f"rows={len(rows)}\n" in capsys.readouterr().out
     assert [row.index for row in rows] == list(range(len(rows)))
     for row, source in zip(rows, sources, strict=True):
         assert (row.book, row.scenario) == (source["book"], source["scenario"])
@@ -78,15 +72,15 @@ def test_real_scenes_come_back_as_they_were(tmp_path, capsys):
 
 
 def test_a_book_gives_its_training_plots(tmp_path, capsys):
-    path = written(tmp_path, book([CONVERSATION]), "The Salt Road.json")
+    path = write_json(tmp_path / "The Salt Road.json", book([CONVERSATION]))
     (record,) = coser.convert([path]).records
     assert (record["book"], record["plot_id"]) == ("The Salt Road", "The Salt Road/0")
     circumstance = json.loads(record["circumstance"])
     assert circumstance["character_profiles"] == {"Ada": "Proud.", "Roe": ""}
     assert circumstance["plot"]["key_characters"] == [{"name": "Ada", "description": "A keeper."}]
     assert "raw text" not in str(record) and not capsys.readouterr().err
-    assert len(coser.convert([written(tmp_path, book([CONVERSATION], split_plot_index=10), "b.json")]).records) == 2
-    nothing = coser.convert([written(tmp_path, book([CONVERSATION], split_plot_index=0), "c.json")])
+    assert len(coser.convert([write_json(tmp_path / "b.json", book([CONVERSATION], split_plot_index=10))]).records) == 2
+    nothing = coser.convert([write_json(tmp_path / "c.json", book([CONVERSATION], split_plot_index=0))])
     assert nothing.records == [] and sum(nothing.left_out.values()) == 2
 
 
@@ -96,7 +90,7 @@ def test_unusable_conversations_of_a_book_are_left_out_and_named(tmp_path, capsy
         {**CONVERSATION, "dialogues": [{"character": "Environment", "message": "Rain."}]},
         {**CONVERSATION, "scenario": None},
     ]
-    records = coser.convert([written(tmp_path, book([*broken, CONVERSATION]))]).records
+    records = coser.convert([write_json(tmp_path / "a.json", book([*broken, CONVERSATION]))]).records
     assert [record["index"] for record in records] == [0]
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3 and all("plot 0, conversation" in line for line in lines)

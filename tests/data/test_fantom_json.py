@@ -79,7 +79,7 @@ def test_a_split_shares_no_conversation(tmp_path: Path) -> None:
     train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
     arguments = ["convert", str(saved(tmp_path, entries(9))), "--test-conversations", "4"]
     built = fantom.build([*arguments, "--train-out", str(train), "--val-out", str(val)])
-    assert [file.groups for file in built.files] == ["conversations=5", "conversations=4"]
+    assert [file.rows for file in built.files] == [100, 80]
     assert not HeldOut(read_rows([str(val)])).overlaps(read_rows([str(train)]))
 
 

@@ -1,12 +1,10 @@
-"""ParaToMi task files, and what all builders share: writing rows and splitting them (`data.rows`)."""
+"""ParaToMi task files: both sources, and which of them share stories."""
 
 import csv
 
-import pandas as pd
 import pytest
 
 from data import paratomi
-from data.rows import write_rows
 from soul.tasks.paratomi import story_key
 from tests.data.source_files import needs
 from tests.soul.samples import DATA
@@ -64,19 +62,3 @@ def test_table_lists_are_read_as_literals_never_run(tmp_path):
         writer.writerow(["__import__('os').getcwd()", "['a', 'b']", "Where?", "a", "reality"])
     with pytest.raises(ValueError, match=r"x\.csv: row 1: field 'story' is not a Python list"):
         paratomi.convert(tmp_path / "x.csv")
-
-
-# ---- data.rows ----
-
-ROW = {"index": 0, "question": "Where?", "gold": True, "cands": ["a", "b"]}
-
-
-def test_rows_come_back_as_written(tmp_path):
-    write_rows(tmp_path / "new" / "x.parquet", "paratomi", [ROW, ROW | {"index": 1, "gold": False}])
-    frame = pd.read_parquet(tmp_path / "new" / "x.parquet")
-    assert list(frame.columns) == ["data_source", "prompt", "extra_info"]
-    assert dict(frame["extra_info"][1], cands=list(frame["extra_info"][1]["cands"])) == ROW | {
-        "index": 1,
-        "gold": False,
-    }
-    assert list(frame["prompt"][0]) == [{"role": "user", "content": "Where?"}]

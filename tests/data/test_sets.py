@@ -10,7 +10,6 @@ from typing import NamedTuple
 import pytest
 
 from data import sets
-from data.source_folders import Form
 from data.sources import BUILDS, EVALUATION_SETS
 from soul.rows.data_card import read_inside
 from soul.rows.task_files import TaskRow, read_rows
@@ -148,7 +147,7 @@ def test_a_bad_source_costs_its_own_set_only(sources: Path, tmp_path: Path) -> N
     assert found.states("failed") == {"hitom", "coser", "lifechoices", "sotopia", "mirrorbench", "userllm"}
     assert "motivation_dataset.json: a shape that this builder does not expect" in remarks["lifechoices"]
     assert "Hi-ToM_data.json: not JSON" in remarks["hitom"]
-    assert "scene 0: expected an object, got int" in remarks["coser"]
+    assert "scene 0: a shape that this builder does not expect" in remarks["coser"]
     assert "incomplete: put env_ids.json into" in remarks["sotopia"] and "sotopia-pi" in remarks["sotopia"]
     assert "incomplete: put qulac*_mirror.jsonl into" in remarks["mirrorbench"]
     assert "put intents.jsonl into" in remarks["userllm"] and "python -m data.userllm intents" in remarks["userllm"]
@@ -164,33 +163,34 @@ def test_without_any_source_the_table_says_what_to_put_where(tmp_path: Path) -> 
     assert "Hi-ToM_data.json into" in found.table["hitom"][2] and "Apache-2.0" in found.table["hitom"][2]
 
 
-def test_the_better_form_of_a_source_is_taken(tmp_path: Path) -> None:
-    folder = tmp_path / "fantom"
-    folder.mkdir()
-    csv = folder / "FANToM_tom:belief:inaccessible_short_context_first-order.csv"
-    full = folder / "FANToM_tom:belief:inaccessible_full_context_first-order.csv"
-    for path in (csv, full):
-        path.touch()
-    assert BUILDS["fantom"].find(tmp_path).files == (csv,)
-    (folder / "fantom_v1.json").touch()
-    found = BUILDS["fantom"].find(tmp_path)
-    assert found.files == (folder / "fantom_v1.json",) and BUILDS["fantom"].options == ("--test-conversations", "18")
-
-
-def test_all_dimensions_of_twinbench_are_no_stand_in(tmp_path: Path) -> None:
-    for number in (1, 2, 3):
-        assert (BUILDS["twinvoice"].find(tmp_path).form or Form((), "?")).stands_in
-        (tmp_path / "TwinBench" / "dataset" / f"dimension_{number}").mkdir(parents=True)
-        (tmp_path / "TwinBench" / "dataset" / f"dimension_{number}" / "rows.jsonl").write_text('{"choices": []}')
-    found = BUILDS["twinvoice"].find(tmp_path)
-    assert found.form is not None and not found.form.stands_in and len(found.files) == 3
-
-
-def test_a_test_split_goes_before_other_files_of_a_download(tmp_path: Path) -> None:
-    folder = tmp_path / "humanual-news" / "data"
-    folder.mkdir(parents=True)
-    for split in ("train", "val", "seen_test", "unseen_test"):
-        (folder / f"{split}-00000-of-00001.parquet").touch()
-    found = BUILDS["humanual_news"].find(tmp_path)
-    assert [path.name.partition("-")[0] for path in found.files] == ["seen_test", "unseen_test"]
-    assert found.form == Form(("**/*test*.parquet",)) and BUILDS["humanual_news"].options == ("--set", "news")
+@pytest.mark.parametrize(
+    ("name", "beside", "taken"),
+    [
+        (
+            "fantom",
+            ["fantom/FANToM_tom:belief:inaccessible_full_context_first-order.csv"],
+            ["fantom/FANToM_tom:belief:inaccessible_short_context_first-order.csv"],
+        ),
+        (
+            "fantom",
+            ["fantom/FANToM_tom:belief:inaccessible_short_context_first-order.csv"],
+            ["fantom/fantom_v1.json"],
+        ),
+        (
+            "humanual_news",
+            [f"humanual-news/data/{split}-0.parquet" for split in ("train", "val")],
+            [f"humanual-news/data/{split}_test-0.parquet" for split in ("seen", "unseen")],
+        ),
+        ("twinvoice", [], [f"TwinBench/dataset/dimension_{number}/rows.jsonl" for number in (1, 2, 3)]),
+    ],
+)
+def test_the_better_form_of_a_source_is_taken(tmp_path: Path, name: str, beside: list[str], taken: list[str]) -> None:
+    for file in (*beside, *taken):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    found = BUILDS[name].find(tmp_path)
+    assert found.form is not None and found.files == tuple(tmp_path / file for file in taken)
+    assert bool(found.form.stands_in) == taken[0].endswith(".csv")
+    (tmp_path / taken[-1]).unlink()
+    less = BUILDS[name].find(tmp_path).form
+    assert less is None or less.stands_in or name == "humanual_news"

@@ -1,8 +1,6 @@
-"""Sotopia task files: both sides of an encounter, pairs that may meet, hard environments apart, clear errors."""
+"""Sotopia task files: both sides of an encounter, pairs that may meet, hard environments alone."""
 
 import json
-
-import pyarrow.parquet as pq
 
 from data import sotopia
 
@@ -40,31 +38,18 @@ ENVIRONMENTS = [
         "relationship": "0",
     },
 ]
-PAIRS = [
-    {"agent1_id": "a2", "agent2_id": "a1", "relationship": "3", "background_story": "Leo told Ida about the dough."},
-    {"agent1_id": "a1", "agent2_id": "a3", "relationship": "0", "background_story": ""},
-]
 COMBOS = [
     {"combo_id": "c1", "env_id": "e1", "agent_ids": ["a1", "a2"]},
     {"combo_id": "c2", "env_id": "e2", "agent_ids": ["a3", "a1"]},
 ]
 
 
-def folder_of(path, environments=ENVIRONMENTS, agents=AGENTS, pairs=PAIRS, combos=COMBOS, hard=("e1",)):
-    files = {
-        "environment_profiles": environments,
-        "agent_profiles": agents,
-        "relationship_profiles": pairs,
-        "env_agent_combo_storages": combos,
-    }
+def folder_of(path, hard=("e1", "e2")):
+    files = {"environment_profiles": ENVIRONMENTS, "agent_profiles": AGENTS, "env_agent_combo_storages": COMBOS}
     for name, records in files.items():
         (path / f"{name}.jsonl").write_text("\n".join(json.dumps(record) for record in records) + "\n\n")
     (path / "env_ids.json").write_text(json.dumps({"sotopia_hard_env_id": list(hard)}))
     return path
-
-
-def rows_of(path):
-    return [row["extra_info"] for row in pq.read_table(path).to_pylist()]
 
 
 def test_a_combination_gives_a_row_for_each_side(tmp_path):
@@ -90,6 +75,6 @@ def test_the_column_for_people_does_not_tell_what_the_judge_alone_may_read(tmp_p
     assert "Kim" in records[0]["scenario"]
 
 
-def test_hard_environments_are_kept_apart(tmp_path):
-    records = sotopia.convert([folder_of(tmp_path, hard=("e2",))], hard_only=True).records
+def test_hard_environments_are_kept_alone(tmp_path):
+    records = sotopia.convert([folder_of(tmp_path, hard=("e2",))]).records
     assert [(r["env_id"], r["index"]) for r in records] == [("e2", 0), ("e2", 1)]

@@ -4,7 +4,6 @@ Promise under test: every row is one that the task can play, or is counted with 
 the intent.
 """
 
-import re
 from collections import Counter
 
 import pandas as pd
@@ -13,7 +12,7 @@ import pytest
 from data import userllm
 from soul.tasks.userllm import UserLLM
 from soul.tasks.userllm_turn import UserLLMRow, choices_mentioned
-from tests.data.source_files import needs, refusal, write_lines
+from tests.data.source_files import needs, write_lines
 from tests.published import prism_talks, written_intent
 from tests.soul.samples import DATA
 
@@ -143,11 +142,6 @@ def test_a_conversation_gives_an_opening_and_a_second_turn(tmp_path, turns, last
         (prism(["hi", "why"], intent="Why?"), userllm.SHORT_INTENT),
     ],
 )
-def test_a_conversation_without_a_good_intent_is_left_out_and_counted(tmp_path, raw, reason, capsys):
+def test_a_conversation_without_a_good_intent_is_left_out_and_counted(tmp_path, raw, reason):
     found = userllm.convert([write_lines(tmp_path / "c.jsonl", raw, CSQA)])
     assert len(found.records) == 1 and found.left_out == {reason: 2}
-    assert "python -m data.userllm intents" in userllm.NO_INTENT
-    path = write_lines(tmp_path / "c.jsonl", raw)
-    assert re.search(
-        f"no row is left: 2 .{reason[:8]}", refusal(userllm, capsys, path, "--out", tmp_path / "x.parquet")
-    )

@@ -17,7 +17,9 @@ def world(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     folder = (base if worker_id == "master" else base.parent) / "world"  # pytest-xdist: every worker has a folder below
     with FileLock(f"{folder}.lock"):
         if not (folder / "done").exists():
-            command = [sys.executable, "-m", "recipe.demo.warm_start", "--out", str(folder), "--steps", "120"]
-            subprocess.run(command, cwd=ROOT, check=True, timeout=300)
+            # In a process of its own, which gives back its memory.
+            program = "import pathlib, sys; from recipe.demo.warm_start import WarmStart, prepare; "
+            program += "prepare(pathlib.Path(sys.argv[1]), WarmStart(steps=120))"
+            subprocess.run([sys.executable, "-c", program, str(folder)], cwd=ROOT, check=True, timeout=300)
             (folder / "done").touch()
     return folder

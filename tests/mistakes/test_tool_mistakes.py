@@ -93,7 +93,7 @@ COMMANDS: Mapping[str, Sequence[tuple[Sequence[str], str]]] = {
         (["{hitom.parquet}", "--without-overlap", "{tmp}/y.parquet"], "use --against"),
     ],
     "data.hitom": [
-        (["generate", "--stories", "2"], "give either --out FILE"),
+        (["generate", "--stories", "2"], "required: --out"),
         (["generate", "--stories", "0", *OUT], f"--stories: 0: {NUMBER}"),
         (["convert", "{tmp}/nosuch.json", *OUT], "{tmp}/nosuch.json"),
     ],

@@ -41,7 +41,6 @@ port = _number(int, "a port, 0 to 65535", lambda number: 0 <= number <= 65535)  
 positive_float = _number(float, "a number above 0", lambda number: number > 0)
 non_negative_float = _number(float, "a number, 0 or more", lambda number: number >= 0)
 share = _number(float, "a number from 0 to below 1", lambda number: 0 <= number < 1)
-fraction = _number(float, "a number above 0 and below 1", lambda number: 0 < number < 1)
 positive_share = _number(float, "a number above 0, at most 1", lambda number: 0 < number <= 1)
 probability = _number(float, "a number from 0 to 1", lambda number: 0 <= number <= 1)
 

@@ -5,9 +5,11 @@ import random
 
 import pytest
 
-from sft.distill.heldout import HeldOut, RowIdentity
+from sft.distill.heldout import RowIdentity
 from sft.distill.sample import Unusable, digest, normalised, seat_fingerprints, trainable
 from soul import examples
+from soul.rows.near_text import NEAR
+from soul.rows.overlap import HeldOut
 from soul.rows.task_files import parse_row
 
 HEARD, SAID = {"role": "user", "content": "Go."}, {"role": "assistant", "content": "I go."}
@@ -56,13 +58,12 @@ def test_rows_of_evaluations_are_known_by_their_groups():
     def row(index, **changes):
         return RowIdentity.from_row(hitom(index, **changes))
 
-    held_out = HeldOut([hitom(0)])
-    assert held_out.contains(row(7)), "the place in the file tells nothing"
-    assert held_out.contains(row(7, question="Where is Ann?")), "another question about the story"
-    assert not held_out.contains(row(0, story="Ann sat down.")) and not HeldOut()
+    held_out = HeldOut([hitom(0)], NEAR)
+    assert held_out.shared_keys(row(7).keys), "the place in the file tells nothing"
+    assert held_out.shared_keys(row(7, question="Where is Ann?").keys), "another question about the story"
+    assert not held_out.shared_keys(row(0, story="Ann sat down.").keys)
     assert row(0).record == row(7).record != row(0, question="Where is Ann?").record
     story = examples.load("hitom").record(0)["story"]
     changed = row(0, story=story.upper().replace(".", " !").replace(" MOVED ", " CARRIED ", 1))
-    assert held_out.contains(changed)
-    assert not HeldOut([hitom(0)], near=1.0).contains(changed)
+    assert held_out.shared_keys(changed.keys) and not HeldOut([hitom(0)], 1.0).shared_keys(changed.keys)
     assert RowIdentity.from_json(json.loads(json.dumps(row(0).to_json()))) == row(0)

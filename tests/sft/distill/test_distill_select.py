@@ -1,14 +1,13 @@
 """The selection held against a slow, plain one, on made samples of all kinds."""
 
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sft.distill.dataset import group_names, held_back
-from sft.distill.sample import ExpertSample, Fingerprints, Place
+from sft.distill.sample import ExpertSample, Fingerprints
 from sft.distill.select import Rule, choose
 from soul.task_types import GroupKey, Metric
 
@@ -18,19 +17,18 @@ REWARDS = (0.0, 0.25, 0.5, 0.75, 1.0)
 PROBLEMS = (None, None, None, "failed: timeout", "contentless", "cut off")
 
 
-class Source:
+class Journal:
     name = "expert"
 
 
-SOURCE = Source()
+JOURNAL = Journal()
 
 
 def made(number, task, row, reward=1.0, problem=None, seats=(("policy", "text"),), heard=""):
     found = tuple(Fingerprints(seat, f"{row}:{seat}:{text}:{heard}", text) for seat, text in seats)
-    place = Place(Path("samples.jsonl"), number)
     failed = problem is not None and problem.startswith("failed")
     value = None if failed else reward
-    return ExpertSample(SOURCE, place, task, task, row, 0, number, value, problem, found)
+    return ExpertSample(JOURNAL, number, task, task, row, 0, number, value, problem, found)
 
 
 @st.composite
@@ -138,9 +136,7 @@ def test_equal_answers_are_drawn_by_lot_and_the_seed_decides():
 
 def test_a_conversation_is_kept_once_whatever_row_it_stands_at():
     seat = Fingerprints("policy", "the same", "yes")
-    samples = [
-        ExpertSample(SOURCE, Place(Path("x"), i), "up", "up", f"row{i}", i, 0, 1.0, seats=(seat,)) for i in range(3)
-    ]
+    samples = [ExpertSample(JOURNAL, i, "up", "up", f"row{i}", i, 0, 1.0, seats=(seat,)) for i in range(3)]
     assert sorted(choose(samples, Rule(), HEADLINES).fates) == ["duplicate", "duplicate", "kept"]
 
 

@@ -1,38 +1,27 @@
 """Every source has a rule for its trained side, or is an error that says how to give it one."""
 
+from collections import Counter
+
 import pytest
 
 from sft.encode.train_roles import KNOWN_SOURCES, RoleRules, UnknownSource
 
-# The 71 names of the OdysSim release by the side that they train.
-HUMAN = """
-    coser wildchat wildchat_v1 lmsys oasst1 oasst2 prism alignx nectar hh_rlhf dialogue dailydialog cornell_movie
-    empathetic humanual humanual_book humanual_chat humanual_email humanual_news humanual_opinion humanual_politics
-    experiment psych101 socsci210 education_dialogue mathdial studychat
-    convokit_IDEA-NTHU-unintended-offense-tweets convokit_casino-corpus convokit_chromium-corpus
-    convokit_conversations-gone-awry-cmv-corpus convokit_conversations-gone-awry-cmv-corpus-large
-    convokit_conversations-gone-awry-corpus convokit_emotional-support convokit_friends-corpus convokit_mediasum-corpus
-    convokit_npr-2p-corpus convokit_parliament-corpus convokit_persuasionforgood-corpus
-    convokit_reddit-coarse-discourse-corpus convokit_reddit-corpus-small convokit_small-pool convokit_supreme-corpus
-    convokit_switchboard-corpus convokit_tennis-corpus convokit_wiki-articles-for-deletion-corpus convokit_wiki-corpus
-    convokit_wikiconv-2018 convokit_winning-args-corpus
-""".split()
-ASSISTANT = """
-    human_llm tom_from_coser tom_socialiqa tom_mindgames tom_moralstories tom_fantom tom_hitom tom_paratomi tom_mmtom
-    tom_sotopia soc_sotopia_tom_silver soc_haico soc_persona_conflicts soc_cornell soc_sotopia_pi_bc rm_r1_sft
-    tom_characterllm tom_grimulkan tom_tominli sotopia chat step35_flash_sft
-""".split()
+# Some of the release's names by the side that they train.
+HUMAN = (
+    "coser wildchat wildchat_v1 lmsys prism alignx humanual_politics psych101 socsci210 convokit_npr-2p-corpus".split()
+)
+ASSISTANT = "human_llm tom_from_coser tom_hitom tom_sotopia soc_haico rm_r1_sft sotopia chat step35_flash_sft".split()
 
 
 def test_the_known_sources_train_the_side_that_their_release_trains() -> None:
-    assert len(KNOWN_SOURCES) == len(HUMAN) + len(ASSISTANT) == 71
+    roles = Counter(RoleRules().rule(name, "a.parquet").role for name in KNOWN_SOURCES)
+    assert roles == {"human": 49, "assistant": 22}
     for role, names in (("human", HUMAN), ("assistant", ASSISTANT)):
         for name in names:
             assert RoleRules().rule(name, "a.parquet").role == role, name
     assert [name for name in KNOWN_SOURCES if RoleRules().rule(name, "").last_turns] == ["psych101"]
-    assert {name for name, known in KNOWN_SOURCES.items() if known.empty_system} == set(ASSISTANT) - {
-        *("sotopia", "chat", "step35_flash_sft")
-    }
+    thinking = {name for name, known in KNOWN_SOURCES.items() if known.empty_system}
+    assert len(thinking) == 19 and thinking.isdisjoint([*HUMAN, "sotopia", "chat", "step35_flash_sft"])
 
 
 @pytest.mark.parametrize(

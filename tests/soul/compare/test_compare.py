@@ -6,10 +6,8 @@ no average; an average over sets is never pooled.
 """
 
 import itertools
-import json
 import math
 from io import StringIO
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,9 +19,9 @@ from soul import tasks
 from soul.compare.report import markdown, table
 from soul.compare.runs import compare_runs
 from soul.task_types import Metric
+from tests.soul.evaluate.finished_run import finished_run
 from tests.soul.evaluate.finished_samples import TOM, numbered, sample, shuffled, usage
 
-ROOT = Path(__file__).resolve().parents[3]
 JUDGE = {"model": "judge-1", "base_url": "http://127.0.0.1:1/v1", "reasoning_effort": None, "temperature": None}
 SETTINGS = {
     "roles": {role: JUDGE for role in ("judge", "feedback", "partner", "environment")},
@@ -36,14 +34,7 @@ ALONE = {"policy": usage(0.5, 100, 20)}  # of a task that scores by rule
 
 def run_folder(path, lines, model="model", n=1, **changes):
     """A finished run's folder, as `soul.evaluate` leaves it."""
-    path.mkdir(parents=True)
-    (path / "settings.json").write_text(json.dumps({"policy": {"model": model}, **SETTINGS, **changes}))
-    chosen = {}
-    for line in lines:
-        chosen.setdefault(line.set, []).append([line.number, line.sample])
-    (path / "chosen.json").write_text(json.dumps({"limit": None, "n": n, "seed": 0, "samples": chosen}))
-    (path / "samples.jsonl").write_text("".join(line.to_line(ascii_only=True) + "\n" for line in lines))
-    return path
+    return finished_run(path, lines, n=n, **{"policy": {"model": model}, **SETTINGS, **changes}).folder
 
 
 def two(tmp_path, base, other, **of_other):
@@ -86,19 +77,6 @@ def test_the_sign_test_is_an_enumeration_of_coin_flips(tmp_path, wins, losses):
     chance = [math.comb(wins + losses, sum(flip)) for flip in flips]
     as_uneven = sum(c <= math.comb(wins + losses, wins) for c in chance) / len(flips)
     assert found.p_value == pytest.approx(as_uneven, abs=1e-12)
-
-
-def test_the_interval_is_over_pairs(tmp_path):
-    """What makes rows hard falls out: the interval is that of the differences, however far the rows are apart."""
-    rng = np.random.default_rng(3)
-    hard = rng.random(400) * 0.9
-    better = hard + 0.05 + rng.normal(0, 0.01, 400)
-    found = two(tmp_path, by_rule(hard.tolist()), by_rule(better.tolist())).sets[TOM]
-    low, high = found.estimate.interval
-    assert low < found.estimate.mean < high
-    differences = better - hard
-    assert (high - low) / 2 == pytest.approx(1.96 * differences.std() / math.sqrt(400), rel=0.1)
-    assert (high - low) / 2 < hard.std() / math.sqrt(400) / 10  # two intervals side by side would overlap
 
 
 def test_several_samples_of_a_row_are_its_mean_and_n_may_differ(tmp_path):

@@ -17,11 +17,10 @@ from soul.compare.__main__ import main
 from soul.compare.runs import NoSides, compare_runs, pair_texts
 from soul.compare.trainings import means_from_index
 from soul.metrics.intervals import LEVEL, difference_of, holm, p_of_pairs
-from tests.soul.compare.test_compare import run_folder
-from tests.soul.evaluate.finished_samples import TOM, numbered, usage
+from tests.soul.compare.test_compare import by_rule, run_folder
+from tests.soul.evaluate.finished_samples import TOM
 from tests.soul.figures.made_up_runs import session, training
 
-ALONE = {"policy": usage(0.5, 100, 20)}
 SETS = (TOM, "paratomi")
 GRID = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
 
@@ -34,7 +33,7 @@ def evaluations(folder, name, gain, seeds=(1, 2)):
             of: dice.choice(GRID, 40, p=np.array([1, 1, 1, 1 + 9 * gain, 1 + 18 * gain]) / (5 + 27 * gain))
             for of in SETS
         }
-        lines = [line for of in SETS for line in numbered(rewards[of].tolist(), of, usages=ALONE)]
+        lines = [line for of in SETS for line in by_rule(rewards[of].tolist(), of)]
         yield run_folder(folder / f"{name}-{seed}", lines, policy={"model": name, "seed": seed})
 
 
@@ -87,7 +86,7 @@ def test_three_models_with_two_seeds_each_are_compared_as_numpy_does(tmp_path, c
 
 def test_equal_settings_with_equal_seeds_are_two_sides(tmp_path):
     """The same settings in two folders: the model behind the address may have changed."""
-    a, b = (run_folder(tmp_path / name, numbered([0.0, 1.0], usages=ALONE), "m") for name in "ab")
+    a, b = (run_folder(tmp_path / name, by_rule([0.0, 1.0]), "m") for name in "ab")
     (one,) = compare_runs([a, b]).comparisons
     assert one.labels == ("a", "b")
     with pytest.raises(NoSides, match="only one side"):

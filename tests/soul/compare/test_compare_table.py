@@ -6,16 +6,9 @@ Markdown say the same.
 """
 
 from soul.compare.__main__ import main
-from tests.soul.compare.test_compare import run_folder
+from tests.soul.compare.test_compare import by_rule, run_folder
 from tests.soul.evaluate.finished_run import finished_run
-from tests.soul.evaluate.finished_samples import TOM, numbered, usage
-
-ALONE = {"policy": usage(0.5, 100, 20)}
-JUDGED = {**ALONE, "judge": usage(0.1, 10, 10)}
-
-
-def lines_of(rewards, of=TOM, usages=ALONE):
-    return numbered(rewards, of, usages=usages)
+from tests.soul.evaluate.finished_samples import TOM
 
 
 def said(capsys, tmp_path, *folders):
@@ -30,23 +23,23 @@ def said(capsys, tmp_path, *folders):
 
 
 def test_each_run_is_a_column(tmp_path, capsys):
-    a = run_folder(tmp_path / "a", lines_of([1.0, 0.0]), "model-a")
-    b = run_folder(tmp_path / "b", lines_of([1.0, 1.0]), "model-b")
+    a = run_folder(tmp_path / "a", by_rule([1.0, 0.0]), "model-a")
+    b = run_folder(tmp_path / "b", by_rule([1.0, 1.0]), "model-b")
     text = said(capsys, tmp_path, a, b)
     assert "\n| set | n | model-a | model-b |\n" in text
     assert f"| {TOM} | 2 | *50.0* [-] | **100.0** [-] |" in text
     assert "(1)" not in text  # nothing stands in the way
-    again = run_folder(tmp_path / "c", lines_of([0.0, 0.0]), "model-a")
+    again = run_folder(tmp_path / "c", by_rule([0.0, 0.0]), "model-a")
     assert "| a | c |" in said(capsys, tmp_path, a, again)  # the same model twice: by their folders
 
 
 def test_other_rows_and_unfinished_runs_are_marked(tmp_path, capsys):
-    a = run_folder(tmp_path / "a", lines_of([1.0] * 4), "a")
-    fewer = run_folder(tmp_path / "fewer", lines_of([1.0] * 3), "fewer")
-    other = lines_of([1.0] * 4)
+    a = run_folder(tmp_path / "a", by_rule([1.0] * 4), "a")
+    fewer = run_folder(tmp_path / "fewer", by_rule([1.0] * 3), "fewer")
+    other = by_rule([1.0] * 4)
     other[2].record = {**other[2].record, "question": "Another one?"}
     changed = run_folder(tmp_path / "changed", other, "changed")
-    late = finished_run(tmp_path / "late", lines_of([1.0] * 4), asked=2, policy={"model": "late"}).folder
+    late = finished_run(tmp_path / "late", by_rule([1.0] * 4), asked=2, policy={"model": "late"}).folder
     text = said(capsys, tmp_path, a, fewer, changed, late)
     assert "(1) fewer: other rows than a: 1 only in baseline, in hitom." in text
     assert "(2) changed: other rows than a: 1 other record, in hitom." in text
