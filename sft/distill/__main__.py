@@ -22,7 +22,7 @@ from sft.distill.experts import experts, split, task_of
 from sft.distill.heldout import read_held_out
 from sft.distill.sample import journals, samples_wanted
 from sft.distill.sampling import sample
-from sft.distill.select import Rule, choose
+from sft.distill.select import Rule, check_rule, choose
 from soul import tasks
 from soul.cli.arguments import (
     non_negative_int,
@@ -121,8 +121,10 @@ def distill(given: argparse.Namespace, server: ServerSettings) -> None:
     named, settings = split(given.words)
     held_out = read_held_out(given.not_in, given.data, given.near)
     if named:
-        train_files = names_in("TRAIN_FILES", os.environ)
-        sample(experts(named, train_files, given.data), settings, given, server, held_out)
+        asked = experts(named, names_in("TRAIN_FILES", os.environ), given.data)
+        known = {sample.task for journal in journals(given.out, held_out) for sample in journal.samples()}
+        check_rule(rule, known | {task_of(key) for expert in asked for key in expert.sets})  # before anything is paid
+        sample(asked, settings, given, server, held_out)
     elif settings:
         raise BadSettings(f"{settings[0]}: nothing is sampled without TASK=EXPERT, so this setting has no effect.")
     elif given.dry_run:

@@ -70,7 +70,7 @@ def choose(samples: Sequence[ExpertSample], rule: Rule, headlines: Mapping[str, 
     Args:
         headlines: data_source -> its headline metric, for the direction and the worst value.
     """
-    _check(rule, {sample.task for sample in samples})
+    check_rule(rule, {sample.task for sample in samples})
     rows: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for place, sample in enumerate(samples):
         rows[sample.task, sample.row].append(place)
@@ -96,7 +96,8 @@ def choose(samples: Sequence[ExpertSample], rule: Rule, headlines: Mapping[str, 
     return Selection(samples, [fates[place] for place in range(len(samples))], [(samples[p], kept[p]) for p in chosen])
 
 
-def _check(rule: Rule, tasks: set[str]) -> None:
+def check_rule(rule: Rule, tasks: set[str]) -> None:
+    """Raise BadSettings for a rule that does not fit the samples, which are of these tasks."""
     for option in ("threshold", "margin", "weights"):
         for name in getattr(rule, option):
             if name and name not in tasks:

@@ -85,6 +85,18 @@ def test_a_row_keeps_the_expert_s_right_answer_and_says_where_it_is_from(tmp_pat
     assert found["fates"] == {"kept": len(rows), "worst": 36 - right, "duplicate": right - len(rows)}
 
 
+def test_a_rule_that_no_task_fits_is_refused_before_a_call(tmp_path, capsys):
+    train_file(tmp_path / "data", "hitom")
+    with FakeOpenAI(Experts("hitom")) as fake:
+        for rule, said in (
+            (["--threshold", "hitm=1"], "'hitm'"),
+            (["--keep", "threshold"], "--threshold hitom=REWARD"),
+        ):
+            distil(tmp_path, *words(fake, "hitom"), *rule, code=2)
+            assert said in capsys.readouterr().err
+        assert not fake.requests
+
+
 def test_a_dry_run_prints_the_plan_and_neither_samples_nor_writes(tmp_path, capsys):
     for task in ("hitom", "sotopia"):
         train_file(tmp_path / "data", task)
