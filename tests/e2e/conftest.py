@@ -20,6 +20,6 @@ def world(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
             # In a process of its own, which gives back its memory.
             program = "import pathlib, sys; from recipe.demo.warm_start import WarmStart, prepare; "
             program += "prepare(pathlib.Path(sys.argv[1]), WarmStart(steps=120))"
-            subprocess.run([sys.executable, "-c", program, str(folder)], cwd=ROOT, check=True, timeout=300)
+            subprocess.run([sys.executable, "-c", program, str(folder)], cwd=ROOT, check=True, timeout=900)
             (folder / "done").touch()
     return folder
