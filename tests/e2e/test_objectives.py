@@ -67,7 +67,7 @@ def test_every_objective_is_trained_somewhere() -> None:
 
 
 def test_idle_groups_are_replaced_and_skipped(world: Path, tmp_path: Path) -> None:
-    """RLTF-SD has a reward part for drafts and a distillation part, so a group can teach by one of them alone.
+    """RLTF-SD has parts for each turn and a distillation, so a group can teach by one of them alone.
 
     A step has one update here, on two ranks, so no pass computes pi_old: the update reports what that would measure.
     """
@@ -90,7 +90,7 @@ def test_idle_groups_are_replaced_and_skipped(world: Path, tmp_path: Path) -> No
         assert not undocumented(numbers)
         assert numbers["actor/updates"] == 1
         assert numbers["actor/entropy"] > 0 and numbers["training/rollout_probs_diff_mean"] < 1e-2
-        assert {key.split("/")[2] for key in numbers if key.startswith("actor/part/")} == {"draft", "distill"}
+        assert {key.split("/")[2] for key in numbers if key.startswith("actor/part/")} == {"draft", "second", "distill"}
         assert all(math.isfinite(value) for value in numbers.values())
         traces = run.traces(f"step_{step:06d}")
         dropped = [trace for trace in traces if trace["dropped"]]
