@@ -311,7 +311,10 @@ INSTEAD: Mapping[str, str] = {
     "reward": "the sections judge, feedback, partner and environment, or add a task (docs/add_a_task.md)",
     "critic": "algorithm.objective: there is no critic, advantages are statistics of a group's rewards",
     "distillation": "recipe/ditto/distill.sh, or algorithm.objective=on_policy_distillation (docs/distillation.md)",
-    "algorithm.adv_estimator": "algorithm.objective",
+    **dict.fromkeys(("algorithm.adv_estimator", "algorithm.agent_version"), "algorithm.objective"),
+    **dict.fromkeys(
+        ("algorithm.use_opd", "algorithm.opd_alpha"), "algorithm.objective=sdpo_token_grpo (docs/upgrading.md)"
+    ),
     "algorithm.use_kl_in_reward": "actor_rollout_ref.actor.use_kl_loss",
     "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": "actor_rollout_ref.actor.ppo_max_token_len_per_gpu",
     "actor_rollout_ref.rollout.prompt_length": "data.max_prompt_length",
