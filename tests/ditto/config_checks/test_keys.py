@@ -134,7 +134,8 @@ def test_a_key_takes_the_values_of_its_type_and_range(keys: Any, key: str, good:
 def test_the_documents_show_only_keys_that_are_read_and_by_their_full_paths() -> None:
     sections = "actor_rollout_ref|algorithm|data|run|trainer|refine|judge|memory|optim|model|checkpoint"
     pattern = re.compile(rf"(?<![\w./])\+*((?:{sections})(?:\.\w+)+)=")
-    files = [ROOT / "README.md", *(file for file in (ROOT / "docs").rglob("*.md") if file.name != "configuration.md")]
+    listed = ("configuration.md", "upgrading.md")  # the latter names the keys of before
+    files = [ROOT / "README.md", *(file for file in (ROOT / "docs").rglob("*.md") if file.name not in listed)]
     named = {(file.name, key) for file in files for key in pattern.findall(file.read_text(encoding="utf-8"))}
     assert len(named) > 60
     assert sorted((file, key) for file, key in named if not (covering(key, RL_KEYS) or covering(key, SFT_KEYS))) == []
