@@ -320,6 +320,7 @@ def cautions(run: EvaluationRun, results: Results) -> list[str]:
     ]
     if others:
         lines.append(f"Warning: the paper's numbers were scored by other models. {'; '.join(others)}.")
+    lines += [f"Warning: {check['changed']}" for check in run.judge_checks.checks if check.get("changed")]
     if (tests := run.judge_checks.usage).calls:
         lines.append(f"The test of its judges took {tests.calls:,} calls, which no set counts: {money(tests)}.")
     return lines
