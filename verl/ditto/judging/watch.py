@@ -12,6 +12,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from ditto.judging import actor as judge_actor
 from ditto.run.step_metrics import failures_by_cause, judge_failure
@@ -80,19 +81,16 @@ class JudgeWatch:
         return numbers | {"judge/failure_share": lost.total() / len(traces), "judge/spent_usd": spent}
 
     def _check_drift(self, step: int, traces: Sequence[SessionRecord]) -> dict[str, float]:
-        """Let every judge of these sessions grade the replies anew, if that is due, or if it never did.
-
-        Returns:
-            Of the judge that changed most: the mean change in points; if one has drifted; and failed calls by cause.
-        """
+        """Let every judge of these sessions grade the replies anew, if that is due or it never did; its metrics."""
         every, file = self.settings.gateway.policy.drift_every, self.settings.run_dir / DRIFT
-        if every is None:
+        judged = {trace.task for trace in traces if tasks.load(trace.task).calls_per_episode.get("judge")}
+        if every is None or not judged:
             return {}
         gateway = judge_actor.remote_gateway(self.settings.gateway)
-        known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {"first": {}, "checks": []}
-        judged = {trace.task for trace in traces if tasks.load(trace.task).calls_per_episode.get("judge")}
         judges = {judge.endpoint: judge for task in sorted(judged) for judge in gateway.scope(task).jury}
-        found: list[drift.Drift] = []
+        known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {"first": {}, "checks": []}
+        found: list[tuple[float | None, str]] = []
+        grades: list[Any] = []
         for endpoint, judge in judges.items():
             asked = json.dumps(answer_settings(endpoint), sort_keys=True)
             first = known["first"].get(asked)
@@ -101,19 +99,20 @@ class JudgeWatch:
             now = asyncio.run(drift.grade(judge))
             self._ledger.add(traces[0].task, {"drift": judge.usage})
             known["first"][asked] = first = first if drift.is_reference(first) else now
-            found.append(one := drift.compare(endpoint.model, first, now))
-            known["checks"].append({"step": step, "judge": endpoint.name, **one._asdict()})
-            if one.text:
-                logger.warning("Step %d: %s", step, one.text)
-        if not found:
+            change, text = drift.compare(endpoint.model, first, now)
+            known["checks"].append({"step": step, "judge": endpoint.name, "change": change, "text": text})
+            found.append((change, text))
+            grades += now["grades"]
+            if text:
+                logger.warning("Step %d: %s", step, text)
+        if not grades:
             return {}
         write_whole(file, json.dumps(known, indent=1))
-        failed = sum((one.failed for one in found), Counter[str]())
-        calls = len(found) * len(drift.REPLIES)
-        changes = [one.change for one in found if one.change is not None]
-        numbers = {f"ditto/drift/failed/{cause}": count / calls for cause, count in failed.items()}
-        numbers |= {"ditto/drift/change": max(changes, key=abs)} if changes else {}
-        return numbers | {"ditto/drift/changed": float(any(one.text for one in found))}
+        failed = Counter(one for one in grades if isinstance(one, str))
+        numbers = {f"ditto/drift/failed/{cause}": count / len(grades) for cause, count in failed.items()}
+        numbers["ditto/drift/changed"] = float(any(text for _, text in found))
+        changes = [change for change, _ in found if change is not None]
+        return numbers | ({"ditto/drift/change": max(changes, key=abs)} if changes else {})
 
     def after_validation(self, traces: Sequence[SessionRecord]) -> None:
         """Add a validation's sessions to the ledger and decide whether to stop."""

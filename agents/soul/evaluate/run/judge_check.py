@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,14 +20,13 @@ from soul.errors import SoulError
 from soul.evaluate.run.settings import answer_settings
 from soul.files.json_object import read_object
 from soul.files.whole_file import write_whole
-from soul.judge import Endpoint, Gateway, GatewaySettings, Judge, Usage
+from soul.judge import Endpoint, Gateway, GatewaySettings, Usage
 from soul.judge.audit import canaries, drift
 from soul.judge.audit.canaries import CANARIES
 from soul.judge.roles import ROLES
 
 FILE = "judge_checks.json"
 _CASES = hashlib.sha256(repr(CANARIES).encode()).hexdigest()[:8]
-_Tested = tuple[list[canaries.CanaryResult], dict[str, Any]]  # outcomes, and grades of honest replies
 _PATIENCE_S = 60.0  # for one reply: a judge that takes longer has no score for it
 
 
@@ -73,11 +72,11 @@ def check_judges(
         firsts = [one["first"] for one in beside if drift.is_reference(one.get("first"))]
         first = min(firsts, key=lambda one: str(one["date"]), default=None)
         with console.status(f"{endpoint.model} judges replies that are known"):
-            test = _again if beside else _tests
-            (outcomes, now), used = asyncio.run(_tested(settings, endpoint, spent_usd + usage.cost_usd, test))
+            spent = spent_usd + usage.cost_usd
+            outcomes, now, used = asyncio.run(_graded(settings, endpoint, spent, bool(beside)))
         usage.merge(used)
         problems = list(beside[0]["problems"]) if beside else canaries.problems(outcomes)
-        changed = drift.compare(endpoint.model, first, now).text if first else ""
+        changed = drift.compare(endpoint.model, first, now)[1] if first else ""
         changed = changed or next((one.get("changed", "") for one in mine), "")  # samples of then are in the run
         # Without any score the endpoint may just be down, and a spent budget says nothing about the judge.
         if beside or (any(one.score is not None for one in outcomes) and not used.failures["budget"]):
@@ -114,20 +113,13 @@ def _known_checks(folder: Path) -> list[dict[str, Any]]:
     return [check for path in sorted(folder.parent.glob(f"*/{FILE}")) for check in JudgeChecks.read(path.parent).checks]
 
 
-async def _tests(judge: Judge) -> _Tested:
-    return await asyncio.gather(canaries.run(judge), drift.grade(judge))
-
-
-async def _again(judge: Judge) -> _Tested:
-    return [], await drift.grade(judge)
-
-
-async def _tested(
-    settings: GatewaySettings, endpoint: Endpoint, spent_usd: float, test: Callable[[Judge], Awaitable[_Tested]]
-) -> tuple[_Tested, Usage]:
-    """Let the judge score the replies. Returns the outcomes, and the usage of its calls."""
+async def _graded(
+    settings: GatewaySettings, endpoint: Endpoint, spent_usd: float, is_known: bool
+) -> tuple[list[canaries.CanaryResult], dict[str, Any], Usage]:
+    """Let the judge score the replies. Returns the outcomes, the grades of honest replies, and the calls' usage."""
     limits = {"max_attempts": 2, "timeout_s": min(_PATIENCE_S, endpoint.timeout_s)}
     roles = dict.fromkeys(ROLES, endpoint.model_copy(update=limits))
     alone = GatewaySettings(roles=roles, policy=settings.policy)
     async with Gateway.connect(alone, spent_usd=spent_usd) as gateway:
-        return await test(gateway.judge), gateway.judge.usage
+        outcomes = [] if is_known else await canaries.run(gateway.judge)
+        return outcomes, await drift.grade(gateway.judge), gateway.judge.usage

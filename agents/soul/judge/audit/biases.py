@@ -1,6 +1,6 @@
 """Measure a judge's biases: by how much a change that makes a reply no better changes its score.
 
-    soul judge biases judge.model=NAME [policy.model=NAME] [--json FILE]
+    soul judge biases judge.model=NAME [policy.model=NAME]
 
 The material is twelve honest replies, a good, a middling and a weak one for each scenario of the canaries, graded from
 0 to 10. All changes are made by rule. A change that adds words is compared with the same reply and as many neutral
@@ -14,13 +14,10 @@ scores in both orders. Judges prefer texts of their own family (arXiv 2404.13076
 from __future__ import annotations
 
 import asyncio
-import json
-import math
 import re
-import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from statistics import fmean
 from typing import Any, TypeVar
@@ -28,15 +25,13 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, Field, create_model
 from rich.table import Table
 
-from soul.cli.arguments import output_file
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import Cause, JudgeFailure
 from soul.judge import Gateway, GatewaySettings, Judge
 from soul.judge.audit.agreement_statistics import krippendorff_alpha
 from soul.judge.audit.canaries import DATA, SCENARIOS, Grade, Scenario, instructions
 from soul.judge.judge import all_answers
-from soul.judge.ledger import Ledger
-from soul.judge.ledger import table as cost_table
+from soul.judge.ledger import money
 from soul.judge.mirrorbench_judgments import pairwise
 from soul.judge.roles import policy_endpoint, sections_of
 from soul.message import Message
@@ -53,26 +48,23 @@ DIMENSIONS = {
     "voice": "it sounds like this person, not like a textbook",
 }
 _ALIASES = {"chatgpt": "gpt", "o1": "gpt", "o3": "gpt", "o4": "gpt", "gemma": "gemini", "qwq": "qwen"}
-_ALIASES |= dict.fromkeys(("mixtral", "ministral", "magistral", "codestral"), "mistral")
+_ALIASES |= dict.fromkeys(("mixtral", "ministral", "magistral"), "mistral")
 _FAMILIES = {*_ALIASES.values(), "claude", "llama", "deepseek", "phi", "glm", "kimi", "olmo", "grok", "granite"}
 Score = float | Cause  # of a call: its score, or why there is none
 Pair = tuple[Score, Score]
 AnswerT = TypeVar("AnswerT")
-
-
 REPLIES = [(one, text) for one in SCENARIOS for text in (one.good, _CASES["middling"][one.name], one.weak)]
 
 
 @dataclass(frozen=True)
 class Effect:
-    """The mean difference of two scores over pairs; `position, flips` is a share of pairs.
+    """The mean difference between the scores of `pairs` pairs, or another number of them (flips, repeats).
 
     Attributes:
         range: of a score.
-        pairs: those with both scores; only these count.
-        failures: why the other pairs lack a score.
-        p: of an effect of 0, adjusted for all biases (Holm); None where nothing is known or nothing was tested.
-        found: the judge has this bias: it is certain, and of a size that matters.
+        failures: why other pairs lack a score; they do not count.
+        p: of an effect of 0, adjusted for all biases (Holm); None where nothing is known or tested.
+        found: the bias is certain, and of a size that matters.
     """
 
     name: str
@@ -84,26 +76,12 @@ class Effect:
     p: float | None = None
     found: bool = False
 
-
-@dataclass(frozen=True)
-class Biases:
-    """All effects, and two gradings of the same replies: Krippendorff's alpha, and the deviation of one grading."""
-
-    effects: Sequence[Effect]
-    alpha: float | None
-    deviation: float | None
-
-    @property
-    def repeats(self) -> str:
-        """How far the judge agrees with itself, in words."""
-        if self.deviation is None:
-            return "unknown"
-        if self.alpha is None:
-            return "every reply got the same score, so no bias of the score could show"
-        return f"alpha {self.alpha:.2f}, standard deviation {self.deviation:.2f} points of 10"
+    def __str__(self) -> str:
+        between = " [{:+.2f}, {:+.2f}]".format(*self.interval) if self.interval else ""
+        return f"{self.name} unknown" if self.mean is None else f"{self.name} {self.mean:+.2f}{between}"
 
 
-async def measure(judge: Judge) -> Biases:
+async def measure(judge: Judge) -> list[Effect]:
     """Ask the judge about all replies and their changes, all at once (the gateway limits concurrency)."""
     texts = [text for _, text in REPLIES]
     kinds = {
@@ -122,29 +100,25 @@ async def measure(judge: Judge) -> Biases:
         all_answers(*(_orders(judge, *reply) for reply in REPLIES)),
         all_answers(*(_positions(judge, a, b) for a, b in combinations(REPLIES, 2) if a[0] == b[0])),
     )
-    scores = {k: [_score(one) for one in answers] for k, answers in zip(kinds, graded, strict=True)}
-    same = list(zip(scores["plain"], scores["again"], strict=True))
-    scores["plain"] = [fmean(both[0]) if (both := _known([pair])) else pair[0] for pair in same]
+    scores = {
+        kind: [one if isinstance(one, str) else one.score for one in answers]
+        for kind, answers in zip(kinds, graded, strict=True)
+    }
+    twice = list(zip(scores["plain"], scores["again"], strict=True))
+    scores["plain"] = [fmean(both[0]) if (both := _known([pair])) else pair[0] for pair in twice]
     compared = {"politeness": "two sentences", "praise": "two sentences", "repetition": "twice as long"}
     effects = [
         _effect(name, POINTS, list(zip(scores[compared.get(name, "plain")], scores[name], strict=True)))
-        for name in list(kinds)[4:]
+        for name in ("length", "form", "politeness", "praise", "repetition")
     ]
     effects += [_effect("order of dimensions", POINTS, orders), _effect("position, for A", WINS, positions)]
     for i, p in enumerate(holm([effect.p for effect in effects])):
         large = abs(effects[i].mean or 0.0) >= SMALLEST * effects[i].range[1]
         effects[i] = replace(effects[i], p=p, found=large and p is not None and p < LEVEL)
-    if flips := [float(a != b) for a, b in _known(positions)]:
-        share = mean_of(flips, WINS)
-        flipped = replace(effects[-1], mean=share.mean, interval=share.interval, p=None, found=False)
-    else:
-        flipped = effects[-1]
-    twice = _known(same)
-    return Biases(
-        [*effects, replace(flipped, name="position, flips")],
-        krippendorff_alpha(list(zip(*twice, strict=True))) if twice else None,
-        math.sqrt(fmean((a - b) ** 2 for a, b in twice) / 2) if twice else None,
-    )
+    flips = replace(_effect("position, flips", WINS, positions, flips=True), p=None)
+    alpha = krippendorff_alpha(list(zip(*_known(twice), strict=True))) if _known(twice) else None
+    repeats = replace(_effect("repeats, alpha", POINTS, twice), range=(-1.0, 1.0), mean=alpha, interval=None, p=None)
+    return [*effects, flips, repeats]
 
 
 def as_list(text: str) -> str:
@@ -154,9 +128,7 @@ def as_list(text: str) -> str:
 
 
 def _neutral(sentences: int) -> str:
-    """Sentences of five words each."""
-    known = _CASES["neutral"]
-    return " ".join(known[i % len(known)] for i in range(sentences))
+    return " ".join(_CASES["neutral"][:sentences])  # of five words each
 
 
 async def grades(judge: Judge, texts: Sequence[str], sample: int = 0) -> list[Grade | Cause]:
@@ -165,13 +137,9 @@ async def grades(judge: Judge, texts: Sequence[str], sample: int = 0) -> list[Gr
     return await all_answers(*(_tried(judge.ask(Grade, instructions(one), data, sample=sample)) for one, data in cases))
 
 
-def _score(answer: Grade | Cause) -> Score:
-    return answer.score if isinstance(answer, Grade) else answer
-
-
 async def _orders(judge: Judge, scenario: Scenario, text: str) -> Pair:
     """The mean score of the outer dimensions: where each is asked for last, and where it is asked for first."""
-    ratings: list[dict[str, float]] = []
+    ratings: list[dict[str, Any]] = []
     for names in (list(DIMENSIONS), list(DIMENSIONS)[::-1]):
         fields: dict[str, Any] = {name: (float, Field(ge=0, le=10, allow_inf_nan=False)) for name in names}
         schema: type[BaseModel] = create_model("Ratings", reason=(str, Field(min_length=1)), **fields)
@@ -187,7 +155,7 @@ async def _orders(judge: Judge, scenario: Scenario, text: str) -> Pair:
         answer = await _tried(judge.ask(schema, system, {"situation": scenario.situation, "reply": text}))
         if isinstance(answer, str):
             return answer, answer
-        ratings.append(answer.model_dump(include=set(DIMENSIONS)))
+        ratings.append(answer.model_dump())
     (one, other), (first, *_, last) = ratings, DIMENSIONS
     return fmean((one[last], other[first])), fmean((one[first], other[last]))
 
@@ -217,22 +185,22 @@ def _known(pairs: Sequence[Pair]) -> list[tuple[float, float]]:
     return [(a, b) for a, b in pairs if not isinstance(a, str) and not isinstance(b, str)]
 
 
-def _effect(name: str, range_: Interval, pairs: Sequence[Pair]) -> Effect:
-    """The effect over pairs of scores, without and with the change."""
+def _effect(name: str, range_: Interval, pairs: Sequence[Pair], flips: bool = False) -> Effect:
+    """The effect over pairs of scores without and with a change, or the share of those that differ (`flips`)."""
     causes = (next((one for one in pair if isinstance(one, str)), None) for pair in pairs)
-    effect = Effect(name, range_, failures=Counter(cause for cause in causes if cause))
-    if not (known := _known(pairs)):
-        return effect
-    estimate = difference_of(known, range_)
-    p = p_of_pairs([b - a for a, b in known], estimate)
-    return replace(effect, mean=estimate.mean, interval=estimate.interval, pairs=estimate.n, p=p)
+    known, failures = _known(pairs), Counter(cause for cause in causes if cause)
+    if not known:
+        return Effect(name, range_, failures=failures)
+    mean = mean_of([float(a != b) for a, b in known], WINS) if flips else difference_of(known, range_)
+    p = p_of_pairs([b - a for a, b in known], mean)
+    return Effect(name, range_, mean.mean, mean.interval, mean.n, failures, p)
 
 
 def family_warning(judge: str, policy: str) -> str | None:
     """A warning if two models are of one family by their names; None if they are not, or the names do not tell."""
     found = []
     for model in (judge, policy):
-        words = re.findall(r"o[134](?![a-z0-9])|[a-z]+", model.lower().rstrip("/").rpartition("/")[2])
+        words = re.findall(r"o[134](?![a-z0-9])|[a-z]+", model.lower())
         found.append({_ALIASES.get(word, word) for word in words} & _FAMILIES)
     if judge != policy and not found[0] & found[1]:
         return None
@@ -242,41 +210,36 @@ def family_warning(judge: str, policy: str) -> str | None:
     )
 
 
-def table(biases: Biases) -> Table:
+def table(effects: Sequence[Effect]) -> Table:
     """The effects as a table for the terminal; * marks the biases that were found."""
-    view = Table(title="Biases: a score with a change minus the score without it (*: found)", title_justify="left")
-    view.add_column("bias")
-    for heading in ("effect", "95 % interval", "of a range", "pairs", "failed"):
-        view.add_column(heading, justify="right")
-    for one in biases.effects:
-        low, high = one.interval or (None, None)
+    heads = ("effect", "95 % interval", "range", "pairs", "failed")
+    view = Table("bias", *heads, title="Biases: a score with a change minus the score without it (*: found)")
+    for one in effects:
         view.add_row(
             one.name,
             "-" if one.mean is None else f"{one.mean:+.2f}{' *' if one.found else ''}",
-            "-" if low is None else f"{low:+.2f} to {high:+.2f}",
+            "{:+.2f} to {:+.2f}".format(*one.interval) if one.interval else "-",
             "{:g} to {:g}".format(*one.range),
             str(one.pairs),
             ", ".join(f"{cause} {count}" for cause, count in one.failures.items()) or "0",
         )
-    view.caption = f"The same reply twice: {biases.repeats}"
     return view
 
 
 async def with_judge(settings: Sequence[str], test: Callable[[Judge], Awaitable[AnswerT]]) -> tuple[AnswerT, Judge]:
-    """Test the judge of these settings (section.key=value). Prints what it cost, and warns of the policy's family.
+    """The result of a test of the judge of these settings (section.key=value), and the judge with its usage.
 
-    Returns:
-        The test's result, and the judge with its usage.
+    Prints what the test cost, and warns if the policy is of the judge's family.
     """
-    sections, ledger, console = sections_of(settings), Ledger(), terminal()
+    sections = sections_of(settings)
+    policy = policy_endpoint(sections.get("policy"))
     async with Gateway.connect(GatewaySettings.from_sections(sections)) as gateway:
         await gateway.judge.check()
-        result, policy = await test(gateway.judge), policy_endpoint(sections.get("policy"))
-        ledger.add("tests", gateway.usage())
-        console.print(cost_table(ledger))
-        if policy and (warning := family_warning(gateway.judge.endpoint.model, policy.model)):
-            console.print(f"Warning: {warning}", markup=False)
-        return result, gateway.judge
+        result, judge = await test(gateway.judge), gateway.judge
+    print(f"{judge.usage.calls:,} calls, {judge.usage.failures.total():,} failed: {money(judge.usage)}")
+    if policy and (warning := family_warning(judge.endpoint.model, policy.model)):
+        print(f"Warning: {warning}")
+    return result, judge
 
 
 @reports_errors
@@ -284,14 +247,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 0, or 1 if a bias could not be measured."""
     parser = Parser(prog="soul judge biases", description=__doc__)
     parser.add_argument("settings", nargs="*", help="section.key=value")
-    parser.add_argument("--json", type=output_file, help="write the results here")
-    args = parser.parse_args(arguments)
-    measured, _ = asyncio.run(with_judge(args.settings, measure))
-    terminal().print(table(measured))
-    if args.json is not None:
-        args.json.write_text(json.dumps(asdict(measured), indent=1) + "\n", encoding="utf-8")
-    return int(any(not effect.pairs for effect in measured.effects))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    effects, _ = asyncio.run(with_judge(parser.parse_args(arguments).settings, measure))
+    terminal().print(table(effects))
+    return int(any(not effect.pairs for effect in effects))

@@ -11,14 +11,12 @@ import asyncio
 import hashlib
 import json
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
 from rich.text import Text
 
 import soul
@@ -29,7 +27,7 @@ from soul.files.json_object import read_object
 from soul.files.whole_file import write_whole
 from soul.judge import Judge
 from soul.judge.audit import canaries
-from soul.judge.audit.biases import Biases, measure, with_judge
+from soul.judge.audit.biases import Effect, measure, table, with_judge
 from soul.judge.ledger import money, numbers
 from soul.judge.mirrorbench_judgments import PAIRWISE_INSTRUCTIONS
 from soul.table import terminal
@@ -42,32 +40,28 @@ class BadCard(SoulError):
 
 
 def make(
-    judge: Judge, biases: Biases, outcomes: Sequence[canaries.CanaryResult], agreement: dict[str, Any] | None
+    judge: Judge, effects: Sequence[Effect], outcomes: Sequence[canaries.CanaryResult], agreement: dict[str, Any] | None
 ) -> dict[str, Any]:
     """The card, from the tests of a judge: their numbers, and `summary`, which says in words what reports show."""
     endpoint, usage = judge.endpoint, numbers(judge.usage)
-    graded = hashlib.sha256("".join(map(canaries.instructions, canaries.SCENARIOS)).encode()).hexdigest()[:8]
-    found = [_estimate(one.name, one.mean, one.interval) for one in biases.effects if one.found]
-    flips, fooled = biases.effects[-1], canaries.problems(outcomes)
-    date, latency = datetime.now(UTC).isoformat(timespec="seconds"), usage.get("latency_p50_s")
+    rubrics = hashlib.sha256("".join(map(canaries.instructions, canaries.SCENARIOS)).encode()).hexdigest()[:8]
+    date, seconds = datetime.now(UTC).isoformat(timespec="seconds"), usage.get("latency_p50_s", 0.0)
+    failed = f"{usage['failures']:.0f} of {usage['calls']:.0f} failed"
     summary = {
         "judge": f"{endpoint.name}, {date[:10]}, soul {soul.__version__}",
-        "prompts": f"grading {graded}, {PAIRWISE_INSTRUCTIONS.id}",
-        "agreement with people": "; ".join(_estimates(agreement)) if agreement else "not measured",
-        "biases": ", ".join(found) or "none found",
-        "order of a pair": "unknown" if flips.mean is None else f"decides {flips.mean:.0%} of {flips.pairs} pairs",
-        "known tricks": "; ".join(fooled) or "none fooled it",
-        "the same reply twice": biases.repeats,
-        "tests": f"{usage['failures']:.0f} of {usage['calls']:.0f} calls failed; {money(judge.usage)}"
-        + (f", {latency:.2f} s a call (median)" if latency is not None else ""),
+        "prompts": f"rubrics {rubrics}, {PAIRWISE_INSTRUCTIONS.id}",
+        "agreement with people": "; ".join(map(str, _estimates(agreement))) if agreement else "not measured",
+        "biases": ", ".join(str(one) for one in effects if one.found) or "none found",
+        "consistency": ", ".join(map(str, effects[-2:])),
+        "known tricks": "; ".join(canaries.problems(outcomes)) or "none fooled it",
+        "calls": f"{failed}; {money(judge.usage)}, {seconds:.2f} s a call (median)",
     }
-    answers = endpoint.model_dump(include={"model", "reasoning_effort", "temperature"})
     return {
         "date": date,
-        "judge": {**answers, "base_url": endpoint.address},
+        "judge": endpoint.model_dump(include={"model", "reasoning_effort", "temperature"}),
         "summary": summary,
         "agreement": agreement,
-        "biases": asdict(biases),
+        "biases": [asdict(one) for one in effects],
         "canaries": canaries.to_json(outcomes),
         "usage": usage,
     }
@@ -84,24 +78,15 @@ def cards_of(folder: Path) -> dict[str, str]:
     return texts
 
 
-def _estimates(result: Mapping[str, Any], name: str = "") -> Iterator[str]:
-    """Every estimate in a result of `soul judge agree`, as a text."""
-    if "value" in result and "low" in result:
+def _estimates(result: Mapping[str, Any], name: str = "") -> Iterator[Effect]:
+    """Every estimate in a result of `soul judge agree`."""
+    if {"value", "low", "high"} <= result.keys():
         interval = None if result["low"] is None else (result["low"], result["high"])
-        yield _estimate(name.strip(), result["value"], interval)
+        yield Effect(name.strip(), (-1.0, 1.0), result["value"], interval)
         return
     for key, value in result.items():
         if isinstance(value, Mapping):
             yield from _estimates(value, name if key == "correlations" else f"{name} {key}")
-
-
-def _estimate(name: str, mean: float | None, interval: tuple[float, float] | None) -> str:
-    between = " [{:+.2f}, {:+.2f}]".format(*interval) if interval else ""
-    return f"{name} undefined" if mean is None else f"{name} {mean:+.2f}{between}"
-
-
-async def _tests(judge: Judge) -> tuple[Biases, list[canaries.CanaryResult]]:
-    return await asyncio.gather(measure(judge), canaries.run(judge))
 
 
 @reports_errors
@@ -111,20 +96,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("settings", nargs="*", help="section.key=value")
     parser.add_argument("--out", type=Path, required=True, help="a file, or the folder of an evaluation")
     parser.add_argument("--agreement", type=existing_file, help="the result of: soul judge agree --json FILE")
-    args = parser.parse_args(arguments)
-    remedy = "Give the file of: soul judge agree --json FILE."
+    args, remedy = parser.parse_args(arguments), "Give the file of: soul judge agree --json FILE."
     agreement = read_object(args.agreement, BadCard, remedy) if args.agreement else None
-    tests, judge = asyncio.run(with_judge(args.settings, _tests))
-    card = make(judge, *tests, agreement)
-    view = Table(title="The judge's card", title_justify="left", show_header=False)
-    for subject, text in card["summary"].items():
-        view.add_row(subject, Text(text))
-    terminal().print(view)
+    both = with_judge(args.settings, lambda judge: asyncio.gather(measure(judge), canaries.run(judge)))
+    (effects, outcomes), judge = asyncio.run(both)
+    card = make(judge, effects, outcomes, agreement)
+    terminal().print(table(effects), *(Text(f"{name}: {text}") for name, text in card["summary"].items()), sep="\n")
     name = re.sub(r"[^\w.-]+", "-", judge.endpoint.model)
     path = args.out / f"{PREFIX}{name}.json" if args.out.is_dir() else args.out
     write_whole(path, json.dumps(card, indent=1, ensure_ascii=False) + "\n")
-    print(path, "(soul report FOLDER shows it)" if args.out.is_dir() else "")
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    print(f"{path}: soul report shows it, if it is in the folder of an evaluation")

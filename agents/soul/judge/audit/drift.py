@@ -7,11 +7,10 @@ first grades are the reference of all later checks. The cache is passed by.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from soul.judge import Judge
 from soul.judge.audit.biases import POINTS, REPLIES, SMALLEST, grades
@@ -20,19 +19,6 @@ from soul.metrics.intervals import difference_of, p_of_pairs
 
 CERTAIN = 0.01  # a smaller p-value of no change is one; most checks compare with the same first grades
 _CASES = hashlib.sha256(repr([(instructions(one), text) for one, text in REPLIES]).encode()).hexdigest()[:8]
-
-
-class Drift(NamedTuple):
-    """The mean change of the grades since the first ones, in points of 10; None if too little is known.
-
-    Attributes:
-        failed: calls of this check that gave no grade, by cause.
-        text: what has changed, with both verdicts on the reply that changed most; "" if nothing did.
-    """
-
-    change: float | None
-    failed: Counter[str]
-    text: str
 
 
 async def grade(judge: Judge) -> dict[str, Any]:
@@ -48,23 +34,25 @@ def is_reference(first: Mapping[str, Any] | None) -> bool:
     return sum(not isinstance(one, str) for one in graded) > len(REPLIES) / 2
 
 
-def compare(model: str, first: Mapping[str, Any], now: Mapping[str, Any]) -> Drift:
-    """Compare a judge's grades with its first ones, which are a reference."""
-    failed = Counter(one for one in now["grades"] if isinstance(one, str))
+def compare(model: str, first: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[float | None, str]:
+    """Compare a judge's grades with its first ones, which are a reference.
+
+    Returns:
+        The mean change in points of 10 (None if nothing is known), and what has changed, with both verdicts on the
+        reply that changed most; "" if nothing did.
+    """
     pairs = zip(first["grades"], now["grades"], strict=True)
     known = [(old, new) for old, new in pairs if not isinstance(old, str) and not isinstance(new, str)]
     if not known:
-        return Drift(None, failed, "")
+        return None, ""
     change = difference_of([(old[0], new[0]) for old, new in known], POINTS)
     p = p_of_pairs([new[0] - old[0] for old, new in known], change)
     if p is None or p >= CERTAIN or abs(change.mean) < SMALLEST * POINTS[1]:
-        return Drift(change.mean, failed, "")
+        return change.mean, ""
     (before, why_before), (after, why_after) = max(known, key=lambda pair: abs(pair[1][0] - pair[0][0]))
     interval = " [{:+.2f}, {:+.2f}]".format(*change.interval) if change.interval else ""
-    return Drift(
-        change.mean,
-        failed,
+    return change.mean, (
         f"The judge {model} grades the same {len(known)} replies {change.mean:+.2f}{interval} points of 10 away from "
         f"its grades of {first['date'][:16]}, so scores of then and now cannot be compared. One reply got {before:g} "
-        f'("{why_before}"), and now gets {after:g} ("{why_after}").',
+        f'("{why_before}"), and now gets {after:g} ("{why_after}").'
     )

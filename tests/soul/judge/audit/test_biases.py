@@ -57,16 +57,16 @@ LIKES = {
 @pytest.mark.parametrize("bias", LIKES)
 def test_a_judge_with_one_bias_shows_that_bias_and_no_other(bias):
     measured = asyncio.run(measure(fake_judge(judged_by(**LIKES[bias]))))
-    assert [effect.name for effect in measured.effects if effect.found] == ([bias] if bias != "nothing" else [])
-    effects = {effect.name: effect for effect in measured.effects}
+    assert [effect.name for effect in measured if effect.found] == ([bias] if bias != "nothing" else [])
+    effects = {effect.name: effect for effect in measured}
     sizes = {"praise": 2.0, "politeness": 1.0, "form": 1.0, "repetition": 1.5, "order of dimensions": 1.0}
     for name, size in sizes.items():
         if bias != "length":
             assert effects[name].mean == pytest.approx(size if name == bias else 0.0), name
     assert effects["length"].mean == pytest.approx(40 / 25 if bias == "length" else 0.0)
     assert effects["position, for A"].mean == effects["position, flips"].mean == float(bias == "position, for A")
-    assert all(effect.pairs == 12 and not effect.failures for effect in measured.effects)
-    assert measured.alpha == pytest.approx(1.0) and measured.deviation == 0.0
+    assert all(effect.pairs == 12 and not effect.failures for effect in measured)
+    assert effects["repeats, alpha"].mean == pytest.approx(1.0)
 
 
 def test_a_failed_call_is_counted_and_its_pair_left_out():
@@ -76,50 +76,40 @@ def test_a_failed_call_is_counted_and_its_pair_left_out():
 
     judge = fake_judge(answer, max_reasks=0)
     measured = asyncio.run(measure(judge))
-    praise = next(effect for effect in measured.effects if effect.name == "praise")
+    praise = next(effect for effect in measured if effect.name == "praise")
     assert (praise.pairs, praise.failures, praise.mean, praise.found) == (9, {"refusal": 3}, 2.0, True)
-    assert [effect.name for effect in measured.effects if effect.failures] == ["praise"]
+    assert [effect.name for effect in measured if effect.failures] == ["praise"]
     assert judge.usage.failures == {"refusal": 3}
     nothing = asyncio.run(measure(fake_judge(Refusal(), max_reasks=0)))
-    assert all(effect.mean is effect.p is None and not effect.found for effect in nothing.effects)
-    assert (nothing.alpha, nothing.deviation) == (None, None) and nothing.repeats == "unknown"
+    assert all(effect.mean is effect.p is None and not effect.found for effect in nothing)
 
 
-def test_the_command_prints_and_writes_the_same_numbers(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("soul.judge.audit.biases.terminal", lambda: Console(width=200))
-    with FakeOpenAI(judged_by(**LIKES["praise"])) as fake:
-        words = [f"judge.base_url={fake.url}", "judge.api_key_env=none", "judge.model=gpt-5-nano"]
-        written = tmp_path / "biases.json"
-        assert biases.main([*words, "policy.model=gpt-5.4", "--json", str(written)]) == 0
-    shown = capsys.readouterr().out
-    assert "of one family" in shown and "+2.00 *" in shown and shown.count("*") == 2  # with the legend of the title
-    effects = {effect["name"]: effect for effect in json.loads(written.read_text())["effects"]}
-    for name, effect in effects.items():
-        row = next(line for line in shown.splitlines() if f"│ {name} " in line)
-        assert f"{effect['mean']:+.2f}" in row and f"│ {effect['pairs']} │" in " ".join(row.split())
-
-
-def test_the_card_holds_every_test_and_the_report_of_an_evaluation_shows_it(tmp_path, capsys):
+def test_the_card_holds_every_test_and_the_report_of_an_evaluation_shows_it(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("soul.judge.audit.card.terminal", lambda: Console(width=200))
     run = finished_run(tmp_path / "eval-0", [sample(0.5, n, of="hitom", task="hitom") for n in range(2)])
-    agreement = tmp_path / "agreement.json"
-    agreement.write_text(
-        json.dumps({"gteval": {"correlations": {"pearson": {"value": 0.5, "low": 0.25, "high": 0.75, "n": 9}}}})
-    )
+    agreement, pearson = tmp_path / "agreement.json", {"value": 0.5, "low": 0.25, "high": 0.75, "n": 9}
+    agreement.write_text(json.dumps({"gteval": {"correlations": {"pearson": pearson}}}))
     with FakeOpenAI(judged_by(**LIKES["praise"])) as fake:
-        words = [f"judge.base_url={fake.url}", "judge.api_key_env=none", "judge.model=a/b"]
+        words = [f"judge.base_url={fake.url}", "judge.api_key_env=none", "judge.model=qwen/b", "policy.model=Qwen3"]
+        assert biases.main(words) == 0
+        assert "+2.00 *" in capsys.readouterr().out
         words += ["judge.price_in=1", "judge.price_out=1"]
         card.main([*words, "--out", str(run.folder), "--agreement", str(agreement)])
-    content = json.loads((run.folder / "judge_card.a-b.json").read_text())
-    summary, usage = content["summary"], content["usage"]
+    content = json.loads((run.folder / "judge_card.qwen-b.json").read_text())
+    summary, usage, shown = content["summary"], content["usage"], capsys.readouterr().out
     assert summary["biases"] == "praise +2.00" and summary["agreement with people"][:14] == "gteval pearson"
     assert summary["known tricks"] == "; ".join(content["canaries"]["problems"]) != ""
-    assert summary["tests"].startswith(f"0 of {usage['calls']} calls failed; ${usage['cost_usd']:.2f}")
-    assert [effect["name"] for effect in content["biases"]["effects"] if effect["found"]] == ["praise"]
+    assert summary["calls"].startswith(f"0 of {usage['calls']} failed; ${usage['cost_usd']:.2f}")
+    assert [effect["name"] for effect in content["biases"] if effect["found"]] == ["praise"]
+    for effect in content["biases"]:
+        row = next(line for line in shown.splitlines() if f"│ {effect['name']} " in line)
+        assert f"{effect['mean']:+.2f}" in row and f"│ {effect['pairs']} │" in " ".join(row.split())
+    assert "of one family" in " ".join(shown.split())
     write_outputs(EvaluationRun.load(run.folder))
-    for shown in ((run.folder / "table.md").read_text(), json.dumps(Exported(run.folder / "report.html").overview())):
-        assert "Card of a/b at" in shown and summary["biases"] in shown and "+0.50 [+0.25, +0.75]" in shown
-    (run.folder / "judge_card.a-b.json").write_text("{}")
-    with pytest.raises(card.BadCard, match=r"judge_card.a-b.json is not the card of a judge"):
+    for text in ((run.folder / "table.md").read_text(), json.dumps(Exported(run.folder / "report.html").overview())):
+        assert "Card of qwen/b at" in text and summary["biases"] in text and "+0.50 [+0.25, +0.75]" in text
+    (run.folder / "judge_card.qwen-b.json").write_text("{}")
+    with pytest.raises(card.BadCard, match=r"judge_card.qwen-b.json is not the card of a judge"):
         write_outputs(EvaluationRun.load(run.folder))
 
 
