@@ -28,9 +28,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "likeness": ("soul.drop_in.likeness", "compare simulated users with people: words, behaviours, style"),
     "openenv": ("soul.openenv", "serve the sets to trainers that speak OpenEnv"),
     "judge": ("soul.judge.__main__", "show, check and audit the judges"),
+    "judge draw": ("soul.annotate", "draw texts for people to label, or export their labels"),
     "judge biases": ("soul.judge.audit.biases", "measure a judge's biases: length, position, praise, form, ..."),
     "judge card": ("soul.judge.audit.card", "write what is known of a judge beside an evaluation"),
-    "judge draw": ("soul.annotate", "draw texts for people to label, or export their labels"),
     # The training's package, of the same distribution. Like a plug-in, it is imported when it is called, never by soul.
     "convert": ("sft.convert", "write a corpus of any format as parquet shards"),
     "tasks": ("soul.tasks.__main__", "list the tasks that can be trained"),

@@ -4,8 +4,8 @@
     soul judge check                   # make one real call for each role
     soul judge canaries [--json F]     # does the judge fall for known tricks?
     soul judge agree --labels FILE     # does it agree with people? (MirrorBench's GTEval, pairwise; recorded scores)
-    soul judge biases, soul judge card # its biases; all that is known of it, in one file
     soul judge draw RUN --out FOLDER   # draw texts for people to label (soul.annotate)
+    soul judge biases, soul judge card # its biases; all that is known of it, in one file
 
 Settings come from the environment, and from arguments such as judge.model=gpt-5-mini or
 partner.base_url=http://127.0.0.1:8000/v1.

@@ -231,8 +231,7 @@ async def with_judge(settings: Sequence[str], test: Callable[[Judge], Awaitable[
 
     Prints what the test cost, and warns if the policy is of the judge's family.
     """
-    sections = sections_of(settings)
-    policy = policy_endpoint(sections.get("policy"))
+    policy = policy_endpoint((sections := sections_of(settings)).get("policy"))
     async with Gateway.connect(GatewaySettings.from_sections(sections)) as gateway:
         await gateway.judge.check()
         result, judge = await test(gateway.judge), gateway.judge

@@ -48,9 +48,9 @@ def make(
     date, seconds = datetime.now(UTC).isoformat(timespec="seconds"), usage.get("latency_p50_s", 0.0)
     failed = f"{usage['failures']:.0f} of {usage['calls']:.0f} failed"
     summary = {
-        "judge": f"{endpoint.name}, {date[:10]}, soul {soul.__version__}",
-        "prompts": f"rubrics {rubrics}, {PAIRWISE_INSTRUCTIONS.id}",
-        "agreement with people": "; ".join(map(str, _estimates(agreement))) if agreement else "not measured",
+        "judge": f"{endpoint.name}, {date[:10]}",
+        "versions": f"soul {soul.__version__}, rubrics {rubrics}, {PAIRWISE_INSTRUCTIONS.id}",
+        "agreement with people": ", ".join(map(str, _estimates(agreement))) if agreement else "not measured",
         "biases": ", ".join(str(one) for one in effects if one.found) or "none found",
         "consistency": ", ".join(map(str, effects[-2:])),
         "known tricks": "; ".join(canaries.problems(outcomes)) or "none fooled it",
@@ -79,14 +79,15 @@ def cards_of(folder: Path) -> dict[str, str]:
 
 
 def _estimates(result: Mapping[str, Any], name: str = "") -> Iterator[Effect]:
-    """Every estimate in a result of `soul judge agree`."""
-    if {"value", "low", "high"} <= result.keys():
-        interval = None if result["low"] is None else (result["low"], result["high"])
-        yield Effect(name.strip(), (-1.0, 1.0), result["value"], interval)
-        return
+    """The first measure of every metric in a result of `soul judge agree`: the judge against people."""
     for key, value in result.items():
-        if isinstance(value, Mapping):
-            yield from _estimates(value, name if key == "correlations" else f"{name} {key}")
+        if not isinstance(value, Mapping) or key == "people":
+            continue
+        if {"value", "low", "high"} <= value.keys():
+            interval = None if value["low"] is None else (value["low"], value["high"])
+            yield Effect(f"{name} {key}".strip(), (-1.0, 1.0), value["value"], interval)
+            return
+        yield from _estimates(value, name if key in ("metrics", "measures", "correlations") else f"{name} {key}")
 
 
 @reports_errors
@@ -98,6 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--agreement", type=existing_file, help="the result of: soul judge agree --json FILE")
     args, remedy = parser.parse_args(arguments), "Give the file of: soul judge agree --json FILE."
     agreement = read_object(args.agreement, BadCard, remedy) if args.agreement else None
+    if agreement is not None and not any(_estimates(agreement)):
+        raise BadCard(f"{args.agreement} has no measure of agreement. {remedy}")
     both = with_judge(args.settings, lambda judge: asyncio.gather(measure(judge), canaries.run(judge)))
     (effects, outcomes), judge = asyncio.run(both)
     card = make(judge, effects, outcomes, agreement)

@@ -88,7 +88,8 @@ def test_the_card_holds_every_test_and_the_report_of_an_evaluation_shows_it(tmp_
     monkeypatch.setattr("soul.judge.audit.card.terminal", lambda: Console(width=200))
     run = finished_run(tmp_path / "eval-0", [sample(0.5, n, of="hitom", task="hitom") for n in range(2)])
     agreement, pearson = tmp_path / "agreement.json", {"value": 0.5, "low": 0.25, "high": 0.75, "n": 9}
-    agreement.write_text(json.dumps({"gteval": {"correlations": {"pearson": pearson}}}))
+    measures = {"measures": {"pearson": pearson, "kendall": pearson | {"value": 0.4}}, "people": {"pearson": pearson}}
+    agreement.write_text(json.dumps({"metrics": {"goal": measures, "secret": measures}, "repeats": 1}))
     with FakeOpenAI(judged_by(**LIKES["praise"])) as fake:
         words = [f"judge.base_url={fake.url}", "judge.api_key_env=none", "judge.model=qwen/b", "policy.model=Qwen3"]
         assert biases.main(words) == 0
@@ -97,7 +98,9 @@ def test_the_card_holds_every_test_and_the_report_of_an_evaluation_shows_it(tmp_
         card.main([*words, "--out", str(run.folder), "--agreement", str(agreement)])
     content = json.loads((run.folder / "judge_card.qwen-b.json").read_text())
     summary, usage, shown = content["summary"], content["usage"], capsys.readouterr().out
-    assert summary["biases"] == "praise +2.00" and summary["agreement with people"][:14] == "gteval pearson"
+    assert summary["biases"] == "praise +2.00"
+    between = "+0.50 [+0.25, +0.75]"
+    assert summary["agreement with people"] == f"goal pearson {between}, secret pearson {between}"
     assert summary["known tricks"] == "; ".join(content["canaries"]["problems"]) != ""
     assert summary["calls"].startswith(f"0 of {usage['calls']} failed; ${usage['cost_usd']:.2f}")
     assert [effect["name"] for effect in content["biases"] if effect["found"]] == ["praise"]
@@ -107,7 +110,7 @@ def test_the_card_holds_every_test_and_the_report_of_an_evaluation_shows_it(tmp_
     assert "of one family" in " ".join(shown.split())
     write_outputs(EvaluationRun.load(run.folder))
     for text in ((run.folder / "table.md").read_text(), json.dumps(Exported(run.folder / "report.html").overview())):
-        assert "Card of qwen/b at" in text and summary["biases"] in text and "+0.50 [+0.25, +0.75]" in text
+        assert "Card of qwen/b at" in text and summary["biases"] in text and f"secret pearson {between}" in text
     (run.folder / "judge_card.qwen-b.json").write_text("{}")
     with pytest.raises(card.BadCard, match=r"judge_card.qwen-b.json is not the card of a judge"):
         write_outputs(EvaluationRun.load(run.folder))
