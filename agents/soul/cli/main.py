@@ -31,6 +31,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "judge": ("soul.judge.__main__", "show, check and audit the judges"),
     "judge agree": ("soul.agree", "compare a judge with people, on texts that people labelled"),
     "judge draw": ("soul.annotate", "draw texts for people to label, or export their labels"),
+    "judge biases": ("soul.judge.audit.biases", "measure a judge's biases: length, position, praise, form, ..."),
+    "judge card": ("soul.judge.audit.card", "write what is known of a judge beside an evaluation"),
     # The training's package, of the same distribution. Like a plug-in, it is imported when it is called, never by soul.
     "convert": ("sft.convert", "write a corpus of any format as parquet shards"),
     "tasks": ("soul.tasks.__main__", "list the tasks that can be trained"),

@@ -18,7 +18,7 @@ from soul.evaluate.outputs import write_outputs
 from soul.evaluate.run import engine, preflight, rescore
 from soul.evaluate.run.failures import Failures
 from soul.evaluate.run.journal import Journal, Key, is_done
-from soul.evaluate.run.judge_check import JudgeChecks, check_judges, untested
+from soul.evaluate.run.judge_check import JudgeChecks, check_judges, tested
 from soul.evaluate.run.options import RunChoice, RunOptions, Sections
 from soul.evaluate.run.plan import plan, show
 from soul.evaluate.run.progress import Progress
@@ -102,7 +102,8 @@ def gateway_of(sections: Sections) -> GatewaySettings:
         BadSettings: a key or a value is unknown, `judge.by_task` names an unknown task, or a setting is for training.
     """
     gateway = GatewaySettings.from_sections(sections)
-    for_training = {"max_failure_rate": sections.get("judge", {}).get("max_failure_rate"), "canary": gateway.canary}
+    given = sections.get("judge", {})
+    for_training = {name: given.get(name) for name in ("max_failure_rate", "drift_every")} | {"canary": gateway.canary}
     for name, value in for_training.items():
         if value is not None:
             raise BadSettings(
@@ -205,7 +206,7 @@ def dry_run(
     """Print the plan for the samples that are missing. No sample is run and no file is written.
 
     Args:
-        tests_judges: the run will test judges that are new to it (`check_judges`).
+        tests_judges: the run will test its judges (`check_judges`).
 
     Raises:
         SoulError: after the plan is printed, if an endpoint that it needs does not answer.
@@ -216,8 +217,8 @@ def dry_run(
         preflight.check(settings, todo, ask=choice.ask_first)
     except SoulError as error:
         problem = error
-    tested = untested(preflight.judges_asked(settings, todo), folder) if tests_judges else []
-    show(console, settings, plan(settings, todo, tested))
+    judges = tested(preflight.judges_asked(settings, todo), folder) if tests_judges else {}
+    show(console, settings, plan(settings, todo, judges))
     console.print(f"{len(wanted) - len(todo):,} samples are finished already; run folder {folder}")
     if problem is not None:
         raise problem

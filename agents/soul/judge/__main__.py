@@ -5,6 +5,7 @@
     soul judge canaries [--json F]     # does the judge fall for known tricks?
     soul judge agree TASK              # does it agree with people? (soul.agree)
     soul judge draw RUN --out FOLDER   # draw texts for people to label (soul.annotate)
+    soul judge biases, soul judge card # its biases; all that is known of it, in one file
 
 Settings come from the environment, and from arguments such as judge.model=gpt-5-mini or
 partner.base_url=http://127.0.0.1:8000/v1.

@@ -90,6 +90,12 @@ class JudgePolicy(BaseModel):
     canary_share: float = Field(
         default=0.1, gt=0, le=1, description="Share of a training step's drafts that the canary scores."
     )
+    drift_every: int | None = Field(
+        default=None,
+        ge=1,
+        description="Every so many training steps each judge grades twelve fixed replies again; an alarm is raised if "
+        "the mean has changed ([drift](judge_quality.md#drift)).",
+    )
 
     @field_validator("jury", mode="before")
     @classmethod

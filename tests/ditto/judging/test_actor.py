@@ -3,6 +3,7 @@
 The endpoint is a real HTTP server in this process; it counts what is in flight at the same time, whoever sent it.
 """
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,11 +15,13 @@ import ray
 
 from ditto.judging import actor as judge_actor
 from ditto.judging.watch import BudgetSpent, InvalidDrafts, JudgeOutage, JudgeWatch
+from ditto.run.alarms import raise_alarms
 from ditto.settings import Settings
 from soul.judge import GatewaySettings, Usage
 from soul.judge.ledger import Ledger
 from soul.record import AttemptRecord, Failure, SessionRecord
-from soul.testing import FakeOpenAI, Json, Unauthorized
+from soul.testing import FakeOpenAI, Json, Refusal, Unauthorized
+from soul.testing.replies import ChatRequest, Reply
 from tests.ditto.test_settings import config
 
 pytestmark = pytest.mark.e2e  # real Ray actors
@@ -275,3 +278,48 @@ def test_drafts_that_fail_for_whatever_cause_stop_the_run(cause: str, watch: Cal
     fresh = watch()
     with pytest.raises(InvalidDrafts, match="before the first step"):
         fresh.after_validation([trace(None, cause)])
+
+
+def test_a_judge_that_changes_during_a_run_raises_the_alarm_with_both_verdicts(
+    watch: Callable[..., JudgeWatch], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fell, refuses = 0, False
+
+    def grade(request: ChatRequest) -> Reply:
+        if refuses and "kettle" in request.text:
+            return Refusal()
+        return Json({"reason": f"{fell} points fell.", "score": 2 + len(request.data["reply"]) % 7 - fell})
+
+    sotopia = trace()
+    sotopia.task = "sotopia"
+    asked, found = [], {}
+    with FakeOpenAI(grade) as fake:
+        judge = {"base_url": fake.url, "api_key_env": "none", "price_in": 1.0, "price_out": 1.0, "max_reasks": 0}
+        judges = watch(drift_every=2, **judge)
+        for step in range(1, 7):
+            fell, refuses = 2 * (step in (3, 4)), step == 6
+            if step == 5:
+                judges = watch(drift_every=2, **judge)  # resumed: the first grades are those of the first start
+            found[step] = judges.after_step(step, [trace(), sotopia])
+            asked.append(len(fake.requests))
+        assert judge_actor.state().spent_usd > 0
+    assert asked == [12, 24, 24, 36, 36, 48]
+    changes = {
+        step: numbers["ditto/drift/change"] for step, numbers in found.items() if "ditto/drift/change" in numbers
+    }
+    assert changes == {1: 0.0, 2: 0.0, 4: -2.0, 6: 0.0} and found[6]["ditto/drift/failed/refusal"] == 3 / 12
+    raised = {step: raise_alarms(step, "grpo", numbers, {})["alarm/judge_drift"] for step, numbers in found.items()}
+    assert [step for step, alarm in raised.items() if alarm] == [4]
+    said = [record.getMessage() for record in caplog.records if "Step 4" in record.getMessage()]
+    assert "0 points fell." in said[0] and "2 points fell." in said[0]
+    checks = json.loads((tmp_path / "judge_drift.json").read_text())["checks"]
+    assert [check["step"] for check in checks] == [1, 2, 4, 6] and checks[2]["text"] in said[0]
+    usage = Ledger.load(tmp_path / "usage.json").by_role()["drift"]
+    assert usage.calls == usage.requests == 48 and usage.failures == {"refusal": 3}
+    assert usage.cost_usd > 0 and not usage.cache_hits
+
+
+def test_no_drift_is_checked_without_a_judge_or_the_setting(watch: Callable[..., JudgeWatch]) -> None:
+    for settings in ({}, {"drift_every": 1}):
+        numbers = watch(**settings).after_step(1, [trace()])
+        assert not [name for name in numbers if "drift" in name]

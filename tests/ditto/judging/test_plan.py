@@ -42,8 +42,11 @@ def test_the_canary_is_planned_as_a_share_of_the_drafts_verdicts() -> None:
     assert canary_calls(rows, 512, gateway) == {"judge.canary": pytest.approx(0.1 * 512 / 2)}
     assert gateway.asked("judge.canary") == (gateway.canary,)
     assert canary_calls(rows, 512, GatewaySettings.from_sections({"judge": {"model": "gpt"}})) == {}
-    with pytest.raises(BadConfig, match="nothing to compare"):
-        canary_calls([RULED], 512, gateway)
+    drift = GatewaySettings.from_sections({"judge": {"model": "gpt", "drift_every": 5}})
+    assert canary_calls(rows, 512, drift) == {}
+    for wanted, name in ((gateway, "judge.canary"), (drift, "judge.drift_every")):
+        with pytest.raises(BadConfig, match=f"{name}: .* nothing to compare"):
+            canary_calls([RULED], 512, wanted)
 
 
 def checked(asked: dict[str, float], **sections: Any) -> tuple[list[Load], Any]:

@@ -3,20 +3,30 @@
 A run stops with an error if the judge failed in too many of a step's sessions, if too many drafts failed for whatever
 cause, or if an endpoint's circuit breaker gave up. It stops without an error if the budget does not cover another step.
 In all cases the trainer first saves a checkpoint.
+
+Every `judge.drift_every` steps the judges grade honest replies again (`soul.judge.audit.drift`).
 """
 
+import asyncio
+import json
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from ditto.judging import actor as judge_actor
 from ditto.run.step_metrics import failures_by_cause, judge_failure
 from ditto.settings import Settings
+from soul import tasks
 from soul.errors import RunFailed
+from soul.evaluate.run.settings import answer_settings
+from soul.files.whole_file import write_whole
+from soul.judge.audit import drift
 from soul.judge.ledger import Ledger, money
 from soul.record import SessionRecord
 
 logger = logging.getLogger(__name__)
+DRIFT = "judge_drift.json"  # the first grades of each judge, and what each check found
 DETAIL_CHARACTERS = 600  # of the last failure in a message: a traceback says most at its end
 
 
@@ -50,12 +60,14 @@ class JudgeWatch:
         """Add a step's sessions to the ledger and decide whether to stop.
 
         Returns:
-            Metrics: the share of sessions (0 to 1) in which a judge failed, and the run's cost so far in US dollars.
+            Metrics: the share of sessions (0 to 1) in which a judge failed, the run's cost so far in US dollars, and
+            those of a check of drift.
         """
+        lost, problem = failures_by_cause(traces), self._problem(traces)
+        numbers = {} if problem else self._check_drift(step, traces)
         self._count(traces)
         self._trained = True
-        lost = failures_by_cause(traces)
-        if problem := self._problem(traces):
+        if problem:
             kind, text = problem
             self.stop = kind(f"Step {step}: {text} A checkpoint of this step is saved.")
         elif lost:
@@ -66,7 +78,41 @@ class JudgeWatch:
         if self.stop is None or lost.get("budget"):
             self._check_budget(step, needed=spent - self._at_step_start)
         self._at_step_start = spent
-        return {"judge/failure_share": lost.total() / len(traces), "judge/spent_usd": spent}
+        return numbers | {"judge/failure_share": lost.total() / len(traces), "judge/spent_usd": spent}
+
+    def _check_drift(self, step: int, traces: Sequence[SessionRecord]) -> dict[str, float]:
+        """Let every judge of these sessions grade the replies anew, if that is due or it never did; its metrics."""
+        every, file = self.settings.gateway.policy.drift_every, self.settings.run_dir / DRIFT
+        judged = {trace.task for trace in traces if tasks.load(trace.task).calls_per_episode.get("judge")}
+        if every is None or not judged:
+            return {}
+        gateway = judge_actor.remote_gateway(self.settings.gateway)
+        judges = {judge.endpoint: judge for task in sorted(judged) for judge in gateway.scope(task).jury}
+        known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {"first": {}, "checks": []}
+        found: list[tuple[float | None, str]] = []
+        grades: list[Any] = []
+        for endpoint, judge in judges.items():
+            asked = json.dumps(answer_settings(endpoint), sort_keys=True)
+            first = known["first"].get(asked)
+            if drift.is_reference(first) and step % every:
+                continue
+            now = asyncio.run(drift.grade(judge))
+            self._ledger.add(traces[0].task, {"drift": judge.usage})
+            known["first"][asked] = first = first if drift.is_reference(first) else now
+            change, text = drift.compare(endpoint.model, first, now)
+            known["checks"].append({"step": step, "judge": endpoint.name, "change": change, "text": text})
+            found.append((change, text))
+            grades += now["grades"]
+            if text:
+                logger.warning("Step %d: %s", step, text)
+        if not grades:
+            return {}
+        write_whole(file, json.dumps(known, indent=1))
+        failed = Counter(one for one in grades if isinstance(one, str))
+        numbers = {f"ditto/drift/failed/{cause}": count / len(grades) for cause, count in failed.items()}
+        numbers["ditto/drift/changed"] = float(any(text for _, text in found))
+        changes = [change for change, _ in found if change is not None]
+        return numbers | ({"ditto/drift/change": max(changes, key=abs)} if changes else {})
 
     def after_validation(self, traces: Sequence[SessionRecord]) -> None:
         """Add a validation's sessions to the ledger and decide whether to stop."""

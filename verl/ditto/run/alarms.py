@@ -162,6 +162,12 @@ ALARMS: tuple[Alarm, ...] = (
         "The judge's reward rises while the canary's falls: the policy exploits its judge. Improve the judge, or use a "
         "jury.",
     ),
+    Alarm(
+        "judge_drift",
+        lambda history: history.now.get("ditto/drift/changed", 0.0) > 0,
+        "The judge grades the same replies differently than at the start, and judge_drift.json has both verdicts. Find "
+        "out what has changed at its endpoint; rewards of then and now cannot be compared.",
+    ),
 )
 
 

@@ -6,14 +6,14 @@ below, which the plan prints. The time depends on speeds that only the run measu
 
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rich.console import Console
 
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
 from soul.judge import Endpoint
-from soul.judge.audit import canaries
+from soul.judge.audit import biases, canaries
 from soul.judge.load import JURY, Load, summed, total_cost
 from soul.judge.preflight import has_key
 from soul.table import Table
@@ -59,21 +59,23 @@ class EvaluationPlan(NamedTuple):
 
 
 def plan(
-    settings: EvaluationSettings, todo: Sequence[SampleRequest], tested: Sequence[Endpoint] = ()
+    settings: EvaluationSettings, todo: Sequence[SampleRequest], tested: Mapping[Endpoint, bool] | None = None
 ) -> EvaluationPlan:
     """Estimate the calls of these samples.
 
     Args:
-        tested: the judges that are tested before the first sample.
+        tested: the judges that are tested before the first sample -> True if they are known (`judge_check.tested`).
     """
     by_set: dict[str, list[SampleRequest]] = defaultdict(list)
     for request in todo:
         by_set[request.set].append(request)
     sets = [_set_plan(settings, name, requests) for name, requests in by_set.items()]
-    sent = canaries.replies()
-    texts = [f"{canaries.instructions(one.scenario)}{one.scenario.situation}{one.reply}" for one in sent]
-    read, written = sum(map(len, texts)) / CHARS_PER_TOKEN, len(sent) * VERDICT_TOKENS
-    tests = [Load(JUDGE_TEST, endpoint, len(sent), read, written) for endpoint in tested]
+    new = [(one.scenario, one.reply) for one in canaries.replies()]
+    tests = []
+    for endpoint, is_known in (tested or {}).items():
+        sent = [*biases.REPLIES, *([] if is_known else new)]
+        read = sum(len(f"{canaries.instructions(one)}{one.situation}{reply}") for one, reply in sent) / CHARS_PER_TOKEN
+        tests.append(Load(JUDGE_TEST, endpoint, len(sent), read, len(sent) * VERDICT_TOKENS))
     return EvaluationPlan(sets, tests)
 
 
@@ -161,7 +163,7 @@ def _sentences(settings: EvaluationSettings, plan: EvaluationPlan) -> list[str]:
     texts = []
     for load in plan.tests:
         calls = f"{load.calls:,.0f} calls before the first sample, {_price(load.cost_usd)}"
-        texts.append(f"Test of the judge {load.endpoint.model} with replies that deserve nothing: {calls}.")
+        texts.append(f"Test of the judge {load.endpoint.model} with known replies: {calls}.")
     unknown = [load.section for load in plan.loads if not load.endpoint.priced]
     rest = f", plus {', '.join(unknown)}, which have no prices set" if unknown else ""
     texts.append(f"Price: {_price(sum(load.cost_usd or 0.0 for load in plan.loads))}{rest}.")

@@ -20,6 +20,7 @@ from soul.evaluate.numbers.results import Average, Results
 from soul.evaluate.numbers.set_result import SetResult
 from soul.evaluate.run.judge_check import judge_warning
 from soul.evaluate.run.run_folder import EvaluationRun, endpoints_asked
+from soul.judge.audit.card import cards_of
 from soul.judge.call.endpoint import DEFAULT_MODEL
 from soul.judge.call.usage import total
 from soul.judge.ledger import money
@@ -267,12 +268,15 @@ def models_asked(settings: Mapping[str, Any], role: Role, task: str) -> tuple[st
 
 
 def models_by_role(run: EvaluationRun, results: Results) -> dict[str, str]:
-    """The models that judged each set and those that played the other side: "Judges" -> "m (sotopia); n (coser)"."""
+    """The models that judged each set and those that played the other side: "Judges" -> "m (sotopia); n (coser)".
+
+    After them come the cards of judges that are in the run's folder.
+    """
     judges, others = _by_model(run, results, ("judge",)), _by_model(run, results, _PLAYED_BY_MODELS)
     by_rule = [name for name in _tasks(results) if not any(name in names for names in judges.values())]
     roles = {"Judges": {**judges, "by rule alone": by_rule}, "Partners and environments": others}
     texts = {role: _with_sets(by_model) for role, by_model in roles.items()}
-    return {role: text for role, text in texts.items() if text}
+    return {role: text for role, text in texts.items() if text} | cards_of(run.folder)
 
 
 def judged_by(run: EvaluationRun, results: Results) -> list[str]:
@@ -316,6 +320,7 @@ def cautions(run: EvaluationRun, results: Results) -> list[str]:
     ]
     if others:
         lines.append(f"Warning: the paper's numbers were scored by other models. {'; '.join(others)}.")
+    lines += [f"Warning: {check['changed']}" for check in run.judge_checks.checks if check.get("changed")]
     if (tests := run.judge_checks.usage).calls:
         lines.append(f"The test of its judges took {tests.calls:,} calls, which no set counts: {money(tests)}.")
     return lines

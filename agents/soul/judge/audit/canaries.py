@@ -64,12 +64,12 @@ class Canary:
     reply: str
 
 
-_DATA = json.loads(Path(__file__).with_name("canary_cases.json").read_text(encoding="utf-8"))
-SCENARIOS = tuple(Scenario(**fields) for fields in _DATA["scenarios"])
+DATA = json.loads(Path(__file__).with_name("canary_cases.json").read_text(encoding="utf-8"))
+SCENARIOS = tuple(Scenario(**fields) for fields in DATA["scenarios"])
 _BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 CANARIES = tuple(
     Canary(case["name"], kind, _BY_NAME[case["scenario"]], case["reply"])
-    for kind, cases in _DATA["canaries"].items()
+    for kind, cases in DATA["canaries"].items()
     for case in cases
 )
 

@@ -12,6 +12,7 @@ from soul.evaluate.run.judge_check import FILE
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
 from soul.judge.audit import canaries
+from soul.judge.audit.biases import REPLIES
 from soul.judge.audit.canaries import CANARIES, SCENARIOS
 from soul.suites import soul_v1
 from soul.testing import FakeOpenAI, Json, Text
@@ -68,11 +69,11 @@ def test_a_judge_that_gives_points_for_nothing_marks_its_scores_everywhere(data,
     with FakeOpenAI(grading(generous)) as fake:
         assert evaluate(fake, data, tmp_path, "sotopia", "hitom") == 0
         sent = canaries_sent(fake)
-        assert len(CANARIES) / 2 < sent <= len(CANARIES) + 2 * len(SCENARIOS)
+        assert len(CANARIES) / 2 < sent <= len(CANARIES) + 2 * len(SCENARIOS) + len(REPLIES)
         assert evaluate(fake, data, tmp_path, "sotopia", "--name", "again") == 0
-        assert canaries_sent(fake) == sent, "the endpoint has been seen"
+        assert canaries_sent(fake) == sent + len(REPLIES), "the endpoint has been seen"
         assert evaluate(fake, data, tmp_path, "sotopia", "judge.temperature=0.5") == 0
-        assert canaries_sent(fake) > sent, "another temperature is another judge"
+        assert canaries_sent(fake) == 2 * sent + len(REPLIES), "another temperature is another judge"
     warning = "The judge weak cannot be trusted on replies that deserve nothing: fooled by"
     assert warning in " ".join(capsys.readouterr().out.split())
     for folder in tmp_path.glob("*-*/"):
@@ -97,22 +98,25 @@ def content(folder, name):
 
 
 def test_the_calls_of_the_test_are_planned_and_billed_once(data, tmp_path, capsys):
-    calls = f"{len(canaries.replies())} calls before the first sample, $"
+    number = len(canaries.replies()) + len(REPLIES)
+    calls = f"{number} calls before the first sample, $"
     with FakeOpenAI(grading(strict)) as fake:
         assert evaluate(fake, data, tmp_path, "sotopia", *PRICED, "--dry-run") == 0
         plan = printed(capsys)
-        assert f"Test of the judge weak with replies that deserve nothing: {calls}" in plan and "│ judge test" in plan
+        assert f"Test of the judge weak with known replies: {calls}" in plan and "│ judge test" in plan
         assert canaries_sent(fake) == 0 and not list(tmp_path.glob("*-*"))
         for unasked in (["hitom"], ["sotopia", "--no-preflight"]):
             assert evaluate(fake, data, tmp_path, *unasked, *PRICED, "--dry-run") == 0
             assert "judge test" not in printed(capsys)
         assert evaluate(fake, data, tmp_path, "sotopia", *PRICED) == 0
-        assert canaries_sent(fake) == len(canaries.replies())
+        assert canaries_sent(fake) == number
         ended = printed(capsys)
         assert evaluate(fake, data, tmp_path, "sotopia", *PRICED, "--dry-run") == 0
-        assert "judge test" not in printed(capsys), "the endpoint has been seen"
+        assert "judge test" not in printed(capsys), "no sample is missing"
+        assert evaluate(fake, data, tmp_path, "sotopia", "--n", "2", *PRICED, "--dry-run") == 0
+        assert f"known replies: {len(REPLIES)} calls before" in printed(capsys), "the endpoint has been seen"
     usage, bill = content(tmp_path, FILE)["usage"], content(tmp_path, "results.json")
-    assert usage["calls"] == len(canaries.replies()) and usage["cost_usd"] > 0
+    assert usage["calls"] == number and usage["cost_usd"] > 0
     assert bill["judge_tests"]["usage"]["cost_usd"] == usage["cost_usd"]
     whole = usage["cost_usd"] + bill["sets"]["sotopia"]["usage"]["judges"]["cost_usd"]
     assert f"0 failed, ${whole:.3f}" in ended  # the line of progress
@@ -131,7 +135,7 @@ def test_the_calls_of_the_test_count_in_the_budget_of_every_start(data, tmp_path
     with FakeOpenAI(slow) as fake:
         assert evaluate(fake, data, tmp_path, "sotopia", *PRICED, "judge.concurrency=1", "judge.budget_usd=0.01") == 1
         sent, asked = canaries_sent(fake), len(fake.requests)
-        assert 0 < sent < len(canaries.replies()), "the budget ends the test"
+        assert 0 < sent < len(canaries.replies()) + len(REPLIES), "the budget ends the test"
         assert content(tmp_path, FILE)["checks"] == [], "which says nothing about the judge"
         spent = content(tmp_path, FILE)["usage"]["cost_usd"]
         assert evaluate(fake, data, tmp_path, "sotopia", *PRICED, f"judge.budget_usd={spent}") == 1
@@ -140,3 +144,29 @@ def test_the_calls_of_the_test_count_in_the_budget_of_every_start(data, tmp_path
         assert evaluate(fake, data, tmp_path, "sotopia", *PRICED, "judge.budget_usd=100") == 0
     assert content(tmp_path, FILE)["usage"]["cost_usd"] > spent
     assert [check["problems"] for check in content(tmp_path, FILE)["checks"]] == [[]]
+
+
+def test_a_judge_that_has_changed_since_its_first_grades_is_named_with_both_verdicts(data, tmp_path, capsys):
+    fell = 0.0
+
+    def reply(request):
+        answer = grading(lambda data: strict(data) - fell * (strict(data) > 0))(request)
+        return replace(answer, value={**answer.value, "reason": f"fell {fell:g}"}) if is_canary(request) else answer
+
+    with FakeOpenAI(reply) as fake:
+        for name, change, more in (("a", 0.0, ()), ("b", 0.0, ()), ("c", 1.5, ()), ("c", 0.0, ("--n", "2"))):
+            fell = change
+            capsys.readouterr()
+            assert evaluate(fake, data, tmp_path, "sotopia", "--name", name, *more) == 0
+            warned = "The judge weak grades the same 12 replies" in (shown := printed(capsys))
+            assert warned is (name == "c"), "what was scored by the changed judge stays in the run"
+    (folder,) = tmp_path.glob("c-*")
+    (check,) = json.loads((folder / FILE).read_text())["checks"]
+    mean = -1.5 * sum(grade[0] > 0 for grade in check["first"]["grades"]) / len(REPLIES)
+    assert (
+        f"{mean:+.2f}" in check["changed"]
+        and '("fell 0"), and now gets' in check["changed"]
+        and '("fell 1.5")' in shown
+    )
+    assert f"Warning: {check['changed']}" in (folder / "table.md").read_text()
+    assert json.dumps(check["changed"])[1:-1] in json.dumps(Exported(folder / "report.html").overview())

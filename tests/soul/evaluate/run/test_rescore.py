@@ -8,6 +8,7 @@ from soul.evaluate import __main__ as command_line
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
+from soul.judge.audit.biases import REPLIES
 from soul.prompts import Prompt
 from soul.testing import FakeOpenAI, Text
 
@@ -139,7 +140,8 @@ def test_a_new_prompt_version_begins_a_new_folder_and_asks_only_what_changed(pla
         again = len(fake.requests) - asked
         assert evaluate(fake, tmp_path, *words) == 0
         assert len(fake.requests) == asked + again
-    assert again == 1 + 2 + 5 + 5  # the judge is called twice first; five opinions and their verdicts; the stories stay
+    # The judge is called twice, and grades known replies; five opinions and their verdicts; the stories stay.
+    assert again == 1 + 2 + len(REPLIES) + 5 + 5
     (old,) = first
     new = old.with_name(f"{old.name}.2")
     assert len(EvaluationRun.load(old).samples) == len(EvaluationRun.load(new).samples) == 8
