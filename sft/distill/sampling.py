@@ -19,6 +19,7 @@ from typing import Any
 
 from sft.distill.experts import SAMPLED, Expert
 from sft.distill.heldout import RowIdentity
+from soul.cli.redaction import without_secret_values
 from soul.errors import BadSettings
 from soul.evaluate import local
 from soul.evaluate.run import preflight
@@ -144,7 +145,7 @@ def _plan(expert: Expert, words: Sequence[str], given: Namespace, server: Server
             "checkpoint": checkpoint.fingerprint,
             "max_prompt_tokens": local.prompt_tokens(given.max_prompt_tokens, checkpoint),
             "max_turn_tokens": TURN_TOKENS,
-            "arguments": server.arguments,
+            "arguments": without_secret_values(server.arguments),
         }
     evaluation = EvaluationSettings(
         policy=policy,

@@ -23,7 +23,8 @@ def test_checkpoints_are_served_one_after_another_and_only_if_need_be(told, tmp_
     write(["hitom"], 8, rows)
     experts = [model(tmp_path / name, name.encode()) for name in ("first", "second")]
     words = ["--out", str(tmp_path / "out"), *[f"hitom:{rows}={expert}" for expert in experts], "--n", "2"]
-    assert main([*words, "--val-share", "0", "--", "--seed", "7"]) == 0
+    server = ["--api-key", "sk-never-written", "--seed", "7"]
+    assert main([*words, "--val-share", "0", "--", *server]) == 0
     starts = [json.loads(path.read_text())["arguments"] for path in told.glob("*.json")]
     assert len(starts) == 2 and all(start[-2:] == ["--seed", "7"] for start in starts)
     asked = [json.loads(line) for line in (told / "asked.jsonl").open()]
@@ -42,11 +43,13 @@ def test_checkpoints_are_served_one_after_another_and_only_if_need_be(told, tmp_
     assert fingerprints <= {
         json.loads(p.read_text())["policy"]["checkpoint"] for p in tmp_path.glob("out/samples/*/settings.json")
     }
-    assert main([*words, "--val-share", "0", "--", "--seed", "7"]) == 0
+    assert main([*words, "--val-share", "0", "--", *server]) == 0
     assert len(list(told.glob("*.json"))) == 2, "nothing is to be sampled: no server"
     write_weights(experts[1] / "model.safetensors", b"trained on")
-    assert main([*words, "--val-share", "0", "--", "--seed", "7"]) == 0
+    assert main([*words, "--val-share", "0", "--", *server]) == 0
     assert len(list(told.glob("*.json"))) == 3
+    files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert not [path for path in files if b"sk-never-written" in path.read_bytes()]
 
 
 def test_long_rows_are_shortened_and_still_known_as_what_they_are(told, tmp_path):
