@@ -30,7 +30,7 @@ from soul.files.whole_file import write_whole
 _HERE = Path(__file__).parent
 # Files of script/, in the order in which they need each other: components first, then the views.
 SCRIPTS = (
-    "elements source store link table list chart curves scatter diff scene turns session "
+    "elements source store link table list chart curves diff scene turns session "
     "home learning feedback sessions group row judge costs results compare play annotate review app"
 ).split()
 POLL_MS = 3000  # how often a served page asks for news

@@ -49,10 +49,18 @@ function tickText(value) {
 }
 
 // Lines across a picture at these ticks of `x`, between two heights, with their numbers at a third one.
-function axisAcross(ticks, x, [top, bottom], y, text = tickText) {
+function axisAcross(ticks, x, [top, bottom], y) {
   return ticks.map((value) => [
     svg("line", { class: value === 0 ? "zero" : "grid", x1: px(x(value)), x2: px(x(value)), y1: top, y2: bottom }),
-    svg("text", { class: "tick", x: px(x(value)), y, "text-anchor": "middle" }, text(value)),
+    svg("text", { class: "tick", x: px(x(value)), y, "text-anchor": "middle" }, tickText(value)),
+  ]);
+}
+
+// The same along a picture, with the numbers on its left.
+function axisUp(ticks, y, [left, right]) {
+  return ticks.map((value) => [
+    svg("line", { class: value === 0 ? "zero" : "grid", x1: left, x2: right, y1: px(y(value)), y2: px(y(value)) }),
+    svg("text", { class: "tick", x: left - 6, y: px(y(value) + 3.5), "text-anchor": "end" }, tickText(value)),
   ]);
 }
 

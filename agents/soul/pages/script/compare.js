@@ -1,7 +1,7 @@
-// Any number of runs against the first one: the headline, a forest plot of the sets by effect, and the rows behind a set with
-// both texts. Training runs also have their curves over each other.
+// Any number of runs against the first one: the headline and the sets by effect, each with its interval as in a forest plot, and
+// the rows behind a set with both texts. Training runs also have their curves over each other.
 
-const FOREST = { row: 26, left: 210, right: 150, top: 26 };
+const FOREST_WIDTH = 190; // pixels of an interval
 
 class CompareView {
   constructor(app) {
@@ -55,9 +55,17 @@ class CompareView {
     const plain = (value) => fixed(hasValue(value) ? unit * value : value, unit === 100 ? 1 : 3);
     const ends = (interval) => (interval ? `${text(interval[0])} to ${text(interval[1])}` : NONE);
     const lead = headline.difference === null ? "No set is comparable." : `${text(headline.difference)} on average over ${counted(headline.sets)} of ${counted(headline.of)} sets (95 %: ${ends(headline.interval)}${headline.p_value === null ? "" : `, p = ${pText(headline.p_value)}`})${headline.star ? " *" : ""}`;
-    const columns = [{ title: "set", text: true }, { title: "rows" }, { title: comparison.baseline.label }, { title: compared.label }, { title: "difference" }, { title: "95 %" }, { title: "p" }, { title: "p adjusted" }, { title: "won / tied / lost" }, { title: "between seeds" }, { title: "not comparable", text: true }];
+    const { ends: [low, high], bar } = forestOf([headline, ...sets]);
+    const titles = ["rows", comparison.baseline.label, compared.label, "difference", "95 %", "p", "p adjusted", "won / tied / lost", "between seeds"];
+    const columns = [
+      { title: "set", text: true },
+      { title: `${low} to ${high} % of the range`, help: "the difference with its 95 % interval, as a percentage of the metric's range" },
+      ...titles.map((title) => ({ title })),
+      { title: "not comparable", text: true },
+    ];
     const rows = sets.map((one) => [
       one.rows ? h("a", { href: this.#rowsHref(k, one.name) }, one.name) : one.name,
+      cell(one.comparable ? one.effect : null, one.comparable ? bar(one) : null),
       counted(one.rows),
       ...(one.means ?? [null, null]).map((mean) => cell(mean, plain(mean))),
       cell(one.difference, h("b", {}, text(one.difference), one.star ? " *" : "")),
@@ -70,8 +78,7 @@ class CompareView {
     ]);
     return [
       h("h2", {}, h("bdi", {}, table.comparisons.length > 1 || this.within ? compared.label : `${compared.label} against ${comparison.baseline.label}`)),
-      h("p", { className: "lead" }, lead),
-      this.#forest(sets, headline, text, k),
+      h("p", { className: "lead" }, lead, " ", bar(headline, "headline")),
       dataTable(columns, rows, { name: `${compared.label} against ${comparison.baseline.label}` }),
       h("div", { className: "notes" }, [...new Set([...notes, ...sets.flatMap((one) => one.notes)])].map((note) => h("p", {}, note))),
     ];
@@ -80,37 +87,6 @@ class CompareView {
   #rowsHref(k, set, row, state = "") {
     const parts = placeOf("rows", k, set, ...(row === undefined ? [] : [row]));
     return hrefOf(`compare/${this.ids}/${parts}`, { within: this.within ? "1" : "", state });
-  }
-
-  // Differences with their intervals, most improved first; the headline above them.
-  #forest(sets, headline, text, k) {
-    const lines = [{ name: "headline", ...headline }, ...sets.filter((one) => one.comparable && one.difference !== null)].filter(({ difference }) => difference !== null);
-    if (lines.length < 2) return "";
-    const host = h("div", { className: "plot" });
-    const height = FOREST.top + lines.length * FOREST.row;
-    const width0 = (one) => (one.metric && Number.isFinite(one.metric.high - one.metric.low) ? one.metric.high - one.metric.low : 1);
-    const ends = lines.map((one) => (one.interval ?? [one.difference, one.difference]).map((value) => value / width0(one)));
-    const [low, high] = rangeOf(ends.flat(), [0]);
-    drawnToWidth(host, (width) => {
-      const left = Math.min(FOREST.left, width * 0.35);
-      const right = width < 700 ? 12 : FOREST.right;
-      const x = scaleOf([low, high], left, width - right);
-      const percent = (value) => `${value > 0 ? "+" : ""}${shortNumber(Number((100 * value).toPrecision(3)))}`;
-      const marks = axisAcross(ticksBetween(low, high, Math.max(2, Math.floor(width / 140))), x, [FOREST.top - 6, height], 12, percent);
-      const drawn = lines.map((one, n) => {
-        const y = FOREST.top + n * FOREST.row + 11;
-        const kind = n === 0 ? "headline" : one.star ? (one.effect > 0 ? "better" : "worse") : "";
-        const label = svg("text", { class: "label", x: left - 12, y: y + 4, "text-anchor": "end" }, svg("title", {}, one.name), one.name.slice(0, Math.floor(left / 7)));
-        const dot = svg("circle", { class: "point", cx: px(x(one.difference / width0(one))), cy: y, r: n === 0 ? 5 : 4 });
-        const line = one.interval ? svg("line", { class: "range", x1: px(x(ends[n][0])), x2: px(x(ends[n][1])), y1: y, y2: y }) : null;
-        const said = width < 700 ? null : svg("text", { x: width - right + 14, y: y + 4 }, `${text(one.difference)}${one.star ? " *" : ""}`);
-        const group = svg("g", { class: `forest ${kind}` }, label, line, dot, said);
-        if (n && one.rows) group.addEventListener("click", () => (location.hash = this.#rowsHref(k, one.name)));
-        return group;
-      });
-      host.replaceChildren(svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Differences with their intervals; the table below has the numbers" }, marks, drawn));
-    });
-    return h("figure", { className: "chart" }, h("figcaption", {}, small("Difference as a percentage of the metric's range, with its 95 % interval")), host);
   }
 
   // ---- the curves of training runs
@@ -165,6 +141,19 @@ class CompareView {
       open: async (i) => ({ title: `${set}, row ${rows[i].id}`, content: drawPair(await this.#ask(["texts", k, set, rows[i].id])) }),
     });
   }
+}
+
+// What draws differences with their intervals on one scale, and its ends.
+function forestOf(all) {
+  const widthOf = ({ metric }) => (hasValue(metric?.low) && hasValue(metric.high) ? metric.high - metric.low : 1);
+  const share = (one) => [one.difference, ...(one.interval ?? [])].map((value) => (hasValue(value) ? value / widthOf(one) : null));
+  const range = rangeOf(all.flatMap(share), [0]);
+  const bar = (one, kind = "") => {
+    const [mean, ...interval] = share(one);
+    const star = one.star ? bySign(one.effect ?? one.difference, "better", "worse", "") : "";
+    return intervalBar({ mean, interval: one.interval && interval, range }, `forest ${kind} ${star}`, FOREST_WIDTH);
+  };
+  return { ends: range.map((end) => shortNumber(Number((100 * end).toPrecision(3)))), bar };
 }
 
 const pText = (p) => (hasValue(p) ? (p < 0.001 ? "< 0.001" : p.toFixed(3)) : NONE);

@@ -25,6 +25,8 @@ const fixed = (value, digits) => (hasValue(value) ? value.toFixed(digits) : valu
 const rewardText = (reward) => fixed(reward, 2); // of one session
 const meanText = (mean) => fixed(mean, 3); // of many
 const scoreText = (reward) => fixed(hasValue(reward) ? 100 * reward : reward, 1); // on the card's scale
+// One of three values by the sign of a difference of rewards.
+const bySign = (difference, more, less, same) => (difference > TOLERANCE ? more : difference < -TOLERANCE ? less : same);
 const signedBy = (text) => (value) => (hasValue(value) ? `${value > TOLERANCE ? "+" : ""}${text(value)}` : NONE);
 const signedReward = signedBy(rewardText);
 const signedMean = signedBy(meanText);
