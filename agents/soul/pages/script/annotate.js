@@ -103,7 +103,7 @@ class AnnotateView {
 // Turns without the name of who wrote them: role "user" is the side that is labelled.
 function blinded(messages) {
   const name = { user: "the writer", assistant: "the other side", system: "setting" };
-  return h("ol", { className: "turns scene" }, messages.map(({ role, content }) => sceneTurn({ speaker: name[role], text: content, own: role === "user" })));
+  return turnList(messages.map(({ role, content }) => sceneTurn({ speaker: name[role], text: content, own: role === "user" })));
 }
 
 function agreementTable({ pairwise, recorded }) {

@@ -120,25 +120,39 @@ class CompareView {
   }
 
   #makeList(place, comparison, k, set, { rows, higher_is_better }) {
-    const gain = (i) => (higher_is_better ? 1 : -1) * (rows[i].other - rows[i].base);
-    const outcome = (i) => (gain(i) > TOLERANCE ? "won" : gain(i) < -TOLERANCE ? "lost" : "tied");
+    const difference = (i) => rows[i].other - rows[i].base;
+    const outcome = (i) => bySign((higher_is_better ? 1 : -1) * difference(i), "won", "lost", "tied");
+    const places = rows.map((_, i) => i);
     const store = {
       size: rows.length,
-      where: (test) => rows.map((_, i) => i).filter(test),
-    };
-    const counts = (name) => counted(store.where((i) => outcome(i) === name).length);
-    return new List(store, place, {
-      many: "rows",
-      columns: [{ key: "row", title: "row", number: true }, { key: "question", title: "question" }, { key: "base", title: comparison.baseline.label, number: true }, { key: "other", title: comparison.compared.label, number: true }, { key: "difference", title: "difference", number: true }, { key: "outcome", title: "outcome" }],
-      orders: { won: { key: "difference", descending: true }, lost: { key: "difference", descending: false } },
-      fields: () => [{ name: "state", label: "Show", choices: [["", "all"], ...["won", "tied", "lost"].map((name) => [name, `${name} (${counts(name)})`])], test: (i, value) => outcome(i) === value }],
-      cells: (i) => ({ row: h("a", { href: this.#rowsHref(k, set, rows[i].id) }, rows[i].id), question: h("bdi", {}, rows[i].question ?? ""), base: rewardText(rows[i].base), other: rewardText(rows[i].other), difference: signedReward(rows[i].other - rows[i].base), outcome: h("span", { className: outcome(i) }, outcome(i)) }),
-      value: (key, i) => (key === "difference" ? rows[i].other - rows[i].base : key === "outcome" ? gain(i) : key === "row" ? rows[i].id : rows[i][key] ?? null),
+      where: (test) => places.filter(test),
       link: (i) => this.#rowsHref(k, set, rows[i].id).slice(1).split("?")[0],
       name: (i) => rows[i].id,
       title: (i) => `${set}, row ${rows[i].id}`,
-      find: (name) => rows.map((_, i) => i).find((i) => rows[i].id === name),
-      open: async (i) => ({ title: `${set}, row ${rows[i].id}`, content: drawPair(await this.#ask(["texts", k, set, rows[i].id])) }),
+      findName: (name) => places.find((i) => rows[i].id === name),
+    };
+    const choices = ["won", "tied", "lost"].map((name) => [name, `${name} (${counted(places.filter((i) => outcome(i) === name).length)})`]);
+    const numbers = { base: comparison.baseline.label, other: comparison.compared.label, difference: "difference" };
+    return new List(store, place, {
+      many: "rows",
+      columns: [
+        { key: "id", title: "row", number: true },
+        { key: "question", title: "question" },
+        ...Object.entries(numbers).map(([key, title]) => ({ key, title, number: true })),
+        { key: "outcome", title: "outcome" },
+      ],
+      orders: { won: { key: "difference", descending: true }, lost: { key: "difference", descending: false } },
+      fields: () => [{ name: "state", label: "Show", choices: [["", "all"], ...choices], test: (i, value) => outcome(i) === value }],
+      cells: (i) => ({
+        id: h("a", { href: this.#rowsHref(k, set, rows[i].id) }, rows[i].id),
+        question: h("bdi", {}, rows[i].question ?? ""),
+        base: rewardText(rows[i].base),
+        other: rewardText(rows[i].other),
+        difference: signedReward(difference(i)),
+        outcome: h("span", { className: outcome(i) }, outcome(i)),
+      }),
+      value: (key, i) => ({ difference, outcome })[key]?.(i) ?? rows[i][key] ?? null,
+      open: async (i) => ({ title: store.title(i), content: drawPair(await this.#ask(["texts", k, set, rows[i].id])) }),
     });
   }
 }
@@ -161,24 +175,17 @@ const pText = (p) => (hasValue(p) ? (p < 0.001 ? "< 0.001" : p.toFixed(3)) : NON
 // Both texts of a row beside each other, with the changed words marked.
 function drawPair({ question, target, record, sides }) {
   const turns = sides.map(({ attempt }) => columnTurns(attempt, record));
-  if (turns[0] && turns[1]) markTurns(turns[0], turns[1]);
-  const answers = sides.map(({ label, given }) => h("div", {}, h("dt", {}, h("bdi", {}, label)), h("dd", { dir: "auto" }, given ?? h("em", {}, "no answer could be read"))));
-  const columns = sides.map(({ label, score, attempt, sample }, k) =>
-    h(
-      "section",
-      { ariaLabel: label },
-      h("h3", {}, h("bdi", {}, label)),
-      h("p", { className: "score" }, h("strong", {}, rewardText(score)), sample ? ` sample ${sample} ${rewardText(attempt.reward)}` : null),
-      attempt.critique ? h("blockquote", { dir: "auto" }, attempt.critique) : null,
-      turns[k] ? h("ol", { className: "turns scene" }, turns[k].map(drawTurn)) : notPlayed(),
-    ),
-  );
+  markTurns(...turns);
+  const answers = sides.map(({ label, given }) => answerBox(label, given ?? NO_ANSWER()));
+  const score = ({ score: mean, sample, attempt }) =>
+    h("p", { className: "score" }, h("strong", {}, rewardText(mean)), sample ? ` sample ${sample} ${rewardText(attempt.reward)}` : null);
+  const critique = ({ critique: text }) => (text ? h("blockquote", { dir: "auto" }, text) : null);
   return [
     question ? h("p", { className: "asked", dir: "auto" }, question) : null,
-    target === null ? null : h("dl", { className: "answers" }, h("div", {}, h("dt", {}, "Expected"), h("dd", { dir: "auto" }, target)), answers),
+    target === null ? null : h("dl", { className: "answers" }, answerBox("Expected", target), answers),
     promptOf({ draft: sides[0].attempt }),
-    h("div", { className: "sides" }, columns),
-    Object.keys(record).length ? h("details", { className: "record" }, h("summary", {}, "Record"), recordOf(record)) : null,
+    h("div", { className: "sides" }, sides.map((side, k) => column(side.label, turns[k], score(side), critique(side.attempt)))),
+    foldedRecord(record),
   ].filter(Boolean);
 }
 

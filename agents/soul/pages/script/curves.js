@@ -258,9 +258,9 @@ class Charts {
   }
 
   // The element of a chart; `filters` are those of the list that a click on a step opens.
-  draw(title, data, { key = title, filters = {}, ...options } = {}) {
-    if (!this.all.has(key)) this.all.set(key, new CurveChart(title, null, { ...this.options, ...options }));
-    const chart = this.all.get(key);
+  draw(title, data, { filters = {}, ...options } = {}) {
+    if (!this.all.has(title)) this.all.set(title, new CurveChart(title, null, { ...this.options, ...options }));
+    const chart = this.all.get(title);
     if (!data.across) chart.openStep = (step) => go(placeOf(this.run.id, "sessions"), { step_from: step, step_to: step, ...filters });
     chart.update(data);
     return chart.element;

@@ -12,8 +12,10 @@ class NamedView {
   async show([name], query) {
     await this.run.sessions;
     const { store } = this.run;
+    const i = store.findName(name);
+    if (i === undefined) throw new Error(`there is no session ${name} in this run`);
     Object.assign(this, { name, query, state: store.state });
-    await this.draw(this.run, store.named(name));
+    await this.draw(this.run, i);
   }
 
   refresh() {

@@ -106,7 +106,7 @@ class LearningView {
     if (!names.length) return null;
     const lines = names.map((name) => ({ name, kind: name, ...curve[name] }));
     const data = { steps: curve.steps, bounds: curve.range, lines, ...this.#shared() };
-    return this.charts.draw(title, data, { key: `reward ${task} ${options.height}`, filters: { set: task === "all" ? "" : task }, ...options });
+    return this.charts.draw(title, data, { filters: { set: task === "all" ? "" : task }, ...options });
   }
 
   #ofTask() {
@@ -117,8 +117,8 @@ class LearningView {
     const shared = { steps: curve.steps, ...this.#shared() };
     const shares = ["better", "same", "worse"].map((name) => ({ name, kind: name, mean: curve[name] }));
     return [
-      this.charts.draw("Gap: refined minus draft", { ...shared, include: [0], lines: [{ name: "gap", kind: "gap", ...curve.gap }] }, { key: `gap ${task}`, filters, ...MULTIPLE }),
-      this.charts.draw("Refined against draft: share of sessions", { ...shared, stacked: true, lines: shares }, { key: `shares ${task}`, filters, ...MULTIPLE }),
+      this.charts.draw("Gap: refined minus draft", { ...shared, include: [0], lines: [{ name: "gap", kind: "gap", ...curve.gap }] }, { filters, ...MULTIPLE }),
+      this.charts.draw("Refined against draft: share of sessions", { ...shared, stacked: true, lines: shares }, { filters, ...MULTIPLE }),
     ];
   }
 
@@ -135,7 +135,7 @@ class LearningView {
   // ---- every metric
 
   #chosen() {
-    return this.chosen.map((name) => this.charts.metrics(name, { [name]: name.split("/").at(-1) }, this.#shared(), { key: `metric ${name}`, ...MULTIPLE }));
+    return this.chosen.map((name) => this.charts.metrics(name, { [name]: name.split("/").at(-1) }, this.#shared(), MULTIPLE));
   }
 
   #picker() {

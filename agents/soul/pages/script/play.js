@@ -83,7 +83,7 @@ class PlayView {
       state.feedback ? part("Feedback", h("blockquote", { dir: "auto" }, withheldMarked(state.feedback))) : "",
       state.feedback_failure ? failureOf(state.feedback_failure) : "",
       attempts[1] ?? "",
-      state.target ? h("dl", { className: "answers" }, h("div", {}, h("dt", {}, "Expected"), h("dd", {}, state.target))) : "",
+      state.target ? h("dl", { className: "answers" }, answerBox("Expected", state.target)) : "",
       this.#next(state),
     );
     if (state.turn === "model") setTimeout(() => this.#again(state.session), ASK_MS);

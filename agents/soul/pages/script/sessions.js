@@ -56,10 +56,6 @@ class SessionsView {
       fields: (filters) => [...this.#fields(evaluation), ...(evaluation ? this.#groups(filters.set) : [])],
       cells: (i) => (evaluation ? this.#sampleCells(i) : this.#cells(i)),
       value: (key, i) => this.#value(key, i),
-      link: (i) => store.link(i),
-      name: (i) => store.name(i),
-      find: (name) => store.findName(name),
-      title: (i) => store.title(i),
       open: async (i) => ({ title: `${store.title(i)}${placeInGroup(store, i)}`, content: drawSession(await store.line(i), run, i) }),
       groupOf: (i) => ({ key: `${store.get("split", i)} ${store.get("step", i)} ${store.get("prompt", i)}`, cells: (members) => this.#groupCells(members) }),
     });
