@@ -70,6 +70,18 @@ function tiles(values) {
   return h("dl", { className: "tiles" }, entries);
 }
 
+// A field with its label, and a choice among pairs of value and text; `change` gets the new value.
+function labelled(label, field, change) {
+  field.addEventListener("change", () => change(field.value));
+  return h("label", {}, `${label} `, field);
+}
+
+function choice(name, label, pairs, value, change) {
+  const field = h("select", { name }, options(pairs));
+  field.value = value;
+  return labelled(label, field, change);
+}
+
 // Sets the choices of a field, and its value. A list that stays the same is not touched: it may be open.
 function fillSelect(select, pairs, value) {
   const now = [...select.options].map((option) => option.value).join("\n");

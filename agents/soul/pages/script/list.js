@@ -232,10 +232,7 @@ class List {
   }
 
   #mark() {
-    for (const row of this.body.rows) {
-      if (Number(row.dataset.place) === this.opened) row.setAttribute("aria-current", "true");
-      else row.removeAttribute("aria-current");
-    }
+    for (const row of this.body.rows) row.ariaCurrent = Number(row.dataset.place) === this.opened ? "true" : null;
   }
 
   // Takes in new entries. Open entry, filters, page, focus and scroll stay; a text is not searched again.

@@ -62,8 +62,7 @@ class ResultsView {
 
   #toggle(set) {
     if (!this.unfolded.delete(set)) this.unfolded.add(set);
-    const query = new URLSearchParams([...this.unfolded].map((one) => ["open", one]));
-    history.replaceState(null, "", linkTo(placeOf(this.run.id, "results"), query));
+    replaceLink(placeOf(this.run.id, "results"), [...this.unfolded].map((one) => ["open", one]));
     this.refresh();
     this.section.querySelectorAll(".opener").forEach((one) => one.textContent === set && one.focus({ preventScroll: true }));
     document.getElementById(`set-${set}`)?.scrollIntoView({ block: "nearest" });

@@ -41,7 +41,7 @@ function sessionHead(line, run, i) {
   const set = training ? { best: line.full_marks ?? 1, worst: 0 } : run.overview.sets[line.set];
   const text = training ? rewardText : scoreText;
   const gain = refined && hasValue(draft.reward) && hasValue(refined.reward) ? refined.reward - draft.reward : null;
-  const change = gain === null ? null : gain > TOLERANCE ? ["won", "▲ better"] : gain < -TOLERANCE ? ["lost", "▼ worse"] : ["", "= same"];
+  const change = gain === null ? null : bySign(gain, ["won", "▲ better"], ["lost", "▼ worse"], ["", "= same"]);
   const score = draft.failure
     ? h("p", { className: "score failed" }, h("strong", {}, "No verdict"), ` ${words(draft.failure.cause)}`)
     : h("p", { className: "score" }, h("strong", {}, text(draft.reward), training ? [" → ", refined ? text(refined.reward) : NONE] : null), training ? " draft → refined " : ` ${set?.metric.name ?? "reward"}`, change && h("b", { className: change[0] }, ` ${change[1]} ${signedReward(gain)}`));
