@@ -104,7 +104,7 @@ def write_comparison(
     runs: Any = importlib.import_module("soul.compare.runs")  # by name: that package imports this one
     table = runs.compare_runs(folders, against, within=within)
     ids = ",".join(map(str, range(len(folders))))
-    start = f"compare/{ids}" + ("/within" if within else "")
+    start = f"compare/{ids}" + ("/within" if within else "")  # in the API and behind "#"
     of_sets = [(place, one, name) for place, one in enumerate(table.comparisons) for name in one.sets]
     data = {"folders": {"root": "", "folders": []}, start: table.to_json()}
     data |= {f"{start}/rows/{place}/{name}": runs.rows_of(one, name) for place, one, name in of_sets}
@@ -113,7 +113,7 @@ def write_comparison(
         for place, one, name in of_sets
         for row in one.sets[name].rows
     )
-    return write_page(file, "Comparison", data, texts, start=f"compare/{ids}" + ("?within=1" if within else ""))
+    return write_page(file, "Comparison", data, texts, start)
 
 
 def indexed(folder: Path) -> TrainingView:

@@ -12,8 +12,6 @@ class AnnotateView {
     await this.#next();
   }
 
-  async poll() {} // a label is being thought about: nothing changes by itself
-
   key(event, typing) {
     if (typing || !this.item) return false;
     if (event.key === "u" && this.before) return this.#open(this.before), true;

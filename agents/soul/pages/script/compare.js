@@ -11,17 +11,15 @@ class CompareView {
     this.lists = new Map(); // address -> List of rows
   }
 
-  async show([ids, view, place, set, row], query) {
+  async show([ids, ...rest], query) {
     if (!ids) return this.section.replaceChildren(h("header", {}, h("h1", {}, "Compare")), h("p", { className: "empty" }, "Tick two or more runs of one kind in the list of ", h("a", { href: "#" }, "runs"), "."));
-    this.within = query.get("within") === "1";
-    this.ids = ids;
-    const key = `${ids} ${this.within}`;
-    if (this.shown !== key) {
-      this.section.replaceChildren(h("header", {}, h("h1", {}, "Compare")), small("Pairing the rows of the runs ..."));
-      this.shown = key;
-    }
+    const within = rest[0] === "within";
+    const [view, number, set, row] = rest.slice(Number(within));
+    const place = `compare/${ids}${within ? "/within" : ""}`;
+    if (this.place !== place) this.section.replaceChildren(h("header", {}, h("h1", {}, "Compare")), small("Pairing the rows of the runs ..."));
+    Object.assign(this, { ids, within, place });
     const table = await this.#ask([]);
-    if (view === "rows") return this.#rows(table, Number(place), set, row, query);
+    if (view === "rows") return this.#rows(table, Number(number), set, row, query);
     this.list = null;
     this.section.replaceChildren(this.#head(table), ...table.comparisons.flatMap((one, k) => this.#one(one, k, table)), await this.#curves());
   }
@@ -31,7 +29,7 @@ class CompareView {
   }
 
   #ask(parts) {
-    const address = addressOf("compare", this.ids, ...(this.within ? ["within"] : []), ...parts);
+    const address = this.#address(parts);
     if (!this.tables.has(address)) {
       const asking = this.app.source.get(address);
       asking.catch(() => this.tables.delete(address));
@@ -43,7 +41,7 @@ class CompareView {
   #head({ comparisons, kind, level }) {
     const { baseline } = comparisons[0];
     const tests = Math.max(...comparisons.map(({ sets }) => sets.length));
-    const other = kind === "training" && this.app.source.live ? h("a", { href: hrefOf(`compare/${this.ids}`, { within: this.within ? "" : "1" }) }, this.within ? "run against run" : "refined against draft within each run") : null;
+    const other = kind === "training" && this.app.source.live ? h("a", { href: `#compare/${this.ids}${this.within ? "" : "/within"}` }, this.within ? "run against run" : "refined against draft within each run") : null;
     const note = `Rows are pairs, so their difficulty cancels out. Intervals are 95 %. A star is a p-value below ${level} after Holm's adjustment for ${counted(tests)} sets: without it, one set in twenty would have a star by chance. The headline is one test.`;
     return h("header", {}, h("h1", {}, this.within ? "Refined answers against drafts" : `Against ${baseline.label}`), h("p", { className: "note" }, note), other ? h("p", { className: "links" }, other) : null);
   }
@@ -64,7 +62,7 @@ class CompareView {
       { title: "not comparable", text: true },
     ];
     const rows = sets.map((one) => [
-      one.rows ? h("a", { href: this.#rowsHref(k, one.name) }, one.name) : one.name,
+      one.rows ? h("a", { href: `#${this.#address(["rows", k, one.name])}` }, one.name) : one.name,
       cell(one.comparable ? one.effect : null, one.comparable ? bar(one) : null),
       counted(one.rows),
       ...(one.means ?? [null, null]).map((mean) => cell(mean, plain(mean))),
@@ -72,7 +70,7 @@ class CompareView {
       cell(one.interval?.[0], ends(one.interval)),
       cell(one.p_value, pText(one.p_value)),
       cell(one.p_adjusted, pText(one.p_adjusted)),
-      ["wins", "ties", "losses"].map((name, n) => [n ? " / " : "", h("a", { href: this.#rowsHref(k, one.name, undefined, ["won", "tied", "lost"][n]) }, counted(one[name]))]),
+      ["wins", "ties", "losses"].map((name, n) => [n ? " / " : "", h("a", { href: hrefOf(this.#address(["rows", k, one.name]), { state: ["won", "tied", "lost"][n] }) }, counted(one[name]))]),
       one.seeds.some((values) => values.length > 1) ? one.seeds.map((values) => values.map(plain).join(", ")).join(" against ") : "",
       one.reasons.join("; "),
     ]);
@@ -84,9 +82,9 @@ class CompareView {
     ];
   }
 
-  #rowsHref(k, set, row, state = "") {
-    const parts = placeOf("rows", k, set, ...(row === undefined ? [] : [row]));
-    return hrefOf(`compare/${this.ids}/${parts}`, { within: this.within ? "1" : "", state });
+  // Where a part of the comparison is, in the page and in the API.
+  #address(parts) {
+    return [this.place, ...parts.map((one) => placeOf(one))].join("/");
   }
 
   // ---- the curves of training runs
@@ -109,13 +107,11 @@ class CompareView {
   // ---- the rows behind a set
 
   async #rows(table, k, set, row, query) {
-    const place = `compare/${this.ids}/rows/${placeOf(k, set)}`;
-    const key = `${place} ${this.within}`;
-    if (!this.lists.has(key)) this.lists.set(key, this.#makeList(place, table.comparisons[k], k, set, await this.#ask(["rows", k, set])));
-    this.list = this.lists.get(key);
-    const back = h("a", { href: hrefOf(`compare/${this.ids}`, { within: this.within ? "1" : "" }) }, "all sets");
+    const place = this.#address(["rows", k, set]);
+    if (!this.lists.has(place)) this.lists.set(place, this.#makeList(place, table.comparisons[k], k, set, await this.#ask(["rows", k, set])));
+    this.list = this.lists.get(place);
+    const back = h("a", { href: `#${this.place}` }, "all sets");
     this.section.replaceChildren(h("p", { className: "links" }, back, ` · ${set}: `, h("bdi", {}, table.comparisons[k].compared.label), " against ", h("bdi", {}, table.comparisons[k].baseline.label)), this.list.section);
-    query.delete("within");
     await this.list.follow(row, query);
   }
 
@@ -126,7 +122,7 @@ class CompareView {
     const store = {
       size: rows.length,
       where: (test) => places.filter(test),
-      link: (i) => this.#rowsHref(k, set, rows[i].id).slice(1).split("?")[0],
+      link: (i) => `${place}/${placeOf(rows[i].id)}`,
       name: (i) => rows[i].id,
       title: (i) => `${set}, row ${rows[i].id}`,
       findName: (name) => places.find((i) => rows[i].id === name),
@@ -144,7 +140,7 @@ class CompareView {
       orders: { won: { key: "difference", descending: true }, lost: { key: "difference", descending: false } },
       fields: () => [{ name: "state", label: "Show", choices: [["", "all"], ...choices], test: (i, value) => outcome(i) === value }],
       cells: (i) => ({
-        id: h("a", { href: this.#rowsHref(k, set, rows[i].id) }, rows[i].id),
+        id: h("a", { href: `#${store.link(i)}` }, rows[i].id),
         question: h("bdi", {}, rows[i].question ?? ""),
         base: rewardText(rows[i].base),
         other: rewardText(rows[i].other),

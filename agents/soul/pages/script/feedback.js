@@ -90,8 +90,10 @@ class FeedbackView {
     const table = (caption, list) => {
       const rows = list.map(({ text, ids }) => [text, ids.filter((id) => places.has(id)).map((id) => store.gain(places.get(id)))]).filter(([, gains]) => gains.length);
       const share = (gains, sign) => percentText(gains.filter((gain) => sign * gain > TOLERANCE).length / gains.length);
-      const mean = (gains) => gains.reduce((sum, gain) => sum + gain, 0) / gains.length;
-      const cells = rows.map(([text, gains]) => [h("bdi", {}, text), this.#count(gains.length, { theme: text }), cell(mean(gains), signedMean(mean(gains))), share(gains, 1), share(gains, -1)]);
+      const cells = rows.map(([text, gains]) => {
+        const { mean, count } = momentsOf(gains);
+        return [h("bdi", {}, text), this.#count(count, { theme: text }), cell(mean, signedMean(mean)), share(gains, 1), share(gains, -1)];
+      });
       const columns = ["", "sessions", "mean gain", "helped", "hurt"].map((title, k) => ({ title, text: !k }));
       return rows.length ? dataTable(columns, cells, { caption }) : part(caption, small("There is none."));
     };

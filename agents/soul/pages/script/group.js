@@ -3,8 +3,8 @@
 
 // A view of the session that its address names, drawn again when there are other sessions.
 class NamedView {
-  constructor(run, ariaLabel) {
-    Object.assign(this, { run, section: h("section", { ariaLabel }) });
+  constructor(_app, run) {
+    Object.assign(this, { run, section: h("section", { ariaLabel: this.constructor.label }) });
   }
 
   async show([name], query) {
@@ -22,9 +22,7 @@ class NamedView {
 }
 
 class GroupView extends NamedView {
-  constructor(_app, run) {
-    super(run, "Group");
-  }
+  static label = "Group";
 
   async draw(run, first) {
     const { store } = run;

@@ -27,7 +27,7 @@ class HomeView {
     this.section.replaceChildren(
       h("header", {}, h("h1", {}, "Runs"), h("p", { className: "kind" }, `${counted(trainings.length)} training runs, ${counted(evaluations.length)} evaluations, ${counted(running)} running`)),
       this.#chooser(),
-      trainings.length ? this.#table("Training runs", TRAINING_FACTS.filter(([title]) => title !== "loss" || trainings.some(({ last }) => last?.loss)), trainings) : "",
+      trainings.length ? this.#table("Training runs", TRAINING_FACTS, trainings) : "",
       evaluations.length ? this.#table("Evaluations", EVALUATION_FACTS, evaluations) : "",
       folders.length ? "" : h("p", { className: "empty" }, "There is no training run and no evaluation below this folder. A run appears here as soon as its folder is made."),
     );
@@ -84,7 +84,7 @@ const TRAINING_FACTS = [
   ["last draft", (one) => withEnds(meanText, one.score, one.interval), { help: "mean reward of the last step's drafts, 95 %" }],
   ["refined", (one) => cell(one.last?.refined, meanText(one.last?.refined))],
   ["validation", (one) => cell(one.last?.validation, meanText(one.last?.validation))],
-  ["loss", (one) => cell(one.last?.loss, meanText(one.last?.loss)), { help: "of supervised fine-tuning, per token, in the last step" }],
+  ["loss", ({ last }) => last?.loss && cell(last.loss, meanText(last.loss)), { help: "of supervised fine-tuning, per token, in the last step" }],
   ["alarms", (one) => cell(Object.keys(one.alarms ?? {}).length, alarmsOf(one))],
   ["objective", (one) => one.objective ?? "", { text: true }],
   ["tasks", (one) => (one.tasks ?? []).join(", "), { text: true }],

@@ -70,16 +70,13 @@ class List {
   async follow(name, query) {
     this.following = true;
     if (!name || query.size || !this.drawn) await this.show(query);
-    if (!name) this.#hide();
-    else {
-      const i = this.store.findName(name);
-      if (i === undefined) {
-        this.#hide();
-        this.found.textContent = `There is no ${name} among these ${this.about.many}.`;
-      } else {
-        if (!this.shown.includes(i)) await this.show(new URLSearchParams());
-        await this.open(i);
-      }
+    const i = name ? this.store.findName(name) : undefined;
+    if (i === undefined) {
+      this.#hide();
+      if (name) this.found.textContent = `There is no ${name} among these ${this.about.many}.`;
+    } else {
+      if (!this.shown.includes(i)) await this.show(new URLSearchParams());
+      await this.open(i);
     }
     this.following = false;
     if (!name) this.#remember();

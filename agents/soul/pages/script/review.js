@@ -15,7 +15,7 @@ class ReviewView {
   }
 
   #overview(folder, files) {
-    const sum = (counts) => Object.values(counts ?? {}).reduce((total, count) => total + count, 0);
+    const sum = (counts) => sumOf(Object.values(counts ?? {}));
     const rows = files.map(({ file, rows: count, left_out, marks, card }) => {
       const all = Math.max(sum(card?.left_out), sum(left_out));
       return [h("a", { href: `#${placeOf("review", file)}` }, file), card?.task ?? "", counted(count), counted(all), card ? counted(card.contamination.rows) : NONE, `${counted(marks.keep)} / ${counted(marks.drop)}`];

@@ -4,9 +4,7 @@
 const STEPS_FIRST = 8; // steps that are shown at first, spread over the training
 
 class RowView extends NamedView {
-  constructor(_app, run) {
-    super(run, "Row over the steps");
-  }
+  static label = "Row over the steps";
 
   async draw(run, first) {
     const { store } = run;

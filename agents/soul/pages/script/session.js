@@ -8,6 +8,7 @@ const LONG = 1500; // characters of a message that are shown at first
 function drawSession(line, run, i) {
   const { draft, refined } = line;
   const both = refined ? [draft, refined] : [draft];
+  const identity = { "Judge prompts": line.prompts.join(", ") || "none", Session: line.session, Group: line.prompt, Stamp: line.stamp };
   return [
     sessionHead(line, run, i),
     ...both.map((attempt, k) => attempt.failure && attemptFailure(k ? "refined episode" : "draft", attempt.failure)),
@@ -20,15 +21,10 @@ function drawSession(line, run, i) {
     part("As the model saw and wrote it", both.map((attempt, k) => ownViews(attempt, k ? "refined" : "draft", line.sequences ?? []))),
     part("What the judge was asked and answered", callsOf(both)),
     foldedRecord(line.record ?? {}),
-    small("Judge prompts: ", h("bdi", {}, line.prompts.join(", ") || "none"), ...identityOf(line)),
+    small(Object.entries(identity).filter(([, text]) => text).map(([name, text], k) => [k ? `. ${name}: ` : `${name}: `, h("bdi", {}, text)]), "."),
   ].filter(Boolean);
 }
 
-const identityOf = ({ session, prompt, stamp }) => [
-  session ? [". Session ", h("bdi", {}, session), ", group ", h("bdi", {}, prompt || "unknown")] : null,
-  stamp ? [". Stamp ", h("bdi", {}, stamp)] : null,
-  ".",
-];
 const notPlayed = () => small("The play failed: no conversation was kept.");
 const attemptFailure = (name, failure) => h("div", {}, h("h3", {}, name), failureOf(failure));
 const failureOf = ({ stage, cause, detail }) => h("div", { className: "failure" }, h("p", {}, `The ${stage} failed: ${words(cause)}.`), h("pre", {}, detail));
@@ -41,6 +37,7 @@ function sessionHead(line, run, i) {
   const set = training ? { best: line.full_marks ?? 1, worst: 0 } : run.overview.sets[line.set];
   const text = training ? rewardText : scoreText;
   const gain = refined && hasValue(draft.reward) && hasValue(refined.reward) ? refined.reward - draft.reward : null;
+  const group = `its group (${counted(run.store.groupOf(i).length)} sessions)`;
   const change = gain === null ? null : bySign(gain, ["won", "▲ better"], ["lost", "▼ worse"], ["", "= same"]);
   const score = draft.failure
     ? h("p", { className: "score failed" }, h("strong", {}, "No verdict"), ` ${words(draft.failure.cause)}`)
@@ -53,7 +50,7 @@ function sessionHead(line, run, i) {
     line.question ? h("p", { className: "asked", dir: "auto" }, line.question) : null,
     line.target === null || line.target === undefined ? null : answersOf(line, set),
     !training && draft.critique ? h("blockquote", { dir: "auto" }, draft.critique) : null,
-    training ? h("p", { className: "links" }, groupLink(run.store, i), " · ", rowLink(run.store, i)) : null,
+    training ? h("p", { className: "links" }, h("a", { href: `#${placeOf(run.id, "group", run.store.name(i))}` }, group), " · ", rowLink(run.store, i)) : null,
   );
 }
 
@@ -79,13 +76,7 @@ function answersOf({ target, given, draft, refined }, set) {
 const answerBox = (title, ...content) => h("div", {}, h("dt", {}, h("bdi", {}, title)), h("dd", { dir: "auto" }, content));
 const NO_ANSWER = () => h("em", {}, "no answer could be read");
 
-function groupLink(store, i) {
-  return h("a", { href: `#${placeOf(store.run, "group", store.name(i))}` }, `its group (${counted(store.groupOf(i).length)} sessions)`);
-}
-
-function rowLink(store, i) {
-  return h("a", { href: `#${placeOf(store.run, "row", store.name(i))}` }, "this row over the steps");
-}
+const rowLink = (store, i) => h("a", { href: `#${placeOf(store.run, "row", store.name(i))}` }, "this row over the steps");
 
 // ---- feedback and the leak guard
 

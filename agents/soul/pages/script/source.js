@@ -48,10 +48,8 @@ class EmbeddedSource {
   static async open() {
     const source = new EmbeddedSource();
     const { addresses, starts } = JSON.parse(await unpack("texts"));
-    source.addresses = addresses;
-    source.starts = starts; // the text with which each part begins
-    source.places = new Map(addresses.map((address, i) => [address, i]));
-    return source;
+    const places = new Map(addresses.map((address, i) => [address, i]));
+    return Object.assign(source, { addresses, starts, places }); // `starts`: the text with which each part begins
   }
 
   async get(encoded) {
@@ -62,8 +60,7 @@ class EmbeddedSource {
   }
 
   has(encoded) {
-    const address = decodedOf(encoded);
-    return this.places.has(address) || document.getElementById(`data:${address}`) !== null;
+    return this.places.has(decodedOf(encoded));
   }
 
   #lines(part) {

@@ -88,13 +88,8 @@ function latexOf(titles, rows, columns) {
   return [`\\begin{tabular}{${places}}`, "\\toprule", line(titles), "\\midrule", ...rows.map(line), "\\bottomrule", "\\end{tabular}"].join("\n") + "\n";
 }
 
-async function copyText(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    notify("Copied.");
-  } catch {
-    saveBlob("copied.txt", new Blob([text], { type: "text/plain" })); // the browser keeps its clipboard to itself
-  }
+function copyText(text) {
+  return tried(() => navigator.clipboard.writeText(text).then(() => notify("Copied.")));
 }
 
 function saveBlob(name, blob) {
