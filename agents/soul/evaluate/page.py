@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,11 @@ from soul.evaluate.tables import run_table
 from soul.judge.call.usage import total
 from soul.judge.ledger import money, numbers
 from soul.metrics.intervals import FEWEST
+from soul.pages.catalogue import RunView
+from soul.pages.facts import stamp
 from soul.pages.index import OF_ROW, as_columns
 from soul.pages.session_row import SessionRow
-from soul.pages.sessions import NoSession, contains, searched
+from soul.pages.sessions import NoSession, contains, searched, shown
 from soul.record import SessionRecord
 from soul.shown_answers import Answers, answers_of
 
@@ -29,79 +30,58 @@ _SAMPLING = ("reasoning_effort", "temperature", "top_p", "max_output_tokens", "s
 _NAMES = json.loads(Path(__file__).with_name("group_names.json").read_text(encoding="utf-8"))
 
 
-class EvaluationView:
-    """An evaluation's folder. Its methods may be called from several threads.
+class EvaluationView(RunView):
+    """An evaluation's folder.
 
     Samples are held in memory, because their results need whole records. A journal that grows is read again, but no
     more often than every tenth of the time is spent on it.
+
+    Args:
+        known: what the evaluation itself has at its end.
     """
 
-    parts: dict[str, Callable[[], dict[str, Any]]] = {}  # noqa: RUF012 - it has none
-
-    def __init__(self, folder: Path, run: EvaluationRun | None = None, results: Results | None = None) -> None:
-        self.folder = folder
-        self._lock = threading.Lock()
-        self._state: tuple[Any, ...] = ()
+    def __init__(self, folder: Path, known: tuple[EvaluationRun, Results] | None = None) -> None:
+        super().__init__(folder)
+        self._given = known
         self._next = 0.0  # time.monotonic() before which the folder is not read again
-        self._revision = 0
         self._samples: list[SessionRecord] = []
         self._answers: list[Answers] = []
-        self._overview: dict[str, Any] = {}
-        if run is not None and results is not None:  # what the evaluation itself has at its end
-            self._state = self._now()
-            self._take(run, results)
 
-    def _now(self) -> tuple[Any, ...]:
-        return tuple(_stamp(self.folder / name) for name in (JOURNAL, CHOSEN))
+    def _state(self) -> Any:
+        late = time.monotonic() >= self._next
+        return [stamp(self.folder / name) for name in (JOURNAL, CHOSEN)] if late else self._known
 
-    def _keep_up(self) -> None:
-        with self._lock:
-            state = self._now()
-            if state == self._state or time.monotonic() < self._next:
-                return
-            began = time.monotonic()
-            run = EvaluationRun.load(self.folder)
-            self._take(run, summarise_run(run))
-            self._state, self._next = state, time.monotonic() + 10 * (time.monotonic() - began)
-
-    def _take(self, run: EvaluationRun, results: Results) -> None:
-        names = run_table.ordered(list(results.sets))
-        self._samples = [sample for name in names for sample in run.by_set[name]]
+    def _numbers(self) -> dict[str, Any]:
+        began = time.monotonic()
+        run, results = self._given or _loaded(self.folder)
+        self._given = None
+        self._samples = [sample for name in run_table.ordered(list(results.sets)) for sample in run.by_set[name]]
         self._answers = answers_of(self._samples)
-        self._overview = overview(run, results)
-        self._revision = max(self._revision + 1, int(time.time() * 1000))
-
-    def overview(self, known: int | None) -> dict[str, Any]:
-        """The results (`overview`); only "revision" and "unchanged" if the page knows this revision."""
-        self._keep_up()
-        if known == self._revision:
-            return {"revision": known, "unchanged": True, "indexing": None}
-        return {"revision": self._revision, "indexing": None, **self._overview}
+        found = overview(run, results)
+        self._next = time.monotonic() + 10 * (time.monotonic() - began)
+        return found
 
     def columns(self, after: int, known: int | None) -> dict[str, Any]:
-        """The samples as columns: all of them, unless the page has this revision."""
-        self._keep_up()
-        if known == self._revision:
-            return {"revision": known, "reset": False, "indexing": None, "columns": {}}
+        now = self.overview(known)
+        if "unchanged" in now:
+            return {"revision": known, "reset": False, "columns": {}}
         columns = sample_columns(self._samples, self._answers)
-        return {"revision": self._revision, "reset": after > 0, "indexing": None, "columns": columns}
+        return {"revision": now["revision"], "reset": after > 0, "columns": columns}
 
     def session(self, number: int) -> dict[str, Any]:
-        """The record of a sample, with its question and answers; raises NoSession."""
-        self._keep_up()
+        self.overview(None)
         if not 1 <= number <= len(self._samples):
             raise NoSession(f"sample {number} does not exist")
-        sample = self._samples[number - 1]
-        usage = {
-            role: {name: value for name, value in use.to_json().items() if value and name != "latency"}
-            for role, use in sample.usage.items()
-        }
-        return {**sample.model_dump(), "usage": usage, **self._answers[number - 1]._asdict()}
+        return shown(self._samples[number - 1], self._answers[number - 1])
 
     def search(self, text: str, after: int) -> dict[str, Any]:
-        """Search the samples with a higher id; see `soul.pages.sessions.searched`."""
         samples = self._samples
         return searched(range(after + 1, len(samples) + 1), lambda number: contains(samples[number - 1], text))
+
+
+def _loaded(folder: Path) -> tuple[EvaluationRun, Results]:
+    run = EvaluationRun.load(folder)
+    return run, summarise_run(run)
 
 
 def sample_columns(samples: Sequence[SessionRecord], answers: Sequence[Answers]) -> dict[str, Any]:
@@ -174,15 +154,11 @@ _READING = (
 def _line(line: run_table.TableLine) -> dict[str, Any]:
     """A line of the table: its texts, and the numbers behind them."""
     result = line.result
-    of_set = result if isinstance(result, SetResult) else None
-    return {
-        "dimension": line.dimension,
-        "set": of_set and of_set.name,
-        "cells": line.cells,
-        "published": line.published,
-        **{name: getattr(result, name) for name in ("mean", "interval", "bounds")},
-        "range": (of_set.headline.low, of_set.headline.high) if of_set else (0.0, 1.0),
-    }
+    name, metric = (result.name, result.headline) if isinstance(result, SetResult) else (None, None)
+    numbers_of = {name: getattr(result, name) for name in ("mean", "interval", "bounds")}
+    range_ = (metric.low, metric.high) if metric else (0.0, 1.0)
+    texts = {"dimension": line.dimension, "cells": line.cells, "published": line.published}
+    return {**texts, "set": name, **numbers_of, "range": range_}
 
 
 def _set(result: SetResult, groups: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
@@ -243,8 +219,3 @@ def _address(endpoint: Mapping[str, Any]) -> str:
 def _sampling(endpoint: Mapping[str, Any]) -> str:
     chosen = [f"{key.replace('_', ' ')} {endpoint[key]}" for key in _SAMPLING if endpoint.get(key) is not None]
     return ", ".join(chosen) or "the endpoint's defaults"
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    stat = path.stat()
-    return stat.st_mtime_ns, stat.st_size

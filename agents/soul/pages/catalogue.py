@@ -13,10 +13,11 @@ import os
 import re
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from soul.errors import SoulError, one_line
 from soul.files.trace_files import FOLDER as TRACES
@@ -32,25 +33,48 @@ _SKIPPED = re.compile(rf"{TRACES}|replaced|node_modules|__pycache__|judge_cache|
 LOOK_S = 2.0  # the folders are looked through no more often
 
 
-class RunView(Protocol):
-    """What the pages ask of a training run or an evaluation. Methods may be called from several threads.
+class RunView(ABC):
+    """A run's folder as the pages keep it. Its methods may be called from several threads.
 
     Attributes:
-        parts: an address below the run's -> its answer.
+        parts: an address below the run's -> its answer, which only one view needs.
+        indexing: the share of the files' bytes that is read; None while nothing is left to do.
     """
 
-    folder: Path
-    parts: dict[str, Callable[[], dict[str, Any]]]
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.parts: dict[str, Callable[[], dict[str, Any]]] = {}
+        self.indexing: float | None = None
+        self._lock = threading.Lock()
+        self._known: Any = None  # the state of the files when the numbers were read
+        self._revision, self._overview = 0, dict[str, Any]()
 
     def overview(self, known: int | None) -> dict[str, Any]:
         """All numbers; only "revision", "unchanged" and "indexing" if the page knows this revision."""
+        with self._lock:
+            if (state := self._state()) != self._known:
+                self._overview, self._known = self._numbers(), state
+                self._revision = max(self._revision + 1, int(time.time() * 1000))
+            new = {"unchanged": True} if known == self._revision else self._overview
+            return {"revision": self._revision, "indexing": self.indexing, **new}
 
+    @abstractmethod
+    def _state(self) -> Any:
+        """A value that changes with the files."""
+
+    @abstractmethod
+    def _numbers(self) -> dict[str, Any]:
+        """Read the numbers of the overview."""
+
+    @abstractmethod
     def columns(self, after: int, known: int | None) -> dict[str, Any]:
-        """What is newer than this session and revision: {"revision", "reset", "indexing", "columns"}."""
+        """What is newer than this session and revision: {"revision", "reset", "columns"}."""
 
+    @abstractmethod
     def session(self, number: int) -> dict[str, Any]:
         """A session's record with its question and answers; raises NoSession."""
 
+    @abstractmethod
     def search(self, text: str, after: int) -> dict[str, Any]:
         """Later sessions with this text; see `soul.pages.sessions.searched`."""
 

@@ -69,7 +69,7 @@ def write_view(view: RunView, kind: Kind, columns: Mapping[str, Any], chosen: Se
     data = {
         "folders": {"root": "", "folders": [facts]},
         "run/run/overview": {"revision": 0, "indexing": None, **overview},
-        "run/run/index": {"revision": 0, "reset": False, "indexing": None, "columns": columns},
+        "run/run/index": {"revision": 0, "reset": False, "columns": columns},
         **{f"run/run/{name}": part() for name, part in view.parts.items()},
     }
     texts = ((f"run/run/session/{number}", to_json(view.session(number))) for number in chosen)

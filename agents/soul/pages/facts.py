@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import statistics
 import time
@@ -43,7 +42,6 @@ _SECONDS = ("timing_s/step", "timing_s/testing")
 RUN_FILE, FAILURE = "run.json", "failure.json"
 REWRITTEN = "The next start of the training writes it again."
 OUTAGE = 0.05  # share of a step's sessions that lost a judge, from which on it is an event
-_CHECKPOINT = re.compile(r"global_step_(\d+)")
 _LOST, _ALARM = "judge/failure_share", "alarm/"
 
 
@@ -86,12 +84,11 @@ class TrainingFiles(NamedTuple):
 
     @property
     def resumed(self) -> list[tuple[int, float]]:
-        known = [one for one in self.run.get("resumed") or () if isinstance(one, Mapping) and finite(one.get("step"))]
-        return [(one["step"], finite(one.get("time")) or 0.0) for one in known]
+        return [(one["step"], one["time"]) for one in self.run.get("resumed", ())]
 
     @property
     def started(self) -> float:
-        return max([finite(self.run.get("started")) or 0.0, *(time for _, time in self.resumed)])
+        return max([self.run.get("started", 0.0), *(time for _, time in self.resumed)])
 
     def series(self) -> dict[str, Any]:
         """{"steps", "series": metric -> its values, None where a step has none}."""
@@ -111,11 +108,20 @@ class TrainingFiles(NamedTuple):
             found += [(step, "alarm", name.removeprefix(_ALARM)) for name in raised]
             before = numbers
         if self.failure:  # after the last step; if the run was resumed since, at that step
-            since = [step for step, time in self.resumed if time > (finite(self.failure.get("time")) or 0.0)]
+            since = [step for step, time in self.resumed if time > self.failure["time"]]
             step = since[0] if since else max(self.metrics, default=0)
             found.append((step, "outage", f"the run ended: {self.failure.get('cause')}"))
         ordered = sorted(found, key=lambda event: event[0])
         return [{"step": step, "kind": kind, "text": text} for step, kind, text in ordered]
+
+
+def stamp(path: Path) -> tuple[int, int, int]:
+    """The facts that change when a file does; zeros without the file."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return 0, 0, 0
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
 def finite(value: Any) -> float | None:
@@ -125,8 +131,8 @@ def finite(value: Any) -> float | None:
 
 def checkpoints(folder: Path) -> list[int]:
     """The steps of the checkpoints in a run's folder."""
-    matches = map(_CHECKPOINT.fullmatch, os.listdir(folder) if folder.is_dir() else ())
-    return sorted(int(match.group(1)) for match in matches if match)
+    numbers = (path.name.removeprefix("global_step_") for path in folder.glob("global_step_*"))
+    return sorted(int(number) for number in numbers if number.isdecimal())
 
 
 def described(names: Iterable[str]) -> dict[str, str]:
@@ -229,7 +235,6 @@ def _training(place: Path) -> RunFacts:
     changed = max([_changed(place, METRICS, RUN_FILE, FAILURE, USAGE), *traces])
     ended = done >= total if total else _changed(place, REPORT) >= written > 0
     state = _state(is_held(place), changed, failure.get("time", 0.0) > files.started, ended)
-    cost_usd, unpriced = _cost([usage["total"]] if usage else [])
     seconds = [numbers[name] for numbers in steps.values() for name in _SECONDS if name in numbers]
     return RunFacts(
         place=place,
@@ -242,8 +247,7 @@ def _training(place: Path) -> RunFacts:
         score=last.get("draft"),
         interval=_interval(steps[max(drafts)], names) if drafts else None,
         seconds=math.fsum(seconds) if seconds else None,
-        cost_usd=cost_usd,
-        unpriced=unpriced,
+        **_cost([usage["total"]] if usage else []),
         tasks=names,
         cause=str(failure.get("cause", "")) if state == "failed" else next(iter(files.problems), ""),
         objective=str(run.get("objective") or ""),
@@ -261,7 +265,6 @@ def _evaluation(place: Path) -> RunFacts:
     sets, macro = results.get("sets", {}), results.get("averages", {}).get("macro", {})
     done = {name: sets.get(name, {}).get("samples", 0) for name in wanted}
     tests = [results["judge_tests"]["usage"]] if "judge_tests" in results else []
-    cost_usd, unpriced = _cost([*(usage for one in sets.values() for usage in one["usage"].values()), *tests])
     changed, seconds = _changed(place, JOURNAL, CHOSEN), _changed(place, JOURNAL) - _changed(place, CHOSEN)
     # Later generations (NAME-HASH.2) use the lock of the first one; the newest is the one that grows.
     first, _, number = place.name.rpartition(".")
@@ -278,8 +281,7 @@ def _evaluation(place: Path) -> RunFacts:
         score=macro.get("mean"),
         interval=tuple(macro["interval"]) if macro.get("interval") else None,
         seconds=seconds if seconds > 0 else None,
-        cost_usd=cost_usd,
-        unpriced=unpriced,
+        **_cost([*(usage for one in sets.values() for usage in one["usage"].values()), *tests]),
         tasks=list(wanted),
     )
 
@@ -299,8 +301,9 @@ def _interval(numbers: Mapping[str, float], names: Sequence[str]) -> Interval | 
     return max(low, numbers[_CURVES["draft"]] - half), min(high, numbers[_CURVES["draft"]] + half)
 
 
-def _cost(usages: Sequence[Mapping[str, Any]]) -> tuple[float | None, bool]:
-    return sum(one["cost_usd"] for one in usages) if usages else None, any(one["unpriced"] for one in usages)
+def _cost(usages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    cost = sum(one["cost_usd"] for one in usages) if usages else None
+    return {"cost_usd": cost, "unpriced": any(one["unpriced"] for one in usages)}
 
 
 def _mean(values: Sequence[float]) -> float | None:
