@@ -61,7 +61,7 @@ class EvaluationView(RunView):
         self._next = time.monotonic() + 10 * (time.monotonic() - began)
         return found
 
-    def columns(self, after: int, known: int | None) -> dict[str, Any]:
+    def columns(self, after: int = 0, known: int | None = None) -> dict[str, Any]:
         now = self.overview(known)
         if "unchanged" in now:
             return {"revision": known, "reset": False, "columns": {}}
@@ -74,7 +74,7 @@ class EvaluationView(RunView):
             raise NoSession(f"sample {number} does not exist")
         return shown(self._samples[number - 1], self._answers[number - 1])
 
-    def search(self, text: str, after: int) -> dict[str, Any]:
+    def search(self, text: str, after: int = 0) -> dict[str, Any]:
         samples = self._samples
         return searched(range(after + 1, len(samples) + 1), lambda number: contains(samples[number - 1], text))
 

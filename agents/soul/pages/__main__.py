@@ -8,9 +8,9 @@
     soul view --review data/sim_rl_data
 
 The first form serves the folder on this machine only, at an address that it prints; Ctrl-C ends it. --export writes one
-HTML file, which needs no server: it has all numbers of a run, and the samples of an evaluation or the most telling
-sessions of a training run. --site writes one file for each run. --play adds a playground, which calls the endpoints in
-the settings. --annotate adds an annotation of `soul judge draw`, --review a review of training files.
+HTML file, which needs no server: all numbers of a run, and the samples of an evaluation or the most telling sessions of
+a training run. --site writes one file for each run. --play adds a playground, which calls the endpoints in the
+settings; --annotate adds an annotation of `soul judge draw`, --review a review of training files.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ def options() -> Parser:
     add("--export", type=output_file, metavar="FILE.html", help="write a run to this file instead")
     add("--site", type=output_folder, metavar="OUT", help="write all runs to this folder instead")
     add("--play", action="append", metavar="TASK[=FILE]", help="add a playground with the rows of this task")
-    kept = "where the playground keeps sessions"
-    add("--keep", type=output_folder, default=Path("outputs/play"), metavar="OUT", help=kept)
+    add("--keep", type=output_folder, default=Path("outputs/play"), metavar="OUT", help="where it keeps sessions")
     add("--annotate", type=existing_folder, metavar="FOLDER", help="add an annotation")
     add("--review", type=existing_folder, metavar="FOLDER", help="add a review of training files")
     return parser

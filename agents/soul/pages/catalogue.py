@@ -49,7 +49,7 @@ class RunView(ABC):
         self._known: Any = None  # the state of the files when the numbers were read
         self._revision, self._overview = 0, dict[str, Any]()
 
-    def overview(self, known: int | None) -> dict[str, Any]:
+    def overview(self, known: int | None = None) -> dict[str, Any]:
         """All numbers; only "revision", "unchanged" and "indexing" if the page knows this revision."""
         with self._lock:
             if (state := self._state()) != self._known:
@@ -67,7 +67,7 @@ class RunView(ABC):
         """Read the numbers of the overview."""
 
     @abstractmethod
-    def columns(self, after: int, known: int | None) -> dict[str, Any]:
+    def columns(self, after: int = 0, known: int | None = None) -> dict[str, Any]:
         """What is newer than this session and revision: {"revision", "reset", "columns"}."""
 
     @abstractmethod
@@ -75,7 +75,7 @@ class RunView(ABC):
         """A session's record with its question and answers; raises NoSession."""
 
     @abstractmethod
-    def search(self, text: str, after: int) -> dict[str, Any]:
+    def search(self, text: str, after: int = 0) -> dict[str, Any]:
         """Later sessions with this text; see `soul.pages.sessions.searched`."""
 
 

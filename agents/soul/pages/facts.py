@@ -12,6 +12,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -92,8 +93,12 @@ class TrainingFiles(NamedTuple):
 
     def series(self) -> dict[str, Any]:
         """{"steps", "series": metric -> its values, None where a step has none}."""
-        names = sorted({name for numbers in self.metrics.values() for name in numbers} - {"step"})
-        series = {name: [finite(numbers.get(name)) for numbers in self.metrics.values()] for name in names}
+
+        def known(value: float | None) -> float | None:
+            return value if value is not None and math.isfinite(value) else None
+
+        names = sorted(set().union(*self.metrics.values()) - {"step"})
+        series = {name: [known(numbers.get(name)) for numbers in self.metrics.values()] for name in names}
         return {"steps": list(self.metrics), "series": series}
 
     def events(self) -> list[dict[str, Any]]:
@@ -111,8 +116,7 @@ class TrainingFiles(NamedTuple):
             since = [step for step, time in self.resumed if time > self.failure["time"]]
             step = since[0] if since else max(self.metrics, default=0)
             found.append((step, "outage", f"the run ended: {self.failure.get('cause')}"))
-        ordered = sorted(found, key=lambda event: event[0])
-        return [{"step": step, "kind": kind, "text": text} for step, kind, text in ordered]
+        return [dict(zip(("step", "kind", "text"), one, strict=True)) for one in sorted(found, key=itemgetter(0))]
 
 
 def stamp(path: Path) -> tuple[int, int, int]:
@@ -122,11 +126,6 @@ def stamp(path: Path) -> tuple[int, int, int]:
     except OSError:
         return 0, 0, 0
     return stat.st_ino, stat.st_mtime_ns, stat.st_size
-
-
-def finite(value: Any) -> float | None:
-    """The value, if it is a finite number."""
-    return value if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def checkpoints(folder: Path) -> list[int]:
@@ -209,7 +208,8 @@ def bucketed(values: Sequence[float | None], count: int) -> list[float | None]:
     """At most so many means over equal spans; None for a span without values."""
     count = min(count, len(values))
     spans = (values[len(values) * i // count : len(values) * (i + 1) // count] for i in range(count))
-    return [_mean([value for value in span if value is not None]) for span in spans]
+    known = ([value for value in span if value is not None] for span in spans)
+    return [statistics.fmean(span) if span else None for span in known]
 
 
 def _training(place: Path) -> RunFacts:
@@ -220,8 +220,8 @@ def _training(place: Path) -> RunFacts:
     def column(pattern: str) -> dict[int, float]:
         """Step -> the mean of its metrics with such a name."""
         named = [key for key in keys if re.fullmatch(pattern, key)]
-        found = {step: _mean([numbers[key] for key in named if key in numbers]) for step, numbers in steps.items()}
-        return {step: mean for step, mean in found.items() if mean is not None}
+        known = {step: [numbers[key] for key in named if key in numbers] for step, numbers in steps.items()}
+        return {step: statistics.fmean(values) for step, values in known.items() if values}
 
     columns = {name: values for name, pattern in _CURVES.items() if (values := column(pattern))}
     drafts, last = columns.get("draft", {}), {name: list(values.values())[-1] for name, values in columns.items()}
@@ -304,10 +304,6 @@ def _interval(numbers: Mapping[str, float], names: Sequence[str]) -> Interval | 
 def _cost(usages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     cost = sum(one["cost_usd"] for one in usages) if usages else None
     return {"cost_usd": cost, "unpriced": any(one["unpriced"] for one in usages)}
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return statistics.fmean(values) if values else None
 
 
 def _changed(place: Path, *names: str) -> float:

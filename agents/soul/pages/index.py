@@ -44,14 +44,14 @@ Value = TypeVar("Value")
 FILE, LOCK = "index.sqlite", ".index.lock"
 VERSION = 9  # of the tables; raise it when you change them
 BUSY_S = 30.0  # how long a reader waits for a change
-_FACTS = ("inode", "mtime_ns", "size", "indexed", "lines")
 _CODED = ("split", "task", "file", "prompt", "cause", "question")
 # The columns of the page: facts of the file, and what it needs of a session's row.
 OF_ROW = tuple(name for name in SessionRow._fields if name not in ("row", "prompts", "said", "told"))
 COLUMNS = ("id", "step", "split", "live", *OF_ROW)
 _ROWS = f"""SELECT s.id, f.step, f.split, f.live, {", ".join(f's."{name}"' for name in OF_ROW)}
     FROM sessions s JOIN files f ON f.id = s.file_id"""
-_SAME_FILE = f"UPDATE files SET {', '.join(f'{name} = ?' for name in _FACTS)} WHERE id = ?"
+_READ = """UPDATE files SET inode = ?, mtime_ns = ?, size = ?, indexed = ?, lines = ?,
+    problem = CASE WHEN bad THEN problem ELSE ? END WHERE id = ?"""
 # Live rows of sessions that are also in a finished file.
 _FINISHED = """SELECT s.id FROM sessions s JOIN files f ON f.id = s.file_id
     WHERE f.live AND s.session != '' AND EXISTS (SELECT 1 FROM sessions o JOIN files g ON g.id = o.file_id
@@ -90,7 +90,7 @@ class KnownFile(NamedTuple):
 
     def unchanged(self, stat: os.stat_result) -> bool:
         """Compare it with the file that is there."""
-        return (self.inode, self.mtime_ns, self.size) == (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+        return self[1:4] == (stat.st_ino, stat.st_mtime_ns, stat.st_size)
 
 
 class SessionIndex:
@@ -203,23 +203,21 @@ class SessionIndex:
             if known and not (file.live and known.inode == stat.st_ino and stat.st_size > known.size):
                 _forget(connection, known.id)
                 known = None
-            facts = stat.st_ino, stat.st_mtime_ns, stat.st_size
-            if known is None:
-                new = {"name": file.name, "split": file.split, "step": file.step, "live": file.live}
-                known = KnownFile(_insert(connection, "files", new), *facts, 0, 0)
-            end, count = known.indexed, known.lines
+            new = {"name": file.name, "split": file.split, "step": file.step, "live": file.live}
+            file_id = known.id if known else _insert(connection, "files", new)
+            end, count = (known.indexed, known.lines) if known else (0, 0)
             uses: list[Uses] = []
             with suppress(DamagedFile):  # what is before the tear counts; `torn` names the file
-                for line in lines_of(opened, known.indexed):
+                for line in lines_of(opened, end):
                     end, count = line.end, count + 1
-                    if record := _add(connection, known.id, line, f"{file.name}: line {count}"):
+                    if record := _add(connection, file_id, line, f"{file.name}: line {count}"):
                         uses.append((record.task, record.usage))
             for row in calls_rows(uses):
-                _insert(connection, "calls", {"file_id": known.id, **row})
-            connection.execute(_SAME_FILE, (*facts, end, count, known.id))
+                _insert(connection, "calls", {"file_id": file_id, **row})
             torn = f"{file.name} cannot be read beyond byte {end:,}: copy it again from where it was written"
             problem = torn if end < stat.st_size and not file.live else None
-            connection.execute("UPDATE files SET problem = ? WHERE id = ? AND bad = 0", (problem, known.id))
+            facts = (stat.st_ino, stat.st_mtime_ns, stat.st_size, end, count, problem, file_id)
+            connection.execute(_READ, facts)
             connection.execute("UPDATE meta SET revision = revision + 1")
 
     def _drop(self, gone: Iterable[str]) -> None:

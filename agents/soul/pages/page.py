@@ -4,10 +4,9 @@ script/ has one class for each view and the components that they share; style.cs
 through `Source` (script/source.js): over HTTP from `soul view`, or from compressed script elements of the file. Both
 answer the same addresses (`soul.pages.api`), so that no view knows which of them it reads.
 
-Texts of a policy are hostile: they may contain `</script>`, `<!--` or characters that a browser reads as line ends.
-Packed data is gzip in base64, whose alphabet has none of these. The content security policy allows this script and this
-style by their hashes and nothing else; a served page may also fetch from its own server. Trusted Types ensure that
-texts are inserted only as text.
+Texts of a policy are hostile: they may contain `</script>` or `<!--`. Packed data is gzip in base64, whose alphabet has
+neither. The content security policy allows this script and this style by their hashes and nothing else; a served page
+may also fetch from its own server. Trusted Types ensure that texts are inserted only as text.
 """
 
 from __future__ import annotations
@@ -94,11 +93,11 @@ def _parts(texts: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
     part: list[tuple[str, str]] = []
     size = 0
     for text in texts:
-        if part and size + len(text[1]) > PART_CHARACTERS:
-            yield part
-            part, size = [], 0
-        part.append(text)
         size += len(text[1])
+        if part and size > PART_CHARACTERS:
+            yield part
+            part, size = [], len(text[1])
+        part.append(text)
     if part:
         yield part
 
@@ -147,7 +146,7 @@ def packed(text: str) -> str:
 def embedded(value: Any) -> str:
     """JSON that is safe in a script element: nothing in it can end the element or start a comment."""
     text = to_json(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    return _bytes(text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")).decode("utf-8")
+    return _bytes(text).decode("utf-8")
 
 
 def to_json(value: Any) -> str:

@@ -75,7 +75,7 @@ class TrainingView(RunView):
             self.indexing = None
             self._checked = time.monotonic()
 
-    def columns(self, after: int, known: int | None) -> dict[str, Any]:
+    def columns(self, after: int = 0, known: int | None = None) -> dict[str, Any]:
         self.keep_up()
         nothing = {"revision": 0, "reset": after > 0, "columns": {}}
         return self._read(lambda connection: columns_after(connection, after, known), nothing)
@@ -119,7 +119,7 @@ class TrainingView(RunView):
         self.keep_up()
         return self._read(judge_part, {"judges": [], "lengths": {}})
 
-    def search(self, text: str, after: int) -> dict[str, Any]:
+    def search(self, text: str, after: int = 0) -> dict[str, Any]:
         self.keep_up()
         later = self._read(lambda connection: places_of(connection, "s.id > ? ORDER BY s.id", after), [])
         return search(self.traces, later, text)

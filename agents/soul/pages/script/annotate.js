@@ -35,7 +35,7 @@ class AnnotateView {
   }
 
   async #open(number) {
-    this.#draw(await this.source.get(addressOf("annotate", "item", number), { person: this.person }));
+    this.#draw(await this.source.get("annotate/item", { person: this.person, item: number }));
   }
 
   #label(value) {

@@ -103,7 +103,7 @@ class PlayView {
       text.addEventListener("keydown", (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && send());
       return h("form", { className: "form" }, text, h("p", {}, button("Send", send, { className: "button primary" })));
     }
-    const keep = (as) => tried(async () => notify(`Kept in ${(await this.source.post("play/keep", { session, as })).file}.`));
+    const keep = (kind) => tried(async () => notify(`Kept in ${(await this.source.post("play/keep", { session, kind })).file}.`));
     return h("p", { className: "choices" }, turn === "refine" && feedback ? button("Answer again with the feedback", () => ask("refine", {}), { className: "button primary" }) : null, button("Keep as a record", () => keep("record"), { className: "button" }), button("Keep as a row", () => keep("row"), { className: "button" }));
   }
 }

@@ -14,7 +14,7 @@ class Store {
 
   // Loads what is new. Returns whether anything changed.
   async grow() {
-    const { revision, reset, columns } = await this.source.get(addressOf("run", this.run, "index"), { after: this.last, revision: this.revision });
+    const { revision, reset, columns } = await this.source.get(addressOf("run", this.run, "index"), { after: this.last, known: this.revision });
     if (reset) Object.assign(this, { columns: new Map(), last: 0 });
     const count = this.#append(columns);
     this.revision = revision;
@@ -152,7 +152,7 @@ class Run {
   // Loads the overview, which the curves need; returns whether it changed. The sessions arrive after it: await `sessions`, a promise
   // of whether there are new ones.
   async load() {
-    const overview = await this.source.get(addressOf("run", this.id, "overview"), { from: this.overview?.revision });
+    const overview = await this.source.get(addressOf("run", this.id, "overview"), { known: this.overview?.revision });
     if (!overview.unchanged) this.overview = overview;
     this.indexing = overview.indexing ?? null; // the share of the traces that is read; null if all are
     this.sessions = this.store.grow();
