@@ -53,8 +53,8 @@ class EvaluationView(RunView):
 
     def _numbers(self) -> dict[str, Any]:
         began = time.monotonic()
-        run, results = self._given or _loaded(self.folder)
-        self._given = None
+        run, results = self._given or (EvaluationRun.load(self.folder), None)
+        results, self._given = results or summarise_run(run), None
         self._samples = [sample for name in run_table.ordered(list(results.sets)) for sample in run.by_set[name]]
         self._answers = answers_of(self._samples)
         found = overview(run, results)
@@ -77,11 +77,6 @@ class EvaluationView(RunView):
     def search(self, text: str, after: int = 0) -> dict[str, Any]:
         samples = self._samples
         return searched(range(after + 1, len(samples) + 1), lambda number: contains(samples[number - 1], text))
-
-
-def _loaded(folder: Path) -> tuple[EvaluationRun, Results]:
-    run = EvaluationRun.load(folder)
-    return run, summarise_run(run)
 
 
 def sample_columns(samples: Sequence[SessionRecord], answers: Sequence[Answers]) -> dict[str, Any]:
@@ -121,7 +116,7 @@ def overview(run: EvaluationRun, results: Results) -> dict[str, Any]:
         metric's own range; "sets" has for each set the numbers of results.json with its groups and its metric.
     """
     groups = breakdowns(run, results)
-    shown = run_table.columns_of(run.suite)
+    published = run_table.columns_of(run.suite)
     ordered = {name: results.sets[name] for name in run_table.ordered(list(results.sets))}
     warnings = run_table.grouped(ordered).items()
     return {
@@ -132,8 +127,8 @@ def overview(run: EvaluationRun, results: Results) -> dict[str, Any]:
         "explanations": [_READING, *run_table.explanations(results)],
         "settings": {key: value for key, value in run.settings.items() if value},
         "titles": run_table.titles(results),
-        "published": [{"model": column.model, "source": column.source} for column in shown],
-        "lines": [_line(line) for line in run_table.lines(results, shown)],
+        "published": [{"model": column.model, "source": column.source} for column in published],
+        "lines": [_line(line) for line in run_table.lines(results, published)],
         "sets": {
             name: _set(one, {kind: [vars(group) for group in of_kind] for kind, of_kind in groups[name].items()})
             for name, one in ordered.items()
@@ -145,9 +140,8 @@ def overview(run: EvaluationRun, results: Results) -> dict[str, Any]:
 _READING = (
     "Scores are the headline times 100, the card's scale. A bar is drawn on the range of its metric: 0 to 100, unless "
     f"another range is written below it. Intervals are 95 %, over rows; a dash stands for fewer than {FEWEST}. An "
-    "average is the mean of its sets' means; samples of several sets are never pooled. Published numbers are those of "
-    "the model card and the paper: they come from other judges and other rows, so they show what range to expect, and "
-    "are not a strict comparison."
+    "average is the mean of its sets' means. Published numbers are those of the model card and the paper: they come "
+    "from other judges and other rows, so they show what range to expect, and are not a strict comparison."
 )
 
 
@@ -180,18 +174,25 @@ def _set(result: SetResult, groups: Mapping[str, Sequence[Mapping[str, Any]]]) -
 
 def _facts(run: EvaluationRun, results: Results) -> list[tuple[str, str]]:
     policy = run.settings["policy"]
+    sampling = _named({key: policy[key] for key in _SAMPLING if policy.get(key) is not None})
+    # The address of the model, or what was served if the run served it itself.
+    served = _named({key: policy[key] for key in policy if key not in ("model", "base_url", *_SAMPLING)})
     wanted, finished = sum(run.wanted.values()), len(run.samples)
     rows = "all rows" if run.limit is None else f"{run.limit:,} rows"
     repeats = f", {run.n} samples per row" if run.n > 1 else ""
     return [
-        ("Endpoint", _address(policy)),
-        ("Sampling", _sampling(policy)),
+        ("Endpoint", policy["base_url"] or f"served for this run: {served or policy['model']}"),
+        ("Sampling", sampling or "the endpoint's defaults"),
         *run_table.models_by_role(run, results).items(),
         ("Rows", f"{rows} of each set, seed {run.seed}{repeats}"),
         ("Samples", f"{finished:,}" if finished == wanted else f"{finished:,} of {wanted:,}: not finished"),
         ("Last sample", run.ended.strftime("%Y-%m-%d %H:%M UTC")),
         *([("Episodes of", run.settings["episodes_of"])] if "episodes_of" in run.settings else []),
     ]
+
+
+def _named(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in values.items())
 
 
 def _tiles(run: EvaluationRun, results: Results) -> list[tuple[str, str]]:
@@ -202,20 +203,5 @@ def _tiles(run: EvaluationRun, results: Results) -> list[tuple[str, str]]:
     counted = f"{macro.sets}" if macro.sets == macro.of else f"{macro.sets} of {macro.of}"
     name = f"macro average of {counted} sets" if macro.of > 1 else next(iter(results.sets), "no set")
     cost = money(total([run.judge_checks.usage, *(count for s in sets for count in s.usage.values())]))
-    return [
-        (f"{name} {interval}".strip(), score),
-        ("without a verdict", run_table.invalid_share(invalid, samples, None)),
-        ("policy and judges", cost),
-    ]
-
-
-def _address(endpoint: Mapping[str, Any]) -> str:
-    """The address of the model, or what was served if the run served it itself."""
-    known = {"model", "base_url", *_SAMPLING}
-    served = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in endpoint.items() if key not in known)
-    return str(endpoint["base_url"] or f"served for this run: {served or endpoint['model']}")
-
-
-def _sampling(endpoint: Mapping[str, Any]) -> str:
-    chosen = [f"{key.replace('_', ' ')} {endpoint[key]}" for key in _SAMPLING if endpoint.get(key) is not None]
-    return ", ".join(chosen) or "the endpoint's defaults"
+    share = run_table.invalid_share(invalid, samples, None)
+    return [(f"{name} {interval}".strip(), score), ("without a verdict", share), ("policy and judges", cost)]

@@ -13,7 +13,7 @@ An address that begins with the name of an extension goes to it: `compare/...`, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import ValidationError, validate_call
 
@@ -28,21 +28,15 @@ class NotThere(Exception):
     """There is nothing at an address."""
 
 
-class Extension(Protocol):
-    """A further part of the API, below its own name. One that changes something has `post(parts, body)` too."""
-
-    def get(self, parts: Sequence[str], query: Query) -> Any:
-        """The answer to an address; raises NotThere."""
-
-
 class Api:
     """Answers of one catalogue. Its methods may be called from several threads.
 
     Args:
-        extensions: name -> the part of the API below that name.
+        extensions: name -> the part of the API below that name, with `get(parts, query)`; one that changes something
+            has `post(parts, body)`, too.
     """
 
-    def __init__(self, catalogue: Catalogue, extensions: Mapping[str, Extension] | None = None) -> None:
+    def __init__(self, catalogue: Catalogue, extensions: Mapping[str, Any] | None = None) -> None:
         self.catalogue, self.extensions = catalogue, extensions or {}
         self.writes = any(hasattr(one, "post") for one in self.extensions.values())
 
@@ -57,8 +51,7 @@ class Api:
             case ["folders"]:
                 return self.catalogue.folders()
             case ["run", id_, *rest] if view := self.catalogue.view(id_):
-                of_run = {"overview": view.overview, "index": view.columns, "session": view.session}
-                return called({**of_run, "search": view.search, **view.parts}, rest, query)
+                return called({**view.functions, **view.parts}, rest, query)
             case [name, *rest] if name in self.extensions:
                 return self.extensions[name].get(rest, query)
         raise NotThere

@@ -21,7 +21,6 @@ from soul.pages.sessions import NoSession
 from soul.pages.training_view import TrainingView
 
 MOST_BYTES = 40_000_000  # of texts, before compression
-_ASIDE = {"revision", "indexing", "notes"}  # of an overview: about the server
 PER_KIND = 3  # sessions of each kind and step
 # Step, id, bytes, and the place in each list of a step: most improved, most hurt, failed. Where nothing was refined,
 # the first two are the best and the worst drafts.
@@ -38,11 +37,7 @@ UNION ALL SELECT step, id, length, row_number() OVER (PARTITION BY step ORDER BY
 
 
 def write_run_report(folder: Path, file: Path | None = None) -> Path:
-    """Write report.html to the folder of a training run: all its numbers, and the texts of its most telling sessions.
-
-    Raises:
-        RunFailed: the index cannot be built. OSError: the file cannot be written.
-    """
+    """Write a training run's report.html: all numbers, and texts of its most telling sessions; raises RunFailed."""
     view = indexed(folder)
     chosen = view.ask(lambda connection: telling_sessions(connection, checkpoints(folder), MOST_BYTES))
     try:
@@ -53,17 +48,18 @@ def write_run_report(folder: Path, file: Path | None = None) -> Path:
 
 def write_evaluation(view: RunView, file: Path | None = None) -> Path:
     """Write an evaluation with all its samples: report.html in its folder; raises SoulError if it is damaged."""
-    columns = view.columns(0, None)["columns"]
+    columns = view.columns()["columns"]
     return _write_view(view, "evaluation", columns, columns["id"], file or view.folder / REPORT)
 
 
 def _write_view(view: RunView, kind: Kind, columns: Mapping[str, Any], chosen: Sequence[int], file: Path) -> Path:
     """Write a run, the columns of its sessions, and the texts of those with chosen ids; return the file."""
     facts = {**Found("run", kind, view.folder.resolve().name, view.folder).facts(), "state": "exported"}
-    overview = {name: value for name, value in view.overview(None).items() if name not in _ASIDE}
+    overview = {**view.overview(), "revision": 0}
+    overview.pop("notes", None)  # they are about this machine
     data = {
         "folders": {"root": "", "folders": [facts]},
-        "run/run/overview": {"revision": 0, "indexing": None, **overview},
+        "run/run/overview": overview,
         "run/run/index": {"revision": 0, "reset": False, "columns": columns},
         **{f"run/run/{name}": part() for name, part in view.parts.items()},
     }

@@ -1,4 +1,4 @@
-"""The parts of the API for comparisons, playground, annotation and reviews of data (`soul.pages.api.Extension`).
+"""The parts of the API for comparisons, playground, annotation and reviews of data.
 
     compare/ID,ID[/within]                      all numbers, as `soul compare --json` prints them
     compare/ID,ID[/within]/rows/K/SET           the rows of a set in the K-th comparison
@@ -24,15 +24,13 @@ from typing import Any
 from soul.pages.api import NotThere, Query, called
 from soul.pages.catalogue import Catalogue
 
-KEPT = 4  # comparisons, because the rows behind them are asked for next
-
 
 class Comparisons:
     """Comparisons of runs of the catalogue."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
-        self._tables: dict[tuple[Any, ...], Any] = {}
+        self._last: tuple[Any, Any] = (None, None)  # runs with their revisions, and their comparison
 
     def get(self, parts: Sequence[str], query: Query) -> Any:
         """The answer to an address."""
@@ -57,17 +55,13 @@ class Comparisons:
         if len(found) < len(ids):
             raise NotThere
         key = (*ids, within, *(view.overview(None)["revision"] for view in found))
-        if key not in self._tables:
+        if key != self._last[0]:
             views: dict[Path, Any] = {view.folder: view for view in found}
-
-            def groups_of(folder: Path) -> Any:
-                """Read the groups of a training run from its index, which takes much less time than its traces."""
-                return views[folder].ask(importlib.import_module("soul.compare.trainings").means_from_index)
-
-            self._tables[key] = runs.compare_runs(list(views), within=within, groups_of=groups_of)
-            for old in list(self._tables)[:-KEPT]:
-                del self._tables[old]
-        return self._tables[key]
+            # The index of a training run has its groups; reading them from its traces takes much longer.
+            means = importlib.import_module("soul.compare.trainings").means_from_index
+            table = runs.compare_runs(list(views), within=within, groups_of=lambda folder: views[folder].ask(means))
+            self._last = key, table
+        return self._last[1]
 
 
 @dataclass(frozen=True)

@@ -51,20 +51,13 @@ class NotARun(SoulError):
 
 
 class TrainingFiles(NamedTuple):
-    """The content of a training run's small files.
-
-    Attributes:
-        run, failure: run.json and failure.json; {} without a readable one.
-        metrics: step -> its numbers, in the order of the steps.
-        problems: what cannot be read.
-        resumed: step and time of each resume; `started`: when the run started for the last time, 0 if unknown.
-    """
+    """The content of a training run's small files."""
 
     folder: Path
-    run: dict[str, Any]
+    run: dict[str, Any]  # run.json and failure.json; {} without a readable one
     failure: dict[str, Any]
-    metrics: dict[int, dict[str, float]]
-    problems: list[str]
+    metrics: dict[int, dict[str, float]]  # step -> its numbers, in the order of the steps
+    problems: list[str]  # what cannot be read
 
     @classmethod
     def read(cls, folder: Path) -> TrainingFiles:
@@ -85,11 +78,8 @@ class TrainingFiles(NamedTuple):
 
     @property
     def resumed(self) -> list[tuple[int, float]]:
+        """Step and time of each resume."""
         return [(one["step"], one["time"]) for one in self.run.get("resumed", ())]
-
-    @property
-    def started(self) -> float:
-        return max([self.run.get("started", 0.0), *(time for _, time in self.resumed)])
 
     def series(self) -> dict[str, Any]:
         """{"steps", "series": metric -> its values, None where a step has none}."""
@@ -160,7 +150,6 @@ class RunFacts:
         curves: "draft", "refined", "validation", "loss" -> at most POINTS means over equal spans of steps.
     """
 
-    place: Path
     kind: Kind
     name: str
     state: State
@@ -190,11 +179,7 @@ def kind_of(place: Path) -> Kind | None:
 
 
 def facts(place: Path) -> RunFacts:
-    """The facts about the run in this folder.
-
-    Raises:
-        NotARun: there is none, or its files are damaged.
-    """
+    """The facts about the run in this folder; raises NotARun if there is none, or its files are damaged."""
     kind = kind_of(place)
     if kind is None:
         raise NotARun(f"{place} has no training run ({METRICS}, {TRACES}/) and no evaluation ({CHOSEN}, {JOURNAL}).")
@@ -234,10 +219,10 @@ def _training(place: Path) -> RunFacts:
     traces = [file.stat.st_mtime for file in trace_files(place / TRACES)]
     changed = max([_changed(place, METRICS, RUN_FILE, FAILURE, USAGE), *traces])
     ended = done >= total if total else _changed(place, REPORT) >= written > 0
-    state = _state(is_held(place), changed, failure.get("time", 0.0) > files.started, ended)
+    started = max([run.get("started", 0.0), *(time for _, time in files.resumed)])  # for the last time
+    state = _state(is_held(place), changed, failure.get("time", 0.0) > started, ended)
     seconds = [numbers[name] for numbers in steps.values() for name in _SECONDS if name in numbers]
     return RunFacts(
-        place=place,
         kind="training",
         name=place.resolve().name,
         state=state,
@@ -271,7 +256,6 @@ def _evaluation(place: Path) -> RunFacts:
     owner, count = (place.with_name(first), int(number)) if first and number.isdigit() else (place, 1)
     held = is_held(owner) and not owner.with_name(f"{owner.name}.{count + 1}").exists()
     return RunFacts(
-        place=place,
         kind="evaluation",
         name=str(settings["policy"]["model"]),
         state=_state(held, changed, False, all(done[name] >= wanted[name] for name in wanted)),

@@ -8,12 +8,11 @@ A file is known by inode, time and size. What happened to it decides what is don
     is no longer there  its rows go
 
 The page gets the sessions as JSON columns: what is newer than the last row and revision that it knows, or all rows
-where some have gone since: at the end of a step, whose live rows its final file replaces. Columns of repeated texts are
-coded: {"values": ["sotopia"], "codes": [0, 0, 0]}.
+where some have gone since. Columns of repeated texts are coded: {"values": ["sotopia"], "codes": [0, 0, 0]}.
 
 Several viewers may use one index: every change holds `traces/.index.lock`. SQLite's journal is the plain one, because a
-write-ahead log does not work on network file systems. Where the traces' folder cannot be written to (a colleague's run,
-a file system without locks), the index is in a temporary folder and goes with the process.
+write-ahead log does not work on network file systems. Where the traces' folder cannot be written to, the index is in a
+temporary folder and goes with the process.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from soul.errors import one_line
+from soul.errors import RunFailed, one_line
 from soul.files.line_file import DamagedFile, Line, lines_of
 from soul.files.trace_files import TraceFile, trace_files
 from soul.pages.session_row import CALL_SUMS, SessionRow, Uses, calls_rows
@@ -42,11 +41,11 @@ logger = logging.getLogger(__name__)
 Value = TypeVar("Value")
 
 FILE, LOCK = "index.sqlite", ".index.lock"
-VERSION = 9  # of the tables; raise it when you change them
+VERSION = 10  # of the tables; raise it when you change them
 BUSY_S = 30.0  # how long a reader waits for a change
 _CODED = ("split", "task", "file", "prompt", "cause", "question")
 # The columns of the page: facts of the file, and what it needs of a session's row.
-OF_ROW = tuple(name for name in SessionRow._fields if name not in ("row", "prompts", "said", "told"))
+OF_ROW = tuple(name for name in SessionRow._fields if name not in ("prompts", "said", "told"))
 COLUMNS = ("id", "step", "split", "live", *OF_ROW)
 _ROWS = f"""SELECT s.id, f.step, f.split, f.live, {", ".join(f's."{name}"' for name in OF_ROW)}
     FROM sessions s JOIN files f ON f.id = s.file_id"""
@@ -72,10 +71,6 @@ CREATE TABLE calls (file_id INTEGER, role, task, failed, {", ".join(CALL_SUMS)})
 CREATE INDEX calls_by_file ON calls (file_id);
 CREATE TABLE meta (removed INTEGER, revision INTEGER);
 """
-
-
-class DamagedIndex(Exception):
-    """The index cannot be read. The next change builds it again."""
 
 
 class KnownFile(NamedTuple):
@@ -117,14 +112,14 @@ class SessionIndex:
                 pass
 
     def read(self, question: Callable[[sqlite3.Connection], Value]) -> Value:
-        """Answer a question from one state of the index; raises DamagedIndex, and `refresh` makes a new one."""
+        """Answer a question from one state of the index; raises RunFailed if it is damaged: `refresh` mends it."""
         try:
             with closing(self._connection("ro")) as connection:
                 connection.execute("BEGIN")
                 return question(connection)
         except sqlite3.DatabaseError as error:
             self._checked = None
-            raise DamagedIndex(f"{self.path}: {error}") from error
+            raise RunFailed(f"{self.path} is damaged ({error}). Run the same command again.") from None
 
     @contextmanager
     def change(self) -> Iterator[sqlite3.Connection]:
@@ -168,15 +163,11 @@ class SessionIndex:
         return sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)
 
     def refresh(self, progress: Callable[[float], None] = lambda share: None) -> None:
-        """Bring the index up to date with the files; `progress` gets the share of the bytes that are indexed.
-
-        Raises:
-            sqlite3.DatabaseError, OSError: the index cannot be written.
-        """
+        """Bring the index up to date; `progress` gets the share of the bytes. Raises what `change` raises."""
         files = trace_files(self.traces)
         try:
             known = self.read(_known_files)
-        except DamagedIndex:
+        except RunFailed:
             known = {}
         stale = [file for file in files if file.name not in known or not known[file.name].unchanged(file.stat)]
         total, done = sum(file.stat.st_size for file in stale), 0
@@ -270,11 +261,9 @@ def _remove(connection: sqlite3.Connection, ids: str) -> None:
 
 
 def columns_after(connection: sqlite3.Connection, after: int, known: int | None) -> dict[str, Any]:
-    """The sessions with a higher id than the page has (0: none), whose last answer had the revision `known`.
+    """The sessions after an id that the page has (0: none), whose last answer had the revision `known`.
 
-    Returns:
-        {"revision", "reset", "columns"}. With `reset`, rows have gone or the index is another one than the page knows:
-        it drops its rows, and `columns` has all.
+    With "reset", rows have gone or the index is another one: the page drops its rows, and "columns" has all.
     """
     removed, revision = connection.execute("SELECT removed, revision FROM meta").fetchone()
     reset = after > 0 and (known is None or not removed <= known <= revision)

@@ -80,12 +80,12 @@ def _data(data: Mapping[str, Any], texts: Iterable[tuple[str, str]]) -> Iterator
     addresses: list[str] = []
     starts: list[int] = []
     for part in _parts(texts):
-        yield _element(f"part-{len(starts)}", packed("\n".join(line for _, line in part)))
+        yield _element(f"part-{len(starts)}", "\n".join(line for _, line in part))
         starts.append(len(addresses))
         addresses += [address for address, _ in part]
-    yield _element("texts", packed(to_json({"addresses": addresses, "starts": starts})))
+    yield _element("texts", to_json({"addresses": addresses, "starts": starts}))
     for address, answer in data.items():
-        yield _element(f"data:{address}", packed(to_json(answer)))
+        yield _element(f"data:{address}", to_json(answer))
 
 
 def _parts(texts: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
@@ -102,16 +102,20 @@ def _parts(texts: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
         yield part
 
 
-def _element(name: str, body: str) -> str:
+def _element(name: str, text: str) -> str:
+    """A script element with the text as gzip in base64; equal texts give equal results."""
+    # Lone surrogates occur only in JSON strings here. They become escapes, which JSON reads back unchanged.
+    stored = gzip.compress(text.encode("utf-8", "backslashreplace"), compresslevel=6, mtime=0)
+    body = base64.b64encode(stored).decode("ascii")
     return f'<script type="application/gzip" id="{escape(name)}">{body}</script>\n'
 
 
 def _pieces(title: str, known: Mapping[str, Any], data: Iterable[str]) -> Iterator[str]:
     before, after = _read("page.html").split("$data\n")
-    connect = bool(known["served"])
-    yield _filled(before, title=escape(title), style=_read("style.css"), policy=escape(_policy(connect)))
+    policy = escape(_policy(connect=known["served"]))
+    yield _filled(before, title=escape(title), style=_read("style.css"), policy=policy)
     yield from data
-    yield _filled(after, script=_script(), known=embedded(known))
+    yield _filled(after, script=_script(), known=to_json(known).replace("<", "\\u003c"))
 
 
 @cache
@@ -138,17 +142,6 @@ def _filled(template: str, **values: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")  # a name may contain a lone surrogate
 
 
-def packed(text: str) -> str:
-    """Text as gzip in base64; equal texts give equal results."""
-    return base64.b64encode(gzip.compress(_bytes(text), compresslevel=6, mtime=0)).decode("ascii")
-
-
-def embedded(value: Any) -> str:
-    """JSON that is safe in a script element: nothing in it can end the element or start a comment."""
-    text = to_json(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    return _bytes(text).decode("utf-8")
-
-
 def to_json(value: Any) -> str:
     """JSON that a browser can read; see `plain`."""
     try:
@@ -170,8 +163,3 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _bytes(text: str) -> bytes:
-    # Lone surrogates occur only in JSON strings here. They become escapes, which JSON reads back unchanged.
-    return text.encode("utf-8", "backslashreplace")

@@ -29,7 +29,6 @@ logger = logging.getLogger(__name__)
 HOST = "127.0.0.1"
 GZIP_FROM = 1000  # bytes
 MOST_BYTES = 1_000_000  # of a request's body
-HTML = "text/html; charset=utf-8"
 SAFETY = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -42,13 +41,7 @@ NO_CONTENT = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-
 
 
 class ViewServer(ThreadingHTTPServer):
-    """Serves a page and its API; `serve_forever` until `shutdown`.
-
-    Args:
-        port: 0 for any free one.
-
-    Attributes:
-        address: what to open in a browser.
+    """Serves a page and its API at `address`, `serve_forever` until `shutdown`. Port 0 is any free one.
 
     Raises:
         BadSettings: the port is taken.
@@ -90,7 +83,7 @@ class Handler(BaseHTTPRequestHandler):
                 self._send(HTTPStatus.FOUND, "text/plain", b"", Location=f"/{self.server.token}/")
             case [""]:
                 html, policy = self.server.page
-                self._send(HTTPStatus.OK, HTML, html.encode("utf-8"), **{POLICY: policy})
+                self._send(HTTPStatus.OK, "text/html; charset=utf-8", html.encode("utf-8"), **{POLICY: policy})
             case ["api", *rest]:
                 self._answer(lambda: self.server.api.get(rest, query))
             case _:
@@ -103,8 +96,7 @@ class Handler(BaseHTTPRequestHandler):
         if (asked := self._asked()) is None:
             return
         if not self.server.api.writes:
-            self._refuse()
-            return
+            return self._refuse()
         length = self.headers.get("Content-Length", "")
         own = self.headers.get("Origin") in {f"http://{host}" for host in self.server.hosts}
         if not own or self.headers.get_content_type() != "application/json":

@@ -21,13 +21,9 @@ from soul.errors import UnknownTask
 from soul.metrics.intervals import ANY, FEWEST, Interval, Z, mean_of, pooled
 from soul.pages.session_row import CALL_SUMS
 
-_CALLS = f"""
-SELECT f.step, f.split, c.role, c.task, {", ".join(f"sum({name}) AS {name}" for name in ("failed", *CALL_SUMS))}
-FROM calls c JOIN files f ON f.id = c.file_id WHERE NOT f.live
-GROUP BY f.step, f.split, c.role, c.task ORDER BY f.step
-"""
-_PROBLEMS = "SELECT problem FROM files WHERE problem IS NOT NULL ORDER BY id"
-ALL = "all"  # the curves over all tasks
+_SUMS = ", ".join(f"sum({name}) AS {name}" for name in ("failed", *CALL_SUMS))
+_CALLS = f"""SELECT f.step, f.split, c.role, c.task, {_SUMS} FROM calls c JOIN files f ON f.id = c.file_id
+    WHERE NOT f.live GROUP BY f.step, f.split, c.role, c.task ORDER BY f.step"""
 BINS = 10  # of equally many sessions
 _FROM = "FROM sessions s JOIN files f ON f.id = s.file_id WHERE NOT f.live"
 _DRAFTS = f"{_FROM} AND f.split = 'step' AND draft IS NOT NULL"
@@ -47,7 +43,8 @@ _Point = tuple[float | None, float | None, float | None, int]  # mean, band, ses
 
 def sessions_part(connection: sqlite3.Connection) -> dict[str, Any]:
     """The part of the overview that comes from the index: {"curves", "calls", "problems"}."""
-    problems = [problem for (problem,) in connection.execute(_PROBLEMS)]
+    found = connection.execute("SELECT problem FROM files WHERE problem IS NOT NULL ORDER BY id")
+    problems = [problem for (problem,) in found]
     return {"curves": curves(connection), "calls": _rows(connection, _CALLS), "problems": problems}
 
 
@@ -69,7 +66,8 @@ def curves(connection: sqlite3.Connection) -> dict[str, Any]:
     groups: defaultdict[str, defaultdict[tuple[str, int], list[_Group]]] = defaultdict(lambda: defaultdict(list))
     for row in _rows(connection, _GROUPS):
         groups[row["task"]][row["split"], row["step"]].append(row)
-    return {**({ALL: _curves(groups)} if groups else {}), **{task: _curves({task: of}) for task, of in groups.items()}}
+    found = {task: _curves({task: of}) for task, of in groups.items()}
+    return {"all": _curves(groups), **found} if found else {}
 
 
 def _curves(by_task: Mapping[str, _Groups]) -> dict[str, Any]:
@@ -77,10 +75,8 @@ def _curves(by_task: Mapping[str, _Groups]) -> dict[str, Any]:
     ranges = {task: range_of(task) for task in by_task}
 
     def curve(split: str, name: str) -> dict[str, list[float | None]]:
-        of_steps = (
-            [(groups.get((split, step), ()), ranges[task]) for task, groups in by_task.items()] for step in steps
-        )
-        points = zip(*(_point(of_tasks, name) for of_tasks in of_steps), strict=True)
+        found = [[(of.get((split, step), ()), ranges[task]) for task, of in by_task.items()] for step in steps]
+        points = zip(*(_point(of_tasks, name) for of_tasks in found), strict=True)
         return dict(zip(("mean", "low", "high", "n"), map(list, points), strict=True))
 
     bounds = min(low for low, _ in ranges.values()), max(high for _, high in ranges.values())
@@ -139,9 +135,7 @@ def judge_part(connection: sqlite3.Connection) -> dict[str, Any]:
         points[task]["answer"].append((group, said, draft))
         if told is not None and refined is not None:
             points[task]["critique"].append((group, told, refined))
-    lengths = {
-        task: {kind: relation(known) for kind, known in kinds.items() if known} for task, kinds in points.items()
-    }
+    lengths = {task: {kind: relation(of) for kind, of in kinds.items() if of} for task, kinds in points.items()}
     return {"judges": _rows(connection, _JUDGES), "lengths": lengths}
 
 

@@ -15,8 +15,8 @@ from soul.files.metrics_file import NAME as METRICS
 from soul.files.trace_files import FOLDER as TRACES
 from soul.pages.catalogue import RunView
 from soul.pages.facts import FAILURE, RUN_FILE, TrainingFiles, checkpoints, described, facts, stamp
-from soul.pages.index import DamagedIndex, SessionIndex, columns_after
-from soul.pages.sessions import NoSession, places_of, read_line, search, shown
+from soul.pages.index import SessionIndex, columns_after
+from soul.pages.sessions import NoSession, Place, places_of, read_line, search, shown
 from soul.pages.themes import WITH_FEEDBACK, themes
 from soul.pages.training_numbers import judge_part, sessions_part
 from soul.record import SessionRecord
@@ -103,7 +103,7 @@ class TrainingView(RunView):
 
     def session(self, number: int) -> dict[str, Any]:
         self.keep_up()
-        found = self._read(lambda connection: places_of(connection, "s.id = ?", number), [])
+        found = self._places("s.id = ?", number)
         if not found:
             raise NoSession(f"there is no session {number} any more")
         record = SessionRecord.from_line(read_line(self.traces, found[0]), found[0].file)
@@ -112,7 +112,7 @@ class TrainingView(RunView):
     def themes(self) -> dict[str, Any]:
         """What the feedback is about; see `soul.pages.themes`."""
         self.keep_up()
-        return themes(self.traces, self._read(lambda connection: places_of(connection, WITH_FEEDBACK), []))
+        return themes(self.traces, self._places(WITH_FEEDBACK))
 
     def judge(self) -> dict[str, Any]:
         """The judge's rewards by version of its prompt and by length; see `soul.pages.training_numbers`."""
@@ -121,22 +121,16 @@ class TrainingView(RunView):
 
     def search(self, text: str, after: int = 0) -> dict[str, Any]:
         self.keep_up()
-        later = self._read(lambda connection: places_of(connection, "s.id > ? ORDER BY s.id", after), [])
-        return search(self.traces, later, text)
+        return search(self.traces, self._places("s.id > ? ORDER BY s.id", after), text)
+
+    def _places(self, condition: str, *values: int) -> list[Place]:
+        return self._read(lambda connection: places_of(connection, condition, *values), [])
 
     def ask(self, question: Callable[[sqlite3.Connection], Value]) -> Value:
-        """Ask the index, after `refresh`.
-
-        Raises:
-            RunFailed: there is none, or it was damaged since; the next look builds it again.
-        """
+        """Ask the index, after `refresh`; raises RunFailed if there is none, or it was damaged since."""
         if self._index is None:
             raise RunFailed(f"The index of {self.traces} is not built yet.")
-        try:
-            return self._index.read(question)
-        except DamagedIndex as damage:
-            self._checked = 0.0
-            raise RunFailed(f"The index of {self.traces} is damaged ({damage}). Run the same command again.") from None
+        return self._index.read(question)
 
     def _read(self, question: Callable[[sqlite3.Connection], Value], otherwise: Value) -> Value:
         """Ask the index; `otherwise` while there is none."""

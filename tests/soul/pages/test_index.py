@@ -194,7 +194,7 @@ def test_a_line_that_is_no_record_is_left_out_and_named(run):
     index = opened(run)
     assert len(rows(index)) == 48
     large, half, fine = (session("sotopia", 4, number, 0, (0.5, None)) for number in (1, 2, 3))
-    large.row, half.file = 2**70, "half \ud83d of a pair"  # SQLite can store neither
+    large.number, half.file = 2**70, "half \ud83d of a pair"  # SQLite can store neither
     write_lines(run / "traces" / "step_000004.jsonl", [each.to_line() for each in (large, half, fine)])
     index.refresh()
     assert rows(index)[48:] == [(4, 0, fine.session, 0.5)]
