@@ -43,7 +43,6 @@ _SECONDS = ("timing_s/step", "timing_s/testing")
 RUN_FILE, FAILURE = "run.json", "failure.json"
 REWRITTEN = "The next start of the training writes it again."
 OUTAGE = 0.05  # share of a step's sessions that lost a judge, from which on it is an event
-_LOST, _ALARM = "judge/failure_share", "alarm/"
 
 
 class NotARun(SoulError):
@@ -97,10 +96,10 @@ class TrainingFiles(NamedTuple):
         found += [(step, "checkpoint", f"checkpoint global_step_{step}") for step in checkpoints(self.folder)]
         before: Mapping[str, float] = {}
         for step, numbers in self.metrics.items():
-            if (lost := numbers.get(_LOST, 0.0)) >= OUTAGE:
+            if (lost := numbers.get("judge/failure_share", 0.0)) >= OUTAGE:
                 found.append((step, "outage", f"a judge failed in {lost:.0%} of the sessions"))
-            raised = [name for name in numbers if name.startswith(_ALARM) and numbers[name] and not before.get(name)]
-            found += [(step, "alarm", name.removeprefix(_ALARM)) for name in raised]
+            raised = [name for name in numbers if name.startswith("alarm/") and numbers[name] and not before.get(name)]
+            found += [(step, "alarm", name.removeprefix("alarm/")) for name in raised]
             before = numbers
         if self.failure:  # after the last step; if the run was resumed since, at that step
             since = [step for step, time in self.resumed if time > self.failure["time"]]

@@ -56,7 +56,6 @@ _FINISHED = """SELECT s.id FROM sessions s JOIN files f ON f.id = s.file_id
     WHERE f.live AND s.session != '' AND EXISTS (SELECT 1 FROM sessions o JOIN files g ON g.id = o.file_id
         WHERE o.session = s.session AND NOT g.live AND g.step = f.step)"""
 
-
 # A row's id is never used again (AUTOINCREMENT): a page that knows the rows up to an id asks for later ones only.
 # `removed` is the revision in which rows went for the last time.
 TABLES = f"""

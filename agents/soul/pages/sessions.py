@@ -111,8 +111,7 @@ def texts(record: SessionRecord) -> Iterator[str]:
 
 def _needle(text: str) -> bytes:
     """Bytes that every line with the text contains, once they are in lower case."""
-    runs = re.findall(r"[\x00-\x7f]+", text)
-    longest = max(runs, key=len, default="")
+    longest = max(re.findall(r"[\x00-\x7f]+", text), key=len, default="")
     return json.dumps(longest)[1:-1].lower().encode("ascii")
 
 
