@@ -280,7 +280,6 @@ def as_columns(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
     turned: list[list[Any]] = [list(values) for values in zip(*rows, strict=True)] or [[] for _ in COLUMNS]
     columns: dict[str, Any] = dict(zip(COLUMNS, turned, strict=True))
     for name in _CODED:
-        places: dict[Any, int] = {}
-        codes = [places.setdefault(value, len(places)) for value in columns[name]]
-        columns[name] = {"values": list(places), "codes": codes}
+        places = {value: place for place, value in enumerate(dict.fromkeys(columns[name]))}
+        columns[name] = {"values": list(places), "codes": [places[value] for value in columns[name]]}
     return columns
