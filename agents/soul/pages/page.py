@@ -24,6 +24,8 @@ from pathlib import Path
 from string import Template
 from typing import Any, NamedTuple
 
+import pydantic_core
+
 from soul.files.whole_file import write_whole
 
 _HERE = Path(__file__).parent
@@ -144,20 +146,19 @@ def _filled(template: str, **values: str) -> str:
 
 def to_json(value: Any) -> str:
     """JSON that a browser can read; see `plain`."""
-    try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError):  # a mapping that is not a dict, or NaN
+    try:  # four times as fast as the standard library, and nearly always enough
+        text = pydantic_core.to_json(value, inf_nan_mode="strings").decode()
+    except pydantic_core.PydanticSerializationError:  # half a surrogate pair, or an integer of any length
         text = ""
-    # This is nearly always enough. Checking every value one by one takes five times as long.
     if not text or _LONG_NUMBER.search(text):
-        return json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"))
     return text
 
 
 def plain(value: Any) -> Any:
     """The value with every number that JSON or JavaScript cannot represent replaced by its text."""
     if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
+        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
     if isinstance(value, int) and abs(value) > LARGEST_EXACT:
         return str(value)
     if isinstance(value, Mapping):

@@ -202,5 +202,5 @@ def test_a_search_finds_what_is_written_however_it_is_written(tmp_path, monkeypa
         assert hits("a%20fugue") == hits("HARDLY") == [2]  # what the judge was sent and answered
         assert hits("one%0ALINE") == [3] and hits("PLAIN") == [4] and hits("half") == [5]
         assert hits("sell+it.") == [1, 2, 3, 4, 5] and hits("sotopia") == hits("reward") == []
-        assert run("session/4")["draft"]["metrics"] == {"odd": "nan"}
+        assert run("session/4")["draft"]["metrics"] == {"odd": "NaN"}
         assert run("session/5")["draft"]["seats"]["policy"][1]["content"] == "half \ud800 pair"
