@@ -47,10 +47,11 @@ def places_of(connection: sqlite3.Connection, condition: str, *values: Any) -> l
 def read_line(traces: Path, place: Place) -> bytes:
     """The line of a session; raises NoSession if the file is not the one that was indexed any more."""
     try:
-        with (traces / place.file).open("rb") as file:
+        path = traces / place.file
+        with path.open("rb", buffering=0) as file:
             same = os.fstat(file.fileno()).st_ino == place.inode
             stored = os.pread(file.fileno(), place.length, place.offset)
-        line = line_from(stored, Path(place.file)) if same and len(stored) == place.length else b""
+        line = line_from(stored, path) if same and len(stored) == place.length else b""
     except FileNotFoundError:
         raise NoSession(f"{place.file} was there when it was indexed, and is gone") from None
     except DamagedFile:  # its bytes have changed
