@@ -127,9 +127,7 @@ class App {
   }
 
   #say(problem) {
-    const line = document.getElementById("problem");
-    line.hidden = problem === "";
-    line.textContent = problem;
+    Object.assign(document.getElementById("problem"), { hidden: problem === "", textContent: problem });
   }
 
   #progress({ indexing, folder }) {

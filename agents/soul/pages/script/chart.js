@@ -12,12 +12,9 @@ function svg(name, attributes, ...children) {
 function rangeOf(values, include = []) {
   let low = Infinity;
   let high = -Infinity;
-  for (const list of [values, include]) {
-    for (const value of list) {
-      if (!hasValue(value)) continue;
-      low = Math.min(low, value);
-      high = Math.max(high, value);
-    }
+  for (const value of [...values, ...include].filter(hasValue)) {
+    low = Math.min(low, value);
+    high = Math.max(high, value);
   }
   if (low > high || (low === 0 && high === 0)) return [0, 1];
   return low === high ? [low - 0.5, high + 0.5] : [low, high];

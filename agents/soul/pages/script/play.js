@@ -27,7 +27,10 @@ class PlayView {
     const of = tasks.find((one) => one.task === task);
     const players = Object.entries(PLAYERS).filter(([name]) => (name === "me" || endpoints.policy) && (name !== "talk" || of.talks));
     if (!players.some(([name]) => name === player)) this.choice.player = "me";
-    const set = (name) => (value) => this.#choose((this.choice[name] = value));
+    const set = (name) => (value) => {
+      this.choice[name] = value;
+      this.#choose();
+    };
     const search = h("input", { name: "text", type: "search", value: text, placeholder: "in the rows" });
     const { rows, total } = await this.source.get(addressOf("play", "rows", task), { text });
     const play = ({ row }) => button("Play", () => this.#start(row), { className: "button", ariaLabel: `Play row ${row}` });
